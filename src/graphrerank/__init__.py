@@ -1,0 +1,1 @@
+"""Train, judge and serve learned graph rerankers for graph RAG."""

@@ -1,0 +1,129 @@
+"""One data set: a corpus graph, queries, and which nodes are relevant to them in each split."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from graphrerank.graphs import CorpusGraph
+
+
+@dataclass(frozen=True)
+class Qrels:
+    """Relevance judgements of one split, in coordinates.
+
+    Attributes:
+        query: ``[J]`` int64, numbers of queries in the data set.
+        node: ``[J]`` int64, numbers of nodes in the corpus.
+        gain: ``[J]`` float32, positive.
+    """
+
+    query: Tensor
+    node: Tensor
+    gain: Tensor
+
+    @property
+    def queries(self) -> Tensor:
+        """``[Q]`` int64, the queries that have a judgement, ascending."""
+        return torch.unique(self.query)
+
+    def relevance(self, queries: Tensor, nodes: Tensor, *, num_nodes: int) -> Tensor:
+        """Look up the gain of each (query, node) pair.
+
+        Args:
+            queries: ``[B]`` int64.
+            nodes: ``[B, K]`` int64, padded with -1.
+            num_nodes: Size of the corpus.
+
+        Returns:
+            ``[B, K]`` float32; 0 where not judged relevant.
+        """
+        key, order = torch.sort(self.query * num_nodes + self.node)
+        wanted = queries[:, None] * num_nodes + nodes
+        found = torch.searchsorted(key, wanted).clamp(max=key.numel() - 1)
+        return torch.where((key[found] == wanted) & (nodes >= 0), self.gain[order][found], 0.0)
+
+    def gains(self, queries: Tensor) -> Tensor:
+        """List all gains of each query, ``[B, R]`` padded with 0: what a perfect ranking would find."""
+        order = torch.argsort(self.query, stable=True)
+        query, gain = self.query[order], self.gain[order]
+        start = torch.searchsorted(query, queries)
+        count = torch.searchsorted(query, queries, right=True) - start
+        slot = torch.arange(int(count.max()) if count.numel() else 0)
+        inside = slot < count[:, None]
+        return torch.where(inside, gain[(start[:, None] + slot).clamp(max=max(gain.numel() - 1, 0))], 0.0)
+
+
+@dataclass(frozen=True)
+class RetrievalDataset:
+    """A named corpus graph with queries and relevance judgements.
+
+    Attributes:
+        name: Short name, the key in reports.
+        graph: The corpus.
+        query_ids: ``Q`` unique strings.
+        query_texts: ``Q`` strings.
+        splits: Judgements by split name; a query belongs to one split at most.
+    """
+
+    name: str
+    graph: CorpusGraph
+    query_ids: Sequence[str]
+    query_texts: Sequence[str]
+    splits: Mapping[str, Qrels]
+    fingerprint: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        if len(self.query_ids) != len(self.query_texts) or len(set(self.query_ids)) != len(self.query_ids):
+            raise ValueError(
+                f"`query_ids` must be unique and match `query_texts`, got {len(self.query_ids)} ids "
+                f"({len(set(self.query_ids))} different) and {len(self.query_texts)} texts"
+            )
+        owner = torch.full((len(self.query_ids),), -1)
+        for number, (split, qrels) in enumerate(self.splits.items()):
+            if not qrels.query.numel():
+                raise ValueError(
+                    f"`splits` must each hold a judgement, got none in {split!r} of data set {self.name!r}"
+                )
+            taken = owner[qrels.query]
+            if ((taken >= 0) & (taken != number)).any():
+                raise ValueError(f"`splits` must not share queries, got a query of {split!r} in another split as well")
+            owner[qrels.query] = number
+        object.__setattr__(self, "fingerprint", self._digest())
+
+    def split(self, name: str) -> Qrels:
+        """Return the judgements of a split.
+
+        Raises:
+            ValueError: If there is no such split.
+        """
+        if name not in self.splits:
+            raise ValueError(f"data set {self.name!r} has the splits {list(self.splits)}, got {name!r}")
+        return self.splits[name]
+
+    def summary(self) -> str:
+        """Describe the data set in one line: nodes, edges, and queries per split."""
+        queries = ", ".join(f"{name} {len(qrels.queries):,}" for name, qrels in self.splits.items())
+        edges = self.graph.num_edges // 2
+        return f"{self.name}: {self.graph.num_nodes:,} nodes, {edges:,} edges, queries: {queries}"
+
+    def _digest(self) -> str:
+        sha = hashlib.sha256()
+        for strings in (self.graph.node_ids, self.graph.texts, self.query_ids, self.query_texts, tuple(self.splits)):
+            sha.update(digest_strings(strings))
+        tensors = [self.graph.indptr, self.graph.indices, self.graph.weight]
+        tensors += [part for qrels in self.splits.values() for part in (qrels.query, qrels.node, qrels.gain)]
+        for tensor in tensors:
+            sha.update(tensor.numpy().tobytes())
+        return sha.hexdigest()
+
+
+def digest_strings(strings: Sequence[str]) -> bytes:
+    """Hash a list of strings so that moving a boundary between two of them changes the hash."""
+    sha = hashlib.sha256()
+    for string in strings:
+        raw = string.encode("utf-8", "surrogatepass")
+        sha.update(len(raw).to_bytes(8, "little") + raw)
+    return sha.digest()

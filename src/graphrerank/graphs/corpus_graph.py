@@ -1,0 +1,114 @@
+"""The corpus as a graph: node ids, texts, edges in compressed sparse rows, and node vectors."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class CorpusGraph:
+    """A corpus whose passages are nodes.
+
+    Build one with :meth:`from_edges`, which checks its input.
+
+    Attributes:
+        node_ids: ``N`` unique strings.
+        texts: ``N`` strings.
+        indptr: ``[N + 1]`` int64; the neighbours of node ``i`` are ``indices[indptr[i]:indptr[i + 1]]``.
+        indices: ``[E]`` int64, ascending within a row, no self-loops, no repeats.
+        weight: ``[E]`` float32, positive.
+        embedding: ``[N, d]`` float32 node vectors, or None before encoding.
+    """
+
+    node_ids: Sequence[str]
+    texts: Sequence[str]
+    indptr: Tensor
+    indices: Tensor
+    weight: Tensor
+    embedding: Tensor | None = None
+
+    @classmethod
+    def from_edges(
+        cls,
+        node_ids: Sequence[str],
+        texts: Sequence[str],
+        edges: Tensor,
+        weight: Tensor | None = None,
+        *,
+        undirected: bool = True,
+    ) -> "CorpusGraph":
+        """Build a graph from pairs of node numbers; parallel edges become one with the largest weight.
+
+        Args:
+            node_ids: ``N`` unique strings.
+            texts: ``N`` strings.
+            edges: ``[M, 2]`` int64 node numbers, (node, neighbour).
+            weight: ``[M]``, positive and finite; 1 for each edge when None.
+            undirected: Whether an edge also runs back.
+
+        Raises:
+            ValueError: If an id repeats, lengths differ, a node number is out of range, an edge is a self-loop, or a
+                weight is not positive and finite.
+
+        Example:
+            >>> graph = CorpusGraph.from_edges(["a", "b", "c"], ["", "", ""], torch.tensor([[0, 1], [1, 2], [2, 1]]))
+            >>> graph.indptr.tolist(), graph.indices.tolist()
+            ([0, 1, 3, 4], [1, 0, 2, 1])
+        """
+        num_nodes = len(node_ids)
+        if len(texts) != num_nodes:
+            raise ValueError(f"`texts` must have one entry per node ({num_nodes}), got {len(texts)}")
+        if len(set(node_ids)) != num_nodes:
+            seen: set[str] = set()
+            repeated = next(node for node in node_ids if node in seen or seen.add(node))  # type: ignore[func-returns-value]
+            raise ValueError(f"`node_ids` must be unique, got {repeated!r} twice")
+        edges = edges.reshape(-1, 2)
+        weight = torch.ones(len(edges)) if weight is None else weight.float()
+        if len(weight) != len(edges):
+            raise ValueError(f"`weight` must have one entry per edge ({len(edges)}), got {len(weight)}")
+        _check_edges(node_ids, edges, weight)
+        if undirected:
+            edges, weight = torch.cat([edges, edges.flip(1)]), torch.cat([weight, weight])
+        key, inverse = torch.unique(edges[:, 0] * num_nodes + edges[:, 1], return_inverse=True)
+        largest = torch.zeros(len(key)).scatter_reduce_(0, inverse, weight, "amax")
+        row = torch.div(key, max(num_nodes, 1), rounding_mode="floor")
+        indptr = torch.zeros(num_nodes + 1, dtype=torch.int64)
+        indptr[1:] = torch.bincount(row, minlength=num_nodes).cumsum(0)
+        return cls(node_ids, texts, indptr, key - row * num_nodes, largest)
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of passages."""
+        return len(self.node_ids)
+
+    @property
+    def num_edges(self) -> int:
+        """Number of stored edges; an undirected edge is stored twice."""
+        return self.indices.numel()
+
+    @property
+    def degree(self) -> Tensor:
+        """``[N]`` int64, neighbours of each node in the whole corpus."""
+        return self.indptr[1:] - self.indptr[:-1]
+
+    def with_embedding(self, embedding: Tensor) -> "CorpusGraph":
+        """Return the same graph with node vectors ``[N, d]``."""
+        if embedding.dim() != 2 or embedding.shape[0] != self.num_nodes:
+            raise ValueError(f"`embedding` must be [{self.num_nodes}, d], got {list(embedding.shape)}")
+        return replace(self, embedding=embedding)
+
+
+def _check_edges(node_ids: Sequence[str], edges: Tensor, weight: Tensor) -> None:
+    num_nodes = len(node_ids)
+    for bad, needed in (
+        (((edges < 0) | (edges >= num_nodes)).any(1), f"join nodes 0 to {num_nodes - 1}"),
+        (edges[:, 0] == edges[:, 1], "join two different nodes"),
+        (~(weight > 0) | torch.isinf(weight), "have a positive, finite weight"),
+    ):
+        if bad.any():
+            first = int(bad.nonzero()[0])
+            raise ValueError(
+                f"`edges` must each {needed}, got {edges[first].tolist()} with weight {weight[first].item()} at row {first}"
+            )

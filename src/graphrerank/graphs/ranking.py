@@ -1,0 +1,76 @@
+"""A batch of rankings, the value that every operator takes and gives."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The ranked nodes of a batch of queries.
+
+    Attributes:
+        nodes: ``[B, K]`` int64 corpus node numbers, best first; padded with -1.
+        scores: ``[B, K]`` float32, non-increasing along a row; padded with -inf.
+        features: ``[B, K, F]`` float32, what the retriever knows of each node beside its score (padded with 0), or
+            None when it knows nothing more. The retriever's ``feature_names`` names the columns.
+    """
+
+    nodes: Tensor
+    scores: Tensor
+    features: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        if self.nodes.shape != self.scores.shape or self.nodes.dim() != 2:
+            raise ValueError(
+                f"`nodes` and `scores` must both be [B, K], got {list(self.nodes.shape)} and {list(self.scores.shape)}"
+            )
+
+    def __len__(self) -> int:
+        return self.nodes.shape[0]
+
+    def select(self, queries: Tensor) -> "Ranking":
+        """Take the rows of some queries (``[b]`` int64), in that order."""
+        return Ranking(
+            self.nodes[queries], self.scores[queries], None if self.features is None else self.features[queries]
+        )
+
+
+def top_k_by_node_order(scores: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
+    """Rank nodes by score, ties by node number, also where a tie straddles the cut.
+
+    Args:
+        scores: ``[B, N]``; -inf marks a node that must not be ranked.
+        top_k: How many nodes to keep, at least 1.
+
+    Returns:
+        ``nodes [B, top_k]`` padded with -1 and ``scores [B, top_k]`` padded with -inf.
+
+    Raises:
+        ValueError: If ``top_k`` is below 1, or a score is NaN.
+
+    Example:
+        >>> top_k_by_node_order(torch.tensor([[1.0, 3.0, 1.0, 1.0]]), 3)[0]
+        tensor([[1, 0, 2]])
+    """
+    if top_k < 1:
+        raise ValueError(f"`top_k` must be a positive integer, got {top_k}")
+    if torch.isnan(scores).any():
+        raise ValueError("`scores` must not hold NaN")
+    batch, num_nodes = scores.shape
+    nodes = torch.full((batch, top_k), -1, dtype=torch.int64, device=scores.device)
+    kept_scores = torch.full((batch, top_k), -torch.inf, dtype=scores.dtype, device=scores.device)
+    if num_nodes == 0 or batch == 0:
+        return nodes, kept_scores
+    threshold = torch.topk(scores, min(top_k, num_nodes), dim=1).values[:, -1:]
+    row, node = torch.nonzero((scores >= threshold) & (scores > -torch.inf), as_tuple=True)  # row-major: node order
+    by_score = torch.argsort(scores[row, node], descending=True, stable=True)
+    order = by_score[torch.argsort(row[by_score], stable=True)]
+    row, node = row[order], node[order]
+    start = torch.searchsorted(row, torch.arange(batch, device=scores.device))
+    rank = torch.arange(row.numel(), device=scores.device) - start[row]
+    kept = rank < top_k
+    nodes[row[kept], rank[kept]] = node[kept]
+    kept_scores[row[kept], rank[kept]] = scores[row[kept], node[kept]]
+    return nodes, kept_scores

@@ -1,0 +1,43 @@
+"""What makes a padded batch of queries behave like a list of queries: blank the padding, average the queries."""
+
+import torch
+from torch import Tensor
+
+
+def blank_padding(scores: Tensor, relevance: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Set padded slots to 0, so that garbage in them (NaN, infinity) reaches neither the loss nor its gradient.
+
+    Half precision is raised to float32: sums over a few hundred candidates do not fit into bfloat16.
+
+    Args:
+        scores: ``[num_queries, num_candidates]``.
+        relevance: ``[num_queries, num_candidates]``, non-negative gains.
+        mask: ``[num_queries, num_candidates]``, True = a real candidate.
+
+    Returns:
+        Scores and relevance, both ``[num_queries, num_candidates]``, of one dtype (float32 or float64).
+
+    Example:
+        >>> blank_padding(torch.tensor([[2.0, torch.nan]]), torch.tensor([[1, 1]]), torch.tensor([[True, False]]))
+        (tensor([[2., 0.]]), tensor([[1., 0.]]))
+    """
+    dtype = torch.promote_types(scores.dtype, torch.float32)
+    return torch.where(mask, scores.to(dtype), 0.0), torch.where(mask, relevance.to(dtype), 0.0)
+
+
+def mean_over_queries(per_query: Tensor, relevance: Tensor) -> Tensor:
+    """Average a per-query loss over the queries that have a relevant candidate.
+
+    Args:
+        per_query: ``[num_queries]``, finite also where a query will be left out.
+        relevance: ``[num_queries, num_candidates]``, padding already 0.
+
+    Returns:
+        Scalar; 0, still attached to the graph of ``per_query``, if every query is left out.
+
+    Example:
+        >>> mean_over_queries(torch.tensor([3.0, 5.0]), torch.tensor([[0.0, 1.0], [0.0, 0.0]]))
+        tensor(3.)
+    """
+    counted = (relevance > 0).any(dim=1)  # [num_queries]
+    return torch.where(counted, per_query, 0.0).sum() / counted.sum().clamp(min=1)

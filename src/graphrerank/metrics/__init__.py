@@ -1,0 +1,19 @@
+"""Ranking measures: pure functions of gains in rank order and of all gains of a query, and a torchmetrics class."""
+
+from graphrerank.metrics.measure import Measure, parse_measure
+from graphrerank.metrics.mrr import reciprocal_rank
+from graphrerank.metrics.ndcg import ndcg
+from graphrerank.metrics.perfect_recall import perfect_recall
+from graphrerank.metrics.recall import capped_recall, recall
+from graphrerank.metrics.retrieval import RankingMeasures
+
+__all__ = [
+    "Measure",
+    "RankingMeasures",
+    "capped_recall",
+    "ndcg",
+    "parse_measure",
+    "perfect_recall",
+    "recall",
+    "reciprocal_rank",
+]

@@ -1,0 +1,37 @@
+"""Perfect recall at K."""
+
+import torch
+from torch import Tensor
+
+from graphrerank.metrics._validation import check_rankings, check_top_k
+
+
+def perfect_recall(ranked_relevance: Tensor, qrels: Tensor, *, top_k: int) -> Tensor:
+    r"""Tell whether all relevant documents of a query are in its top K.
+
+    .. math:: \mathrm{PR@}K = [\,R \subseteq \mathrm{top}_K\,]
+
+    Source: "GraphER: An Efficient Graph-Based Enrichment and Reranking Method for Retrieval-Augmented Generation",
+    "Metrics". A query with more than K relevant documents is always 0.
+
+    Args:
+        ranked_relevance: ``[num_queries, depth]``, gain of the document at each rank; 0 = not relevant, or padding.
+        qrels: ``[num_queries, max_relevant]``, all positive gains of each query in any order, padded with 0.
+        top_k: Cutoff rank K; ranks below ``depth`` count as not relevant.
+
+    Returns:
+        ``[num_queries]``, float64, 0 or 1.
+
+    Raises:
+        ValueError: If shapes do not fit, a query has no relevant document or fewer than its ranking holds, or
+            ``top_k`` is below 1.
+
+    Example:
+        >>> ranked_relevance = torch.tensor([[1, 0, 1], [1, 0, 1]])
+        >>> perfect_recall(ranked_relevance, torch.tensor([[1, 1, 0], [1, 1, 1]]), top_k=3)
+        tensor([1., 0.], dtype=torch.float64)
+    """
+    check_rankings(ranked_relevance, qrels)
+    check_top_k(top_k)
+    found = (ranked_relevance[:, :top_k] > 0).sum(dim=1)
+    return (found == (qrels > 0).sum(dim=1)).to(torch.float64)

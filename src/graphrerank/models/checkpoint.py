@@ -1,0 +1,151 @@
+"""Checkpoints: weights with a manifest beside them that says what they are.
+
+A checkpoint is one of
+
+- a folder with ``manifest.json`` and ``model.safetensors`` (what ships, what is exported),
+- a Lightning ``.ckpt`` with ``manifest.json`` in a folder above it (what training writes).
+
+Nothing in either can run code: weights are read with ``weights_only=True`` or from safetensors, and the manifest names a
+model of :data:`MODELS`, never a class to import.
+"""
+
+import json
+import pickle
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from graphrerank.data.files import save_tensors, write_text
+from graphrerank.models.gatv2_reranker import GATv2Reranker
+
+MODELS = {"gatv2_reranker": GATv2Reranker}
+MANIFEST = "manifest.json"
+WEIGHTS = "model.safetensors"
+MODULE_PREFIX = "model."  # of the weights within a RerankerModule's state
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A model with its weights, and the manifest that came with it.
+
+    Attributes:
+        model: The model, in evaluation mode.
+        manifest: What the model is and was trained on; see :func:`read_manifest`.
+        path: The file of the weights.
+    """
+
+    model: nn.Module
+    manifest: dict[str, Any]
+    path: Path
+
+
+def model_name(model_class: type[nn.Module] | Any) -> str:
+    """Return the name under which a manifest can hold this model.
+
+    Raises:
+        ValueError: If the class is not in :data:`MODELS`.
+    """
+    for name, known in MODELS.items():
+        if known is model_class:
+            return name
+    raise ValueError(f"a checkpoint can hold {sorted(MODELS)}, got {model_class!r}")
+
+
+def load_checkpoint(path: str | Path) -> Checkpoint:
+    """Load a checkpoint folder or a Lightning ``.ckpt``.
+
+    Raises:
+        ValueError: If a file is missing or damaged, or the weights do not fit the manifest (another feature mode, say).
+    """
+    path = Path(path)
+    if not path.exists():
+        raise ValueError(f"{path}: no such checkpoint")
+    weights = path / WEIGHTS if path.is_dir() else path
+    manifest = read_manifest(path)
+    model = build_model(manifest, source=path)
+    state = _read_weights(weights)
+    try:
+        model.load_state_dict(state)
+    except RuntimeError as error:
+        mode = manifest["model"]["arguments"].get("features")
+        raise ValueError(
+            f"{weights}: these weights are not those of the manifest (features={mode}): {error}"
+        ) from error
+    return Checkpoint(model.eval(), manifest, weights)
+
+
+def build_model(manifest: dict[str, Any], *, source: str | Path) -> nn.Module:
+    """Build an untrained model from a manifest.
+
+    Raises:
+        ValueError: If the manifest names no known model, or arguments that it does not take.
+    """
+    entry = manifest.get("model", {})
+    name = entry.get("name") if isinstance(entry, dict) else None
+    if name not in MODELS:
+        raise ValueError(f"{source}: the manifest's model must be one of {sorted(MODELS)}, got {name!r}")
+    try:
+        return MODELS[name](**entry.get("arguments", {}))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{source}: the manifest's arguments do not fit {name}: {error}") from error
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """Read the manifest of a checkpoint: in its folder, or beside a ``.ckpt`` or one folder up.
+
+    Raises:
+        ValueError: If there is none, or it is not a JSON object.
+    """
+    folders = [path] if path.is_dir() else [path.parent, path.parent.parent]
+    file = next((folder / MANIFEST for folder in folders if (folder / MANIFEST).is_file()), None)
+    if file is None:
+        raise ValueError(f"{path}: needed {MANIFEST} in {' or '.join(str(f) for f in folders)}, found none")
+    try:
+        manifest = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{file}: not valid JSON: {error}") from error
+    if not isinstance(manifest, dict):
+        raise ValueError(f"{file}: needed a JSON object, got {type(manifest).__name__}")
+    return manifest
+
+
+def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
+    """Write ``manifest.json``, atomically."""
+    write_text(folder / MANIFEST, json.dumps(manifest, indent=2, sort_keys=True) + "\n")
+
+
+def save_weights(folder: Path, model: nn.Module) -> None:
+    """Write ``model.safetensors``, atomically."""
+    save_tensors(folder / WEIGHTS, model.state_dict())
+
+
+def library_versions() -> dict[str, str]:
+    """Versions of the libraries that decide a result."""
+    versions = {}
+    for name in ("graphrerank", "torch", "lightning", "sentence-transformers", "bm25s", "numpy"):
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            versions[name] = "not installed"
+    return versions
+
+
+def _read_weights(path: Path) -> dict[str, Tensor]:
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file")
+    if path.suffix == ".safetensors":
+        try:
+            return load_file(path)
+        except safetensors.SafetensorError as error:
+            raise ValueError(f"{path}: damaged weights: {error}") from error
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)["state_dict"]
+    except (RuntimeError, KeyError, TypeError, EOFError, pickle.UnpicklingError) as error:
+        raise ValueError(f"{path}: not a Lightning checkpoint that is safe to load: {error}") from error
+    return {name.removeprefix(MODULE_PREFIX): value for name, value in state.items() if name.startswith(MODULE_PREFIX)}

@@ -1,0 +1,175 @@
+"""GATv2 attention layers on an edge list.
+
+Notable about them:
+
+- Equal to PyTorch Geometric's ``GATv2Conv`` to the last bit with the same weights, and scriptable, which that is not.
+- Self-loops, the sort by target and the row pointers are made once for a stack of layers, not once per layer.
+- Without message passing a layer is what GATv2 becomes on a graph of self-loops alone: a linear map.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from graphrerank.graphs.algebra import with_self_loops
+
+
+class GATv2Layer(nn.Module):
+    r"""One multi-head GATv2 layer with self-loops, its heads concatenated.
+
+    .. math::
+        x'_i = \sum_{j \in N(i) \cup \{i\}} \alpha_{ij} \Theta_s x_j + b, \quad
+        \alpha_{ij} = \mathrm{softmax}_j\, a^\top \mathrm{LeakyReLU}(\Theta_s x_j + \Theta_t x_i + \Theta_e e_{ij})
+
+    Source: Brody, Alon and Yahav, *How Attentive are Graph Attention Networks?*, 2022, Eq. (7).
+
+    Args:
+        in_channels: Input width.
+        out_channels: Output width of one head.
+        heads: Number of attention heads.
+        edge_dim: Width of the edge features; 0 for none.
+        dropout: Probability of dropping an attention weight in training.
+        negative_slope: Slope of the LeakyReLU below 0.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        *,
+        heads: int = 1,
+        edge_dim: int = 0,
+        dropout: float = 0.0,
+        negative_slope: float = 0.2,
+    ) -> None:
+        super().__init__()
+        self.heads = heads
+        self.out_channels = out_channels
+        self.edge_dim = edge_dim
+        self.dropout = dropout
+        self.negative_slope = negative_slope
+        self.lin_source = nn.Linear(in_channels, heads * out_channels)
+        self.lin_target = nn.Linear(in_channels, heads * out_channels)
+        self.lin_edge = nn.Linear(edge_dim, heads * out_channels, bias=False) if edge_dim else nn.Identity()
+        self.attention = nn.Parameter(torch.empty(1, heads, out_channels))
+        self.bias = nn.Parameter(torch.zeros(heads * out_channels))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Initialise as GATv2Conv does: Glorot-uniform weights, zero biases."""
+        for linear in (self.lin_source, self.lin_target, self.lin_edge):
+            if isinstance(linear, nn.Linear):
+                nn.init.xavier_uniform_(linear.weight)
+                if linear.bias is not None:
+                    nn.init.zeros_(linear.bias)
+        bound = math.sqrt(6.0 / (self.heads + self.out_channels))
+        nn.init.uniform_(self.attention, -bound, bound)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor, rowptr: Tensor) -> Tensor:
+        """Attend over each node's incoming edges.
+
+        Args:
+            x: ``[N, in_channels]``.
+            edge_index: ``[2, E]`` with self-loops, sorted by target (:func:`attention_edges`).
+            edge_attr: ``[E, edge_dim]``.
+            rowptr: ``[N + 1]``; the edges into node i are ``rowptr[i]:rowptr[i + 1]``.
+
+        Returns:
+            ``[N, heads * out_channels]``.
+        """
+        num_nodes = x.shape[0]
+        source, target = edge_index[0], edge_index[1]
+        x_source = self.lin_source(x)
+        hidden = x_source.index_select(0, source).add_(self.lin_target(x).index_select(0, target))
+        if self.edge_dim > 0:
+            hidden = hidden + self.lin_edge(edge_attr)
+        hidden = F.leaky_relu(hidden, self.negative_slope, inplace=True).view(-1, self.heads, self.out_channels)
+        logits = (hidden * self.attention).sum(-1)  # [E, heads]
+        highest = torch.segment_reduce(logits.detach(), "max", offsets=rowptr, axis=0, unsafe=True)
+        weight = (logits - highest.index_select(0, target)).exp()
+        by_head = target.unsqueeze(1).expand(-1, self.heads)
+        total = torch.zeros_like(highest).scatter_add_(0, by_head, weight) + 1e-16
+        weight = F.dropout(weight / total.index_select(0, target), self.dropout, self.training)
+        messages = x_source.index_select(0, source).view(-1, self.heads, self.out_channels) * weight.unsqueeze(-1)
+        messages = messages.view(-1, self.heads * self.out_channels)
+        out = torch.zeros([num_nodes, messages.shape[1]], dtype=x.dtype, device=x.device)
+        return out.scatter_add_(0, target.unsqueeze(1).expand_as(messages), messages) + self.bias
+
+
+def attention_edges(edge_index: Tensor, edge_attr: Tensor, num_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Prepare the edges of a graph for a stack of :class:`GATv2Layer`.
+
+    Args:
+        edge_index: ``[2, E]`` in any order; self-loops are replaced.
+        edge_attr: ``[E, D]``; ``D`` may be 0.
+        num_nodes: Number of nodes.
+
+    Returns:
+        ``edge_index`` and ``edge_attr`` with one self-loop per node, sorted by target, and ``rowptr [num_nodes + 1]``.
+    """
+    edge_index, edge_attr = with_self_loops(edge_index, edge_attr, num_nodes)
+    rowptr = torch.zeros(num_nodes + 1, dtype=torch.int64, device=edge_index.device)
+    rowptr[1:] = torch.bincount(edge_index[1], minlength=num_nodes).cumsum(0)
+    return edge_index, edge_attr, rowptr
+
+
+class PerNodeLayer(nn.Module):
+    """A linear map with the signature of :class:`GATv2Layer`: what that is on a graph of self-loops alone.
+
+    Args:
+        in_channels: Input width.
+        out_channels: Output width.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__()
+        self.lin = nn.Linear(in_channels, out_channels)
+        nn.init.xavier_uniform_(self.lin.weight)
+        nn.init.zeros_(self.lin.bias)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor, rowptr: Tensor) -> Tensor:
+        """Map ``x [N, in_channels]`` to ``[N, out_channels]``; the edges are not read."""
+        out: Tensor = self.lin(x)
+        return out
+
+
+class GATv2Block(nn.Module):
+    """A GATv2 layer, or the linear map it becomes without messages, with normalisation, dropout and a residual.
+
+    ``x + dropout(relu(layer(norm(x))))``: pre-normalised, so that gradients reach every layer of a deep stack.
+
+    Args:
+        channels: Input and output width; a multiple of ``heads``.
+        heads: Number of attention heads.
+        edge_dim: Width of the edge features; 0 for none.
+        dropout: Probability of dropping an activation, and an attention weight, in training.
+        message_passing: False for the MLP ablation: the same width and depth, no edges.
+        residual: Whether to add the input to the output.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        heads: int,
+        edge_dim: int,
+        dropout: float,
+        message_passing: bool = True,
+        residual: bool = True,
+    ) -> None:
+        super().__init__()
+        self.residual = residual
+        self.norm = nn.LayerNorm(channels)
+        self.layer = (
+            GATv2Layer(channels, channels // heads, heads=heads, edge_dim=edge_dim, dropout=dropout)
+            if message_passing
+            else PerNodeLayer(channels, channels)
+        )
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor, rowptr: Tensor) -> Tensor:
+        """Map ``x [N, channels]`` to the same shape; edges as :func:`attention_edges` gives them."""
+        hidden = self.dropout(F.relu(self.layer(self.norm(x), edge_index, edge_attr, rowptr)))
+        return x + hidden if self.residual else hidden

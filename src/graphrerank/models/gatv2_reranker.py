@@ -1,0 +1,157 @@
+"""The GATv2 reranker of GraphER, in three feature modes.
+
+Notable about it:
+
+- ``scores`` reads no embedding: one checkpoint serves any encoder and any corpus. Its output is ``t * GCS + delta`` with
+  delta zero at the start, so training begins at GCS (ours; the paper has no such residual).
+- ``paper`` reads GCS score, query vector and node vector, concatenated, as the paper does.
+- ``full`` reads what ``scores`` reads, and projected query and node vectors with their product. Same residual.
+- Plain tensors in and out: the module scripts, and does GCS and all normalisation inside itself.
+- ``message_passing=False`` is the paper's MLP ablation: the same depth, width and features, no edges.
+"""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from graphrerank.graphs.algebra import graph_index
+from graphrerank.models.gatv2 import GATv2Block, attention_edges
+from graphrerank.models.score_features import ScoreFeatures
+
+FEATURE_MODES = ("scores", "paper", "full")
+
+
+class GATv2Reranker(nn.Module):
+    """Score the candidates of a batch of queries from their features and the edges among them.
+
+    Source: GraphER, section 2.2 ("Graph attention network ranker"): GATv2 layers, then two fully connected layers.
+    Where we differ: residual connections, layer normalisation and dropout; the modes ``scores`` and ``full``.
+
+    Args:
+        features: ``scores``, ``paper`` or ``full``.
+        num_scores: Scores per candidate from the retriever; column 0 is the base ranking's.
+        embedding_dim: Width of query and node vectors; read by ``paper`` and ``full``.
+        projection_channels: Width of the projected vectors in ``full``.
+        hidden_channels: Width of the layers; a multiple of ``heads``.
+        num_layers: GATv2 layers (the paper: 5).
+        heads: Attention heads per layer.
+        dropout: Probability of dropping an activation in training, in [0, 1).
+        residual: Whether layers add their input to their output.
+        edge_features: Whether attention reads the edge weight.
+        message_passing: False for the MLP ablation.
+        restart_prob: GCS's share of a node's own score in each step.
+
+    Raises:
+        ValueError: If an argument is out of range.
+    """
+
+    def __init__(
+        self,
+        *,
+        features: str = "scores",
+        num_scores: int = 3,
+        embedding_dim: int = 384,
+        projection_channels: int = 64,
+        hidden_channels: int = 64,
+        num_layers: int = 3,
+        heads: int = 4,
+        dropout: float = 0.1,
+        residual: bool = True,
+        edge_features: bool = False,
+        message_passing: bool = True,
+        restart_prob: float = 0.5,
+    ) -> None:
+        super().__init__()
+        if features not in FEATURE_MODES:
+            raise ValueError(f"`features` must be one of {FEATURE_MODES}, got {features!r}")
+        if hidden_channels % heads:
+            raise ValueError(f"`hidden_channels` must be a multiple of `heads` ({heads}), got {hidden_channels}")
+        if not 0 <= dropout < 1:
+            raise ValueError(f"`dropout` must lie in [0, 1), got {dropout}")
+        if min(num_scores, num_layers, hidden_channels, embedding_dim, projection_channels) < 1:
+            raise ValueError("`num_scores`, `num_layers` and all widths must be positive")
+        self.features = features
+        self.embedding_dim = embedding_dim
+        self.edge_features = edge_features
+        self.score_features = ScoreFeatures(num_scores=num_scores, restart_prob=restart_prob)
+        num_columns = self.score_features.num_columns
+        if features == "paper":
+            in_channels = 1 + 2 * embedding_dim
+        elif features == "full":
+            in_channels = num_columns + 3 * projection_channels
+        else:
+            in_channels = num_columns
+        self.uses_vectors = features != "scores"
+        self.project_query = nn.Linear(embedding_dim, projection_channels) if features == "full" else nn.Identity()
+        self.project_node = nn.Linear(embedding_dim, projection_channels) if features == "full" else nn.Identity()
+        self.lin_in = nn.Linear(in_channels, hidden_channels)
+        self.blocks = nn.ModuleList(
+            GATv2Block(
+                hidden_channels,
+                heads=heads,
+                edge_dim=int(edge_features),
+                dropout=dropout,
+                message_passing=message_passing,
+                residual=residual,
+            )
+            for _ in range(num_layers)
+        )
+        self.norm = nn.LayerNorm(hidden_channels)
+        self.lin_hidden = nn.Linear(hidden_channels, hidden_channels)
+        self.lin_out = nn.Linear(hidden_channels, 1)
+        self.gcs_weight = nn.Parameter(torch.tensor(1.0)) if features != "paper" else None
+        if features != "paper":
+            nn.init.zeros_(self.lin_out.weight)
+            nn.init.zeros_(self.lin_out.bias)
+
+    def feature_names(self, score_names: Sequence[str]) -> list[str]:
+        """Name what the model reads of a candidate, in order, given the names of the retriever's scores."""
+        if self.features == "paper":
+            return ["gcs", "query_vector", "node_vector"]
+        names = self.score_features.names(score_names)
+        return names if self.features == "scores" else [*names, "query_vector", "node_vector", "query_node_product"]
+
+    def forward(
+        self,
+        base_features: Tensor,
+        query_vectors: Tensor,
+        node_vectors: Tensor,
+        edge_index: Tensor,
+        edge_weight: Tensor,
+        ptr: Tensor,
+    ) -> Tensor:
+        """Score every candidate.
+
+        Args:
+            base_features: ``[N, num_scores]``, the retriever's scores.
+            query_vectors: ``[B, embedding_dim]``; any ``[0, 0]`` tensor in ``scores`` mode.
+            node_vectors: ``[N, embedding_dim]``; any ``[0, 0]`` tensor in ``scores`` mode.
+            edge_index: ``[2, E]`` within the packed batch, in any order.
+            edge_weight: ``[E]``.
+            ptr: ``[B + 1]`` graph boundaries.
+
+        Returns:
+            ``[N]``; higher is more relevant. A ranking score, comparable within a query only.
+        """
+        num_nodes = base_features.shape[0]
+        scores = self.score_features(base_features, edge_index, edge_weight, ptr)
+        gcs = scores[:, base_features.shape[1]]
+        graph = graph_index(ptr)
+        if self.features == "paper":
+            x = torch.cat([gcs.unsqueeze(1), query_vectors.index_select(0, graph), node_vectors], dim=1)
+        elif self.features == "full":
+            query = self.project_query(query_vectors).index_select(0, graph)
+            node = self.project_node(node_vectors)
+            x = torch.cat([scores, query, node, query * node], dim=1)
+        else:
+            x = scores
+        x = F.relu(self.lin_in(x))
+        edge_attr = edge_weight.unsqueeze(1) if self.edge_features else edge_weight.new_zeros([edge_weight.numel(), 0])
+        edge_index, edge_attr, rowptr = attention_edges(edge_index, edge_attr, num_nodes)
+        for block in self.blocks:
+            x = block(x, edge_index, edge_attr, rowptr)
+        delta = self.lin_out(F.relu(self.lin_hidden(self.norm(x)))).squeeze(1)
+        gcs_weight = self.gcs_weight
+        return delta if gcs_weight is None else gcs_weight * gcs + delta

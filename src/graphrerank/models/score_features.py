@@ -1,0 +1,108 @@
+"""What a reranker reads of a candidate when it reads no embedding: scores, ranks and its place in the graph.
+
+- Everything is normalised within the candidate list, so that base scores of any scale and any encoder will do.
+- Computed inside the model, from the retriever's scores and the edges: an exported model needs nothing more.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from graphrerank.graphs.algebra import graph_index, scatter_max, scatter_sum
+from graphrerank.operators.gcs import graph_cohesive_smoothing, num_smoothing_steps
+
+
+def min_max_by_graph(values: Tensor, graph: Tensor, num_graphs: int) -> Tensor:
+    """Scale each column to [0, 1] within each graph; a column that is constant within a graph becomes 0 there.
+
+    Args:
+        values: ``[N, F]``.
+        graph: ``[N]`` int64.
+        num_graphs: Number of graphs.
+
+    Returns:
+        ``[N, F]``.
+
+    Example:
+        >>> min_max_by_graph(torch.tensor([[2.0], [4.0], [3.0], [7.0]]), torch.tensor([0, 0, 0, 1]), 2).flatten()
+        tensor([0.0000, 1.0000, 0.5000, 0.0000])
+    """
+    high = scatter_max(values, graph, num_graphs)[graph]
+    low = -scatter_max(-values, graph, num_graphs)[graph]
+    return (values - low) / torch.where(high > low, high - low, torch.ones_like(high))
+
+
+def rank_by_graph(scores: Tensor, graph: Tensor, ptr: Tensor) -> Tensor:
+    """Rank nodes within their graph, 1 for the highest score, ties by node order.
+
+    Args:
+        scores: ``[N]``.
+        graph: ``[N]`` int64.
+        ptr: ``[B + 1]`` int64.
+
+    Returns:
+        ``[N]`` int64.
+
+    Example:
+        >>> rank_by_graph(torch.tensor([0.1, 0.9, 0.9, 0.3]), torch.tensor([0, 0, 0, 1]), torch.tensor([0, 3, 4]))
+        tensor([3, 1, 2, 1])
+    """
+    by_score = torch.argsort(scores, descending=True, stable=True)
+    order = by_score[torch.argsort(graph[by_score], stable=True)]
+    rank = torch.empty_like(order)
+    rank[order] = torch.arange(order.numel(), device=order.device) - ptr[graph[order]] + 1
+    return rank
+
+
+class ScoreFeatures(nn.Module):
+    """Turn a retriever's scores and the candidate graph into features, without parameters.
+
+    Columns: the ``num_scores`` min-max scaled scores; GCS of the scaled base score; reciprocal rank; log of the rank;
+    log of the degree; best and mean base score among the neighbours; the largest share of each other score among the
+    neighbours.
+
+    Args:
+        num_scores: Scores the retriever gives; column 0 is the base ranking's.
+        restart_prob: GCS's share of a node's own score in each step.
+    """
+
+    def __init__(self, *, num_scores: int, restart_prob: float = 0.5) -> None:
+        super().__init__()
+        self.num_scores = num_scores
+        self.restart_prob = restart_prob
+        self.num_steps = num_smoothing_steps(restart_prob)
+
+    def names(self, score_names: Sequence[str]) -> list[str]:
+        """Name the columns, in order, given the names of the retriever's scores."""
+        graph_columns = ["gcs", "reciprocal_rank", "log_rank", "log_degree", f"mean_neighbour_{score_names[0]}"]
+        return [*score_names, *graph_columns, *(f"best_neighbour_{name}" for name in score_names)]
+
+    @property
+    def num_columns(self) -> int:
+        """Number of columns."""
+        return 2 * self.num_scores + 5
+
+    def forward(self, base_features: Tensor, edge_index: Tensor, edge_weight: Tensor, ptr: Tensor) -> Tensor:
+        """Compute the features.
+
+        Args:
+            base_features: ``[N, num_scores]``.
+            edge_index: ``[2, E]``.
+            edge_weight: ``[E]``.
+            ptr: ``[B + 1]``.
+
+        Returns:
+            ``[N, num_columns]``; GCS is column ``num_scores``.
+        """
+        num_nodes = base_features.shape[0]
+        graph = graph_index(ptr)
+        scores = min_max_by_graph(base_features, graph, ptr.numel() - 1)
+        gcs = graph_cohesive_smoothing(scores[:, 0], edge_index, edge_weight, self.restart_prob, self.num_steps)
+        rank = rank_by_graph(base_features[:, 0], graph, ptr).to(scores.dtype)
+        source, target = edge_index[0], edge_index[1]
+        degree = scatter_sum(torch.ones_like(edge_weight), target, num_nodes)
+        total = scatter_sum(scores[:, 0][source], target, num_nodes)
+        best = scatter_max(scores[source], target, num_nodes)
+        columns = [gcs, 1 / rank, torch.log(rank) / 5, torch.log1p(degree) / 3, total / degree.clamp(min=1)]
+        return torch.cat([scores, torch.stack(columns, dim=1), best], dim=1)

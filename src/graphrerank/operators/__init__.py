@@ -1,0 +1,8 @@
+"""Frozen operators, one file per published one."""
+
+from graphrerank.operators.bm25 import BM25
+from graphrerank.operators.gcs import GCS, graph_cohesive_smoothing
+from graphrerank.operators.hybrid import HybridRetriever
+from graphrerank.operators.ppr import PPR, personalized_pagerank
+
+__all__ = ["BM25", "GCS", "PPR", "HybridRetriever", "graph_cohesive_smoothing", "personalized_pagerank"]

@@ -1,0 +1,113 @@
+"""The LightningModule that trains any reranker with any ranking loss."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import lightning as L
+import torch
+from torch import Tensor, nn
+
+from graphrerank.graphs import CandidateGraphs
+from graphrerank.metrics import RankingMeasures
+
+RankingLoss = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+class RerankerModule(L.LightningModule):
+    """Train a reranker on batches of candidate graphs.
+
+    AdamW, a linear warm-up, then a cosine to zero at the last step. Every epoch reseeds torch from ``seed`` and the
+    epoch, so that a run resumed from the last finished epoch gives the same weights as an unbroken one.
+
+    Args:
+        model: Maps the tensors of ``CandidateGraphs.model_inputs`` to scores ``[N]``.
+        loss: Maps padded scores, relevance and mask, each ``[B, K]``, to a scalar.
+        measures: What to log on the validation split, such as ``PR@10`` (as ``val/pr@10``).
+        learning_rate: Peak learning rate.
+        weight_decay: AdamW's decay of matrices; biases, norms and scalars are not decayed.
+        warmup_steps: Optimiser steps of linear warm-up.
+        seed: Seed of dropout in each epoch.
+
+    Raises:
+        ValueError: If an argument is out of range.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: RankingLoss,
+        *,
+        measures: Sequence[str] = ("PR@5", "PR@10", "R@10", "nDCG@10"),
+        learning_rate: float = 1e-3,
+        weight_decay: float = 0.01,
+        warmup_steps: int = 100,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        if learning_rate <= 0 or weight_decay < 0 or warmup_steps < 0:
+            raise ValueError(
+                "`learning_rate` must be positive, `weight_decay` and `warmup_steps` not negative, "
+                f"got {learning_rate}, {weight_decay} and {warmup_steps}"
+            )
+        self.model = model
+        self.loss = loss
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.warmup_steps = warmup_steps
+        self.seed = seed
+        self.val_measures = RankingMeasures(measures, prefix="val/")
+
+    def forward(self, graphs: CandidateGraphs) -> Tensor:
+        """Return scores ``[N]``."""
+        scores: Tensor = self.model(*graphs.model_inputs())
+        return scores
+
+    def on_train_epoch_start(self) -> None:
+        """Make the epoch's randomness a function of the seed and the epoch."""
+        torch.manual_seed(self.seed * 1_000_003 + self.current_epoch)
+
+    def training_step(self, graphs: CandidateGraphs, batch_idx: int) -> Tensor:
+        """Return the loss of a batch."""
+        loss = self._loss(graphs, self(graphs))
+        self.log("train/loss", loss, prog_bar=True, batch_size=graphs.num_graphs)
+        return loss
+
+    def validation_step(self, graphs: CandidateGraphs, batch_idx: int) -> None:
+        """Log the loss and accumulate the measures of a batch."""
+        scores = self(graphs)
+        self.log("val/loss", self._loss(graphs, scores), batch_size=graphs.num_graphs, sync_dist=True)
+        assert graphs.relevance is not None
+        order = graphs.order(scores)
+        ranked = graphs.relevance[order.clamp(min=0)].masked_fill(order < 0, 0.0)
+        self.val_measures.update(ranked, graphs.gains)
+
+    def on_validation_epoch_end(self) -> None:
+        """Log the measures over the whole split."""
+        self.log_dict(self.val_measures.compute(), prog_bar=True)
+        self.val_measures.reset()
+
+    def configure_optimizers(self) -> dict[str, Any]:
+        """Build AdamW and its schedule."""
+        matrices = [p for p in self.model.parameters() if p.dim() > 1]
+        others = [p for p in self.model.parameters() if p.dim() <= 1]
+        optimizer = torch.optim.AdamW(
+            [{"params": matrices, "weight_decay": self.weight_decay}, {"params": others, "weight_decay": 0.0}],
+            lr=self.learning_rate,
+        )
+        total = int(self.trainer.estimated_stepping_batches)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: self._rate(step, total))
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def _rate(self, step: int, total: int) -> float:
+        if step < self.warmup_steps:
+            return (step + 1) / self.warmup_steps
+        done = (step - self.warmup_steps) / max(1, total - self.warmup_steps)
+        return 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
+
+    def _loss(self, graphs: CandidateGraphs, scores: Tensor) -> Tensor:
+        assert graphs.relevance is not None
+        padded = graphs.to_padded(scores, fill=0.0)
+        relevance = graphs.to_padded(graphs.relevance, fill=0.0)
+        mask = graphs.to_padded(torch.ones_like(scores, dtype=torch.bool), fill=False)
+        return self.loss(padded, relevance, mask)
