@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphrerank.data.dataset import RetrievalDataset, digest_strings
 from graphrerank.data.encoder import Encoder
-from graphrerank.data.files import load_tensors, save_tensors
+from graphrerank.files import load_tensors, save_tensors
 from graphrerank.graphs import CandidateGraphs, CorpusGraph, Ranking, induced_edges
 
 FORMAT = 1  # raise when the same arguments would give other candidate lists
@@ -39,28 +39,35 @@ class PreparedDataset:
         query_vectors: ``[Q, d]``.
         ranking: ``[Q, K]`` candidates, with ``features [Q, K, F]``.
         feature_names: Names of the ``F`` columns; the first is the base ranking's score.
+        encoder_name: Name of the encoder.
+        encoder_fingerprint: Changes whenever the vectors would.
     """
 
     dataset: RetrievalDataset
     query_vectors: Tensor
     ranking: Ranking
     feature_names: tuple[str, ...]
+    encoder_name: str
+    encoder_fingerprint: str
 
     @property
     def top_k(self) -> int:
         """Candidates per query."""
         return self.ranking.nodes.shape[1]
 
-    def graphs(self, queries: Tensor, *, split: str | None = None, vectors: bool = True) -> CandidateGraphs:
+    def graphs(
+        self, queries: Tensor, *, split: str | None = None, vectors: bool = True, edges: bool = True
+    ) -> CandidateGraphs:
         """Build the candidate graphs of some queries, all at once.
 
         Args:
             queries: ``[B]`` int64 query numbers.
             split: Whose judgements to attach as ``relevance``; none when None.
             vectors: Whether to attach query and node vectors.
+            edges: Whether to look up the edges among the candidates; without, the graphs have none.
         """
         graph, ranking = self.dataset.graph, self.ranking.select(queries)
-        edge_index, edge_weight, ptr = induced_edges(graph, ranking.nodes)
+        edge_index, edge_weight, ptr = induced_edges(graph if edges else graph.without_edges(), ranking.nodes)
         valid = ranking.nodes >= 0
         nodes = ranking.nodes[valid]
         assert ranking.features is not None
@@ -124,7 +131,8 @@ def prepare(
             {"nodes": ranking.nodes, "scores": ranking.scores, "features": ranking.features},
             {"parts": repr(parts)},
         )
-    return PreparedDataset(replace(dataset, graph=graph), query_vectors, ranking, feature_names)
+    encoded = replace(dataset, graph=graph)
+    return PreparedDataset(encoded, query_vectors, ranking, feature_names, encoder.name, encoder.fingerprint)
 
 
 def _describe(build_retriever: RetrieverFactory) -> tuple[str, dict[str, Any], tuple[str, ...]]:

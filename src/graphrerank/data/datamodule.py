@@ -1,6 +1,7 @@
 """Batches of candidate graphs for training and validation."""
 
 from collections.abc import Iterator
+from typing import cast
 
 import lightning as L
 import torch
@@ -53,7 +54,10 @@ class CandidateDataModule(L.LightningDataModule):
         queries = qrels.queries
         nodes = self.prepared.ranking.nodes[queries]
         found = qrels.relevance(queries, nodes, num_nodes=self.prepared.dataset.graph.num_nodes) > 0
-        return self._loader(queries[found.any(1)], self.train_split, seed=self.seed)
+        loader = self._loader(queries[found.any(1)], self.train_split, seed=self.seed)
+        if self.trainer is not None:  # on a resume Lightning draws the first batch before it sets the epoch
+            cast(EpochBatches, loader.sampler).set_epoch(self.trainer.current_epoch)
+        return loader
 
     def val_dataloader(self) -> DataLoader[CandidateGraphs]:
         """Return batches of the validation split, in order."""

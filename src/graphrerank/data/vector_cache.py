@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.data.encoder import Encoder, check_vectors
-from graphrerank.data.files import load_tensors, save_tensors
+from graphrerank.files import load_tensors, save_tensors
 
 SHARD_TEXTS = 4096  # texts encoded between two writes: at most this much work is lost on a stop
 

@@ -99,6 +99,10 @@ class CorpusGraph:
             raise ValueError(f"`embedding` must be [{self.num_nodes}, d], got {list(embedding.shape)}")
         return replace(self, embedding=embedding)
 
+    def without_edges(self) -> "CorpusGraph":
+        """Return the same passages with no edge between them."""
+        return replace(self, indptr=torch.zeros_like(self.indptr), indices=self.indices[:0], weight=self.weight[:0])
+
 
 def _check_edges(node_ids: Sequence[str], edges: Tensor, weight: Tensor) -> None:
     num_nodes = len(node_ids)

@@ -21,7 +21,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from graphrerank.data.files import save_tensors, write_text
+from graphrerank.files import save_tensors, write_text
 from graphrerank.models.gatv2_reranker import GATv2Reranker
 
 MODELS = {"gatv2_reranker": GATv2Reranker}

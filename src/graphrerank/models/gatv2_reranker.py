@@ -5,12 +5,14 @@ Notable about it:
 - ``scores`` reads no embedding: one checkpoint serves any encoder and any corpus. Its output is ``t * GCS + delta`` with
   delta zero at the start, so training begins at GCS (ours; the paper has no such residual).
 - ``paper`` reads GCS score, query vector and node vector, concatenated, as the paper does.
-- ``full`` reads what ``scores`` reads, and projected query and node vectors with their product. Same residual.
+- ``full`` reads what ``scores`` reads, and projected query and node vectors with their product and dot product. Same
+  residual. Both projections start equal, so that the dot product starts as a similarity.
 - Plain tensors in and out: the module scripts, and does GCS and all normalisation inside itself.
 - ``message_passing=False`` is the paper's MLP ablation: the same depth, width and features, no edges.
 """
 
 from collections.abc import Sequence
+from copy import deepcopy
 
 import torch
 import torch.nn.functional as F
@@ -80,12 +82,12 @@ class GATv2Reranker(nn.Module):
         if features == "paper":
             in_channels = 1 + 2 * embedding_dim
         elif features == "full":
-            in_channels = num_columns + 3 * projection_channels
+            in_channels = num_columns + 3 * projection_channels + 1
         else:
             in_channels = num_columns
         self.uses_vectors = features != "scores"
         self.project_query = nn.Linear(embedding_dim, projection_channels) if features == "full" else nn.Identity()
-        self.project_node = nn.Linear(embedding_dim, projection_channels) if features == "full" else nn.Identity()
+        self.project_node = deepcopy(self.project_query)
         self.lin_in = nn.Linear(in_channels, hidden_channels)
         self.blocks = nn.ModuleList(
             GATv2Block(
@@ -111,7 +113,7 @@ class GATv2Reranker(nn.Module):
         if self.features == "paper":
             return ["gcs", "query_vector", "node_vector"]
         names = self.score_features.names(score_names)
-        return names if self.features == "scores" else [*names, "query_vector", "node_vector", "query_node_product"]
+        return names if self.features == "scores" else [*names, "query_vector", "node_vector", "product", "dot_product"]
 
     def forward(
         self,
@@ -144,7 +146,8 @@ class GATv2Reranker(nn.Module):
         elif self.features == "full":
             query = self.project_query(query_vectors).index_select(0, graph)
             node = self.project_node(node_vectors)
-            x = torch.cat([scores, query, node, query * node], dim=1)
+            product = query * node
+            x = torch.cat([scores, query, node, product, product.sum(1, keepdim=True)], dim=1)
         else:
             x = scores
         x = F.relu(self.lin_in(x))

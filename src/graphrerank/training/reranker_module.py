@@ -17,8 +17,8 @@ RankingLoss = Callable[[Tensor, Tensor, Tensor], Tensor]
 class RerankerModule(L.LightningModule):
     """Train a reranker on batches of candidate graphs.
 
-    AdamW, a linear warm-up, then a cosine to zero at the last step. Every epoch reseeds torch from ``seed`` and the
-    epoch, so that a run resumed from the last finished epoch gives the same weights as an unbroken one.
+    AdamW, a linear warm-up, then a cosine to zero at the last step. Every step reseeds torch from ``seed`` and the
+    step, so that a run resumed from the last finished epoch gives the same weights as an unbroken one.
 
     Args:
         model: Maps the tensors of ``CandidateGraphs.model_inputs`` to scores ``[N]``.
@@ -27,7 +27,7 @@ class RerankerModule(L.LightningModule):
         learning_rate: Peak learning rate.
         weight_decay: AdamW's decay of matrices; biases, norms and scalars are not decayed.
         warmup_steps: Optimiser steps of linear warm-up.
-        seed: Seed of dropout in each epoch.
+        seed: Seed of dropout.
 
     Raises:
         ValueError: If an argument is out of range.
@@ -63,9 +63,9 @@ class RerankerModule(L.LightningModule):
         scores: Tensor = self.model(*graphs.model_inputs())
         return scores
 
-    def on_train_epoch_start(self) -> None:
-        """Make the epoch's randomness a function of the seed and the epoch."""
-        torch.manual_seed(self.seed * 1_000_003 + self.current_epoch)
+    def on_train_batch_start(self, batch: CandidateGraphs, batch_idx: int) -> None:
+        """Make the step's randomness a function of the seed and the step."""
+        torch.manual_seed(self.seed * 1_000_003 + self.global_step)
 
     def training_step(self, graphs: CandidateGraphs, batch_idx: int) -> Tensor:
         """Return the loss of a batch."""

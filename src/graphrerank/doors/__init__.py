@@ -1,0 +1,1 @@
+"""The three doors: the only code that sees a configuration."""

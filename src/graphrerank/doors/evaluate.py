@@ -1,0 +1,61 @@
+"""``python evaluate.py``: carry a checkpoint to data sets and print the table that training printed."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from omegaconf import DictConfig
+from rich.console import Console
+
+from graphrerank.data import PreparedDataset
+from graphrerank.doors.parts import compose_group, group_from_manifest, load_checkpoints, pick_device, prepare_dataset, systems
+from graphrerank.evaluation import judge, peak_memory_mib, results_table, write_metrics, write_trec_runs
+
+
+def evaluate(cfg: DictConfig) -> Path:
+    """Judge a checkpoint on every data set named and return the run folder, which is also the last line printed."""
+    if not cfg.datasets:
+        raise ValueError("`datasets` must name at least one file of conf/data, got []")
+    run_dir = Path(cfg.paths.run_dir)
+    checkpoints = load_checkpoints(cfg.checkpoint)
+    manifest = next(reversed(checkpoints.values())).manifest
+    encoder = cfg.encoder or group_from_manifest("encoder", manifest["encoder"], device=cfg.device)
+    retriever = cfg.retriever or group_from_manifest("retriever", manifest["retriever"])
+    results = []
+    for name in cfg.datasets:
+        data = _data_group(name, manifest)
+        prepared = prepare_dataset(data, encoder, retriever, cfg.paths.cache)
+        for checkpoint in checkpoints.values():
+            _check_inputs(str(checkpoint.path), checkpoint.manifest, prepared)
+        torch.set_num_threads(cfg.num_threads)
+        models = {system: checkpoint.model for system, checkpoint in checkpoints.items()}
+        rows = systems(models, **manifest["operators"], device=pick_device(cfg.device))
+        result = judge(prepared, cfg.split, rows)
+        write_trec_runs(run_dir / "runs", result, prepared.dataset.graph)
+        Console().print(results_table(result))
+        results.append(result)
+        write_metrics(run_dir / "metrics.json", results, peak_memory_mib=peak_memory_mib())
+    print(run_dir, flush=True)
+    return run_dir
+
+
+def _data_group(name: str, manifest: Mapping[str, Any]) -> DictConfig:
+    """Compose a data set: with the checkpoint's own settings where it is the one it was trained on."""
+    if manifest["data"]["choice"] == name:
+        return group_from_manifest("data", manifest["data"])
+    return compose_group("data", name)
+
+
+def _check_inputs(path: str, manifest: Mapping[str, Any], prepared: PreparedDataset) -> None:
+    """Refuse candidates that the model cannot read."""
+    wanted = manifest["retriever"]["feature_names"]
+    if list(prepared.feature_names) != wanted:
+        raise ValueError(f"{path}: reads the scores {wanted}, the retriever gives {list(prepared.feature_names)}")
+    reads_vectors = manifest["model"]["arguments"]["features"] != "scores"
+    trained = manifest["encoder"]
+    if reads_vectors and prepared.encoder_fingerprint != trained["fingerprint"]:
+        raise ValueError(
+            f"{path}: was trained on vectors of {trained['name']} ({trained['fingerprint'][:12]}), the encoder now is "
+            f"{prepared.encoder_name} ({prepared.encoder_fingerprint[:12]}); only features=scores changes encoders"
+        )

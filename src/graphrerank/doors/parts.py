@@ -1,0 +1,148 @@
+"""Parts that more than one door builds from its configuration."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from hydra import compose
+from hydra.utils import instantiate
+from hydra.errors import MissingConfigException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from torch import Tensor, nn
+
+from graphrerank.data import PreparedDataset, VectorCache, prepare
+from graphrerank.evaluation import System, base_ranking
+from graphrerank.graphs import CandidateGraphs
+from graphrerank.models import Checkpoint, load_checkpoint
+from graphrerank.models.checkpoint import MANIFEST, WEIGHTS
+from graphrerank.operators import GCS, PPR
+
+PRETRAINED = Path(__file__).parent.parent / "pretrained"
+PRIMARY = "gatv2"
+
+
+def pick_device(device: str | None) -> torch.device:
+    """Return the named device; without a name CUDA where there is one, else the CPU."""
+    return torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+
+def prepare_dataset(data: DictConfig, encoder: DictConfig, retriever: DictConfig, cache: str) -> PreparedDataset:
+    """Load, encode and rank a data set, from the caches where they are there."""
+    dataset = instantiate(data)
+    print(dataset.summary(), flush=True)
+    return prepare(
+        dataset,
+        encoder=VectorCache(instantiate(encoder), Path(cache) / "vectors"),
+        build_retriever=instantiate(retriever),
+        cache=Path(cache) / "candidates",
+    )
+
+
+def plain_arguments(node: DictConfig) -> dict[str, Any]:
+    """Return a group's resolved settings without Hydra's own keys (``_target_`` and the like), also in nested groups."""
+    content = OmegaConf.to_container(node, resolve=True)
+    assert isinstance(content, dict)
+    return _without_hydra_keys(content)
+
+
+def compose_group(group: str, choice: str, *, device: str | None = None) -> DictConfig:
+    """Compose one file of ``conf/<group>``, resolved, as ``evaluate.py <group>=<choice>`` would.
+
+    Raises:
+        ValueError: If ``choice`` is not a plain name, or there is no such file.
+    """
+    if not re.fullmatch(r"[\w-]+", choice):
+        raise ValueError(f"`{group}` must name a file of conf/{group}, got {choice!r}")
+    overrides = [f"{group}={choice}", f"device={device or 'null'}", "checkpoint=none"]
+    try:
+        node: DictConfig = compose("evaluate", overrides=overrides)[group]
+    except MissingConfigException as error:
+        raise ValueError(f"`{group}` must name a file of conf/{group}, got {choice!r}: {error}") from error
+    OmegaConf.resolve(node)
+    return node
+
+
+def group_from_manifest(group: str, entry: Mapping[str, Any], *, device: str | None = None) -> DictConfig:
+    """Compose a group of ``conf`` as a manifest's entry describes it: its choice, then its plain arguments.
+
+    Targets always come from ``conf``, never from the manifest, which may be a stranger's.
+
+    Raises:
+        ValueError: If the choice is not a file of the group, or an argument is unknown to it.
+    """
+    node = compose_group(group, str(entry.get("choice")), device=device)
+    arguments = _without_hydra_keys(dict(entry.get("arguments", {})))
+    if "device" in arguments:
+        arguments["device"] = device
+    OmegaConf.set_struct(node, True)
+    try:
+        return OmegaConf.merge(node, arguments)  # type: ignore[return-value]
+    except OmegaConfBaseException as error:
+        raise ValueError(f"the manifest's {group} arguments do not fit conf/{group}: {error}") from error
+
+
+def load_checkpoints(name: str) -> dict[str, Checkpoint]:
+    """Load the models behind a name, by system name, the primary one last.
+
+    Args:
+        name: A run folder, a ``.ckpt``, a folder with weights and manifest, or a checkpoint that ships with the package.
+
+    Raises:
+        ValueError: If there is nothing of that name, naming what ships.
+    """
+    path = Path(name)
+    shipped = sorted(folder.name for folder in PRETRAINED.glob("*") if (folder / MANIFEST).is_file())
+    if not path.exists() and name in shipped:
+        path = PRETRAINED / name
+    if not path.exists():
+        raise ValueError(
+            f"`checkpoint` must be a run folder, a .ckpt file, an artifact or one of the shipped names {shipped}, got {name!r}"
+        )
+    if path.is_file() or (path / WEIGHTS).is_file():
+        files = [path]
+    else:
+        files = [folder.parent / "checkpoints" / "best.ckpt" for folder in path.glob(f"*/{MANIFEST}")]
+    if not files:
+        raise ValueError(f"{path}: holds neither {WEIGHTS} nor <system>/{MANIFEST}: not a run folder")
+    loaded = {checkpoint.manifest["name"]: checkpoint for checkpoint in map(load_checkpoint, files)}
+    return {name: loaded[name] for name in sorted(loaded, key=lambda name: (name == PRIMARY, name))}
+
+
+def systems(models: Mapping[str, nn.Module], *, gcs: float, ppr: float, device: torch.device) -> list[System]:
+    """List the rows of the table: the base ranking, the frozen operators, the trained models.
+
+    Args:
+        models: Trained models by system name.
+        gcs: Restart probability of GCS.
+        ppr: Restart probability of PPR.
+        device: Where the models run.
+    """
+    rows = [
+        System("base_ranking", base_ranking, reads_graph=False),
+        System("ppr", PPR(restart_prob=ppr).score),
+        System("gcs", GCS(restart_prob=gcs).score),
+    ]
+    for name, model in models.items():
+        reads_vectors = bool(model.uses_vectors)
+        rows.append(System(name, _scorer(model.to(device).eval(), device), reads_vectors=reads_vectors))
+    return rows
+
+
+def _scorer(model: nn.Module, device: torch.device) -> Any:
+    def score(graphs: CandidateGraphs) -> Tensor:
+        scores: Tensor = model(*graphs.to(device).model_inputs())
+        return scores
+
+    return score
+
+
+def _without_hydra_keys(content: dict[Any, Any]) -> dict[str, Any]:
+    return {
+        key: _without_hydra_keys(entry) if isinstance(entry, dict) else entry
+        for key, entry in content.items()
+        if not str(key).startswith("_")
+    }
+

@@ -1,0 +1,136 @@
+"""The root of each door's configuration: a key that is not here is refused by name."""
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from hydra.core.config_store import ConfigStore
+from omegaconf import MISSING, DictConfig
+
+
+@dataclass
+class Paths:
+    """Folders.
+
+    Attributes:
+        cache: Vectors and candidate lists.
+        datasets: Data set folders that come from no registry package.
+        runs: Parent of all run folders.
+        run_dir: This run's folder.
+    """
+
+    cache: str = MISSING
+    datasets: str = MISSING
+    runs: str = MISSING
+    run_dir: str = MISSING
+
+
+@dataclass
+class RestartProb:
+    """One frozen operator's knob; None: chosen on the validation split."""
+
+    restart_prob: float | None = None
+
+
+@dataclass
+class Operators:
+    """The frozen baselines."""
+
+    gcs: RestartProb = field(default_factory=RestartProb)
+    ppr: RestartProb = field(default_factory=RestartProb)
+
+
+@dataclass
+class Features:
+    """What the reranker reads; see ``GATv2Reranker``."""
+
+    mode: str = MISSING
+    num_layers: int = MISSING
+    residual: bool = True
+
+
+@dataclass
+class Batches:
+    """Arguments of ``CandidateDataModule``."""
+
+    batch_size: int = MISSING
+    seed: int = MISSING
+    train_split: str = "train"
+    val_split: str = "val"
+
+
+@dataclass
+class TrainConfig:
+    """``conf/train.yaml``; groups of ``conf`` are open, everything else is typed."""
+
+    data: Any = MISSING
+    encoder: Any = MISSING
+    retriever: Any = MISSING
+    features: Features = field(default_factory=Features)
+    model: Any = MISSING
+    loss: Any = MISSING
+    operator: Operators = field(default_factory=Operators)
+    trainer: Any = MISSING
+    callbacks: Any = MISSING
+    logger: Any = None
+    module: Any = MISSING
+    batches: Batches = field(default_factory=Batches)
+    ablations: dict[str, Any] = field(default_factory=dict)
+    paths: Paths = field(default_factory=Paths)
+    experiment: Any = None
+    debug: Any = None
+    seed: int = MISSING
+    system: str = MISSING
+    ckpt_path: str | None = None
+    num_threads: int = 1
+    device: str | None = None
+    test_split: str = "test"
+
+
+@dataclass
+class EvaluateConfig:
+    """``conf/evaluate.yaml``."""
+
+    checkpoint: str = MISSING
+    datasets: list[str] = field(default_factory=list)
+    split: str = "test"
+    encoder: Any = None
+    retriever: Any = None
+    data: Any = None
+    paths: Paths = field(default_factory=Paths)
+    num_threads: int = 1
+    device: str | None = None
+
+
+@dataclass
+class ServeConfig:
+    """``conf/serve.yaml``."""
+
+    mode: str = "http"
+    checkpoint: str | None = None
+    artifact: str | None = None
+    encoder: Any = None
+    paths: Paths = field(default_factory=Paths)
+    host: str = "127.0.0.1"
+    port: int = 8000
+    num_threads: int = 1
+    device: str | None = None
+
+
+def register() -> None:
+    """Make the schemas known to Hydra; call before ``@hydra.main`` composes."""
+    store = ConfigStore.instance()
+    store.store(name="train_schema", node=TrainConfig)
+    store.store(name="evaluate_schema", node=EvaluateConfig)
+    store.store(name="serve_schema", node=ServeConfig)
+
+
+def check_keys(cfg: DictConfig, schema: type) -> None:
+    """Refuse root keys that a ``+key=...`` override added.
+
+    Raises:
+        ValueError: Naming the key.
+    """
+    known = {f.name for f in fields(schema)}
+    unknown = sorted(str(key) for key in cfg if key not in known)
+    if unknown:
+        raise ValueError(f"unknown setting {unknown[0]!r}; the settings are {sorted(known)}")

@@ -1,0 +1,216 @@
+"""``python train.py``: train the reranker and its ablations, judge them, leave a run folder behind."""
+
+import logging
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import torch
+from hydra.core.hydra_config import HydraConfig
+from hydra.utils import instantiate
+from lightning.pytorch.loggers import Logger, WandbLogger
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+
+from graphrerank.data import PreparedDataset
+from graphrerank.data.datamodule import CandidateDataModule
+from graphrerank.doors.parts import pick_device, plain_arguments, prepare_dataset, systems
+from graphrerank.evaluation import (
+    DatasetResult,
+    judge,
+    peak_memory_mib,
+    results_table,
+    table_rows,
+    tune_restart_prob,
+    write_metrics,
+    write_trec_runs,
+)
+from graphrerank.evaluation.report import HEADER
+from graphrerank.models.checkpoint import (
+    MANIFEST,
+    library_versions,
+    load_checkpoint,
+    model_name,
+    read_manifest,
+    write_manifest,
+)
+from graphrerank.operators import GCS, PPR
+
+
+def train(cfg: DictConfig) -> Path:
+    """Run the whole job and return the run folder, which is also the last line printed."""
+    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
+    warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)  # within Lightning
+    run_dir = _run_folder(cfg)
+    L.seed_everything(cfg.seed, verbose=False)
+    prepared = prepare_dataset(cfg.data, cfg.encoder, cfg.retriever, cfg.paths.cache)
+    torch.set_num_threads(cfg.num_threads)
+    operators = _tune_operators(cfg, prepared)
+
+    names = [*cfg.ablations, cfg.system]
+    manifests, loggers = {}, []
+    for number, name in enumerate(names, 1):
+        print(f"training {name} ({number} of {len(names)})", flush=True)
+        _finish(loggers)
+        job = _job_of(cfg, name, run_dir)
+        loggers = [instantiate(logger) for logger in (job.logger or {}).values()]
+        manifests[name] = _train_one(job, prepared, operators, loggers)
+
+    device = pick_device(cfg.device)
+    models = {name: load_checkpoint(run_dir / name / "checkpoints" / "best.ckpt").model for name in names}
+    result = judge(prepared, cfg.test_split, systems(models, **operators, device=device))
+    for name, manifest in manifests.items():
+        measures = dict(result.systems[name].measures)
+        write_manifest(run_dir / name, manifest | {"metrics": {f"{result.dataset}/{result.split}": measures}})
+    write_metrics(run_dir / "metrics.json", [result], peak_memory_mib=peak_memory_mib())
+    write_trec_runs(run_dir / "runs", result, prepared.dataset.graph)
+    _log_results(loggers, result, run_dir / cfg.system)
+    _finish(loggers)
+    Console().print(results_table(result))
+    print(f"peak memory {peak_memory_mib() / 1024:.2f} GiB")
+    print(run_dir, flush=True)
+    return run_dir
+
+
+def _run_folder(cfg: DictConfig) -> Path:
+    """Choose the run folder: a new one, or on a resume the one that is resumed."""
+    if cfg.ckpt_path is None:
+        return Path(cfg.paths.run_dir)
+    path = Path(cfg.ckpt_path)
+    if not path.exists():
+        raise ValueError(f"`ckpt_path` must be a run folder or a .ckpt file in one, got {cfg.ckpt_path!r}: no such path")
+    run_dir = path if path.is_dir() else path.parent.parent.parent
+    if not any(run_dir.glob(f"*/{MANIFEST}")):
+        raise ValueError(f"`ckpt_path` must lie in a run folder of train.py, but {run_dir} holds no <system>/{MANIFEST}")
+    return run_dir
+
+
+def _job_of(cfg: DictConfig, name: str, run_dir: Path) -> DictConfig:
+    """Return the configuration of one row: the same job under another name, with the ablation's model settings."""
+    job: DictConfig = OmegaConf.create(OmegaConf.to_container(cfg, resolve=False))  # type: ignore[arg-type]
+    job.system = name
+    job.paths.run_dir = str(run_dir)
+    overrides = cfg.ablations.get(name, {})
+    OmegaConf.set_struct(job.model, True)
+    job.model = OmegaConf.merge(job.model, overrides)
+    return job
+
+
+def _tune_operators(cfg: DictConfig, prepared: PreparedDataset) -> dict[str, float]:
+    """Take each frozen operator's restart probability from the configuration, or from the validation split."""
+    build = {"gcs": lambda p: GCS(restart_prob=p).score, "ppr": lambda p: PPR(restart_prob=p).score}
+    return {
+        name: cfg.operator[name].restart_prob or tune_restart_prob(prepared, cfg.batches.val_split, build[name])
+        for name in ("gcs", "ppr")
+    }
+
+
+def _train_one(
+    job: DictConfig, prepared: PreparedDataset, operators: Mapping[str, float], loggers: list[Logger]
+) -> dict[str, Any]:
+    """Train one model, or go on where it stopped; its best checkpoint lies in ``<run>/<system>/checkpoints``."""
+    folder = Path(job.paths.run_dir) / job.system
+    manifest = _manifest(job, prepared, operators)
+    last = _resume_from(job, folder, manifest)
+    if last is not None and read_manifest(folder).get("finished"):
+        return manifest | {"finished": True}
+    write_manifest(folder, manifest)
+    arguments = manifest["model"]["arguments"]
+    model = instantiate(job.model, **{key: arguments[key] for key in ("num_scores", "embedding_dim")})
+    module = instantiate(job.module, model, instantiate(job.loss))
+    batches = CandidateDataModule(prepared, vectors=model.uses_vectors, **job.batches)
+    callbacks = {name: instantiate(callback) for name, callback in job.callbacks.items()}
+    trainer = instantiate(job.trainer, callbacks=list(callbacks.values()), logger=loggers)
+    for logger in loggers:
+        logger.log_hyperparams(manifest)
+    trainer.fit(module, datamodule=batches, ckpt_path=last, weights_only=True)
+    best = folder / "checkpoints" / "best.ckpt"
+    if not best.is_file():  # fast_dev_run, or validation switched off: what there is at the end is the best there is
+        trainer.save_checkpoint(best)
+    write_manifest(folder, manifest | {"finished": True})
+    return manifest | {"finished": True}
+
+
+def _resume_from(job: DictConfig, folder: Path, manifest: Mapping[str, Any]) -> Path | None:
+    """Find the checkpoint to go on from, and refuse one of another job."""
+    if job.ckpt_path is None:
+        return None
+    named = Path(job.ckpt_path)
+    last = named if named.is_file() and named.parent.parent == folder else folder / "checkpoints" / "last.ckpt"
+    if not last.is_file():
+        return None
+    before = read_manifest(folder)
+    for key in ("model", "features", "encoder", "retriever", "data"):
+        if before.get(key) != manifest[key]:
+            raise ValueError(f"{last}: was trained with {key}={before.get(key)}, this job asks for {manifest[key]}")
+    return last
+
+
+def _manifest(job: DictConfig, prepared: PreparedDataset, operators: Mapping[str, float]) -> dict[str, Any]:
+    choices = HydraConfig.get().runtime.choices
+    graph = prepared.dataset.graph
+    assert graph.embedding is not None
+    arguments = plain_arguments(job.model)
+    arguments |= {"num_scores": len(prepared.feature_names), "embedding_dim": graph.embedding.shape[1]}
+    model = instantiate(job.model, **arguments)
+    return {
+        "name": job.system,
+        "finished": False,
+        "model": {"name": model_name(type(model)), "arguments": arguments},
+        "features": model.feature_names(prepared.feature_names),
+        "encoder": {
+            "choice": choices["encoder"],
+            "arguments": plain_arguments(job.encoder),
+            "name": prepared.encoder_name,
+            "fingerprint": prepared.encoder_fingerprint,
+            "dim": graph.embedding.shape[1],
+        },
+        "retriever": {
+            "choice": choices["retriever"],
+            "arguments": plain_arguments(job.retriever),
+            "feature_names": list(prepared.feature_names),
+        },
+        "candidate_depth": prepared.top_k,
+        "data": {
+            "choice": choices["data"],
+            "arguments": plain_arguments(job.data),
+            "fingerprint": prepared.dataset.fingerprint,
+        },
+        "operators": dict(operators),
+        "config": OmegaConf.to_container(job, resolve=True),
+        "versions": library_versions(),
+        "metrics": {},
+    }
+
+
+def _log_results(loggers: list[Logger], result: DatasetResult, folder: Path) -> None:
+    """Send the final table, and where the logger keeps files the checkpoint, to every logger."""
+    for logger in loggers:
+        measures = {
+            f"test/{name}/{measure.lower()}": number
+            for name, system in result.systems.items()
+            for measure, number in system.measures.items()
+        }
+        logger.log_metrics(measures)
+        if isinstance(logger, WandbLogger):
+            logger.log_table("test/results", columns=list(HEADER), data=table_rows(result))
+            _log_artifact(logger, folder)
+
+
+def _log_artifact(logger: WandbLogger, folder: Path) -> None:
+    import wandb
+
+    artifact = wandb.Artifact(folder.name, type="model")
+    artifact.add_file(str(folder / "checkpoints" / "best.ckpt"), name="checkpoints/best.ckpt")
+    artifact.add_file(str(folder / MANIFEST))
+    logger.experiment.log_artifact(artifact)
+
+
+def _finish(loggers: list[Logger]) -> None:
+    """Close loggers, so that the next model gets a W&B run of its own."""
+    for logger in loggers:
+        logger.finalize("success")
+        if isinstance(logger, WandbLogger):
+            logger.experiment.finish()

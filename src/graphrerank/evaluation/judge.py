@@ -1,0 +1,163 @@
+"""Judge systems side by side: the same queries, the same candidates, one function for training and evaluation."""
+
+import resource
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphrerank.data.candidates import PreparedDataset
+from graphrerank.graphs import CandidateGraphs, Ranking
+from graphrerank.metrics import parse_measure
+
+Scorer = Callable[[CandidateGraphs], Tensor]
+
+MEASURES = ("PR@5", "PR@10", "PR@10/multi", "R@10", "nDCG@10")
+BATCH_QUERIES = 64
+LATENCY_QUERIES = 200
+LATENCY_WARMUP = 10
+
+
+@dataclass(frozen=True)
+class System:
+    """A named way to rerank candidates.
+
+    Attributes:
+        name: Key in reports, such as ``gatv2``.
+        score: Maps candidate graphs to ``[N]`` scores.
+        reads_graph: Whether it needs edges; without, its latency holds no graph building.
+        reads_vectors: Whether it needs query and node vectors.
+    """
+
+    name: str
+    score: Scorer
+    reads_graph: bool = True
+    reads_vectors: bool = False
+
+
+@dataclass(frozen=True)
+class SystemResult:
+    """What one system achieved on one split.
+
+    Attributes:
+        measures: Mean of each measure over the queries, as a fraction.
+        latency_ms: ``p50`` and ``p95`` of the reranking stage for one query at a time, in milliseconds.
+        ranking: The reranked lists, one row per query.
+    """
+
+    measures: Mapping[str, float]
+    latency_ms: Mapping[str, float]
+    ranking: Ranking
+
+
+@dataclass(frozen=True)
+class DatasetResult:
+    """All systems on one split of one data set.
+
+    Attributes:
+        dataset: Name of the data set.
+        split: Name of the split.
+        query_ids: One per query, in the order of the rankings' rows.
+        ceiling: Share of queries whose relevant nodes are all candidates: no reranker's PR can pass it.
+        top_k: Candidates per query.
+        systems: Results by system name, in the order of the table's rows.
+    """
+
+    dataset: str
+    split: str
+    query_ids: Sequence[str]
+    ceiling: float
+    top_k: int
+    systems: Mapping[str, SystemResult] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what ``metrics.json`` holds for this data set."""
+        return {
+            "split": self.split,
+            "queries": len(self.query_ids),
+            "candidates": self.top_k,
+            "ceiling": self.ceiling,
+            "systems": {
+                name: {**result.measures, "latency_ms": dict(result.latency_ms)} for name, result in self.systems.items()
+            },
+        }
+
+
+def base_ranking(graphs: CandidateGraphs) -> Tensor:
+    """Score candidates as the base ranking did."""
+    return graphs.x[:, 0]
+
+
+@torch.inference_mode()
+def judge(
+    prepared: PreparedDataset, split: str, systems: Sequence[System], *, measures: Sequence[str] = MEASURES
+) -> DatasetResult:
+    """Rerank a split's queries with every system, and measure quality and latency.
+
+    Args:
+        prepared: The data set with its candidates.
+        split: The split to judge on.
+        systems: The systems, in the order of the table's rows.
+        measures: Names of measures.
+    """
+    qrels = prepared.dataset.split(split)
+    queries = qrels.queries
+    gains = qrels.gains(queries)
+    results = {}
+    for system in systems:
+        ranking = rerank(prepared, queries, system)
+        relevance = qrels.relevance(queries, ranking.nodes, num_nodes=prepared.dataset.graph.num_nodes)
+        values = {name: parse_measure(name).mean(relevance, gains) for name in measures}
+        results[system.name] = SystemResult(values, _latency(prepared, queries, system), ranking)
+    query_ids = [prepared.dataset.query_ids[i] for i in queries.tolist()]
+    return DatasetResult(prepared.dataset.name, split, query_ids, prepared.ceiling(split), prepared.top_k, results)
+
+
+@torch.inference_mode()
+def rerank(prepared: PreparedDataset, queries: Tensor, system: System) -> Ranking:
+    """Rerank the candidates of some queries (``[Q]`` int64) in batches; returns ``[Q, top_k]``."""
+    nodes, scores = [], []
+    for start in range(0, len(queries), BATCH_QUERIES):
+        batch = queries[start : start + BATCH_QUERIES]
+        part = _rerank_batch(prepared.graphs(batch, vectors=system.reads_vectors), system, prepared.top_k)
+        nodes.append(part.nodes)
+        scores.append(part.scores)
+    return Ranking(torch.cat(nodes), torch.cat(scores))
+
+
+def peak_memory_mib() -> float:
+    """Largest resident memory of this process so far, in MiB (Linux reports KiB)."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def _rerank_batch(graphs: CandidateGraphs, system: System, top_k: int) -> Ranking:
+    node_scores = system.score(graphs).cpu().float()
+    order = graphs.order(node_scores)
+    padding, at = order < 0, order.clamp(min=0)
+    assert graphs.nodes is not None
+    nodes = graphs.nodes[at].masked_fill(padding, -1)
+    scores = node_scores[at].masked_fill(padding, -torch.inf)
+    missing = top_k - nodes.shape[1]
+    return Ranking(
+        torch.nn.functional.pad(nodes, (0, missing), value=-1),
+        torch.nn.functional.pad(scores, (0, missing), value=-torch.inf),
+    )
+
+
+def _latency(prepared: PreparedDataset, queries: Tensor, system: System) -> dict[str, float]:
+    """Time the reranking stage alone, one query at a time: candidate graph, scores, order."""
+    spread = torch.linspace(0, len(queries) - 1, min(LATENCY_QUERIES, len(queries))).long()
+    sample = torch.cat([spread[:LATENCY_WARMUP], spread])
+    times = []
+    for query in queries[sample]:
+        begin = time.perf_counter()
+        graphs = prepared.graphs(query.reshape(1), vectors=system.reads_vectors, edges=system.reads_graph)
+        _rerank_batch(graphs, system, prepared.top_k)
+        times.append(1000 * (time.perf_counter() - begin))
+    quantiles = torch.tensor(times[len(sample) - len(spread) :], dtype=torch.float64).quantile(
+        torch.tensor([0.5, 0.95], dtype=torch.float64)
+    )
+    return {"p50": float(quantiles[0]), "p95": float(quantiles[1])}

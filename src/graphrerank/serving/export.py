@@ -1,0 +1,283 @@
+"""Artifacts: what serves. A folder of TorchScript, weights and a manifest that holds the proof that they agree.
+
+An artifact is a checkpoint folder (``manifest.json``, ``model.safetensors``) with ``model.pt`` beside it and an
+``artifact`` entry in the manifest: input schema, parity measured at export, and the SHA-256 of both files. A hash
+guards against damage and mix-ups, not against malice: TorchScript is a program, load it only from whom you trust.
+"""
+
+import copy
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from graphrerank.data.encoder import hash_files
+from graphrerank.graphs import CandidateGraphs
+from graphrerank.models import Checkpoint, load_checkpoint
+from graphrerank.models.checkpoint import MANIFEST, WEIGHTS, read_manifest, save_weights, write_manifest
+
+SCRIPT = "model.pt"
+FORMAT = "torchscript"
+TOLERANCE = 1e-5  # largest difference of a score, absolute
+MANY_EDGES = 2000
+NUM_PASSES = 2  # TorchScript profiles on the first call of a graph and runs optimised code from the second
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """An exported model.
+
+    Attributes:
+        module: The scripted model, in evaluation mode; it takes what ``manifest["artifact"]["inputs"]`` lists.
+        manifest: The checkpoint's manifest with the ``artifact`` entry.
+        folder: Where it lies.
+    """
+
+    module: torch.jit.ScriptModule
+    manifest: dict[str, Any]
+    folder: Path
+
+
+def export_artifact(checkpoint: Checkpoint, folder: Path) -> Path:
+    """Script a checkpoint's model, prove that the files score as the model does, and only then put them in place.
+
+    Everything is written under a temporary name, read back and compared with the eager model (:func:`parity_graphs`),
+    then renamed. A failed export leaves nothing behind and an older artifact as it was.
+
+    Args:
+        checkpoint: The model and its manifest.
+        folder: Where the artifact goes: a new or empty folder, or an older artifact, which is replaced.
+
+    Returns:
+        The artifact's folder.
+
+    Raises:
+        ValueError: If ``folder`` holds anything but an artifact, the manifest lacks an entry, or the scripted model or
+            the one rebuilt from manifest and weights does not score as the eager model does.
+    """
+    folder = folder.resolve()
+    _check_target(folder)
+    manifest = {key: entry for key, entry in checkpoint.manifest.items() if key != "artifact"}
+    graphs = parity_graphs(manifest)
+    eager = copy.deepcopy(checkpoint.model).cpu().eval()
+    parent = next(path for path in folder.parents if path.is_dir())
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", suffix=".tmp", dir=parent) as work:
+        new = Path(work) / "new"
+        new.mkdir()
+        with _without_deprecation():
+            torch.jit.save(torch.jit.script(eager), str(new / SCRIPT))
+        save_weights(new, eager)
+        write_manifest(new, manifest)
+        differences = [
+            parity_difference(eager, _load_script(new / SCRIPT), graphs, name="the scripted model"),
+            parity_difference(eager, load_checkpoint(new).model, graphs, name="the model rebuilt from its weights"),
+        ]
+        entry = {
+            "format": FORMAT,
+            "inputs": input_schema(manifest),
+            "output": {"name": "scores", "dtype": "float32", "shape": "[N]"},
+            "parity": {"max_difference": max(differences), "tolerance": TOLERANCE, "graphs": len(graphs)},
+            "sha256": {name: hash_files([new / name]) for name in (SCRIPT, WEIGHTS)},
+        }
+        write_manifest(new, {**manifest, "artifact": entry})
+        _put_in_place(new, folder)
+    return folder
+
+
+def load_artifact(folder: Path) -> Artifact:
+    """Load an artifact and check its files against the manifest.
+
+    Raises:
+        ValueError: If a file is missing, damaged or not the one that was exported, or the folder is no artifact.
+    """
+    if not folder.is_dir():
+        raise ValueError(f"{folder}: no such artifact")
+    manifest = read_manifest(folder)
+    if not isinstance(manifest.get("artifact"), dict):
+        raise ValueError(
+            f"{folder}: not an artifact, its manifest has no `artifact`; make one with serve.py mode=export"
+        )
+    if (found := manifest_entry(manifest, "artifact", "format")) != FORMAT:
+        raise ValueError(f"{folder}: needed an artifact in the format {FORMAT!r}, found {found!r}")
+    for name in (SCRIPT, WEIGHTS):
+        needed = manifest_entry(manifest, "artifact", "sha256", name)
+        if not (folder / name).is_file():
+            raise ValueError(f"{folder / name}: no such file; export the artifact again")
+        if (sha256 := hash_files([folder / name])) != needed:
+            raise ValueError(f"{folder / name}: needed SHA-256 {needed}, found {sha256}; export the artifact again")
+    return Artifact(_load_script(folder / SCRIPT), manifest, folder)
+
+
+def parity_difference(
+    eager: nn.Module,
+    other: Callable[..., Tensor],
+    graphs: Mapping[str, CandidateGraphs],
+    *,
+    name: str = "the exported model",
+    tolerance: float = TOLERANCE,
+) -> float:
+    """Measure how far another form of a model is from the eager one.
+
+    Args:
+        eager: The model, in evaluation mode.
+        other: Takes the same tensors.
+        graphs: Named graphs to score, each ``NUM_PASSES`` times.
+        name: What ``other`` is called in errors.
+        tolerance: Largest absolute difference of a score.
+
+    Returns:
+        The largest absolute difference of a score.
+
+    Raises:
+        ValueError: If a score is not finite, scores differ by more than ``tolerance`` or in shape, or a model fails;
+            names the graph.
+    """
+    worst = 0.0
+    for _ in range(NUM_PASSES):
+        for graph_name, graph in graphs.items():
+            try:
+                with torch.inference_mode():
+                    expected, found = eager(*graph.model_inputs()), other(*graph.model_inputs())
+            except (RuntimeError, torch.jit.Error) as error:
+                raise ValueError(f"{name} or the eager one fails on the graph {graph_name!r}: {error}") from error
+            if found.shape != expected.shape:
+                shapes = f"{list(found.shape)}, not {list(expected.shape)}"
+                raise ValueError(f"{name} gives scores of shape {shapes}, on the graph {graph_name!r}")
+            difference = (found - expected).abs().max().item()
+            if not difference <= tolerance:  # also where it is NaN
+                raise ValueError(
+                    f"{name} and the eager one must agree within {tolerance}, "
+                    f"got a difference of {difference} on the graph {graph_name!r}"
+                )
+            worst = max(worst, difference)
+    return worst
+
+
+def parity_graphs(manifest: Mapping[str, Any]) -> dict[str, CandidateGraphs]:
+    """Make the graphs of the parity gate, the same ones each time.
+
+    1 and 200 nodes with 0, 1 and many edges in any order, among them self-loops and parallel edges, and a packed batch
+    of graphs of 1, 7, 200, 0 and 3 nodes. Scores are rounded, so that there are ties.
+    """
+    generator = torch.Generator().manual_seed(0)
+    graphs = {
+        f"nodes={num_nodes}, edges={num_edges}": _random_graphs(manifest, [num_nodes], num_edges, generator)
+        for num_nodes in (1, 200)
+        for num_edges in (0, 1, MANY_EDGES)
+    }
+    return {**graphs, "packed batch": _random_graphs(manifest, [1, 7, 200, 0, 3], MANY_EDGES, generator)}
+
+
+def input_schema(manifest: Mapping[str, Any]) -> list[dict[str, str]]:
+    """List what the scripted model takes, in order: ``N`` candidates of ``B`` queries with ``E`` edges.
+
+    A shape ``[0, 0]`` marks vectors that the model does not read.
+    """
+    num_scores = len(manifest_entry(manifest, "retriever", "feature_names"))
+    dim = manifest_entry(manifest, "encoder", "dim")
+    read = reads_vectors(manifest)
+    return [
+        {"name": "base_features", "dtype": "float32", "shape": f"[N, {num_scores}]"},
+        {"name": "query_vectors", "dtype": "float32", "shape": f"[B, {dim}]" if read else "[0, 0]"},
+        {"name": "node_vectors", "dtype": "float32", "shape": f"[N, {dim}]" if read else "[0, 0]"},
+        {"name": "edge_index", "dtype": "int64", "shape": "[2, E]"},
+        {"name": "edge_weight", "dtype": "float32", "shape": "[E]"},
+        {"name": "ptr", "dtype": "int64", "shape": "[B + 1]"},
+    ]
+
+
+def reads_vectors(manifest: Mapping[str, Any]) -> bool:
+    """Tell whether the model reads query and node vectors."""
+    return "query_vector" in manifest_entry(manifest, "features")
+
+
+def manifest_entry(manifest: Mapping[str, Any], *keys: str) -> Any:
+    """Read an entry within an entry.
+
+    Raises:
+        ValueError: If it is not there.
+
+    Example:
+        >>> manifest_entry({"encoder": {"dim": 384}}, "encoder", "dim")
+        384
+    """
+    entry: Any = manifest
+    for key in keys:
+        if not isinstance(entry, Mapping) or key not in entry:
+            raise ValueError(f"the manifest needs an entry `{'.'.join(keys)}`, found none")
+        entry = entry[key]
+    return entry
+
+
+def _random_graphs(
+    manifest: Mapping[str, Any], sizes: list[int], num_edges: int, generator: torch.Generator
+) -> CandidateGraphs:
+    num_nodes, dim = sum(sizes), manifest_entry(manifest, "encoder", "dim")
+    num_scores = len(manifest_entry(manifest, "retriever", "feature_names"))
+    ptr = torch.tensor([0, *sizes]).cumsum(0)
+    target = torch.randint(num_nodes, (num_edges,), generator=generator)
+    graph = torch.searchsorted(ptr, target, right=True) - 1
+    share = torch.rand(num_edges, generator=generator)  # where in the target's own graph the source lies
+    source = ptr[graph] + (share * (ptr[graph + 1] - ptr[graph])).long()
+    vectors = reads_vectors(manifest)
+    return CandidateGraphs(
+        x=(torch.randn(num_nodes, num_scores, generator=generator) * 20).round() / 20,
+        edge_index=torch.stack([source, target]),
+        edge_attr=torch.rand(num_edges, generator=generator) + 0.1,
+        ptr=ptr,
+        query_vectors=_unit_vectors(len(sizes), dim, generator) if vectors else None,
+        node_vectors=_unit_vectors(num_nodes, dim, generator) if vectors else None,
+    )
+
+
+def _unit_vectors(count: int, dim: int, generator: torch.Generator) -> Tensor:
+    return nn.functional.normalize(torch.randn(count, dim, generator=generator), dim=1)
+
+
+def _check_target(folder: Path) -> None:
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise ValueError(f"{folder}: needed a folder for the artifact, found a file")
+    found = {file.name for file in folder.iterdir()}
+    if not found:
+        return
+    strangers = sorted(found - {SCRIPT, WEIGHTS, MANIFEST})
+    if strangers or MANIFEST not in found or "artifact" not in read_manifest(folder):
+        held = f"{strangers[0]!r}" if strangers else "no manifest of an artifact"
+        raise ValueError(f"{folder}: needed an empty folder or an artifact to replace, found {held}; choose another")
+
+
+def _put_in_place(new: Path, folder: Path) -> None:
+    old = new.with_name("old")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    if folder.exists():
+        folder.rename(old)
+    try:
+        new.rename(folder)
+    except OSError:
+        if old.exists():
+            old.rename(folder)
+        raise
+
+
+def _load_script(path: Path) -> torch.jit.ScriptModule:
+    try:
+        with _without_deprecation():
+            module: torch.jit.ScriptModule = torch.jit.load(str(path), "cpu")  # type: ignore[no-untyped-call]
+    except RuntimeError as error:
+        raise ValueError(f"{path}: not TorchScript that this torch can load: {error}") from error
+    return module
+
+
+@contextmanager
+def _without_deprecation() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=DeprecationWarning, module="torch")  # TorchScript is our contract
+        yield

@@ -1,0 +1,54 @@
+"""Draw a run's learning curves as a PNG, also across a resume."""
+
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+
+from graphrerank.files import atomic_path
+
+
+class LearningCurves(L.Callback):
+    """Keep every logged number per epoch, and redraw one PNG after each validation.
+
+    The history travels in the checkpoint, so that a resumed run's plot has no gap.
+
+    Args:
+        path: The PNG to write.
+        panels: Log keys drawn together, one panel per list.
+    """
+
+    def __init__(self, path: str | Path, *, panels: list[list[str]]) -> None:
+        self.path = Path(path)
+        self.panels = panels
+        self.history: list[dict[str, float]] = []
+
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Add the epoch's numbers and draw."""
+        row = {"epoch": float(trainer.current_epoch + 1)}
+        row |= {key: float(number) for key, number in trainer.callback_metrics.items()}
+        self.history.append(row)
+        if trainer.is_global_zero and not trainer.fast_dev_run:
+            self._draw()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the history for the checkpoint."""
+        return {"history": self.history}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take the history of the run that is resumed."""
+        self.history = list(state_dict["history"])
+
+    def _draw(self) -> None:
+        from matplotlib.figure import Figure  # slow to import, and the object interface needs no display
+
+        figure = Figure(figsize=(5 * len(self.panels), 3.4), layout="constrained")
+        for axes, keys in zip(figure.subplots(1, len(self.panels), squeeze=False)[0], self.panels, strict=True):
+            for key in keys:
+                points = [(row["epoch"], row[key]) for row in self.history if key in row]
+                axes.plot(*zip(*points, strict=True), marker="o", label=key) if points else None
+            axes.set_xlabel("epoch")
+            axes.grid(alpha=0.3)
+            axes.legend()
+        with atomic_path(self.path) as temporary:
+            figure.savefig(temporary, format="png", dpi=120)

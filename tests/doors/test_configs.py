@@ -1,0 +1,93 @@
+from pathlib import Path
+
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
+
+from graphrerank.doors import schema
+
+CONF = Path(__file__).parents[2] / "conf"
+CHOICES = [
+    (folder.name, file.stem)
+    for folder in sorted(CONF.iterdir())
+    if folder.is_dir()
+    for file in sorted(folder.glob("*.yaml"))
+]
+
+
+@pytest.fixture(autouse=True)
+def _hydra():
+    schema.register()
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        yield
+
+
+def _train(*overrides: str, run_dir: Path | str = "run"):
+    return compose("train", overrides=[*overrides, f"paths.run_dir={run_dir}"])
+
+
+@pytest.mark.parametrize(("group", "choice"), CHOICES)
+def test_every_choice_composes(group: str, choice: str) -> None:
+    extra = ["encoder.model=somewhere"] if choice == "sentence_transformer" else []
+    cfg = _train(f"{group}={choice}", *extra)
+    schema.check_keys(cfg, schema.TrainConfig)
+
+
+@pytest.mark.parametrize("loss", [choice for group, choice in CHOICES if group == "loss"])
+def test_every_loss_instantiates(loss: str) -> None:
+    function = instantiate(_train(f"loss={loss}").loss)
+    scores, relevance = torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[0.0, 1.0, 0.0]])
+    assert torch.isfinite(function(scores, relevance, torch.ones(1, 3, dtype=torch.bool)))
+
+
+@pytest.mark.parametrize("features", [choice for group, choice in CHOICES if group == "features"])
+def test_every_feature_mode_instantiates(features: str) -> None:
+    model = instantiate(_train(f"features={features}").model)
+    assert model.features == features
+    assert len(model.blocks) == (5 if features == "paper" else 3)  # the paper's depth, and ours
+
+
+@pytest.mark.parametrize("logger", [choice for group, choice in CHOICES if group == "logger"])
+def test_every_logger_instantiates(logger: str, tmp_path: Path) -> None:
+    cfg = _train(f"logger={logger}", run_dir=tmp_path)
+    assert [instantiate(entry) for entry in cfg.logger.values()]
+
+
+def test_wandb_is_offline_unless_told() -> None:
+    assert _train("logger=wandb").logger.wandb.offline is True
+
+
+def test_callbacks_and_trainer_instantiate(tmp_path: Path) -> None:
+    cfg = _train(run_dir=tmp_path)
+    callbacks = [instantiate(callback) for callback in cfg.callbacks.values()]
+    trainer = instantiate(cfg.trainer, callbacks=callbacks, logger=False)
+    assert trainer.max_epochs == cfg.trainer.max_epochs
+
+
+@pytest.mark.parametrize("file", sorted((CONF / "experiment").glob("*.yaml")), ids=lambda file: file.stem)
+def test_every_experiment_runs(file: Path, door, small_attack: Path, tmp_path: Path) -> None:
+    first = file.read_text().splitlines()[1]  # the line before is Hydra's package directive
+    assert first == f"# python train.py experiment={file.stem}"
+    done = door(
+        "train.py", f"experiment={file.stem}", "debug=fast", f"data.path={small_attack}", "retriever.top_k=30",
+        f"hydra.run.dir={tmp_path}",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def test_fast_dev_run(door, small_attack: Path, tmp_path: Path) -> None:
+    done = door("train.py", "+trainer.fast_dev_run=true", f"data.path={small_attack}", f"hydra.run.dir={tmp_path}")
+    assert done.returncode == 0, done.stderr
+
+
+def test_wandb_logs_offline(door, small_attack: Path, tmp_path: Path) -> None:
+    done = door("train.py", "logger=wandb", "debug=fast", f"data.path={small_attack}", f"hydra.run.dir={tmp_path}")
+    assert done.returncode == 0, done.stderr
+    for system in ("mlp", "gatv2"):
+        assert len(list((tmp_path / system).glob("wandb/offline-run-*/run-*.wandb"))) == 1
+    table = list((tmp_path / "gatv2").glob("wandb/offline-run-*/files/media/table/test/results*.json"))
+    assert len(table) == 1
+    assert "nDCG@10" in table[0].read_text()
+
+

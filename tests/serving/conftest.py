@@ -1,0 +1,65 @@
+import hashlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphrerank.models import Checkpoint, GATv2Reranker
+
+DIM = 8
+NAMES = ["base_score", "bm25_score", "dense_score"]
+
+
+class FakeEncoder:
+    """Unit vectors that are a function of the text alone."""
+
+    name = "fake"
+    fingerprint = "f" * 64
+
+    def encode(self, texts: Sequence[str]) -> Tensor:
+        seeds = [int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big") for text in texts]
+        vectors = [torch.randn(DIM, generator=torch.Generator().manual_seed(seed)) for seed in seeds]
+        return torch.nn.functional.normalize(torch.stack(vectors), dim=1)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def encoder() -> FakeEncoder:
+    return FakeEncoder()
+
+
+@pytest.fixture(scope="session")
+def make_checkpoint() -> Callable[..., Checkpoint]:
+    def make(*, model_class: type[GATv2Reranker] = GATv2Reranker, seed: int = 0, **arguments: Any) -> Checkpoint:
+        """A model of random weights, also where a fresh one has zeros, and a manifest as training writes it."""
+        arguments = {"embedding_dim": DIM, "hidden_channels": 16, "projection_channels": 4, "heads": 2, **arguments}
+        torch.manual_seed(seed)
+        model = model_class(**arguments).eval()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(torch.randn_like(parameter) * 0.3)
+        manifest = {
+            "name": "test-model",
+            "model": {"name": "gatv2_reranker", "arguments": arguments},
+            "features": model.feature_names(NAMES),
+            "encoder": {"choice": "fake", "name": "fake", "fingerprint": "f" * 64, "dim": DIM},
+            "retriever": {
+                "choice": "hybrid",
+                "arguments": {"top_k": 100, "bm25_weight": 0.4, "dense_weight": 0.6},
+                "feature_names": NAMES,
+            },
+            "candidate_depth": 100,
+        }
+        return Checkpoint(model, manifest, Path("model.safetensors"))
+
+    return make
