@@ -89,5 +89,3 @@ def test_wandb_logs_offline(door, small_attack: Path, tmp_path: Path) -> None:
     table = list((tmp_path / "gatv2").glob("wandb/offline-run-*/files/media/table/test/results*.json"))
     assert len(table) == 1
     assert "nDCG@10" in table[0].read_text()
-
-

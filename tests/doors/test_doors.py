@@ -105,7 +105,8 @@ def test_resumed_run_equals_unbroken_run(trained: Path, door, cache: Path, small
         "from graphrerank.training import RerankerModule\n"
         "start = RerankerModule.training_step\n"
         "def stop(self, graphs, batch_idx):\n"
-        "    if self.current_epoch == 1 and batch_idx == 1 and self.model.blocks[0].layer.__class__.__name__ == 'GATv2Layer':\n"
+        "    layer = type(self.model.blocks[0].layer).__name__\n"
+        "    if self.current_epoch == 1 and batch_idx == 1 and layer == 'GATv2Layer':\n"
         "        raise SystemExit(9)\n"
         "    return start(self, graphs, batch_idx)\n"
         "RerankerModule.training_step = stop\n"
@@ -151,7 +152,9 @@ def test_checkpoint_of_another_feature_mode_is_refused(trained: Path, door, tmp_
 
 def test_export_then_http(trained: Path, door, cache: Path, tmp_path: Path) -> None:
     artifact = tmp_path / "artifact"
-    done = door("serve.py", "mode=export", f"checkpoint={trained}", f"artifact={artifact}", "paths.runs=" + str(tmp_path))
+    done = door(
+        "serve.py", "mode=export", f"checkpoint={trained}", f"artifact={artifact}", "paths.runs=" + str(tmp_path)
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == str(artifact)
     assert {file.name for file in artifact.iterdir()} == {"model.pt", "model.safetensors", "manifest.json"}
@@ -165,9 +168,12 @@ def test_export_then_http(trained: Path, door, cache: Path, tmp_path: Path) -> N
     command = [sys.executable, str(ROOT / "serve.py"), f"artifact={artifact}", f"port={port}", f"paths.runs={tmp_path}"]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=tmp_path)
     try:
-        request = {"query": "spreads by removable media", "documents": ["a cake", "malware on removable media", "a dog"]}
+        request = {
+            "query": "spreads by removable media",
+            "documents": ["a cake", "malware on removable media", "a dog"],
+        }
         answer = _post(f"http://127.0.0.1:{port}/rerank", request | {"edges": [[0, 2]], "top_n": 2})
-        assert [result["index"] for result in answer.json()["results"]][0] == 1
+        assert answer.json()["results"][0]["index"] == 1
         assert len(answer.json()["results"]) == 2
         refused = httpx.post(f"http://127.0.0.1:{port}/rerank", json=request | {"edges": [[0, 9]]})
         assert refused.status_code == 422
@@ -205,7 +211,9 @@ def _post(url: str, request: dict) -> httpx.Response:
         ("serve.py", ["mode=fax"], "`mode` must be export or http, got 'fax'"),
     ],
 )
-def test_bad_settings_are_refused_by_name(door, tmp_path: Path, script: str, overrides: list[str], message: str) -> None:
+def test_bad_settings_are_refused_by_name(
+    door, tmp_path: Path, script: str, overrides: list[str], message: str
+) -> None:
     done = door(script, *overrides, f"hydra.run.dir={tmp_path}")
     assert done.returncode != 0
     assert message in done.stderr

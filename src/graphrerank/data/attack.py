@@ -1,7 +1,7 @@
 """The MITRE ATT&CK enterprise knowledge graph as a retrieval data set.
 
-The question is a real one: of which techniques and actors does this sentence of a threat report speak? ATT&CK's ``uses``
-relations each carry such a sentence, and link an actor or a piece of software to what it uses.
+The question is a real one: of which techniques and actors does this sentence of a threat report speak? ATT&CK's
+``uses`` relations each carry such a sentence, and link an actor or a piece of software to what it uses.
 
 - Nodes: techniques, software, groups and campaigns, mitigations that are neither revoked nor deprecated.
 - Edges: ``subtechnique-of``, ``mitigates``, ``attributed-to``, and a seeded random half of the ``uses`` relations.
@@ -30,7 +30,7 @@ STRUCTURE_TYPES = frozenset({"subtechnique-of", "mitigates", "attributed-to"})
 MIN_QUERY_CHARACTERS = 31  # "over 30"
 SPLIT_SHARES = {"train": 0.65, "val": 0.10, "test": 0.25}
 
-_LOOKUP_FILES = {  # file stem in the package -> key of its list of objects; the other three hold no node and no relation
+_LOOKUP_FILES = {  # file stem in the package -> key of its list of objects; None: holds neither nodes nor relations
     "attack-patterns": "attack_patterns",
     "software": "software",
     "groups-campaigns": "groups_campaigns",

@@ -106,8 +106,8 @@ def prepare(
     Args:
         dataset: The data set.
         encoder: Encodes texts; wrap it in a ``VectorCache`` to keep the vectors.
-        build_retriever: Makes a retriever of a corpus graph with embedding. A ``functools.partial`` of a retriever class
-            with plain arguments, so that it can name the cache.
+        build_retriever: Makes a retriever of a corpus graph with embedding. A ``functools.partial`` of a retriever
+            class with plain arguments, so that it can name the cache.
         cache: Folder for the candidate lists.
 
     Raises:
@@ -152,5 +152,5 @@ def _check_candidates(path: Path, tensors: dict[str, Tensor], num_queries: int, 
     if not shapes_fit or len(nodes) != num_queries or not in_range or not bool(torch.isfinite(features).all()):
         raise ValueError(
             f"{path}: damaged cache, needed {num_queries} lists of nodes below {size} with {num_features} finite "
-            f"features each, found shapes {list(nodes.shape)} and {list(features.shape)}; delete this file and run again"
+            f"features each, found {list(nodes.shape)} and {list(features.shape)}; delete this file and run again"
         )

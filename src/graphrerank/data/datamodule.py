@@ -111,7 +111,7 @@ class _GraphBatches(Dataset[CandidateGraphs]):
     def __len__(self) -> int:
         return len(self.queries)
 
-    def __getitem__(self, batch: list[int]) -> CandidateGraphs:  # type: ignore[override]  # a whole batch at once
+    def __getitem__(self, batch: list[int]) -> CandidateGraphs:  # a whole batch at once
         return self.prepared.graphs(self.queries[batch], split=self.split, vectors=self.vectors)
 
 

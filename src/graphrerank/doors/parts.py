@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 from hydra import compose
-from hydra.utils import instantiate
 from hydra.errors import MissingConfigException
+from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from torch import Tensor, nn
@@ -42,7 +42,7 @@ def prepare_dataset(data: DictConfig, encoder: DictConfig, retriever: DictConfig
 
 
 def plain_arguments(node: DictConfig) -> dict[str, Any]:
-    """Return a group's resolved settings without Hydra's own keys (``_target_`` and the like), also in nested groups."""
+    """Return a group's resolved settings without Hydra's own keys (``_target_`` and the like), nested ones too."""
     content = OmegaConf.to_container(node, resolve=True)
     assert isinstance(content, dict)
     return _without_hydra_keys(content)
@@ -88,7 +88,7 @@ def load_checkpoints(name: str) -> dict[str, Checkpoint]:
     """Load the models behind a name, by system name, the primary one last.
 
     Args:
-        name: A run folder, a ``.ckpt``, a folder with weights and manifest, or a checkpoint that ships with the package.
+        name: A run folder, a ``.ckpt``, an exported artifact, or a checkpoint that ships with the package.
 
     Raises:
         ValueError: If there is nothing of that name, naming what ships.
@@ -99,7 +99,8 @@ def load_checkpoints(name: str) -> dict[str, Checkpoint]:
         path = PRETRAINED / name
     if not path.exists():
         raise ValueError(
-            f"`checkpoint` must be a run folder, a .ckpt file, an artifact or one of the shipped names {shipped}, got {name!r}"
+            f"`checkpoint` must be a run folder, a .ckpt file, an artifact or one of the shipped names {shipped}, "
+            f"got {name!r}"
         )
     if path.is_file() or (path / WEIGHTS).is_file():
         files = [path]
@@ -145,4 +146,3 @@ def _without_hydra_keys(content: dict[Any, Any]) -> dict[str, Any]:
         for key, entry in content.items()
         if not str(key).startswith("_")
     }
-

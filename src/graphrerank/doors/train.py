@@ -3,6 +3,7 @@
 import logging
 import warnings
 from collections.abc import Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,8 @@ def train(cfg: DictConfig) -> Path:
     operators = _tune_operators(cfg, prepared)
 
     names = [*cfg.ablations, cfg.system]
-    manifests, loggers = {}, []
+    manifests: dict[str, dict[str, Any]] = {}
+    loggers: list[Logger] = []
     for number, name in enumerate(names, 1):
         print(f"training {name} ({number} of {len(names)})", flush=True)
         _finish(loggers)
@@ -80,16 +82,20 @@ def _run_folder(cfg: DictConfig) -> Path:
         return Path(cfg.paths.run_dir)
     path = Path(cfg.ckpt_path)
     if not path.exists():
-        raise ValueError(f"`ckpt_path` must be a run folder or a .ckpt file in one, got {cfg.ckpt_path!r}: no such path")
+        raise ValueError(
+            f"`ckpt_path` must be a run folder or a .ckpt file in one, got {cfg.ckpt_path!r}: no such path"
+        )
     run_dir = path if path.is_dir() else path.parent.parent.parent
     if not any(run_dir.glob(f"*/{MANIFEST}")):
-        raise ValueError(f"`ckpt_path` must lie in a run folder of train.py, but {run_dir} holds no <system>/{MANIFEST}")
+        raise ValueError(
+            f"`ckpt_path` must lie in a run folder of train.py, but {run_dir} holds no <system>/{MANIFEST}"
+        )
     return run_dir
 
 
 def _job_of(cfg: DictConfig, name: str, run_dir: Path) -> DictConfig:
     """Return the configuration of one row: the same job under another name, with the ablation's model settings."""
-    job: DictConfig = OmegaConf.create(OmegaConf.to_container(cfg, resolve=False))  # type: ignore[arg-type]
+    job = deepcopy(cfg)
     job.system = name
     job.paths.run_dir = str(run_dir)
     overrides = cfg.ablations.get(name, {})

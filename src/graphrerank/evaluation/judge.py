@@ -81,7 +81,8 @@ class DatasetResult:
             "candidates": self.top_k,
             "ceiling": self.ceiling,
             "systems": {
-                name: {**result.measures, "latency_ms": dict(result.latency_ms)} for name, result in self.systems.items()
+                name: {**result.measures, "latency_ms": dict(result.latency_ms)}
+                for name, result in self.systems.items()
             },
         }
 

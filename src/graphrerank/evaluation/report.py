@@ -7,8 +7,8 @@ from typing import Any
 
 from rich.table import Table
 
-from graphrerank.files import write_text
 from graphrerank.evaluation.judge import DatasetResult
+from graphrerank.files import write_text
 from graphrerank.graphs import CorpusGraph, Ranking
 
 COLUMNS = ("PR@5", "PR@10", "R@10", "nDCG@10")

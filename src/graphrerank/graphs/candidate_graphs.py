@@ -1,6 +1,6 @@
 """Query-time graphs: for a whole batch of rankings, the corpus edges among each query's candidates."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
@@ -51,8 +51,8 @@ class CandidateGraphs:
 
     def to(self, *args: Any, **kwargs: Any) -> "CandidateGraphs":
         """Move every tensor, as ``Tensor.to`` does (Lightning calls this)."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return CandidateGraphs(**{k: None if v is None else v.to(*args, **kwargs) for k, v in values.items()})
+        held = {f.name: getattr(self, f.name) for f in fields(self)}
+        return replace(self, **{name: v.to(*args, **kwargs) for name, v in held.items() if v is not None})
 
     def model_inputs(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Return what a reranker's ``forward`` takes; vectors that are not there are ``[0, 0]``."""

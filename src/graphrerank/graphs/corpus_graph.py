@@ -114,5 +114,6 @@ def _check_edges(node_ids: Sequence[str], edges: Tensor, weight: Tensor) -> None
         if bad.any():
             first = int(bad.nonzero()[0])
             raise ValueError(
-                f"`edges` must each {needed}, got {edges[first].tolist()} with weight {weight[first].item()} at row {first}"
+                f"`edges` must each {needed}, got {edges[first].tolist()} with weight {weight[first].item()} "
+                f"at row {first}"
             )

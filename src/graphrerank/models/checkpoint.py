@@ -5,8 +5,8 @@ A checkpoint is one of
 - a folder with ``manifest.json`` and ``model.safetensors`` (what ships, what is exported),
 - a Lightning ``.ckpt`` with ``manifest.json`` in a folder above it (what training writes).
 
-Nothing in either can run code: weights are read with ``weights_only=True`` or from safetensors, and the manifest names a
-model of :data:`MODELS`, never a class to import.
+Nothing in either can run code: weights are read with ``weights_only=True`` or from safetensors, and the manifest names
+a model of :data:`MODELS`, never a class to import.
 """
 
 import json

@@ -2,8 +2,8 @@
 
 Notable about it:
 
-- ``scores`` reads no embedding: one checkpoint serves any encoder and any corpus. Its output is ``t * GCS + delta`` with
-  delta zero at the start, so training begins at GCS (ours; the paper has no such residual).
+- ``scores`` reads no embedding: one checkpoint serves any encoder and any corpus. Its output is ``t * GCS + delta``
+  with delta zero at the start, so training begins at GCS (ours; the paper has no such residual).
 - ``paper`` reads GCS score, query vector and node vector, concatenated, as the paper does.
 - ``full`` reads what ``scores`` reads, and projected query and node vectors with their product and dot product. Same
   residual. Both projections start equal, so that the dot product starts as a similarity.

@@ -78,6 +78,7 @@ class RerankerModule(L.LightningModule):
         scores = self(graphs)
         self.log("val/loss", self._loss(graphs, scores), batch_size=graphs.num_graphs, sync_dist=True)
         assert graphs.relevance is not None
+        assert graphs.gains is not None
         order = graphs.order(scores)
         ranked = graphs.relevance[order.clamp(min=0)].masked_fill(order < 0, 0.0)
         self.val_measures.update(ranked, graphs.gains)
