@@ -84,6 +84,24 @@ def group_from_manifest(group: str, entry: Mapping[str, Any], *, device: str | N
         raise ValueError(f"the manifest's {group} arguments do not fit conf/{group}: {error}") from error
 
 
+def find_checkpoint(name: str) -> Path:
+    """Return the path of a checkpoint: as it is where it exists, else of that name among those that ship.
+
+    Raises:
+        ValueError: If there is nothing of that name, naming what ships.
+    """
+    path = Path(name)
+    shipped = sorted(folder.name for folder in PRETRAINED.glob("*") if (folder / MANIFEST).is_file())
+    if path.exists():
+        return path
+    if name in shipped:
+        return PRETRAINED / name
+    raise ValueError(
+        f"`checkpoint` must be a run folder, a .ckpt file, an artifact or one of the shipped names {shipped}, "
+        f"got {name!r}"
+    )
+
+
 def load_checkpoints(name: str) -> dict[str, Checkpoint]:
     """Load the models behind a name, by system name, the primary one last.
 
@@ -91,17 +109,9 @@ def load_checkpoints(name: str) -> dict[str, Checkpoint]:
         name: A run folder, a ``.ckpt``, an exported artifact, or a checkpoint that ships with the package.
 
     Raises:
-        ValueError: If there is nothing of that name, naming what ships.
+        ValueError: If there is nothing of that name, or it holds no checkpoint.
     """
-    path = Path(name)
-    shipped = sorted(folder.name for folder in PRETRAINED.glob("*") if (folder / MANIFEST).is_file())
-    if not path.exists() and name in shipped:
-        path = PRETRAINED / name
-    if not path.exists():
-        raise ValueError(
-            f"`checkpoint` must be a run folder, a .ckpt file, an artifact or one of the shipped names {shipped}, "
-            f"got {name!r}"
-        )
+    path = find_checkpoint(name)
     if path.is_file() or (path / WEIGHTS).is_file():
         files = [path]
     else:

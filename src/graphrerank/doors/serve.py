@@ -6,7 +6,7 @@ import torch
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from graphrerank.doors.parts import group_from_manifest, load_checkpoints
+from graphrerank.doors.parts import find_checkpoint, group_from_manifest, load_checkpoints
 from graphrerank.serving import RerankService, create_app, export_artifact, load_artifact, serve_http
 
 
@@ -31,7 +31,7 @@ def _export(cfg: DictConfig) -> Path:
 def _serve(cfg: DictConfig) -> Path:
     if cfg.artifact is None:
         raise ValueError("mode=http needs `artifact`: a folder that `python serve.py mode=export checkpoint=...` wrote")
-    artifact = load_artifact(Path(cfg.artifact))
+    artifact = load_artifact(find_checkpoint(cfg.artifact))
     entry = artifact.manifest["encoder"]
     encoder = instantiate(cfg.encoder or group_from_manifest("encoder", entry, device=cfg.device))
     torch.set_num_threads(cfg.num_threads)

@@ -185,10 +185,17 @@ def _manifest(job: DictConfig, prepared: PreparedDataset, operators: Mapping[str
             "fingerprint": prepared.dataset.fingerprint,
         },
         "operators": dict(operators),
-        "config": OmegaConf.to_container(job, resolve=True),
+        "config": _portable_config(job),
         "versions": library_versions(),
         "metrics": {},
     }
+
+
+def _portable_config(job: DictConfig) -> dict[str, Any]:
+    """Return the configuration as written, without the folders of this machine."""
+    content = OmegaConf.to_container(job, resolve=False)
+    assert isinstance(content, dict)
+    return {str(key): entry for key, entry in content.items() if key not in ("paths", "ckpt_path")}
 
 
 def _log_results(loggers: list[Logger], result: DatasetResult, folder: Path) -> None:

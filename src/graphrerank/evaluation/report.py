@@ -21,7 +21,7 @@ def results_table(result: DatasetResult) -> Table:
     queries = f"{len(result.query_ids):,} queries"
     table = Table(
         title=f"{result.dataset} {result.split}: {queries}, {result.top_k} candidates",
-        caption=f"ceiling {100 * result.ceiling:.1f}: share of queries with all relevant nodes among the candidates",
+        caption=f"ceiling of PR {100 * result.ceiling:.2f}: all relevant are candidates",
     )
     for column in HEADER:
         table.add_column(column, justify="left" if column == "system" else "right")
