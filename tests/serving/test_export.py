@@ -221,3 +221,9 @@ def test_what_is_no_artifact_is_refused(tmp_path, make_checkpoint):
     export.write_manifest(folder, manifest)
     with pytest.raises(ValueError, match="not TorchScript"):
         load_artifact(folder)
+
+
+def test_artifact_names_no_folder_of_this_machine(make_checkpoint, tmp_path):
+    folder = export_artifact(make_checkpoint(), tmp_path / "artifact")
+    here = str(Path(__file__).parents[2]).encode()
+    assert not [file.name for file in folder.iterdir() if here in file.read_bytes()]

@@ -230,4 +230,8 @@ def test_serve_http_is_uvicorn(monkeypatch, reranker):
     monkeypatch.setattr(service.uvicorn, "run", lambda app, **options: calls.append((app, options)))
     app = create_app(reranker)
     serve_http(app, port=0)
-    assert calls == [(app, {"host": "127.0.0.1", "port": 0})]
+    ((served, options),) = calls
+    streams = {handler["stream"] for handler in options.pop("log_config")["handlers"].values()}
+    assert served is app
+    assert options == {"host": "127.0.0.1", "port": 0}
+    assert streams == {"ext://sys.stderr"}  # standard output is the door's

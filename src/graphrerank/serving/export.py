@@ -8,6 +8,7 @@ guards against damage and mix-ups, not against malice: TorchScript is a program,
 import copy
 import tempfile
 import warnings
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -71,7 +72,8 @@ def export_artifact(checkpoint: Checkpoint, folder: Path) -> Path:
         new = Path(work) / "new"
         new.mkdir()
         with _without_deprecation():
-            torch.jit.save(torch.jit.script(eager), str(new / SCRIPT))
+            torch.jit.save(torch.jit.script(eager), str(Path(work) / SCRIPT))
+        _copy_without_debug_records(Path(work) / SCRIPT, new / SCRIPT)
         save_weights(new, eager)
         write_manifest(new, manifest)
         differences = [
@@ -265,6 +267,14 @@ def _put_in_place(new: Path, folder: Path) -> None:
         if old.exists():
             old.rename(folder)
         raise
+
+
+def _copy_without_debug_records(source: Path, target: Path) -> None:
+    """Copy a TorchScript archive without its debug records, which name source files of the exporting machine."""
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:  # stored, as torch's reader needs
+        for record in old.infolist():
+            if not record.filename.endswith(".debug_pkl"):
+                new.writestr(zipfile.ZipInfo(record.filename), old.read(record))
 
 
 def _load_script(path: Path) -> torch.jit.ScriptModule:
