@@ -1,0 +1,55 @@
+import io
+import json
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from graphrerank.data import PreparedDataset
+from graphrerank.evaluation import System, base_ranking, judge, results_table, write_metrics, write_trec_runs
+
+
+def test_table_rows_and_names(prepared: PreparedDataset) -> None:
+    names = ["base_ranking", "ppr", "gcs", "mlp", "gatv2", "other"]
+    result = judge(prepared, "val", [System(name, base_ranking) for name in names])
+    out = io.StringIO()
+    Console(file=out, width=120).print(results_table(result))
+    text = out.getvalue()
+    assert [line.split()[1] for line in text.splitlines() if line.startswith("│")] == [
+        "base", "PPR", "GCS", "MLP", "GATv2", "other",
+    ]  # fmt: skip
+    for column in ("PR@5", "PR@10", "R@10", "nDCG@10", "p50 ms", "p95 ms"):
+        assert column in text
+    assert "66.67" in text  # PR@10 and the ceiling, in percent
+    assert "toy val: 3 queries, 4 candidates" in text
+
+
+def test_metrics_json(prepared: PreparedDataset, tmp_path: Path) -> None:
+    result = judge(prepared, "val", [System("base_ranking", base_ranking)])
+    write_metrics(tmp_path / "metrics.json", [result], peak_memory_mib=1.5)
+    content = json.loads((tmp_path / "metrics.json").read_text())
+    assert content == {"datasets": {"toy": result.to_json()}, "peak_memory_mib": 1.5}
+
+
+def test_trec_runs_against_ir_measures(prepared: PreparedDataset, tmp_path: Path) -> None:
+    import ir_measures
+
+    result = judge(prepared, "val", [System("base_ranking", base_ranking)])
+    write_trec_runs(tmp_path, result, prepared.dataset.graph)
+    run = list(ir_measures.read_trec_run(str(tmp_path / "toy.base_ranking.trec")))
+    assert len(run) == 4 + 3 + 4
+    qrels = [
+        ir_measures.Qrel(query, node, 1) for query, nodes in {"x": "ab", "y": "de", "z": "cf"}.items() for node in nodes
+    ]
+    theirs = ir_measures.calc_aggregate([ir_measures.R @ 10, ir_measures.nDCG @ 10], qrels, run)
+    ours = result.systems["base_ranking"].measures
+    assert abs(theirs[ir_measures.R @ 10] - ours["R@10"]) < 1e-9
+    assert abs(theirs[ir_measures.nDCG @ 10] - ours["nDCG@10"]) < 1e-9
+
+
+def test_scores_survive_the_run_file(prepared: PreparedDataset, tmp_path: Path) -> None:
+    result = judge(prepared, "val", [System("base_ranking", base_ranking)])
+    write_trec_runs(tmp_path, result, prepared.dataset.graph)
+    scores = [float(line.split()[4]) for line in (tmp_path / "toy.base_ranking.trec").read_text().splitlines()]
+    ranking = result.systems["base_ranking"].ranking
+    assert torch.equal(torch.tensor(scores), ranking.scores[ranking.nodes >= 0])
