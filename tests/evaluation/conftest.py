@@ -7,7 +7,7 @@ from graphrerank.graphs import CorpusGraph, Ranking
 
 @pytest.fixture
 def prepared() -> PreparedDataset:
-    """Six passages in two triangles, three queries with two relevant passages each; query 2's second is no candidate."""
+    """Two triangles of passages, three queries with two relevant passages each; one of the last is no candidate."""
     edges = torch.tensor([[0, 1], [1, 2], [0, 2], [3, 4], [4, 5], [3, 5]])
     graph = CorpusGraph.from_edges(list("abcdef"), [""] * 6, edges).with_embedding(torch.eye(6))
     qrels = Qrels(torch.tensor([0, 0, 1, 1, 2, 2]), torch.tensor([0, 1, 3, 4, 2, 5]), torch.ones(6))
