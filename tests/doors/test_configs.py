@@ -81,6 +81,12 @@ def test_fast_dev_run(door, small_attack: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_mixed_precision_is_a_trainer_setting(door, small_attack: Path, tmp_path: Path) -> None:
+    arguments = ("debug=fast", "trainer.precision=bf16-mixed", f"data.path={small_attack}", "retriever.top_k=30")
+    done = door("train.py", *arguments, f"hydra.run.dir={tmp_path}")
+    assert done.returncode == 0, done.stderr
+
+
 def test_wandb_logs_offline(door, small_attack: Path, tmp_path: Path) -> None:
     done = door("train.py", "logger=wandb", "debug=fast", f"data.path={small_attack}", f"hydra.run.dir={tmp_path}")
     assert done.returncode == 0, done.stderr
