@@ -136,9 +136,10 @@ def _read(path: Path) -> list[dict[str, Any]]:
     if path.is_dir():
         return _read_lookup(path)
     bundle = _read_json(path)
-    if not isinstance(bundle, dict) or bundle.get("type") != "bundle" or not isinstance(bundle.get("objects"), list):
+    if not isinstance(bundle, dict) or bundle.get("type") != "bundle":
         raise ValueError(f"{path}: needed a STIX 2.1 bundle (an object of type 'bundle' with 'objects')")
-    return [_from_stix(path, o) for o in bundle["objects"] if o.get("type") in NODE_TYPES | {"relationship"}]
+    wanted = NODE_TYPES | {"relationship"}
+    return [_from_stix(path, o) for o in _objects(path, bundle, "objects") if o.get("type") in wanted]
 
 
 def _read_lookup(folder: Path) -> list[dict[str, Any]]:
@@ -149,10 +150,14 @@ def _read_lookup(folder: Path) -> list[dict[str, Any]]:
             raise ValueError(f"{folder}: needed one file {stem}-lookup-v*.json, found {len(files)}")
         if key is None:
             continue
-        content = _read_json(files[0])
-        if not isinstance(content, dict) or not isinstance(content.get(key), list):
-            raise ValueError(f"{files[0]}: needed a list under the key {key!r}")
-        objects += [_from_lookup(files[0], o) for o in content[key]]
+        objects += [_from_lookup(files[0], o) for o in _objects(files[0], _read_json(files[0]), key)]
+    return objects
+
+
+def _objects(path: Path, content: Any, key: str) -> list[dict[str, Any]]:
+    objects = content.get(key) if isinstance(content, dict) else None
+    if not isinstance(objects, list) or not all(isinstance(o, dict) for o in objects):
+        raise ValueError(f"{path}: needed a list of objects under the key {key!r}")
     return objects
 
 

@@ -87,6 +87,7 @@ class RetrievalDataset:
                 raise ValueError(
                     f"`splits` must each hold a judgement, got none in {split!r} of data set {self.name!r}"
                 )
+            self._check_judgements(split, qrels)
             taken = owner[qrels.query]
             if ((taken >= 0) & (taken != number)).any():
                 raise ValueError(f"`splits` must not share queries, got a query of {split!r} in another split as well")
@@ -108,6 +109,20 @@ class RetrievalDataset:
         queries = ", ".join(f"{name} {len(qrels.queries):,}" for name, qrels in self.splits.items())
         edges = self.graph.num_edges // 2
         return f"{self.name}: {self.graph.num_nodes:,} nodes, {edges:,} edges, queries: {queries}"
+
+    def _check_judgements(self, split: str, qrels: Qrels) -> None:
+        num_queries, num_nodes = len(self.query_ids), self.graph.num_nodes
+        for bad, needed in (
+            ((qrels.query < 0) | (qrels.query >= num_queries), f"judge queries 0 to {num_queries - 1}"),
+            ((qrels.node < 0) | (qrels.node >= num_nodes), f"judge nodes 0 to {num_nodes - 1}"),
+            (~(qrels.gain > 0), "give positive gains"),
+        ):
+            if bad.any():
+                row = int(bad.nonzero()[0])
+                found = f"query {int(qrels.query[row])}, node {int(qrels.node[row])}, gain {float(qrels.gain[row])}"
+                raise ValueError(f"`splits` must each {needed}, got {found} in {split!r}")
+        if len(torch.unique(qrels.query * num_nodes + qrels.node)) < len(qrels.query):
+            raise ValueError(f"`splits` must judge a pair of query and node once, got one twice in {split!r}")
 
     def _digest(self) -> str:
         sha = hashlib.sha256()

@@ -49,7 +49,7 @@ class CorpusGraph:
             undirected: Whether an edge also runs back.
 
         Raises:
-            ValueError: If an id repeats, lengths differ, a node number is out of range, an edge is a self-loop, or a
+            ValueError: If an id repeats, shapes differ, a node number is out of range, an edge is a self-loop, or a
                 weight is not positive and finite.
 
         Example:
@@ -64,7 +64,9 @@ class CorpusGraph:
             seen: set[str] = set()
             repeated = next(node for node in node_ids if node in seen or seen.add(node))  # type: ignore[func-returns-value]
             raise ValueError(f"`node_ids` must be unique, got {repeated!r} twice")
-        edges = edges.reshape(-1, 2)
+        edges = edges if edges.numel() else edges.long().reshape(0, 2)
+        if edges.dim() != 2 or edges.shape[1] != 2:
+            raise ValueError(f"`edges` must be [M, 2], got {list(edges.shape)}")
         weight = torch.ones(len(edges)) if weight is None else weight.float()
         if len(weight) != len(edges):
             raise ValueError(f"`weight` must have one entry per edge ({len(edges)}), got {len(weight)}")

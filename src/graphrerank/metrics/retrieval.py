@@ -58,8 +58,9 @@ class RankingMeasures(Metric):
         """
         ranked_relevance, qrels = ranked_relevance.cpu(), qrels.cpu()
         per_query = torch.stack([measure(ranked_relevance, qrels) for measure in self.measures])
-        self.total += per_query.nansum(dim=1).to(self.total)
-        self.num_queries += (~per_query.isnan()).sum(dim=1).to(self.num_queries)
+        # Not in place: after Trainer.validate the states are inference tensors, which Trainer.fit may not change.
+        self.total = self.total + per_query.nansum(dim=1).to(self.total)
+        self.num_queries = self.num_queries + (~per_query.isnan()).sum(dim=1).to(self.num_queries)
 
     def compute(self) -> dict[str, Tensor]:
         """Give the mean of each measure.

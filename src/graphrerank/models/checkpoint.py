@@ -10,7 +10,6 @@ a model of :data:`MODELS`, never a class to import.
 """
 
 import json
-import pickle
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -73,9 +72,8 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
     try:
         model.load_state_dict(state)
     except RuntimeError as error:
-        mode = manifest["model"]["arguments"].get("features")
         raise ValueError(
-            f"{weights}: these weights are not those of the manifest (features={mode}): {error}"
+            f"{weights}: these weights are not those of the manifest (features={model.features}): {error}"
         ) from error
     return Checkpoint(model.eval(), manifest, weights)
 
@@ -88,7 +86,7 @@ def build_model(manifest: dict[str, Any], *, source: str | Path) -> nn.Module:
     """
     entry = manifest.get("model", {})
     name = entry.get("name") if isinstance(entry, dict) else None
-    if name not in MODELS:
+    if not isinstance(name, str) or name not in MODELS:
         raise ValueError(f"{source}: the manifest's model must be one of {sorted(MODELS)}, got {name!r}")
     try:
         return MODELS[name](**entry.get("arguments", {}))
@@ -146,6 +144,6 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
             raise ValueError(f"{path}: damaged weights: {error}") from error
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)["state_dict"]
-    except (RuntimeError, KeyError, TypeError, EOFError, pickle.UnpicklingError) as error:
+        return {name.removeprefix(MODULE_PREFIX): v for name, v in state.items() if name.startswith(MODULE_PREFIX)}
+    except Exception as error:  # the unpickler of a damaged file raises almost anything
         raise ValueError(f"{path}: not a Lightning checkpoint that is safe to load: {error}") from error
-    return {name.removeprefix(MODULE_PREFIX): value for name, value in state.items() if name.startswith(MODULE_PREFIX)}

@@ -68,12 +68,12 @@ class GATv2Reranker(nn.Module):
         super().__init__()
         if features not in FEATURE_MODES:
             raise ValueError(f"`features` must be one of {FEATURE_MODES}, got {features!r}")
+        if min(num_scores, num_layers, heads, hidden_channels, embedding_dim, projection_channels) < 1:
+            raise ValueError("`num_scores`, `num_layers`, `heads` and all widths must be positive")
         if hidden_channels % heads:
             raise ValueError(f"`hidden_channels` must be a multiple of `heads` ({heads}), got {hidden_channels}")
         if not 0 <= dropout < 1:
             raise ValueError(f"`dropout` must lie in [0, 1), got {dropout}")
-        if min(num_scores, num_layers, hidden_channels, embedding_dim, projection_channels) < 1:
-            raise ValueError("`num_scores`, `num_layers` and all widths must be positive")
         self.features = features
         self.embedding_dim = embedding_dim
         self.edge_features = edge_features

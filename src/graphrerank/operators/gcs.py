@@ -15,12 +15,12 @@ def num_smoothing_steps(restart_prob: float, tolerance: float = TOLERANCE) -> in
     r"""Count the steps after which an iteration with this restart is within ``tolerance`` of its fixed point.
 
     Each step of GCS (of PPR) shrinks the distance to the fixed point, in the largest (in the summed) absolute value, by
-    at least :math:`1 - c`; the distance starts at no more than the range of the scores, so that
+    at least :math:`1 - c`; the distance starts at no more than the highest score (at no more than 2), so that
     :math:`\lceil \ln \epsilon / \ln (1 - c) \rceil` steps leave at most :math:`\epsilon` of it.
 
     Args:
         restart_prob: Probability ``c`` in (0, 1].
-        tolerance: Share of the scores' range, in (0, 1).
+        tolerance: Share of that first distance, in (0, 1).
 
     Raises:
         ValueError: If ``restart_prob`` is outside (0, 1].
@@ -48,7 +48,7 @@ def graph_cohesive_smoothing(
     residual. Any packed batch of graphs is one call. Scriptable.
 
     Args:
-        scores: ``[N]`` seed scores ``s``.
+        scores: ``[N]`` seed scores ``s``, not negative: a node without neighbours holds ``c s`` before the maximum.
         edge_index: ``[2, E]``; the edge ``j -> i`` lets node j's score flow to node i.
         edge_weight: ``[E]`` weights ``A``, not negative.
         restart_prob: Share ``c`` in (0, 1] of a node's own score in each step.

@@ -45,9 +45,10 @@ class LearningCurves(L.Callback):
         figure = Figure(figsize=(5 * len(self.panels), 3.4), layout="constrained")
         for axes, keys in zip(figure.subplots(1, len(self.panels), squeeze=False)[0], self.panels, strict=True):
             for key in keys:
-                points = [(row["epoch"], row[key]) for row in self.history if key in row]
-                axes.plot(*zip(*points, strict=True), marker="o", label=key) if points else None
+                rows = [row for row in self.history if key in row]
+                axes.plot([row["epoch"] for row in rows], [row[key] for row in rows], marker="o", label=key)
             axes.set_xlabel("epoch")
+            axes.xaxis.get_major_locator().set_params(integer=True)
             axes.grid(alpha=0.3)
             axes.legend()
         with atomic_path(self.path) as temporary:

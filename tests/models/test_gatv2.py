@@ -1,0 +1,180 @@
+import pytest
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import GATv2Conv
+
+from graphrerank.models.gatv2 import GATv2Block, GATv2Layer, PerNodeLayer, attention_edges
+
+Graph = tuple[Tensor, Tensor, Tensor]  # x, edge_index, edge_attr
+IN_CHANNELS, OUT_CHANNELS = 10, 6
+GRAPHS = {  # number of nodes, edges; random edges hold self-loops and parallel edges
+    "sparse, isolated nodes": (40, 30),
+    "dense": (25, 400),
+    "self-loops and parallel edges": (4, 60),
+    "no edges": (5, 0),
+    "one node": (1, 0),
+    "one node with self-loops": (1, 3),
+    "no nodes": (0, 0),
+}
+every_graph = pytest.mark.parametrize(("num_nodes", "num_edges"), GRAPHS.values(), ids=GRAPHS.keys())
+every_width = pytest.mark.parametrize(("heads", "edge_dim"), [(1, 0), (4, 0), (1, 1), (4, 1), (4, 3)])
+
+
+def random_graph(
+    num_nodes: int, num_edges: int, *, edge_dim: int = 0, channels: int = IN_CHANNELS, seed: int = 0
+) -> Graph:
+    generator = torch.Generator().manual_seed(seed)
+    edge_index = torch.randint(0, max(num_nodes, 1), (2, num_edges), generator=generator)
+    edge_index[1, : num_edges // 4] = 0  # a hub
+    return (
+        torch.randn(num_nodes, channels, generator=generator),
+        edge_index,
+        torch.randn(num_edges, edge_dim, generator=generator),
+    )
+
+
+def layer_and_pyg(
+    in_channels: int, out_channels: int, *, heads: int, edge_dim: int = 0
+) -> tuple[GATv2Layer, GATv2Conv]:
+    torch.manual_seed(heads + 10 * edge_dim)
+    layer = GATv2Layer(in_channels, out_channels, heads=heads, edge_dim=edge_dim)
+    peer = GATv2Conv(in_channels, out_channels, heads=heads, edge_dim=edge_dim or None)
+    with torch.no_grad():
+        for bias in (layer.bias, layer.lin_source.bias, layer.lin_target.bias):
+            bias.normal_()
+        peer.lin_l.load_state_dict(layer.lin_source.state_dict())
+        peer.lin_r.load_state_dict(layer.lin_target.state_dict())
+        if edge_dim:
+            peer.lin_edge.load_state_dict(layer.lin_edge.state_dict())
+        peer.att.copy_(layer.attention)
+        peer.bias.copy_(layer.bias)
+    return layer, peer
+
+
+def pyg_forward(peer: GATv2Conv, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Tensor:
+    out: Tensor = peer(x, edge_index, edge_attr if edge_attr.shape[1] else None)
+    return out
+
+
+@every_graph
+@every_width
+@pytest.mark.parametrize("gradients", [True, False])
+def test_against_pyg_gatv2conv_to_the_last_bit(
+    gradients: bool, heads: int, edge_dim: int, num_nodes: int, num_edges: int
+) -> None:
+    layer, peer = layer_and_pyg(IN_CHANNELS, OUT_CHANNELS, heads=heads, edge_dim=edge_dim)
+    x, edge_index, edge_attr = random_graph(num_nodes, num_edges, edge_dim=edge_dim)
+    layer.eval(), peer.eval()
+    with torch.set_grad_enabled(gradients):
+        found = layer(x, *attention_edges(edge_index, edge_attr, num_nodes))
+        assert torch.equal(found, pyg_forward(peer, x, edge_index, edge_attr))
+    assert found.requires_grad == gradients
+
+
+@every_graph
+@every_width
+def test_gradients_against_pyg_gatv2conv(heads: int, edge_dim: int, num_nodes: int, num_edges: int) -> None:
+    layer, peer = layer_and_pyg(IN_CHANNELS, OUT_CHANNELS, heads=heads, edge_dim=edge_dim)
+    x, edge_index, edge_attr = random_graph(num_nodes, num_edges, edge_dim=edge_dim)
+    inputs = [x.clone().requires_grad_(), x.clone().requires_grad_()]
+    direction = torch.randn(num_nodes, heads * OUT_CHANNELS)
+    (layer(inputs[0], *attention_edges(edge_index, edge_attr, num_nodes)) * direction).sum().backward()
+    (pyg_forward(peer, inputs[1], edge_index, edge_attr) * direction).sum().backward()
+    names = {"lin_l": "lin_source", "lin_r": "lin_target", "lin_edge": "lin_edge", "att": "attention", "bias": "bias"}
+    torch.testing.assert_close(inputs[0].grad, inputs[1].grad)
+    ours = dict(layer.named_parameters())
+    for name, parameter in peer.named_parameters():
+        head, _, rest = name.partition(".")
+        torch.testing.assert_close(ours.pop(f"{names[head]}.{rest}".rstrip(".")).grad, parameter.grad)
+    assert not ours
+
+
+@every_graph
+@pytest.mark.parametrize("edge_dim", [0, 1])
+def test_scripted_equals_eager(edge_dim: int, num_nodes: int, num_edges: int) -> None:
+    layer, _ = layer_and_pyg(IN_CHANNELS, OUT_CHANNELS, heads=4, edge_dim=edge_dim)
+    scripted = torch.jit.script(layer.eval())
+    x, edge_index, edge_attr = random_graph(num_nodes, num_edges, edge_dim=edge_dim)
+    edges = attention_edges(edge_index, edge_attr, num_nodes)
+    expected = layer(x, *edges)
+    for gradients in (True, False):
+        with torch.set_grad_enabled(gradients):
+            assert torch.equal(scripted(x, *edges), expected)
+
+
+@pytest.mark.parametrize("gradients", [True, False])
+def test_stack_of_five_against_pyg(gradients: bool) -> None:
+    stack = [layer_and_pyg(16, 4, heads=4) for _ in range(5)]
+    x, edge_index, edge_attr = random_graph(50, 150, channels=16)
+    with torch.set_grad_enabled(gradients):
+        edges = attention_edges(edge_index, edge_attr, 50)  # once for all five
+        ours = theirs = x
+        for layer, peer in stack:
+            ours, theirs = layer(ours, *edges).relu(), pyg_forward(peer, theirs, edge_index, edge_attr).relu()
+    assert torch.equal(ours, theirs)
+    assert ours.abs().sum() > 0
+
+
+def test_inputs_are_left_as_they_were() -> None:
+    layer, _ = layer_and_pyg(IN_CHANNELS, OUT_CHANNELS, heads=4, edge_dim=1)
+    x, edge_index, edge_attr = random_graph(20, 50, edge_dim=1)
+    edges = attention_edges(edge_index, edge_attr, 20)
+    held = [t.clone() for t in (x, *edges, *layer.parameters())]
+    with torch.no_grad():
+        layer(x, *edges)
+    assert all(torch.equal(now, before) for now, before in zip((x, *edges, *layer.parameters()), held, strict=True))
+
+
+def test_permuting_edges_and_nodes_permutes_the_output() -> None:
+    layer, _ = layer_and_pyg(IN_CHANNELS, OUT_CHANNELS, heads=4, edge_dim=1)
+    x, edge_index, edge_attr = random_graph(20, 60, edge_dim=1)
+    nodes, edges = torch.randperm(20), torch.randperm(60)
+    moved = attention_edges(torch.argsort(nodes)[edge_index][:, edges], edge_attr[edges], 20)
+    expected = layer(x, *attention_edges(edge_index, edge_attr, 20))[nodes]
+    torch.testing.assert_close(layer(x[nodes], *moved), expected)
+
+
+def test_dropout_drops_attention_in_training_alone() -> None:
+    layer = GATv2Layer(IN_CHANNELS, OUT_CHANNELS, dropout=0.5)
+    x, edge_index, edge_attr = random_graph(20, 60)
+    edges = attention_edges(edge_index, edge_attr, 20)
+    assert not torch.equal(layer(x, *edges), layer(x, *edges))
+    layer.eval()
+    assert torch.equal(layer(x, *edges), layer(x, *edges))
+
+
+def test_isolated_nodes_get_what_the_per_node_layer_gives() -> None:
+    layer, _ = layer_and_pyg(IN_CHANNELS, OUT_CHANNELS, heads=2)
+    linear = PerNodeLayer(IN_CHANNELS, 2 * OUT_CHANNELS)
+    with torch.no_grad():
+        linear.lin.weight.copy_(layer.lin_source.weight)
+        linear.lin.bias.copy_(layer.lin_source.bias + layer.bias)
+    x, edge_index, edge_attr = random_graph(9, 0)
+    edges = attention_edges(edge_index, edge_attr, 9)
+    torch.testing.assert_close(layer(x, *edges), linear(x, *edges))
+
+
+def test_attention_edges_against_naive_loop() -> None:
+    _, edge_index, edge_attr = random_graph(8, 30, edge_dim=2)
+    pairs = edge_index.T.tolist()
+    expected, expected_attr, rowptr = [], [], [0]
+    for node in range(8):
+        incoming = [i for i, (source, target) in enumerate(pairs) if target == node and source != node]
+        expected += [(pairs[i][0], node) for i in incoming] + [(node, node)]
+        mean = edge_attr[incoming].mean(0) if incoming else torch.zeros(2)
+        expected_attr += [*edge_attr[incoming], mean]
+        rowptr.append(len(expected))
+    found_index, found_attr, found_rowptr = attention_edges(edge_index, edge_attr, 8)
+    assert [tuple(pair) for pair in found_index.T.tolist()] == expected
+    torch.testing.assert_close(found_attr, torch.stack(expected_attr))
+    assert found_rowptr.tolist() == rowptr
+
+
+@pytest.mark.parametrize("residual", [True, False])
+def test_block_against_its_parts(residual: bool) -> None:
+    block = GATv2Block(12, heads=3, edge_dim=0, dropout=0.0, residual=residual)
+    x, edge_index, edge_attr = random_graph(20, 60, channels=12)
+    edges = attention_edges(edge_index, edge_attr, 20)
+    normalised = nn.functional.layer_norm(x, (12,))
+    expected = block.layer(normalised, *edges).relu()
+    torch.testing.assert_close(block(x, *edges), x + expected if residual else expected)

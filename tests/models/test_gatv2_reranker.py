@@ -1,0 +1,243 @@
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from graphrerank.graphs import CandidateGraphs
+from graphrerank.graphs.algebra import graph_index
+from graphrerank.models import GATv2Reranker
+from graphrerank.models.gatv2 import GATv2Layer
+from graphrerank.models.gatv2_reranker import FEATURE_MODES
+from graphrerank.models.score_features import min_max_by_graph
+from graphrerank.operators import GCS
+
+MakeBatch = Callable[..., CandidateGraphs]
+every_mode = pytest.mark.parametrize("features", FEATURE_MODES)
+
+
+def reranker(features: str = "scores", *, trained: bool = True, **arguments: object) -> GATv2Reranker:
+    torch.manual_seed(0)
+    settings = {"embedding_dim": 8, "projection_channels": 4, "hidden_channels": 16, "num_layers": 2} | arguments
+    model = GATv2Reranker(features=features, **settings)  # type: ignore[arg-type]
+    if trained:  # as after training: nothing is zero, so that every path shows
+        for parameter in model.parameters():
+            nn.init.normal_(parameter, std=0.3)
+    return model.eval()
+
+
+def score(model: nn.Module, graphs: CandidateGraphs) -> Tensor:
+    scores: Tensor = model(*graphs.model_inputs())
+    return scores
+
+
+def single(graphs: CandidateGraphs, number: int) -> CandidateGraphs:
+    start, stop = int(graphs.ptr[number]), int(graphs.ptr[number + 1])
+    inside = (graphs.edge_index[1] >= start) & (graphs.edge_index[1] < stop)
+    assert graphs.query_vectors is not None
+    assert graphs.node_vectors is not None
+    return CandidateGraphs(
+        x=graphs.x[start:stop],
+        edge_index=graphs.edge_index[:, inside] - start,
+        edge_attr=graphs.edge_attr[inside],
+        ptr=torch.tensor([0, stop - start]),
+        query_vectors=graphs.query_vectors[number : number + 1],
+        node_vectors=graphs.node_vectors[start:stop],
+    )
+
+
+@every_mode
+@pytest.mark.parametrize("edge_features", [False, True])
+def test_batch_of_two_equals_two_singles(features: str, edge_features: bool, random_batch: MakeBatch) -> None:
+    model, graphs = reranker(features, edge_features=edge_features), random_batch()
+    torch.testing.assert_close(score(model, graphs), torch.cat([score(model, single(graphs, i)) for i in range(2)]))
+
+
+@every_mode
+def test_relabelling_nodes_permutes_scores(features: str, random_batch: MakeBatch) -> None:
+    model, graphs = reranker(features, edge_features=True), random_batch(sizes=(15,))
+    order = torch.randperm(15, generator=torch.Generator().manual_seed(1))
+    assert graphs.node_vectors is not None
+    moved = replace(
+        graphs,
+        x=graphs.x[order],
+        edge_index=torch.argsort(order)[graphs.edge_index],
+        node_vectors=graphs.node_vectors[order],
+    )
+    expected = score(model, graphs)
+    assert expected.unique().numel() == 15
+    torch.testing.assert_close(score(model, moved), expected[order])
+
+
+def test_scores_mode_ignores_scale_and_shift_of_each_query_and_column(random_batch: MakeBatch) -> None:
+    model, graphs = reranker("scores"), random_batch()
+    graph = graph_index(graphs.ptr)
+    generator = torch.Generator().manual_seed(2)
+    scale = torch.rand(2, 3, generator=generator) * 10 + 0.5
+    shift = torch.randn(2, 3, generator=generator) * 3
+    moved = replace(graphs, x=graphs.x * scale[graph] + shift[graph])
+    torch.testing.assert_close(score(model, moved), score(model, graphs), atol=1e-4, rtol=1e-4)
+
+
+def test_scores_mode_reads_no_vectors(random_batch: MakeBatch) -> None:
+    model, graphs = reranker("scores"), random_batch()
+    bare = replace(graphs, query_vectors=None, node_vectors=None)
+    assert torch.equal(score(model, bare), score(model, graphs))
+
+
+@pytest.mark.parametrize("features", ["paper", "full"])
+def test_vectors_are_read_in_the_other_modes(features: str, random_batch: MakeBatch) -> None:
+    model, graphs = reranker(features), random_batch()
+    assert graphs.query_vectors is not None
+    assert graphs.node_vectors is not None
+    for changed in (
+        replace(graphs, query_vectors=-graphs.query_vectors),
+        replace(graphs, node_vectors=-graphs.node_vectors),
+    ):
+        assert not torch.allclose(score(model, changed), score(model, graphs))
+
+
+@pytest.mark.parametrize("features", ["scores", "full"])
+@pytest.mark.parametrize("training", [True, False])
+def test_training_begins_at_gcs(features: str, training: bool, random_batch: MakeBatch) -> None:
+    model, graphs = reranker(features, trained=False, restart_prob=0.3, dropout=0.5), random_batch()
+    scaled = replace(graphs, x=min_max_by_graph(graphs.x, graph_index(graphs.ptr), 2))
+    torch.testing.assert_close(score(model.train(training), graphs), GCS(restart_prob=0.3).score(scaled))
+
+
+def test_paper_mode_has_five_attention_and_two_fully_connected_layers(random_batch: MakeBatch) -> None:
+    model = reranker("paper", num_layers=5)
+    assert sum(isinstance(module, GATv2Layer) for module in model.modules()) == 5
+    assert [model.lin_hidden.out_features, model.lin_out.out_features] == [16, 1]
+    assert model.lin_in.in_features == 1 + 2 * 8  # GCS, query vector, node vector
+    assert model.gcs_weight is None
+    graphs = random_batch()
+    nn.init.zeros_(model.lin_out.weight)
+    assert (score(model, graphs) == model.lin_out.bias).all()  # no residual: the paper's output is the last layer's
+
+
+class Fixed(nn.Module):
+    """Score features that do not change with the edges."""
+
+    def __init__(self, columns: Tensor) -> None:
+        super().__init__()
+        self.columns = columns
+
+    def forward(self, base_features: Tensor, edge_index: Tensor, edge_weight: Tensor, ptr: Tensor) -> Tensor:
+        return self.columns
+
+
+@every_mode
+@pytest.mark.parametrize("message_passing", [True, False])
+def test_only_message_passing_reads_edges_beyond_the_score_features(
+    message_passing: bool, features: str, random_batch: MakeBatch
+) -> None:
+    model, graphs = reranker(features, message_passing=message_passing, num_layers=3), random_batch()
+    with_edges = score(model, graphs)
+    empty = torch.zeros(2, 0, dtype=torch.int64)
+    bare = replace(graphs, edge_index=empty, edge_attr=torch.zeros(0))
+    assert not torch.allclose(score(model, bare), with_edges)  # GCS at least
+
+    x, _, _, edge_index, edge_weight, ptr = graphs.model_inputs()
+    model.score_features = Fixed(model.score_features(x, edge_index, edge_weight, ptr))  # type: ignore[assignment]
+    assert torch.equal(score(model, graphs), with_edges)
+    assert torch.equal(score(model, bare), with_edges) == (not message_passing)
+
+
+def test_ablation_has_the_same_depth_and_width() -> None:
+    attention, linear = reranker(), reranker(message_passing=False)
+    assert len(attention.blocks) == len(linear.blocks)
+    assert attention.lin_in.weight.shape == linear.lin_in.weight.shape
+    assert not any(isinstance(module, GATv2Layer) for module in linear.modules())
+
+
+def test_edge_weights_are_read_by_attention_only_where_asked(random_batch: MakeBatch) -> None:
+    graphs = random_batch()
+    for edge_features in (False, True):
+        model = reranker("scores", edge_features=edge_features)
+        x, _, _, edge_index, edge_weight, ptr = graphs.model_inputs()
+        expected = score(model, graphs)
+        model.score_features = Fixed(model.score_features(x, edge_index, edge_weight, ptr))  # type: ignore[assignment]
+        changed = replace(graphs, edge_attr=graphs.edge_attr.flip(0))
+        assert torch.equal(score(model, changed), expected) == (not edge_features)
+
+
+@every_mode
+@pytest.mark.parametrize("sizes", [(6, 0, 3), (0, 5), (5, 0), (0,), ()])
+def test_queries_without_candidates(features: str, sizes: tuple[int, ...], random_batch: MakeBatch) -> None:
+    if not sizes:
+        empty = torch.zeros(2, 0, dtype=torch.int64)
+        graphs = CandidateGraphs(
+            torch.zeros(0, 3), empty, torch.zeros(0), torch.tensor([0]), None, torch.zeros(0, 8), torch.zeros(0, 8)
+        )
+    else:
+        graphs = random_batch(sizes=sizes)
+    model = reranker(features)
+    expected = [score(model, single(graphs, i)) for i, size in enumerate(sizes) if size]
+    for gradients in (True, False):
+        with torch.set_grad_enabled(gradients):
+            found = score(model, graphs)
+        torch.testing.assert_close(found, torch.cat([torch.zeros(0), *expected]))
+
+
+@pytest.mark.parametrize("sizes", [(1,), (1, 1), (4,)])
+def test_one_candidate_or_no_edge(sizes: tuple[int, ...], random_batch: MakeBatch) -> None:
+    graphs = random_batch(sizes=sizes, edges_per_node=0)
+    assert graphs.edge_index.shape[1] == 0
+    assert score(reranker(), graphs).isfinite().all()
+
+
+@every_mode
+@pytest.mark.parametrize("message_passing", [True, False])
+@pytest.mark.parametrize("edge_features", [True, False])
+def test_gradient_reaches_every_parameter(
+    edge_features: bool, message_passing: bool, features: str, random_batch: MakeBatch
+) -> None:
+    model = reranker(features, edge_features=edge_features, message_passing=message_passing, dropout=0.0)
+    (score(model.train(), random_batch(sizes=(30, 40))) ** 2).sum().backward()
+    without = [
+        n for n, p in model.named_parameters() if p.grad is None or not p.grad.isfinite().all() or not p.grad.any()
+    ]
+    assert without == []
+
+
+@every_mode
+@pytest.mark.parametrize("message_passing", [True, False])
+def test_scripted_equals_eager_at_several_sizes(message_passing: bool, features: str, random_batch: MakeBatch) -> None:
+    model = reranker(features, edge_features=True, message_passing=message_passing)
+    scripted = torch.jit.script(model)
+    for sizes in ((9, 14), (1,), (30, 0, 7), (100,)):
+        graphs = random_batch(sizes=sizes)
+        for gradients in (True, False):
+            with torch.set_grad_enabled(gradients):
+                assert torch.equal(score(scripted, graphs), score(model, graphs))
+
+
+@every_mode
+def test_feature_names_say_what_is_read(features: str) -> None:
+    names = reranker(features).feature_names(["base", "bm25", "dense"])
+    assert len(set(names)) == len(names)
+    assert ("query_vector" in names) == (features != "scores")
+    assert "gcs" in names
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"features": "both"}, "`features` must be one of .*'scores', 'paper', 'full'.*, got 'both'"),
+        ({"hidden_channels": 30}, r"`hidden_channels` must be a multiple of `heads` \(4\), got 30"),
+        ({"dropout": 1.0}, r"`dropout` must lie in \[0, 1\), got 1.0"),
+        ({"dropout": -0.1}, r"`dropout` must lie in \[0, 1\)"),
+        ({"num_layers": 0}, "`num_scores`, `num_layers`, `heads` and all widths must be positive"),
+        ({"num_scores": 0}, "must be positive"),
+        ({"heads": 0}, "must be positive"),
+        ({"heads": -4}, "must be positive"),
+        ({"hidden_channels": 0}, "must be positive"),
+        ({"embedding_dim": 0}, "must be positive"),
+        ({"restart_prob": 0.0}, "`restart_prob` must lie in"),
+    ],
+)
+def test_arguments_out_of_range_are_refused(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        GATv2Reranker(**arguments)  # type: ignore[arg-type]

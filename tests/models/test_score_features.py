@@ -1,0 +1,87 @@
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphrerank.models.score_features import ScoreFeatures, min_max_by_graph, rank_by_graph
+from graphrerank.operators import graph_cohesive_smoothing
+
+NUM_SCORES = 3
+
+
+def random_batch(seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    sizes = [6, 0, 1, 9]
+    ptr = torch.tensor([0, *sizes]).cumsum(0)
+    scores = torch.randint(0, 6, (sum(sizes), NUM_SCORES), generator=generator).double()  # ties
+    scores[ptr[3] :, 2] = 4.0  # constant within the last graph
+    pairs = [
+        (start + int(a), start + int(b))
+        for start, size in zip(ptr[:-1].tolist(), sizes, strict=True)
+        for a, b in torch.randint(0, max(size, 1), (2 * size, 2), generator=generator)
+        if a != b
+    ]
+    edge_index = torch.tensor(sorted(set(pairs))).T
+    return scores, edge_index, torch.rand(edge_index.shape[1], generator=generator).double() + 0.1, ptr
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_against_naive_loop(seed: int) -> None:
+    scores, edge_index, weight, ptr = random_batch(seed)
+    found = ScoreFeatures(num_scores=NUM_SCORES, restart_prob=0.3)(scores, edge_index, weight, ptr)
+    scaled = torch.zeros_like(scores)
+    for start, stop in zip(ptr[:-1].tolist(), ptr[1:].tolist(), strict=True):
+        for column in range(NUM_SCORES):
+            part = scores[start:stop, column].tolist()
+            for i, score in enumerate(part):
+                spread = max(part) - min(part)
+                scaled[start + i, column] = (score - min(part)) / spread if spread else 0.0
+    gcs = graph_cohesive_smoothing(scaled[:, 0], edge_index, weight, 0.3, 80)
+    for start, stop in zip(ptr[:-1].tolist(), ptr[1:].tolist(), strict=True):
+        order = sorted(range(start, stop), key=lambda i: (-float(scores[i, 0]), i))
+        for node in range(start, stop):
+            neighbours = edge_index[0][edge_index[1] == node]
+            near = scaled[neighbours]
+            rank = order.index(node) + 1
+            expected = [
+                *scaled[node].tolist(),
+                float(gcs[node]),
+                1 / rank,
+                math.log(rank) / 5,
+                math.log(1 + len(near)) / 3,
+                float(near[:, 0].mean()) if len(near) else 0.0,
+                *(near.max(0).values.tolist() if len(near) else [0.0] * NUM_SCORES),
+            ]
+            assert found[node].tolist() == pytest.approx(expected, abs=1e-6)
+
+
+def test_names_match_columns() -> None:
+    features = ScoreFeatures(num_scores=NUM_SCORES)
+    names = features.names(["base", "bm25", "dense"])
+    scores, edge_index, weight, ptr = random_batch(0)
+    assert len(names) == features.num_columns == features(scores, edge_index, weight, ptr).shape[1]
+    assert len(set(names)) == len(names)
+    assert names.index("gcs") == NUM_SCORES
+    assert names[-1] == "best_neighbour_dense"
+
+
+def test_scaling_survives_huge_and_negative_scores() -> None:
+    scores = torch.tensor([[-3e8], [-1e8], [1e8], [-5.0], [-5.0]])
+    found = min_max_by_graph(scores, torch.tensor([0, 0, 0, 1, 1]), 2)
+    torch.testing.assert_close(found.flatten(), torch.tensor([0.0, 0.5, 1.0, 0.0, 0.0]))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_ranks_against_naive_sort(seed: int) -> None:
+    scores, _, _, ptr = random_batch(seed)
+    graph = torch.repeat_interleave(torch.arange(4), ptr[1:] - ptr[:-1])
+    found = rank_by_graph(scores[:, 0], graph, ptr)
+    for start, stop in zip(ptr[:-1].tolist(), ptr[1:].tolist(), strict=True):
+        order = sorted(range(start, stop), key=lambda i: (-float(scores[i, 0]), i))
+        assert [int(found[i]) for i in order] == list(range(1, stop - start + 1))
+
+
+def test_restart_prob_out_of_range_is_refused() -> None:
+    with pytest.raises(ValueError, match="`restart_prob` must lie in"):
+        ScoreFeatures(num_scores=1, restart_prob=0.0)

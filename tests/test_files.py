@@ -1,0 +1,59 @@
+from pathlib import Path
+
+import pytest
+import torch
+
+from graphrerank.files import atomic_path, load_tensors, save_tensors, write_text
+
+
+def test_failure_leaves_the_old_content_and_no_temporary_file(tmp_path: Path) -> None:
+    path = tmp_path / "results.txt"
+    write_text(path, "old")
+
+    def half_written() -> None:
+        with atomic_path(path) as temporary:
+            temporary.write_text("new, but not wh")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        half_written()
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_content_appears_only_when_whole(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "er" / "results.txt"
+    with atomic_path(path) as temporary:
+        temporary.write_text("whole")
+        assert not path.exists()
+        assert temporary.parent == path.parent  # a rename on one file system
+    assert path.read_text() == "whole"
+    assert path.stat().st_mode & 0o777 == 0o644
+
+
+def test_tensors_round_trip(tmp_path: Path) -> None:
+    tensors = {"a": torch.rand(3, 4).T, "b": torch.arange(5)}  # one is not contiguous
+    path = tmp_path / "t.safetensors"
+    save_tensors(path, tensors, {"note": "x"})
+    loaded = load_tensors(path, ("b", "a"))
+    assert all(torch.equal(loaded[name], tensors[name]) for name in tensors)
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "noise", "missing"])
+def test_damaged_tensors_are_refused_by_name(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "t.safetensors"
+    save_tensors(path, {"a": torch.rand(100)})
+    content = path.read_bytes()
+    if damage == "missing":
+        path.unlink()
+    else:
+        path.write_bytes({"empty": b"", "cut": content[:-9], "noise": b"\xff" * 99}[damage])
+    with pytest.raises(ValueError, match=r"t\.safetensors: damaged cache .*; delete this file and run again"):
+        load_tensors(path, ("a",))
+
+
+def test_other_tensors_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t.safetensors"
+    save_tensors(path, {"a": torch.rand(2), "c": torch.rand(2)})
+    with pytest.raises(ValueError, match=r"needed the tensors \['a', 'b'\], found \['a', 'c'\]; delete this file"):
+        load_tensors(path, ("b", "a"))

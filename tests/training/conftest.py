@@ -1,0 +1,36 @@
+import pytest
+import torch
+
+from graphrerank.data import PreparedDataset, Qrels, RetrievalDataset
+from graphrerank.graphs import CorpusGraph, Ranking
+
+NUM_NODES, NUM_QUERIES, TOP_K = 80, 48, 12
+
+
+@pytest.fixture
+def toy() -> PreparedDataset:
+    """Queries whose two relevant nodes are those with the highest third score: the base ranking does not know them."""
+    generator = torch.Generator().manual_seed(0)
+    ids = [f"d{i}" for i in range(NUM_NODES)]
+    edges = torch.randint(0, NUM_NODES, (200, 2), generator=generator)
+    vectors = torch.randn(NUM_NODES, 4, generator=generator)
+    graph = CorpusGraph.from_edges(ids, ids, edges[edges[:, 0] != edges[:, 1]]).with_embedding(vectors)
+    nodes = torch.rand(NUM_QUERIES, NUM_NODES, generator=generator).argsort(1)[:, :TOP_K]
+    features = torch.rand(NUM_QUERIES, TOP_K, 3, generator=generator)
+    features[..., 0] = features[..., 0].sort(1, descending=True).values
+    relevant = nodes.gather(1, features[..., 2].topk(2, dim=1).indices)
+
+    def qrels(start: int, stop: int) -> Qrels:
+        query = torch.arange(start, stop).repeat_interleave(2)
+        return Qrels(query, relevant[start:stop].flatten(), torch.ones(len(query)))
+
+    dataset = RetrievalDataset(
+        "toy",
+        graph,
+        [f"q{i}" for i in range(NUM_QUERIES)],
+        [f"q{i}" for i in range(NUM_QUERIES)],
+        {"train": qrels(0, 32), "val": qrels(32, NUM_QUERIES)},
+    )
+    query_vectors = torch.randn(NUM_QUERIES, 4, generator=generator)
+    ranking = Ranking(nodes, features[..., 0], features)
+    return PreparedDataset(dataset, query_vectors, ranking, ("base", "bm25", "dense"), "none", "0" * 64)

@@ -1,0 +1,234 @@
+import math
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import pytest
+import torch
+from lightning.pytorch.callbacks import ModelCheckpoint
+
+from graphrerank.data import PreparedDataset
+from graphrerank.data.datamodule import CandidateDataModule
+from graphrerank.losses import (
+    binary_cross_entropy,
+    lambda_loss,
+    listwise_softmax_cross_entropy,
+    ranknet,
+    smooth_perfect_recall,
+)
+from graphrerank.models import GATv2Reranker
+from graphrerank.training import RerankerModule
+
+LOSSES: dict[str, Callable[..., torch.Tensor]] = {
+    "bce": binary_cross_entropy,
+    "lambda_loss": lambda_loss,
+    "listwise": listwise_softmax_cross_entropy,
+    "ranknet": ranknet,
+    "smooth_pr": partial(smooth_perfect_recall, top_k=2),
+}
+BATCH_SIZE, STEPS_PER_EPOCH = 8, 4  # 32 training queries
+
+
+def module(*, dropout: float = 0.0, loss: str = "listwise", **arguments: Any) -> RerankerModule:
+    torch.manual_seed(0)
+    model = GATv2Reranker(hidden_channels=16, num_layers=2, heads=2, dropout=dropout)
+    settings: dict[str, Any] = {"learning_rate": 1e-2, "warmup_steps": 3, "measures": ["PR@2", "nDCG@10"]} | arguments
+    return RerankerModule(model, LOSSES[loss], **settings)
+
+
+def trainer(folder: Path, *callbacks: L.Callback, max_epochs: int = 4, **arguments: Any) -> L.Trainer:
+    quiet: dict[str, Any] = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+    return L.Trainer(
+        accelerator="cpu",
+        max_epochs=max_epochs,
+        default_root_dir=folder,
+        callbacks=list(callbacks),
+        enable_checkpointing=any(isinstance(c, ModelCheckpoint) for c in callbacks),
+        num_sanity_val_steps=0,
+        **quiet,
+        **arguments,
+    )
+
+
+class Recorder(L.Callback):
+    """Keep the loss and the learning rate of each step."""
+
+    def __init__(self) -> None:
+        self.losses: list[float] = []
+        self.rates: list[float] = []
+
+    def on_train_batch_start(self, trainer: L.Trainer, *_: Any) -> None:
+        self.rates.append(trainer.optimizers[0].param_groups[0]["lr"])
+
+    def on_train_batch_end(self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, *_: Any) -> None:
+        self.losses.append(float(outputs["loss"]))
+
+
+class StopAt(L.Callback):
+    """Fail at a step, as a machine may."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_train_batch_start(self, trainer: L.Trainer, *_: Any) -> None:
+        if trainer.global_step == self.step:
+            raise RuntimeError("power cut")
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_overfits_a_toy_problem(loss: str, toy: PreparedDataset, tmp_path: Path) -> None:
+    recorder = Recorder()
+    run = trainer(tmp_path, recorder, max_epochs=40)
+    data = CandidateDataModule(toy, batch_size=BATCH_SIZE, val_split="train")
+    made = module(loss=loss)
+    before = float(run.validate(made, data, verbose=False)[0]["val/pr@2"])
+    run.fit(made, data)
+    assert before < 0.3
+    assert run.callback_metrics["val/pr@2"] > 0.9
+    assert sum(recorder.losses[-4:]) < 0.7 * sum(recorder.losses[:4])
+
+
+@pytest.mark.parametrize("warmup_steps", [0, 1, 5])
+def test_learning_rate_against_formula(warmup_steps: int, toy: PreparedDataset, tmp_path: Path) -> None:
+    recorder = Recorder()
+    made = module(warmup_steps=warmup_steps, learning_rate=0.02)
+    trainer(tmp_path, recorder, max_epochs=5).fit(made, CandidateDataModule(toy, batch_size=BATCH_SIZE))
+    total = 5 * STEPS_PER_EPOCH
+    expected = [
+        0.02 * (step + 1) / warmup_steps
+        if step < warmup_steps
+        else 0.01 * (1 + math.cos(math.pi * (step - warmup_steps) / (total - warmup_steps)))
+        for step in range(total)
+    ]
+    assert recorder.rates == pytest.approx(expected)
+    assert max(recorder.rates) == pytest.approx(0.02)
+    assert recorder.rates[-1] < 0.02 * 0.02  # one step before the zero
+
+
+def weights(made: L.LightningModule) -> dict[str, torch.Tensor]:
+    return {name: value.clone() for name, value in made.state_dict().items()}
+
+
+@pytest.mark.parametrize("stop_at", [2 * STEPS_PER_EPOCH, 2 * STEPS_PER_EPOCH + 3], ids=["between", "within an epoch"])
+def test_resumed_run_equals_unbroken_run_bit_for_bit(stop_at: int, toy: PreparedDataset, tmp_path: Path) -> None:
+    def run(name: str, *callbacks: L.Callback) -> tuple[RerankerModule, L.Trainer, CandidateDataModule]:
+        keep = ModelCheckpoint(tmp_path / name, save_last=True)
+        data = CandidateDataModule(toy, batch_size=BATCH_SIZE, seed=7)
+        return module(dropout=0.3, seed=5), trainer(tmp_path, keep, *callbacks), data
+
+    unbroken, unbroken_trainer, data = run("unbroken")
+    unbroken_trainer.fit(unbroken, data)
+
+    broken, broken_trainer, data = run("broken", StopAt(stop_at))
+    with pytest.raises(RuntimeError, match="power cut"):
+        broken_trainer.fit(broken, data)
+    resumed, resumed_trainer, data = run("broken")
+    torch.manual_seed(99)  # another process starts from other randomness
+    recorder = Recorder()
+    resumed_trainer.callbacks.append(recorder)  # type: ignore[attr-defined]
+    resumed_trainer.fit(resumed, data, ckpt_path=tmp_path / "broken" / "last.ckpt")
+
+    assert len(recorder.losses) == 2 * STEPS_PER_EPOCH  # epochs 2 and 3 alone
+    expected, found = weights(unbroken), weights(resumed)
+    assert expected.keys() == found.keys()
+    assert [name for name in expected if not torch.equal(expected[name], found[name])] == []
+    assert not torch.equal(weights(broken)["model.lin_in.weight"], found["model.lin_in.weight"])
+    moments = [
+        [v for state in t.optimizers[0].state.values() for v in state.values()]
+        for t in (unbroken_trainer, resumed_trainer)
+    ]
+    assert all(torch.equal(a, b) for a, b in zip(*moments, strict=True))
+    assert {k: float(v) for k, v in unbroken_trainer.callback_metrics.items()} == {
+        k: float(v) for k, v in resumed_trainer.callback_metrics.items()
+    }
+
+
+def test_seed_decides_the_run(toy: PreparedDataset, tmp_path: Path) -> None:
+    def run(seed: int) -> torch.Tensor:
+        made = module(dropout=0.3, seed=seed)
+        trainer(tmp_path, max_epochs=1).fit(made, CandidateDataModule(toy, batch_size=BATCH_SIZE))
+        return made.model.lin_in.weight.detach()
+
+    first = run(1)
+    assert torch.equal(run(1), first)
+    assert not torch.equal(run(2), first)
+
+
+def test_ckpt_loads_without_running_code(toy: PreparedDataset, tmp_path: Path) -> None:
+    made = module()
+    keep = ModelCheckpoint(tmp_path, save_last=True, monitor="val/ndcg@10", mode="max")
+    trainer(tmp_path, keep, max_epochs=2).fit(made, CandidateDataModule(toy, batch_size=BATCH_SIZE))
+    state = torch.load(tmp_path / "last.ckpt", weights_only=True)["state_dict"]
+    assert all(torch.equal(state[f"model.{name}"], value) for name, value in made.model.state_dict().items())
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_every_loss_takes_a_step_with_finite_gradients(loss: str, toy: PreparedDataset, tmp_path: Path) -> None:
+    seen: list[bool] = []
+
+    class Gradients(L.Callback):
+        def on_before_optimizer_step(self, trainer: L.Trainer, pl_module: L.LightningModule, *_: Any) -> None:
+            gradients = [p.grad for p in pl_module.parameters() if p.grad is not None]
+            seen.append(all(bool(g.isfinite().all()) for g in gradients) and any(bool(g.any()) for g in gradients))
+
+    made = module(loss=loss)
+    before = weights(made)
+    trainer(tmp_path, Gradients(), max_steps=1).fit(made, CandidateDataModule(toy, batch_size=BATCH_SIZE))
+    assert seen == [True]
+    after = weights(made)
+    assert any(not torch.equal(before[name], after[name]) for name in before)
+    assert all(value.isfinite().all() for value in after.values())
+
+
+def test_logged_keys(toy: PreparedDataset, tmp_path: Path) -> None:
+    run = trainer(tmp_path, max_epochs=1)
+    measures = ["PR@10", "PR@2/multi", "nDCG@10", "R@5", "MRR"]
+    run.fit(module(measures=measures), CandidateDataModule(toy, batch_size=BATCH_SIZE))
+    expected = {"val/pr@10", "val/pr@2/multi", "val/ndcg@10", "val/r@5", "val/mrr", "val/loss"}
+    assert {key for key in run.callback_metrics if key.startswith("val/")} == expected
+    assert "train/loss" in run.callback_metrics
+
+
+def test_default_measures() -> None:
+    made = RerankerModule(GATv2Reranker(), LOSSES["listwise"])
+    assert [m.name for m in made.val_measures.measures] == ["PR@5", "PR@10", "R@10", "nDCG@10"]
+
+
+def test_validation_against_naive_loop(toy: PreparedDataset, tmp_path: Path) -> None:
+    data = CandidateDataModule(toy, batch_size=5)  # 16 queries: the last batch is smaller
+    made = module().eval()
+    torch.nn.init.normal_(made.model.lin_out.weight)
+    found = trainer(tmp_path).validate(made, data, verbose=False)[0]
+    qrels = toy.dataset.split("val")
+    perfect = gain = 0.0
+    for query in qrels.queries:
+        graphs = toy.graphs(query[None], split="val")
+        with torch.no_grad():
+            scores = made(graphs).tolist()
+        assert graphs.nodes is not None
+        nodes = graphs.nodes.tolist()
+        ranked = [nodes[i] for i in sorted(range(len(nodes)), key=lambda i: (-scores[i], nodes[i]))]
+        relevant = set(qrels.node[qrels.query == query].tolist())
+        perfect += relevant <= set(ranked[:2])
+        gain += sum(1 / math.log2(rank + 2) for rank, node in enumerate(ranked[:10]) if node in relevant)
+    assert found["val/pr@2"] == pytest.approx(perfect / 16)
+    assert found["val/ndcg@10"] == pytest.approx(gain / 16 / (1 + 1 / math.log2(3)), abs=1e-6)
+
+
+def test_only_matrices_decay(toy: PreparedDataset, tmp_path: Path) -> None:
+    run = trainer(tmp_path, max_steps=1)
+    made = module(weight_decay=0.25)
+    run.fit(made, CandidateDataModule(toy, batch_size=BATCH_SIZE))
+    decayed, others = run.optimizers[0].param_groups
+    assert (decayed["weight_decay"], others["weight_decay"]) == (0.25, 0.0)
+    assert all(p.dim() > 1 for p in decayed["params"])
+    assert all(p.dim() <= 1 for p in others["params"])
+    assert len(decayed["params"]) + len(others["params"]) == len(list(made.model.parameters()))
+
+
+@pytest.mark.parametrize("arguments", [{"learning_rate": 0.0}, {"weight_decay": -1.0}, {"warmup_steps": -1}])
+def test_arguments_out_of_range_are_refused(arguments: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="`learning_rate` must be positive, `weight_decay` and `warmup_steps` not"):
+        module(**arguments)
