@@ -4,6 +4,10 @@ from graphrerank.data.attack import load_attack
 from graphrerank.data.candidates import PreparedDataset, prepare
 from graphrerank.data.dataset import Qrels, RetrievalDataset
 from graphrerank.data.encoder import SentenceTransformerEncoder, packaged_model
+from graphrerank.data.folder import load_folder, read_documents, read_queries
+from graphrerank.data.ir_datasets_reader import load_ir_dataset
+from graphrerank.data.named import load_named
+from graphrerank.data.run_candidates import read_run
 from graphrerank.data.vector_cache import VectorCache
 
 __all__ = [
@@ -13,6 +17,12 @@ __all__ = [
     "SentenceTransformerEncoder",
     "VectorCache",
     "load_attack",
+    "load_folder",
+    "load_ir_dataset",
+    "load_named",
     "packaged_model",
     "prepare",
+    "read_documents",
+    "read_queries",
+    "read_run",
 ]

@@ -27,11 +27,11 @@ def evaluate(cfg: DictConfig) -> Path:
     run_dir = Path(cfg.paths.run_dir)
     checkpoints = load_checkpoints(cfg.checkpoint)
     manifest = next(reversed(checkpoints.values())).manifest
-    encoder = cfg.encoder or group_from_manifest("encoder", manifest["encoder"], device=cfg.device)
-    retriever = cfg.retriever or group_from_manifest("retriever", manifest["retriever"])
+    encoder = cfg.encoder or group_from_manifest(cfg, "encoder", manifest["encoder"])
+    retriever = cfg.retriever or group_from_manifest(cfg, "retriever", manifest["retriever"])
     results = []
     for name in cfg.datasets:
-        data = _data_group(name, manifest)
+        data = _data_group(cfg, name, manifest)
         prepared = prepare_dataset(data, encoder, retriever, cfg.paths.cache)
         for checkpoint in checkpoints.values():
             _check_inputs(str(checkpoint.path), checkpoint.manifest, prepared)
@@ -47,11 +47,13 @@ def evaluate(cfg: DictConfig) -> Path:
     return run_dir
 
 
-def _data_group(name: str, manifest: Mapping[str, Any]) -> DictConfig:
-    """Compose a data set: with the checkpoint's own settings where it is the one it was trained on."""
+def _data_group(cfg: DictConfig, name: str, manifest: Mapping[str, Any]) -> DictConfig:
+    """Compose a data set: a folder by its path, the one trained on with its own settings, any other as in ``conf``."""
+    if "/" in name or "\\" in name:
+        return compose_group(cfg, "data", "folder", path=name)
     if manifest["data"]["choice"] == name:
-        return group_from_manifest("data", manifest["data"])
-    return compose_group("data", name)
+        return group_from_manifest(cfg, "data", manifest["data"])
+    return compose_group(cfg, "data", name)
 
 
 def _check_inputs(path: str, manifest: Mapping[str, Any], prepared: PreparedDataset) -> None:

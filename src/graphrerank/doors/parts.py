@@ -48,40 +48,47 @@ def plain_arguments(node: DictConfig) -> dict[str, Any]:
     return _without_hydra_keys(content)
 
 
-def compose_group(group: str, choice: str, *, device: str | None = None) -> DictConfig:
-    """Compose one file of ``conf/<group>``, resolved, as ``evaluate.py <group>=<choice>`` would.
+def compose_group(door: DictConfig, group: str, choice: str, **arguments: Any) -> DictConfig:
+    """Compose one file of ``conf/<group>``, resolved with the folders and the device of a door's configuration.
+
+    Args:
+        door: The configuration of the door that asks.
+        group: A folder of ``conf``.
+        choice: A file of that folder, without ending.
+        arguments: Settings of the group to replace.
 
     Raises:
-        ValueError: If ``choice`` is not a plain name, or there is no such file.
+        ValueError: If ``choice`` is not a plain name, there is no such file, or an argument is unknown to it.
     """
     if not re.fullmatch(r"[\w-]+", choice):
         raise ValueError(f"`{group}` must name a file of conf/{group}, got {choice!r}")
-    overrides = [f"{group}={choice}", f"device={device or 'null'}", "checkpoint=none"]
     try:
-        node: DictConfig = compose("evaluate", overrides=overrides)[group]
+        cfg = compose("evaluate", overrides=[f"{group}={choice}", "checkpoint=none"])
     except MissingConfigException as error:
         raise ValueError(f"`{group}` must name a file of conf/{group}, got {choice!r}: {error}") from error
+    cfg.device, cfg.paths = door.device, door.paths
+    node: DictConfig = cfg[group]
+    OmegaConf.set_struct(node, True)
+    try:
+        node.merge_with(arguments)
+    except OmegaConfBaseException as error:
+        raise ValueError(f"arguments do not fit conf/{group}/{choice}.yaml: {error}") from error
     OmegaConf.resolve(node)
     return node
 
 
-def group_from_manifest(group: str, entry: Mapping[str, Any], *, device: str | None = None) -> DictConfig:
+def group_from_manifest(door: DictConfig, group: str, entry: Mapping[str, Any]) -> DictConfig:
     """Compose a group of ``conf`` as a manifest's entry describes it: its choice, then its plain arguments.
 
-    Targets always come from ``conf``, never from the manifest, which may be a stranger's.
+    Targets always come from ``conf``, never from the manifest, which may be a stranger's; so do the folder of data sets
+    and the device, which are this machine's.
 
     Raises:
         ValueError: If the choice is not a file of the group, or an argument is unknown to it.
     """
-    node = compose_group(group, str(entry.get("choice")), device=device)
     arguments = _without_hydra_keys(dict(entry.get("arguments", {})))
-    if "device" in arguments:
-        arguments["device"] = device
-    OmegaConf.set_struct(node, True)
-    try:
-        return OmegaConf.merge(node, arguments)  # type: ignore[return-value]
-    except OmegaConfBaseException as error:
-        raise ValueError(f"the manifest's {group} arguments do not fit conf/{group}: {error}") from error
+    portable = {key: argument for key, argument in arguments.items() if key not in ("device", "datasets")}
+    return compose_group(door, group, str(entry.get("choice")), **portable)
 
 
 def find_checkpoint(name: str) -> Path:

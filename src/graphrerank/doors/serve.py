@@ -33,7 +33,7 @@ def _serve(cfg: DictConfig) -> Path:
         raise ValueError("mode=http needs `artifact`: a folder that `python serve.py mode=export checkpoint=...` wrote")
     artifact = load_artifact(find_checkpoint(cfg.artifact))
     entry = artifact.manifest["encoder"]
-    encoder = instantiate(cfg.encoder or group_from_manifest("encoder", entry, device=cfg.device))
+    encoder = instantiate(cfg.encoder or group_from_manifest(cfg, "encoder", entry))
     torch.set_num_threads(cfg.num_threads)
     service = RerankService(artifact, encoder)
     service.rerank("warm-up", ["loads the encoder before the first request"])

@@ -1,0 +1,81 @@
+"""Files from their public home, with checksums: a download is whole and the one expected, or it is not there."""
+
+import hashlib
+import shutil
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+Downloader = Callable[[str, Path], None]
+HUB = "hf://datasets/"  # hf://datasets/<owner>/<name>@<revision>/<file>
+TIMEOUT_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file on the web.
+
+    Attributes:
+        location: ``https://...``, or ``hf://datasets/<owner>/<name>@<revision>/<file>`` on the Hugging Face hub.
+        checksum: ``<algorithm>:<hexadecimal digest>``, as its publisher or users have pinned it.
+    """
+
+    location: str
+    checksum: str
+
+    @property
+    def name(self) -> str:
+        """The file's own name."""
+        return self.location.rsplit("/", 1)[1]
+
+
+def download(location: str, target: Path) -> None:
+    """Download one file.
+
+    Raises:
+        OSError: If the location cannot be reached.
+    """
+    if location.startswith(HUB):
+        _download_from_hub(location, target)
+        return
+    request = urllib.request.Request(location, headers={"User-Agent": "graphrerank"})
+    with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response, target.open("wb") as stream:
+        shutil.copyfileobj(response, stream, 1 << 20)
+
+
+def fetch(file: RemoteFile, folder: Path, *, downloader: Downloader = download) -> Path:
+    """Download a file into a folder and check it.
+
+    Raises:
+        OSError: If the location cannot be reached.
+        ValueError: If the file is not the one expected; it is deleted.
+    """
+    target = folder / file.name
+    downloader(file.location, target)
+    algorithm, expected = file.checksum.split(":")
+    found = file_digest(target, algorithm)
+    if found != expected:
+        target.unlink()
+        raise ValueError(f"{file.location}: needed a file with {algorithm} {expected}, found {found}")
+    return target
+
+
+def file_digest(path: Path, algorithm: str = "sha256") -> str:
+    """Hash a file's content, in hexadecimal."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
+
+
+def _download_from_hub(location: str, target: Path) -> None:
+    from huggingface_hub import hf_hub_download  # heavy: only when something must be fetched
+
+    owner, repository, filename = location.removeprefix(HUB).split("/", 2)
+    name, _, revision = repository.partition("@")
+    try:
+        found = hf_hub_download(
+            f"{owner}/{name}", filename, repo_type="dataset", revision=revision or None, local_dir=target.parent
+        )
+    except Exception as error:  # the hub's HTTP client, and with it the errors, changes between its versions
+        raise OSError(f"{type(error).__name__}: {error}") from error
+    Path(found).replace(target)

@@ -1,0 +1,153 @@
+"""Records of JSONL, TSV and Parquet files, each with the line to name in an error."""
+
+import gzip
+import json
+import math
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+Record = dict[str, Any]
+SMALLEST, LARGEST = 2.0**-126, (2 - 2.0**-23) * 2.0**127  # normal float32
+
+_SURROGATE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}|\\u[dD][c-fC-F][0-9a-fA-F]{2}")  # an escaped half of a pair
+
+
+def bad_line(path: Path, line: int, *, needed: str, found: object) -> ValueError:
+    """Build the error for one line of a file: path, line, what was needed and what was found.
+
+    Example:
+        >>> bad_line(Path("edges.tsv"), 3, needed="a weight above 0", found="-1")
+        ValueError("edges.tsv, line 3: needed a weight above 0, found '-1'")
+    """
+    shown = repr(found)
+    shown = shown if len(shown) <= 120 else f"{shown[:117]}..."
+    unit = "row" if path.suffix == ".parquet" else "line"
+    return ValueError(f"{path}, {unit} {line}: needed {needed}, found {shown}")
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Read a UTF-8 text file, gzipped or not, line by line with line numbers from 1; blank lines are left out.
+
+    Raises:
+        ValueError: If there is no such file, it is a damaged gzip, or a line is not UTF-8.
+    """
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file")
+    number = 0
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
+            for number, raw in enumerate(stream, 1):
+                line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+                if line.strip(" "):
+                    yield number, line
+    except UnicodeDecodeError as error:
+        raise bad_line(path, number, needed="UTF-8", found=error.object[error.start : error.start + 8]) from error
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f"{path}: damaged gzip file after line {number} ({error})") from error
+
+
+def read_jsonl(path: Path) -> Iterator[tuple[int, Record]]:
+    """Read one JSON object a line.
+
+    Raises:
+        ValueError: If a line is not a JSON object, or holds half of a surrogate pair.
+    """
+    for number, line in read_lines(path):
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise bad_line(path, number, needed=f"JSON ({error})", found=line) from error
+        if not isinstance(record, dict):
+            raise bad_line(path, number, needed="a JSON object", found=record)
+        if _SURROGATE.search(line):
+            _refuse_lone_surrogates(path, number, record)
+        yield number, record
+
+
+def read_tsv(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Read tab-separated columns; quotes have no meaning."""
+    for number, line in read_lines(path):
+        yield number, line.split("\t")
+
+
+def read_parquet(path: Path) -> Iterator[tuple[int, Record]]:
+    """Read the rows of a Parquet file, numbered from 1.
+
+    Raises:
+        ValueError: If the package ``pyarrow`` is missing, or the file is damaged.
+    """
+    try:
+        arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")  # optional, for Parquet alone
+    except ImportError as error:
+        raise ValueError(
+            f"{path}: reading Parquet needs the package `pyarrow`, which is not installed: pip install pyarrow, "
+            "or write the file as JSONL"
+        ) from error
+    number = 0
+    try:
+        with parquet.ParquetFile(path) as file:
+            for record in (row for batch in file.iter_batches() for row in batch.to_pylist()):
+                number += 1
+                yield number, record
+    except (arrow.ArrowException, OSError) as error:
+        raise ValueError(f"{path}: damaged Parquet file after row {number} ({error})") from error
+
+
+def read_records(path: Path) -> Iterator[tuple[int, Record]]:
+    """Read JSONL (``.jsonl``, ``.jsonl.gz``) or Parquet, as the file's name says."""
+    return read_parquet(path) if path.suffix == ".parquet" else read_jsonl(path)
+
+
+def find_record_files(folder: Path, stem: str) -> list[Path]:
+    """Find a table of a data set: ``stem.jsonl[.gz]``, ``stem.parquet``, or a folder ``stem`` of such files.
+
+    Raises:
+        ValueError: If there is none, naming what was looked for.
+    """
+    suffixes = (".jsonl", ".jsonl.gz", ".parquet")
+    for suffix in suffixes:
+        if (folder / f"{stem}{suffix}").is_file():
+            return [folder / f"{stem}{suffix}"]
+        shards = sorted((folder / stem).glob(f"*{suffix}"))
+        if shards:
+            return shards
+    raise ValueError(
+        f"{folder}: needed {stem}.jsonl (or {stem}.jsonl.gz, {stem}.parquet, or such files in a folder {stem}/), "
+        "found none of them"
+    )
+
+
+def parse_number(text: str) -> float:
+    """Parse a number that float32 holds; everything else gives NaN.
+
+    Example:
+        >>> parse_number("1.5"), parse_number("inf"), parse_number("one"), parse_number("1e-50")
+        (1.5, nan, nan, nan)
+    """
+    try:
+        number = float(text)
+    except ValueError:
+        return math.nan
+    return number if number == 0 or SMALLEST <= abs(number) <= LARGEST else math.nan
+
+
+def check_columns(path: Path, line: int, columns: Sequence[str], *, count: int, names: str) -> None:
+    """Refuse a row of the wrong width.
+
+    Raises:
+        ValueError: If there are not ``count`` columns.
+    """
+    if len(columns) != count:
+        raise bad_line(path, line, needed=f"{count} tab-separated columns ({names})", found="\t".join(columns))
+
+
+def _refuse_lone_surrogates(path: Path, number: int, record: Record) -> None:
+    try:
+        json.dumps(record, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError as error:
+        found = error.object[max(error.start - 10, 0) : error.end]
+        raise bad_line(path, number, needed="whole characters, not half of a surrogate pair", found=found) from error

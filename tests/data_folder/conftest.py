@@ -1,0 +1,59 @@
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+Write = Callable[..., Path]
+
+
+@pytest.fixture(scope="session")
+def real_datasets() -> Path:
+    """The folder of real data sets, which only some machines have."""
+    named = os.environ.get("GRAPHRERANK_DATASETS")
+    folder = Path(named) if named else REPOSITORY.parent / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip(f"no real data sets: {folder} is not there; set GRAPHRERANK_DATASETS")
+    return folder
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Write a small data set folder; each table can be replaced, as text, bytes or records, or left out with None."""
+
+    def write_folder(path: Path = tmp_path / "small", **tables: Any) -> Path:
+        content: dict[str, Any] = {
+            "corpus": [
+                {"_id": "a", "title": "Ant", "text": "An insect."},
+                {"_id": "b", "title": "", "text": "A bird."},
+                {"_id": "c", "title": "Cat", "text": ""},
+                {"_id": "d d", "text": "A dog.", "metadata": {"split": "dev"}},
+            ],
+            "queries": [
+                {"_id": "q1", "text": "Which insect?"},
+                {"_id": "q2", "text": "Which pets?", "metadata": {"kind": "list"}},
+                {"_id": "q3", "text": "Nothing?"},
+            ],
+            "edges": "source\ttarget\ttype\na\tb\tlikes\nc\td d\thates\n",
+            "train": "query-id\tcorpus-id\tscore\nq1\ta\t1\nq1\tb\t0\n",
+            "test": "query-id\tcorpus-id\tscore\nq2\tc\t2\nq2\td d\t1\n",
+        } | tables
+        (path / "qrels").mkdir(parents=True)
+        for name, table in content.items():
+            suffix = "jsonl" if name in ("corpus", "queries") else "tsv"
+            folder = path / "qrels" if name not in ("corpus", "queries", "edges") else path
+            if table is not None:
+                (folder / f"{name}.{suffix}").write_bytes(as_bytes(table))
+        return path
+
+    return write_folder
+
+
+def as_bytes(table: str | bytes | Iterable[Mapping[str, Any]]) -> bytes:
+    if isinstance(table, bytes):
+        return table
+    text = table if isinstance(table, str) else "".join(json.dumps(record) + "\n" for record in table)
+    return text.encode("utf-8")

@@ -1,0 +1,130 @@
+import importlib.util
+import sys
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import pytest
+
+from graphrerank.data.ir_datasets_reader import load_ir_dataset
+
+
+class Doc(NamedTuple):
+    doc_id: str
+    text: str
+
+    def default_text(self) -> str:
+        return self.text
+
+
+class Query(NamedTuple):
+    query_id: str
+    text: str
+
+    def default_text(self) -> str:
+        return self.text
+
+
+class Qrel(NamedTuple):
+    query_id: str
+    doc_id: str
+    relevance: int
+    iteration: str = "0"
+
+
+class Part:
+    """One data set of the package, with the calls that we make."""
+
+    def __init__(self, docs: Any = None, queries: Any = None, qrels: Any = None) -> None:
+        for name, content in (("docs", docs), ("queries", queries), ("qrels", qrels)):
+            setattr(self, f"has_{name}", lambda content=content: content is not None)
+            setattr(self, f"{name}_iter", lambda content=content: iter(content))
+
+
+DOCS = [Doc("a", "A"), Doc("b", " B "), Doc("e", "")]
+
+
+@pytest.fixture
+def package(monkeypatch: pytest.MonkeyPatch) -> dict[str, Part]:
+    queries = [Query("1", "one?"), Query("2", "two?"), Query("3", "three?")]
+    parts = {
+        "x": Part(DOCS),
+        "x/train": Part(DOCS, queries, [Qrel("2", "b", 2), Qrel("1", "a", -1), Qrel("2", "a", 0)]),
+        "x/test": Part(DOCS, queries, [Qrel("3", "a", 1), Qrel("3", "a", 1), Qrel("1", "b", 1)]),
+    }
+    module = ModuleType("ir_datasets")
+    module.load = parts.__getitem__  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "ir_datasets", module)
+    return parts
+
+
+def test_splits_of_their_own_ids(package: dict[str, Part]) -> None:
+    dataset = load_ir_dataset("x", splits={"train": "x/train", "test": "x/test"})
+    assert dataset.name == "x"
+    assert list(dataset.graph.node_ids) == ["a", "b"]
+    assert list(dataset.graph.texts) == ["A", "B"]
+    assert dataset.graph.num_edges == 0
+    assert list(dataset.query_ids) == ["2", "3", "1"]
+    assert list(dataset.query_texts) == ["two?", "three?", "one?"]
+    train, test = dataset.split("train"), dataset.split("test")
+    assert (train.query.tolist(), train.node.tolist(), train.gain.tolist()) == ([0], [1], [2])
+    assert (test.query.tolist(), test.node.tolist(), test.gain.tolist()) == ([1, 2], [0, 1], [1, 1])
+
+
+def test_one_id_is_the_test_split(package: dict[str, Part]) -> None:
+    dataset = load_ir_dataset("x/test")
+    assert (dataset.name, list(dataset.splits), list(dataset.query_ids)) == ("x-test", ["test"], ["3", "1"])
+
+
+@pytest.mark.parametrize(
+    ("id", "part", "message"),
+    [
+        ("y", None, r"`id` must be a data set of ir_datasets, got 'y'"),
+        ("y", Part(None, [], []), r"with docs, got 'y', which has none"),
+        ("y", Part(DOCS, None, []), r"with queries, got 'y', which has none"),
+        ("y", Part(DOCS, [], None), r"with qrels, got 'y', which has none"),
+        ("y", Part([*DOCS, Doc("a", "again")], [], []), r"y: needed each document once, found 'a' a second time"),
+        ("y", Part(DOCS, [], [Qrel("1", "a", 1)]), r"y: needed judgements of its own queries, found one of '1'"),
+        ("y", Part(DOCS, [Query("1", "?")], [Qrel("1", "z", 1)]), r"needed judgements of documents in the corpus"),
+        ("y", Part(DOCS, [Query("1", "?")], [Qrel("1", "e", 1)]), r"needed judgements of documents in the corpus"),
+        (
+            "y",
+            Part(DOCS, [Query("1", " ")], [Qrel("1", "a", 1)]),
+            r"y: needed a text for each query, found none for '1'",
+        ),
+        ("y", Part(DOCS, [Query("1", "?")], [Qrel("1", "a", 1), Qrel("1", "a", 2)]), r"needed one relevance of 'a'"),
+        ("y", Part(DOCS, [Query("1", "?")], [Qrel("1", "a", float("nan"))]), r"y: needed finite relevances"),  # type: ignore[arg-type]
+        ("y", Part(DOCS, [], []), r"`splits` must each hold a judgement, got none in 'test'"),
+    ],
+)
+def test_bad_data_sets(package: dict[str, Part], id: str, part: Part | None, message: str) -> None:
+    if part is not None:
+        package[id] = part
+    with pytest.raises(ValueError, match=message):
+        load_ir_dataset(id)
+
+
+def test_empty_documents_can_be_refused(package: dict[str, Part]) -> None:
+    with pytest.raises(ValueError, match=r"x/test: needed a text for each document, found none for 'e'"):
+        load_ir_dataset("x/test", drop_empty=False)
+
+
+def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ir_datasets", None)
+    with pytest.raises(
+        ValueError, match=r"data=ir_datasets needs the package `ir_datasets`, .* pip install ir_datasets"
+    ):
+        load_ir_dataset("beir/scifact/test")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ir_datasets") is None, reason="needs ir_datasets")
+def test_the_real_package_has_the_calls_that_we_make() -> None:
+    import ir_datasets
+
+    part = ir_datasets.load("beir/scifact/test")  # reads nothing yet
+    assert part.has_docs()
+    assert part.has_queries()
+    assert part.has_qrels()
+    assert callable(part.docs_cls().default_text)
+    assert {"query_id", "doc_id", "relevance"} <= set(part.qrels_cls()._fields)
+    with pytest.raises(ValueError, match="`id` must be a data set of ir_datasets, got 'no/such'"):
+        load_ir_dataset("no/such")
