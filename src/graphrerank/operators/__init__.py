@@ -3,6 +3,17 @@
 from graphrerank.operators.bm25 import BM25
 from graphrerank.operators.gcs import GCS, graph_cohesive_smoothing
 from graphrerank.operators.hybrid import HybridRetriever
+from graphrerank.operators.hybrid_expand import HybridExpandRetriever
 from graphrerank.operators.ppr import PPR, personalized_pagerank
+from graphrerank.operators.stex import semantic_topological_expansion
 
-__all__ = ["BM25", "GCS", "PPR", "HybridRetriever", "graph_cohesive_smoothing", "personalized_pagerank"]
+__all__ = [
+    "BM25",
+    "GCS",
+    "PPR",
+    "HybridExpandRetriever",
+    "HybridRetriever",
+    "graph_cohesive_smoothing",
+    "personalized_pagerank",
+    "semantic_topological_expansion",
+]

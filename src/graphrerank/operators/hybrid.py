@@ -1,6 +1,7 @@
 """Hybrid vector search: BM25 and cosine similarity in one score."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -9,6 +10,20 @@ from graphrerank.graphs import CorpusGraph, Ranking, top_k_by_node_order
 from graphrerank.operators.bm25 import BM25
 
 BLOCK_SCORES = 1 << 25  # scores held at once: 128 MiB of float32 per term
+
+
+class HybridScores(NamedTuple):
+    """Scores of the whole corpus for a block of queries, each ``[b, N]``."""
+
+    hybrid: Tensor
+    lexical: Tensor
+    dense: Tensor
+
+    def gather(self, nodes: Tensor) -> Tensor:
+        """Look up the three scores of some nodes, ``[b, K]`` padded with -1, as ``[b, K, 3]`` padded with 0."""
+        at = nodes.clamp(min=0)
+        features = torch.stack([table.gather(1, at) for table in self], dim=-1)
+        return features.masked_fill((nodes < 0).unsqueeze(-1), 0.0)
 
 
 class HybridRetriever:
@@ -38,7 +53,7 @@ class HybridRetriever:
             raise ValueError(f"`top_k` must be a positive integer, got {top_k}")
         if min(bm25_weight, dense_weight) < 0 or bm25_weight + dense_weight == 0:
             raise ValueError(
-                f"`bm25_weight` and `dense_weight` must not be negative, got {bm25_weight}, {dense_weight}"
+                f"`bm25_weight` and `dense_weight` must not be negative nor both 0, got {bm25_weight}, {dense_weight}"
             )
         self.top_k = top_k
         self.bm25_weight = bm25_weight
@@ -56,27 +71,31 @@ class HybridRetriever:
         Returns:
             ``[B, top_k]`` nodes and hybrid scores, with ``features [B, top_k, 3]`` as in ``feature_names``.
         """
-        rows = max(1, BLOCK_SCORES // max(1, len(self._embedding)))
-        parts = [
-            self._retrieve_block(query_texts[start : start + rows], query_vectors[start : start + rows])
-            for start in range(0, len(query_texts), rows)
-        ]
-        if not parts:
-            empty = torch.zeros(0, self.top_k)
-            return Ranking(empty.long(), empty, torch.zeros(0, self.top_k, 3))
-        return Ranking(
-            torch.cat([part.nodes for part in parts]),
-            torch.cat([part.scores for part in parts]),
-            torch.cat([part.features for part in parts if part.features is not None]),
-        )
+        parts = []
+        for _, table in self.score_blocks(query_texts, query_vectors):
+            nodes, scores = top_k_by_node_order(table.hybrid, self.top_k)
+            parts.append(Ranking(nodes, scores, table.gather(nodes)))
+        return concatenate(parts)
 
-    def _retrieve_block(self, query_texts: Sequence[str], query_vectors: Tensor) -> Ranking:
-        lexical = self._bm25.score_all(query_texts)
-        lexical = lexical / lexical.amax(1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
-        dense = query_vectors @ self._embedding.T
-        scores = self.bm25_weight * lexical + self.dense_weight * dense
-        nodes, top_scores = top_k_by_node_order(scores, self.top_k)
-        padding = nodes < 0
-        at = nodes.clamp(min=0)
-        features = torch.stack([top_scores, lexical.gather(1, at), dense.gather(1, at)], dim=-1)
-        return Ranking(nodes, top_scores, features.masked_fill(padding.unsqueeze(-1), 0.0))
+    def score_blocks(self, query_texts: Sequence[str], query_vectors: Tensor) -> Iterator[tuple[Tensor, HybridScores]]:
+        """Score the whole corpus for a few queries at a time, as many as memory allows.
+
+        Yields:
+            The block's query vectors ``[b, d]`` and its scores; one empty block when there are no queries.
+        """
+        rows = max(1, BLOCK_SCORES // max(1, len(self._embedding)))
+        for start in range(0, max(1, len(query_texts)), rows):
+            vectors = query_vectors[start : start + rows]
+            lexical = self._bm25.score_all(query_texts[start : start + rows])
+            lexical = lexical / lexical.amax(1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
+            dense = vectors @ self._embedding.T
+            yield vectors, HybridScores(self.bm25_weight * lexical + self.dense_weight * dense, lexical, dense)
+
+
+def concatenate(parts: Sequence[Ranking]) -> Ranking:
+    """Put the rankings of blocks of queries, at least one and all with features, under each other."""
+    return Ranking(
+        torch.cat([part.nodes for part in parts]),
+        torch.cat([part.scores for part in parts]),
+        torch.cat([part.features for part in parts if part.features is not None]),
+    )

@@ -1,0 +1,291 @@
+import random
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphrerank.graphs import CorpusGraph, Ranking
+from graphrerank.operators import stex
+from graphrerank.operators.stex import Expansion, semantic_topological_expansion
+
+DIM = 4
+FIELDS = tuple(Expansion.__dataclass_fields__)
+
+
+def corpus(num_nodes: int, num_edges: int, *, seed: int = 0, isolated: int = 0) -> CorpusGraph:
+    """A random graph with random vectors; the last ``isolated`` nodes have no edge."""
+    generator = torch.Generator().manual_seed(seed)
+    edges = torch.randint(0, max(num_nodes - isolated, 1), (num_edges, 2), generator=generator)
+    edges = edges[edges[:, 0] != edges[:, 1]]
+    graph = CorpusGraph.from_edges([f"n{i}" for i in range(num_nodes)], [""] * num_nodes, edges)
+    return graph.with_embedding(torch.randn(num_nodes, DIM, generator=generator))
+
+
+def ranking(rows: list[list[int]]) -> Ranking:
+    width = max((len(row) for row in rows), default=0)
+    nodes = torch.tensor([row + [-1] * (width - len(row)) for row in rows]).reshape(len(rows), width).long()
+    scores = torch.linspace(1, 0.5, width).expand(len(rows), width)
+    return Ranking(nodes, scores.masked_fill(nodes < 0, -torch.inf))
+
+
+def random_seeds(num_nodes: int, sizes: list[int], *, seed: int = 0) -> Ranking:
+    rng = random.Random(seed)
+    return ranking([rng.sample(range(num_nodes), size) for size in sizes])
+
+
+def neighbour_sets(graph: CorpusGraph) -> list[set[int]]:
+    return [set(graph.indices[start:end].tolist()) for start, end in zip(graph.indptr, graph.indptr[1:], strict=False)]
+
+
+def algorithm_3(
+    v_q: Tensor, vectors: Tensor, edges: list[set[int]], n_ret: list[int], beta: float, excluded: set[int]
+) -> dict[int, dict[str, float]]:
+    """FastInsight's Algorithm 3, line by line; line 1 leaves out ``excluded`` too."""
+    n_stex = {n_j for n_i in n_ret for n_j in edges[n_i]} - set(n_ret) - excluded
+    r_max = len(n_ret)
+    facts = {}
+    for n in n_stex:
+        i_struct = 0.0
+        a = {v for v in n_ret if v in edges[n]}
+        r_best = min(n_ret.index(v) + 1 for v in a)
+        if r_max > 1:
+            i_struct = 1 - (r_best - 1) / (r_max - 1)
+        c_max = min(len(edges[n]), r_max)
+        if c_max > 1:
+            i_struct += (len(a) - 1) / (c_max - 1)
+        i_sim = sum(float(x) * float(y) for x, y in zip(v_q, vectors[n], strict=True))
+        facts[n] = {
+            "scores": i_sim + beta * i_struct,
+            "similarity": i_sim,
+            "structure": i_struct,
+            "best_seed_rank": r_best,
+            "seeds_reached": len(a),
+            "hops": 1,
+        }
+    return facts
+
+
+def check_row(found: Expansion, row: int, facts: dict[int, dict[str, float]], seeds: Ranking, top_k: int) -> None:
+    """Compare one row with the naive facts, best first, ties by node number, then padding."""
+    order = sorted(facts, key=lambda n: (facts[n]["hops"], -round(facts[n]["scores"], 5), n))[:top_k]
+    assert found.nodes[row].tolist() == order + [-1] * (top_k - len(order))
+    for name, padding in (("scores", -torch.inf), ("similarity", 0), ("structure", 0)):
+        expected = torch.tensor(
+            [float(facts[n][name]) for n in order] + [padding] * (top_k - len(order)), dtype=torch.float32
+        )
+        torch.testing.assert_close(getattr(found, name)[row], expected, atol=1e-5, rtol=0)
+    for name in ("best_seed_rank", "seeds_reached", "hops"):
+        assert getattr(found, name)[row].tolist() == [facts[n][name] for n in order] + [0] * (top_k - len(order))
+    best = [float(seeds.scores[row, int(facts[n]["best_seed_rank"]) - 1]) for n in order]
+    assert found.best_seed_score[row].tolist() == best + [0.0] * (top_k - len(order))
+
+
+def row_of(seeds: Ranking, row: int) -> list[int]:
+    return [node for node in seeds.nodes[row].tolist() if node >= 0]
+
+
+@pytest.mark.parametrize("structure_weight", [0.0, 0.5, 1.0, 3.0])
+@pytest.mark.parametrize("seed", range(8))
+def test_against_algorithm_3(seed: int, structure_weight: float) -> None:
+    graph = corpus(40, 20 * (seed + 1), seed=seed, isolated=8)
+    seeds = random_seeds(40, [12, 1, 0, 7, 2, 40, 3], seed=seed)
+    generator = torch.Generator().manual_seed(seed)
+    queries = torch.randn(7, DIM, generator=generator)
+    exclude = torch.randint(-1, 40, (7, 5), generator=generator)
+    assert graph.embedding is not None
+    for top_k in (1, 6, 50):
+        found = semantic_topological_expansion(
+            graph, seeds, queries, top_k=top_k, exclude=exclude, structure_weight=structure_weight
+        )
+        for row in range(7):
+            facts = algorithm_3(
+                queries[row],
+                graph.embedding,
+                neighbour_sets(graph),
+                row_of(seeds, row),
+                structure_weight,
+                set(exclude[row].tolist()),
+            )
+            check_row(found, row, facts, seeds, top_k)
+
+
+def two_hops(
+    v_q: Tensor, vectors: Tensor, edges: list[set[int]], n_ret: list[int], beta: float, excluded: set[int], top_k: int
+) -> dict[int, dict[str, float]]:
+    """One hop; where it leaves room, the neighbours of what it found, each with the seeds two steps away."""
+    near = algorithm_3(v_q, vectors, edges, n_ret, beta, excluded)
+    if len(near) >= top_k:
+        return near
+    far = {n for m in near for n in edges[m]} - set(near) - set(n_ret) - excluded
+    facts = dict(near)
+    r_max = len(n_ret)
+    for n in far:
+        a = {v for v in n_ret for m in near if n in edges[m] and v in edges[m]}
+        r_best = min(n_ret.index(v) + 1 for v in a)
+        c_max = min(len(edges[n]), r_max)
+        i_struct = (1 - (r_best - 1) / (r_max - 1) if r_max > 1 else 0) + (
+            min(1, (len(a) - 1) / (c_max - 1)) if c_max > 1 else 0
+        )
+        i_sim = float(v_q @ vectors[n])
+        facts[n] = {
+            "scores": i_sim + beta * i_struct,
+            "similarity": i_sim,
+            "structure": i_struct,
+            "best_seed_rank": r_best,
+            "seeds_reached": len(a),
+            "hops": 2,
+        }
+    return facts
+
+
+@pytest.mark.parametrize("top_k", [3, 8, 60])
+@pytest.mark.parametrize("seed", range(6))
+def test_two_hops_against_naive_loop(seed: int, top_k: int) -> None:
+    graph = corpus(60, 40 + 10 * seed, seed=seed)
+    seeds = random_seeds(60, [6, 2, 0, 1, 15], seed=seed)
+    queries = torch.randn(5, DIM, generator=torch.Generator().manual_seed(seed))
+    exclude = torch.tensor([[3, 9, -1]]).expand(5, 3)
+    found = semantic_topological_expansion(graph, seeds, queries, top_k=top_k, exclude=exclude, hops=2)
+    assert graph.embedding is not None
+    for row in range(5):
+        facts = two_hops(queries[row], graph.embedding, neighbour_sets(graph), row_of(seeds, row), 1.0, {3, 9}, top_k)
+        check_row(found, row, facts, seeds, top_k)
+
+
+@pytest.fixture
+def small() -> CorpusGraph:
+    """0 - 3, 1 - 3, 1 - 4, 2 - 4, 4 - 5; node 6 has no edge."""
+    edges = torch.tensor([[0, 3], [1, 3], [1, 4], [2, 4], [4, 5]])
+    graph = CorpusGraph.from_edges([f"n{i}" for i in range(7)], [""] * 7, edges)
+    return graph.with_embedding(torch.tensor([[0.0], [0.0], [0.0], [-0.25], [0.5], [1.0], [2.0]]))
+
+
+def test_by_hand(small: CorpusGraph) -> None:
+    seeds = Ranking(torch.tensor([[0, 1, 2]]), torch.tensor([[0.9, 0.8, 0.6]]))
+    found = semantic_topological_expansion(small, seeds, torch.ones(1, 1), top_k=3, structure_weight=0.5, hops=2)
+    # node 3: seeds 0 and 1, r_best 1, degree 2; node 4: seeds 1 and 2, r_best 2, degree 3; node 5: through node 4
+    assert found.nodes.tolist() == [[4, 3, 5]]
+    assert found.structure.tolist() == [[0.5 + 0.5, 1.0 + 1.0, 0.5]]
+    assert found.similarity.tolist() == [[0.5, -0.25, 1.0]]
+    assert found.scores.tolist() == [[1.0, 0.75, 1.25]]
+    assert found.best_seed_rank.tolist() == [[2, 1, 2]]
+    assert found.best_seed_score.tolist() == torch.tensor([[0.8, 0.9, 0.8]]).tolist()
+    assert found.seeds_reached.tolist() == [[2, 2, 2]]
+    assert found.hops.tolist() == [[1, 1, 2]]
+
+
+def test_similarity_is_a_bare_dot_product(small: CorpusGraph) -> None:
+    found = semantic_topological_expansion(
+        small, ranking([[2]]), torch.full((1, 1), -8.0), top_k=1, structure_weight=1.0
+    )
+    assert found.scores.tolist() == [[-4.0]]  # neither term of the structure holds with one seed
+
+
+@pytest.mark.parametrize(
+    ("rows", "exclude"),
+    [([[6]], None), ([[0, 1, 2, 3, 4, 5, 6]], None), ([[0, 3]], torch.tensor([[1]])), ([[]], None)],
+    ids=["isolated seed", "seeds are the whole graph", "all neighbours excluded", "no seeds"],
+)
+def test_nothing_to_expand_is_padding(small: CorpusGraph, rows: list[list[int]], exclude: Tensor | None) -> None:
+    found = semantic_topological_expansion(small, ranking(rows), torch.ones(1, 1), top_k=2, exclude=exclude, hops=2)
+    assert found.nodes.tolist() == [[-1, -1]]
+    assert found.scores.tolist() == [[-torch.inf, -torch.inf]]
+    for name in FIELDS[2:]:
+        assert getattr(found, name).tolist() == [[0, 0]]
+
+
+def test_no_edges() -> None:
+    graph = corpus(9, 0)
+    found = semantic_topological_expansion(graph, random_seeds(9, [3, 9]), torch.ones(2, DIM), top_k=4)
+    assert (found.nodes == -1).all()
+
+
+def test_no_queries() -> None:
+    found = semantic_topological_expansion(corpus(9, 9), ranking([]), torch.zeros(0, DIM), top_k=4)
+    assert all(getattr(found, name).shape == (0, 4) for name in FIELDS)
+
+
+def test_ties_break_by_node_number_also_at_the_cut() -> None:
+    star = torch.tensor([[9, leaf] for leaf in (8, 2, 5, 0, 7)])
+    graph = CorpusGraph.from_edges(list("abcdefghij"), [""] * 10, star).with_embedding(torch.ones(10, 1))
+    found = semantic_topological_expansion(graph, ranking([[9, 1]]), torch.ones(1, 1), top_k=3)
+    assert found.nodes.tolist() == [[0, 2, 5]]
+    assert found.scores.tolist() == [[2.0, 2.0, 2.0]]
+
+
+def case() -> tuple[CorpusGraph, Ranking, Tensor, Tensor]:
+    graph = corpus(80, 240, seed=3, isolated=5)
+    seeds = random_seeds(80, [9, 0, 30, 1, 4, 12], seed=3)
+    generator = torch.Generator().manual_seed(3)
+    return graph, seeds, torch.randn(6, DIM, generator=generator), torch.randint(-1, 80, (6, 9), generator=generator)
+
+
+@pytest.mark.parametrize("hops", [1, 2])
+def test_a_batch_equals_its_rows(hops: int) -> None:
+    graph, seeds, queries, exclude = case()
+    whole = semantic_topological_expansion(graph, seeds, queries, top_k=25, exclude=exclude, hops=hops)
+    for row in range(6):
+        at = torch.tensor([row])
+        one = semantic_topological_expansion(
+            graph, seeds.select(at), queries[at], top_k=25, exclude=exclude[at], hops=hops
+        )
+        assert all(torch.equal(getattr(one, name), getattr(whole, name)[at]) for name in FIELDS)
+
+
+@pytest.mark.parametrize("block", [1, 7, 60])
+def test_blocks_give_the_same(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, seeds, queries, exclude = case()
+    whole = semantic_topological_expansion(graph, seeds, queries, top_k=25, exclude=exclude, hops=2)
+    monkeypatch.setattr(stex, "BLOCK_PATHS", block)
+    monkeypatch.setattr(stex, "BLOCK_VECTORS", block)
+    parts = semantic_topological_expansion(graph, seeds, queries, top_k=25, exclude=exclude, hops=2)
+    assert all(torch.equal(getattr(parts, name), getattr(whole, name)) for name in FIELDS)
+
+
+def test_relabelling_nodes_relabels_the_expansion() -> None:
+    graph, seeds, queries, exclude = case()
+    assert graph.embedding is not None
+    order = torch.randperm(80, generator=torch.Generator().manual_seed(5))
+    new = torch.argsort(order)
+    source = torch.repeat_interleave(torch.arange(80), graph.degree)
+    edges = torch.stack([new[source], new[graph.indices]], dim=1)
+    other = CorpusGraph.from_edges([graph.node_ids[i] for i in order], [""] * 80, edges)
+    other = other.with_embedding(graph.embedding[order])
+
+    def renamed(nodes: Tensor) -> Tensor:
+        return torch.where(nodes >= 0, new[nodes], -1)
+
+    before = semantic_topological_expansion(graph, seeds, queries, top_k=30, exclude=exclude)
+    after = semantic_topological_expansion(
+        other, Ranking(renamed(seeds.nodes), seeds.scores), queries, top_k=30, exclude=renamed(exclude)
+    )
+    assert torch.equal(after.nodes, renamed(before.nodes))
+    assert torch.equal(after.scores, before.scores)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"top_k": 0}, "`top_k` must be a positive integer, got 0"),
+        ({"hops": 0}, "`hops` must be a positive integer, got 0"),
+        ({"structure_weight": -1.0}, "`structure_weight` must not be negative, got -1.0"),
+        ({"structure_weight": float("nan")}, "`structure_weight` must not be negative, got nan"),
+        ({"query_vectors": torch.ones(2, DIM)}, r"`query_vectors` must be \[1, 4\], got \[2, 4\]"),
+        ({"exclude": torch.ones(2, 3)}, r"`exclude` must be \[1, M\], got \[2, 3\]"),
+        ({"exclude": torch.tensor([[9]])}, "`exclude` must hold nodes 0 to 8, got 9"),
+        ({"seeds": ranking([[12]])}, "`seeds` must hold nodes 0 to 8, got 12"),
+        ({"seeds": Ranking(torch.tensor([[-1, 2]]), torch.ones(1, 2))}, "`seeds` must have their padding last"),
+        ({"seeds": ranking([[2, 5, 2]])}, "`seeds` must hold a node once per query, got one twice in row 0"),
+    ],
+)
+def test_arguments_out_of_range_are_refused(change: dict[str, Any], message: str) -> None:
+    arguments = {"seeds": ranking([[0, 1]]), "query_vectors": torch.ones(1, DIM), "top_k": 3, **change}
+    with pytest.raises(ValueError, match=message):
+        semantic_topological_expansion(corpus(9, 12), **arguments)
+
+
+def test_corpus_without_vectors_is_refused() -> None:
+    graph = CorpusGraph.from_edges(["a"], [""], torch.zeros(0, 2))
+    with pytest.raises(ValueError, match="`graph` must have an embedding"):
+        semantic_topological_expansion(graph, ranking([[0]]), torch.ones(1, 1), top_k=1)
