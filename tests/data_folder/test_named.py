@@ -11,8 +11,9 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
 from graphrerank.data import fetch, named
+from graphrerank.data.enrichment import mention_edges
 from graphrerank.data.fetch import RemoteFile
-from graphrerank.data.folder import load_folder
+from graphrerank.data.folder import load_folder, read_documents
 from graphrerank.data.named import HOMES, SOURCE, load_named
 from graphrerank.doors import schema
 
@@ -351,13 +352,28 @@ REAL = {  # nodes, edges, queries by split
 
 @pytest.mark.parametrize("source", REAL)
 def test_real_data_by_configuration(composed, real_datasets: Path, source: str) -> None:
-    data = composed(source, f"paths.datasets={real_datasets}")
+    data = composed(source, f"paths.datasets={real_datasets}", "data.mentions=false")
     if not (real_datasets / data.source).is_dir():
         pytest.skip(f"{real_datasets / data.source} is not there")
     nodes, edges, queries = REAL[source]
     dataset = instantiate(data)
     assert (dataset.name, dataset.graph.num_nodes, dataset.graph.num_edges) == (source, nodes, 2 * edges)
     assert {split: len(qrels.queries) for split, qrels in dataset.splits.items()} == queries
+
+
+def test_mentions_become_edges(composed, real_datasets: Path) -> None:
+    """Against the mention edges of the corpus's titles and texts themselves."""
+    folder = real_datasets / "2wikimultihopqa_train"
+    documents = list(read_documents(folder))
+    pairs, _ = mention_edges([doc.title for doc in documents], [doc.text for doc in documents])
+    graph = instantiate(composed("2wikimultihopqa_train", f"paths.datasets={real_datasets}")).graph
+    joined = {
+        (node, neighbour)
+        for node in range(graph.num_nodes)
+        for neighbour in graph.indices[graph.indptr[node] : graph.indptr[node + 1]].tolist()
+    }
+    assert len(pairs) > 1000
+    assert joined == {tuple(pair) for pair in [*pairs.tolist(), *pairs.flip(1).tolist()]}
 
 
 def test_real_2wikimultihopqa_against_the_conversion(

@@ -8,6 +8,7 @@ from graphrerank.data.folder import load_folder, read_documents, read_queries
 from graphrerank.data.ir_datasets_reader import load_ir_dataset
 from graphrerank.data.named import load_named
 from graphrerank.data.run_candidates import read_run
+from graphrerank.data.sql_schema import load_sql_schema
 from graphrerank.data.vector_cache import VectorCache
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "load_folder",
     "load_ir_dataset",
     "load_named",
+    "load_sql_schema",
     "packaged_model",
     "prepare",
     "read_documents",

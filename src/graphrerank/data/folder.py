@@ -13,8 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
+
 from graphrerank.data.dataset import RetrievalDataset
 from graphrerank.data.edge_list import FILTERED, read_edges
+from graphrerank.data.enrichment.mentions import mention_edges
 from graphrerank.data.judgements import (
     Judgement,
     Splits,
@@ -70,6 +73,7 @@ def load_folder(
     edge_types: Sequence[str] | None = None,
     corpus_where: Mapping[str, Any] | None = None,
     drop_empty: bool = False,
+    mentions: bool = False,
 ) -> RetrievalDataset:
     """Read and check a data set folder.
 
@@ -86,6 +90,8 @@ def load_folder(
             edges among them: ``{"split": "dev"}``. Judgements of a document that is left out are an error: name the
             ``splits`` that belong to these documents.
         drop_empty: Leave out documents without title and text, which are an error otherwise.
+        mentions: Join documents also where one's title occurs in the other's text
+            (:func:`~graphrerank.data.enrichment.mentions.mention_edges`).
 
     Raises:
         ValueError: If a file is missing or malformed, naming file and line.
@@ -96,7 +102,7 @@ def load_folder(
             f"{folder}: no such folder; a data set needs corpus.jsonl, queries.jsonl and qrels/<split>.tsv"
         )
     edge_files = [folder / file for file in edges] if edges is not None else _default_edges(folder)
-    node_number, texts = _number_documents(folder, corpus_where, drop_empty=drop_empty)
+    node_number, documents = _number_documents(folder, corpus_where, drop_empty=drop_empty)
     queries = list(read_queries(folder))
     query_number = {query.query_id: i for i, query in enumerate(queries)}
     judged = _read_splits(folder, splits, query_number, node_number)
@@ -106,10 +112,12 @@ def load_folder(
         queries = [queries[query] for query in kept]
         judged = {s: [row._replace(query=renumbered[row.query]) for row in rows] for s, rows in judged.items()}
     pairs, weight = read_edges(edge_files, node_number, edge_types=edge_types)
-    node_ids = [doc_id for doc_id, node in node_number.items() if node != FILTERED]
+    if mentions:
+        mentioned, _ = mention_edges([doc.title for doc in documents], [doc.text for doc in documents])
+        pairs, weight = torch.cat([pairs, mentioned]), torch.cat([weight, torch.ones(len(mentioned))])
     return RetrievalDataset(
         name or folder.resolve().name,
-        CorpusGraph.from_edges(node_ids, texts, pairs, weight),
+        CorpusGraph.from_edges([doc.doc_id for doc in documents], [doc.passage for doc in documents], pairs, weight),
         [query.query_id for query in queries],
         [query.text for query in queries],
         {split: as_qrels(rows) for split, rows in judged.items()},
@@ -145,19 +153,19 @@ def read_queries(folder: str | Path) -> Iterator[Query]:
 
 def _number_documents(
     folder: Path, where: Mapping[str, Any] | None, *, drop_empty: bool
-) -> tuple[dict[str, int], list[str]]:
+) -> tuple[dict[str, int], list[Document]]:
     """Number the documents kept, in order; the others get -1."""
     number: dict[str, int] = {}
-    texts: list[str] = []
+    documents: list[Document] = []
     for document in read_documents(folder, drop_empty=drop_empty):
         kept = where is None or _matches(document.metadata, where)
-        number[document.doc_id] = len(texts) if kept else FILTERED
+        number[document.doc_id] = len(documents) if kept else FILTERED
         if kept:
-            texts.append(document.passage)
-    if not texts:
+            documents.append(document)
+    if not documents:
         wanted = f" with {dict(where)} in its metadata (`corpus_where`)" if where and number else ""
         raise ValueError(f"{folder}: the corpus must hold a document{wanted}, found none")
-    return number, texts
+    return number, documents
 
 
 def _matches(metadata: Mapping[str, Any], where: Mapping[str, Any]) -> bool:

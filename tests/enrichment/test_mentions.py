@@ -1,0 +1,165 @@
+import json
+import random
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+
+from graphrerank.data.enrichment import mention_edges
+from graphrerank.data.enrichment.mentions import MIN_COMMON, split_words
+
+
+def pairs(*arguments: object, **settings: object) -> list[tuple[int, int]]:
+    return [tuple(pair) for pair in mention_edges(*arguments, **settings)[0].tolist()]  # type: ignore[arg-type]
+
+
+def naive(titles: list[str], texts: list[str]) -> set[tuple[int, int]]:
+    """Every title against every text by a regular expression with word boundaries; longest matches win."""
+    found = set()
+    counts = Counter(title.lower() for title in titles)
+    for source, text in enumerate(texts):
+        spans = []
+        for node, title in enumerate(titles):
+            for match in re.finditer(rf"(?=\b({re.escape(title)})\b)", text, re.IGNORECASE):
+                words, written = title.split(), match[1].split()
+                if all(
+                    not w[0].isupper() or v[0].isupper() for w, v in ((words[0], written[0]), (words[-1], written[-1]))
+                ):
+                    spans.append((match.start(1), match.end(1), node))
+        for start, stop, node in spans:
+            inside = any(a <= start and stop <= b and b - a > stop - start for a, b, _ in spans)
+            if not inside and node != source and counts[titles[node].lower()] == 1:
+                found.add((source, node))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_against_naive_regex_loop(seed: int) -> None:
+    draw = random.Random(seed)
+    words = ["Red", "red", "Green", "blue", "Sea", "of", "York", "New"]
+    titles = list(dict.fromkeys(" ".join(draw.choices(words, k=draw.randint(1, 3))) for _ in range(40)))
+    texts = [" ".join(draw.choices([*words, "x", "Reds", "redsea", "y."], k=30)) for _ in titles]
+    found = pairs(titles, texts, max_owners=1, max_share=1.0, min_characters=1)
+    assert set(found) == naive(titles, texts)
+    assert found == sorted(set(found))
+    assert len(found) > 20
+
+
+@pytest.mark.parametrize(
+    ("title", "text", "mentioned"),
+    [
+        ("Lothair II", "married to Lothair II.", True),
+        ("Lothair II", "married to Lothair III.", False),
+        ("Metz", "near Metzingen", False),
+        ("Marie-Louise", "Marie- Louise reigned", True),
+        ("A J Mintu", "directed by A. J. Mintu", True),
+        ("Alû (demon)", "related to Alu, a demon", True),
+        ("Tom &amp; Co", "with Tom & Co in it", True),
+        ("DJ Mam's", "a song by DJ Mam's in Spanish", True),
+        ("Laila Majnu (1976 film)", "starred in Laila Majnu", True),
+        ("West of Shanghai", "of film West Of Shanghai", True),
+        ("Party", "went to a party", False),
+        ("party", "the Party of Europe", True),
+        ("1984", "in 1984", False),
+        ("Maria Komnene, Queen of Jerusalem", "the dowager Maria Komnene", True),
+        ("London, Ontario", "went to London", False),
+        ("北京", "他住在北京市", True),
+        ("", "anything", False),
+        ("It", "where It is", False),
+    ],
+)
+def test_what_counts_as_a_mention(title: str, text: str, mentioned: bool) -> None:
+    assert pairs([title, ""], ["", text]) == ([(1, 0)] if mentioned else [])
+
+
+def test_longest_mention_wins_even_if_ambiguous() -> None:
+    assert pairs(["York", "New York", "a"], ["", "", "New York, not York"]) == [(2, 0), (2, 1)]
+    assert pairs(["York", "New York", "a"], ["", "", "in New York"]) == [(2, 1)]
+    titles = ["York", "New York (state)", "New York (city)", "a"]
+    assert pairs(titles, ["", "", "", "in New York"], max_owners=1) == []
+
+
+def test_a_stronger_name_takes_all() -> None:
+    titles, texts = ["Arcade Fire", "Arcade Fire (album)", "a"], ["", "", "by Arcade Fire"]
+    assert pairs(titles, texts) == [(2, 0)]
+    assert pairs(titles[1:], texts[1:]) == [(1, 0)]
+
+
+def test_shared_names_up_to_max_owners() -> None:
+    titles, texts = ["Hunger (film)", "Hunger (novel)", "a"], ["", "", "read Hunger"]
+    assert pairs(titles, texts, max_owners=1) == []
+    assert pairs(titles, texts, max_owners=2) == [(2, 0), (2, 1)]
+    assert mention_edges(titles, texts, max_owners=1)[1].num_ambiguous == 1
+
+
+def test_aliases_and_opening_names() -> None:
+    texts = ["Harnam Singh Rawail (born 1921) was a director.", "directed by Harnam Singh Rawail"]
+    assert pairs(["H. S. Rawail", "a"], texts) == [(1, 0)]
+    assert pairs(["Another", "a"], texts) == []  # shares no word with the title
+    assert pairs(["Another", "a"], texts, aliases=[["Singh Rawail"], []]) == [(1, 0)]
+
+
+def test_too_common_names_are_dropped_and_told() -> None:
+    titles = ["Canada", *(f"t{i}" for i in range(99))]
+    texts = ["", *("in Canada" if i <= MIN_COMMON else "far away" for i in range(99))]
+    edges, stats = mention_edges(titles, texts, max_share=0.02)
+    assert edges.tolist() == []
+    assert (stats.num_too_common, stats.most_common) == (1, (("canada", MIN_COMMON + 1),))
+    texts[1] = ""
+    assert len(pairs(titles, texts, max_share=0.02)) == MIN_COMMON
+
+
+def test_relabelling_passages_permutes_edges() -> None:
+    titles = ["Ann", "Bob", "Cid"]
+    texts = ["knows Bob", "knows Cid and Ann", "alone"]
+    order = [2, 0, 1]
+    moved = pairs([titles[i] for i in order], [texts[i] for i in order])
+    assert {(order[a], order[b]) for a, b in moved} == set(pairs(titles, texts))
+
+
+def test_empty_corpus_and_no_names() -> None:
+    assert mention_edges([], [])[0].shape == (0, 2)
+    edges, stats = mention_edges(["", ""], ["a", "b"])
+    assert (edges.shape, edges.dtype, stats.num_names) == ((0, 2), torch.int64, 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((["a"], []), "one entry per passage"),
+        ((["a"], ["b"], {"aliases": []}), "one entry per passage"),
+        ((["a"], ["b"], {"max_owners": 0}), "`max_owners`"),
+        ((["a"], ["b"], {"max_share": 0.0}), r"`max_share` must lie in \(0, 1\], got 0.0"),
+    ],
+)
+def test_errors(arguments: tuple, message: str) -> None:
+    settings = arguments[2] if len(arguments) > 2 else {}
+    with pytest.raises(ValueError, match=message):
+        mention_edges(*arguments[:2], **settings)
+
+
+def test_split_words_keeps_case_and_folds_accents() -> None:
+    assert split_words("Ünïted_States, d'Ibelin") == ["United", "States", "d", "Ibelin"]
+
+
+@pytest.mark.parametrize("name", ["2wikimultihopqa_train", "hotpotqa"])
+def test_real_edges_link_relevant_passages_as_the_ready_made_ones_do(datasets: Path, name: str) -> None:
+    """On training questions: pairs of relevant passages joined, and agreement with ``edges_computed.tsv``."""
+    rows = [json.loads(line) for line in (datasets / name / "corpus.jsonl").read_text(encoding="utf-8").splitlines()]
+    number = {row["_id"]: i for i, row in enumerate(rows)}
+
+    def table(path: str) -> list[list[str]]:
+        return [line.split("\t") for line in (datasets / name / path).read_text(encoding="utf-8").splitlines()[1:]]
+
+    ready = {tuple(sorted((number[row[0]], number[row[1]]))) for row in table("edges_computed.tsv")}
+    edges, _ = mention_edges([row["title"] for row in rows], [row["text"] for row in rows])
+    ours = {tuple(sorted(pair)) for pair in edges.tolist()}
+    relevant: dict[str, list[int]] = {}
+    for query, passage, _ in table("qrels/train.tsv"):
+        relevant.setdefault(query, []).append(number[passage])
+    wanted = {(min(a, b), max(a, b)) for nodes in relevant.values() for a in nodes for b in nodes if a != b}
+    assert len(wanted & ours) >= len(wanted & ready)
+    assert len(ours & ready) / len(ours) > 0.8
+    assert len(ours) < 1.2 * len(ready)
