@@ -85,7 +85,7 @@ def test_evaluate_takes_a_ckpt_file(trained: Path, door, tmp_path: Path) -> None
 
 
 def test_same_seed_same_result_another_seed_another(trained: Path, door, small_attack: Path, tmp_path: Path) -> None:
-    arguments = (f"data.path={small_attack}", "trainer.max_epochs=2", "retriever.top_k=30", "ablations={}")
+    arguments = (f"data.path={small_attack}", "trainer.max_epochs=2", "retriever.top_k=30", "~ablations.mlp")
     for seed in (1, 2):
         done = door("train.py", *arguments, f"seed={seed}", f"hydra.run.dir={tmp_path / str(seed)}")
         assert done.returncode == 0, done.stderr
@@ -217,6 +217,23 @@ def test_bad_settings_are_refused_by_name(
     done = door(script, *overrides, f"hydra.run.dir={tmp_path}")
     assert done.returncode != 0
     assert message in done.stderr
+
+
+def test_evaluate_takes_several_data_sets_and_a_folder(trained: Path, door, tmp_path: Path) -> None:
+    folder = tmp_path / "cats"
+    (folder / "qrels").mkdir(parents=True)
+    documents = [{"_id": str(i), "title": "", "text": text} for i, text in enumerate(["a black cat", "a dog", "a cow"])]
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(document) + "\n" for document in documents))
+    (folder / "queries.jsonl").write_text(json.dumps({"_id": "q", "text": "which cat is black?"}) + "\n")
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\t0\t1\n")
+    done = door(
+        "evaluate.py", f"checkpoint={trained}", f"datasets=[attack,{folder}]", f"hydra.run.dir={tmp_path / 'out'}"
+    )
+    assert done.returncode == 0, done.stderr
+    metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())["datasets"]
+    assert list(metrics) == ["attack", "cats"]
+    assert metrics["cats"]["queries"] == 1
+    assert metrics["cats"]["systems"]["base_ranking"]["PR@5"] == 1.0
 
 
 def test_unknown_data_set_is_refused(trained: Path, door, tmp_path: Path) -> None:
