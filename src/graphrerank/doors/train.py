@@ -45,7 +45,6 @@ def train(cfg: DictConfig) -> Path:
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)  # within Lightning
     run_dir = _run_folder(cfg)
-    L.seed_everything(cfg.seed, verbose=False)
     prepared = prepare_dataset(cfg.data, cfg.encoder, cfg.retriever, cfg.paths.cache)
     torch.set_num_threads(cfg.num_threads)
     operators = _tune_operators(cfg, prepared)
@@ -124,6 +123,7 @@ def _train_one(
         return manifest | {"finished": True}
     write_manifest(folder, manifest)
     arguments = manifest["model"]["arguments"]
+    L.seed_everything(job.seed, verbose=False)  # here: what was trained or resumed before must not decide the weights
     model = instantiate(job.model, **{key: arguments[key] for key in ("num_scores", "embedding_dim")})
     module = instantiate(job.module, model, instantiate(job.loss))
     batches = CandidateDataModule(prepared, vectors=model.uses_vectors, **job.batches)
