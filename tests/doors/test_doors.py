@@ -96,8 +96,11 @@ def test_same_seed_same_result_another_seed_another(trained: Path, door, small_a
     assert not all(torch.equal(expected[name], other[name]) for name in expected)
 
 
-def test_resumed_run_equals_unbroken_run(trained: Path, door, cache: Path, small_attack: Path, tmp_path: Path) -> None:
-    """Break the second model off in its second epoch, then resume the run folder."""
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_resumed_run_equals_unbroken_run(
+    trained: Path, door, cache: Path, small_attack: Path, tmp_path: Path, epoch: int
+) -> None:
+    """Break the second model off, in its first epoch or later, then resume the run folder."""
     folder = tmp_path / "broken"
     arguments = [f"data.path={small_attack}", "trainer.max_epochs=2", "retriever.top_k=30"]
     code = (
@@ -106,7 +109,7 @@ def test_resumed_run_equals_unbroken_run(trained: Path, door, cache: Path, small
         "start = RerankerModule.training_step\n"
         "def stop(self, graphs, batch_idx):\n"
         "    layer = type(self.model.blocks[0].layer).__name__\n"
-        "    if self.current_epoch == 1 and batch_idx == 1 and layer == 'GATv2Layer':\n"
+        f"    if self.current_epoch == {epoch} and batch_idx == 1 and layer == 'GATv2Layer':\n"
         "        raise SystemExit(9)\n"
         "    return start(self, graphs, batch_idx)\n"
         "RerankerModule.training_step = stop\n"
