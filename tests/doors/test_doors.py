@@ -12,6 +12,7 @@ import pytest
 import torch
 
 ROOT = Path(__file__).parents[2]
+MEASURES = ("PR@5", "PR@10", "PR@5/multi", "PR@10/multi", "R@2", "R@5", "R@10", "nDCG@10")
 SYSTEMS = ["base_ranking", "ppr", "gcs", "mlp", "gatv2"]
 
 
@@ -30,9 +31,15 @@ def test_training_leaves_a_whole_run_folder(trained: Path) -> None:
     assert metrics["queries"] > 10
     assert list(metrics["systems"]) == SYSTEMS
     for system in metrics["systems"].values():
-        assert set(system) == {"PR@5", "PR@10", "PR@10/multi", "R@10", "nDCG@10", "latency_ms"}
+        assert set(system) == {*MEASURES, "interval", "latency_ms"}
         assert 0 < system["latency_ms"]["p50"] <= system["latency_ms"]["p95"]
-        assert all(0 <= system[name] <= 1 for name in set(system) - {"latency_ms"})
+        assert all(0 <= system[name] <= 1 for name in MEASURES)
+        for name in ("PR@10", "nDCG@10"):
+            low, high = system["interval"][name]
+            assert 0 <= low < system[name] < high <= 1
+    assert {entry["system"] for entry in metrics["comparisons"]} == {"gatv2"}
+    assert {entry["baseline"] for entry in metrics["comparisons"]} == {"base_ranking", "gcs", "mlp"}
+    assert all(0 < entry["p_value"] <= 1 for entry in metrics["comparisons"])
     for system in ("mlp", "gatv2"):
         manifest = json.loads((trained / system / "manifest.json").read_text())
         assert manifest["finished"]
@@ -74,6 +81,8 @@ def test_evaluate_prints_the_table_of_training(trained: Path, door, tmp_path: Pa
         ).read_text()
     for row in ("base", "PPR", "GCS", "MLP", "GATv2"):
         assert f"│ {row} " in done.stdout
+    for baseline in ("base", "GCS", "MLP"):
+        assert f"GATv2 against {baseline}: PR@10 " in done.stdout
 
 
 def test_evaluate_takes_a_ckpt_file(trained: Path, door, tmp_path: Path) -> None:

@@ -1,10 +1,12 @@
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
-from graphrerank.data import PreparedDataset
-from graphrerank.evaluation import System, base_ranking, judge, peak_memory_mib, rerank
+from graphrerank.data import PreparedDataset, Qrels
+from graphrerank.evaluation import System, base_ranking, compare_with_baselines, judge, peak_memory_mib, rerank
+from graphrerank.evaluation.judge import MEASURES
 from graphrerank.graphs import CandidateGraphs
 
 
@@ -69,8 +71,60 @@ def test_json_holds_what_the_table_shows(prepared: PreparedDataset) -> None:
     assert content["split"] == "val"
     assert content["queries"] == 3
     system = content["systems"]["base_ranking"]
-    assert set(system) == {"PR@5", "PR@10", "PR@10/multi", "R@10", "nDCG@10", "latency_ms"}
+    assert set(system) == {*MEASURES, "interval", "latency_ms"}
+    assert set(system["interval"]) == {"PR@10", "nDCG@10"}
     assert set(system["latency_ms"]) == {"p50", "p95"}
+    assert content["comparisons"] == []
+
+
+def test_values_are_what_the_means_are_of(prepared: PreparedDataset) -> None:
+    result = judge(prepared, "val", [System("base_ranking", base_ranking)]).systems["base_ranking"]
+    # x ranks d a e b, y ranks d a e, z ranks c a b d; relevant are a b, d e, and c with one that is no candidate
+    assert result.values["R@2"].tolist() == [0.5, 0.5, 0.5]
+    assert result.values["R@5"].tolist() == [1.0, 1.0, 0.5]
+    assert result.values["PR@5"].tolist() == [1.0, 1.0, 0.0]
+    assert result.measures == {name: float(per_query.mean()) for name, per_query in result.values.items()}
+    low, high = result.intervals["PR@10"]
+    assert 0 <= low < result.measures["PR@10"] < high <= 1
+
+
+def test_no_query_with_several_relevant_is_null_in_json(prepared: PreparedDataset) -> None:
+    single = Qrels(torch.tensor([0, 1]), torch.tensor([0, 3]), torch.ones(2))
+    dataset = replace(prepared.dataset, splits={"val": single})
+    result = judge(replace(prepared, dataset=dataset), "val", [System("base_ranking", base_ranking)])
+    assert math.isnan(result.systems["base_ranking"].measures["PR@10/multi"])
+    assert result.to_json()["systems"]["base_ranking"]["PR@10/multi"] is None
+
+
+def test_the_last_system_is_compared_with_the_baselines_that_are_there() -> None:
+    ones, zeros = torch.ones(40, dtype=torch.float64), torch.zeros(40, dtype=torch.float64)
+    half = torch.tensor([1.0, 0.0], dtype=torch.float64).repeat(20)
+    values = {
+        "base_ranking": {"PR@10": zeros},
+        "ppr": {"PR@10": zeros},
+        "mlp": {"PR@10": half},
+        "gatv2": {"PR@10": ones},
+    }
+    base, mlp = compare_with_baselines(values, ["PR@10"])
+    assert (base.baseline, base.measure, base.difference) == ("base_ranking", "PR@10", 1.0)
+    assert (mlp.baseline, mlp.difference) == ("mlp", 0.5)
+    assert base.p_value == 1 / 10_001
+    assert compare_with_baselines({"mlp": {"PR@10": ones}}, ["PR@10"]) == []
+
+
+def test_judge_compares(prepared: PreparedDataset) -> None:
+    systems = [System("base_ranking", base_ranking), System("first", prefer_first_triangle)]
+    result = judge(prepared, "val", systems)
+    assert [(entry.baseline, entry.measure) for entry in result.comparisons] == [
+        ("base_ranking", "PR@10"),
+        ("base_ranking", "nDCG@10"),
+    ]
+    entry = result.comparisons[1]
+    means = [result.systems[name].measures["nDCG@10"] for name in ("first", "base_ranking")]
+    assert entry.difference == pytest.approx(means[0] - means[1])
+    assert result.to_json()["comparisons"][0] == {
+        "system": "first", "baseline": "base_ranking", "measure": "PR@10", "difference": 0.0, "p_value": 1.0,
+    }  # fmt: skip
 
 
 def test_unknown_split_is_refused(prepared: PreparedDataset) -> None:

@@ -6,22 +6,60 @@ import torch
 from rich.console import Console
 
 from graphrerank.data import PreparedDataset
-from graphrerank.evaluation import System, base_ranking, judge, results_table, write_metrics, write_trec_runs
+from graphrerank.evaluation import (
+    Comparison,
+    DatasetResult,
+    System,
+    SystemResult,
+    base_ranking,
+    judge,
+    results_table,
+    write_metrics,
+    write_trec_runs,
+)
+from graphrerank.evaluation.judge import MEASURES
+from graphrerank.evaluation.report import comparison_lines
+from graphrerank.graphs import Ranking
 
 
 def test_table_rows_and_names(prepared: PreparedDataset) -> None:
     names = ["base_ranking", "ppr", "gcs", "mlp", "gatv2", "other"]
     result = judge(prepared, "val", [System(name, base_ranking) for name in names])
     out = io.StringIO()
-    Console(file=out, width=120).print(results_table(result))
+    Console(file=out, width=100).print(results_table(result))
     text = out.getvalue()
     assert [line.split()[1] for line in text.splitlines() if line.startswith("│")] == [
         "base", "PPR", "GCS", "MLP", "GATv2", "other",
     ]  # fmt: skip
-    for column in ("PR@5", "PR@10", "R@10", "nDCG@10", "p50 ms", "p95 ms"):
+    for column in ("PR@5", "PR@10", "R@2", "R@5", "R@10", "nDCG@10", "p50 ms", "p95 ms"):
         assert column in text
     assert "66.67" in text  # PR@10 and the ceiling, in percent
     assert "toy val: 3 queries, 4 candidates" in text
+    assert "…" not in text  # nothing is cut at 100 columns
+
+
+def test_table_says_how_sure_the_differences_are() -> None:
+    ranking = Ranking(torch.zeros(1, 1, dtype=torch.int64), torch.zeros(1, 1))
+    latency = {"p50": 1234.5, "p95": 1234.5}
+    means = dict.fromkeys(MEASURES, 1.0)
+    names = ("base_ranking", "gcs", "mlp", "gatv2")
+    result = DatasetResult(
+        "2wikimultihopqa", "test", ["q"] * 1000, 0.986, 100,
+        {name: SystemResult(means, latency, ranking, {}, {}) for name in names},
+        [
+            Comparison(name, measure, difference, p_value)
+            for name in ("base_ranking", "gcs")
+            for measure, difference, p_value in (("PR@10", 0.534, 1e-5), ("nDCG@10", -0.0021, 0.62))
+        ],
+    )  # fmt: skip
+    assert comparison_lines(result) == [
+        "GATv2 against base: PR@10 +53.4 (p < 0.0001), nDCG@10 -0.2 (p = 0.62)",
+        "GATv2 against GCS: PR@10 +53.4 (p < 0.0001), nDCG@10 -0.2 (p = 0.62)",
+    ]
+    out = io.StringIO()
+    Console(file=out, width=100).print(results_table(result))
+    for line in comparison_lines(result):
+        assert line in out.getvalue()  # on one line
 
 
 def test_metrics_json(prepared: PreparedDataset, tmp_path: Path) -> None:

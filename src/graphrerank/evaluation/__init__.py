@@ -1,23 +1,30 @@
 """Judging systems, tuning frozen operators on validation data, and reports."""
 
 from graphrerank.evaluation.judge import (
+    Comparison,
     DatasetResult,
     System,
     SystemResult,
     base_ranking,
+    compare_with_baselines,
     judge,
     peak_memory_mib,
     rerank,
 )
 from graphrerank.evaluation.report import results_table, table_rows, trec_run, write_metrics, write_trec_runs
+from graphrerank.evaluation.significance import bootstrap_interval, paired_randomization
 from graphrerank.evaluation.tune import tune_restart_prob
 
 __all__ = [
+    "Comparison",
     "DatasetResult",
     "System",
     "SystemResult",
     "base_ranking",
+    "bootstrap_interval",
+    "compare_with_baselines",
     "judge",
+    "paired_randomization",
     "peak_memory_mib",
     "rerank",
     "results_table",

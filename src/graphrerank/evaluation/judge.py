@@ -1,21 +1,25 @@
 """Judge systems side by side: the same queries, the same candidates, one function for training and evaluation."""
 
+import math
 import resource
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from graphrerank.data.candidates import PreparedDataset
+from graphrerank.evaluation.significance import bootstrap_interval, paired_randomization
 from graphrerank.graphs import CandidateGraphs, Ranking
 from graphrerank.metrics import parse_measure
 
 Scorer = Callable[[CandidateGraphs], Tensor]
 
-MEASURES = ("PR@5", "PR@10", "PR@10/multi", "R@10", "nDCG@10")
+MEASURES = ("PR@5", "PR@10", "PR@5/multi", "PR@10/multi", "R@2", "R@5", "R@10", "nDCG@10")
+TESTED_MEASURES = ("PR@10", "nDCG@10")  # get an interval, and a test of the last system against the others
+BASELINES = ("base_ranking", "gcs", "mlp")
 BATCH_QUERIES = 64
 LATENCY_QUERIES = 200
 LATENCY_WARMUP = 10
@@ -43,14 +47,35 @@ class SystemResult:
     """What one system achieved on one split.
 
     Attributes:
-        measures: Mean of each measure over the queries, as a fraction.
+        measures: Mean of each measure over the queries that count, as a fraction; NaN where none counts.
         latency_ms: ``p50`` and ``p95`` of the reranking stage for one query at a time, in milliseconds.
         ranking: The reranked lists, one row per query.
+        values: ``[Q]`` float64 of each measure, what ``measures`` are the means of; NaN = the query does not count.
+        intervals: 95% bootstrap interval of a mean over queries, lower and upper end.
     """
 
     measures: Mapping[str, float]
     latency_ms: Mapping[str, float]
     ranking: Ranking
+    values: Mapping[str, Tensor]
+    intervals: Mapping[str, tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The primary system against another one in one measure.
+
+    Attributes:
+        baseline: Name of the other system.
+        measure: Name of the measure.
+        difference: Primary minus baseline, as a fraction.
+        p_value: Of a paired randomisation test over queries, two-sided.
+    """
+
+    baseline: str
+    measure: str
+    difference: float
+    p_value: float
 
 
 @dataclass(frozen=True)
@@ -63,7 +88,8 @@ class DatasetResult:
         query_ids: One per query, in the order of the rankings' rows.
         ceiling: Share of queries whose relevant nodes are all candidates: no reranker's PR can pass it.
         top_k: Candidates per query.
-        systems: Results by system name, in the order of the table's rows.
+        systems: Results by system name, in the order of the table's rows; the last is the primary one.
+        comparisons: The primary system against the baselines that are there.
     """
 
     dataset: str
@@ -72,18 +98,24 @@ class DatasetResult:
     ceiling: float
     top_k: int
     systems: Mapping[str, SystemResult] = field(default_factory=dict)
+    comparisons: Sequence[Comparison] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return what ``metrics.json`` holds for this data set."""
+        """Return what ``metrics.json`` holds for this data set; a mean over no query is None."""
         return {
             "split": self.split,
             "queries": len(self.query_ids),
             "candidates": self.top_k,
             "ceiling": self.ceiling,
             "systems": {
-                name: {**result.measures, "latency_ms": dict(result.latency_ms)}
+                name: {
+                    **{measure: None if math.isnan(mean) else mean for measure, mean in result.measures.items()},
+                    "interval": {measure: list(ends) for measure, ends in result.intervals.items()},
+                    "latency_ms": dict(result.latency_ms),
+                }
                 for name, result in self.systems.items()
             },
+            "comparisons": [{"system": list(self.systems)[-1], **asdict(entry)} for entry in self.comparisons],
         }
 
 
@@ -98,6 +130,10 @@ def judge(
 ) -> DatasetResult:
     """Rerank a split's queries with every system, and measure quality and latency.
 
+    ``PR@K`` is the share of queries with all relevant nodes in the top K, ``R@K`` the mean share of a query's relevant
+    nodes in it (not capped: with more than K of them it stays below 1); ``/multi`` counts queries with more than one.
+    A relevant node that is no candidate counts as missed.
+
     Args:
         prepared: The data set with its candidates.
         split: The split to judge on.
@@ -111,10 +147,19 @@ def judge(
     for system in systems:
         ranking = rerank(prepared, queries, system)
         relevance = qrels.relevance(queries, ranking.nodes, num_nodes=prepared.dataset.graph.num_nodes)
-        values = {name: parse_measure(name).mean(relevance, gains) for name in measures}
-        results[system.name] = SystemResult(values, _latency(prepared, queries, system), ranking)
-    query_ids = [prepared.dataset.query_ids[i] for i in queries.tolist()]
-    return DatasetResult(prepared.dataset.name, split, query_ids, prepared.ceiling(split), prepared.top_k, results)
+        values = {name: parse_measure(name)(relevance, gains) for name in measures}
+        means = {name: float(per_query.nanmean()) for name, per_query in values.items()}
+        results[system.name] = SystemResult(means, _latency(prepared, queries, system), ranking, values, {})
+    tested = [name for name in TESTED_MEASURES if name in measures]
+    return DatasetResult(
+        dataset=prepared.dataset.name,
+        split=split,
+        query_ids=[prepared.dataset.query_ids[i] for i in queries.tolist()],
+        ceiling=prepared.ceiling(split),
+        top_k=prepared.top_k,
+        systems=_with_intervals(results, tested),
+        comparisons=compare_with_baselines({name: result.values for name, result in results.items()}, tested),
+    )
 
 
 @torch.inference_mode()
@@ -127,6 +172,31 @@ def rerank(prepared: PreparedDataset, queries: Tensor, system: System) -> Rankin
         nodes.append(part.nodes)
         scores.append(part.scores)
     return Ranking(torch.cat(nodes), torch.cat(scores))
+
+
+def compare_with_baselines(
+    values: Mapping[str, Mapping[str, Tensor]], measures: Sequence[str] = TESTED_MEASURES
+) -> list[Comparison]:
+    """Test the last system against every baseline that is there: the base ranking, GCS and the MLP ablation.
+
+    Args:
+        values: ``[Q]`` of each measure, by system; NaN = the query does not count.
+        measures: Names of the measures to test in.
+
+    Returns:
+        One entry per baseline and measure.
+    """
+    if not values or not measures:
+        return []
+    primary = list(values)[-1]
+    pairs = [(name, measure) for name in BASELINES if name in values and name != primary for measure in measures]
+    if not pairs:
+        return []
+    ours = torch.stack([values[primary][measure] for _, measure in pairs])
+    theirs = torch.stack([values[name][measure] for name, measure in pairs])
+    differences = (ours - theirs).nanmean(dim=1).tolist()
+    p_values = paired_randomization(ours, theirs).tolist()
+    return [Comparison(*pair, *numbers) for pair, *numbers in zip(pairs, differences, p_values, strict=True)]
 
 
 def peak_memory_mib() -> float:
@@ -146,6 +216,17 @@ def _rerank_batch(graphs: CandidateGraphs, system: System, top_k: int) -> Rankin
         torch.nn.functional.pad(nodes, (0, missing), value=-1),
         torch.nn.functional.pad(scores, (0, missing), value=-torch.inf),
     )
+
+
+def _with_intervals(results: Mapping[str, SystemResult], measures: Sequence[str]) -> dict[str, SystemResult]:
+    if not results or not measures:
+        return dict(results)
+    stacked = torch.stack([torch.stack([result.values[name] for name in measures]) for result in results.values()])
+    intervals = bootstrap_interval(stacked).tolist()  # [systems, measures, 2]
+    return {
+        name: replace(result, intervals={measure: tuple(ends) for measure, ends in zip(measures, rows, strict=True)})
+        for (name, result), rows in zip(results.items(), intervals, strict=True)
+    }
 
 
 def _latency(prepared: PreparedDataset, queries: Tensor, system: System) -> dict[str, float]:

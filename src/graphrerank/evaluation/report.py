@@ -11,7 +11,7 @@ from graphrerank.evaluation.judge import DatasetResult
 from graphrerank.files import write_text
 from graphrerank.graphs import CorpusGraph, Ranking
 
-COLUMNS = ("PR@5", "PR@10", "R@10", "nDCG@10")
+COLUMNS = ("PR@5", "PR@10", "R@2", "R@5", "R@10", "nDCG@10")
 HEADER = ("system", *COLUMNS, "p50 ms", "p95 ms")
 ROW_NAMES = {"base_ranking": "base", "ppr": "PPR", "gcs": "GCS", "mlp": "MLP", "gatv2": "GATv2"}
 
@@ -21,7 +21,9 @@ def results_table(result: DatasetResult) -> Table:
     queries = f"{len(result.query_ids):,} queries"
     table = Table(
         title=f"{result.dataset} {result.split}: {queries}, {result.top_k} candidates",
-        caption=f"ceiling of PR {100 * result.ceiling:.2f}: all relevant are candidates",
+        caption="\n".join(
+            [f"ceiling of PR {100 * result.ceiling:.2f}: all relevant are candidates", *comparison_lines(result)]
+        ),
     )
     for column in HEADER:
         table.add_column(column, justify="left" if column == "system" else "right")
@@ -38,6 +40,31 @@ def table_rows(result: DatasetResult) -> list[list[str]]:
         latency = [f"{system.latency_ms[key]:.2f}" for key in ("p50", "p95")]
         rows.append([ROW_NAMES.get(name, name), *measures, *latency])
     return rows
+
+
+def comparison_lines(result: DatasetResult) -> list[str]:
+    """Say in one line per baseline how much the last system is ahead, in points, and how likely by chance."""
+    lines: dict[str, list[str]] = {}
+    for entry in result.comparisons:
+        text = f"{entry.measure} {100 * entry.difference:+.1f} ({p_text(entry.p_value)})"
+        lines.setdefault(entry.baseline, []).append(text)
+    names = list(result.systems)
+    return [
+        f"{ROW_NAMES.get(names[-1], names[-1])} against {ROW_NAMES[name]}: {', '.join(texts)}"
+        for name, texts in lines.items()
+    ]
+
+
+def p_text(p_value: float) -> str:
+    """Write a p-value as ``p = 0.03`` or ``p < 0.0001``.
+
+    Example:
+        >>> p_text(0.0251), p_text(0.00042), p_text(1 / 10_001)
+        ('p = 0.025', 'p = 0.0004', 'p < 0.0001')
+    """
+    if p_value < 1e-4:
+        return "p < 0.0001"
+    return f"p = {p_value:.4f}" if p_value < 0.001 else f"p = {p_value:.2g}"
 
 
 def write_metrics(path: Path, results: Sequence[DatasetResult], **extra: Any) -> None:
