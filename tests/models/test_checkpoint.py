@@ -9,9 +9,10 @@ import torch
 from torch import nn
 
 from graphrerank.graphs import CandidateGraphs
-from graphrerank.models import GATv2Reranker, load_checkpoint
+from graphrerank.models import GATv2Reranker, find_checkpoint, load_checkpoint, load_checkpoints
 from graphrerank.models.checkpoint import (
     MANIFEST,
+    PRETRAINED,
     WEIGHTS,
     library_versions,
     model_name,
@@ -182,3 +183,23 @@ def test_model_name() -> None:
 
 def test_library_versions_name_torch() -> None:
     assert library_versions()["torch"] == torch.__version__
+
+
+def test_checkpoints_are_found_by_name_or_path(folder: Path) -> None:
+    assert find_checkpoint(str(folder)) == folder
+    assert find_checkpoint("attack") == PRETRAINED / "attack"
+    (only,) = load_checkpoints("attack").values()
+    assert only.path == PRETRAINED / "attack" / WEIGHTS
+    with pytest.raises(ValueError, match=r"one of the shipped names \[.*'attack'.*\], got 'nowhere'"):
+        find_checkpoint("nowhere")
+
+
+def test_the_primary_system_of_a_run_comes_last(tmp_path: Path) -> None:
+    for name in ("mlp", "gatv2", "zz"):
+        write_manifest(tmp_path / name, {**manifest(), "name": name})
+        (tmp_path / name / "checkpoints").mkdir()
+        state = {f"model.{key}": value for key, value in model().state_dict().items()}
+        torch.save({"state_dict": state}, tmp_path / name / "checkpoints" / "best.ckpt")
+    assert list(load_checkpoints(str(tmp_path))) == ["mlp", "zz", "gatv2"]
+    with pytest.raises(ValueError, match="not a run folder"):
+        load_checkpoints(str(tmp_path / "mlp" / "checkpoints"))

@@ -126,10 +126,22 @@ def test_gate_refuses_a_manifest_of_another_model(tmp_path, make_checkpoint):
     checkpoint.manifest["features"] = ["gcs"]  # so that nobody would send the vectors
     with pytest.raises(ValueError, match="fails on the graph"):
         export_artifact(checkpoint, tmp_path / "artifact")
+    checkpoint = make_checkpoint(features="paper")
     del checkpoint.manifest["encoder"]["dim"]
     with pytest.raises(ValueError, match=r"needs an entry `encoder\.dim`"):
         export_artifact(checkpoint, tmp_path / "artifact")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_scores_model_needs_no_encoder_to_be_exported(tmp_path, make_checkpoint):
+    checkpoint = make_checkpoint(features="scores")
+    checkpoint.manifest["encoder"] = None
+    artifact = load_artifact(export_artifact(checkpoint, tmp_path / "artifact"))
+    assert artifact.manifest["artifact"]["inputs"][1] == {
+        "name": "query_vectors",
+        "dtype": "float32",
+        "shape": "[0, 0]",
+    }
 
 
 def test_parity_difference(make_checkpoint):

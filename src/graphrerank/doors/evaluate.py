@@ -12,12 +12,12 @@ from graphrerank.data import PreparedDataset
 from graphrerank.doors.parts import (
     compose_group,
     group_from_manifest,
-    load_checkpoints,
     pick_device,
     prepare_dataset,
     systems,
 )
 from graphrerank.evaluation import judge, peak_memory_mib, results_table, write_metrics, write_trec_runs
+from graphrerank.models import load_checkpoints
 
 
 def evaluate(cfg: DictConfig) -> Path:

@@ -16,12 +16,7 @@ from torch import Tensor, nn
 from graphrerank.data import PreparedDataset, VectorCache, prepare
 from graphrerank.evaluation import System, base_ranking
 from graphrerank.graphs import CandidateGraphs
-from graphrerank.models import Checkpoint, load_checkpoint
-from graphrerank.models.checkpoint import MANIFEST, WEIGHTS
 from graphrerank.operators import GCS, PPR
-
-PRETRAINED = Path(__file__).parent.parent / "pretrained"
-PRIMARY = "gatv2"
 
 
 def pick_device(device: str | None) -> torch.device:
@@ -89,44 +84,6 @@ def group_from_manifest(door: DictConfig, group: str, entry: Mapping[str, Any]) 
     arguments = _without_hydra_keys(dict(entry.get("arguments", {})))
     portable = {key: argument for key, argument in arguments.items() if key not in ("device", "datasets")}
     return compose_group(door, group, str(entry.get("choice")), **portable)
-
-
-def find_checkpoint(name: str) -> Path:
-    """Return the path of a checkpoint: as it is where it exists, else of that name among those that ship.
-
-    Raises:
-        ValueError: If there is nothing of that name, naming what ships.
-    """
-    path = Path(name)
-    shipped = sorted(folder.name for folder in PRETRAINED.glob("*") if (folder / MANIFEST).is_file())
-    if path.exists():
-        return path
-    if name in shipped:
-        return PRETRAINED / name
-    raise ValueError(
-        f"`checkpoint` must be a run folder, a .ckpt file, an artifact or one of the shipped names {shipped}, "
-        f"got {name!r}"
-    )
-
-
-def load_checkpoints(name: str) -> dict[str, Checkpoint]:
-    """Load the models behind a name, by system name, the primary one last.
-
-    Args:
-        name: A run folder, a ``.ckpt``, an exported artifact, or a checkpoint that ships with the package.
-
-    Raises:
-        ValueError: If there is nothing of that name, or it holds no checkpoint.
-    """
-    path = find_checkpoint(name)
-    if path.is_file() or (path / WEIGHTS).is_file():
-        files = [path]
-    else:
-        files = [folder.parent / "checkpoints" / "best.ckpt" for folder in path.glob(f"*/{MANIFEST}")]
-    if not files:
-        raise ValueError(f"{path}: holds neither {WEIGHTS} nor <system>/{MANIFEST}: not a run folder")
-    loaded = {checkpoint.manifest["name"]: checkpoint for checkpoint in map(load_checkpoint, files)}
-    return {name: loaded[name] for name in sorted(loaded, key=lambda name: (name == PRIMARY, name))}
 
 
 def systems(models: Mapping[str, nn.Module], *, gcs: float, ppr: float, device: torch.device) -> list[System]:

@@ -6,7 +6,8 @@ import torch
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from graphrerank.doors.parts import find_checkpoint, group_from_manifest, load_checkpoints
+from graphrerank.doors.parts import group_from_manifest
+from graphrerank.models import find_checkpoint, load_checkpoints
 from graphrerank.serving import RerankService, create_app, export_artifact, load_artifact, serve_http
 
 

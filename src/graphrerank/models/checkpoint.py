@@ -3,13 +3,14 @@
 A checkpoint is one of
 
 - a folder with ``manifest.json`` and ``model.safetensors`` (what ships, what is exported),
-- a Lightning ``.ckpt`` with ``manifest.json`` in a folder above it (what training writes).
+- a Lightning ``.ckpt`` with ``manifest.json`` in a folder above it (what training writes, one per system of a run).
 
 Nothing in either can run code: weights are read with ``weights_only=True`` or from safetensors, and the manifest names
 a model of :data:`MODELS`, never a class to import.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -27,6 +28,8 @@ MODELS = {"gatv2_reranker": GATv2Reranker}
 MANIFEST = "manifest.json"
 WEIGHTS = "model.safetensors"
 MODULE_PREFIX = "model."  # of the weights within a RerankerModule's state
+PRETRAINED = Path(__file__).parent.parent / "pretrained"
+PRIMARY = "gatv2"  # the system of a run that is meant where one model is asked for
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,44 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
     return Checkpoint(model.eval(), manifest, weights)
 
 
+def find_checkpoint(name: str) -> Path:
+    """Return the path of a checkpoint: as it is where it exists, else of that name among those that ship.
+
+    Raises:
+        ValueError: If there is nothing of that name, naming what ships.
+    """
+    path = Path(name)
+    shipped = sorted(folder.name for folder in PRETRAINED.glob("*") if (folder / MANIFEST).is_file())
+    if path.exists():
+        return path
+    if name in shipped:
+        return PRETRAINED / name
+    raise ValueError(
+        f"`checkpoint` must be a run folder, a .ckpt file, an artifact or one of the shipped names {shipped}, "
+        f"got {name!r}"
+    )
+
+
+def load_checkpoints(name: str) -> dict[str, Checkpoint]:
+    """Load the models behind a name, by system name, the primary one last.
+
+    Args:
+        name: A run folder, a ``.ckpt``, an exported artifact, or a checkpoint that ships with the package.
+
+    Raises:
+        ValueError: If there is nothing of that name, or it holds no checkpoint.
+    """
+    path = find_checkpoint(name)
+    if path.is_file() or (path / WEIGHTS).is_file():
+        files = [path]
+    else:
+        files = [folder.parent / "checkpoints" / "best.ckpt" for folder in path.glob(f"*/{MANIFEST}")]
+    if not files:
+        raise ValueError(f"{path}: holds neither {WEIGHTS} nor <system>/{MANIFEST}: not a run folder")
+    loaded = {checkpoint.manifest["name"]: checkpoint for checkpoint in map(load_checkpoint, files)}
+    return {name: loaded[name] for name in sorted(loaded, key=lambda name: (name == PRIMARY, name))}
+
+
 def build_model(manifest: dict[str, Any], *, source: str | Path) -> nn.Module:
     """Build an untrained model from a manifest.
 
@@ -111,6 +152,29 @@ def read_manifest(path: Path) -> dict[str, Any]:
     if not isinstance(manifest, dict):
         raise ValueError(f"{file}: needed a JSON object, got {type(manifest).__name__}")
     return manifest
+
+
+def reads_vectors(manifest: Mapping[str, Any]) -> bool:
+    """Tell whether the model reads query and node vectors."""
+    return "query_vector" in manifest_entry(manifest, "features")
+
+
+def manifest_entry(manifest: Mapping[str, Any], *keys: str) -> Any:
+    """Read an entry within an entry.
+
+    Raises:
+        ValueError: If it is not there.
+
+    Example:
+        >>> manifest_entry({"encoder": {"dim": 384}}, "encoder", "dim")
+        384
+    """
+    entry: Any = manifest
+    for key in keys:
+        if not isinstance(entry, Mapping) or key not in entry:
+            raise ValueError(f"the manifest needs an entry `{'.'.join(keys)}`, found none")
+        entry = entry[key]
+    return entry
 
 
 def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:

@@ -21,7 +21,15 @@ from torch import Tensor, nn
 from graphrerank.data.encoder import hash_files
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.models import Checkpoint, load_checkpoint
-from graphrerank.models.checkpoint import MANIFEST, WEIGHTS, read_manifest, save_weights, write_manifest
+from graphrerank.models.checkpoint import (
+    MANIFEST,
+    WEIGHTS,
+    manifest_entry,
+    read_manifest,
+    reads_vectors,
+    save_weights,
+    write_manifest,
+)
 
 SCRIPT = "model.pt"
 FORMAT = "torchscript"
@@ -182,8 +190,8 @@ def input_schema(manifest: Mapping[str, Any]) -> list[dict[str, str]]:
     A shape ``[0, 0]`` marks vectors that the model does not read.
     """
     num_scores = len(manifest_entry(manifest, "retriever", "feature_names"))
-    dim = manifest_entry(manifest, "encoder", "dim")
     read = reads_vectors(manifest)
+    dim = manifest_entry(manifest, "encoder", "dim") if read else 0
     return [
         {"name": "base_features", "dtype": "float32", "shape": f"[N, {num_scores}]"},
         {"name": "query_vectors", "dtype": "float32", "shape": f"[B, {dim}]" if read else "[0, 0]"},
@@ -194,33 +202,10 @@ def input_schema(manifest: Mapping[str, Any]) -> list[dict[str, str]]:
     ]
 
 
-def reads_vectors(manifest: Mapping[str, Any]) -> bool:
-    """Tell whether the model reads query and node vectors."""
-    return "query_vector" in manifest_entry(manifest, "features")
-
-
-def manifest_entry(manifest: Mapping[str, Any], *keys: str) -> Any:
-    """Read an entry within an entry.
-
-    Raises:
-        ValueError: If it is not there.
-
-    Example:
-        >>> manifest_entry({"encoder": {"dim": 384}}, "encoder", "dim")
-        384
-    """
-    entry: Any = manifest
-    for key in keys:
-        if not isinstance(entry, Mapping) or key not in entry:
-            raise ValueError(f"the manifest needs an entry `{'.'.join(keys)}`, found none")
-        entry = entry[key]
-    return entry
-
-
 def _random_graphs(
     manifest: Mapping[str, Any], sizes: list[int], num_edges: int, generator: torch.Generator
 ) -> CandidateGraphs:
-    num_nodes, dim = sum(sizes), manifest_entry(manifest, "encoder", "dim")
+    num_nodes = sum(sizes)
     num_scores = len(manifest_entry(manifest, "retriever", "feature_names"))
     ptr = torch.tensor([0, *sizes]).cumsum(0)
     target = torch.randint(num_nodes, (num_edges,), generator=generator)
@@ -228,6 +213,7 @@ def _random_graphs(
     share = torch.rand(num_edges, generator=generator)  # where in the target's own graph the source lies
     source = ptr[graph] + (share * (ptr[graph + 1] - ptr[graph])).long()
     vectors = reads_vectors(manifest)
+    dim = manifest_entry(manifest, "encoder", "dim") if vectors else 0
     return CandidateGraphs(
         x=(torch.randn(num_nodes, num_scores, generator=generator) * 20).round() / 20,
         edge_index=torch.stack([source, target]),

@@ -20,9 +20,10 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationInfo, field_validator
 
 from graphrerank.data.encoder import Encoder, check_vectors
-from graphrerank.graphs import CandidateGraphs, CorpusGraph, induced_edges
+from graphrerank.graphs import CandidateGraphs, CorpusGraph, Queries, induced_edges
+from graphrerank.models.checkpoint import manifest_entry, reads_vectors
 from graphrerank.operators import HybridRetriever
-from graphrerank.serving.export import Artifact, manifest_entry, reads_vectors
+from graphrerank.serving.export import Artifact
 
 MAX_DOCUMENTS = 1000
 MAX_EDGES = 100_000
@@ -185,7 +186,7 @@ class RerankService:
         retriever = HybridRetriever(
             graph, top_k=len(documents), bm25_weight=self._bm25_weight, dense_weight=self._dense_weight
         )
-        ranking = retriever.retrieve([request.query], query_vectors)
+        ranking = retriever.retrieve(Queries(["query"], [request.query], query_vectors))
         assert ranking.features is not None
         x = torch.empty_like(ranking.features[0])
         x[ranking.nodes[0]] = ranking.features[0]  # from ranked order to the documents' order
