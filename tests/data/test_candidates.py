@@ -1,29 +1,51 @@
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from graphrerank.data import PreparedDataset, RetrievalDataset, prepare
 from graphrerank.files import load_tensors, save_tensors
-from graphrerank.graphs import CorpusGraph, Ranking, induced_edges
-from graphrerank.operators import HybridRetriever
+from graphrerank.graphs import CorpusGraph, Queries, Ranking, induced_edges
+from graphrerank.operators import ExpandRetriever, HybridRetriever
 
 
 class CountingRetriever(HybridRetriever):
     calls = 0
 
-    def retrieve(self, query_texts: Sequence[str], query_vectors: Tensor) -> Ranking:
+    def retrieve(self, queries: Queries) -> Ranking:
         CountingRetriever.calls += 1
-        return super().retrieve(query_texts, query_vectors)
+        return super().retrieve(queries)
+
+
+class ListRetriever:
+    """Gives every query the nodes from ``first`` on; reads no vectors, and its fingerprint is another file's."""
+
+    feature_names = ("base_score", "own")
+    version = "1"
+    calls = 0
+
+    def __init__(self, graph: CorpusGraph, *, first: int = 0, base_first: int | None = None) -> None:
+        self.first, self.base_first = first, base_first
+
+    @property
+    def fingerprint(self) -> str:
+        return ListRetriever.version
+
+    def retrieve(self, queries: Queries) -> Ranking:
+        ListRetriever.calls += 1
+        scores = torch.arange(9.0, 0.0, -1.0).expand(len(queries), 9).contiguous()
+        nodes = (torch.arange(9) + self.first).expand(len(queries), 9).contiguous()
+        features = torch.stack([scores, -scores], dim=-1)
+        base = None if self.base_first is None else nodes - self.first + self.base_first
+        return Ranking(nodes, scores, features, base)
 
 
 @pytest.fixture(autouse=True)
 def fresh_count() -> None:
-    CountingRetriever.calls = 0
+    CountingRetriever.calls = ListRetriever.calls = 0
+    ListRetriever.version = "1"
 
 
 @pytest.fixture
@@ -38,7 +60,8 @@ def run(dataset: RetrievalDataset, encoder: Any, cache: Path, **arguments: float
 
 def test_against_the_retriever_itself(dataset: RetrievalDataset, prepared: PreparedDataset) -> None:
     graph = prepared.dataset.graph
-    expected = HybridRetriever(graph, top_k=12).retrieve(dataset.query_texts, prepared.query_vectors)
+    queries = Queries(dataset.query_ids, dataset.query_texts, prepared.query_vectors)
+    expected = HybridRetriever(graph, top_k=12).retrieve(queries)
     assert expected.features is not None
     assert prepared.ranking.features is not None
     assert torch.equal(prepared.ranking.nodes, expected.nodes)
@@ -84,7 +107,7 @@ def test_damaged_cache_is_refused_by_name(
         run(dataset, counting_encoder(), tmp_path)
 
 
-NAMES = ("nodes", "scores", "features")
+NAMES = ("nodes", "scores", "features", "base_nodes")
 
 
 @pytest.mark.parametrize(
@@ -93,11 +116,22 @@ NAMES = ("nodes", "scores", "features")
         ("nodes", lambda nodes: nodes.index_fill(0, torch.tensor([3]), 60)),
         ("nodes", lambda nodes: nodes.index_fill(0, torch.tensor([3]), -2)),
         ("nodes", lambda nodes: nodes[:-1]),
+        ("base_nodes", lambda nodes: nodes.index_fill(0, torch.tensor([3]), 60)),
+        ("base_nodes", lambda nodes: nodes[:, :-1]),
         ("scores", lambda scores: scores[:, :-1]),
         ("features", lambda features: features[..., :2]),
         ("features", lambda features: features.index_fill(0, torch.tensor([3]), torch.nan)),
     ],
-    ids=["node too large", "node below -1", "a query fewer", "a score fewer", "a feature fewer", "NaN"],
+    ids=[
+        "node too large",
+        "node below -1",
+        "a query fewer",
+        "base node too large",
+        "a base node fewer",
+        "a score fewer",
+        "a feature fewer",
+        "NaN",
+    ],
 )
 def test_cache_that_does_not_fit_is_refused_by_name(
     dataset: RetrievalDataset, counting_encoder: Any, tmp_path: Path, name: str, damage: Any
@@ -136,6 +170,7 @@ def test_graphs_against_naive_loop(prepared: PreparedDataset, split: str) -> Non
     ]
     assert graphs.gains.tolist() == [[1.0, 1.0]] * 3
     assert torch.equal(graphs.x, prepared.ranking.features[queries].flatten(0, 1))
+    assert prepared.query_vectors is not None
     assert torch.equal(graphs.query_vectors, prepared.query_vectors[queries])
     assert torch.equal(graphs.node_vectors, prepared.dataset.graph.embedding[graphs.nodes])
     assert graphs.query_index is queries
@@ -175,5 +210,73 @@ def test_with_features_picks_columns_by_name(prepared: PreparedDataset) -> None:
     assert prepared.ranking.features is not None
     assert torch.equal(picked.ranking.features, prepared.ranking.features[..., [-1, 0]])
     assert torch.equal(picked.ranking.nodes, prepared.ranking.nodes)
-    with pytest.raises(ValueError, match=r"needed the scores \['hops'\] per candidate, the retriever gives"):
-        prepared.with_features(["hops"])
+    with pytest.raises(ValueError, match=r"needed the scores \['pagerank'\] per candidate, the retriever gives"):
+        prepared.with_features(["pagerank"])
+
+
+def test_optional_features_are_zero_where_the_retriever_does_not_give_them(prepared: PreparedDataset) -> None:
+    names = [*prepared.feature_names, "hops", "best_seed_score", "best_seed_reciprocal_rank", "seeds_reached"]
+    wide = prepared.with_features(names)
+    assert (list(wide.feature_names), wide.ranking.features is not None) == (names, True)
+    assert wide.ranking.features is not None
+    assert prepared.ranking.features is not None
+    assert torch.equal(wide.ranking.features[..., :3], prepared.ranking.features)
+    assert (wide.ranking.features[..., 3:] == 0).all()
+    swapped = prepared.with_features(["hops", "dense_score"])
+    assert swapped.ranking.features is not None
+    assert torch.equal(swapped.ranking.features[..., 1], prepared.ranking.features[..., 2])
+    assert (swapped.ranking.features[..., 0] == 0).all()
+
+
+def prepare_lists(dataset: RetrievalDataset, cache: Path, **arguments: Any) -> PreparedDataset:
+    return prepare(dataset, encoder=None, build_retriever=partial(ListRetriever, **arguments), cache=cache)
+
+
+def test_without_an_encoder_there_are_no_vectors(dataset: RetrievalDataset, tmp_path: Path) -> None:
+    prepared = prepare_lists(dataset, tmp_path)
+    assert (prepared.query_vectors, prepared.encoder_name, prepared.encoder_fingerprint) == (None, None, None)
+    assert prepared.dataset.graph.embedding is None
+    graphs = prepared.graphs(torch.tensor([0]), vectors=False)
+    assert (graphs.num_nodes, graphs.query_vectors, graphs.node_vectors) == (9, None, None)
+    with pytest.raises(ValueError, match=r"`vectors` of data set 'ring' need an encoder \(encoder=minilm\), got none"):
+        prepared.graphs(torch.tensor([0]))
+    known = prepared.with_features(["base_score", "bm25_score", "dense_score"]).ranking.features
+    assert known is not None
+    assert known[0, 0].tolist() == [9, 0, 0]
+
+
+def test_retriever_that_needs_vectors_is_refused_without_an_encoder(dataset: RetrievalDataset, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="`graph` must have an embedding"):
+        prepare(dataset, encoder=None, build_retriever=partial(HybridRetriever, top_k=5), cache=tmp_path)
+
+
+def test_a_retrievers_fingerprint_names_the_cache(dataset: RetrievalDataset, tmp_path: Path) -> None:
+    for version in ("1", "2", "1"):
+        ListRetriever.version = version
+        prepare_lists(dataset, tmp_path)
+    assert ListRetriever.calls == 2
+
+
+def test_factories_among_the_arguments_name_the_cache(
+    dataset: RetrievalDataset, counting_encoder: Any, tmp_path: Path
+) -> None:
+    for first in (0, 1, 0):
+        build = partial(ExpandRetriever, base=partial(Shallow, first=first), top_k=9, base_k=5, num_seeds=2)
+        prepare(dataset, encoder=counting_encoder(), build_retriever=build, cache=tmp_path)
+    assert ListRetriever.calls == 2
+
+
+class Shallow(ListRetriever):
+    def __init__(self, graph: CorpusGraph, *, top_k: int, first: int) -> None:
+        super().__init__(graph, first=first)
+
+
+def test_ceiling_before_expansion(dataset: RetrievalDataset, tmp_path: Path) -> None:
+    """Query ``q`` has the relevant nodes ``q`` and ``q + 1``; training queries are 0 to 23."""
+    for _ in range(2):  # made, then from the cache
+        prepared = prepare_lists(dataset, tmp_path, first=20, base_first=3)
+        assert prepared.ceiling("train") == pytest.approx(4 / 24)  # 20 to 23
+        assert prepared.base_ceiling("train") == pytest.approx(8 / 24)  # 3 to 10
+        assert prepared.with_features(["base_score"]).base_ceiling("train") == pytest.approx(8 / 24)
+        plain = prepare_lists(dataset, tmp_path, first=20)
+        assert plain.base_ceiling("train") == plain.ceiling("train") == pytest.approx(4 / 24)

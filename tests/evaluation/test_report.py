@@ -1,5 +1,6 @@
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -44,7 +45,7 @@ def test_table_says_how_sure_the_differences_are() -> None:
     means = dict.fromkeys(MEASURES, 1.0)
     names = ("base_ranking", "gcs", "mlp", "gatv2")
     result = DatasetResult(
-        "2wikimultihopqa", "test", ["q"] * 1000, 0.986, 100,
+        "2wikimultihopqa", "test", ["q"] * 1000, 0.986, 0.569, 100,
         {name: SystemResult(means, latency, ranking, {}, {}) for name in names},
         [
             Comparison(name, measure, difference, p_value)
@@ -60,6 +61,17 @@ def test_table_says_how_sure_the_differences_are() -> None:
     Console(file=out, width=100).print(results_table(result))
     for line in comparison_lines(result):
         assert line in out.getvalue()  # on one line
+
+
+def test_ceiling_before_expansion_is_told_where_it_differs(prepared: PreparedDataset) -> None:
+    result = judge(prepared, "val", [System("base_ranking", base_ranking)])
+    assert "ceiling of PR 66.67: all relevant are candidates" in str(results_table(result).caption)
+    narrow = torch.tensor([[3, 0, 4, 5], [3, 0, 4, -1], [2, 0, 1, 3]])  # of x only a, of y both, of z only c
+    ranking = replace(prepared.ranking, base_nodes=narrow)
+    result = judge(replace(prepared, ranking=ranking), "val", [System("base_ranking", base_ranking)])
+    caption = str(results_table(result).caption)
+    assert "ceiling of PR 66.67 (33.33 before expansion): all relevant are candidates" in caption
+    assert (result.to_json()["ceiling"], result.to_json()["base_ceiling"]) == (2 / 3, 1 / 3)
 
 
 def test_metrics_json(prepared: PreparedDataset, tmp_path: Path) -> None:

@@ -6,9 +6,8 @@ import torch
 import torch.nn.functional as F
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
-from torch import Tensor
 
-from graphrerank.graphs import CorpusGraph, Ranking
+from graphrerank.graphs import CorpusGraph, Queries, Ranking
 from graphrerank.operators import HybridRetriever, hybrid
 from graphrerank.operators.hybrid_expand import HybridExpandRetriever
 
@@ -26,10 +25,11 @@ def corpus(num_nodes: int = 40, num_edges: int = 60, *, seed: int = 0) -> Corpus
     return graph.with_embedding(F.normalize(torch.randn(num_nodes, 5, generator=generator), dim=1))
 
 
-def queries(num_queries: int = 7, *, seed: int = 1) -> tuple[list[str], Tensor]:
+def queries(num_queries: int = 7, *, seed: int = 1) -> Queries:
     generator = torch.Generator().manual_seed(seed)
     texts = [" ".join(WORDS[(i + j) % len(WORDS)] for j in range(2)) for i in range(num_queries - 1)] + ["zebra"]
-    return texts, F.normalize(torch.randn(num_queries, 5, generator=generator), dim=1)
+    vectors = F.normalize(torch.randn(num_queries, 5, generator=generator), dim=1)
+    return Queries([f"q{i}" for i in range(num_queries)], texts, vectors)
 
 
 def neighbours(graph: CorpusGraph, node: int) -> set[int]:
@@ -81,14 +81,14 @@ def expected_row(
 )
 @pytest.mark.parametrize("seed", range(3))
 def test_against_naive_loop(seed: int, top_k: int, base_k: int, num_seeds: int, structure_weight: float) -> None:
-    graph, (texts, vectors) = corpus(seed=seed), queries(seed=seed)
+    graph, asked = corpus(seed=seed), queries(seed=seed)
     found = HybridExpandRetriever(
         graph, top_k=top_k, base_k=base_k, num_seeds=num_seeds, structure_weight=structure_weight
-    ).retrieve(texts, vectors)
-    every = HybridRetriever(graph, top_k=graph.num_nodes).retrieve(texts, vectors)
+    ).retrieve(asked)
+    every = HybridRetriever(graph, top_k=graph.num_nodes).retrieve(asked)
     assert every.features is not None
     assert found.features is not None
-    for row in range(len(texts)):
+    for row in range(len(asked)):
         pairs = zip(every.nodes[row].tolist(), every.features[row].tolist(), strict=True)
         expected = expected_row(
             graph,
@@ -114,7 +114,7 @@ def line(edges: list[list[int]]) -> CorpusGraph:
 def test_features_by_hand() -> None:
     graph = line([[0, 5], [1, 5], [1, 6], [0, 1]])
     retriever = HybridExpandRetriever(graph, top_k=4, base_k=2, num_seeds=2, bm25_weight=0.0, dense_weight=1.0)
-    found = retriever.retrieve(["fox"], torch.tensor([[1.0, 0.0]]))
+    found = retriever.retrieve(Queries(["q"], ["fox"], torch.tensor([[1.0, 0.0]])))
     assert found.nodes.tolist() == [[0, 1, 5, 6]]  # c, d and e are better, but no neighbours
     assert retriever.feature_names == (
         "base_score", "bm25_score", "dense_score", "hops", "best_seed_score", "best_seed_reciprocal_rank",
@@ -132,7 +132,7 @@ def test_features_by_hand() -> None:
 
 def test_too_few_neighbours_are_filled_from_the_hybrid_ranking() -> None:
     retriever = HybridExpandRetriever(line([[0, 6]]), top_k=5, base_k=2, num_seeds=2)
-    found = retriever.retrieve(["fox"], torch.tensor([[1.0, 0.0]]))
+    found = retriever.retrieve(Queries(["q"], ["fox"], torch.tensor([[1.0, 0.0]])))
     assert found.nodes.tolist() == [[0, 1, 2, 3, 6]]
     assert found.features is not None
     assert found.features[0, :, 3].tolist() == [0, 0, 0, 0, 1]  # the filling ones are of the hybrid ranking
@@ -140,7 +140,7 @@ def test_too_few_neighbours_are_filled_from_the_hybrid_ranking() -> None:
 
 def test_neighbour_that_the_longer_hybrid_ranking_holds_comes_once_as_neighbour() -> None:
     retriever = HybridExpandRetriever(line([[0, 2]]), top_k=4, base_k=2, num_seeds=2)
-    found = retriever.retrieve(["fox"], torch.tensor([[1.0, 0.0]]))
+    found = retriever.retrieve(Queries(["q"], ["fox"], torch.tensor([[1.0, 0.0]])))
     assert found.nodes.tolist() == [[0, 1, 2, 3]]
     assert found.features is not None
     assert found.features[0, :, 3].tolist() == [0, 0, 1, 0]
@@ -149,7 +149,7 @@ def test_neighbour_that_the_longer_hybrid_ranking_holds_comes_once_as_neighbour(
 @pytest.mark.parametrize(("hops", "nodes", "steps"), [(1, [0, 1, 5], [0, 0, 1]), (2, [0, 4, 5], [0, 2, 1])])
 def test_second_hop_only_on_request(hops: int, nodes: list[int], steps: list[int]) -> None:
     retriever = HybridExpandRetriever(line([[0, 5], [5, 4], [4, 6]]), top_k=3, base_k=1, num_seeds=1, hops=hops)
-    found = retriever.retrieve(["fox"], torch.tensor([[1.0, 0.0]]))
+    found = retriever.retrieve(Queries(["q"], ["fox"], torch.tensor([[1.0, 0.0]])))
     assert found.nodes.tolist() == [nodes]
     assert found.features is not None
     assert found.features[0, :, 3].tolist() == steps
@@ -160,8 +160,8 @@ def test_second_hop_only_on_request(hops: int, nodes: list[int], steps: list[int
 @pytest.mark.parametrize("hops", [1, 2])
 def test_no_edges_is_the_plain_hybrid_ranking(hops: int) -> None:
     graph = corpus().without_edges()
-    found = HybridExpandRetriever(graph, top_k=12, base_k=6, num_seeds=4, hops=hops).retrieve(*queries())
-    plain = HybridRetriever(graph, top_k=12).retrieve(*queries())
+    found = HybridExpandRetriever(graph, top_k=12, base_k=6, num_seeds=4, hops=hops).retrieve(queries())
+    plain = HybridRetriever(graph, top_k=12).retrieve(queries())
     assert found.features is not None
     assert plain.features is not None
     assert torch.equal(found.nodes, plain.nodes)
@@ -173,10 +173,12 @@ def test_no_edges_is_the_plain_hybrid_ranking(hops: int) -> None:
 @pytest.mark.parametrize("hops", [1, 2])
 def test_new_nodes_are_neighbours_and_base_order_stays(hops: int) -> None:
     graph = corpus(200, 300, seed=4)
-    found = HybridExpandRetriever(graph, top_k=60, base_k=20, num_seeds=10, hops=hops).retrieve(*queries())
-    plain = HybridRetriever(graph, top_k=60).retrieve(*queries())
+    found = HybridExpandRetriever(graph, top_k=60, base_k=20, num_seeds=10, hops=hops).retrieve(queries())
+    plain = HybridRetriever(graph, top_k=60).retrieve(queries())
     assert found.features is not None
     assert torch.equal(found.nodes[:, :20], plain.nodes[:, :20])
+    assert found.base_nodes is not None
+    assert torch.equal(found.base_nodes, plain.nodes)
     for row, steps, before in zip(found.nodes, found.features[..., 3], plain.nodes, strict=True):
         near = {n for seed in before[:10].tolist() for n in neighbours(graph, seed)}
         far = {n for node in near for n in neighbours(graph, node)}
@@ -186,7 +188,7 @@ def test_new_nodes_are_neighbours_and_base_order_stays(hops: int) -> None:
 
 
 def test_small_corpus_is_padded() -> None:
-    found = HybridExpandRetriever(corpus(5, 6), top_k=9, base_k=3, num_seeds=2).retrieve(*queries())
+    found = HybridExpandRetriever(corpus(5, 6), top_k=9, base_k=3, num_seeds=2).retrieve(queries())
     assert found.features is not None
     assert sorted(found.nodes[0, :5].tolist()) == [0, 1, 2, 3, 4]
     assert (found.nodes[:, 5:] == -1).all()
@@ -197,29 +199,31 @@ def test_small_corpus_is_padded() -> None:
 def test_ties_break_by_node_number() -> None:
     graph = CorpusGraph.from_edges(list("abcdef"), ["fox"] * 6, torch.tensor([[0, 5], [0, 4], [0, 3]]))
     graph = graph.with_embedding(torch.eye(1, 3).expand(6, 3).contiguous())
-    found = HybridExpandRetriever(graph, top_k=4, base_k=2, num_seeds=1).retrieve(["fox"], torch.eye(1, 3))
+    found = HybridExpandRetriever(graph, top_k=4, base_k=2, num_seeds=1).retrieve(
+        Queries(["q"], ["fox"], torch.eye(1, 3))
+    )
     assert found.nodes.tolist() == [[0, 1, 3, 4]]
 
 
 def test_a_batch_equals_its_rows() -> None:
-    texts, vectors = queries()
+    asked = queries()
     retriever = HybridExpandRetriever(corpus(), top_k=15, base_k=6, num_seeds=4)
-    whole = retriever.retrieve(texts, vectors)
-    for row in range(len(texts)):
-        one = retriever.retrieve(texts[row : row + 1], vectors[row : row + 1])
+    whole = retriever.retrieve(asked)
+    for row in range(len(asked)):
+        one = retriever.retrieve(asked.block(row, row + 1))
         assert equal(one, whole.select(torch.tensor([row])))
 
 
 @pytest.mark.parametrize("block_scores", [1, 45, 100])
 def test_blocks_of_queries_give_the_same(block_scores: int, monkeypatch: pytest.MonkeyPatch) -> None:
     retriever = HybridExpandRetriever(corpus(), top_k=15, base_k=6, num_seeds=4)
-    whole = retriever.retrieve(*queries())
+    whole = retriever.retrieve(queries())
     monkeypatch.setattr(hybrid, "BLOCK_SCORES", block_scores)
-    assert equal(retriever.retrieve(*queries()), whole)
+    assert equal(retriever.retrieve(queries()), whole)
 
 
 def test_no_queries() -> None:
-    found = HybridExpandRetriever(corpus(), top_k=4, base_k=3, num_seeds=2).retrieve([], torch.zeros(0, 5))
+    found = HybridExpandRetriever(corpus(), top_k=4, base_k=3, num_seeds=2).retrieve(Queries([], [], torch.zeros(0, 5)))
     assert found.features is not None
     assert (found.nodes.shape, found.features.shape) == ((0, 4), (0, 4, 7))
     assert found.nodes.dtype == torch.int64

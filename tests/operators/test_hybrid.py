@@ -2,7 +2,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from graphrerank.graphs import CorpusGraph, Ranking
+from graphrerank.graphs import CorpusGraph, Queries, Ranking
 from graphrerank.operators import BM25, HybridRetriever, hybrid
 
 WORDS = ["fox", "dog", "bird", "tree", "river", "stone"]
@@ -18,10 +18,11 @@ def corpus(num_nodes: int = 20, *, seed: int = 0) -> CorpusGraph:
     return graph.with_embedding(vectors)
 
 
-def queries(num_queries: int = 7, *, seed: int = 1) -> tuple[list[str], torch.Tensor]:
+def queries(num_queries: int = 7, *, seed: int = 1) -> Queries:
     generator = torch.Generator().manual_seed(seed)
     texts = [" ".join(WORDS[(i + j) % len(WORDS)] for j in range(2)) for i in range(num_queries - 1)] + ["zebra"]
-    return texts, F.normalize(torch.randn(num_queries, 5, generator=generator), dim=1)
+    vectors = F.normalize(torch.randn(num_queries, 5, generator=generator), dim=1)
+    return Queries([f"q{i}" for i in range(num_queries)], texts, vectors)
 
 
 def equal(one: Ranking, other: Ranking) -> bool:
@@ -37,14 +38,13 @@ def equal(one: Ranking, other: Ranking) -> bool:
 @pytest.mark.parametrize(("bm25_weight", "dense_weight"), [(0.3, 0.7), (1.0, 0.0), (0.0, 2.0)])
 @pytest.mark.parametrize("top_k", [1, 6, 20])
 def test_against_naive_loop(top_k: int, bm25_weight: float, dense_weight: float) -> None:
-    graph, (texts, vectors) = corpus(), queries()
-    found = HybridRetriever(graph, top_k=top_k, bm25_weight=bm25_weight, dense_weight=dense_weight).retrieve(
-        texts, vectors
-    )
+    graph, asked = corpus(), queries()
+    found = HybridRetriever(graph, top_k=top_k, bm25_weight=bm25_weight, dense_weight=dense_weight).retrieve(asked)
     assert graph.embedding is not None
+    assert asked.vectors is not None
     assert found.features is not None
     lexical = BM25(graph.texts)
-    for row, (text, vector) in enumerate(zip(texts, vectors, strict=True)):
+    for row, (text, vector) in enumerate(zip(asked.texts, asked.vectors, strict=True)):
         bm25 = lexical.score_all([text])[0]
         highest = float(bm25.max())
         share = [float(s) / highest if highest > 0 else 0.0 for s in bm25]
@@ -60,20 +60,20 @@ def test_against_naive_loop(top_k: int, bm25_weight: float, dense_weight: float)
 @pytest.mark.parametrize("block_scores", [1, 20, 45, 60])
 def test_blocks_of_queries_give_the_same(block_scores: int, monkeypatch: pytest.MonkeyPatch) -> None:
     retriever = HybridRetriever(corpus(), top_k=8)
-    whole = retriever.retrieve(*queries())
+    whole = retriever.retrieve(queries())
     monkeypatch.setattr(hybrid, "BLOCK_SCORES", block_scores)
-    assert equal(retriever.retrieve(*queries()), whole)
+    assert equal(retriever.retrieve(queries()), whole)
 
 
 def test_ties_break_by_node_number() -> None:
     graph = CorpusGraph.from_edges(list("abcde"), ["fox"] * 5, torch.zeros(0, 2, dtype=torch.int64))
     graph = graph.with_embedding(torch.eye(1, 3).expand(5, 3).contiguous())
-    found = HybridRetriever(graph, top_k=3).retrieve(["fox"], torch.eye(1, 3))
+    found = HybridRetriever(graph, top_k=3).retrieve(Queries(["q"], ["fox"], torch.eye(1, 3)))
     assert found.nodes.tolist() == [[0, 1, 2]]
 
 
 def test_more_candidates_than_nodes_are_padding() -> None:
-    found = HybridRetriever(corpus(3), top_k=5).retrieve(*queries())
+    found = HybridRetriever(corpus(3), top_k=5).retrieve(queries())
     assert found.features is not None
     assert (found.nodes[:, 3:] == -1).all()
     assert (found.scores[:, 3:] == -torch.inf).all()
@@ -82,14 +82,14 @@ def test_more_candidates_than_nodes_are_padding() -> None:
 
 
 def test_query_without_known_word_ranks_by_cosine() -> None:
-    graph, (texts, vectors) = corpus(), queries()
-    hybrid_ranking = HybridRetriever(graph, top_k=20).retrieve(texts[-1:], vectors[-1:])
-    dense_ranking = HybridRetriever(graph, top_k=20, bm25_weight=0.0).retrieve(texts[-1:], vectors[-1:])
+    graph, asked = corpus(), queries()
+    hybrid_ranking = HybridRetriever(graph, top_k=20).retrieve(asked.block(6, 7))
+    dense_ranking = HybridRetriever(graph, top_k=20, bm25_weight=0.0).retrieve(asked.block(6, 7))
     assert torch.equal(hybrid_ranking.nodes, dense_ranking.nodes)
 
 
 def test_no_queries() -> None:
-    found = HybridRetriever(corpus(), top_k=4).retrieve([], torch.zeros(0, 5))
+    found = HybridRetriever(corpus(), top_k=4).retrieve(Queries([], [], torch.zeros(0, 5)))
     assert found.features is not None
     assert (found.nodes.shape, found.features.shape) == ((0, 4), (0, 4, 3))
     assert found.nodes.dtype == torch.int64
@@ -112,3 +112,8 @@ def test_corpus_without_vectors_is_refused() -> None:
     graph = CorpusGraph.from_edges(["a"], ["fox"], torch.zeros(0, 2, dtype=torch.int64))
     with pytest.raises(ValueError, match="`graph` must have an embedding"):
         HybridRetriever(graph)
+
+
+def test_queries_without_vectors_are_refused() -> None:
+    with pytest.raises(ValueError, match="`queries` must have vectors"):
+        HybridRetriever(corpus(), top_k=4).retrieve(Queries(["q"], ["fox"]))

@@ -1,11 +1,10 @@
 """A data set made ready for reranking: vectors, candidate lists, and candidate graphs on demand."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -13,42 +12,32 @@ from torch import Tensor
 from graphrerank.data.dataset import RetrievalDataset, digest_strings
 from graphrerank.data.encoder import Encoder
 from graphrerank.files import load_tensors, save_tensors
-from graphrerank.graphs import CandidateGraphs, CorpusGraph, Ranking, induced_edges
+from graphrerank.graphs import CandidateGraphs, Queries, Ranking, RetrieverFactory, induced_edges
+from graphrerank.graphs.retriever import OPTIONAL_FEATURES
 
-FORMAT = 1  # raise when the same arguments would give other candidate lists
-
-
-class Retriever(Protocol):
-    """Anything that ranks the corpus for a query."""
-
-    feature_names: tuple[str, ...]
-
-    def retrieve(self, query_texts: Sequence[str], query_vectors: Tensor) -> Ranking:
-        """Rank the corpus for each of ``B`` queries."""
-
-
-RetrieverFactory = Callable[[CorpusGraph], Retriever]
+FORMAT = 2  # raise when the same arguments would give other candidate lists
+TENSORS = ("nodes", "scores", "features", "base_nodes")
 
 
 @dataclass(frozen=True)
 class PreparedDataset:
-    """A data set with encoded texts and a base ranking for every query.
+    """A data set with a base ranking for every query, and with encoded texts where there is an encoder.
 
     Attributes:
-        dataset: The data set; its graph has an embedding.
-        query_vectors: ``[Q, d]``.
+        dataset: The data set; its graph has an embedding where there is an encoder.
+        query_vectors: ``[Q, d]``, or None without an encoder.
         ranking: ``[Q, K]`` candidates, with ``features [Q, K, F]``.
         feature_names: Names of the ``F`` columns; the first is the base ranking's score.
-        encoder_name: Name of the encoder.
-        encoder_fingerprint: Changes whenever the vectors would.
+        encoder_name: Name of the encoder, or None.
+        encoder_fingerprint: Changes whenever the vectors would; None without an encoder.
     """
 
     dataset: RetrievalDataset
-    query_vectors: Tensor
+    query_vectors: Tensor | None
     ranking: Ranking
     feature_names: tuple[str, ...]
-    encoder_name: str
-    encoder_fingerprint: str
+    encoder_name: str | None = None
+    encoder_fingerprint: str | None = None
 
     @property
     def top_k(self) -> int:
@@ -65,13 +54,23 @@ class PreparedDataset:
             split: Whose judgements to attach as ``relevance``; none when None.
             vectors: Whether to attach query and node vectors.
             edges: Whether to look up the edges among the candidates; without, the graphs have none.
+
+        Raises:
+            ValueError: If vectors are asked for and nothing was encoded, or there is no such split.
         """
         graph, ranking = self.dataset.graph, self.ranking.select(queries)
         edge_index, edge_weight, ptr = induced_edges(graph if edges else graph.without_edges(), ranking.nodes)
         valid = ranking.nodes >= 0
         nodes = ranking.nodes[valid]
         assert ranking.features is not None
-        assert graph.embedding is not None
+        query_vectors = node_vectors = None
+        if vectors:
+            if self.query_vectors is None or graph.embedding is None:
+                raise ValueError(
+                    f"`vectors` of data set {self.dataset.name!r} need an encoder (encoder=minilm), got none; only "
+                    "features=scores does without"
+                )
+            query_vectors, node_vectors = self.query_vectors[queries], graph.embedding[nodes]
         relevance = gains = None
         if split is not None:
             qrels = self.dataset.split(split)
@@ -83,85 +82,111 @@ class PreparedDataset:
             edge_attr=edge_weight,
             ptr=ptr,
             nodes=nodes,
-            query_vectors=self.query_vectors[queries] if vectors else None,
-            node_vectors=graph.embedding[nodes] if vectors else None,
+            query_vectors=query_vectors,
+            node_vectors=node_vectors,
             relevance=relevance,
             gains=gains,
             query_index=queries,
         )
 
     def with_features(self, names: Sequence[str]) -> "PreparedDataset":
-        """Keep the features of some names, in that order, as a model that was trained on them reads them.
+        """Give the features of some names, in that order, as a model that was trained on them reads them.
+
+        A name of ``OPTIONAL_FEATURES`` that the retriever does not give is 0 for all candidates: of a walk's features
+        that says that the base ranking gave them, of BM25 and cosine that nothing is known. Models scale features
+        within each list, where a constant column says nothing.
 
         Raises:
-            ValueError: If the retriever does not give one of them.
+            ValueError: If the retriever does not give one of the other names.
         """
-        missing = [name for name in names if name not in self.feature_names]
+        missing = [name for name in names if name not in (*self.feature_names, *OPTIONAL_FEATURES)]
         if missing:
             raise ValueError(f"needed the scores {list(names)} per candidate, the retriever gives {self.feature_names}")
-        assert self.ranking.features is not None
-        columns = self.ranking.features[..., [self.feature_names.index(name) for name in names]]
+        given = self.ranking.features
+        assert given is not None
+        unknown = torch.zeros(*given.shape[:-1], 1)
+        place = {name: column for column, name in enumerate(self.feature_names)}
+        columns = torch.cat([given, unknown], dim=-1)[..., [place.get(name, -1) for name in names]]
         return replace(self, ranking=replace(self.ranking, features=columns), feature_names=tuple(names))
 
     def ceiling(self, split: str) -> float:
         """Share of a split's queries with all relevant nodes among the candidates: what no reranker can pass."""
+        return self._share_found(split, self.ranking.nodes)
+
+    def base_ceiling(self, split: str) -> float:
+        """As :meth:`ceiling`, for as many candidates without expansion; the same where nothing was expanded."""
+        nodes = self.ranking.nodes if self.ranking.base_nodes is None else self.ranking.base_nodes
+        return self._share_found(split, nodes)
+
+    def _share_found(self, split: str, nodes: Tensor) -> float:
         qrels = self.dataset.split(split)
         queries = qrels.queries
-        found = qrels.relevance(queries, self.ranking.nodes[queries], num_nodes=self.dataset.graph.num_nodes) > 0
+        found = qrels.relevance(queries, nodes[queries], num_nodes=self.dataset.graph.num_nodes) > 0
         return float((found.sum(1) == (qrels.gains(queries) > 0).sum(1)).double().mean())
 
 
 def prepare(
-    dataset: RetrievalDataset, *, encoder: Encoder, build_retriever: RetrieverFactory, cache: str | Path
+    dataset: RetrievalDataset, *, encoder: Encoder | None, build_retriever: RetrieverFactory, cache: str | Path
 ) -> PreparedDataset:
     """Encode a data set and rank its corpus for every query, from the cache where it is there.
 
     Args:
         dataset: The data set.
-        encoder: Encodes texts; wrap it in a ``VectorCache`` to keep the vectors.
-        build_retriever: Makes a retriever of a corpus graph with embedding. A ``functools.partial`` of a retriever
-            class with plain arguments, so that it can name the cache.
+        encoder: Encodes texts; wrap it in a ``VectorCache`` to keep the vectors. None where neither the retriever nor
+            a model reads vectors.
+        build_retriever: Makes a retriever of a corpus graph. A ``functools.partial`` of a retriever class with plain
+            arguments, or such partials, so that it can name the cache.
         cache: Folder for the candidate lists.
 
     Raises:
-        ValueError: If a cache file is damaged, naming it.
+        ValueError: If a cache file is damaged, naming it; or the retriever needs vectors and there is no encoder.
     """
-    graph = dataset.graph.with_embedding(encoder.encode(dataset.graph.texts))
-    query_vectors = encoder.encode(dataset.query_texts)
-    name, arguments, feature_names = _describe(build_retriever)
-    parts = [str(FORMAT), dataset.fingerprint, encoder.fingerprint, name, repr(sorted(arguments.items()))]
+    graph, query_vectors = dataset.graph, None
+    if encoder is not None:
+        graph = graph.with_embedding(encoder.encode(graph.texts))
+        query_vectors = encoder.encode(dataset.query_texts)
+    described = _describe(build_retriever)
+    retriever = build_retriever(graph)
+    fingerprint = getattr(retriever, "fingerprint", "")
+    encoded_by = "" if encoder is None else encoder.fingerprint
+    parts = [str(FORMAT), dataset.fingerprint, encoded_by, described, fingerprint]
     key = hashlib.sha256(digest_strings(parts)).hexdigest()[:32]
     path = Path(cache) / f"{dataset.name}-{key}.safetensors"
     if path.is_file():
-        tensors = load_tensors(path, ("nodes", "scores", "features"))
-        _check_candidates(path, tensors, len(dataset.query_ids), len(feature_names), graph.num_nodes)
+        tensors = load_tensors(path, TENSORS)
+        _check_candidates(path, tensors, len(dataset.query_ids), len(retriever.feature_names), graph.num_nodes)
         ranking = Ranking(**tensors)
     else:
-        ranking = build_retriever(graph).retrieve(dataset.query_texts, query_vectors)
+        ranking = retriever.retrieve(Queries(dataset.query_ids, dataset.query_texts, query_vectors))
         assert ranking.features is not None
-        save_tensors(
-            path,
-            {"nodes": ranking.nodes, "scores": ranking.scores, "features": ranking.features},
-            {"parts": repr(parts)},
-        )
+        if ranking.base_nodes is None:
+            ranking = replace(ranking, base_nodes=ranking.nodes)
+        save_tensors(path, {name: getattr(ranking, name).clone() for name in TENSORS}, {"parts": repr(parts)})
     encoded = replace(dataset, graph=graph)
-    return PreparedDataset(encoded, query_vectors, ranking, feature_names, encoder.name, encoder.fingerprint)
+    name = None if encoder is None else encoder.name
+    return PreparedDataset(encoded, query_vectors, ranking, retriever.feature_names, name, encoded_by or None)
 
 
-def _describe(build_retriever: RetrieverFactory) -> tuple[str, dict[str, Any], tuple[str, ...]]:
+def _describe(build_retriever: RetrieverFactory) -> str:
+    """Write a factory down, with the factories among its arguments."""
     if not isinstance(build_retriever, partial) or build_retriever.args:
         raise ValueError(
             f"`build_retriever` must be a functools.partial of a retriever class with keyword arguments, "
             f"got {build_retriever!r}"
         )
-    retriever: Any = build_retriever.func
-    return f"{retriever.__module__}.{retriever.__qualname__}", build_retriever.keywords, retriever.feature_names
+    made = build_retriever.func
+    arguments = (
+        f"{name}={_describe(argument) if callable(argument) else repr(argument)}"
+        for name, argument in sorted(build_retriever.keywords.items())
+    )
+    return f"{made.__module__}.{made.__qualname__}({', '.join(arguments)})"
 
 
 def _check_candidates(path: Path, tensors: dict[str, Tensor], num_queries: int, num_features: int, size: int) -> None:
-    nodes, scores, features = tensors["nodes"], tensors["scores"], tensors["features"]
-    shapes_fit = nodes.dim() == 2 and nodes.shape == scores.shape and features.shape == (*nodes.shape, num_features)
-    in_range = nodes.numel() == 0 or (int(nodes.min()) >= -1 and int(nodes.max()) < size)
+    nodes, scores, features, base_nodes = (tensors[name] for name in TENSORS)
+    shapes_fit = nodes.dim() == 2 and nodes.shape == scores.shape == base_nodes.shape
+    shapes_fit = shapes_fit and features.shape == (*nodes.shape, num_features)
+    in_range = all(not t.numel() or (int(t.min()) >= -1 and int(t.max()) < size) for t in (nodes, base_nodes))
     if not shapes_fit or len(nodes) != num_queries or not in_range or not bool(torch.isfinite(features).all()):
         raise ValueError(
             f"{path}: damaged cache, needed {num_queries} lists of nodes below {size} with {num_features} finite "

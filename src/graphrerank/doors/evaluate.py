@@ -62,7 +62,8 @@ def _check_encoder(path: str, manifest: Mapping[str, Any], prepared: PreparedDat
     reads_vectors = manifest["model"]["arguments"]["features"] != "scores"
     trained = manifest["encoder"]
     if reads_vectors and prepared.encoder_fingerprint != trained["fingerprint"]:
+        now = f"{prepared.encoder_name} ({str(prepared.encoder_fingerprint)[:12]})"
         raise ValueError(
             f"{path}: was trained on vectors of {trained['name']} ({trained['fingerprint'][:12]}), the encoder now is "
-            f"{prepared.encoder_name} ({prepared.encoder_fingerprint[:12]}); only features=scores changes encoders"
+            f"{now}; only features=scores changes encoders"
         )

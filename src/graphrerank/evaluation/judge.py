@@ -87,6 +87,7 @@ class DatasetResult:
         split: Name of the split.
         query_ids: One per query, in the order of the rankings' rows.
         ceiling: Share of queries whose relevant nodes are all candidates: no reranker's PR can pass it.
+        base_ceiling: The same for as many candidates without expansion; equal where nothing was expanded.
         top_k: Candidates per query.
         systems: Results by system name, in the order of the table's rows; the last is the primary one.
         comparisons: The primary system against the baselines that are there.
@@ -96,6 +97,7 @@ class DatasetResult:
     split: str
     query_ids: Sequence[str]
     ceiling: float
+    base_ceiling: float
     top_k: int
     systems: Mapping[str, SystemResult] = field(default_factory=dict)
     comparisons: Sequence[Comparison] = ()
@@ -107,6 +109,7 @@ class DatasetResult:
             "queries": len(self.query_ids),
             "candidates": self.top_k,
             "ceiling": self.ceiling,
+            "base_ceiling": self.base_ceiling,
             "systems": {
                 name: {
                     **{measure: None if math.isnan(mean) else mean for measure, mean in result.measures.items()},
@@ -156,6 +159,7 @@ def judge(
         split=split,
         query_ids=[prepared.dataset.query_ids[i] for i in queries.tolist()],
         ceiling=prepared.ceiling(split),
+        base_ceiling=prepared.base_ceiling(split),
         top_k=prepared.top_k,
         systems=_with_intervals(results, tested),
         comparisons=compare_with_baselines({name: result.values for name, result in results.items()}, tested),

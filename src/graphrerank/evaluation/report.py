@@ -19,11 +19,11 @@ ROW_NAMES = {"base_ranking": "base", "ppr": "PPR", "gcs": "GCS", "mlp": "MLP", "
 def results_table(result: DatasetResult) -> Table:
     """Lay out one data set's results: a row per system, measures in percent, latency in milliseconds."""
     queries = f"{len(result.query_ids):,} queries"
+    before = "" if result.base_ceiling == result.ceiling else f" ({100 * result.base_ceiling:.2f} before expansion)"
+    ceiling = f"ceiling of PR {100 * result.ceiling:.2f}{before}: all relevant are candidates"
     table = Table(
         title=f"{result.dataset} {result.split}: {queries}, {result.top_k} candidates",
-        caption="\n".join(
-            [f"ceiling of PR {100 * result.ceiling:.2f}: all relevant are candidates", *comparison_lines(result)]
-        ),
+        caption="\n".join([ceiling, *comparison_lines(result)]),
     )
     for column in HEADER:
         table.add_column(column, justify="left" if column == "system" else "right")

@@ -2,6 +2,17 @@
 
 from graphrerank.graphs.candidate_graphs import CandidateGraphs, induced_edges
 from graphrerank.graphs.corpus_graph import CorpusGraph
+from graphrerank.graphs.queries import Queries
 from graphrerank.graphs.ranking import Ranking, top_k_by_node_order
+from graphrerank.graphs.retriever import Retriever, RetrieverFactory
 
-__all__ = ["CandidateGraphs", "CorpusGraph", "Ranking", "induced_edges", "top_k_by_node_order"]
+__all__ = [
+    "CandidateGraphs",
+    "CorpusGraph",
+    "Queries",
+    "Ranking",
+    "Retriever",
+    "RetrieverFactory",
+    "induced_edges",
+    "top_k_by_node_order",
+]

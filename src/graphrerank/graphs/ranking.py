@@ -15,11 +15,14 @@ class Ranking:
         scores: ``[B, K]`` float32, non-increasing along a row; padded with -inf.
         features: ``[B, K, F]`` float32, what the retriever knows of each node beside its score (padded with 0), or
             None when it knows nothing more. The retriever's ``feature_names`` names the columns.
+        base_nodes: ``[B, K]`` int64, the candidates that there would be without expansion; None where nothing was
+            expanded.
     """
 
     nodes: Tensor
     scores: Tensor
     features: Tensor | None = None
+    base_nodes: Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.nodes.shape != self.scores.shape or self.nodes.dim() != 2:
@@ -32,9 +35,9 @@ class Ranking:
 
     def select(self, queries: Tensor) -> "Ranking":
         """Take the rows of some queries (``[b]`` int64), in that order."""
-        return Ranking(
-            self.nodes[queries], self.scores[queries], None if self.features is None else self.features[queries]
-        )
+        features = None if self.features is None else self.features[queries]
+        base_nodes = None if self.base_nodes is None else self.base_nodes[queries]
+        return Ranking(self.nodes[queries], self.scores[queries], features, base_nodes)
 
 
 def top_k_by_node_order(scores: Tensor, top_k: int) -> tuple[Tensor, Tensor]:

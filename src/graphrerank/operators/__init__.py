@@ -1,6 +1,7 @@
 """Frozen operators, one file per published one."""
 
 from graphrerank.operators.bm25 import BM25
+from graphrerank.operators.expand import ExpandRetriever
 from graphrerank.operators.gcs import GCS, graph_cohesive_smoothing
 from graphrerank.operators.hybrid import HybridRetriever
 from graphrerank.operators.hybrid_expand import HybridExpandRetriever
@@ -11,6 +12,7 @@ __all__ = [
     "BM25",
     "GCS",
     "PPR",
+    "ExpandRetriever",
     "HybridExpandRetriever",
     "HybridRetriever",
     "graph_cohesive_smoothing",

@@ -1,12 +1,14 @@
 """Hybrid vector search: BM25 and cosine similarity in one score."""
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from graphrerank.graphs import CorpusGraph, Ranking, top_k_by_node_order
+from graphrerank.graphs import CorpusGraph, Queries, Ranking, top_k_by_node_order
+from graphrerank.graphs.retriever import BASE_SCORE, TEXT_FEATURES
 from graphrerank.operators.bm25 import BM25
 
 BLOCK_SCORES = 1 << 25  # scores held at once: 128 MiB of float32 per term
@@ -30,7 +32,7 @@ class HybridRetriever:
     r"""Rank the corpus by :math:`w_b\,\mathrm{BM25}(q, d) / \max_{d'} \mathrm{BM25}(q, d') + w_d\,\cos(q, d)`.
 
     Source: GraphER, section 3.1 (base retriever), with its weights 0.3 and 0.7 as defaults. The paper does not say how
-    BM25 is normalised; we divide by the query's maximum over the corpus.
+    BM25 is normalised; we divide by the query's maximum over the corpus. The corpus is indexed at the first query.
 
     Args:
         graph: The corpus with its ``embedding`` of unit vectors.
@@ -42,7 +44,7 @@ class HybridRetriever:
         ValueError: If the corpus has no embedding, or an argument is out of range.
     """
 
-    feature_names = ("base_score", "bm25_score", "dense_score")
+    feature_names: tuple[str, ...] = (BASE_SCORE, *TEXT_FEATURES)
 
     def __init__(
         self, graph: CorpusGraph, *, top_k: int = 100, bm25_weight: float = 0.3, dense_weight: float = 0.7
@@ -58,38 +60,49 @@ class HybridRetriever:
         self.top_k = top_k
         self.bm25_weight = bm25_weight
         self.dense_weight = dense_weight
-        self._bm25 = BM25(graph.texts)
+        self._texts = graph.texts
         self._embedding = graph.embedding
 
-    def retrieve(self, query_texts: Sequence[str], query_vectors: Tensor) -> Ranking:
+    def retrieve(self, queries: Queries) -> Ranking:
         """Rank the corpus for each query.
 
         Args:
-            query_texts: ``B`` texts.
-            query_vectors: ``[B, d]`` unit vectors.
+            queries: ``B`` texts with unit vectors.
 
         Returns:
             ``[B, top_k]`` nodes and hybrid scores, with ``features [B, top_k, 3]`` as in ``feature_names``.
+
+        Raises:
+            ValueError: If the queries have no vectors.
         """
         parts = []
-        for _, table in self.score_blocks(query_texts, query_vectors):
+        for _, table in self.score_blocks(queries):
             nodes, scores = top_k_by_node_order(table.hybrid, self.top_k)
             parts.append(Ranking(nodes, scores, table.gather(nodes)))
         return concatenate(parts)
 
-    def score_blocks(self, query_texts: Sequence[str], query_vectors: Tensor) -> Iterator[tuple[Tensor, HybridScores]]:
+    def score_blocks(self, queries: Queries) -> Iterator[tuple[Tensor, HybridScores]]:
         """Score the whole corpus for a few queries at a time, as many as memory allows.
 
         Yields:
             The block's query vectors ``[b, d]`` and its scores; one empty block when there are no queries.
         """
         rows = max(1, BLOCK_SCORES // max(1, len(self._embedding)))
-        for start in range(0, max(1, len(query_texts)), rows):
-            vectors = query_vectors[start : start + rows]
-            lexical = self._bm25.score_all(query_texts[start : start + rows])
-            lexical = lexical / lexical.amax(1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
-            dense = vectors @ self._embedding.T
-            yield vectors, HybridScores(self.bm25_weight * lexical + self.dense_weight * dense, lexical, dense)
+        for start in range(0, max(1, len(queries)), rows):
+            block = queries.block(start, start + rows)
+            lexical = lexical_scores(self._bm25, block.texts)
+            dense = block.encoded @ self._embedding.T
+            yield block.encoded, HybridScores(self.bm25_weight * lexical + self.dense_weight * dense, lexical, dense)
+
+    @cached_property
+    def _bm25(self) -> BM25:
+        return BM25(self._texts)
+
+
+def lexical_scores(bm25: BM25, query_texts: Sequence[str]) -> Tensor:
+    """Score the whole corpus by BM25, divided by each query's maximum: ``[b, N]`` in [0, 1]."""
+    scores = bm25.score_all(query_texts)
+    return scores / scores.amax(1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
 
 
 def concatenate(parts: Sequence[Ranking]) -> Ranking:
@@ -98,4 +111,5 @@ def concatenate(parts: Sequence[Ranking]) -> Ranking:
         torch.cat([part.nodes for part in parts]),
         torch.cat([part.scores for part in parts]),
         torch.cat([part.features for part in parts if part.features is not None]),
+        None if parts[0].base_nodes is None else torch.cat([p.base_nodes for p in parts if p.base_nodes is not None]),
     )

@@ -20,7 +20,7 @@ class Expansion:
     Attributes:
         nodes: ``[B, n]`` int64 node numbers; fewer hops first, then best score first; padded with -1.
         scores: ``[B, n]`` float32 :math:`S_n`; padded with -inf.
-        similarity: ``[B, n]`` float32 dot product of query and node vector (padded with 0).
+        similarity: ``[B, n]`` float32 dot product of query and node vector (padded with 0; all 0 where its weight is).
         structure: ``[B, n]`` float32 :math:`I_{struct}` in [0, 2] (padded with 0).
         best_seed_rank: ``[B, n]`` int64, 1 for the top seed (padded with 0).
         best_seed_score: ``[B, n]`` float32, that seed's score (padded with 0).
@@ -41,25 +41,26 @@ class Expansion:
 def semantic_topological_expansion(
     graph: CorpusGraph,
     seeds: Ranking,
-    query_vectors: Tensor,
+    query_vectors: Tensor | None,
     *,
     top_k: int,
     exclude: Tensor | None = None,
+    similarity_weight: float = 1.0,
     structure_weight: float = 1.0,
     hops: int = 1,
 ) -> Expansion:
     r"""Find the best neighbours of each query's seeds, for all queries at once.
 
     .. math::
-        S_n = v_q \cdot v_n + \beta \, I_{struct}(n), \qquad
+        S_n = \alpha \, v_q \cdot v_n + \beta \, I_{struct}(n), \qquad
         I_{struct}(n) = \Bigl[1 - \frac{r_{best} - 1}{R_{max} - 1}\Bigr]_{R_{max} > 1}
         + \Bigl[\frac{|A(n)| - 1}{C_{max} - 1}\Bigr]_{C_{max} > 1}
 
     with :math:`A(n)` the seeds that ``n`` is a neighbour of, :math:`r_{best}` the best (1-based) rank among them,
     :math:`R_{max}` the number of seeds, :math:`C_{max} = \min(\deg n, R_{max})` with the degree in the whole corpus
-    graph, and :math:`\beta` the ``structure_weight``.
+    graph, :math:`\alpha` the ``similarity_weight`` and :math:`\beta` the ``structure_weight``.
 
-    Source: FastInsight, Algorithm 3 (STeX); its setting is 1. *Where we differ:* the seeds may be fewer than the nodes
+    Source: FastInsight, Algorithm 3 (STeX); its weights are 1. *Where we differ:* the seeds may be fewer than the nodes
     that must not come back (``exclude``); ties break by node number. ``hops`` above 1 is ours: where a query's nodes
     do not fill ``top_k``, the neighbours of these nodes follow, scored alike with :math:`A(n)` the seeds at the start
     of a shortest path to ``n`` and its term capped at 1.
@@ -67,11 +68,14 @@ def semantic_topological_expansion(
     Work and memory grow with the sum of the seeds' degrees, in blocks of queries; never with the corpus.
 
     Args:
-        graph: The corpus, undirected, with an ``embedding``. Edge weights are not read.
+        graph: The corpus, undirected, with an ``embedding`` unless ``similarity_weight`` is 0. Edge weights are not
+            read.
         seeds: ``[B, S]`` the retrieved nodes, best first, padding last; a row holds a node at most once.
-        query_vectors: ``[B, d]``.
+        query_vectors: ``[B, d]``; may be None where ``similarity_weight`` is 0.
         top_k: Nodes to return per query, at least 1.
         exclude: ``[B, M]`` int64 nodes that must not be returned, padded with -1; the seeds never are.
+        similarity_weight: Weight of the dot product, not negative; 0 ranks the neighbours by structure, and reads no
+            vectors.
         structure_weight: Weight of the structural score, not negative; 0 ranks the neighbours by similarity.
         hops: Most steps from a seed, at least 1.
 
@@ -79,7 +83,7 @@ def semantic_topological_expansion(
         ``[B, top_k]``; only nodes within ``hops`` of a seed, so that a row may be mostly padding.
 
     Raises:
-        ValueError: If an argument is out of range, shapes do not fit, or the corpus has no embedding.
+        ValueError: If an argument is out of range, shapes do not fit, or vectors that are read are not there.
 
     Example:
         >>> graph = CorpusGraph.from_edges(list("abcd"), [""] * 4, torch.tensor([[0, 2], [1, 2], [1, 3]]))
@@ -89,14 +93,14 @@ def semantic_topological_expansion(
         >>> found.nodes.tolist(), found.scores.tolist(), found.seeds_reached.tolist()
         ([[2, 3, -1]], [[2.25, 1.0, -inf]], [[2, 1, 0]])
     """
-    _check(graph, seeds, query_vectors, exclude, top_k, structure_weight, hops)
+    _check(graph, seeds, query_vectors, exclude, top_k, similarity_weight, structure_weight, hops)
     valid = seeds.nodes >= 0
     row, column = torch.nonzero(valid, as_tuple=True)
     paths = torch.stack([row, seeds.nodes[row, column], column + 1])
     taken = seeds.nodes if exclude is None else torch.cat([seeds.nodes, exclude], dim=1)
     owner = torch.arange(len(seeds), device=taken.device)[:, None] * graph.num_nodes
     forbidden = torch.unique((owner + taken)[taken >= 0])
-    step = _Step(graph, query_vectors, valid.sum(1), structure_weight)
+    step = _Step(graph, query_vectors, valid.sum(1), similarity_weight, structure_weight)
     room = torch.full_like(valid.sum(1), top_k)
     reached: list[_Reached] = []
     for hop in range(1, hops + 1):
@@ -124,8 +128,9 @@ class _Reached(NamedTuple):
 @dataclass(frozen=True)
 class _Step:
     graph: CorpusGraph
-    query_vectors: Tensor
+    query_vectors: Tensor | None
     num_seeds: Tensor  # [B], R_max
+    similarity_weight: float
     structure_weight: float
 
     def walk(self, paths: Tensor, forbidden: Tensor, room: Tensor, hop: int) -> tuple[_Reached, Tensor]:
@@ -173,12 +178,18 @@ class _Step:
         proximity = torch.where(most_ranks > 1, 1 - (best_rank - 1) / (most_ranks - 1).clamp(min=1), 0.0)
         bridging = torch.where(most_seeds > 1, (count.minimum(most_seeds) - 1) / (most_seeds - 1).clamp(min=1), 0.0)
         similarity, structure = self._similarity(row, node), proximity + bridging
-        score = similarity + self.structure_weight * structure
+        score = self.similarity_weight * similarity + self.structure_weight * structure
         return _Reached(row, node, score, similarity, structure, best_rank, count, torch.full_like(node, hop))
 
     def _similarity(self, row: Tensor, node: Tensor) -> Tensor:
-        """Multiply query and node vectors, ``row`` ascending; equal vectors give equal scores, which BLAS may not."""
+        """Multiply query and node vectors, ``row`` ascending; equal vectors give equal scores, which BLAS may not.
+
+        All 0 where the weight is.
+        """
+        if not self.similarity_weight:
+            return torch.zeros(row.numel(), device=row.device)
         assert self.graph.embedding is not None
+        assert self.query_vectors is not None
         rows, per_row = torch.unique_consecutive(row, return_counts=True)
         dots = [
             self.graph.embedding.index_select(0, part).mul_(query).sum(1)
@@ -242,22 +253,25 @@ def _pad(reached: list[_Reached], seeds: Ranking, top_k: int) -> Expansion:
 def _check(
     graph: CorpusGraph,
     seeds: Ranking,
-    query_vectors: Tensor,
+    query_vectors: Tensor | None,
     exclude: Tensor | None,
     top_k: int,
+    similarity_weight: float,
     structure_weight: float,
     hops: int,
 ) -> None:
-    if graph.embedding is None:
-        raise ValueError("`graph` must have an embedding: encode the corpus first")
     for name, number in (("top_k", top_k), ("hops", hops)):
         if number < 1:
             raise ValueError(f"`{name}` must be a positive integer, got {number}")
-    if not structure_weight >= 0:
-        raise ValueError(f"`structure_weight` must not be negative, got {structure_weight}")
-    needed = (len(seeds), graph.embedding.shape[1])
-    if tuple(query_vectors.shape) != needed:
-        raise ValueError(f"`query_vectors` must be {list(needed)}, got {list(query_vectors.shape)}")
+    for name, weight in (("similarity_weight", similarity_weight), ("structure_weight", structure_weight)):
+        if not weight >= 0:
+            raise ValueError(f"`{name}` must not be negative, got {weight}")
+    if similarity_weight:
+        if graph.embedding is None:
+            raise ValueError("`graph` must have an embedding: encode the corpus first, or set `similarity_weight` to 0")
+        needed, given = [len(seeds), graph.embedding.shape[1]], None if query_vectors is None else query_vectors.shape
+        if given is None or list(given) != needed:
+            raise ValueError(f"`query_vectors` must be {needed}, got {given and list(given)}")
     if exclude is not None and (exclude.dim() != 2 or len(exclude) != len(seeds)):
         raise ValueError(f"`exclude` must be [{len(seeds)}, M], got {list(exclude.shape)}")
     for name, nodes in (("seeds", seeds.nodes), ("exclude", exclude)):

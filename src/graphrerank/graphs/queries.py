@@ -1,0 +1,51 @@
+"""A batch of queries, what every retriever takes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Queries:
+    """Queries to rank the corpus for.
+
+    Attributes:
+        ids: ``B`` strings, as in the data set: a retriever that looks rankings up finds them by id.
+        texts: ``B`` strings.
+        vectors: ``[B, d]`` float32 unit vectors, or None where nothing was encoded.
+
+    Raises:
+        ValueError: If lengths differ.
+    """
+
+    ids: Sequence[str]
+    texts: Sequence[str]
+    vectors: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        vectors = len(self.ids) if self.vectors is None else len(self.vectors)
+        if not len(self.ids) == len(self.texts) == vectors:
+            raise ValueError(
+                f"`ids`, `texts` and `vectors` must have one entry per query, got {len(self.ids)} ids, "
+                f"{len(self.texts)} texts and {vectors} vectors"
+            )
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def encoded(self) -> Tensor:
+        """``[B, d]``, the vectors of queries that must have them.
+
+        Raises:
+            ValueError: If there are none.
+        """
+        if self.vectors is None:
+            raise ValueError("`queries` must have vectors: encode them first, with encoder=minilm or another")
+        return self.vectors
+
+    def block(self, start: int, stop: int) -> "Queries":
+        """Take the queries from number ``start`` up to before ``stop``."""
+        vectors = None if self.vectors is None else self.vectors[start:stop]
+        return Queries(self.ids[start:stop], self.texts[start:stop], vectors)

@@ -1,0 +1,40 @@
+"""What a retriever is: it ranks the corpus for queries, and names what it knows of each candidate."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from graphrerank.graphs.queries import Queries
+from graphrerank.graphs.ranking import Ranking
+
+BASE_SCORE = "base_score"  # the first feature of every retriever: the score it ranks by
+TEXT_FEATURES = ("bm25_score", "dense_score")  # against the query's text and vector
+EXPANSION_FEATURES = ("hops", "best_seed_score", "best_seed_reciprocal_rank", "seeds_reached")
+OPTIONAL_FEATURES = (*TEXT_FEATURES, *EXPANSION_FEATURES)  # 0 for all candidates where a retriever does not give them
+
+
+class Retriever(Protocol):
+    """Anything that ranks the corpus for queries.
+
+    Two more members are optional. ``fingerprint``, a string: changes whenever the rankings would, though the settings
+    stay (the hash of a file that is read). ``needs_vectors(**settings)``, static: whether a retriever of these settings
+    needs an encoded corpus and encoded queries; True where it is missing.
+    """
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the ranking's ``F`` features; the first is ``base_score``."""
+
+    def retrieve(self, queries: Queries) -> Ranking:
+        """Rank the corpus for each of ``B`` queries: ``[B, K]`` with ``features [B, K, F]``."""
+
+
+RetrieverFactory = Callable[..., Retriever]  # of a CorpusGraph and settings; a functools.partial of a class
+
+
+def needs_vectors(build_retriever: RetrieverFactory) -> bool:
+    """Tell whether the retrievers of a factory need an encoded corpus and encoded queries, without building one."""
+    if isinstance(build_retriever, partial):
+        asks = getattr(build_retriever.func, "needs_vectors", None)
+        return True if asks is None else bool(asks(**build_retriever.keywords))
+    return True
