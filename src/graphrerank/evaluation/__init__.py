@@ -8,6 +8,7 @@ from graphrerank.evaluation.judge import (
     base_ranking,
     compare_with_baselines,
     judge,
+    measure_queries,
     peak_memory_mib,
     rerank,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "bootstrap_interval",
     "compare_with_baselines",
     "judge",
+    "measure_queries",
     "paired_randomization",
     "peak_memory_mib",
     "rerank",

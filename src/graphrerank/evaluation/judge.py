@@ -143,14 +143,10 @@ def judge(
         systems: The systems, in the order of the table's rows.
         measures: Names of measures.
     """
-    qrels = prepared.dataset.split(split)
-    queries = qrels.queries
-    gains = qrels.gains(queries)
+    queries = prepared.dataset.split(split).queries
     results = {}
     for system in systems:
-        ranking = rerank(prepared, queries, system)
-        relevance = qrels.relevance(queries, ranking.nodes, num_nodes=prepared.dataset.graph.num_nodes)
-        values = {name: parse_measure(name)(relevance, gains) for name in measures}
+        ranking, values = measure_queries(prepared, split, system, measures=measures)
         means = {name: float(per_query.nanmean()) for name, per_query in values.items()}
         results[system.name] = SystemResult(means, _latency(prepared, queries, system), ranking, values, {})
     tested = [name for name in TESTED_MEASURES if name in measures]
@@ -164,6 +160,28 @@ def judge(
         systems=_with_intervals(results, tested),
         comparisons=compare_with_baselines({name: result.values for name, result in results.items()}, tested),
     )
+
+
+@torch.inference_mode()
+def measure_queries(
+    prepared: PreparedDataset, split: str, system: System, *, measures: Sequence[str] = MEASURES
+) -> tuple[Ranking, dict[str, Tensor]]:
+    """Rerank a split's queries with one system and score each of them.
+
+    Args:
+        prepared: The data set with its candidates.
+        split: The split to judge on.
+        system: The system.
+        measures: Names of measures.
+
+    Returns:
+        The reranked lists, one row per query, and ``[Q]`` float64 of each measure, NaN = the query does not count.
+    """
+    qrels = prepared.dataset.split(split)
+    ranking = rerank(prepared, qrels.queries, system)
+    relevance = qrels.relevance(qrels.queries, ranking.nodes, num_nodes=prepared.dataset.graph.num_nodes)
+    gains = qrels.gains(qrels.queries)
+    return ranking, {name: parse_measure(name)(relevance, gains) for name in measures}
 
 
 @torch.inference_mode()

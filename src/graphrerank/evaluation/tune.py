@@ -3,8 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from graphrerank.data.candidates import PreparedDataset
-from graphrerank.evaluation.judge import Scorer, System, rerank
-from graphrerank.metrics import parse_measure
+from graphrerank.evaluation.judge import Scorer, System, measure_queries
 
 RESTART_GRID = tuple(round(0.1 * step, 1) for step in range(1, 10))
 
@@ -28,12 +27,8 @@ def tune_restart_prob(
         grid: Restart probabilities to try.
         measure: Name of the measure to maximise.
     """
-    qrels = prepared.dataset.split(split)
-    queries = qrels.queries
-    gains = qrels.gains(queries)
     means = []
     for restart_prob in grid:
-        nodes = rerank(prepared, queries, System("tuned", build(restart_prob))).nodes
-        relevance = qrels.relevance(queries, nodes, num_nodes=prepared.dataset.graph.num_nodes)
-        means.append(parse_measure(measure).mean(relevance, gains))
+        _, values = measure_queries(prepared, split, System("tuned", build(restart_prob)), measures=[measure])
+        means.append(float(values[measure].nanmean()))
     return grid[means.index(max(means))]
