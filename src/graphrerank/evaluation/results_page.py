@@ -1,0 +1,297 @@
+"""The page of results of ``experiment=grapher_tables``, as Markdown and as one plot."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import mean, stdev
+
+import torch
+from torch import Tensor
+
+from graphrerank.evaluation.report import p_text
+from graphrerank.evaluation.significance import bootstrap_interval, paired_randomization
+from graphrerank.files import atomic_path
+
+PAGE_MEASURES = ("PR@5/multi", "PR@5", "PR@10/multi", "PR@10")
+BASELINES = ("base", "GCS", "MLP")  # what the primary system is tested against
+PRIMARY = "GATv2"
+NOTHING = "-"
+
+Values = Mapping[str, Mapping[str, Tensor]]
+
+
+@dataclass(frozen=True)
+class JudgedSet:
+    """What is known of a data set before any system has seen it.
+
+    Attributes:
+        name: Name of the data set.
+        num_nodes: Passages or tables in the corpus.
+        num_edges: Edges among them, each counted once.
+        num_queries: Queries of the split.
+        num_several: Queries with more than one relevant node.
+        ceilings: Share of queries with all relevant nodes among the candidates, by number of candidates.
+    """
+
+    name: str
+    num_nodes: int
+    num_edges: int
+    num_queries: int
+    num_several: int
+    ceilings: Mapping[int, float]
+
+
+@dataclass(frozen=True)
+class ResultRow:
+    """A system, or a variation of one.
+
+    Attributes:
+        name: ``base``, ``PPR``, ``GCS``, ``MLP``, ``GATv2``, or what an ablation changes. Every ``GATv2`` needs an
+            ``MLP`` of its feature mode beside it, and both ``base`` and ``GCS``.
+        features: Feature mode; empty for a system without training.
+        runs: Of each seed: data set -> measure -> ``[Q]``, NaN = the query does not count.
+        settings: What was chosen for it, in words.
+        num_parameters: Trained parameters.
+        seconds: Of each seed, time to train on one thread.
+    """
+
+    name: str
+    features: str
+    runs: Sequence[Values]
+    settings: str = ""
+    num_parameters: int = 0
+    seconds: Sequence[float] = ()
+
+
+@dataclass(frozen=True)
+class ResultTables:
+    """All that the page tells.
+
+    Attributes:
+        command: What wrote it.
+        encoder: Name of the encoder.
+        top_k: Candidates per query.
+        tuning: What the frozen operators were tuned on, with the number of queries.
+        search: What the models were trained on and judged on to choose their settings.
+        training: What the final models were trained on.
+        grid: The settings that were tried, in words.
+        sets: The test sets, in the order of the columns.
+        rows: The systems.
+        ablations: Variations of one system, with one seed; the first is the system itself.
+        minutes: Time of all trainings and judgements together.
+        workers: Processes that shared it.
+    """
+
+    command: str
+    encoder: str
+    top_k: int
+    tuning: str
+    search: str
+    training: str
+    grid: str
+    sets: Sequence[JudgedSet]
+    rows: Sequence[ResultRow]
+    ablations: Sequence[ResultRow] = field(default_factory=list)
+    minutes: float = 0.0
+    workers: int = 1
+
+
+def render_page(tables: ResultTables, *, plot: str | None = None) -> str:
+    """Write the page.
+
+    Args:
+        tables: The numbers.
+        plot: File of the plot beside the page; None: no plot.
+
+    Returns:
+        Markdown.
+    """
+    seeds = max(len(row.runs) for row in tables.rows)
+    parts = [
+        "# Results",
+        f"Written by\n\n```\n{tables.command}\n```",
+        _protocol(tables, seeds),
+        "## Test sets\n\n" + _sets_table(tables),
+        "## PR@10 at a glance\n\nQueries with more than one relevant node, in brackets all queries; percent, mean over "
+        "the seeds.\n\n" + _glance_table(tables) + (f"\n\n![PR@10 by system and data set]({plot})" if plot else ""),
+        f"## Every data set\n\nPercent: mean ± standard deviation over {seeds} seeds [95% interval]. `multi`: only "
+        "queries with more than one relevant node. The interval is a percentile bootstrap over queries of their mean "
+        "over the seeds: how much other queries would change the number. **Bold**: the highest of a column.",
+        *(f"### {one.name}\n\n{_set_table(tables.rows, one)}" for one in tables.sets),
+        "## What the graph and the training add\n\nGATv2 minus another system in PR@10 over all queries, in points; p "
+        "of a paired randomisation test over queries, two-sided, seeds averaged. MLP reads the same features, the GCS "
+        "score among them, without message passing.\n\n" + _comparison_table(tables),
+    ]
+    if tables.ablations:
+        first = tables.ablations[0]
+        parts.append(
+            f"## Ablations\n\n{first.name} with `features={first.features}`, one seed; each row changes one thing "
+            "and is trained anew. PR@10 over all queries, percent; in brackets p of a paired randomisation test "
+            "against the first row.\n\n" + _ablation_table(tables)
+        )
+    parts.append(
+        "## Settings and cost\n\nSeconds: one training on one thread.\n\n"
+        + _settings_table(tables)
+        + f"\n\nAll trainings and judgements together: {tables.minutes:.0f} minutes of one core, shared by "
+        f"{tables.workers} {'process' if tables.workers == 1 else 'processes'}, with vectors from the cache."
+    )
+    return "\n\n".join(parts) + "\n"
+
+
+def draw_plot(path: Path, tables: ResultTables) -> None:
+    """Draw PR@10 over all queries by system and data set, with its 95% intervals, as a PNG."""
+    from matplotlib.figure import Figure  # slow to import, and the object interface needs no display
+
+    figure = Figure(figsize=(2.2 * len(tables.sets) + 2, 3.6), layout="constrained")
+    axes = figure.subplots()
+    width = 0.85 / len(tables.rows)
+    for place, row in enumerate(tables.rows):
+        over_seeds = [seed_average(row.runs, one.name, "PR@10") for one in tables.sets]
+        heights = torch.stack([100 * values.nanmean() for values in over_seeds])
+        ends = torch.stack([100 * bootstrap_interval(values) for values in over_seeds])
+        errors = torch.stack([heights - ends[:, 0], ends[:, 1] - heights]).clamp(min=0)
+        at = [number + (place - (len(tables.rows) - 1) / 2) * width for number in range(len(tables.sets))]
+        axes.bar(at, heights.tolist(), width, yerr=errors.tolist(), error_kw={"lw": 0.6}, label=_label(row))
+    axes.set_xticks(range(len(tables.sets)), [one.name for one in tables.sets])
+    axes.set_ylabel("PR@10, percent")
+    axes.grid(axis="y", alpha=0.3)
+    axes.set_axisbelow(True)
+    figure.legend(loc="outside right upper", fontsize="small")
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=120)
+
+
+def seed_average(runs: Sequence[Values], dataset: str, measure: str) -> Tensor:
+    """Average a measure per query over the seeds, ``[Q]``."""
+    return torch.stack([run[dataset][measure] for run in runs]).mean(dim=0)
+
+
+def _protocol(tables: ResultTables, seeds: int) -> str:
+    return f"""## Protocol
+
+That of GraphER (appendix A.3), with {tables.encoder} as the encoder. The base ranking is 0.3 BM25 (divided by the
+query's maximum) + 0.7 cosine; its top {tables.top_k}, or the whole corpus where it is smaller, are reranked. PR@K is
+the share of queries with *all* relevant nodes in the top K.
+
+- Frozen operators: the restart probability of GCS and of PPR is the best of 0.1 to 0.9 in PR@10 on {tables.tuning},
+  and is then fixed for all data sets.
+- Settings of the models: {tables.search}. Tried: {tables.grid}.
+- Final models: {tables.training}, with the settings so chosen and {seeds} {"seed" if seeds == 1 else "seeds"}.
+- Nothing is chosen on the test sets: they are judged once, at the end."""
+
+
+def _sets_table(tables: ResultTables) -> str:
+    rows = [
+        [
+            one.name,
+            f"{one.num_nodes:,}",
+            f"{one.num_edges:,}",
+            f"{one.num_queries:,}",
+            f"{one.num_several:,}",
+            f"{100 * one.ceilings[tables.top_k]:.1f}",
+        ]
+        for one in tables.sets
+    ]
+    note = "\n\nCeiling: share of queries with all relevant nodes among the candidates. No reranker's PR can pass it."
+    return _markdown(["data set", "nodes", "edges", "queries", "with several relevant", "ceiling"], rows) + note
+
+
+def _glance_table(tables: ResultTables) -> str:
+    rows = []
+    for row in tables.rows:
+        cells = []
+        for one in tables.sets:
+            several, everything = (
+                _percent(seed_average(row.runs, one.name, name)) for name in ("PR@10/multi", "PR@10")
+            )
+            cells.append(f"{several} ({everything})")
+        rows.append([_label(row), *cells])
+    return _markdown(["system", *(one.name for one in tables.sets)], rows)
+
+
+def _set_table(systems: Sequence[ResultRow], one: JudgedSet) -> str:
+    means = {
+        measure: [_percent(seed_average(row.runs, one.name, measure)) for row in systems] for measure in PAGE_MEASURES
+    }
+    rows = []
+    for place, row in enumerate(systems):
+        cells = []
+        for measure, texts in means.items():
+            text = texts[place]
+            bold = "**" if text != NOTHING and float(text) == max(map(float, texts)) else ""
+            cells.append(f"{bold}{text}{bold}{_spread(row.runs, one.name, measure)}")
+        rows.append([_label(row), *cells])
+    header = [name.replace("/multi", " multi") for name in PAGE_MEASURES]
+    return _markdown(["system", *header], rows)
+
+
+def _comparison_table(tables: ResultTables) -> str:
+    rows = []
+    for row in tables.rows:
+        if row.name != PRIMARY:
+            continue
+        others = {other.name: other for other in tables.rows if other.features in ("", row.features)}
+        for one in tables.sets:
+            cells = [_difference(row, others[name], one.name) for name in BASELINES]
+            rows.append([_label(row), one.name, *cells])
+    return _markdown(["system", "data set", *(f"against {name}" for name in BASELINES)], rows)
+
+
+def _ablation_table(tables: ResultTables) -> str:
+    first = tables.ablations[0]
+    rows = []
+    for row in tables.ablations:
+        cells = []
+        for one in tables.sets:
+            ours = seed_average(row.runs, one.name, "PR@10")
+            p_value = float(paired_randomization(ours, seed_average(first.runs, one.name, "PR@10")))
+            cells.append(_percent(ours) + ("" if row is first else f" ({p_text(p_value)})"))
+        rows.append([row.name, *cells])
+    for depth in sorted({depth for one in tables.sets for depth in one.ceilings}):
+        cells = [f"{100 * one.ceilings[depth]:.1f}" for one in tables.sets]
+        rows.append([f"ceiling with {depth} candidates", *cells])
+    return _markdown(["variation", *(one.name for one in tables.sets)], rows)
+
+
+def _settings_table(tables: ResultTables) -> str:
+    rows = [
+        [
+            _label(row),
+            row.settings or NOTHING,
+            f"{row.num_parameters:,}" if row.num_parameters else NOTHING,
+            f"{mean(row.seconds):.0f}" if row.seconds else NOTHING,
+        ]
+        for row in tables.rows
+    ]
+    return _markdown(["system", "chosen", "parameters", "seconds"], rows)
+
+
+def _difference(row: ResultRow, other: ResultRow, dataset: str) -> str:
+    ours, theirs = (seed_average(system.runs, dataset, "PR@10") for system in (row, other))
+    p_value = float(paired_randomization(ours, theirs))
+    return f"{100 * float((ours - theirs).nanmean()):+.1f} ({p_text(p_value)})"
+
+
+def _spread(runs: Sequence[Values], dataset: str, measure: str) -> str:
+    """Write the standard deviation over seeds, where there are several, and the interval over queries."""
+    low, high = (100 * bootstrap_interval(seed_average(runs, dataset, measure))).tolist()
+    if low != low:
+        return ""
+    by_seed = [100 * float(run[dataset][measure].nanmean()) for run in runs]
+    deviation = f" ± {stdev(by_seed):.1f}" if len(by_seed) > 1 else ""
+    return f"{deviation} [{low:.1f}, {high:.1f}]"
+
+
+def _percent(values: Tensor) -> str:
+    """Write the mean of ``[Q]`` in percent, a dash where no query counts."""
+    share = float(values.nanmean())
+    return NOTHING if share != share else f"{100 * share:.1f}"
+
+
+def _label(row: ResultRow) -> str:
+    return f"{row.name} `{row.features}`" if row.features else row.name
+
+
+def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [header, ["---", *["--:"] * (len(header) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
