@@ -16,6 +16,7 @@ FLOORS = [  # DESIGN.md, section 2: a room sees the floors below its own, never 
     {"models"},
     {"training"},
     {"evaluation"},
+    {"inference"},
     {"serving"},
     {"doors"},
 ]
@@ -23,8 +24,10 @@ FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 NARROWER = {  # where a room may see less than all floors below
     "models": {"files", "graphs", "operators"},
     "training": {"files", "graphs", "losses", "metrics"},
+    "inference": {"graphs", "data", "operators", "models"},
 }
 HEAVY = ("torch_geometric", "transformers", "sentence_transformers", "wandb", "lightning", "hydra", "fastapi")
+UNUSED = (*HEAVY, "torchmetrics", "pydantic", "uvicorn", "sklearn", "spacy", "matplotlib", "pandas")  # by GraphReranker
 
 
 def modules() -> dict[str, Path]:
@@ -62,7 +65,7 @@ def test_every_room_has_a_floor() -> None:
 def test_imports_run_downward(module: str) -> None:
     own = room(module)
     if not own:
-        assert list(own_imports(MODULES[module])) == []
+        assert {room(name) for name in own_imports(MODULES[module])} == {"inference"}  # when first asked for
         return
     allowed = NARROWER.get(own, {other for other, floor in FLOOR_OF.items() if floor < FLOOR_OF[own]})
     upward = [name for name in own_imports(MODULES[module]) if room(name) not in allowed | {own}]
@@ -82,7 +85,8 @@ def test_no_import_goes_in_a_circle() -> None:
 @pytest.mark.parametrize(
     ("module", "light"),
     [
-        ("graphrerank", HEAVY),
+        ("graphrerank", (*UNUSED, "torch", "numpy")),
+        ("graphrerank.inference", UNUSED),
         ("graphrerank.operators", HEAVY),
         ("graphrerank.models", HEAVY),
         ("graphrerank.data", tuple(name for name in HEAVY if name != "lightning")),
@@ -94,3 +98,19 @@ def test_importing_loads_nothing_heavy(module: str, light: tuple[str, ...]) -> N
     code = f"import sys, {module}; print(*[name for name in {light!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+def test_the_public_names_load_when_asked_for() -> None:
+    code = (
+        f"from graphrerank import GraphReranker; import sys, graphrerank; print(GraphReranker.__name__)\n"
+        f"print(*[name for name in {UNUSED!r} if name in sys.modules], sorted(graphrerank.__all__))\n"
+        "assert set(graphrerank.__all__) <= set(dir(graphrerank))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[:2] == ["GraphReranker", "['GraphReranker', 'RerankInput', 'RerankedList']"]
+    for name in graphrerank.__all__:
+        assert getattr(graphrerank, name).__module__.startswith("graphrerank.inference.")
+    with pytest.raises(AttributeError, match="has no attribute 'GraphRanker'"):
+        graphrerank.GraphRanker  # noqa: B018
+    with pytest.raises(ImportError, match="GraphRanker"):
+        exec("from graphrerank import GraphRanker")

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from graphrerank.operators import BM25
+from graphrerank import GraphReranker
+from graphrerank.operators import BM25, HybridExpandRetriever
 from graphrerank.serving import RerankService, create_app, export_artifact, load_artifact, serve_http, service
 
 with warnings.catch_warnings():
@@ -223,6 +224,37 @@ def test_another_encoder_or_retriever_is_refused(artifact, encoder):
     retriever = {**artifact.manifest["retriever"], "arguments": {}}
     with pytest.raises(ValueError, match=r"`retriever\.arguments\.bm25_weight`"):
         RerankService(replace(artifact, manifest={**artifact.manifest, "retriever": retriever}), encoder)
+
+
+def test_models_of_expanded_candidates_are_served(tmp_path, make_checkpoint, encoder):
+    """Nothing is expanded here: the features of a walk are 0, as for the candidates of a base ranking."""
+    names = list(HybridExpandRetriever.feature_names)
+    checkpoint = make_checkpoint(num_scores=len(names))
+    checkpoint.manifest["retriever"] |= {"choice": "hybrid_expand", "feature_names": names}
+    checkpoint.manifest["features"] = checkpoint.model.feature_names(names)
+    reranker = RerankService(load_artifact(export_artifact(checkpoint, tmp_path / "artifact")), encoder)
+    query, nodes = encoder.encode([QUERY]), encoder.encode(DOCUMENTS)
+    bm25 = BM25(DOCUMENTS).score_all([QUERY])[0]
+    x = torch.stack([torch.arange(6.0), bm25 / bm25.max(), nodes @ query[0], *torch.zeros(4, 6)], dim=1)
+    none = torch.zeros(0, 0)
+    edge_index, weight = torch.zeros(2, 0, dtype=torch.int64), torch.zeros(0)
+    expected = checkpoint.model(x, none, none, edge_index, weight, torch.tensor([0, 6]))
+    found = by_index(reranker.rerank(QUERY, DOCUMENTS, scores=[0, 1, 2, 3, 4, 5]))
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+
+
+def test_without_an_encoder(artifact, reranker, make_checkpoint, tmp_path):
+    service = RerankService(artifact, None)
+    eager = GraphReranker.from_pretrained(artifact.folder)
+    for scores in (None, [0.5, 3.0, -1.0, 0.25, 0.0, 2.0]):
+        found = service.rerank(QUERY, DOCUMENTS, [[3, 0], [1, 2]], scores)
+        expected = eager.rerank(QUERY, DOCUMENTS, scores=scores, edges=[[3, 0], [1, 2]])
+        assert [result["index"] for result in found] == list(expected.ids)
+        assert [result["score"] for result in found] == pytest.approx(expected.scores.tolist(), abs=1e-5)
+        assert found != reranker.rerank(QUERY, DOCUMENTS, [[3, 0], [1, 2]], scores)
+    reads_vectors = load_artifact(export_artifact(make_checkpoint(features="paper"), tmp_path / "artifact"))
+    with pytest.raises(ValueError, match="`encoder` must be 'fake': the model 'test-model' reads its vectors"):
+        RerankService(reads_vectors, None)
 
 
 def test_serve_http_is_uvicorn(monkeypatch, reranker):

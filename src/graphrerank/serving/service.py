@@ -1,36 +1,37 @@
 """Rerank documents over HTTP with an exported artifact.
 
 - A request is a corpus of its own: BM25, cosine and edges are computed among its documents, as the model was trained on
-  a corpus. BM25's word weights are therefore those of the request.
+  a corpus. BM25's word weights are therefore those of the request. All of it is :class:`GraphReranker`'s work.
 - One pydantic model holds every rule of a request, for HTTP and for Python callers alike.
 - An answer never echoes the request: neither documents nor numbers that JSON cannot hold (NaN) come back.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from threading import Lock
 from typing import Annotated, Any
 
-import torch
 import uvicorn
 import uvicorn.config
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationInfo, field_validator
+from torch import Tensor
 
 from graphrerank.data.encoder import Encoder, check_vectors
-from graphrerank.graphs import CandidateGraphs, CorpusGraph, Queries, induced_edges
-from graphrerank.models.checkpoint import manifest_entry, reads_vectors
-from graphrerank.operators import HybridRetriever
+from graphrerank.inference import GraphReranker
+from graphrerank.inference.arrays import LARGEST
+from graphrerank.inference.candidate_edges import LARGEST_WEIGHT, SMALLEST_WEIGHT
+from graphrerank.models import Checkpoint
+from graphrerank.models.checkpoint import manifest_entry
 from graphrerank.serving.export import Artifact
 
 MAX_DOCUMENTS = 1000
 MAX_EDGES = 100_000
 
-# The bounds keep sums and differences of such numbers within float32.
-Score = Annotated[float, Field(ge=-1e30, le=1e30, allow_inf_nan=False, strict=True)]
-Weight = Annotated[float, Field(ge=1e-9, le=1e9, allow_inf_nan=False, strict=True)]
+Score = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False, strict=True)]
+Weight = Annotated[float, Field(ge=SMALLEST_WEIGHT, le=LARGEST_WEIGHT, allow_inf_nan=False, strict=True)]
 Index = Annotated[int, Field(ge=0, strict=True)]
 Edge = Annotated[
     Annotated[tuple[Index, Index], Tag("pair")] | Annotated[tuple[Index, Index, Weight], Tag("weighted")],
@@ -46,7 +47,8 @@ class RerankRequest(BaseModel):
         documents: 1 to ``MAX_DOCUMENTS`` texts.
         edges: Undirected edges ``[i, j]`` or ``[i, j, weight]`` between two different documents, numbered from 0;
             weights lie in [1e-9, 1e9], 1 when left out. None for no edges.
-        scores: One base score per document, which takes the place of the hybrid score; None for the hybrid score.
+        scores: One base score per document, which takes the place of the hybrid score; None for the hybrid score, and
+            BM25 alone where the service has no encoder.
         top_n: How many results to return; None for all.
     """
 
@@ -112,33 +114,23 @@ class RerankService:
 
     Args:
         artifact: The exported model.
-        encoder: Encodes query and documents. Give it bare: a ``VectorCache`` would write every request to disk.
+        encoder: Encodes query and documents. Give it bare: a ``VectorCache`` would write every request to disk. None
+            to go without, for models that read no vectors: the cosine is then 0 for all documents.
 
     Raises:
-        ValueError: If the encoder is not the one of the manifest, or the model was trained on scores other than those
-            of ``HybridRetriever``.
+        ValueError: If the encoder is not the one of the manifest, or there is none and the model reads vectors, or the
+            model was trained on scores that are unknown here.
     """
 
-    def __init__(self, artifact: Artifact, encoder: Encoder) -> None:
+    def __init__(self, artifact: Artifact, encoder: Encoder | None) -> None:
         manifest = artifact.manifest
-        found = list(manifest_entry(manifest, "retriever", "feature_names"))
-        if found != list(HybridRetriever.feature_names):
-            raise ValueError(
-                f"{artifact.folder}: the service computes {list(HybridRetriever.feature_names)}, "
-                f"but the model was trained on {found}"
-            )
-        trained, given = manifest_entry(manifest, "encoder", "fingerprint"), encoder.fingerprint
-        if trained != given:
+        self._reranker = GraphReranker(Checkpoint(artifact.module, manifest, artifact.folder))
+        self.name = self._reranker.name
+        if encoder is not None:
+            _check_encoder(manifest, encoder)
+        elif self._reranker.reads_vectors:
             name = manifest_entry(manifest, "encoder", "name")
-            raise ValueError(
-                f"`encoder` must be {name!r} with fingerprint {trained}, as in training, "
-                f"got {encoder.name!r} with fingerprint {given}"
-            )
-        self.name = str(manifest_entry(manifest, "name"))
-        self._module = artifact.module
-        self._vectors = reads_vectors(manifest)
-        self._bm25_weight = float(manifest_entry(manifest, "retriever", "arguments", "bm25_weight"))
-        self._dense_weight = float(manifest_entry(manifest, "retriever", "arguments", "dense_weight"))
+            raise ValueError(f"`encoder` must be {name!r}: the model {self.name!r} reads its vectors, got none")
         self._encoder = encoder
         self._encoding = Lock()  # fast tokenizers fail when two threads use one ("Already borrowed")
 
@@ -163,45 +155,34 @@ class RerankService:
 
     def answer(self, request: RerankRequest) -> list[dict[str, Any]]:
         """Do what :meth:`rerank` does, for a request that is already validated."""
-        graphs = self.candidate_graphs(request)
-        with torch.inference_mode():
-            scores = self._module(*graphs.model_inputs())
-        order = graphs.order(scores)[0].tolist()
-        values = scores.tolist()
-        return [{"index": index, "score": values[index]} for index in order[: request.top_n]]
-
-    def candidate_graphs(self, request: RerankRequest) -> CandidateGraphs:
-        """Build what the model reads: one graph, its nodes in the order of the documents."""
-        documents, edges = request.documents, request.edges or []
-        with self._encoding:
-            encoded = self._encoder.encode([request.query, *documents])
-        vectors = check_vectors(encoded, len(documents) + 1, self._encoder.name)
-        query_vectors, node_vectors = vectors[:1], vectors[1:]
-        graph = CorpusGraph.from_edges(
-            [str(index) for index in range(len(documents))],
-            documents,
-            torch.tensor([edge[:2] for edge in edges], dtype=torch.int64).reshape(-1, 2),
-            torch.tensor([edge[2] if len(edge) == 3 else 1.0 for edge in edges]),
-        ).with_embedding(node_vectors)
-        retriever = HybridRetriever(
-            graph, top_k=len(documents), bm25_weight=self._bm25_weight, dense_weight=self._dense_weight
+        edges, vectors = request.edges or [], self._encode([request.query, *request.documents])
+        ranking = self._reranker.rerank(
+            request.query,
+            request.documents,
+            scores=request.scores,
+            edges=[edge[:2] for edge in edges],
+            edge_weights=[edge[2] if len(edge) == 3 else 1.0 for edge in edges],
+            query_vector=None if vectors is None else vectors[0],
+            vectors=None if vectors is None else vectors[1:],
+            top_n=request.top_n,
         )
-        ranking = retriever.retrieve(Queries(["query"], [request.query], query_vectors))
-        assert ranking.features is not None
-        x = torch.empty_like(ranking.features[0])
-        x[ranking.nodes[0]] = ranking.features[0]  # from ranked order to the documents' order
-        if request.scores is not None:
-            x[:, 0] = torch.tensor(request.scores)
-        nodes = torch.arange(len(documents))
-        edge_index, edge_weight, ptr = induced_edges(graph, nodes.unsqueeze(0))
-        return CandidateGraphs(
-            x=x,
-            edge_index=edge_index,
-            edge_attr=edge_weight,
-            ptr=ptr,
-            nodes=nodes,
-            query_vectors=query_vectors if self._vectors else None,
-            node_vectors=node_vectors if self._vectors else None,
+        return [{"index": index, "score": score} for index, score in ranking]
+
+    def _encode(self, texts: list[str]) -> Tensor | None:
+        if self._encoder is None:
+            return None
+        with self._encoding:
+            encoded = self._encoder.encode(texts)
+        return check_vectors(encoded, len(texts), self._encoder.name)
+
+
+def _check_encoder(manifest: Mapping[str, Any], encoder: Encoder) -> None:
+    trained, given = manifest_entry(manifest, "encoder", "fingerprint"), encoder.fingerprint
+    if trained != given:
+        name = manifest_entry(manifest, "encoder", "name")
+        raise ValueError(
+            f"`encoder` must be {name!r} with fingerprint {trained}, as in training, "
+            f"got {encoder.name!r} with fingerprint {given}"
         )
 
 

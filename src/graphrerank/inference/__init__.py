@@ -1,0 +1,7 @@
+"""Rerank from your own code, with a trained model and nothing else."""
+
+from graphrerank.inference.graph_reranker import GraphReranker
+from graphrerank.inference.rerank_input import RerankInput
+from graphrerank.inference.reranked_list import RerankedList
+
+__all__ = ["GraphReranker", "RerankInput", "RerankedList"]

@@ -1,0 +1,90 @@
+"""The scores that a model was trained on, for candidates that come from anywhere."""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from graphrerank.graphs.retriever import BASE_SCORE, OPTIONAL_FEATURES, TEXT_FEATURES
+from graphrerank.inference.arrays import to_floats
+from graphrerank.inference.rerank_input import RerankInput
+from graphrerank.operators import BM25
+from graphrerank.operators.hybrid import lexical_scores
+
+BM25_SCORE, DENSE_SCORE = TEXT_FEATURES
+
+
+def unit_vectors(given: RerankInput, dim: int | None) -> tuple[Tensor, Tensor] | None:
+    """Return ``[1, d]`` and ``[n, d]`` unit vectors of query and passages, or None where there are none.
+
+    Args:
+        given: The candidates.
+        dim: The needed ``d``; None for any.
+
+    Raises:
+        ValueError: If a shape is another, or a number is not finite.
+    """
+    if given.query_vector is None or given.vectors is None:
+        return None
+    query = to_floats("query_vector", given.query_vector, (dim,)).unsqueeze(0)
+    nodes = to_floats("vectors", given.vectors, (given.num_passages, query.shape[1]))
+    return _to_unit_length(query), _to_unit_length(nodes)
+
+
+def candidate_features(
+    given: RerankInput,
+    names: Sequence[str],
+    vectors: tuple[Tensor, Tensor] | None,
+    *,
+    bm25_weight: float,
+    dense_weight: float,
+) -> Tensor:
+    r"""Fill the columns of some names.
+
+    - ``base_score``: the given ``scores``; else :math:`w_b\,\mathrm{BM25} / \max \mathrm{BM25} + w_d \cos`, as
+      :class:`~graphrerank.operators.HybridRetriever` ranks a corpus, and BM25 alone where there are no vectors.
+    - ``bm25_score``: BM25 among the passages, divided by its maximum; 0 without passages.
+    - ``dense_score``: the cosine; 0 without vectors.
+    - The others are of an expansion: 0, as they are for candidates that a base ranking gave.
+
+    ``given.features`` takes the place of all but the first. A column that is constant says nothing to a model that
+    scales it within the list, as ours do.
+
+    Args:
+        given: The candidates.
+        names: ``F`` names; ``base_score`` first, then any of ``OPTIONAL_FEATURES``.
+        vectors: As :func:`unit_vectors` gives them.
+        bm25_weight: :math:`w_b`.
+        dense_weight: :math:`w_d`.
+
+    Returns:
+        ``[n, F]`` float32.
+
+    Raises:
+        ValueError: If ``given.features`` names a score that is not among ``names[1:]``, or a score is not finite.
+    """
+    features = given.features or {}
+    unknown = [name for name in features if name not in names[1:]]
+    if unknown:
+        told = "; give it as `scores`" if unknown[0] == BASE_SCORE else ""
+        raise ValueError(f"`features` must be among those the model reads, {list(names[1:])}, got {unknown[0]!r}{told}")
+    count = given.num_passages
+    columns = dict.fromkeys(OPTIONAL_FEATURES, torch.zeros(count))
+    if given.passages is not None:
+        columns[BM25_SCORE] = lexical_scores(BM25(given.passages), [given.query])[0]
+    if vectors is not None:
+        query, nodes = vectors
+        columns[DENSE_SCORE] = nodes @ query[0]
+    if given.scores is not None:
+        columns[BASE_SCORE] = to_floats("scores", given.scores, (count,))
+    elif vectors is not None:
+        columns[BASE_SCORE] = bm25_weight * columns[BM25_SCORE] + dense_weight * columns[DENSE_SCORE]
+    else:
+        columns[BASE_SCORE] = columns[BM25_SCORE]
+    columns |= {name: to_floats(f"features[{name!r}]", numbers, (count,)) for name, numbers in features.items()}
+    return torch.stack([columns[name] for name in names], dim=1)
+
+
+def _to_unit_length(vectors: Tensor) -> Tensor:
+    return F.normalize(vectors.double(), dim=1).float()  # the norm of large numbers is beyond float32

@@ -1,0 +1,196 @@
+"""Rerank a query's candidates with a trained model, in one call.
+
+- Needs no encoder, GPU or network: candidates come with the scores, edges and vectors that the caller has.
+- A call depends on its arguments alone, and may be made from many threads at once.
+- A batch is one forward pass over the packed graphs of all its queries.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphrerank.graphs import CandidateGraphs, CorpusGraph
+from graphrerank.graphs.retriever import BASE_SCORE, OPTIONAL_FEATURES
+from graphrerank.inference.arrays import Matrix, Numbers, Pairs
+from graphrerank.inference.candidate_edges import candidate_edges
+from graphrerank.inference.candidate_features import candidate_features, unit_vectors
+from graphrerank.inference.rerank_input import RerankInput
+from graphrerank.inference.reranked_list import RerankedList
+from graphrerank.models import Checkpoint, load_checkpoints
+from graphrerank.models.checkpoint import manifest_entry, reads_vectors
+
+HYBRID_WEIGHTS = {"bm25_weight": 0.3, "dense_weight": 0.7}  # GraphER's, for models of retrievers that have none
+
+
+class GraphReranker:
+    """A trained reranker, ready to use; make one with :meth:`from_pretrained`.
+
+    Args:
+        checkpoint: The model, which is moved to ``device``, and its manifest.
+        device: Where the model runs; None for the CPU, which is quickest for a query at a time.
+
+    Raises:
+        ValueError: If the manifest lacks an entry, or the model was trained on scores that are unknown here.
+
+    Example:
+        >>> reranker = GraphReranker.from_pretrained("attack")
+        >>> passages = ["a cake recipe", "worm on removable drives", "infected USB sticks"]
+        >>> ranking = reranker.rerank("spreads through USB sticks", passages, edges=[(1, 2)], ids=["c", "w", "u"])
+        >>> ranking.ids
+        ('u', 'w', 'c')
+    """
+
+    def __init__(self, checkpoint: Checkpoint, *, device: str | torch.device | None = None) -> None:
+        manifest = checkpoint.manifest
+        names = [str(name) for name in manifest_entry(manifest, "retriever", "feature_names")]
+        unknown = [
+            name for place, name in enumerate(names) if name not in (OPTIONAL_FEATURES if place else (BASE_SCORE,))
+        ]
+        if unknown or not names:
+            raise ValueError(
+                f"{checkpoint.path}: was trained on {names}, needed {BASE_SCORE!r} first and then any of "
+                f"{list(OPTIONAL_FEATURES)}, found {unknown}"
+            )
+        self.name = str(manifest_entry(manifest, "name"))
+        self.feature_names = tuple(names)
+        self.reads_vectors = reads_vectors(manifest)
+        self.device = torch.device(device or "cpu")
+        self._dim = int(manifest_entry(manifest, "encoder", "dim")) if self.reads_vectors else None
+        self._weights = _hybrid_weights(manifest)
+        self._model = checkpoint.model.to(self.device).eval()
+
+    @classmethod
+    def from_pretrained(cls, checkpoint: str | Path, *, device: str | torch.device | None = None) -> "GraphReranker":
+        """Load a checkpoint.
+
+        Args:
+            checkpoint: The name of one that ships with the package, a run folder (of its models the primary one), a
+                ``.ckpt`` file or an artifact's folder.
+            device: Where the model runs; None for the CPU.
+
+        Raises:
+            ValueError: If there is nothing of that name, or it cannot be loaded.
+        """
+        return cls(list(load_checkpoints(str(checkpoint)).values())[-1], device=device)
+
+    def rerank(
+        self,
+        query: str,
+        passages: Sequence[str] | None = None,
+        *,
+        scores: Numbers | None = None,
+        edges: Pairs | None = None,
+        edge_weights: Numbers | None = None,
+        entities: Sequence[Iterable[str]] | None = None,
+        doc_ids: Sequence[str] | None = None,
+        chunk_ids: Sequence[int] | None = None,
+        ids: Sequence[Any] | None = None,
+        query_vector: Numbers | None = None,
+        vectors: Matrix | None = None,
+        features: Mapping[str, Numbers] | None = None,
+        top_n: int | None = None,
+    ) -> RerankedList:
+        """Rank one query's candidates by relevance; arguments as in :class:`RerankInput`.
+
+        Raises:
+            ValueError: If an argument is not as :class:`RerankInput` says, or the model reads vectors and there are
+                none, or of another width; names the argument.
+        """
+        given = RerankInput(
+            query,
+            passages,
+            scores=scores,
+            edges=edges,
+            edge_weights=edge_weights,
+            entities=entities,
+            doc_ids=doc_ids,
+            chunk_ids=chunk_ids,
+            ids=ids,
+            query_vector=query_vector,
+            vectors=vectors,
+            features=features,
+            top_n=top_n,
+        )
+        return self.rerank_batch([given])[0]
+
+    def rerank_batch(self, inputs: Sequence[RerankInput]) -> list[RerankedList]:
+        """Rank the candidates of several queries in one forward pass; the same scores as one by one.
+
+        Raises:
+            ValueError: As :meth:`rerank`, naming the query's place too where there are several.
+        """
+        if not inputs:
+            return []
+        graphs = self.candidate_graphs(inputs)
+        with torch.inference_mode():
+            scored = self._model(*graphs.to(self.device).model_inputs())
+        scores = scored.cpu().clone()  # outside of inference mode: an ordinary tensor, which callers may train on
+        order = graphs.order(scores)
+        starts = graphs.ptr.tolist()
+        return [
+            _reranked(given, places[: given.num_passages] - start, scores[start:])
+            for given, places, start in zip(inputs, order, starts[:-1], strict=True)
+        ]
+
+    def candidate_graphs(self, inputs: Sequence[RerankInput]) -> CandidateGraphs:
+        """Build what the model reads, on the CPU: one graph per query, its nodes in the order of the passages.
+
+        Raises:
+            ValueError: As :meth:`rerank_batch`.
+        """
+        parts = []
+        for place, given in enumerate(inputs):
+            try:
+                vectors = unit_vectors(given, self._dim)
+                if vectors is None and self.reads_vectors:
+                    raise ValueError(
+                        f"`query_vector` and `vectors` must be given: the model {self.name!r} reads vectors of width "
+                        f"{self._dim}; a model of features=scores needs none"
+                    )
+                x = candidate_features(given, self.feature_names, vectors, **self._weights)
+                parts.append((x, *candidate_edges(given), vectors))
+            except ValueError as error:
+                if len(inputs) == 1:
+                    raise
+                raise ValueError(f"query {place}: {error}") from error
+        ptr = torch.tensor([0, *(len(x) for x, *_ in parts)]).cumsum(0)
+        edge_index, edge_weight = _packed_edges([(edges, weight) for _, edges, weight, _ in parts], ptr)
+        read = [vectors for *_, vectors in parts if vectors is not None and self.reads_vectors]
+        return CandidateGraphs(
+            x=torch.cat([x for x, *_ in parts]),
+            edge_index=edge_index,
+            edge_attr=edge_weight,
+            ptr=ptr,
+            query_vectors=torch.cat([query for query, _ in read]) if read else None,
+            node_vectors=torch.cat([nodes for _, nodes in read]) if read else None,
+        )
+
+
+def _packed_edges(parts: Sequence[tuple[Tensor, Tensor]], ptr: Tensor) -> tuple[Tensor, Tensor]:
+    """Number the edges of all graphs through, merge parallel ones and sort them by target and source."""
+    num_nodes = int(ptr[-1])
+    edges = torch.cat([pairs + start for (pairs, _), start in zip(parts, ptr[:-1], strict=True)])
+    weight = torch.cat([weight for _, weight in parts])
+    packed = CorpusGraph.from_edges(
+        [str(node) for node in range(num_nodes)], [""] * num_nodes, edges, weight, undirected=False
+    )
+    target = torch.repeat_interleave(torch.arange(num_nodes), packed.degree)
+    return torch.stack([packed.indices, target]), packed.weight
+
+
+def _reranked(given: RerankInput, order: Tensor, scores: Tensor) -> RerankedList:
+    indices = order[: given.top_n]
+    ids = range(given.num_passages) if given.ids is None else list(given.ids)
+    return RerankedList(tuple(ids[place] for place in indices.tolist()), indices, scores[indices])
+
+
+def _hybrid_weights(manifest: Mapping[str, Any]) -> dict[str, float]:
+    """Weights of BM25 and cosine where no scores are given: those of the hybrid retriever that the model saw."""
+    retriever = manifest_entry(manifest, "retriever")
+    arguments = manifest_entry(manifest, "retriever", "arguments")
+    if not str(retriever.get("choice")).startswith("hybrid") and not any(name in arguments for name in HYBRID_WEIGHTS):
+        return HYBRID_WEIGHTS
+    return {name: float(manifest_entry(manifest, "retriever", "arguments", name)) for name in HYBRID_WEIGHTS}

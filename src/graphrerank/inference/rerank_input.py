@@ -1,0 +1,97 @@
+"""One query and its candidates."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+from graphrerank.inference.arrays import Matrix, Numbers, Pairs
+
+
+@dataclass(frozen=True, eq=False)
+class RerankInput:
+    """What there is to know of one query's ``n`` candidates. Arrays are torch, NumPy or plain sequences.
+
+    Edges may be given in several ways at once; their union is taken, parallel edges become one with the larger weight.
+    No edge at all is fine too: the model then goes by the scores.
+
+    Attributes:
+        query: The query, not empty.
+        passages: ``n`` texts; None to go without BM25, where ``scores`` are given.
+        scores: ``[n]`` scores of the caller's retriever, of any scale, higher is better. None for BM25 among the
+            passages, mixed with the cosine where there are vectors.
+        edges: ``[M, 2]`` undirected pairs of two different passages, numbered from 0 in the order they are given.
+        edge_weights: ``[M]`` weights in [1e-9, 1e9]; 1 for each edge when None.
+        entities: ``n`` collections of entity names. Passages that share entities are joined, each edge weighted by the
+            shared part of its source's entities; a name in more than 10 passages (and 0.1% of them) is too common.
+        doc_ids: ``n`` names of the documents that the passages are chunks of. With ``chunk_ids``, neighbouring chunks
+            are joined.
+        chunk_ids: ``n`` integers, the chunks' numbers within their documents.
+        ids: ``n`` ids to return; places 0 to ``n - 1`` when None.
+        query_vector: ``[d]``; with ``vectors`` for models that read vectors, and else for the cosine.
+        vectors: ``[n, d]`` passage vectors of the same encoder. Vectors are scaled to unit length here.
+        features: ``[n]`` numbers by name, for scores that the model was trained on and that cannot be computed here
+            (``hops`` of an expansion, say), or instead of those that can. 0 for each that is not given.
+        top_n: How many to return; all when None.
+    """
+
+    query: str
+    passages: Sequence[str] | None = None
+    _: KW_ONLY
+    scores: Numbers | None = None
+    edges: Pairs | None = None
+    edge_weights: Numbers | None = None
+    entities: Sequence[Iterable[str]] | None = None
+    doc_ids: Sequence[str] | None = None
+    chunk_ids: Sequence[int] | None = None
+    ids: Sequence[Any] | None = None
+    query_vector: Numbers | None = None
+    vectors: Matrix | None = None
+    features: Mapping[str, Numbers] | None = None
+    top_n: int | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.query, str) or not self.query:
+            raise ValueError(f"`query` must be a text that is not empty, got {self.query!r}")
+        if self.passages is None and self.scores is None:
+            raise ValueError("`passages` or `scores` must be given, got neither")
+        if isinstance(self.passages, str):
+            raise ValueError(f"`passages` must be a sequence of texts, got the text {self.passages!r}")
+        self._check_lengths()
+        for place, passage in enumerate(() if self.passages is None else self.passages):
+            if not isinstance(passage, str):
+                raise ValueError(f"`passages` must hold texts, got {type(passage).__name__} at place {place}")
+        for place, names in enumerate(() if self.entities is None else self.entities):
+            if isinstance(names, str):
+                raise ValueError(
+                    f"`entities` must hold a list of names per passage, got the text {names!r} at place {place}"
+                )
+        for first, second in (("doc_ids", "chunk_ids"), ("query_vector", "vectors")):
+            given = [name for name in (first, second) if getattr(self, name) is not None]
+            if len(given) == 1:
+                raise ValueError(f"`{first}` and `{second}` belong together, got `{given[0]}` alone")
+        if self.edge_weights is not None and self.edges is None:
+            raise ValueError("`edge_weights` needs `edges`, got none")
+        whole = isinstance(self.top_n, int) and not isinstance(self.top_n, bool)
+        if self.top_n is not None and not (whole and self.top_n >= 1):
+            raise ValueError(f"`top_n` must be a positive integer, got {self.top_n!r}")
+
+    @property
+    def num_passages(self) -> int:
+        """Number of candidates."""
+        counted = self.scores if self.passages is None else self.passages
+        assert counted is not None
+        return len(counted)
+
+    def _check_lengths(self) -> None:
+        for name in ("passages", "scores", "entities", "doc_ids", "chunk_ids", "ids", "vectors"):
+            given = getattr(self, name)
+            if given is None:
+                continue
+            try:
+                count = len(given)
+            except TypeError as error:
+                raise ValueError(f"`{name}` must be a sequence or an array, got {type(given).__name__}") from error
+            if not count:
+                raise ValueError(f"`{name}` must not be empty")
+            if count != self.num_passages:
+                raise ValueError(f"`{name}` must have one entry per passage ({self.num_passages}), got {count}")

@@ -1,0 +1,64 @@
+import numpy as np
+import torch
+
+from graphrerank import GraphReranker, RerankInput
+from graphrerank.data.enrichment import EntityIncidence, conceptual_edges
+from graphrerank.inference.candidate_edges import candidate_edges
+
+PASSAGES = ["one", "two", "three", "four"]
+
+
+def weights(given: RerankInput) -> dict[tuple[int, int], float]:
+    """Weight by (source, target), the larger of parallel edges."""
+    graphs = GraphReranker.from_pretrained("attack").candidate_graphs([given])
+    pairs = [tuple(pair) for pair in graphs.edge_index.T.tolist()]
+    assert pairs == sorted(set(pairs), key=lambda pair: (pair[1], pair[0]))
+    return dict(zip(pairs, graphs.edge_attr.tolist(), strict=True))
+
+
+def test_no_edges() -> None:
+    for none in (None, [], np.zeros((0, 2)), torch.zeros(0, 2, dtype=torch.int64)):
+        assert weights(RerankInput("q", PASSAGES, edges=none)) == {}
+    assert weights(RerankInput("q", PASSAGES, entities=[[], [], [], []], edges=[], edge_weights=[])) == {}
+
+
+def test_parallel_edges_become_one_with_the_larger_weight() -> None:
+    given = RerankInput("q", PASSAGES, edges=[(0, 1), (1, 0), (0, 1), (3, 2)], edge_weights=[1, 3, 2, 0.5])
+    assert weights(given) == {(1, 0): 3.0, (0, 1): 3.0, (3, 2): 0.5, (2, 3): 0.5}
+
+
+def test_shared_entities_against_conceptual_edges() -> None:
+    entities = [["Rome", "Nero"], ["the Rome"], ["Oslo"], ["rome", "Nero", "Oslo"]]
+    given = RerankInput("q", PASSAGES, entities=entities)
+    edge_index, weight, _ = conceptual_edges(EntityIncidence.from_entities(entities), torch.arange(4)[None])
+    expected = dict(zip(map(tuple, edge_index.T.tolist()), weight.tolist(), strict=True))
+    assert weights(given) == expected
+    assert expected[0, 1] == 0.5  # of the two entities of passage 0, passage 1 shares one
+    assert expected[1, 0] == 1.0
+
+
+def test_neighbouring_chunks() -> None:
+    given = RerankInput("q", PASSAGES, doc_ids=np.array(["a", "a", "b", "a"]), chunk_ids=np.array([1, 0, 0, 3]))
+    assert weights(given) == {(0, 1): 1.0, (1, 0): 1.0}
+
+
+def test_the_union_of_all_kinds() -> None:
+    given = RerankInput(
+        "q",
+        PASSAGES,
+        edges=[(1, 2)],
+        edge_weights=[0.25],
+        entities=[["x", "y"], ["x"], ["x", "z"], []],
+        doc_ids=["d", "e", "e", "d"],
+        chunk_ids=[0, 7, 9, 1],
+    )
+    assert weights(given) == {
+        **{(0, 3): 1.0, (3, 0): 1.0},  # chunks
+        **{(0, 1): 0.5, (0, 2): 0.5, (1, 0): 1.0, (2, 0): 0.5},  # entities: z and y are of one passage each, and count
+        **{(1, 2): 1.0, (2, 1): 0.5},  # the larger of 0.25 and the entities' weight
+    }
+
+
+def test_pairs_are_target_and_source() -> None:
+    edges, weight = candidate_edges(RerankInput("q", PASSAGES, entities=[["x", "y"], ["x"], [], []]))
+    assert {tuple(pair): w for pair, w in zip(edges.tolist(), weight.tolist(), strict=True)} == {(0, 1): 1, (1, 0): 0.5}

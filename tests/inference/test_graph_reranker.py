@@ -1,0 +1,357 @@
+import json
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from graphrerank import GraphReranker, RerankedList, RerankInput
+from graphrerank.graphs import CorpusGraph, Queries, induced_edges
+from graphrerank.models.checkpoint import PRETRAINED, save_weights, write_manifest
+from graphrerank.operators import BM25, HybridExpandRetriever, HybridRetriever
+
+QUERY = "who wrote the red book"
+PASSAGES = ["the red book", "a green pear", "who is who", "the author wrote it", "the red book", ""]
+SCORES = [0.5, 3.0, -1.0, 0.25, 0.0, 2.0]
+EDGES = [(3, 0), (3, 4), (1, 2), (0, 3)]
+QUERY_VECTOR = torch.randn(8, generator=torch.Generator().manual_seed(1))
+VECTORS = torch.randn(6, 8, generator=torch.Generator().manual_seed(2))
+COMPLETE = {"scores": SCORES, "edges": EDGES, "query_vector": QUERY_VECTOR, "vectors": VECTORS}
+
+
+def in_order_given(ranking: RerankedList) -> Tensor:
+    scores = torch.full((len(ranking),), float("nan"))
+    scores[ranking.indices] = ranking.scores
+    return scores
+
+
+def random_input(seed: int, count: int, **more: object) -> RerankInput:
+    generator = torch.Generator().manual_seed(seed)
+    edges = torch.randint(count, (3 * count, 2), generator=generator)
+    return RerankInput(
+        QUERY,
+        [PASSAGES[i % len(PASSAGES)] for i in range(count)],
+        scores=torch.rand(count, generator=generator),
+        edges=edges[edges[:, 0] != edges[:, 1]],
+        query_vector=torch.randn(8, generator=generator),
+        vectors=torch.randn(count, 8, generator=generator),
+        **more,
+    )
+
+
+@pytest.mark.parametrize("features", ["scores", "paper", "full"])
+@pytest.mark.parametrize("scores", [None, SCORES])
+def test_against_the_model_by_hand(make_checkpoint, features, scores) -> None:
+    checkpoint = make_checkpoint(features=features)
+    reranker = GraphReranker(checkpoint)
+    bm25 = BM25(PASSAGES).score_all([QUERY])[0]
+    bm25 = bm25 / bm25.max()
+    query, nodes = torch.nn.functional.normalize(QUERY_VECTOR[None]), torch.nn.functional.normalize(VECTORS)
+    dense = nodes @ query[0]
+    base = 0.4 * bm25 + 0.6 * dense if scores is None else torch.tensor(scores)
+    x = torch.stack([base, bm25, dense, *torch.zeros(4, 6)], dim=1)
+    edge_index = torch.tensor([[3, 2, 1, 0, 4, 3], [0, 1, 2, 3, 3, 4]])
+    weight = torch.tensor([2.0, 0.5, 0.5, 2.0, 1.0, 1.0])
+    with torch.no_grad():
+        expected = checkpoint.model(x, query, nodes, edge_index, weight, torch.tensor([0, 6]))
+
+    arguments = COMPLETE | {"scores": scores, "edge_weights": [1, 1, 0.5, 2]}
+    ranking = reranker.rerank(QUERY, PASSAGES, **arguments)
+    torch.testing.assert_close(in_order_given(ranking), expected, rtol=0, atol=1e-5)
+    assert ranking.indices.tolist() == sorted(range(6), key=lambda i: (-expected[i].item(), i))
+    assert ranking.ids == tuple(ranking.indices.tolist())
+
+
+def test_against_the_retriever_and_its_induced_edges(reranker) -> None:
+    """What training saw: the hybrid retriever's scores, and the corpus graph's edges among the candidates."""
+    unit = torch.nn.functional.normalize(VECTORS)
+    graph = CorpusGraph.from_edges(list("abcdef"), PASSAGES, torch.tensor(EDGES)).with_embedding(unit)
+    retriever = HybridRetriever(graph, top_k=6, bm25_weight=0.4, dense_weight=0.6)
+    query = torch.nn.functional.normalize(QUERY_VECTOR[None])
+    ranking = retriever.retrieve(Queries(["q"], [QUERY], query))
+    x = torch.empty(6, 3)
+    x[ranking.nodes[0]] = ranking.features[0]
+
+    graphs = reranker.candidate_graphs(
+        [RerankInput(QUERY, PASSAGES, edges=EDGES, query_vector=QUERY_VECTOR, vectors=VECTORS)]
+    )
+    torch.testing.assert_close(graphs.x[:, :3], x, rtol=0, atol=1e-6)
+    assert not graphs.x[:, 3:].any()
+    edge_index, weight, ptr = induced_edges(graph, torch.arange(6)[None])
+    assert torch.equal(graphs.edge_index, edge_index)
+    assert torch.equal(graphs.edge_attr, weight)
+    assert torch.equal(graphs.ptr, ptr)
+
+
+def test_a_batch_equals_one_by_one(any_reranker) -> None:
+    inputs = [random_input(seed, count) for seed, count in enumerate([1, 7, 40, 2, 100])]
+    together = any_reranker.rerank_batch(inputs)
+    for given, ranking in zip(inputs, together, strict=True):
+        (alone,) = any_reranker.rerank_batch([given])
+        torch.testing.assert_close(in_order_given(ranking), in_order_given(alone), rtol=0, atol=1e-6)
+        assert sorted(ranking.indices.tolist()) == list(range(given.num_passages))
+    assert any_reranker.rerank_batch([]) == []
+
+
+def test_edges_stay_within_their_query(reranker) -> None:
+    lonely = RerankInput(QUERY, PASSAGES, scores=SCORES)
+    expected = in_order_given(reranker.rerank_batch([lonely])[0])
+    for ranking in reranker.rerank_batch([random_input(0, 9), lonely, random_input(1, 9)])[1:2]:
+        torch.testing.assert_close(in_order_given(ranking), expected, rtol=0, atol=1e-6)
+
+
+def test_permuting_passages_permutes_the_answer(any_reranker) -> None:
+    place = torch.tensor([4, 2, 0, 5, 1, 3])  # passage i goes to place[i]
+    where = torch.argsort(place)
+    given = in_order_given(any_reranker.rerank(QUERY, PASSAGES, ids=list("abcdef"), **COMPLETE))
+    moved = any_reranker.rerank(
+        QUERY,
+        [PASSAGES[i] for i in where],
+        scores=torch.tensor(SCORES)[where],
+        edges=place[torch.tensor(EDGES)],
+        query_vector=QUERY_VECTOR,
+        vectors=VECTORS[where],
+        ids=[list("abcdef")[i] for i in where],
+    )
+    torch.testing.assert_close(in_order_given(moved)[place], given, rtol=0, atol=1e-5)
+    ids = any_reranker.rerank(QUERY, PASSAGES, ids=list("abcdef"), **COMPLETE).ids
+    assert moved.ids == ids
+
+
+@pytest.mark.parametrize(("factor", "shift"), [(100.0, 0.0), (0.01, 5.0), (7.0, -300.0)])
+def test_scores_of_any_scale(factor: float, shift: float) -> None:
+    reranker = GraphReranker.from_pretrained("attack")
+    given = reranker.rerank(QUERY, PASSAGES, scores=SCORES, edges=EDGES)
+    scaled = reranker.rerank(QUERY, PASSAGES, scores=factor * torch.tensor(SCORES) + shift, edges=EDGES)
+    torch.testing.assert_close(scaled.scores, given.scores, rtol=0, atol=1e-3 if shift else 1e-5)
+    assert scaled.ids == given.ids
+
+
+def test_numpy_torch_and_lists_alike(any_reranker) -> None:
+    lists = COMPLETE | {
+        "query_vector": QUERY_VECTOR.tolist(),
+        "vectors": VECTORS.tolist(),
+        "edge_weights": [1, 2, 3, 4],
+    }
+    arrays = {name: np.array(given) for name, given in lists.items()}
+    tensors = {name: torch.tensor(given) for name, given in lists.items()}
+    tensors["scores"].requires_grad_()
+    expected = any_reranker.rerank(QUERY, PASSAGES, **lists)
+    for given in (arrays, tensors, arrays | {"scores": arrays["scores"].astype(np.float16)}):
+        found = any_reranker.rerank(QUERY, np.array(PASSAGES), ids=np.arange(6), **given)
+        assert torch.equal(found.scores, expected.scores)
+        assert found.ids == expected.ids
+
+
+def test_inputs_are_left_alone_and_outputs_are_ordinary(reranker) -> None:
+    expected = {name: torch.as_tensor(value).numpy() for name, value in COMPLETE.items()}
+    given = {name: array.copy() for name, array in expected.items()}
+    for array in given.values():
+        array.flags.writeable = False
+    ranking = reranker.rerank(QUERY, PASSAGES, **given)
+    assert all(np.array_equal(array, expected[name]) for name, array in given.items())
+    weight = torch.ones(6, requires_grad=True)
+    (ranking.scores * weight).sum().backward()  # fails on a tensor of inference mode
+    assert torch.equal(weight.grad, ranking.scores)
+
+
+def test_walk_features_are_zero_unless_given(reranker) -> None:
+    plain = reranker.rerank(QUERY, PASSAGES, scores=SCORES)
+    walk = HybridExpandRetriever.feature_names[3:]
+    zeros = reranker.rerank(QUERY, PASSAGES, scores=SCORES, features={name: np.zeros(6) for name in walk})
+    assert torch.equal(plain.scores, zeros.scores)
+    given = [RerankInput(QUERY, PASSAGES, scores=SCORES, features={"hops": [0, 1, 0, 0, 2, 1], "bm25_score": SCORES})]
+    graphs = reranker.candidate_graphs(given)
+    assert graphs.x[:, reranker.feature_names.index("hops")].tolist() == [0, 1, 0, 0, 2, 1]
+    assert graphs.x[:, reranker.feature_names.index("bm25_score")].tolist() == SCORES
+    assert not torch.allclose(reranker.rerank_batch(given)[0].scores, plain.scores)
+
+
+def test_without_passages_or_without_scores(reranker) -> None:
+    graphs = reranker.candidate_graphs([RerankInput(QUERY, scores=SCORES)])
+    assert graphs.x[:, 0].tolist() == SCORES
+    assert not graphs.x[:, 1:].any()
+    graphs = reranker.candidate_graphs([RerankInput(QUERY, PASSAGES)])
+    assert torch.equal(graphs.x[:, 0], graphs.x[:, 1])  # BM25 alone
+    assert graphs.x[:, 1].max() == 1
+    assert reranker.rerank(QUERY, PASSAGES[:1]).ids == (0,)
+
+
+def test_features_are_found_by_name(make_checkpoint) -> None:
+    names = ("base_score", "seeds_reached", "dense_score")
+    reranker = GraphReranker(make_checkpoint(names))
+    given = RerankInput(QUERY, PASSAGES, features={"seeds_reached": SCORES}, **COMPLETE)
+    graphs = reranker.candidate_graphs([given])
+    dense = torch.nn.functional.cosine_similarity(VECTORS, QUERY_VECTOR[None])
+    torch.testing.assert_close(graphs.x[:, 2], dense, rtol=0, atol=1e-6)
+    assert graphs.x[:, 1].tolist() == graphs.x[:, 0].tolist() == SCORES
+
+
+def test_weights_of_the_base_score(make_checkpoint) -> None:
+    vectors = {"query_vector": QUERY_VECTOR, "vectors": VECTORS}
+    for checkpoint, bm25, dense in (
+        (make_checkpoint(), 0.4, 0.6),
+        (make_checkpoint(choice="run", hybrid=False), 0.3, 0.7),
+    ):
+        x = GraphReranker(checkpoint).candidate_graphs([RerankInput(QUERY, PASSAGES, **vectors)]).x
+        torch.testing.assert_close(x[:, 0], bm25 * x[:, 1] + dense * x[:, 2])
+    with pytest.raises(ValueError, match=r"`retriever\.arguments\.bm25_weight`"):
+        GraphReranker(make_checkpoint(hybrid=False))
+
+
+def test_top_n_and_ties_by_place(make_checkpoint) -> None:
+    checkpoint = make_checkpoint(features="paper")
+    torch.nn.init.zeros_(checkpoint.model.lin_out.weight)  # every score is the bias
+    reranker = GraphReranker(checkpoint)
+    assert reranker.rerank(QUERY, PASSAGES, ids=list("abcdef"), top_n=4, **COMPLETE).ids == tuple("abcd")
+    assert len(reranker.rerank(QUERY, PASSAGES, top_n=50, **COMPLETE)) == 6
+
+
+def test_threads_answer_as_one_does(any_reranker) -> None:
+    inputs = [random_input(seed, 5 + seed % 7) for seed in range(48)]
+    expected = [any_reranker.rerank_batch([given])[0].scores for given in inputs]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda given: any_reranker.rerank_batch([given])[0].scores, inputs))
+    assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"query": ""}, "`query` must be a text that is not empty, got ''"),
+        ({"query": None}, "`query` must be a text"),
+        ({"passages": None, "scores": None}, "`passages` or `scores` must be given"),
+        ({"passages": []}, "`passages` must not be empty"),
+        ({"passages": None, "scores": []}, "`scores` must not be empty"),
+        ({"passages": "text"}, "`passages` must be a sequence of texts, got the text 'text'"),
+        ({"passages": ["a", None, *"bcde"]}, "`passages` must hold texts, got NoneType at place 1"),
+        ({"passages": iter("abcdef")}, "`passages` must be a sequence or an array, got .*iterator"),
+        ({"scores": 1.0}, "`scores` must be a sequence or an array, got float"),
+        ({"scores": SCORES[:5]}, r"`scores` must have one entry per passage \(6\), got 5"),
+        ({"scores": [*SCORES[:5], float("nan")]}, "`scores` must be finite .* got nan at place 5"),
+        ({"scores": [*SCORES[:5], float("inf")]}, "`scores` must be finite .* got inf at place 5"),
+        ({"scores": [*SCORES[:5], 1e31]}, r"`scores` must be .* at most 1e\+30 in size, got 1e\+31"),
+        ({"scores": ["a"] * 6}, "`scores` must hold numbers"),
+        ({"scores": [None] * 6}, "`scores` must hold numbers"),
+        ({"scores": np.zeros((6, 1))}, r"`scores` must be of shape \[6\], got \[6, 1\]"),
+        ({"edges": [(0, 6)]}, r"`edges` must each join passages 0 to 5, got \[0, 6\] at place 0"),
+        ({"edges": [(0, 1), (-1, 2)]}, r"`edges` must each join passages 0 to 5, got \[-1, 2\] at place 1"),
+        ({"edges": [(0, 1), (2, 2)]}, r"`edges` must each join two different passages, got \[2, 2\] at place 1"),
+        ({"edges": [(0, 1, 2)]}, r"`edges` must be of shape \[any, 2\], got \[1, 3\]"),
+        ({"edges": [(0, 1), (2,)]}, "`edges` must be an array of numbers"),
+        ({"edges": np.ones((2, 2))}, "`edges` must hold integers, got the type float64"),
+        ({"edges": np.eye(2, dtype=bool)}, "`edges` must hold integers, got the type bool"),
+        ({"edges": [(0, 10**30)]}, "`edges` must hold integers"),
+        ({"edge_weights": [1.0]}, "`edge_weights` needs `edges`"),
+        ({"edges": EDGES, "edge_weights": [1.0]}, r"`edge_weights` must be of shape \[4\], got \[1\]"),
+        ({"edges": EDGES, "edge_weights": [1, 1, 0, 1]}, r"`edge_weights` must lie in .*, got 0 at place 2"),
+        ({"edges": EDGES, "edge_weights": [1, 1, 1, 1e10]}, r"`edge_weights` must lie in .*, got 1e\+10 at place 3"),
+        ({"entities": [["a"]] * 5}, r"`entities` must have one entry per passage \(6\), got 5"),
+        ({"entities": [["a"]] * 5 + ["abc"]}, "`entities` must hold a list .* got the text 'abc' at place 5"),
+        ({"doc_ids": list("aabbcc")}, "`doc_ids` and `chunk_ids` belong together, got `doc_ids` alone"),
+        ({"doc_ids": list("aabbcc"), "chunk_ids": [0] * 6}, "`chunk_ids` must be unique .* got 0 twice in 'a'"),
+        ({"doc_ids": list("aabbcc"), "chunk_ids": [0.5] * 6}, "`chunk_ids` must hold integers"),
+        ({"ids": [1, 2]}, r"`ids` must have one entry per passage \(6\), got 2"),
+        ({"vectors": VECTORS}, "`query_vector` and `vectors` belong together, got `vectors` alone"),
+        ({"query_vector": VECTORS[0], "vectors": VECTORS[:, :5]}, r"`vectors` must be of shape \[6, 8\], got \[6, 5\]"),
+        ({"query_vector": VECTORS[:1], "vectors": VECTORS}, r"`query_vector` must be of shape \[any\], got \[1, 8\]"),
+        ({"query_vector": VECTORS[0], "vectors": VECTORS / 0}, r"`vectors` must be finite .* at place \[0, 0\]"),
+        ({"features": {"hop": SCORES}}, r"`features` must be among .*'hops'.*, got 'hop'"),
+        ({"features": {"base_score": SCORES}}, "got 'base_score'; give it as `scores`"),
+        ({"features": {"hops": SCORES[:2]}}, r"`features\['hops'\]` must be of shape \[6\], got \[2\]"),
+        ({"top_n": 0}, "`top_n` must be a positive integer, got 0"),
+        ({"top_n": 2.0}, r"`top_n` must be a positive integer, got 2\.0"),
+        ({"top_n": True}, "`top_n` must be a positive integer, got True"),
+    ],
+)
+def test_bad_arguments_are_refused_by_name(reranker, change, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        reranker.rerank(**{"query": QUERY, "passages": PASSAGES, **change})
+
+
+def test_the_query_of_a_batch_is_named(reranker) -> None:
+    inputs = [random_input(0, 3), RerankInput(QUERY, PASSAGES, edges=[(0, 9)])]
+    with pytest.raises(ValueError, match=r"query 1: `edges` must each join passages 0 to 5"):
+        reranker.rerank_batch(inputs)
+
+
+@pytest.mark.parametrize("features", ["paper", "full"])
+def test_models_that_read_vectors_ask_for_them(make_checkpoint, features) -> None:
+    reranker = GraphReranker(make_checkpoint(features=features))
+    assert reranker.reads_vectors
+    with pytest.raises(ValueError, match=r"`query_vector` and `vectors` must be given: .* reads vectors of width 8"):
+        reranker.rerank(QUERY, PASSAGES, scores=SCORES)
+    with pytest.raises(ValueError, match=r"`query_vector` must be of shape \[8\], got \[5\]"):
+        reranker.rerank(QUERY, PASSAGES, query_vector=QUERY_VECTOR[:5], vectors=VECTORS[:, :5])
+
+
+def test_scores_that_are_unknown_are_named(make_checkpoint) -> None:
+    with pytest.raises(ValueError, match=r"somewhere.*found \['clicks'\]"):
+        GraphReranker(make_checkpoint(("base_score", "clicks")))
+    with pytest.raises(ValueError, match=r"needed 'base_score' first .*found \['bm25_score', 'base_score'\]"):
+        GraphReranker(make_checkpoint(("bm25_score", "base_score")))
+
+
+def test_from_pretrained(tmp_path: Path, make_checkpoint) -> None:
+    expected = GraphReranker.from_pretrained("attack").rerank(QUERY, PASSAGES, scores=SCORES, edges=EDGES)
+    again = GraphReranker.from_pretrained(PRETRAINED / "attack").rerank(QUERY, PASSAGES, scores=SCORES, edges=EDGES)
+    assert torch.equal(again.scores, expected.scores)
+
+    checkpoint = make_checkpoint()
+    for name in ("gatv2", "mlp"):  # a run folder of train.py
+        folder = tmp_path / "run" / name
+        state = {f"model.{key}": value for key, value in checkpoint.model.state_dict().items()}
+        write_manifest(folder, checkpoint.manifest | {"name": name})
+        (folder / "checkpoints").mkdir()
+        torch.save({"state_dict": state}, folder / "checkpoints" / "best.ckpt")
+    assert GraphReranker.from_pretrained(tmp_path / "run").name == "gatv2"
+    assert GraphReranker.from_pretrained(tmp_path / "run" / "mlp" / "checkpoints" / "best.ckpt").name == "mlp"
+    save_weights(tmp_path / "run" / "mlp", checkpoint.model)
+    assert GraphReranker.from_pretrained(tmp_path / "run" / "mlp").name == "mlp"
+    with pytest.raises(ValueError, match=r"one of the shipped names \[.*'attack'.*\], got 'nowhere'"):
+        GraphReranker.from_pretrained("nowhere")
+
+
+def test_another_manifest_of_shipped_weights(tmp_path: Path) -> None:
+    shutil.copytree(PRETRAINED / "attack", tmp_path / "attack")
+    manifest = json.loads((tmp_path / "attack" / "manifest.json").read_text())
+    del manifest["retriever"]["feature_names"]
+    write_manifest(tmp_path / "attack", manifest)
+    with pytest.raises(ValueError, match=r"`retriever\.feature_names`"):
+        GraphReranker.from_pretrained(tmp_path / "attack")
+
+
+@pytest.mark.parametrize("name", sorted(folder.parent.name for folder in PRETRAINED.glob("*/manifest.json")))
+def test_what_ships_works_without_network_encoder_or_gpu(name: str, tmp_path: Path) -> None:
+    code = f"""
+import socket, sys
+def refuse(*arguments, **more):
+    raise OSError("no network in this test")
+socket.socket.connect = socket.create_connection = socket.getaddrinfo = refuse
+from graphrerank import GraphReranker
+reranker = GraphReranker.from_pretrained({name!r})
+ranking = reranker.rerank({QUERY!r}, {PASSAGES!r}, scores={SCORES!r}, edges={EDGES!r}, entities=[["a"]] * 6)
+assert sorted(ranking.ids) == list(range(6)), ranking
+heavy = "transformers sentence_transformers lightning torchmetrics hydra wandb fastapi torch_geometric sklearn pandas"
+print(*[name for name in heavy.split() if name in sys.modules])
+"""
+    environment = {"PATH": "", "HOME": str(tmp_path), "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == []
+    assert list(tmp_path.iterdir()) == []  # nothing was written
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_the_gpu_answers_as_the_cpu_does(make_checkpoint) -> None:
+    inputs = [random_input(seed, 30) for seed in range(4)]
+    expected = GraphReranker(make_checkpoint(features="full")).rerank_batch(inputs)
+    found = GraphReranker(make_checkpoint(features="full"), device="cuda").rerank_batch(inputs)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(in_order_given(one), in_order_given(other), rtol=0, atol=1e-4)

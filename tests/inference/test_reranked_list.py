@@ -1,0 +1,25 @@
+import pytest
+import torch
+
+from graphrerank import RerankedList
+
+
+def test_it_is_a_sequence_of_pairs() -> None:
+    ranking = RerankedList(("b", "a", "c"), torch.tensor([1, 0, 2]), torch.tensor([2.0, 0.5, -1.0]))
+    assert len(ranking) == 3
+    assert list(ranking) == [("b", 2.0), ("a", 0.5), ("c", -1.0)]
+    assert ranking[-1] == ("c", -1.0)
+    assert ("a", 0.5) in ranking
+    assert dict(ranking)["b"] == 2.0
+    with pytest.raises(IndexError):
+        ranking[3]
+
+
+def test_a_slice_is_a_list_again() -> None:
+    ranking = RerankedList(("b", "a", "c"), torch.tensor([1, 0, 2]), torch.tensor([2.0, 0.5, -1.0]))
+    best = ranking[:2]
+    assert isinstance(best, RerankedList)
+    assert best.ids == ("b", "a")
+    assert best.indices.tolist() == [1, 0]
+    assert list(ranking[::-1]) == list(ranking)[::-1]
+    assert list(ranking[5:]) == []
