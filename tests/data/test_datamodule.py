@@ -1,3 +1,4 @@
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -8,7 +9,8 @@ import pytest
 import torch
 
 from graphrerank.data import PreparedDataset, RetrievalDataset, datamodule, prepare
-from graphrerank.data.datamodule import CandidateDataModule, EpochBatches
+from graphrerank.data.augmentation import CandidateAugmentation
+from graphrerank.data.datamodule import CandidateDataModule, EpochBatches, MixtureBatches, MixtureDataModule
 from graphrerank.operators import HybridRetriever
 
 
@@ -133,3 +135,98 @@ def test_splits_may_be_named(prepared: PreparedDataset) -> None:
 def test_batch_size_out_of_range_is_refused(prepared: PreparedDataset) -> None:
     with pytest.raises(ValueError, match="`batch_size` must be a positive integer, got 0"):
         CandidateDataModule(prepared, batch_size=0)
+
+
+@pytest.fixture
+def parts(prepared: PreparedDataset) -> dict[str, PreparedDataset]:
+    """Two sets of one kind; the queries of the second are told apart by their base scores."""
+    assert prepared.ranking.features is not None
+    shifted = replace(prepared.ranking, features=prepared.ranking.features + 100.0)
+    return {"ring": prepared, "shifted": replace(prepared, ranking=shifted)}
+
+
+def mixed_epoch(data: MixtureDataModule, number: int) -> list[tuple[str, list[int]]]:
+    loader = data.train_dataloader()
+    loader.sampler.set_epoch(number)  # type: ignore[union-attr]
+    return [("shifted" if bool((g.x[:, 0] > 50).any()) else "ring", g.query_index.tolist()) for g in loader]
+
+
+def test_mixture_sees_every_query_once_by_default(parts: dict[str, PreparedDataset]) -> None:
+    data = MixtureDataModule(parts, batch_size=1, seed=2)
+    served = mixed_epoch(data, 0)
+    one = CandidateDataModule(parts["ring"], batch_size=1)
+    expected = sorted(q for graphs in one.train_dataloader() for q in graphs.query_index.tolist())
+    for name in parts:
+        assert sorted(q for part, batch in served if part == name for q in batch) == expected
+    assert [part for part, _ in served] != sorted(part for part, _ in served)  # interleaved
+    assert len(data.train_dataloader()) == len(served)
+
+
+def test_mixture_keeps_its_shares(parts: dict[str, PreparedDataset]) -> None:
+    data = MixtureDataModule(parts, shares={"ring": 3, "shifted": 1}, batch_size=2)
+    names = [part for part, _ in mixed_epoch(data, 0)]
+    assert abs(names.count("ring") - 3 * names.count("shifted")) <= 2
+    assert all(len(batch) == 2 for _, batch in mixed_epoch(data, 0))  # a set seen often wraps around, batches stay full
+
+
+def test_mixture_order_is_a_function_of_seed_and_epoch(parts: dict[str, PreparedDataset]) -> None:
+    one, again = (MixtureDataModule(parts, batch_size=4, seed=1) for _ in range(2))
+    assert mixed_epoch(one, 0) != mixed_epoch(one, 1)
+    assert mixed_epoch(again, 1) == mixed_epoch(one, 1)
+    assert mixed_epoch(MixtureDataModule(parts, batch_size=4, seed=2), 1) != mixed_epoch(one, 1)
+
+
+def test_mixture_resumes_at_the_epoch_of_its_trainer(parts: dict[str, PreparedDataset]) -> None:
+    data = MixtureDataModule(parts)
+    data.trainer = SimpleNamespace(current_epoch=3)  # type: ignore[assignment]
+    assert data.train_dataloader().sampler.epoch == 3  # type: ignore[union-attr]
+
+
+def test_mixture_validates_on_every_set(parts: dict[str, PreparedDataset]) -> None:
+    loaders = MixtureDataModule(parts, batch_size=4).val_dataloader()
+    assert [[q for graphs in loader for q in graphs.query_index.tolist()] for loader in loaders] == [
+        list(range(24, 30))
+    ] * 2
+
+
+def test_processes_share_the_mixed_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    shares = []
+    for rank in range(3):
+        monkeypatch.setattr(datamodule, "_rank_and_world", lambda rank=rank: (rank, 3))
+        batches = MixtureBatches([20, 9], shares=[1.0, 1.0], batch_size=4, seed=5)
+        drawn = list(batches)
+        assert len(drawn) == len(batches)
+        shares += [batch.seed for batch in drawn]
+    assert len(set(shares)) == len(shares) == 8 // 3 * 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"shares": {"ring": 1.0}}, "`shares`"),
+        ({"shares": {"ring": 1.0, "shifted": 0.0}}, "`shares`"),
+        ({"batch_size": 0}, "`batch_size`"),
+        ({"parts": {}}, "`parts`"),
+    ],
+)
+def test_mixture_refuses_bad_arguments(
+    parts: dict[str, PreparedDataset], arguments: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(ValueError, match=named):
+        MixtureDataModule(**({"parts": parts} | arguments))
+
+
+def test_mixture_refuses_different_scores(parts: dict[str, PreparedDataset]) -> None:
+    parts["shifted"] = replace(parts["shifted"], feature_names=("base_score", "a", "b"))
+    with pytest.raises(ValueError, match="same scores"):
+        MixtureDataModule(parts)
+
+
+def test_augmentation_is_drawn_from_the_batch_alone(parts: dict[str, PreparedDataset]) -> None:
+    augmentation = CandidateAugmentation(parts["ring"].feature_names, base_swap=0.5, edge_dropout=0.5)
+    loaders = [MixtureDataModule(parts, batch_size=4, augmentation=augmentation).train_dataloader() for _ in range(2)]
+    first = list(loaders[0])
+    torch.rand(5)
+    for one, other in zip(first, loaders[1], strict=True):
+        assert torch.equal(one.x, other.x)
+        assert torch.equal(one.edge_index, other.edge_index)

@@ -193,7 +193,7 @@ def test_logged_keys(toy: PreparedDataset, tmp_path: Path) -> None:
 
 def test_default_measures() -> None:
     made = RerankerModule(GATv2Reranker(), LOSSES["listwise"])
-    assert [m.name for m in made.val_measures.measures] == ["PR@5", "PR@10", "R@10", "nDCG@10"]
+    assert [m.name for m in made.val_measures[0].measures] == ["PR@5", "PR@10", "R@10", "nDCG@10"]
 
 
 def test_validation_against_naive_loop(toy: PreparedDataset, tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Batches of candidate graphs for training and validation."""
 
-from collections.abc import Iterator
-from typing import cast
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import NamedTuple, cast
 
 import lightning as L
 import torch
@@ -9,6 +10,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
+from graphrerank.data.augmentation import CandidateAugmentation
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.graphs import CandidateGraphs
 
@@ -50,11 +52,7 @@ class CandidateDataModule(L.LightningDataModule):
 
     def train_dataloader(self) -> DataLoader[CandidateGraphs]:
         """Return shuffled batches of the training split."""
-        qrels = self.prepared.dataset.split(self.train_split)
-        queries = qrels.queries
-        nodes = self.prepared.ranking.nodes[queries]
-        found = qrels.relevance(queries, nodes, num_nodes=self.prepared.dataset.graph.num_nodes) > 0
-        loader = self._loader(queries[found.any(1)], self.train_split, seed=self.seed)
+        loader = self._loader(_answerable(self.prepared, self.train_split), self.train_split, seed=self.seed)
         if self.trainer is not None:  # on a resume Lightning draws the first batch before it sets the epoch
             cast(EpochBatches, loader.sampler).set_epoch(self.trainer.current_epoch)
         return loader
@@ -67,6 +65,86 @@ class CandidateDataModule(L.LightningDataModule):
         batches = _GraphBatches(self.prepared, queries, split, vectors=self.vectors)
         sampler = EpochBatches(len(queries), batch_size=self.batch_size, seed=seed)
         return DataLoader(batches, batch_size=None, sampler=sampler)
+
+
+class MixtureDataModule(L.LightningDataModule):
+    """Serve several data sets as batches of candidate graphs, each batch from one of them.
+
+    An epoch has as many batches as the data sets have together, ``shares`` of them from each: a data set with more
+    than its own number of queries is seen several times in an epoch, one with less in part. Order and augmentation
+    depend on ``seed`` and the epoch alone.
+
+    Args:
+        parts: Data sets with their candidates, by name; all with the same scores per candidate.
+        shares: Share of the batches by name, relative to each other; None: the number of training queries.
+        batch_size: Queries per batch.
+        seed: Seed of the shuffling and of the augmentation.
+        vectors: Whether batches carry query and node vectors.
+        train_split: Split to train on.
+        val_split: Split to validate on.
+        augmentation: Changes training batches; None leaves them as they are.
+
+    Raises:
+        ValueError: If a share is missing, not positive or of no data set, or the data sets' scores differ.
+    """
+
+    def __init__(
+        self,
+        parts: Mapping[str, PreparedDataset],
+        *,
+        shares: Mapping[str, float] | None = None,
+        batch_size: int = 32,
+        seed: int = 0,
+        vectors: bool = True,
+        train_split: str = "train",
+        val_split: str = "val",
+        augmentation: CandidateAugmentation | None = None,
+    ) -> None:
+        super().__init__()
+        if not parts:
+            raise ValueError("`parts` must hold at least one data set, got none")
+        if batch_size < 1:
+            raise ValueError(f"`batch_size` must be a positive integer, got {batch_size}")
+        names = {name: part.feature_names for name, part in parts.items()}
+        if len(set(names.values())) > 1:
+            raise ValueError(f"`parts` must have the same scores per candidate, got {names}")
+        if shares is not None and (shares.keys() != parts.keys() or not all(share > 0 for share in shares.values())):
+            raise ValueError(f"`shares` must give each of {list(parts)} a positive share, got {dict(shares)}")
+        self.parts = parts
+        self.shares = shares
+        self.batch_size = batch_size
+        self.seed = seed
+        self.vectors = vectors
+        self.train_split = train_split
+        self.val_split = val_split
+        self.augmentation = augmentation
+
+    def train_dataloader(self) -> DataLoader[CandidateGraphs]:
+        """Return shuffled batches of the training splits."""
+        queries = {name: _answerable(part, self.train_split) for name, part in self.parts.items()}
+        shares = self.shares or {name: float(len(part)) for name, part in queries.items()}
+        sizes = [len(part) for part in queries.values()]
+        sampler = MixtureBatches(
+            sizes, shares=[shares[name] for name in queries], batch_size=self.batch_size, seed=self.seed
+        )
+        batches = _MixedGraphBatches(
+            list(self.parts.values()),
+            list(queries.values()),
+            self.train_split,
+            vectors=self.vectors,
+            augmentation=self.augmentation,
+        )
+        if self.trainer is not None:  # on a resume Lightning draws the first batch before it sets the epoch
+            sampler.set_epoch(self.trainer.current_epoch)
+        return DataLoader(batches, batch_size=None, sampler=sampler)
+
+    def val_dataloader(self) -> list[DataLoader[CandidateGraphs]]:
+        """Return batches of the validation splits, one loader per data set, in order."""
+        single = (
+            CandidateDataModule(part, batch_size=self.batch_size, vectors=self.vectors, val_split=self.val_split)
+            for part in self.parts.values()
+        )
+        return [module.val_dataloader() for module in single]
 
 
 class EpochBatches(Sampler[list[int]]):
@@ -104,6 +182,76 @@ class EpochBatches(Sampler[list[int]]):
             yield share[start : start + self.batch_size]
 
 
+class MixedBatch(NamedTuple):
+    """A batch of one of several sets.
+
+    Attributes:
+        part: Which set.
+        items: Indices into it.
+        seed: Seed of what is drawn for this batch.
+    """
+
+    part: int
+    items: list[int]
+    seed: int
+
+
+class MixtureBatches(Sampler[MixedBatch]):
+    """Batches of indices into several sets; each process of a group takes its share.
+
+    Args:
+        sizes: Items of each set, at least 1.
+        shares: Share of the batches from each, relative to each other; each set gives at least one batch an epoch.
+        batch_size: Items per batch; smaller only where a whole set is.
+        seed: Seed of the shuffling.
+
+    Raises:
+        ValueError: If a set is empty.
+    """
+
+    def __init__(self, sizes: list[int], *, shares: list[float], batch_size: int, seed: int) -> None:
+        if min(sizes) < 1:
+            raise ValueError(f"`sizes` must all be positive, got {sizes}: a data set has no query that can be answered")
+        self.sizes = sizes
+        self.batch_size = batch_size
+        self.seed = seed
+        self.epoch = 0
+        total = sum(-(-size // batch_size) for size in sizes)
+        self.counts = [max(1, round(total * share / sum(shares))) for share in shares]
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch (Lightning calls this)."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        _, world = _rank_and_world()
+        return sum(self.counts) // world
+
+    def __iter__(self) -> Iterator[MixedBatch]:
+        rank, world = _rank_and_world()
+        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
+        batches = [
+            (part, items)
+            for part, count in enumerate(self.counts)
+            for items in islice(self._passes(self.sizes[part], generator), count)
+        ]
+        order = torch.randperm(len(batches), generator=generator).tolist()
+        seeds = torch.randint(1 << 62, (len(batches),), generator=generator).tolist()
+        for place in order[rank : len(order) // world * world : world]:
+            part, items = batches[place]
+            yield MixedBatch(part, items, seeds[place])
+
+    def _passes(self, size: int, generator: torch.Generator) -> Iterator[list[int]]:
+        """Go through a set's items again and again, each time in a new order, in batches of one size."""
+        waiting: list[int] = []
+        while True:
+            waiting += torch.randperm(size, generator=generator).tolist()
+            step = min(self.batch_size, size)
+            while len(waiting) >= step:
+                yield waiting[:step]
+                del waiting[:step]
+
+
 class _GraphBatches(Dataset[CandidateGraphs]):
     def __init__(self, prepared: PreparedDataset, queries: Tensor, split: str, *, vectors: bool) -> None:
         self.prepared, self.queries, self.split, self.vectors = prepared, queries, split, vectors
@@ -113,6 +261,38 @@ class _GraphBatches(Dataset[CandidateGraphs]):
 
     def __getitem__(self, batch: list[int]) -> CandidateGraphs:  # a whole batch at once
         return self.prepared.graphs(self.queries[batch], split=self.split, vectors=self.vectors)
+
+
+class _MixedGraphBatches(Dataset[CandidateGraphs]):
+    def __init__(
+        self,
+        parts: list[PreparedDataset],
+        queries: list[Tensor],
+        split: str,
+        *,
+        vectors: bool,
+        augmentation: CandidateAugmentation | None,
+    ) -> None:
+        self.parts = [_GraphBatches(*pair, split, vectors=vectors) for pair in zip(parts, queries, strict=True)]
+        self.augmentation = augmentation
+
+    def __len__(self) -> int:
+        return sum(map(len, self.parts))
+
+    def __getitem__(self, batch: MixedBatch) -> CandidateGraphs:
+        graphs = self.parts[batch.part][batch.items]
+        if self.augmentation is None:
+            return graphs
+        return self.augmentation(graphs, torch.Generator().manual_seed(batch.seed))
+
+
+def _answerable(prepared: PreparedDataset, split: str) -> Tensor:
+    """List a split's queries with a relevant candidate, ``[Q]``: the others teach nothing."""
+    qrels = prepared.dataset.split(split)
+    queries = qrels.queries
+    nodes = prepared.ranking.nodes[queries]
+    found = qrels.relevance(queries, nodes, num_nodes=prepared.dataset.graph.num_nodes) > 0
+    return queries[found.any(1)]
 
 
 def _rank_and_world() -> tuple[int, int]:

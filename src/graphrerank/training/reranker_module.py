@@ -24,6 +24,8 @@ class RerankerModule(L.LightningModule):
         model: Maps the tensors of ``CandidateGraphs.model_inputs`` to scores ``[N]``.
         loss: Maps padded scores, relevance and mask, each ``[B, K]``, to a scalar.
         measures: What to log on the validation split, such as ``PR@10`` (as ``val/pr@10``).
+        val_names: Names of the data sets that validation runs over, in the order of its loaders, where there are
+            several: each measure is logged per data set (as ``val/<name>/pr@10``) and as their mean.
         learning_rate: Peak learning rate.
         weight_decay: AdamW's decay of matrices; biases, norms and scalars are not decayed.
         warmup_steps: Optimiser steps of linear warm-up.
@@ -39,6 +41,7 @@ class RerankerModule(L.LightningModule):
         loss: RankingLoss,
         *,
         measures: Sequence[str] = ("PR@5", "PR@10", "R@10", "nDCG@10"),
+        val_names: Sequence[str] = (),
         learning_rate: float = 1e-3,
         weight_decay: float = 0.01,
         warmup_steps: int = 100,
@@ -56,7 +59,10 @@ class RerankerModule(L.LightningModule):
         self.weight_decay = weight_decay
         self.warmup_steps = warmup_steps
         self.seed = seed
-        self.val_measures = RankingMeasures(measures, prefix="val/")
+        self.val_names = tuple(val_names)
+        self.val_measures = [RankingMeasures(measures, prefix="") for _ in self.val_names or [""]]
+        self._val_measures = nn.ModuleList(self.val_measures)  # so that they move with the module
+        self._val_losses: list[list[tuple[Tensor, int]]] = [[] for _ in self.val_measures]
 
     def forward(self, graphs: CandidateGraphs) -> Tensor:
         """Return scores ``[N]``."""
@@ -73,20 +79,28 @@ class RerankerModule(L.LightningModule):
         self.log("train/loss", loss, on_step=True, on_epoch=True, prog_bar=True, batch_size=graphs.num_graphs)
         return loss
 
-    def validation_step(self, graphs: CandidateGraphs, batch_idx: int) -> None:
+    def validation_step(self, graphs: CandidateGraphs, batch_idx: int, dataloader_idx: int = 0) -> None:
         """Log the loss and accumulate the measures of a batch."""
         scores = self(graphs)
-        self.log("val/loss", self._loss(graphs, scores), batch_size=graphs.num_graphs, sync_dist=True)
         assert graphs.relevance is not None
         assert graphs.gains is not None
         order = graphs.order(scores)
         ranked = graphs.relevance[order.clamp(min=0)].masked_fill(order < 0, 0.0)
-        self.val_measures.update(ranked, graphs.gains)
+        self.val_measures[dataloader_idx].update(ranked, graphs.gains)
+        self._val_losses[dataloader_idx].append((self._loss(graphs, scores), graphs.num_graphs))
 
     def on_validation_epoch_end(self) -> None:
-        """Log the measures over the whole split."""
-        self.log_dict(self.val_measures.compute(), prog_bar=True)
-        self.val_measures.reset()
+        """Log the measures over each whole split, and their mean over the data sets."""
+        parts = []
+        for measures, losses in zip(self.val_measures, self._val_losses, strict=True):
+            loss = sum(loss * weight for loss, weight in losses) / sum(weight for _, weight in losses)
+            parts.append({"loss": loss, **measures.compute()})
+            measures.reset()
+            losses.clear()
+        for name, part in zip(self.val_names, parts, strict=False):  # no names: a single data set
+            self.log_dict({f"val/{name}/{key}": number for key, number in part.items()}, sync_dist=True)
+        mean = {f"val/{key}": torch.stack([part[key] for part in parts]).mean() for key in parts[0]}
+        self.log_dict(mean, prog_bar=True, sync_dist=True)
 
     def configure_optimizers(self) -> dict[str, Any]:
         """Build AdamW and its schedule."""

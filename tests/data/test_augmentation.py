@@ -1,0 +1,73 @@
+from typing import Any
+
+import pytest
+import torch
+
+from graphrerank.data.augmentation import CandidateAugmentation
+from graphrerank.graphs import CandidateGraphs
+
+NAMES = ("base_score", "bm25_score", "dense_score", "hops", "seeds_reached")
+SIZE, QUERIES = 4, 400
+
+
+@pytest.fixture
+def graphs() -> CandidateGraphs:
+    """Many queries of four candidates on a path; no score is 0."""
+    x = torch.rand(SIZE * QUERIES, 5, generator=torch.Generator().manual_seed(0)) + 0.1
+    path = torch.tensor([[1, 0, 2, 1, 3, 2], [0, 1, 1, 2, 2, 3]])
+    edges = torch.cat([path + SIZE * query for query in range(QUERIES)], dim=1)
+    return CandidateGraphs(x, edges, torch.ones(edges.shape[1]), torch.arange(0, SIZE * QUERIES + 1, SIZE))
+
+
+def changed(graphs: CandidateGraphs, seed: int = 0, **probabilities: float) -> CandidateGraphs:
+    return CandidateAugmentation(NAMES, **probabilities)(graphs, torch.Generator().manual_seed(seed))
+
+
+def test_changes_nothing_by_default(graphs: CandidateGraphs) -> None:
+    same = changed(graphs)
+    assert torch.equal(same.x, graphs.x)
+    assert torch.equal(same.edge_index, graphs.edge_index)
+
+
+def test_base_score_is_swapped_for_whole_queries(graphs: CandidateGraphs) -> None:
+    before, after = (g.x.reshape(QUERIES, SIZE, 5) for g in (graphs, changed(graphs, base_swap=0.6)))
+    assert torch.equal(before[..., 1:], after[..., 1:])
+    is_kept, is_bm25, is_dense = ((after[..., 0] == before[..., column]).all(1) for column in (0, 1, 2))
+    assert (is_kept.int() + is_bm25.int() + is_dense.int() == 1).all()
+    for share, expected in ((is_kept, 0.4), (is_bm25, 0.3), (is_dense, 0.3)):
+        assert abs(float(share.float().mean()) - expected) < 0.08
+
+
+def test_scores_are_hidden_for_whole_queries(graphs: CandidateGraphs) -> None:
+    before, after = (g.x.reshape(QUERIES, SIZE, 5) for g in (graphs, changed(graphs, score_dropout=0.3)))
+    assert torch.equal(before[..., 0], after[..., 0])  # the base score stays
+    hidden = after == 0
+    assert (hidden.all(1) == hidden.any(1)).all()  # all candidates of a query or none
+    assert torch.equal(hidden[..., 3], hidden[..., 4])  # a walk's scores go together
+    for column in (1, 2, 3):
+        assert abs(float(hidden[:, 0, column].float().mean()) - 0.3) < 0.08
+    assert torch.equal(after[~hidden], before[~hidden])
+
+
+def test_edges_are_hidden_for_whole_queries(graphs: CandidateGraphs) -> None:
+    after = changed(graphs, edge_dropout=0.25)
+    left = torch.bincount(after.edge_index[1] // SIZE, minlength=QUERIES)
+    assert set(left.tolist()) == {0, 6}
+    assert abs(float((left == 0).float().mean()) - 0.25) < 0.08
+    assert len(after.edge_attr) == after.edge_index.shape[1]
+
+
+def test_certain_and_repeatable(graphs: CandidateGraphs) -> None:
+    bare = changed(graphs, score_dropout=1.0, edge_dropout=1.0)
+    assert not bare.x[:, 1:].any()
+    assert bare.edge_index.shape == (2, 0)
+    mixed: dict[str, Any] = {"base_swap": 0.5, "score_dropout": 0.5, "edge_dropout": 0.5}
+    assert torch.equal(changed(graphs, 1, **mixed).x, changed(graphs, 1, **mixed).x)
+    assert not torch.equal(changed(graphs, 1, **mixed).x, changed(graphs, 2, **mixed).x)
+
+
+@pytest.mark.parametrize("name", ["base_swap", "score_dropout", "edge_dropout"])
+@pytest.mark.parametrize("p", [-0.1, 1.1, float("nan")])
+def test_refuses_what_is_no_probability(name: str, p: float) -> None:
+    with pytest.raises(ValueError, match=name):
+        CandidateAugmentation(NAMES, **{name: p})
