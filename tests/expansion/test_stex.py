@@ -270,6 +270,7 @@ def test_relabelling_nodes_relabels_the_expansion() -> None:
         ({"top_k": 0}, "`top_k` must be a positive integer, got 0"),
         ({"hops": 0}, "`hops` must be a positive integer, got 0"),
         ({"structure_weight": -1.0}, "`structure_weight` must not be negative, got -1.0"),
+        ({"similarity_weight": -1.0}, "`similarity_weight` must not be negative, got -1.0"),
         ({"structure_weight": float("nan")}, "`structure_weight` must not be negative, got nan"),
         ({"query_vectors": torch.ones(2, DIM)}, r"`query_vectors` must be \[1, 4\], got \[2, 4\]"),
         ({"exclude": torch.ones(2, 3)}, r"`exclude` must be \[1, M\], got \[2, 3\]"),
@@ -285,7 +286,30 @@ def test_arguments_out_of_range_are_refused(change: dict[str, Any], message: str
         semantic_topological_expansion(corpus(9, 12), **arguments)
 
 
-def test_corpus_without_vectors_is_refused() -> None:
+def test_without_similarity_no_vectors_are_read() -> None:
+    graph, seeds, queries, exclude = case()
+    bare = CorpusGraph(graph.node_ids, graph.texts, graph.indptr, graph.indices, graph.weight)
+    settings: dict[str, Any] = {"top_k": 25, "exclude": exclude, "structure_weight": 2.0, "hops": 2}
+    found = semantic_topological_expansion(bare, seeds, None, similarity_weight=0.0, **settings)
+    blind = graph.with_embedding(torch.zeros(80, DIM))  # all as like as each other
+    expected = semantic_topological_expansion(blind, seeds, queries, **settings)
+    for name in FIELDS:
+        assert torch.equal(getattr(found, name), getattr(expected, name))
+    assert (found.nodes >= 0).sum() > 25
+
+
+def test_twice_the_similarity_is_half_the_structure() -> None:
+    graph, seeds, queries, exclude = case()
+    settings: dict[str, Any] = {"top_k": 25, "exclude": exclude}
+    found = semantic_topological_expansion(graph, seeds, queries, similarity_weight=2.0, **settings)
+    half = semantic_topological_expansion(graph, seeds, queries, structure_weight=0.5, **settings)
+    assert torch.equal(found.nodes, half.nodes)
+    torch.testing.assert_close(found.scores, 2 * half.scores)
+
+
+def test_vectors_that_are_not_there_are_refused() -> None:
     graph = CorpusGraph.from_edges(["a"], [""], torch.zeros(0, 2))
     with pytest.raises(ValueError, match="`graph` must have an embedding"):
         semantic_topological_expansion(graph, ranking([[0]]), torch.ones(1, 1), top_k=1)
+    with pytest.raises(ValueError, match=r"`query_vectors` must be \[1, 4\], got None"):
+        semantic_topological_expansion(corpus(9, 12), ranking([[0]]), None, top_k=1)

@@ -8,6 +8,7 @@ from graphrerank.data.folder import load_folder, read_documents, read_queries
 from graphrerank.data.ir_datasets_reader import load_ir_dataset
 from graphrerank.data.named import load_named
 from graphrerank.data.run_candidates import read_run
+from graphrerank.data.run_retriever import RunRetriever
 from graphrerank.data.sql_schema import load_sql_schema
 from graphrerank.data.vector_cache import VectorCache
 
@@ -15,6 +16,7 @@ __all__ = [
     "PreparedDataset",
     "Qrels",
     "RetrievalDataset",
+    "RunRetriever",
     "SentenceTransformerEncoder",
     "VectorCache",
     "load_attack",

@@ -10,8 +10,8 @@ import torch
 
 from graphrerank.data.records import LARGEST, bad_line, parse_number, read_jsonl, read_lines
 from graphrerank.graphs import Ranking
+from graphrerank.graphs.retriever import BASE_SCORE
 
-BASE_SCORE = "base_score"
 _Candidate = tuple[int, str, str, tuple[float, ...]]  # line, query id, document id, score and features
 
 
@@ -71,11 +71,10 @@ def read_run(
     if top_k < 1:
         raise ValueError(f"`top_k` must be a positive integer, got {top_k}")
     path = Path(path)
-    is_jsonl = path.name.endswith((".jsonl", ".jsonl.gz"))
     query_number = {query_id: i for i, query_id in enumerate(query_ids)}
     node_number = {node_id: i for i, node_id in enumerate(node_ids)}
     feature_names: list[str] = [BASE_SCORE]
-    candidates = _read_jsonl_run(path, feature_names) if is_jsonl else _read_trec_run(path)
+    candidates = _read_jsonl_run(path, feature_names) if _is_jsonl(path) else _read_trec_run(path)
     keys: list[int] = []  # query * N + node
     numbers: list[tuple[float, ...]] = []
     listed: set[int] = set()
@@ -102,6 +101,25 @@ def read_run(
     ranking = _rank(keys, numbers, len(query_ids), len(node_ids), top_k)
     without = tuple(query_ids[query] for query in (ranking.nodes[:, 0] < 0).nonzero().flatten().tolist())
     return RunCandidates(ranking, tuple(feature_names), without, len(ignored))
+
+
+def run_feature_names(path: str | Path) -> tuple[str, ...]:
+    """Name the features of a run's candidates, reading no further than the first one.
+
+    Raises:
+        ValueError: If there is no such file, or a line of JSONL up to the first candidate is malformed.
+    """
+    path = Path(path)
+    names = [BASE_SCORE]
+    if _is_jsonl(path):
+        next(_read_jsonl_run(path, names), None)
+    elif not path.is_file():
+        raise ValueError(f"{path}: no such file")
+    return tuple(names)
+
+
+def _is_jsonl(path: Path) -> bool:
+    return path.name.endswith((".jsonl", ".jsonl.gz"))
 
 
 def _rank(

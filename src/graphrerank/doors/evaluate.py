@@ -18,6 +18,7 @@ from graphrerank.doors.parts import (
 )
 from graphrerank.evaluation import judge, peak_memory_mib, results_table, write_metrics, write_trec_runs
 from graphrerank.models import load_checkpoints
+from graphrerank.models.checkpoint import reads_vectors
 
 
 def evaluate(cfg: DictConfig) -> Path:
@@ -27,12 +28,14 @@ def evaluate(cfg: DictConfig) -> Path:
     run_dir = Path(cfg.paths.run_dir)
     checkpoints = load_checkpoints(cfg.checkpoint)
     manifest = next(reversed(checkpoints.values())).manifest
-    encoder = cfg.encoder or group_from_manifest(cfg, "encoder", manifest["encoder"])
+    trained_with = manifest["encoder"]  # None where nothing was encoded
+    encoder = cfg.encoder or (group_from_manifest(cfg, "encoder", trained_with) if trained_with else None)
+    vectors = any(reads_vectors(checkpoint.manifest) for checkpoint in checkpoints.values())
     retriever = cfg.retriever or group_from_manifest(cfg, "retriever", manifest["retriever"])
     results = []
     for name in cfg.datasets:
         data = _data_group(cfg, name, manifest)
-        prepared = prepare_dataset(data, encoder, retriever, cfg.paths.cache)
+        prepared = prepare_dataset(data, encoder, retriever, cfg.paths.cache, reads_vectors=vectors)
         prepared = prepared.with_features(manifest["retriever"]["feature_names"])
         for checkpoint in checkpoints.values():
             _check_encoder(str(checkpoint.path), checkpoint.manifest, prepared)
@@ -59,9 +62,8 @@ def _data_group(cfg: DictConfig, name: str, manifest: Mapping[str, Any]) -> Dict
 
 def _check_encoder(path: str, manifest: Mapping[str, Any], prepared: PreparedDataset) -> None:
     """Refuse vectors of another encoder than the model was trained on."""
-    reads_vectors = manifest["model"]["arguments"]["features"] != "scores"
     trained = manifest["encoder"]
-    if reads_vectors and prepared.encoder_fingerprint != trained["fingerprint"]:
+    if reads_vectors(manifest) and prepared.encoder_fingerprint != trained["fingerprint"]:
         now = f"{prepared.encoder_name} ({str(prepared.encoder_fingerprint)[:12]})"
         raise ValueError(
             f"{path}: was trained on vectors of {trained['name']} ({trained['fingerprint'][:12]}), the encoder now is "

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from graphrerank.data import PreparedDataset, VectorCache, prepare
 from graphrerank.evaluation import System, base_ranking
 from graphrerank.graphs import CandidateGraphs
+from graphrerank.graphs.retriever import needs_vectors
 from graphrerank.operators import GCS, PPR
 
 
@@ -24,14 +25,35 @@ def pick_device(device: str | None) -> torch.device:
     return torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
 
-def prepare_dataset(data: DictConfig, encoder: DictConfig, retriever: DictConfig, cache: str) -> PreparedDataset:
-    """Load, encode and rank a data set, from the caches where they are there."""
+def prepare_dataset(
+    data: DictConfig, encoder: DictConfig | None, retriever: DictConfig, cache: str, *, reads_vectors: bool = True
+) -> PreparedDataset:
+    """Load, encode and rank a data set, from the caches where they are there.
+
+    Args:
+        data: The data set.
+        encoder: The encoder, or None. It is not loaded where nobody reads vectors: neither a model nor the retriever.
+        retriever: The retriever.
+        cache: Folder of the caches.
+        reads_vectors: Whether a model reads query and node vectors.
+
+    Raises:
+        ValueError: If there is no encoder, and somebody reads vectors.
+    """
+    build_retriever = instantiate(retriever)
+    readers = {
+        "a model that reads vectors (features=scores does not)": reads_vectors,
+        "a retriever that reads vectors": needs_vectors(build_retriever),
+    }
+    reader = next((reader for reader, reads in readers.items() if reads), None)
+    if encoder is None and reader is not None:
+        raise ValueError(f"`encoder` must be chosen (encoder=minilm) for {reader}, got none")
     dataset = instantiate(data)
     print(dataset.summary(), flush=True)
     return prepare(
         dataset,
-        encoder=VectorCache(instantiate(encoder), Path(cache) / "vectors"),
-        build_retriever=instantiate(retriever),
+        encoder=None if reader is None else VectorCache(instantiate(encoder), Path(cache) / "vectors"),
+        build_retriever=build_retriever,
         cache=Path(cache) / "candidates",
     )
 

@@ -63,7 +63,7 @@ class TrainConfig:
     """``conf/train.yaml``; groups of ``conf`` are open, everything else is typed."""
 
     data: Any = MISSING
-    encoder: Any = MISSING
+    encoder: Any = None
     retriever: Any = MISSING
     features: Features = field(default_factory=Features)
     model: Any = MISSING

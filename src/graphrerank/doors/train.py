@@ -45,11 +45,12 @@ def train(cfg: DictConfig) -> Path:
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)  # within Lightning
     run_dir = _run_folder(cfg)
-    prepared = prepare_dataset(cfg.data, cfg.encoder, cfg.retriever, cfg.paths.cache)
+    names = [*cfg.ablations, cfg.system]
+    vectors = any(instantiate(_job_of(cfg, name, run_dir).model).uses_vectors for name in names)
+    prepared = prepare_dataset(cfg.data, cfg.encoder, cfg.retriever, cfg.paths.cache, reads_vectors=vectors)
     torch.set_num_threads(cfg.num_threads)
     operators = _tune_operators(cfg, prepared)
 
-    names = [*cfg.ablations, cfg.system]
     manifests: dict[str, dict[str, Any]] = {}
     loggers: list[Logger] = []
     for number, name in enumerate(names, 1):
@@ -124,7 +125,7 @@ def _train_one(
     write_manifest(folder, manifest)
     arguments = manifest["model"]["arguments"]
     L.seed_everything(job.seed, verbose=False)  # here: what was trained or resumed before must not decide the weights
-    model = instantiate(job.model, **{key: arguments[key] for key in ("num_scores", "embedding_dim")})
+    model = instantiate(job.model, **{k: arguments[k] for k in ("num_scores", "embedding_dim") if k in arguments})
     module = instantiate(job.module, model, instantiate(job.loss))
     batches = CandidateDataModule(prepared, vectors=model.uses_vectors, **job.batches)
     callbacks = {name: instantiate(callback) for name, callback in job.callbacks.items()}
@@ -156,23 +157,25 @@ def _resume_from(job: DictConfig, folder: Path, manifest: Mapping[str, Any]) -> 
 
 def _manifest(job: DictConfig, prepared: PreparedDataset, operators: Mapping[str, float]) -> dict[str, Any]:
     choices = HydraConfig.get().runtime.choices
-    graph = prepared.dataset.graph
-    assert graph.embedding is not None
-    arguments = plain_arguments(job.model)
-    arguments |= {"num_scores": len(prepared.feature_names), "embedding_dim": graph.embedding.shape[1]}
+    embedding = prepared.dataset.graph.embedding
+    encoder = None
+    arguments = plain_arguments(job.model) | {"num_scores": len(prepared.feature_names)}
+    if embedding is not None:
+        arguments["embedding_dim"] = embedding.shape[1]
+        encoder = {
+            "choice": choices["encoder"],
+            "arguments": plain_arguments(job.encoder),
+            "name": prepared.encoder_name,
+            "fingerprint": prepared.encoder_fingerprint,
+            "dim": embedding.shape[1],
+        }
     model = instantiate(job.model, **arguments)
     return {
         "name": job.system,
         "finished": False,
         "model": {"name": model_name(type(model)), "arguments": arguments},
         "features": model.feature_names(prepared.feature_names),
-        "encoder": {
-            "choice": choices["encoder"],
-            "arguments": plain_arguments(job.encoder),
-            "name": prepared.encoder_name,
-            "fingerprint": prepared.encoder_fingerprint,
-            "dim": graph.embedding.shape[1],
-        },
+        "encoder": encoder,
         "retriever": {
             "choice": choices["retriever"],
             "arguments": plain_arguments(job.retriever),

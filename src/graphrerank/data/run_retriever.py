@@ -1,0 +1,72 @@
+"""The user's own retriever, as the run that it left behind."""
+
+import warnings
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from graphrerank.data.fetch import file_digest
+from graphrerank.data.run_candidates import read_run, run_feature_names
+from graphrerank.graphs import CorpusGraph, Queries, Ranking
+
+
+class RunRetriever:
+    """Look candidates up in a file, a TREC run or JSONL (:func:`~graphrerank.data.run_candidates.read_run`).
+
+    Features: the run's score as ``base_score``, and those of a JSONL run's candidates. Reads no vectors.
+
+    Args:
+        graph: The corpus that the run ranks.
+        path: The file.
+        top_k: Candidates per query; the run's best.
+        ignore_unknown_queries: Whether a query of the run that the data set does not have is left out instead of
+            refused.
+
+    Raises:
+        ValueError: If there is no such file, or it is malformed where its features are named.
+    """
+
+    def __init__(
+        self, graph: CorpusGraph, *, path: str | Path, top_k: int = 100, ignore_unknown_queries: bool = False
+    ) -> None:
+        if top_k < 1:
+            raise ValueError(f"`top_k` must be a positive integer, got {top_k}")
+        self.path = Path(path)
+        self.top_k = top_k
+        self.ignore_unknown_queries = ignore_unknown_queries
+        self.feature_names = run_feature_names(self.path)
+        self._node_ids = graph.node_ids
+
+    @staticmethod
+    def needs_vectors(**_: Any) -> bool:
+        """A run is read without any."""
+        return False
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the file."""
+        return file_digest(self.path)
+
+    def retrieve(self, queries: Queries) -> Ranking:
+        """Look the candidates of each query up by its id.
+
+        Args:
+            queries: ``B`` queries; texts and vectors are not read.
+
+        Returns:
+            ``[B, top_k]`` nodes and the run's scores, with ``features [B, top_k, F]`` as in ``feature_names``. A query
+            without candidates is all padding, and a warning names it.
+
+        Raises:
+            ValueError: Naming file and line, if the run is malformed or names unknown queries or documents.
+        """
+        run = read_run(
+            self.path,
+            query_ids=queries.ids,
+            node_ids=self._node_ids,
+            top_k=self.top_k,
+            ignore_unknown_queries=self.ignore_unknown_queries,
+        )
+        if run.without:
+            warnings.warn(f"{self.path}: {run.summary()}", stacklevel=2)
+        return run.ranking
