@@ -1,11 +1,15 @@
 """``python serve.py``: export a checkpoint, or answer HTTP requests from an exported artifact."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
+from hydra.core.hydra_config import HydraConfig
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
+from graphrerank.data.encoder import Encoder
 from graphrerank.doors.parts import group_from_manifest
 from graphrerank.models import find_checkpoint, load_checkpoints
 from graphrerank.serving import RerankService, create_app, export_artifact, load_artifact, serve_http
@@ -33,8 +37,7 @@ def _serve(cfg: DictConfig) -> Path:
     if cfg.artifact is None:
         raise ValueError("mode=http needs `artifact`: a folder that `python serve.py mode=export checkpoint=...` wrote")
     artifact = load_artifact(find_checkpoint(cfg.artifact))
-    entry = artifact.manifest["encoder"]
-    encoder = instantiate(cfg.encoder or group_from_manifest(cfg, "encoder", entry))
+    encoder = _encoder(cfg, artifact.manifest["encoder"])
     torch.set_num_threads(cfg.num_threads)
     service = RerankService(artifact, encoder)
     service.rerank("warm-up", ["loads the encoder before the first request"])
@@ -42,3 +45,12 @@ def _serve(cfg: DictConfig) -> Path:
     print(artifact.folder, flush=True)
     serve_http(create_app(service), host=cfg.host, port=cfg.port)
     return artifact.folder
+
+
+def _encoder(cfg: DictConfig, trained: Mapping[str, Any] | None) -> Encoder | None:
+    """Make the encoder that was asked for, else the one of training; None where there is to be none."""
+    if cfg.encoder is not None:
+        return instantiate(cfg.encoder)
+    if trained is None or HydraConfig.get().runtime.choices["encoder"] == "none":
+        return None
+    return instantiate(group_from_manifest(cfg, "encoder", trained))
