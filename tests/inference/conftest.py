@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from graphrerank import GraphReranker
-from graphrerank.graphs.retriever import BASE_SCORE, OPTIONAL_FEATURES
 from graphrerank.models import Checkpoint, GATv2Reranker
+from graphrerank.operators import HybridExpandRetriever
 
 DIM = 8
-ALL_NAMES = (BASE_SCORE, *OPTIONAL_FEATURES)
+ALL_NAMES = HybridExpandRetriever.feature_names
 
 
 @pytest.fixture(scope="session")

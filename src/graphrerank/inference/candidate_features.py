@@ -6,13 +6,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from graphrerank.graphs.retriever import BASE_SCORE, OPTIONAL_FEATURES, TEXT_FEATURES
+from graphrerank.graphs.retriever import BASE_SCORE, EXPANSION_FEATURES, TEXT_FEATURES
 from graphrerank.inference.arrays import to_floats
 from graphrerank.inference.rerank_input import RerankInput
 from graphrerank.operators import BM25
 from graphrerank.operators.hybrid import lexical_scores
 
 BM25_SCORE, DENSE_SCORE = TEXT_FEATURES
+KNOWN_FEATURES = (BM25_SCORE, DENSE_SCORE, *EXPANSION_FEATURES)  # beside the base score: those that are filled here
 
 
 def unit_vectors(given: RerankInput, dim: int | None) -> tuple[Tensor, Tensor] | None:
@@ -53,7 +54,7 @@ def candidate_features(
 
     Args:
         given: The candidates.
-        names: ``F`` names; ``base_score`` first, then any of ``OPTIONAL_FEATURES``.
+        names: ``F`` names; ``base_score`` first, then any of ``KNOWN_FEATURES``.
         vectors: As :func:`unit_vectors` gives them.
         bm25_weight: :math:`w_b`.
         dense_weight: :math:`w_d`.
@@ -70,7 +71,7 @@ def candidate_features(
         told = "; give it as `scores`" if unknown[0] == BASE_SCORE else ""
         raise ValueError(f"`features` must be among those the model reads, {list(names[1:])}, got {unknown[0]!r}{told}")
     count = given.num_passages
-    columns = dict.fromkeys(OPTIONAL_FEATURES, torch.zeros(count))
+    columns = dict.fromkeys(KNOWN_FEATURES, torch.zeros(count))
     if given.passages is not None:
         columns[BM25_SCORE] = lexical_scores(BM25(given.passages), [given.query])[0]
     if vectors is not None:

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from graphrerank.graphs import CandidateGraphs, CorpusGraph
-from graphrerank.graphs.retriever import BASE_SCORE, OPTIONAL_FEATURES
+from graphrerank.graphs.retriever import BASE_SCORE
 from graphrerank.inference.arrays import Matrix, Numbers, Pairs
 from graphrerank.inference.candidate_edges import candidate_edges
-from graphrerank.inference.candidate_features import candidate_features, unit_vectors
+from graphrerank.inference.candidate_features import KNOWN_FEATURES, candidate_features, unit_vectors
 from graphrerank.inference.rerank_input import RerankInput
 from graphrerank.inference.reranked_list import RerankedList
 from graphrerank.models import Checkpoint, load_checkpoints
@@ -46,13 +46,11 @@ class GraphReranker:
     def __init__(self, checkpoint: Checkpoint, *, device: str | torch.device | None = None) -> None:
         manifest = checkpoint.manifest
         names = [str(name) for name in manifest_entry(manifest, "retriever", "feature_names")]
-        unknown = [
-            name for place, name in enumerate(names) if name not in (OPTIONAL_FEATURES if place else (BASE_SCORE,))
-        ]
+        unknown = [name for place, name in enumerate(names) if name not in (KNOWN_FEATURES if place else (BASE_SCORE,))]
         if unknown or not names:
             raise ValueError(
                 f"{checkpoint.path}: was trained on {names}, needed {BASE_SCORE!r} first and then any of "
-                f"{list(OPTIONAL_FEATURES)}, found {unknown}"
+                f"{list(KNOWN_FEATURES)}, found {unknown}"
             )
         self.name = str(manifest_entry(manifest, "name"))
         self.feature_names = tuple(names)
