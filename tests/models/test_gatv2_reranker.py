@@ -188,6 +188,17 @@ def test_one_candidate_or_no_edge(sizes: tuple[int, ...], random_batch: MakeBatc
     assert score(reranker(), graphs).isfinite().all()
 
 
+def test_scores_mode_keeps_the_order_of_a_list_that_says_nothing_else(random_batch: MakeBatch) -> None:
+    graphs = random_batch(sizes=(9, 14, 12), edges_per_node=0)
+    x = torch.cat([graphs.x[:, :1], torch.full((35, 2), 0.7)], dim=1)
+    x[23:, 1] = graphs.x[23:, 1]  # the third query has a second score
+    edge_index, edge_attr = torch.tensor([[10, 11], [11, 10]]), torch.ones(2)  # the second has an edge
+    found = score(reranker(), replace(graphs, x=x, edge_index=edge_index, edge_attr=edge_attr))
+    for query, kept in enumerate([True, False, False]):
+        inside = slice(*graphs.ptr[query : query + 2].tolist())
+        assert torch.equal(found[inside].argsort(), x[inside, 0].argsort()) == kept
+
+
 @every_mode
 @pytest.mark.parametrize("message_passing", [True, False])
 @pytest.mark.parametrize("edge_features", [True, False])

@@ -14,12 +14,13 @@ from torch import Tensor
 from graphrerank.graphs.algebra import graph_index, scatter_max
 
 # Words that carry a sentence and say nothing about its subject.
-STOP_WORDS = frozenset(  # noqa: SIM905
+_STOP_WORDS = (
     "a about after all also an and any are as at be because been before both but by can did do does each every for from"
     " had has have he her his how i if in into is it its me more most no not of on only or other our out over same she"
     " some such than that the their them then there these they this those to under up was we were what when where which"
-    " while who whom whose why will with you your".split()
+    " while who whom whose why will with you your"
 )
+STOP_WORDS = frozenset(_STOP_WORDS.split())
 MATCH_FEATURES = ("query_coverage", "title_coverage", "neighbourhood_coverage")
 
 _WORD = re.compile(r"[^\W_]+")

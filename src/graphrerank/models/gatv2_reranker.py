@@ -7,6 +7,7 @@ Notable about it:
 - ``paper`` reads GCS score, query vector and node vector, concatenated, as the paper does.
 - ``full`` reads what ``scores`` reads, and projected query and node vectors with their product and dot product. Same
   residual. Both projections start equal, so that the dot product starts as a similarity.
+- A list with nothing but one score and no edge keeps its order in ``scores``: there is nothing to rerank by.
 - Plain tensors in and out: the module scripts, and does GCS and all normalisation inside itself.
 - ``message_passing=False`` is the paper's MLP ablation: the same depth, width and features, no edges.
 """
@@ -18,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from graphrerank.graphs.algebra import graph_index
+from graphrerank.graphs.algebra import graph_index, scatter_sum
 from graphrerank.models.gatv2 import GATv2Block, attention_edges
 from graphrerank.models.score_features import ScoreFeatures
 
@@ -141,6 +142,8 @@ class GATv2Reranker(nn.Module):
         scores = self.score_features(base_features, edge_index, edge_weight, ptr)
         gcs = scores[:, base_features.shape[1]]
         graph = graph_index(ptr)
+        others = scores[:, 1 : base_features.shape[1]]
+        evidence = _has_evidence(others, edge_index, graph, ptr.numel() - 1)
         if self.features == "paper":
             x = torch.cat([gcs.unsqueeze(1), query_vectors.index_select(0, graph), node_vectors], dim=1)
         elif self.features == "full":
@@ -157,4 +160,22 @@ class GATv2Reranker(nn.Module):
             x = block(x, edge_index, edge_attr, rowptr)
         delta = self.lin_out(F.relu(self.lin_hidden(self.norm(x)))).squeeze(1)
         gcs_weight = self.gcs_weight
-        return delta if gcs_weight is None else gcs_weight * gcs + delta
+        if gcs_weight is None:
+            return delta
+        if self.features == "scores":
+            return torch.where(evidence, gcs_weight * gcs + delta, gcs)
+        return gcs_weight * gcs + delta
+
+
+def _has_evidence(other_scores: Tensor, edge_index: Tensor, graph: Tensor, num_graphs: int) -> Tensor:
+    """Tell each node whether its graph has an edge, or scores beside the base score that differ between candidates.
+
+    Args:
+        other_scores: ``[N, C]``, scaled within the graph: all 0 where constant.
+        edge_index: ``[2, E]``.
+        graph: ``[N]`` int64.
+        num_graphs: Number of graphs.
+    """
+    found = scatter_sum(other_scores.sum(1), graph, num_graphs)
+    found = found.index_add(0, graph[edge_index[1]], torch.ones_like(edge_index[1], dtype=found.dtype))
+    return (found > 0)[graph]
