@@ -15,8 +15,9 @@ from pathlib import Path
 import torch
 from interleaved import median_seconds
 
-from graphrerank.data.enrichment import EntityCache, EntityIncidence, SpacyExtractor, conceptual_edges, normalize_entity
-from graphrerank.data.enrichment.incidence import MIN_COMMON
+from graphrerank.data.enrichment import EntityCache, SpacyExtractor, entity_incidence, normalize_entity
+from graphrerank.graphs import conceptual_edges
+from graphrerank.graphs.entity_incidence import MIN_COMMON
 
 NUM_QUERIES, NUM_CANDIDATES = 64, 200
 Edges = dict[tuple[int, int], float]
@@ -78,7 +79,7 @@ def main() -> None:
     print("| entities | ignored above | edges per query | loop, ms/query | ours, batched | ratio |")
     print("| --- | --- | --- | --- | --- | --- |")
     for max_share in (0.001, 0.02, 1.0):
-        incidence = EntityIncidence.from_entities(entities, max_share=max_share)
+        incidence = entity_incidence(entities, max_share=max_share)
         sets = kept_names(entities, max_share)
         nodes = torch.tensor(rankings)
 

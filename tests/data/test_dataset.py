@@ -6,6 +6,7 @@ from torch import Tensor
 
 from graphrerank.data import Qrels, RetrievalDataset
 from graphrerank.data.dataset import digest_strings
+from graphrerank.graphs import EntityIncidence
 
 NUM_QUERIES, NUM_NODES = 12, 15
 
@@ -85,6 +86,32 @@ def test_fingerprint_changes_with_any_part(dataset: RetrievalDataset) -> None:
     assert len({dataset.fingerprint, *fingerprints}) == len(changes) + 1
     assert replace(dataset, graph=graph.with_embedding(torch.rand(60, 2))).fingerprint == dataset.fingerprint
     assert replace(dataset, name="other").fingerprint == dataset.fingerprint
+
+
+def test_summary_counts_each_type_of_edge(dataset: RetrievalDataset) -> None:
+    graph = dataset.graph.with_entities(EntityIncidence.from_names([["a", "b"]] * 2 + [["b"]] + [[]] * 57))
+    rich = replace(dataset, graph=graph, knn=3, edge_counts={"file": 100, "mentions": 30})
+    assert rich.summary() == (
+        "ring: 60 nodes, 120 edges (file 100, mentions 30), 2 shared entities, 3 nearest of each to come, "
+        "queries: train 24, val 6, test 10"
+    )
+    done = rich.with_graph(graph.with_edges(torch.tensor([[0, 30]]), torch.ones(1)), nearest=1)
+    assert "60 nodes, 121 edges (file 100, mentions 30, nearest 1), 2 shared entities, queries" in done.summary()
+    assert done.fingerprint == rich.fingerprint
+
+
+def test_fingerprint_covers_entities_and_nearest_neighbours(dataset: RetrievalDataset) -> None:
+    names = [["a", "b"]] * 2 + [["b"]] + [[]] * 57
+    found = [
+        dataset,
+        replace(dataset, knn=3),
+        replace(dataset, knn=4),
+        replace(dataset, graph=dataset.graph.with_entities(EntityIncidence.from_names(names))),
+        replace(dataset, graph=dataset.graph.with_entities(EntityIncidence.from_names(names[::-1]))),
+    ]
+    assert len({data.fingerprint for data in found}) == len(found)
+    with pytest.raises(ValueError, match="`knn` must not be negative, got -1"):
+        replace(dataset, knn=-1)
 
 
 def test_digest_sees_where_one_string_ends() -> None:

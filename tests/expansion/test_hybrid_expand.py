@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
-from graphrerank.graphs import CorpusGraph, Queries, Ranking
+from graphrerank.graphs import CorpusGraph, EntityIncidence, Queries, Ranking
 from graphrerank.operators import HybridRetriever, hybrid
 from graphrerank.operators.hybrid_expand import HybridExpandRetriever
 
@@ -155,6 +155,18 @@ def test_second_hop_only_on_request(hops: int, nodes: list[int], steps: list[int
     assert found.features[0, :, 3].tolist() == steps
     far = found.features[0, found.features[0, :, 3] > 0]
     torch.testing.assert_close(far[:, 4:], torch.tensor([[0.7, 1.0, 1.0]]).expand(len(far), 3))
+
+
+def test_passages_that_share_an_entity_are_neighbours_too() -> None:
+    """The seed a shares an entity with g and an edge with f; b shares one with c, but is no seed."""
+    names = [["rome"], ["oslo"], ["oslo"], [], [], [], ["rome"]]
+    graph = line([[0, 5]]).with_entities(EntityIncidence.from_names(names))
+    found = HybridExpandRetriever(graph, top_k=4, base_k=2, num_seeds=1).retrieve(
+        Queries(["q"], ["fox"], torch.tensor([[1.0, 0.0]]))
+    )
+    assert found.nodes.tolist() == [[0, 1, 5, 6]]
+    assert found.features is not None
+    assert found.features[0, :, 3].tolist() == [0, 0, 1, 1]
 
 
 @pytest.mark.parametrize("hops", [1, 2])

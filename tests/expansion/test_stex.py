@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphrerank.graphs import CorpusGraph, Ranking
+from graphrerank.graphs import CorpusGraph, EntityIncidence, Ranking
 from graphrerank.operators import stex
 from graphrerank.operators.stex import Expansion, semantic_topological_expansion
 
@@ -284,6 +284,33 @@ def test_arguments_out_of_range_are_refused(change: dict[str, Any], message: str
     arguments = {"seeds": ranking([[0, 1]]), "query_vectors": torch.ones(1, DIM), "top_k": 3, **change}
     with pytest.raises(ValueError, match=message):
         semantic_topological_expansion(corpus(9, 12), **arguments)
+
+
+@pytest.mark.parametrize("hops", [1, 2])
+def test_shared_entities_are_as_the_edges_they_stand_for(hops: int) -> None:
+    """No two passages share two entities here, so that the degrees are those of the plain graph."""
+    graph, seeds, queries, exclude = case()
+    held: list[list[str]] = [[] for _ in range(80)]
+    pairs = torch.stack([torch.arange(0, 78, 3), torch.arange(0, 78, 3) + 2], dim=1)
+    joined = {frozenset(pair) for pair in zip(*_coordinates(graph), strict=True)}
+    pairs = torch.tensor([pair for pair in pairs.tolist() if frozenset(pair) not in joined])
+    for number, (one, other) in enumerate(pairs.tolist()):
+        held[one].append(f"e{number}")
+        held[other].append(f"e{number}")
+    shared = graph.with_entities(EntityIncidence.from_names(held))
+    settings: dict[str, Any] = {"top_k": 25, "exclude": exclude, "hops": hops}
+    found = semantic_topological_expansion(shared, seeds, queries, **settings)
+    listed = graph.with_edges(pairs, torch.ones(len(pairs)))
+    expected = semantic_topological_expansion(listed, seeds, queries, **settings)
+    for name in FIELDS:
+        assert torch.equal(getattr(found, name), getattr(expected, name))
+    before = semantic_topological_expansion(graph, seeds, queries, **settings)
+    assert not torch.equal(before.nodes, found.nodes)
+
+
+def _coordinates(graph: CorpusGraph) -> tuple[list[int], list[int]]:
+    row = torch.repeat_interleave(torch.arange(graph.num_nodes), graph.degree)
+    return row.tolist(), graph.indices.tolist()
 
 
 def test_without_similarity_no_vectors_are_read() -> None:

@@ -4,7 +4,14 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import subgraph
 
-from graphrerank.graphs import CandidateGraphs, CorpusGraph, induced_edges
+from graphrerank.graphs import (
+    CandidateGraphs,
+    CorpusGraph,
+    EntityIncidence,
+    candidate_edges,
+    conceptual_edges,
+    induced_edges,
+)
 
 NUM_NODES = 30
 
@@ -192,3 +199,27 @@ def test_model_inputs_stand_in_for_absent_vectors() -> None:
     x, query_vectors, node_vectors, _, _, ptr = packed([2, 1]).model_inputs()
     assert (x.shape, query_vectors.shape, node_vectors.shape) == ((3, 2), (0, 0), (0, 0))
     assert ptr.tolist() == [0, 2, 3]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_candidate_edges_against_a_loop_over_both_kinds(seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    names = [[str(i) for i in torch.randint(0, 8, (2,), generator=generator).tolist()] for _ in range(20)]
+    pairs = torch.randint(0, 20, (40, 2), generator=generator)
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    plain = CorpusGraph.from_edges([str(i) for i in range(20)], [""] * 20, pairs, torch.rand(len(pairs)) + 0.1)
+    graph = plain.with_entities(EntityIncidence.from_names(names, max_share=1.0))
+    nodes = torch.stack([torch.randperm(20, generator=generator)[:9] for _ in range(3)])
+    nodes[1, 2:5] = -1
+    packed = nodes[nodes >= 0].tolist()
+    expected: dict[tuple[int, int], float] = {}
+    for edges, weight, _ in (induced_edges(plain, nodes), conceptual_edges(graph.entities, nodes)):
+        for source, target, number in zip(*edges.tolist(), weight.tolist(), strict=True):
+            expected[source, target] = max(expected.get((source, target), 0.0), number)
+    order = sorted(expected, key=lambda edge: (edge[1], packed[edge[0]]))
+    edge_index, weight, ptr = candidate_edges(graph, nodes)
+    assert list(zip(*edge_index.tolist(), strict=True)) == order
+    assert weight.tolist() == [expected[edge] for edge in order]
+    assert ptr.tolist() == [0, 9, 15, 24]
+    for found, only in zip(candidate_edges(plain, nodes), induced_edges(plain, nodes), strict=True):
+        assert torch.equal(found, only)

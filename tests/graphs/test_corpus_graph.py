@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from graphrerank.graphs import CorpusGraph
+from graphrerank.graphs import CorpusGraph, EntityIncidence
 
 
 def ids(num_nodes: int) -> list[str]:
@@ -89,3 +89,49 @@ def test_with_embedding() -> None:
     for wrong in (torch.rand(3, 3), torch.rand(2)):
         with pytest.raises(ValueError, match=r"`embedding` must be \[2, d\], got"):
             graph.with_embedding(wrong)
+
+
+def names_of(graph: CorpusGraph, node: int) -> list[int]:
+    origin, neighbour = graph.neighbours(torch.tensor([node, node]))
+    assert origin.tolist().count(0) == origin.tolist().count(1) == int(graph.num_neighbours[node])
+    return sorted(neighbour[origin == 1].tolist())
+
+
+def test_neighbours_by_edges_and_entities() -> None:
+    """Of 0: 1 by an edge and by the entity b, 2 by a and b; 3 has nobody."""
+    plain = CorpusGraph.from_edges(list("abcd"), [""] * 4, torch.tensor([[0, 1]]))
+    graph = plain.with_entities(EntityIncidence.from_names([["a", "b"], ["b"], ["a", "b"], []]))
+    assert [names_of(plain, node) for node in range(4)] == [[1], [0], [], []]
+    assert [names_of(graph, node) for node in range(4)] == [[1, 1, 2, 2], [0, 0, 2], [0, 0, 1], []]
+    assert names_of(graph.without_edges(), 0) == []
+    with pytest.raises(ValueError, match="`entities` must be of 4 passages, got 1"):
+        plain.with_entities(EntityIncidence.from_names([["a"]]))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_neighbours_against_naive_loop(seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    held = [torch.randint(0, 9, (3,), generator=generator).tolist() for _ in range(15)]
+    edges = torch.randint(0, 15, (20, 2), generator=generator)
+    graph = CorpusGraph.from_edges([str(i) for i in range(15)], [""] * 15, edges[edges[:, 0] != edges[:, 1]])
+    near = [set(names_of(graph, node)) for node in range(15)]
+    graph = graph.with_entities(EntityIncidence.from_names([[str(name) for name in row] for row in held]))
+    for node in range(15):
+        shared = [len(set(held[node]) & set(row)) if i != node else 0 for i, row in enumerate(held)]
+        expected = [i for i in range(15) for _ in range(shared[i] + (i in near[node]))]
+        assert names_of(graph, node) == expected
+
+
+def test_with_edges_against_building_from_all() -> None:
+    first, second = torch.tensor([[0, 1], [2, 3]]), torch.tensor([[1, 0], [1, 3]])
+    weight = torch.tensor([2.0, 0.5])
+    graph = CorpusGraph.from_edges(list("abcd"), [""] * 4, first).with_embedding(torch.eye(4))
+    wider = graph.with_edges(second, weight)
+    whole = CorpusGraph.from_edges(
+        list("abcd"), [""] * 4, torch.cat([first, second]), torch.cat([torch.ones(2), weight])
+    )
+    for name in ("indptr", "indices", "weight"):
+        assert torch.equal(getattr(wider, name), getattr(whole, name))
+    assert wider.embedding is graph.embedding
+    with pytest.raises(ValueError, match="join nodes 0 to 3"):
+        graph.with_edges(torch.tensor([[0, 4]]), torch.ones(1))

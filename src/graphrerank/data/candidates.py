@@ -9,10 +9,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from graphrerank.data.dataset import RetrievalDataset, digest_strings
+from graphrerank.data.dataset import NEAREST, RetrievalDataset, digest_strings
 from graphrerank.data.encoder import Encoder
+from graphrerank.data.enrichment.knn import nearest_neighbor_edges
 from graphrerank.files import load_tensors, save_tensors
-from graphrerank.graphs import CandidateGraphs, Queries, Ranking, RetrieverFactory, induced_edges
+from graphrerank.graphs import CandidateGraphs, Queries, Ranking, RetrieverFactory, candidate_edges
 from graphrerank.graphs.retriever import OPTIONAL_FEATURES
 
 FORMAT = 2  # raise when the same arguments would give other candidate lists
@@ -59,7 +60,7 @@ class PreparedDataset:
             ValueError: If vectors are asked for and nothing was encoded, or there is no such split.
         """
         graph, ranking = self.dataset.graph, self.ranking.select(queries)
-        edge_index, edge_weight, ptr = induced_edges(graph if edges else graph.without_edges(), ranking.nodes)
+        edge_index, edge_weight, ptr = candidate_edges(graph if edges else graph.without_edges(), ranking.nodes)
         valid = ranking.nodes >= 0
         nodes = ranking.nodes[valid]
         assert ranking.features is not None
@@ -139,12 +140,16 @@ def prepare(
         cache: Folder for the candidate lists.
 
     Raises:
-        ValueError: If a cache file is damaged, naming it; or the retriever needs vectors and there is no encoder.
+        ValueError: If a cache file is damaged, naming it; or there is no encoder, and the retriever or the data set's
+            ``knn`` needs vectors.
     """
-    graph, query_vectors = dataset.graph, None
+    query_vectors = None
     if encoder is not None:
-        graph = graph.with_embedding(encoder.encode(graph.texts))
+        dataset = _encode(dataset, encoder, Path(cache))
         query_vectors = encoder.encode(dataset.query_texts)
+    elif dataset.knn:
+        raise ValueError(f"`knn` edges of data set {dataset.name!r} need an encoder (encoder=minilm), got none")
+    graph = dataset.graph
     described = _describe(build_retriever)
     retriever = build_retriever(graph)
     fingerprint = getattr(retriever, "fingerprint", "")
@@ -162,9 +167,28 @@ def prepare(
         if ranking.base_nodes is None:
             ranking = replace(ranking, base_nodes=ranking.nodes)
         save_tensors(path, {name: getattr(ranking, name).clone() for name in TENSORS}, {"parts": repr(parts)})
-    encoded = replace(dataset, graph=graph)
     name = None if encoder is None else encoder.name
-    return PreparedDataset(encoded, query_vectors, ranking, retriever.feature_names, name, encoded_by or None)
+    return PreparedDataset(dataset, query_vectors, ranking, retriever.feature_names, name, encoded_by or None)
+
+
+def _encode(dataset: RetrievalDataset, encoder: Encoder, cache: Path) -> RetrievalDataset:
+    """Add vectors to the graph, and the edges to nearest neighbours that the data set asks for."""
+    graph = dataset.graph.with_embedding(encoder.encode(dataset.graph.texts))
+    if not dataset.knn:
+        return dataset.with_graph(graph)
+    parts = [str(FORMAT), dataset.fingerprint, encoder.fingerprint, NEAREST]
+    key = hashlib.sha256(digest_strings(parts)).hexdigest()[:32]
+    path = cache / f"{dataset.name}-{NEAREST}-{key}.safetensors"
+    if not path.is_file():
+        assert graph.embedding is not None
+        pairs, similarity = nearest_neighbor_edges(graph.embedding, k=dataset.knn)
+        save_tensors(path, {"pairs": pairs, "similarity": similarity}, {"parts": repr(parts)})
+    edges = load_tensors(path, ("pairs", "similarity"))
+    try:
+        graph = graph.with_edges(edges["pairs"], edges["similarity"])
+    except ValueError as error:
+        raise ValueError(f"{path}: damaged cache ({error}); delete this file and run again") from error
+    return dataset.with_graph(graph, **{NEAREST: len(edges["pairs"])})
 
 
 def _describe(build_retriever: RetrieverFactory) -> str:

@@ -2,12 +2,14 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
 from graphrerank.graphs import CorpusGraph
+
+NEAREST = "nearest"  # the type of edges to nearest neighbours
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,9 @@ class RetrievalDataset:
         query_ids: ``Q`` unique strings.
         query_texts: ``Q`` strings.
         splits: Judgements by split name; a query belongs to one split at most.
+        knn: Edges to add to each node's nearest neighbours, once the graph is encoded; 0 for none.
+        edge_counts: Pairs of nodes that each type of edge joins, where the reader counted them; a pair that is joined
+            in several ways counts in each.
     """
 
     name: str
@@ -73,6 +78,8 @@ class RetrievalDataset:
     query_ids: Sequence[str]
     query_texts: Sequence[str]
     splits: Mapping[str, Qrels]
+    knn: int = 0
+    edge_counts: Mapping[str, int] = field(default_factory=dict)
     fingerprint: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -81,6 +88,8 @@ class RetrievalDataset:
                 f"`query_ids` must be unique and match `query_texts`, got {len(self.query_ids)} ids "
                 f"({len(set(self.query_ids))} different) and {len(self.query_texts)} texts"
             )
+        if self.knn < 0:
+            raise ValueError(f"`knn` must not be negative, got {self.knn}")
         owner = torch.full((len(self.query_ids),), -1)
         for number, (split, qrels) in enumerate(self.splits.items()):
             if not qrels.query.numel():
@@ -104,11 +113,25 @@ class RetrievalDataset:
             raise ValueError(f"data set {self.name!r} has the splits {list(self.splits)}, got {name!r}")
         return self.splits[name]
 
+    def with_graph(self, graph: CorpusGraph, **edge_counts: int) -> "RetrievalDataset":
+        """Return the same data with a graph that follows from this one, encoded or with ``knn`` edges.
+
+        The fingerprint stays: it covers what the graph follows from. ``edge_counts`` are added to those that there are.
+        """
+        data = replace(self, graph=graph, edge_counts={**self.edge_counts, **edge_counts})
+        object.__setattr__(data, "fingerprint", self.fingerprint)
+        return data
+
     def summary(self) -> str:
-        """Describe the data set in one line: nodes, edges, and queries per split."""
+        """Describe the data set in one line: nodes, edges (of each type, where counted), and queries per split."""
         queries = ", ".join(f"{name} {len(qrels.queries):,}" for name, qrels in self.splits.items())
-        edges = self.graph.num_edges // 2
-        return f"{self.name}: {self.graph.num_nodes:,} nodes, {edges:,} edges, queries: {queries}"
+        types = [f"{name} {count:,}" for name, count in self.edge_counts.items()]
+        edges = f"{self.graph.num_edges // 2:,} edges" + (f" ({', '.join(types)})" if types else "")
+        if self.graph.entities is not None:
+            edges += f", {self.graph.entities.num_entities:,} shared entities"
+        if self.knn and NEAREST not in self.edge_counts:
+            edges += f", {self.knn} nearest of each to come"
+        return f"{self.name}: {self.graph.num_nodes:,} nodes, {edges}, queries: {queries}"
 
     def _check_judgements(self, split: str, qrels: Qrels) -> None:
         num_queries, num_nodes = len(self.query_ids), self.graph.num_nodes
@@ -130,6 +153,10 @@ class RetrievalDataset:
             sha.update(digest_strings(strings))
         tensors = [self.graph.indptr, self.graph.indices, self.graph.weight]
         tensors += [part for qrels in self.splits.values() for part in (qrels.query, qrels.node, qrels.gain)]
+        if self.graph.entities is not None:
+            tensors += [self.graph.entities.indptr, self.graph.entities.indices, self.graph.entities.sizes]
+        if self.knn:
+            tensors.append(torch.tensor(self.knn))
         for tensor in tensors:
             sha.update(tensor.numpy().tobytes())
         return sha.hexdigest()

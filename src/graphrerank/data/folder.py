@@ -4,6 +4,7 @@
 - ``queries.jsonl``: ``{"_id", "text", "metadata"?}`` a line.
 - ``qrels/<split>.tsv``: the header ``query-id corpus-id score``; a score of 0 means judged not relevant.
 - ``edges.tsv``, optional: ``source target type [weight]``.
+- ``entities.jsonl``, optional: ``{"_id", "entities": ["...", ...]}`` a line.
 
 Gzipped JSONL and Parquet are read too, so that a BEIR data set as it lies on the Hugging Face hub is such a folder. An
 id that does not match, a text that is empty, a score that is no number: each is an error that names file and line.
@@ -17,7 +18,12 @@ import torch
 
 from graphrerank.data.dataset import RetrievalDataset
 from graphrerank.data.edge_list import FILTERED, read_edges
+from graphrerank.data.enrichment.adjacency import adjacency_edges
+from graphrerank.data.enrichment.entities import EntityExtractor, read_entities
+from graphrerank.data.enrichment.entity_cache import EntityCache
+from graphrerank.data.enrichment.incidence import entity_incidence
 from graphrerank.data.enrichment.mentions import mention_edges
+from graphrerank.data.enrichment.spacy_extractor import SpacyExtractor
 from graphrerank.data.judgements import (
     Judgement,
     Splits,
@@ -31,6 +37,7 @@ from graphrerank.data.records import Record, bad_line, find_record_files, read_r
 from graphrerank.graphs import CorpusGraph
 
 EDGES = "edges.tsv"  # read where it is there
+ENTITIES = "entities.jsonl"  # read where it is asked for
 _ENDS = (".", "!", "?", ":", ";")
 _BREAKS = set("\t\r\n")  # would not survive a TSV file
 
@@ -74,6 +81,11 @@ def load_folder(
     corpus_where: Mapping[str, Any] | None = None,
     drop_empty: bool = False,
     mentions: bool = False,
+    adjacency: bool = False,
+    entities: str | EntityExtractor | None = None,
+    max_entity_share: float = 0.001,
+    knn: int = 0,
+    cache: str | Path | None = None,
 ) -> RetrievalDataset:
     """Read and check a data set folder.
 
@@ -92,6 +104,14 @@ def load_folder(
         drop_empty: Leave out documents without title and text, which are an error otherwise.
         mentions: Join documents also where one's title occurs in the other's text
             (:func:`~graphrerank.data.enrichment.mentions.mention_edges`).
+        adjacency: Join also neighbouring chunks: documents of one ``doc_id`` whose ``chunk_id`` differ by 1, both in
+            every document's metadata (:func:`~graphrerank.data.enrichment.adjacency.adjacency_edges`).
+        entities: Who tells the entities of a document, by which its neighbours are known too: ``spacy``, ``file`` for
+            the folder's ``entities.jsonl``, an extractor, or None for nobody. No edge is listed for the whole corpus.
+        max_entity_share: An entity in more than this share of the documents (and in more than 10) joins
+            none, in (0, 1].
+        knn: Edges to add from each document to its nearest neighbours, once there are vectors; 0 for none.
+        cache: Folder for the extracted entities, in its ``entities/``; nothing is kept when None.
 
     Raises:
         ValueError: If a file is missing or malformed, naming file and line.
@@ -112,15 +132,25 @@ def load_folder(
         queries = [queries[query] for query in kept]
         judged = {s: [row._replace(query=renumbered[row.query]) for row in rows] for s, rows in judged.items()}
     pairs, weight = read_edges(edge_files, node_number, edge_types=edge_types)
+    by_type = {"file": pairs}
     if mentions:
-        mentioned, _ = mention_edges([doc.title for doc in documents], [doc.text for doc in documents])
-        pairs, weight = torch.cat([pairs, mentioned]), torch.cat([weight, torch.ones(len(mentioned))])
+        by_type["mentions"], _ = mention_edges([doc.title for doc in documents], [doc.text for doc in documents])
+    if adjacency:
+        by_type["neighbouring chunks"] = adjacency_edges(*_places(folder, documents))
+    every = torch.cat(list(by_type.values()))
+    weight = torch.cat([weight, torch.ones(len(every) - len(pairs))])
+    graph = CorpusGraph.from_edges([doc.doc_id for doc in documents], [doc.passage for doc in documents], every, weight)
+    if entities is not None:
+        names = _entities(folder, entities, node_number, documents, cache)
+        graph = graph.with_entities(entity_incidence(names, max_share=max_entity_share))
     return RetrievalDataset(
         name or folder.resolve().name,
-        CorpusGraph.from_edges([doc.doc_id for doc in documents], [doc.passage for doc in documents], pairs, weight),
+        graph,
         [query.query_id for query in queries],
         [query.text for query in queries],
         {split: as_qrels(rows) for split, rows in judged.items()},
+        knn,
+        {kind: len(torch.unique(found.sort(dim=1).values, dim=0)) for kind, found in by_type.items()},
     )
 
 
@@ -196,6 +226,40 @@ def _read_splits(
         if not part:
             raise ValueError(f"`splits` must each hold a query, got none for {split!r} of {folder}")
     return judged
+
+
+def _places(folder: Path, documents: Sequence[Document]) -> tuple[list[str], list[int]]:
+    """Read where each chunk stands: its document, and its number there."""
+    for document in documents:
+        doc_id, chunk_id = document.metadata.get("doc_id"), document.metadata.get("chunk_id")
+        if not isinstance(doc_id, str) or type(chunk_id) is not int:
+            raise ValueError(
+                f"{folder}: `adjacency` needs a string `doc_id` and an integer `chunk_id` in the metadata of every "
+                f"document, found {dict(document.metadata)} in {document.doc_id!r}"
+            )
+    return [doc.metadata["doc_id"] for doc in documents], [doc.metadata["chunk_id"] for doc in documents]
+
+
+def _entities(
+    folder: Path,
+    source: str | EntityExtractor,
+    node_number: Mapping[str, int],
+    documents: Sequence[Document],
+    cache: str | Path | None,
+) -> list[list[str]]:
+    """List the entities of each document that is kept."""
+    if source == "file":
+        rows = read_entities(folder / ENTITIES, list(node_number))
+        return [row for row, number in zip(rows, node_number.values(), strict=True) if number != FILTERED]
+    extractor = SpacyExtractor() if source == "spacy" else source
+    if isinstance(extractor, str) or not hasattr(extractor, "extract"):
+        raise ValueError(
+            f"`entities` must be null, spacy, file or an extractor (a config with `_target_`, which is not taken from "
+            f"a checkpoint's manifest: put its entities into {ENTITIES}), got {source!r}"
+        )
+    if cache is not None:
+        extractor = EntityCache(extractor, Path(cache) / "entities")
+    return extractor.extract([document.passage for document in documents])
 
 
 def _default_edges(folder: Path) -> list[Path]:

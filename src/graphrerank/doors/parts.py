@@ -40,15 +40,15 @@ def prepare_dataset(
     Raises:
         ValueError: If there is no encoder, and somebody reads vectors.
     """
-    build_retriever = instantiate(retriever)
+    dataset, build_retriever = instantiate(data), instantiate(retriever)
     readers = {
         "a model that reads vectors (features=scores does not)": reads_vectors,
         "a retriever that reads vectors": needs_vectors(build_retriever),
+        "edges to nearest neighbours (data.knn)": dataset.knn > 0,
     }
     reader = next((reader for reader, reads in readers.items() if reads), None)
     if encoder is None and reader is not None:
         raise ValueError(f"`encoder` must be chosen (encoder=minilm) for {reader}, got none")
-    dataset = instantiate(data)
     print(dataset.summary(), flush=True)
     return prepare(
         dataset,
@@ -97,14 +97,14 @@ def compose_group(door: DictConfig, group: str, choice: str, **arguments: Any) -
 def group_from_manifest(door: DictConfig, group: str, entry: Mapping[str, Any]) -> DictConfig:
     """Compose a group of ``conf`` as a manifest's entry describes it: its choice, then its plain arguments.
 
-    Targets always come from ``conf``, never from the manifest, which may be a stranger's; so do the folder of data sets
-    and the device, which are this machine's.
+    Targets always come from ``conf``, never from the manifest, which may be a stranger's; so do the folders of data
+    sets and caches and the device, which are this machine's.
 
     Raises:
         ValueError: If the choice is not a file of the group, or an argument is unknown to it.
     """
     arguments = _without_hydra_keys(dict(entry.get("arguments", {})))
-    portable = {key: argument for key, argument in arguments.items() if key not in ("device", "datasets")}
+    portable = {key: argument for key, argument in arguments.items() if key not in ("device", "datasets", "cache")}
     return compose_group(door, group, str(entry.get("choice")), **portable)
 
 

@@ -1,7 +1,8 @@
 """Corpus graphs, candidate graphs, rankings and their algebra."""
 
-from graphrerank.graphs.candidate_graphs import CandidateGraphs, induced_edges
+from graphrerank.graphs.candidate_graphs import CandidateGraphs, candidate_edges, induced_edges
 from graphrerank.graphs.corpus_graph import CorpusGraph
+from graphrerank.graphs.entity_incidence import EntityIncidence, conceptual_edges
 from graphrerank.graphs.queries import Queries
 from graphrerank.graphs.ranking import Ranking, top_k_by_node_order
 from graphrerank.graphs.retriever import Retriever, RetrieverFactory
@@ -9,10 +10,13 @@ from graphrerank.graphs.retriever import Retriever, RetrieverFactory
 __all__ = [
     "CandidateGraphs",
     "CorpusGraph",
+    "EntityIncidence",
     "Queries",
     "Ranking",
     "Retriever",
     "RetrieverFactory",
+    "candidate_edges",
+    "conceptual_edges",
     "induced_edges",
     "top_k_by_node_order",
 ]

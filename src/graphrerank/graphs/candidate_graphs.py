@@ -8,6 +8,7 @@ from torch import Tensor
 
 from graphrerank.graphs.algebra import graph_index
 from graphrerank.graphs.corpus_graph import CorpusGraph
+from graphrerank.graphs.entity_incidence import conceptual_edges
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,30 @@ class CandidateGraphs:
         graph = graph_index(self.ptr)
         order = order[torch.argsort(graph[order], stable=True)]  # grouped by graph: now aligned with the packing
         return self.to_padded(order, fill=-1)
+
+
+def candidate_edges(graph: CorpusGraph, nodes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Find all edges among each row's nodes: those of the corpus, and where it has entities the conceptual ones.
+
+    Args:
+        graph: The corpus.
+        nodes: ``[B, K]`` int64 node numbers, padded with -1; a row holds a node at most once.
+
+    Returns:
+        As :func:`induced_edges`; of two edges from ``j`` to ``i`` one, with the larger weight.
+
+    Raises:
+        ValueError: If a row holds a node twice.
+    """
+    edge_index, weight, ptr = induced_edges(graph, nodes)
+    if graph.entities is None:
+        return edge_index, weight, ptr
+    shared_index, shared_weight, _ = conceptual_edges(graph.entities, nodes)
+    both, weights = torch.cat([edge_index, shared_index], dim=1), torch.cat([weight, shared_weight])
+    number = nodes[nodes >= 0]
+    key, place = torch.unique(both[1] * graph.num_nodes + number[both[0]], return_inverse=True)
+    merged = both.new_empty(2, key.numel()).index_copy_(1, place, both)
+    return merged, weights.new_zeros(key.numel()).scatter_reduce_(0, place, weights, "amax"), ptr
 
 
 def induced_edges(graph: CorpusGraph, nodes: Tensor) -> tuple[Tensor, Tensor, Tensor]:

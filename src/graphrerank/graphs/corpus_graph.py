@@ -2,9 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
+
+from graphrerank.graphs.entity_incidence import EntityIncidence
+from graphrerank.graphs.sparse_rows import row_entries
 
 
 @dataclass(frozen=True)
@@ -20,6 +24,8 @@ class CorpusGraph:
         indices: ``[E]`` int64, ascending within a row, no self-loops, no repeats.
         weight: ``[E]`` float32, positive.
         embedding: ``[N, d]`` float32 node vectors, or None before encoding.
+        entities: Which passage holds which entity: passages that share one are neighbours too, though the edges between
+            them are never listed for the whole corpus. None where nothing is known of entities.
     """
 
     node_ids: Sequence[str]
@@ -28,6 +34,7 @@ class CorpusGraph:
     indices: Tensor
     weight: Tensor
     embedding: Tensor | None = None
+    entities: EntityIncidence | None = None
 
     @classmethod
     def from_edges(
@@ -95,15 +102,59 @@ class CorpusGraph:
         """``[N]`` int64, neighbours of each node in the whole corpus."""
         return self.indptr[1:] - self.indptr[:-1]
 
+    @cached_property
+    def num_neighbours(self) -> Tensor:
+        """``[N]`` int64, how many neighbours :meth:`neighbours` lists of each node."""
+        return self.degree if self.entities is None else self.degree + self.entities.num_partners
+
+    def neighbours(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
+        """List the neighbours of some nodes by edges, and by shared entities where there are any.
+
+        Args:
+            nodes: ``[P]`` int64 node numbers.
+
+        Returns:
+            For each neighbour the place of its node in ``nodes``, and its number. One that is joined in several ways
+            comes several times: once by an edge, and once for each shared entity.
+        """
+        origin, neighbour = row_entries(self.indptr, self.indices, nodes)
+        if self.entities is None:
+            return origin, neighbour
+        place, partner = self.entities.partners(nodes)
+        return torch.cat([origin, place]), torch.cat([neighbour, partner])
+
     def with_embedding(self, embedding: Tensor) -> "CorpusGraph":
         """Return the same graph with node vectors ``[N, d]``."""
         if embedding.dim() != 2 or embedding.shape[0] != self.num_nodes:
             raise ValueError(f"`embedding` must be [{self.num_nodes}, d], got {list(embedding.shape)}")
         return replace(self, embedding=embedding)
 
+    def with_entities(self, entities: EntityIncidence) -> "CorpusGraph":
+        """Return the same graph with the entities of its passages."""
+        if entities.num_nodes != self.num_nodes:
+            raise ValueError(f"`entities` must be of {self.num_nodes} passages, got {entities.num_nodes}")
+        return replace(self, entities=entities)
+
+    def with_edges(self, edges: Tensor, weight: Tensor) -> "CorpusGraph":
+        """Return the same graph with further undirected edges; parallel ones become one with the largest weight.
+
+        Args:
+            edges: ``[M, 2]`` int64 node numbers.
+            weight: ``[M]``, positive and finite.
+
+        Raises:
+            ValueError: As :meth:`from_edges`.
+        """
+        row = torch.repeat_interleave(torch.arange(self.num_nodes), self.degree)
+        every = torch.cat([torch.stack([row, self.indices], dim=1), edges, edges.flip(1)])
+        weights = torch.cat([self.weight, weight, weight])
+        merged = CorpusGraph.from_edges(self.node_ids, self.texts, every, weights, undirected=False)
+        return replace(self, indptr=merged.indptr, indices=merged.indices, weight=merged.weight)
+
     def without_edges(self) -> "CorpusGraph":
-        """Return the same passages with no edge between them."""
-        return replace(self, indptr=torch.zeros_like(self.indptr), indices=self.indices[:0], weight=self.weight[:0])
+        """Return the same passages with no edge between them, and nothing known of entities."""
+        none = self.indices[:0]
+        return replace(self, indptr=torch.zeros_like(self.indptr), indices=none, weight=self.weight[:0], entities=None)
 
 
 def _check_edges(node_ids: Sequence[str], edges: Tensor, weight: Tensor) -> None:

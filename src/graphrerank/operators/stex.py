@@ -58,7 +58,8 @@ def semantic_topological_expansion(
 
     with :math:`A(n)` the seeds that ``n`` is a neighbour of, :math:`r_{best}` the best (1-based) rank among them,
     :math:`R_{max}` the number of seeds, :math:`C_{max} = \min(\deg n, R_{max})` with the degree in the whole corpus
-    graph, :math:`\alpha` the ``similarity_weight`` and :math:`\beta` the ``structure_weight``.
+    graph (a neighbour by shared entities counts once for each), :math:`\alpha` the ``similarity_weight`` and
+    :math:`\beta` the ``structure_weight``.
 
     Source: FastInsight, Algorithm 3 (STeX); its weights are 1. *Where we differ:* the seeds may be fewer than the nodes
     that must not come back (``exclude``); ties break by node number. ``hops`` above 1 is ours: where a query's nodes
@@ -68,8 +69,8 @@ def semantic_topological_expansion(
     Work and memory grow with the sum of the seeds' degrees, in blocks of queries; never with the corpus.
 
     Args:
-        graph: The corpus, undirected, with an ``embedding`` unless ``similarity_weight`` is 0. Edge weights are not
-            read.
+        graph: The corpus, undirected; passages that share an entity are neighbours too. With an ``embedding`` unless
+            ``similarity_weight`` is 0. Edge weights are not read.
         seeds: ``[B, S]`` the retrieved nodes, best first, padding last; a row holds a node at most once.
         query_vectors: ``[B, d]``; may be None where ``similarity_weight`` is 0.
         top_k: Nodes to return per query, at least 1.
@@ -146,7 +147,7 @@ class _Step:
             The nodes each row takes, and the paths to walk on from, ``[3, P']``: those of the rows with room left.
         """
         num_nodes, width = self.graph.num_nodes, int(self.num_seeds.max()) + 1
-        step, neighbour = _neighbours(self.graph, paths[1])
+        step, neighbour = self.graph.neighbours(paths[1])
         key = paths[0][step] * num_nodes + neighbour
         new = ~_contains(forbidden, key)
         walks = torch.unique(key[new] * width + paths[2][step[new]])  # ascending: a node's best seed comes first
@@ -173,8 +174,7 @@ class _Step:
 
     def _score(self, row: Tensor, node: Tensor, best_rank: Tensor, count: Tensor, hop: int) -> _Reached:
         most_ranks = self.num_seeds[row]
-        degree = self.graph.indptr[node + 1] - self.graph.indptr[node]
-        most_seeds = torch.minimum(degree, most_ranks)
+        most_seeds = torch.minimum(self.graph.num_neighbours[node], most_ranks)
         proximity = torch.where(most_ranks > 1, 1 - (best_rank - 1) / (most_ranks - 1).clamp(min=1), 0.0)
         bridging = torch.where(most_seeds > 1, (count.minimum(most_seeds) - 1) / (most_seeds - 1).clamp(min=1), 0.0)
         similarity, structure = self._similarity(row, node), proximity + bridging
@@ -203,17 +203,9 @@ def _split(parts: Tensor, sizes: Tensor, *, dim: int = 0) -> Sequence[Tensor]:
     return torch.split(parts, sizes.tolist(), dim=dim) if sizes.numel() else ()
 
 
-def _neighbours(graph: CorpusGraph, nodes: Tensor) -> tuple[Tensor, Tensor]:
-    """List the neighbours of some nodes: for each the place of its node in ``nodes``, and its number."""
-    degree = graph.indptr[nodes + 1] - graph.indptr[nodes]
-    origin = torch.repeat_interleave(torch.arange(nodes.numel(), device=nodes.device), degree)
-    offset = graph.indptr[nodes] - (degree.cumsum(0) - degree)
-    return origin, graph.indices[offset[origin] + torch.arange(origin.numel(), device=nodes.device)]
-
-
 def _row_blocks(graph: CorpusGraph, paths: Tensor) -> Sequence[Tensor]:
     """Cut paths between rows, so that each part but those of a single row makes about ``BLOCK_PATHS`` steps at most."""
-    degree = graph.indptr[paths[1] + 1] - graph.indptr[paths[1]]
+    degree = graph.num_neighbours[paths[1]]
     before = (degree.cumsum(0) - degree)[torch.searchsorted(paths[0], paths[0])]  # steps of the rows above
     block = torch.div(before, BLOCK_PATHS, rounding_mode="floor")
     _, sizes = torch.unique_consecutive(block, return_counts=True)

@@ -4,7 +4,7 @@ from graphrerank.data.enrichment.adjacency import adjacency_edges
 from graphrerank.data.enrichment.chunker import Chunk, chunk_document, split_sentences
 from graphrerank.data.enrichment.entities import EntityExtractor, normalize_entity, read_entities
 from graphrerank.data.enrichment.entity_cache import EntityCache
-from graphrerank.data.enrichment.incidence import EntityIncidence, conceptual_edges
+from graphrerank.data.enrichment.incidence import entity_incidence
 from graphrerank.data.enrichment.knn import nearest_neighbor_edges
 from graphrerank.data.enrichment.language_model_extractor import LanguageModelExtractor
 from graphrerank.data.enrichment.mentions import MentionStats, mention_edges
@@ -14,13 +14,12 @@ __all__ = [
     "Chunk",
     "EntityCache",
     "EntityExtractor",
-    "EntityIncidence",
     "LanguageModelExtractor",
     "MentionStats",
     "SpacyExtractor",
     "adjacency_edges",
     "chunk_document",
-    "conceptual_edges",
+    "entity_incidence",
     "mention_edges",
     "nearest_neighbor_edges",
     "normalize_entity",

@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphrerank.data.enrichment import EntityIncidence, conceptual_edges, incidence, normalize_entity
-from graphrerank.graphs import CorpusGraph, induced_edges
+from graphrerank.data.enrichment import entity_incidence, normalize_entity
+from graphrerank.graphs import CorpusGraph, conceptual_edges, induced_edges
+from graphrerank.graphs import entity_incidence as incidence
 
 
 def naive(entities: list[list[str]], nodes: list[list[int]]) -> list[tuple[int, int, float]]:
@@ -41,9 +42,7 @@ def test_against_naive_set_intersection_loop(
     for row in nodes:
         for column in draw.sample(range(10), draw.randint(0, 4)):
             row[column] = -1
-    edge_index, weight, ptr = conceptual_edges(
-        EntityIncidence.from_entities(entities, max_share=1.0), torch.tensor(nodes)
-    )
+    edge_index, weight, ptr = conceptual_edges(entity_incidence(entities, max_share=1.0), torch.tensor(nodes))
     expected = naive(entities, nodes)
     assert [edge[:2] for edge in listed(edge_index, weight)] == [edge[:2] for edge in expected]
     torch.testing.assert_close(weight, torch.tensor([edge[2] for edge in expected]))
@@ -52,7 +51,7 @@ def test_against_naive_set_intersection_loop(
 
 def test_four_passages_by_hand() -> None:
     """E_0 = {a, b, c}, E_1 = {a, b}, E_2 = {b}, E_3 = {d}: passage 3 is isolated."""
-    found = EntityIncidence.from_entities([["a1", "b1", "c1"], ["a1", "b1"], ["b1"], ["d1"]], max_share=1.0)
+    found = entity_incidence([["a1", "b1", "c1"], ["a1", "b1"], ["b1"], ["d1"]], max_share=1.0)
     assert (found.names, found.sizes.tolist()) == (["a1", "b1"], [3, 2, 1, 1])
     edge_index, weight, ptr = conceptual_edges(found, torch.tensor([[3, 2, 1, 0]]))
     assert [(source, target, round(w, 4)) for source, target, w in listed(edge_index, weight)] == [
@@ -72,13 +71,13 @@ def test_packed_as_induced_edges_packs() -> None:
     joined = torch.tensor([[0, 1], [0, 2], [0, 3], [1, 3]])
     graph = CorpusGraph.from_edges([str(i) for i in range(5)], [""] * 5, joined)
     expected_edges, _, expected_ptr = induced_edges(graph, nodes)
-    edge_index, _, ptr = conceptual_edges(EntityIncidence.from_entities(entities), nodes)
+    edge_index, _, ptr = conceptual_edges(entity_incidence(entities), nodes)
     assert edge_index.tolist() == expected_edges.tolist()
     assert ptr.tolist() == expected_ptr.tolist()
 
 
 def test_a_batch_of_two_equals_two_singles() -> None:
-    found = EntityIncidence.from_entities([["x", "y"], ["x"], ["y"], ["x"]])
+    found = entity_incidence([["x", "y"], ["x"], ["y"], ["x"]])
     rows = torch.tensor([[0, 1, 2], [3, 0, 1]])
     edge_index, weight, _ = conceptual_edges(found, rows)
     first, second = conceptual_edges(found, rows[:1]), conceptual_edges(found, rows[1:])
@@ -88,30 +87,30 @@ def test_a_batch_of_two_equals_two_singles() -> None:
 
 def test_too_common_entities_are_ignored_in_both_counts() -> None:
     entities = [["America", "Rome"], ["America", "Rome"], *([["America"]] * 18), *([[]] * 20)]
-    found = EntityIncidence.from_entities(entities, max_share=0.3)
+    found = entity_incidence(entities, max_share=0.3)
     assert (found.names, found.sizes.tolist()[:3]) == (["rome"], [1, 1, 0])
-    assert EntityIncidence.from_entities(entities, max_share=0.5).names == ["america", "rome"]
+    assert entity_incidence(entities, max_share=0.5).names == ["america", "rome"]
 
 
 @pytest.mark.parametrize("nodes", [torch.zeros(0, 3).long(), torch.full((2, 3), -1), torch.zeros(2, 0).long()])
 def test_no_candidates(nodes: Tensor) -> None:
-    edge_index, weight, ptr = conceptual_edges(EntityIncidence.from_entities([["a"], ["a"]]), nodes)
+    edge_index, weight, ptr = conceptual_edges(entity_incidence([["a"], ["a"]]), nodes)
     assert (edge_index.shape, weight.shape, ptr.tolist()) == ((2, 0), (0,), [0] * (len(nodes) + 1))
 
 
 def test_no_entities() -> None:
-    edge_index, weight, ptr = conceptual_edges(EntityIncidence.from_entities([[], []]), torch.tensor([[0, 1]]))
+    edge_index, weight, ptr = conceptual_edges(entity_incidence([[], []]), torch.tensor([[0, 1]]))
     assert (edge_index.shape, weight.shape, ptr.tolist()) == ((2, 0), (0,), [0, 2])
 
 
 def test_errors() -> None:
-    found = EntityIncidence.from_entities([["a"], ["a"]])
+    found = entity_incidence([["a"], ["a"]])
     with pytest.raises(ValueError, match="0 to 1 or be -1, got 2 in row 1"):
         conceptual_edges(found, torch.tensor([[0, 1], [2, 0]]))
     with pytest.raises(ValueError, match="once per query, got 1 twice in row 0"):
         conceptual_edges(found, torch.tensor([[1, 0, 1]]))
     with pytest.raises(ValueError, match="`max_share`"):
-        EntityIncidence.from_entities([], max_share=2.0)
+        entity_incidence([], max_share=2.0)
 
 
 def test_real_titles_as_entities_against_naive_loop(datasets: Path) -> None:
@@ -119,9 +118,7 @@ def test_real_titles_as_entities_against_naive_loop(datasets: Path) -> None:
     entities = [[word for word in json.loads(line)["text"].split() if word[0].isupper()] for line in lines]
     entities = [[name for name in row if normalize_entity(name)] for row in entities]
     nodes = [random.Random(seed).sample(range(400), 100) for seed in range(4)]
-    edge_index, weight, _ = conceptual_edges(
-        EntityIncidence.from_entities(entities, max_share=1.0), torch.tensor(nodes)
-    )
+    edge_index, weight, _ = conceptual_edges(entity_incidence(entities, max_share=1.0), torch.tensor(nodes))
     expected = naive(entities, nodes)
     assert [edge[:2] for edge in listed(edge_index, weight)] == [edge[:2] for edge in expected]
     torch.testing.assert_close(weight, torch.tensor([edge[2] for edge in expected]))

@@ -1,0 +1,223 @@
+"""Which passage holds which entity, as a sparse matrix, and the conceptual edges that follow from it at query time."""
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphrerank.graphs.sparse_rows import row_entries
+
+MIN_COMMON = 10  # passages: an entity of this many or fewer is never "too common", however small the corpus
+BLOCK_COUNTS = 1 << 20  # shared-entity counts held at once: 4 MiB, and so in cache
+BLOCK_PAIRS = 1 << 22  # (candidate, candidate) pairs that share an entity, held at once: some 200 MiB with their keys
+
+
+@dataclass(frozen=True)
+class EntityIncidence:
+    """The entities of each passage, in compressed sparse rows.
+
+    Build one with :meth:`from_names`.
+
+    Attributes:
+        names: ``M`` normalised names of the entities that two passages or more hold, ascending.
+        indptr: ``[N + 1]`` int64; passage ``i`` holds the entities ``indices[indptr[i]:indptr[i + 1]]``.
+        indices: ``[nnz]`` int64 numbers of entities, ascending within a row, no repeats.
+        sizes: ``[N]`` int64, entities of each passage, those that no other passage holds among them: ``|E_j|``.
+    """
+
+    names: Sequence[str]
+    indptr: Tensor
+    indices: Tensor
+    sizes: Tensor
+
+    @classmethod
+    def from_names(cls, names: Sequence[Iterable[str]], *, max_share: float = 0.001) -> "EntityIncidence":
+        """Number the entities that make edges, and count all but the too common ones.
+
+        Args:
+            names: ``N`` collections of names; equal names are one entity.
+            max_share: An entity in more than this share of the passages (and in more than 10) says little and is
+                ignored, in (0, 1]. On the training questions of 2WikiMultihopQA and HotpotQA, smoothing over these
+                edges (GCS) gained the more the lower this was.
+
+        Raises:
+            ValueError: If ``max_share`` is out of range.
+
+        Example:
+            >>> incidence = EntityIncidence.from_names([["metz"], ["metz", "rome"], []])
+            >>> incidence.names, incidence.indptr.tolist(), incidence.indices.tolist(), incidence.sizes.tolist()
+            (['metz'], [0, 1, 2, 2], [0, 0], [1, 2, 0])
+        """
+        if not 0 < max_share <= 1:
+            raise ValueError(f"`max_share` must lie in (0, 1], got {max_share}")
+        rows = [set(row) for row in names]
+        frequency = Counter(name for row in rows for name in row)
+        limit = max(MIN_COMMON, max_share * len(rows))
+        shared = sorted(name for name, count in frequency.items() if 1 < count <= limit)
+        number = {name: i for i, name in enumerate(shared)}
+        kept = [sorted(number[name] for name in row if name in number) for row in rows]
+        indptr = torch.zeros(len(rows) + 1, dtype=torch.int64)
+        indptr[1:] = torch.tensor([len(row) for row in kept], dtype=torch.int64).cumsum(0)
+        indices = torch.tensor([entity for row in kept for entity in row], dtype=torch.int64)
+        sizes = [sum(frequency[name] <= limit for name in row) for row in rows]
+        return cls(shared, indptr, indices, torch.tensor(sizes, dtype=torch.int64))
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of passages."""
+        return self.indptr.numel() - 1
+
+    @property
+    def num_entities(self) -> int:
+        """Number of entities that two passages or more hold."""
+        return len(self.names)
+
+    @cached_property
+    def num_partners(self) -> Tensor:
+        """``[N]`` int64, how often :meth:`partners` lists a partner of each passage."""
+        others = self._holder_ptr.diff()[self.indices] - 1
+        total = torch.cat([others.new_zeros(1), others.cumsum(0)])
+        return total[self.indptr[1:]] - total[self.indptr[:-1]]
+
+    def partners(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
+        """List the passages that share an entity with some passages, once per shared entity.
+
+        Entities that many passages hold were left out, so that the lists are short.
+
+        Args:
+            nodes: ``[P]`` int64 passage numbers.
+
+        Returns:
+            For each partner the place of its passage in ``nodes``, and its number.
+
+        Example:
+            >>> incidence = EntityIncidence.from_names([["rome", "nero"], ["rome"], ["nero", "rome"]])
+            >>> incidence.partners(torch.tensor([1, 0]))
+            (tensor([0, 0, 1, 1, 1]), tensor([0, 2, 2, 1, 2]))
+        """
+        place, entity = row_entries(self.indptr, self.indices, nodes)
+        slot, partner = row_entries(self._holder_ptr, self._holders, entity)
+        origin = place[slot]
+        other = partner != nodes[origin]
+        return origin[other], partner[other]
+
+    @cached_property
+    def _holder_ptr(self) -> Tensor:
+        ptr = torch.zeros(self.num_entities + 1, dtype=torch.int64)
+        ptr[1:] = torch.bincount(self.indices, minlength=self.num_entities).cumsum(0)
+        return ptr
+
+    @cached_property
+    def _holders(self) -> Tensor:
+        """``[nnz]``, the passages of each entity, ascending: the transposed matrix."""
+        passage = torch.repeat_interleave(torch.arange(self.num_nodes), self.indptr.diff())
+        return passage[torch.argsort(self.indices, stable=True)]
+
+
+def conceptual_edges(incidence: EntityIncidence, nodes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    r"""Find the candidates that share entities, for all queries of a batch at once.
+
+    .. math:: A_{ij} = |E_i \cap E_j| / |E_j|
+
+    Source: GraphER, section 2.1 (conceptual proximity) and DESIGN.md, section 4 (weight); :math:`E` are the entities
+    that the incidence kept. Candidates are grouped by (query, entity), so that work grows with the number of pairs
+    that do share an entity; pairs are counted in blocks, so that memory beside the result is bounded by the blocks
+    and by one query's ``K * K`` counts.
+
+    Args:
+        incidence: The entities of the corpus.
+        nodes: ``[B, K]`` int64 passage numbers, padded with -1; a row holds a passage at most once.
+
+    Returns:
+        As :func:`~graphrerank.graphs.induced_edges`: ``edge_index [2, E]`` in packed numbering, sorted by target and
+        then by source's node number; ``edge_weight [E]`` in (0, 1], where the edge ``j -> i`` carries ``A_ij``;
+        ``ptr [B + 1]``.
+
+    Raises:
+        ValueError: If a passage number is out of range, or a row holds a passage twice.
+
+    Example:
+        >>> incidence = EntityIncidence.from_names([["rome", "nero"], ["rome"], ["oslo"]])
+        >>> edge_index, edge_weight, ptr = conceptual_edges(incidence, torch.tensor([[0, 1, 2]]))
+        >>> edge_index.tolist(), edge_weight.tolist()
+        ([[1, 0], [0, 1]], [1.0, 0.5])
+    """
+    _check_nodes(incidence, nodes)
+    valid = nodes >= 0
+    ptr = torch.zeros(len(nodes) + 1, dtype=torch.int64)
+    ptr[1:] = valid.sum(1).cumsum(0)
+    packed = ptr[:-1, None] + valid.cumsum(1) - 1  # [B, K], where valid
+    if not ptr[-1]:
+        return torch.zeros(2, 0, dtype=torch.int64), torch.zeros(0), ptr
+    rows = max(1, BLOCK_COUNTS // max(1, nodes.shape[1] ** 2))
+    blocks = [slice(start, start + rows) for start in range(0, len(nodes), rows)]
+    parts = [_block_edges(incidence, nodes[block], packed[block]) for block in blocks]
+    return torch.cat([edges for edges, _ in parts], dim=1), torch.cat([weight for _, weight in parts]), ptr
+
+
+def _block_edges(incidence: EntityIncidence, nodes: Tensor, packed: Tensor) -> tuple[Tensor, Tensor]:
+    """Count shared entities of ``b`` rows, ``[b, target's column, source's rank by number]``, and read off edges."""
+    batch, width = nodes.shape
+    order = torch.argsort(nodes, dim=1)
+    rank = torch.empty_like(order).scatter_(1, order, torch.arange(width).expand(batch, width)).flatten()
+    candidate = _flat_nonzero(nodes >= 0)  # row * K + column
+    node = nodes.flatten()[candidate]
+    degree = incidence.indptr[node + 1] - incidence.indptr[node]
+    holder = torch.repeat_interleave(torch.arange(node.numel()), degree)  # [L], one per (candidate, entity)
+    slot = (incidence.indptr[node] - degree.cumsum(0) + degree)[holder] + torch.arange(holder.numel())
+    candidate_of = candidate[holder]
+    key = torch.div(candidate_of, width, rounding_mode="floor") * incidence.num_entities + incidence.indices[slot]
+    grouped = np.sort((key * nodes.numel() + candidate_of).numpy())  # sorting pairs by value beats sorting with places
+    key, candidate_of = (torch.from_numpy(part) for part in np.divmod(grouped, nodes.numel()))
+    dtype = torch.int16 if int(incidence.sizes.max()) < 1 << 15 else torch.int32
+    shared = torch.zeros(nodes.numel() * width, dtype=dtype)
+    for cells in _pair_cells(key, candidate_of * width, rank[candidate_of]):
+        shared.index_add_(0, cells, torch.ones_like(cells, dtype=dtype))
+    shared[candidate * width + rank[candidate]] = 0  # with itself
+    cell = _flat_nonzero(shared > 0)
+    target = torch.div(cell, width, rounding_mode="floor")  # row * K + column
+    source = target - target % width + cell % width  # row * K + rank
+    size = incidence.sizes[nodes.gather(1, order).flatten()[source]]
+    return torch.stack([packed.gather(1, order).flatten()[source], packed.flatten()[target]]), shared[cell] / size
+
+
+def _flat_nonzero(mask: Tensor) -> Tensor:
+    return torch.from_numpy(np.flatnonzero(mask.numpy()))  # twice as fast as torch.nonzero on one thread
+
+
+def _pair_cells(key: Tensor, target: Tensor, source: Tensor) -> Iterator[Tensor]:
+    """Add ``target`` to ``source`` for all ordered pairs with one key in the sorted ``key [L]``, in blocks."""
+    _, count = torch.unique_consecutive(key, return_counts=True)
+    partners = torch.repeat_interleave(count, count)
+    first = torch.repeat_interleave(count.cumsum(0) - count, count)
+    several = partners > 1
+    partners, first, target = partners[several], first[several], target[several]
+    total = partners.cumsum(0)
+    limits = torch.arange(0, int(partners.sum()) + BLOCK_PAIRS, BLOCK_PAIRS)
+    for start, stop in itertools.pairwise(torch.searchsorted(total, limits, right=True).tolist()):
+        repeats = partners[start:stop]
+        partner = torch.repeat_interleave(first[start:stop] - repeats.cumsum(0) + repeats, repeats)
+        partner += torch.arange(partner.numel())
+        yield torch.repeat_interleave(target[start:stop], repeats) + source[partner]
+
+
+def _check_nodes(incidence: EntityIncidence, nodes: Tensor) -> None:
+    out_of_range = (nodes < -1) | (nodes >= incidence.num_nodes)
+    if out_of_range.any():
+        row, column = out_of_range.nonzero()[0].tolist()
+        raise ValueError(
+            f"`nodes` must number passages 0 to {incidence.num_nodes - 1} or be -1, got {int(nodes[row, column])} "
+            f"in row {row}"
+        )
+    ascending = torch.sort(nodes, dim=1).values
+    repeated = (ascending[:, 1:] == ascending[:, :-1]) & (ascending[:, 1:] >= 0)
+    if repeated.any():
+        row, column = repeated.nonzero()[0].tolist()
+        raise ValueError(
+            f"`nodes` must hold a passage once per query, got {int(ascending[row, column])} twice in row {row}"
+        )
