@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from graphrerank import GraphReranker, RerankedList, RerankInput
+from graphrerank.data.text_match import MATCH_FEATURES, TextMatch
 from graphrerank.graphs import CorpusGraph, Queries, induced_edges
 from graphrerank.models.checkpoint import PRETRAINED, save_weights, write_manifest
 from graphrerank.operators import BM25, HybridExpandRetriever, HybridRetriever
@@ -190,6 +191,17 @@ def test_features_are_found_by_name(make_checkpoint) -> None:
     dense = torch.nn.functional.cosine_similarity(VECTORS, QUERY_VECTOR[None])
     torch.testing.assert_close(graphs.x[:, 2], dense, rtol=0, atol=1e-6)
     assert graphs.x[:, 1].tolist() == graphs.x[:, 0].tolist() == SCORES
+
+
+def test_matched_words_against_text_match(make_checkpoint) -> None:
+    reranker = GraphReranker(make_checkpoint(("base_score", "neighbourhood_coverage", "query_coverage")))
+    graphs = reranker.candidate_graphs([RerankInput(QUERY, PASSAGES, scores=SCORES, edges=[(1, 3)])])
+    both_ways = torch.tensor([[1, 3], [3, 1]])
+    expected = TextMatch(PASSAGES).score([QUERY], torch.arange(6), both_ways, torch.tensor([0, 6]))
+    place = [MATCH_FEATURES.index(name) for name in reranker.feature_names[1:]]
+    assert torch.equal(graphs.x[:, 1:], expected[:, place])
+    assert graphs.x[1, 1] > graphs.x[1, 2] == 0  # by its neighbour's words
+    assert not reranker.candidate_graphs([RerankInput(QUERY, scores=SCORES, edges=[(1, 3)])]).x[:, 1:].any()
 
 
 def test_weights_of_the_base_score(make_checkpoint) -> None:

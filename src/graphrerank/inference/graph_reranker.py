@@ -15,8 +15,8 @@ from torch import Tensor
 from graphrerank.graphs import CandidateGraphs, CorpusGraph
 from graphrerank.graphs.retriever import BASE_SCORE
 from graphrerank.inference.arrays import Matrix, Numbers, Pairs
-from graphrerank.inference.candidate_edges import candidate_edges
-from graphrerank.inference.candidate_features import KNOWN_FEATURES, candidate_features, unit_vectors
+from graphrerank.inference.input_edges import input_edges
+from graphrerank.inference.input_features import KNOWN_FEATURES, input_features, unit_vectors
 from graphrerank.inference.rerank_input import RerankInput
 from graphrerank.inference.reranked_list import RerankedList
 from graphrerank.models import Checkpoint, load_checkpoints
@@ -148,8 +148,9 @@ class GraphReranker:
                         f"`query_vector` and `vectors` must be given: the model {self.name!r} reads vectors of width "
                         f"{self._dim}; a model of features=scores needs none"
                     )
-                x = candidate_features(given, self.feature_names, vectors, **self._weights)
-                parts.append((x, *candidate_edges(given), vectors))
+                edges, weight = input_edges(given)
+                x = input_features(given, self.feature_names, vectors, edges, **self._weights)
+                parts.append((x, edges, weight, vectors))
             except ValueError as error:
                 if len(inputs) == 1:
                     raise

@@ -22,7 +22,7 @@ from torch import Tensor
 from graphrerank.data.encoder import Encoder, check_vectors
 from graphrerank.inference import GraphReranker
 from graphrerank.inference.arrays import LARGEST
-from graphrerank.inference.candidate_edges import LARGEST_WEIGHT, SMALLEST_WEIGHT
+from graphrerank.inference.input_edges import LARGEST_WEIGHT, SMALLEST_WEIGHT
 from graphrerank.models import Checkpoint
 from graphrerank.models.checkpoint import manifest_entry
 from graphrerank.serving.export import Artifact

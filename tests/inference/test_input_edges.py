@@ -2,8 +2,9 @@ import numpy as np
 import torch
 
 from graphrerank import GraphReranker, RerankInput
-from graphrerank.data.enrichment import EntityIncidence, conceptual_edges
-from graphrerank.inference.candidate_edges import candidate_edges
+from graphrerank.data.enrichment import entity_incidence
+from graphrerank.graphs import conceptual_edges
+from graphrerank.inference.input_edges import input_edges
 
 PASSAGES = ["one", "two", "three", "four"]
 
@@ -30,7 +31,7 @@ def test_parallel_edges_become_one_with_the_larger_weight() -> None:
 def test_shared_entities_against_conceptual_edges() -> None:
     entities = [["Rome", "Nero"], ["the Rome"], ["Oslo"], ["rome", "Nero", "Oslo"]]
     given = RerankInput("q", PASSAGES, entities=entities)
-    edge_index, weight, _ = conceptual_edges(EntityIncidence.from_entities(entities), torch.arange(4)[None])
+    edge_index, weight, _ = conceptual_edges(entity_incidence(entities), torch.arange(4)[None])
     expected = dict(zip(map(tuple, edge_index.T.tolist()), weight.tolist(), strict=True))
     assert weights(given) == expected
     assert expected[0, 1] == 0.5  # of the two entities of passage 0, passage 1 shares one
@@ -60,5 +61,5 @@ def test_the_union_of_all_kinds() -> None:
 
 
 def test_pairs_are_target_and_source() -> None:
-    edges, weight = candidate_edges(RerankInput("q", PASSAGES, entities=[["x", "y"], ["x"], [], []]))
+    edges, weight = input_edges(RerankInput("q", PASSAGES, entities=[["x", "y"], ["x"], [], []]))
     assert {tuple(pair): w for pair, w in zip(edges.tolist(), weight.tolist(), strict=True)} == {(0, 1): 1, (1, 0): 0.5}

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from graphrerank.data.text_match import MATCH_FEATURES, TextMatch
 from graphrerank.graphs.retriever import BASE_SCORE, EXPANSION_FEATURES, TEXT_FEATURES
 from graphrerank.inference.arrays import to_floats
 from graphrerank.inference.rerank_input import RerankInput
@@ -13,7 +14,12 @@ from graphrerank.operators import BM25
 from graphrerank.operators.hybrid import lexical_scores
 
 BM25_SCORE, DENSE_SCORE = TEXT_FEATURES
-KNOWN_FEATURES = (BM25_SCORE, DENSE_SCORE, *EXPANSION_FEATURES)  # beside the base score: those that are filled here
+KNOWN_FEATURES = (
+    BM25_SCORE,
+    DENSE_SCORE,
+    *EXPANSION_FEATURES,
+    *MATCH_FEATURES,
+)  # beside the base score: those that are filled here
 
 
 def unit_vectors(given: RerankInput, dim: int | None) -> tuple[Tensor, Tensor] | None:
@@ -33,10 +39,11 @@ def unit_vectors(given: RerankInput, dim: int | None) -> tuple[Tensor, Tensor] |
     return _to_unit_length(query), _to_unit_length(nodes)
 
 
-def candidate_features(
+def input_features(
     given: RerankInput,
     names: Sequence[str],
     vectors: tuple[Tensor, Tensor] | None,
+    edges: Tensor,
     *,
     bm25_weight: float,
     dense_weight: float,
@@ -47,6 +54,8 @@ def candidate_features(
       :class:`~graphrerank.operators.HybridRetriever` ranks a corpus, and BM25 alone where there are no vectors.
     - ``bm25_score``: BM25 among the passages, divided by its maximum; 0 without passages.
     - ``dense_score``: the cosine; 0 without vectors.
+    - ``query_coverage`` and the like: as :class:`~graphrerank.data.text_match.TextMatch` measures them among the
+      passages; 0 without passages.
     - The others are of an expansion: 0, as they are for candidates that a base ranking gave.
 
     ``given.features`` takes the place of all but the first. A column that is constant says nothing to a model that
@@ -56,6 +65,7 @@ def candidate_features(
         given: The candidates.
         names: ``F`` names; ``base_score`` first, then any of ``KNOWN_FEATURES``.
         vectors: As :func:`unit_vectors` gives them.
+        edges: ``[M, 2]`` pairs (target, source), as :func:`~graphrerank.inference.input_edges.input_edges` gives them.
         bm25_weight: :math:`w_b`.
         dense_weight: :math:`w_d`.
 
@@ -74,6 +84,8 @@ def candidate_features(
     columns = dict.fromkeys(KNOWN_FEATURES, torch.zeros(count))
     if given.passages is not None:
         columns[BM25_SCORE] = lexical_scores(BM25(given.passages), [given.query])[0]
+        if any(name in names for name in MATCH_FEATURES):
+            columns |= zip(MATCH_FEATURES, _text_match(given.query, given.passages, edges), strict=True)
     if vectors is not None:
         query, nodes = vectors
         columns[DENSE_SCORE] = nodes @ query[0]
@@ -85,6 +97,12 @@ def candidate_features(
         columns[BASE_SCORE] = columns[BM25_SCORE]
     columns |= {name: to_floats(f"features[{name!r}]", numbers, (count,)) for name, numbers in features.items()}
     return torch.stack([columns[name] for name in names], dim=1)
+
+
+def _text_match(query: str, passages: Sequence[str], edges: Tensor) -> Tensor:
+    """``[3, n]``, rows as in ``MATCH_FEATURES``."""
+    nodes, ptr = torch.arange(len(passages)), torch.tensor([0, len(passages)])
+    return TextMatch(passages).score([query], nodes, edges.T.flip(0), ptr).T
 
 
 def _to_unit_length(vectors: Tensor) -> Tensor:

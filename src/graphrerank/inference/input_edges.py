@@ -3,14 +3,15 @@
 import torch
 from torch import Tensor
 
-from graphrerank.data.enrichment import EntityIncidence, adjacency_edges, conceptual_edges
+from graphrerank.data.enrichment import adjacency_edges, entity_incidence
+from graphrerank.graphs import conceptual_edges
 from graphrerank.inference.arrays import to_floats, to_integers
 from graphrerank.inference.rerank_input import RerankInput
 
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-9, 1e9  # sums of such weights, and their shares, stay within float32
 
 
-def candidate_edges(given: RerankInput) -> tuple[Tensor, Tensor]:
+def input_edges(given: RerankInput) -> tuple[Tensor, Tensor]:
     """List directed edges, parallel ones too.
 
     Returns:
@@ -21,7 +22,7 @@ def candidate_edges(given: RerankInput) -> tuple[Tensor, Tensor]:
             out of range; or if a document has a chunk number twice.
 
     Example:
-        >>> edges, weight = candidate_edges(RerankInput("q", ["a", "b", "c"], edges=[(0, 2)], edge_weights=[3]))
+        >>> edges, weight = input_edges(RerankInput("q", ["a", "b", "c"], edges=[(0, 2)], edge_weights=[3]))
         >>> edges.tolist(), weight.tolist()
         ([[0, 2], [2, 0]], [3.0, 3.0])
     """
@@ -30,7 +31,7 @@ def candidate_edges(given: RerankInput) -> tuple[Tensor, Tensor]:
         pairs += [undirected, undirected.flip(1)]
         weights += [weight, weight]
     if given.entities is not None:
-        incidence = EntityIncidence.from_entities(given.entities)
+        incidence = entity_incidence(given.entities)
         edge_index, weight, _ = conceptual_edges(incidence, torch.arange(given.num_passages).unsqueeze(0))
         pairs.append(edge_index.flip(0).T)
         weights.append(weight)
