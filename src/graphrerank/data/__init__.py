@@ -9,6 +9,7 @@ from graphrerank.data.ir_datasets_reader import load_ir_dataset
 from graphrerank.data.named import load_named
 from graphrerank.data.run_candidates import read_run
 from graphrerank.data.run_retriever import RunRetriever
+from graphrerank.data.sql_dataset import load_sql_dataset
 from graphrerank.data.sql_schema import load_sql_schema
 from graphrerank.data.vector_cache import VectorCache
 
@@ -23,6 +24,7 @@ __all__ = [
     "load_folder",
     "load_ir_dataset",
     "load_named",
+    "load_sql_dataset",
     "load_sql_schema",
     "packaged_model",
     "prepare",

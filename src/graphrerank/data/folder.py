@@ -123,14 +123,7 @@ def load_folder(
         )
     edge_files = [folder / file for file in edges] if edges is not None else _default_edges(folder)
     node_number, documents = _number_documents(folder, corpus_where, drop_empty=drop_empty)
-    queries = list(read_queries(folder))
-    query_number = {query.query_id: i for i, query in enumerate(queries)}
-    judged = _read_splits(folder, splits, query_number, node_number)
-    if splits is not None:
-        kept = sorted({row.query for rows in judged.values() for row in rows})
-        renumbered = {query: i for i, query in enumerate(kept)}
-        queries = [queries[query] for query in kept]
-        judged = {s: [row._replace(query=renumbered[row.query]) for row in rows] for s, rows in judged.items()}
+    queries, judged = read_judged_queries(folder, splits, node_number)
     pairs, weight = read_edges(edge_files, node_number, edge_types=edge_types)
     by_type = {"file": pairs}
     if mentions:
@@ -179,6 +172,30 @@ def read_queries(folder: str | Path) -> Iterator[Query]:
         if not text:
             raise bad_line(file, line, needed="a `text`", found=record)
         yield Query(query_id, text, _metadata(file, line, record))
+
+
+def read_judged_queries(
+    folder: Path, splits: Splits, node_number: Mapping[str, int]
+) -> tuple[list[Query], dict[str, list[Judgement]]]:
+    """Read the queries of a data set folder, and their judgements by split.
+
+    Args:
+        folder: Holds the queries and ``qrels/<split>.tsv``.
+        splits: As of :func:`load_folder`; unless None, only judged queries are kept.
+        node_number: Node number by document id; -1 marks a document that is left out.
+
+    Raises:
+        ValueError: If a file is missing or malformed, naming file and line.
+    """
+    queries = list(read_queries(folder))
+    query_number = {query.query_id: i for i, query in enumerate(queries)}
+    judged = _read_splits(folder, splits, query_number, node_number)
+    if splits is None:
+        return queries, judged
+    kept = sorted({row.query for rows in judged.values() for row in rows})
+    renumbered = {query: i for i, query in enumerate(kept)}
+    judged = {s: [row._replace(query=renumbered[row.query]) for row in rows] for s, rows in judged.items()}
+    return [queries[query] for query in kept], judged
 
 
 def _number_documents(

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 from rich.console import Console
 
@@ -23,7 +24,8 @@ from graphrerank.models.checkpoint import reads_vectors
 
 def evaluate(cfg: DictConfig) -> Path:
     """Judge a checkpoint on every data set named and return the run folder, which is also the last line printed."""
-    if not cfg.datasets:
+    datasets = cfg.datasets if cfg.data is None else [str(HydraConfig.get().runtime.choices["data"])]
+    if not datasets:
         raise ValueError("`datasets` must name at least one file of conf/data, got []")
     run_dir = Path(cfg.paths.run_dir)
     checkpoints = load_checkpoints(cfg.checkpoint)
@@ -33,7 +35,7 @@ def evaluate(cfg: DictConfig) -> Path:
     vectors = any(reads_vectors(checkpoint.manifest) for checkpoint in checkpoints.values())
     retriever = cfg.retriever or group_from_manifest(cfg, "retriever", manifest["retriever"])
     results = []
-    for name in cfg.datasets:
+    for name in datasets:
         data = _data_group(cfg, name, manifest)
         prepared = prepare_dataset(data, encoder, retriever, cfg.paths.cache, reads_vectors=vectors)
         prepared = prepared.with_features(manifest["retriever"]["feature_names"])
@@ -52,7 +54,12 @@ def evaluate(cfg: DictConfig) -> Path:
 
 
 def _data_group(cfg: DictConfig, name: str, manifest: Mapping[str, Any]) -> DictConfig:
-    """Compose a data set: a folder by its path, the one trained on with its own settings, any other as in ``conf``."""
+    """Take the data set that ``data=`` chose, with its settings; else compose the one of a name.
+
+    That is a folder by its path, the one trained on with its own settings, any other as in ``conf``.
+    """
+    if cfg.data is not None:
+        return cfg.data
     if "/" in name or "\\" in name:
         return compose_group(cfg, "data", "folder", path=name)
     if manifest["data"]["choice"] == name:
