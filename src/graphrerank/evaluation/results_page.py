@@ -114,7 +114,7 @@ def render_page(tables: ResultTables, *, plot: str | None = None) -> str:
         "## Test sets\n\n" + _sets_table(tables),
         "## PR@10 at a glance\n\nQueries with more than one relevant node, in brackets all queries; percent, mean over "
         "the seeds.\n\n" + _glance_table(tables) + (f"\n\n![PR@10 by system and data set]({plot})" if plot else ""),
-        f"## Every data set\n\nPercent: mean ± standard deviation over {seeds} seeds [95% interval]. `multi`: only "
+        f"## Every data set\n\nPercent: mean ± standard deviation over {_count(seeds)} [95% interval]. `multi`: only "
         "queries with more than one relevant node. The interval is a percentile bootstrap over queries of their mean "
         "over the seeds: how much other queries would change the number. **Bold**: the highest of a column.",
         *(f"### {one.name}\n\n{_set_table(tables.rows, one)}" for one in tables.sets),
@@ -125,9 +125,10 @@ def render_page(tables: ResultTables, *, plot: str | None = None) -> str:
     if tables.ablations:
         first = tables.ablations[0]
         parts.append(
-            f"## Ablations\n\n{first.name} with `features={first.features}`, one seed; each row changes one thing "
+            f"## Ablations\n\nGATv2 with `features={first.features}`, one seed; each row changes one thing "
             "and is trained anew. PR@10 over all queries, percent; in brackets p of a paired randomisation test "
-            "against the first row.\n\n" + _ablation_table(tables)
+            "against the first row. `model.message_passing=false` is the MLP; with `model.restart_prob=1` the GCS "
+            "score is the base score.\n\n" + _ablation_table(tables)
         )
     parts.append(
         "## Settings and cost\n\nSeconds: one training on one thread.\n\n"
@@ -175,9 +176,17 @@ the share of queries with *all* relevant nodes in the top K.
 
 - Frozen operators: the restart probability of GCS and of PPR is the best of 0.1 to 0.9 in PR@10 on {tables.tuning},
   and is then fixed for all data sets.
-- Settings of the models: {tables.search}. Tried: {tables.grid}.
-- Final models: {tables.training}, with the settings so chosen and {seeds} {"seed" if seeds == 1 else "seeds"}.
-- Nothing is chosen on the test sets: they are judged once, at the end."""
+- Settings of the models: {tables.search}.
+  Tried: {tables.grid}.
+- Final models: {tables.training}, with the settings so chosen and {_count(seeds)}.
+- Nothing is chosen on the test sets: they are judged once, at the end.
+
+The paper's encoders have billions of parameters, and its queries and edges are others: compare the rows of this page
+with each other, not with the paper's."""
+
+
+def _count(seeds: int) -> str:
+    return "one seed" if seeds == 1 else f"{seeds} seeds"
 
 
 def _sets_table(tables: ResultTables) -> str:
