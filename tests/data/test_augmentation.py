@@ -6,14 +6,23 @@ import torch
 from graphrerank.data.augmentation import CandidateAugmentation
 from graphrerank.graphs import CandidateGraphs
 
-NAMES = ("base_score", "bm25_score", "dense_score", "hops", "seeds_reached")
+NAMES = (
+    "base_score",
+    "bm25_score",
+    "dense_score",
+    "hops",
+    "seeds_reached",
+    "own",
+    "query_coverage",
+    "neighbourhood_coverage",
+)
 SIZE, QUERIES = 4, 400
 
 
 @pytest.fixture
 def graphs() -> CandidateGraphs:
     """Many queries of four candidates on a path; no score is 0."""
-    x = torch.rand(SIZE * QUERIES, 5, generator=torch.Generator().manual_seed(0)) + 0.1
+    x = torch.rand(SIZE * QUERIES, len(NAMES), generator=torch.Generator().manual_seed(0)) + 0.1
     path = torch.tensor([[1, 0, 2, 1, 3, 2], [0, 1, 1, 2, 2, 3]])
     edges = torch.cat([path + SIZE * query for query in range(QUERIES)], dim=1)
     return CandidateGraphs(x, edges, torch.ones(edges.shape[1]), torch.arange(0, SIZE * QUERIES + 1, SIZE))
@@ -30,7 +39,7 @@ def test_changes_nothing_by_default(graphs: CandidateGraphs) -> None:
 
 
 def test_base_score_is_swapped_for_whole_queries(graphs: CandidateGraphs) -> None:
-    before, after = (g.x.reshape(QUERIES, SIZE, 5) for g in (graphs, changed(graphs, base_swap=0.6)))
+    before, after = (g.x.reshape(QUERIES, SIZE, -1) for g in (graphs, changed(graphs, base_swap=0.6)))
     assert torch.equal(before[..., 1:], after[..., 1:])
     is_kept, is_bm25, is_dense = ((after[..., 0] == before[..., column]).all(1) for column in (0, 1, 2))
     assert (is_kept.int() + is_bm25.int() + is_dense.int() == 1).all()
@@ -39,13 +48,15 @@ def test_base_score_is_swapped_for_whole_queries(graphs: CandidateGraphs) -> Non
 
 
 def test_scores_are_hidden_for_whole_queries(graphs: CandidateGraphs) -> None:
-    before, after = (g.x.reshape(QUERIES, SIZE, 5) for g in (graphs, changed(graphs, score_dropout=0.3)))
+    before, after = (g.x.reshape(QUERIES, SIZE, -1) for g in (graphs, changed(graphs, score_dropout=0.3)))
     assert torch.equal(before[..., 0], after[..., 0])  # the base score stays
     hidden = after == 0
     assert (hidden.all(1) == hidden.any(1)).all()  # all candidates of a query or none
-    assert torch.equal(hidden[..., 3], hidden[..., 4])  # a walk's scores go together
-    for column in (1, 2, 3):
+    assert torch.equal(hidden[..., 3], hidden[..., 4])  # an expansion's scores go together
+    assert torch.equal(hidden[..., 6], hidden[..., 7])  # and so do those of a match
+    for column in (1, 2, 3, 5, 6):
         assert abs(float(hidden[:, 0, column].float().mean()) - 0.3) < 0.08
+    assert len(set(map(tuple, hidden[:, 0].tolist()))) > 20  # nearly every combination of five groups
     assert torch.equal(after[~hidden], before[~hidden])
 
 
@@ -55,6 +66,9 @@ def test_edges_are_hidden_for_whole_queries(graphs: CandidateGraphs) -> None:
     assert set(left.tolist()) == {0, 6}
     assert abs(float((left == 0).float().mean()) - 0.25) < 0.08
     assert len(after.edge_attr) == after.edge_index.shape[1]
+    coverage, neighbourhood = (after.x[:, NAMES.index(name)] for name in NAMES[-2:])
+    alone = (coverage == neighbourhood).reshape(QUERIES, SIZE)
+    assert torch.equal(alone, (left == 0).unsqueeze(1).expand_as(alone))
 
 
 def test_certain_and_repeatable(graphs: CandidateGraphs) -> None:

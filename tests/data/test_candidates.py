@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank.data import PreparedDataset, RetrievalDataset, prepare
+from graphrerank.data import PreparedDataset, RetrievalDataset, candidates, prepare
+from graphrerank.data.text_match import TextMatch
 from graphrerank.files import load_tensors, save_tensors
 from graphrerank.graphs import CorpusGraph, Queries, Ranking, induced_edges
 from graphrerank.operators import ExpandRetriever, HybridRetriever
@@ -212,6 +213,22 @@ def test_with_features_picks_columns_by_name(prepared: PreparedDataset) -> None:
     assert torch.equal(picked.ranking.nodes, prepared.ranking.nodes)
     with pytest.raises(ValueError, match=r"needed the scores \['pagerank'\] per candidate, the retriever gives"):
         prepared.with_features(["pagerank"])
+
+
+def test_match_features_are_computed_where_asked(
+    dataset: RetrievalDataset, prepared: PreparedDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(candidates, "MATCH_QUERIES", 7)
+    features = prepared.with_features(["neighbourhood_coverage", "base_score", "query_coverage"]).ranking.features
+    assert features is not None
+    match = TextMatch(dataset.graph.texts)
+    for query in range(40):
+        graphs = prepared.graphs(torch.tensor([query]), vectors=False)
+        assert graphs.nodes is not None
+        expected = match.score([dataset.query_texts[query]], graphs.nodes, graphs.edge_index, graphs.ptr)
+        assert torch.equal(features[query][:, [2, 0]], expected[:, [0, 2]])
+        assert torch.equal(features[query][:, 1], graphs.x[:, 0])
+    assert (features[..., 0] > features[..., 2]).any()
 
 
 def test_optional_features_are_zero_where_the_retriever_does_not_give_them(prepared: PreparedDataset) -> None:

@@ -1,5 +1,6 @@
 import json
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -267,3 +268,50 @@ def test_damaged_cache_is_refused_and_named(trained: Path, door, cache: Path, tm
             file.write_bytes(whole[file])
     assert done.returncode != 0
     assert any(f"{file}: damaged cache" in done.stderr for file in files)
+
+
+def test_training_on_a_mix_with_augmentation(door, small_attack: Path, tmp_path: Path) -> None:
+    for number in range(2):
+        write_folder(tmp_path / f"set{number}", number)
+    mix = f"mix={{other: {{data: folder, path: {tmp_path / 'set1'}, name: other}}}}"
+    with_itself = f"mix={{folder: {{path: {tmp_path / 'set1'}}}}}"
+    settings = [
+        "data=folder", f"data.path={tmp_path / 'set0'}", "features=scores_match", "retriever=hybrid_expand",
+        "retriever.top_k=8", "retriever.base_k=5", "retriever.num_seeds=2", "augmentation.edge_dropout=0.2",
+        "augmentation.score_dropout=0.2", "trainer.max_epochs=2", "~ablations.mlp",
+    ]  # fmt: skip
+    done = door("train.py", *settings, mix, "shares={folder: 1, other: 2}", f"hydra.run.dir={tmp_path / 'run'}")
+    assert done.returncode == 0, done.stderr
+    manifest = json.loads((tmp_path / "run" / "gatv2" / "manifest.json").read_text(encoding="utf-8"))
+    assert list(manifest["mix"]) == ["other"]
+    assert manifest["retriever"]["feature_names"][-1] == "neighbourhood_coverage"
+    logged = (next((tmp_path / "run" / "gatv2" / "csv").rglob("metrics.csv"))).read_text(encoding="utf-8")
+    assert {"val/pr@10", "val/folder/pr@10", "val/other/pr@10", "val/loss"} <= set(logged.splitlines()[0].split(","))
+
+    again = door("evaluate.py", f"checkpoint={tmp_path / 'run'}", f"datasets=[{tmp_path / 'set1'}]")
+    assert again.returncode == 0, again.stderr
+    refused = door("train.py", *settings, mix, "shares={folder: 1}")
+    assert "`shares` must give each of ['folder', 'other']" in refused.stderr
+    refused = door("train.py", *settings, with_itself)
+    assert "`mix` must name data sets beside `data`" in refused.stderr
+
+
+def write_folder(folder: Path, seed: int) -> None:
+    """A data set folder of forty passages in a ring and thirty queries of two neighbours each."""
+    rng = random.Random(seed)
+    words = [f"word{i}" for i in range(50)]
+    texts = [" ".join(rng.sample(words, 5)) for _ in range(40)]
+    folder.mkdir()
+    (folder / "qrels").mkdir()
+    corpus = [json.dumps({"_id": f"d{i}", "title": f"t{i}", "text": text}) for i, text in enumerate(texts)]
+    queries = [
+        json.dumps({"_id": f"q{i}", "text": f"{texts[i].split()[0]} and {texts[i + 1].split()[1]}"}) for i in range(30)
+    ]
+    edges = ["source\ttarget\ttype", *(f"d{i}\td{(i + 1) % 40}\tnext" for i in range(40))]
+    (folder / "corpus.jsonl").write_text("\n".join(corpus) + "\n", encoding="utf-8")
+    (folder / "queries.jsonl").write_text("\n".join(queries) + "\n", encoding="utf-8")
+    (folder / "edges.tsv").write_text("\n".join(edges) + "\n", encoding="utf-8")
+    for split, queries_of in (("train", range(18)), ("val", range(18, 24)), ("test", range(24, 30))):
+        rows = [f"q{i}\td{j}\t1" for i in queries_of for j in (i, i + 1)]
+        content = "\n".join(["query-id\tcorpus-id\tscore", *rows]) + "\n"
+        (folder / "qrels" / f"{split}.tsv").write_text(content, encoding="utf-8")

@@ -6,8 +6,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from graphrerank.data.text_match import MATCH_FEATURES
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.algebra import graph_index
+from graphrerank.graphs.retriever import EXPANSION_FEATURES, TEXT_FEATURES
 
 
 class CandidateAugmentation:
@@ -19,12 +21,11 @@ class CandidateAugmentation:
 
     Args:
         feature_names: Names of the scores in ``CandidateGraphs.x``; the first is the base ranking's.
-        base_swap: Probability that another of the ``swappable`` scores takes the place of the base score, one as
-            likely as the other, in [0, 1].
-        score_dropout: Probability that a ``swappable`` score is hidden, and that all scores that are neither these
-            nor the base score (those of a walk) are hidden together, in [0, 1].
-        edge_dropout: Probability that a query's graph loses all its edges, in [0, 1].
-        swappable: Names of the scores that a retriever could rank by on their own.
+        base_swap: Probability that BM25 or the cosine takes the place of the base score, one as likely as the
+            other, in [0, 1].
+        score_dropout: Probability that a score other than the base score is hidden, in [0, 1]. Those of an expansion
+            are hidden together, and so are those of :class:`TextMatch`.
+        edge_dropout: Probability that a query's graph loses all its edges, and what was computed from them, in [0, 1].
 
     Raises:
         ValueError: If a probability is out of range.
@@ -37,7 +38,6 @@ class CandidateAugmentation:
         base_swap: float = 0.0,
         score_dropout: float = 0.0,
         edge_dropout: float = 0.0,
-        swappable: Sequence[str] = ("bm25_score", "dense_score"),
     ) -> None:
         for name, p in (("base_swap", base_swap), ("score_dropout", score_dropout), ("edge_dropout", edge_dropout)):
             if not 0 <= p <= 1:
@@ -45,22 +45,31 @@ class CandidateAugmentation:
         self.base_swap = base_swap
         self.score_dropout = score_dropout
         self.edge_dropout = edge_dropout
-        self.columns = [place for place, name in enumerate(feature_names) if name in swappable]
-        self.others = [place for place in range(1, len(feature_names)) if place not in self.columns]
+        place = {name: column for column, name in enumerate(feature_names)}
+        together = [[place[name] for name in group if name in place] for group in (EXPANSION_FEATURES, MATCH_FEATURES)]
+        alone = sorted(set(place.values()) - {0}.union(*together))
+        covered = [place.get(name) for name in ("query_coverage", "neighbourhood_coverage")]
+        self.covered = None if None in covered else covered
+        self.rankable = [place[name] for name in TEXT_FEATURES if name in place]
+        self.hidden_together = [*([column] for column in alone), *filter(None, together)]
 
     def __call__(self, graphs: CandidateGraphs, generator: torch.Generator) -> CandidateGraphs:
         """Return a changed copy of a batch; what is drawn depends on ``generator`` alone."""
         graph = graph_index(graphs.ptr)
         x = graphs.x.clone()
-        if self.columns:
+        if self.rankable:
             swapped = self._draw(graphs.num_graphs, self.base_swap, generator)
-            choice = torch.randint(len(self.columns), (graphs.num_graphs,), generator=generator)
-            column = torch.tensor(self.columns)[choice][graph]
+            choice = torch.randint(len(self.rankable), (graphs.num_graphs,), generator=generator)
+            column = torch.tensor(self.rankable)[choice][graph]
             x[:, 0] = torch.where(swapped[graph], x.gather(1, column.unsqueeze(1)).squeeze(1), x[:, 0])
-        for columns in (*([column] for column in self.columns), self.others):
+        bare = self._draw(graphs.num_graphs, self.edge_dropout, generator)[graph]
+        if self.covered is not None:  # without neighbours the last two are one
+            alone, together = self.covered
+            x[:, together] = torch.where(bare, x[:, alone], x[:, together])
+        for columns in self.hidden_together:
             hidden = self._draw(graphs.num_graphs, self.score_dropout, generator)[graph]
             x[:, columns] = x[:, columns].masked_fill(hidden.unsqueeze(1), 0.0)
-        kept = ~self._draw(graphs.num_graphs, self.edge_dropout, generator)[graph[graphs.edge_index[1]]]
+        kept = ~bare[graphs.edge_index[1]]
         return replace(graphs, x=x, edge_index=graphs.edge_index[:, kept], edge_attr=graphs.edge_attr[kept])
 
     def _draw(self, num_graphs: int, probability: float, generator: torch.Generator) -> Tensor:

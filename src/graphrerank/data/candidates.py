@@ -12,12 +12,14 @@ from torch import Tensor
 from graphrerank.data.dataset import NEAREST, RetrievalDataset, digest_strings
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.enrichment.knn import nearest_neighbor_edges
+from graphrerank.data.text_match import MATCH_FEATURES, TextMatch
 from graphrerank.files import load_tensors, save_tensors
 from graphrerank.graphs import CandidateGraphs, Queries, Ranking, RetrieverFactory, candidate_edges
 from graphrerank.graphs.retriever import OPTIONAL_FEATURES
 
 FORMAT = 2  # raise when the same arguments would give other candidate lists
 TENSORS = ("nodes", "scores", "features", "base_nodes")
+MATCH_QUERIES = 256  # queries whose words are matched at once
 
 
 @dataclass(frozen=True)
@@ -93,22 +95,41 @@ class PreparedDataset:
     def with_features(self, names: Sequence[str]) -> "PreparedDataset":
         """Give the features of some names, in that order, as a model that was trained on them reads them.
 
-        A name of ``OPTIONAL_FEATURES`` that the retriever does not give is 0 for all candidates: of a walk's features
+        Names of ``MATCH_FEATURES`` are computed here, from the texts and the candidate graphs (:class:`TextMatch`). A
+        name of ``OPTIONAL_FEATURES`` that the retriever does not give is 0 for all candidates: of a walk's features
         that says that the base ranking gave them, of BM25 and cosine that nothing is known. Models scale features
         within each list, where a constant column says nothing.
 
         Raises:
             ValueError: If the retriever does not give one of the other names.
         """
-        missing = [name for name in names if name not in (*self.feature_names, *OPTIONAL_FEATURES)]
+        computed = [name for name in MATCH_FEATURES if name in names and name not in self.feature_names]
+        known = (*self.feature_names, *computed)
+        missing = [name for name in names if name not in (*known, *OPTIONAL_FEATURES)]
         if missing:
             raise ValueError(f"needed the scores {list(names)} per candidate, the retriever gives {self.feature_names}")
         given = self.ranking.features
         assert given is not None
+        if computed:
+            given = torch.cat([given, self._match()[..., [MATCH_FEATURES.index(name) for name in computed]]], dim=-1)
         unknown = torch.zeros(*given.shape[:-1], 1)
-        place = {name: column for column, name in enumerate(self.feature_names)}
+        place = {name: column for column, name in enumerate(known)}
         columns = torch.cat([given, unknown], dim=-1)[..., [place.get(name, -1) for name in names]]
         return replace(self, ranking=replace(self.ranking, features=columns), feature_names=tuple(names))
+
+    def _match(self) -> Tensor:
+        """Match every query's words with its candidates', ``[Q, K, 3]``; 0 where padded."""
+        match = TextMatch(self.dataset.graph.texts)
+        features = torch.zeros(*self.ranking.nodes.shape, len(MATCH_FEATURES))
+        for queries in torch.split(torch.arange(len(features)), MATCH_QUERIES):
+            graphs = self.graphs(queries, vectors=False)
+            assert graphs.nodes is not None
+            texts = [self.dataset.query_texts[query] for query in queries.tolist()]
+            scores = match.score(texts, graphs.nodes, graphs.edge_index, graphs.ptr)
+            features[queries] = features[queries].masked_scatter(
+                (self.ranking.nodes[queries] >= 0).unsqueeze(-1), scores
+            )
+        return features
 
     def ceiling(self, split: str) -> float:
         """Share of a split's queries with all relevant nodes among the candidates: what no reranker can pass."""

@@ -19,6 +19,8 @@ from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.retriever import needs_vectors
 from graphrerank.operators import GCS, PPR
 
+MACHINE_KEYS = ("device", "datasets", "cache")  # settings that name a device or folder of this machine
+
 
 def pick_device(device: str | None) -> torch.device:
     """Return the named device; without a name CUDA where there is one, else the CPU."""
@@ -65,6 +67,11 @@ def plain_arguments(node: DictConfig) -> dict[str, Any]:
     return _without_hydra_keys(content)
 
 
+def portable_arguments(node: DictConfig) -> dict[str, Any]:
+    """Return a group's resolved settings as :func:`plain_arguments`, without those of this machine."""
+    return _without_machine_keys(plain_arguments(node))
+
+
 def compose_group(door: DictConfig, group: str, choice: str, **arguments: Any) -> DictConfig:
     """Compose one file of ``conf/<group>``, resolved with the folders and the device of a door's configuration.
 
@@ -104,8 +111,7 @@ def group_from_manifest(door: DictConfig, group: str, entry: Mapping[str, Any]) 
         ValueError: If the choice is not a file of the group, or an argument is unknown to it.
     """
     arguments = _without_hydra_keys(dict(entry.get("arguments", {})))
-    portable = {key: argument for key, argument in arguments.items() if key not in ("device", "datasets", "cache")}
-    return compose_group(door, group, str(entry.get("choice")), **portable)
+    return compose_group(door, group, str(entry.get("choice")), **_without_machine_keys(arguments))
 
 
 def systems(models: Mapping[str, nn.Module], *, gcs: float, ppr: float, device: torch.device) -> list[System]:
@@ -142,3 +148,7 @@ def _without_hydra_keys(content: dict[Any, Any]) -> dict[str, Any]:
         for key, entry in content.items()
         if not str(key).startswith("_")
     }
+
+
+def _without_machine_keys(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: argument for key, argument in arguments.items() if key not in MACHINE_KEYS}

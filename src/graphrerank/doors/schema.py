@@ -41,16 +41,17 @@ class Operators:
 
 @dataclass
 class Features:
-    """What the reranker reads; see ``GATv2Reranker``."""
+    """What the reranker reads; see ``GATv2Reranker``, and ``TextMatch`` for the scores that ``text_match`` adds."""
 
     mode: str = MISSING
+    text_match: bool = False
     num_layers: int = MISSING
     residual: bool = True
 
 
 @dataclass
 class Batches:
-    """Arguments of ``CandidateDataModule``."""
+    """Arguments of ``CandidateDataModule`` and ``MixtureDataModule``."""
 
     batch_size: int = MISSING
     seed: int = MISSING
@@ -59,10 +60,22 @@ class Batches:
 
 
 @dataclass
+class Augmentation:
+    """Arguments of ``CandidateAugmentation``."""
+
+    base_swap: float = 0.0
+    score_dropout: float = 0.0
+    edge_dropout: float = 0.0
+
+
+@dataclass
 class TrainConfig:
     """``conf/train.yaml``; groups of ``conf`` are open, everything else is typed."""
 
     data: Any = MISSING
+    mix: Any = None
+    shares: Any = None
+    augmentation: Augmentation = field(default_factory=Augmentation)
     encoder: Any = None
     retriever: Any = MISSING
     features: Features = field(default_factory=Features)

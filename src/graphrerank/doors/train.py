@@ -16,8 +16,17 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from graphrerank.data import PreparedDataset
-from graphrerank.data.datamodule import CandidateDataModule
-from graphrerank.doors.parts import pick_device, plain_arguments, prepare_dataset, systems
+from graphrerank.data.augmentation import CandidateAugmentation
+from graphrerank.data.datamodule import CandidateDataModule, MixtureDataModule
+from graphrerank.data.text_match import MATCH_FEATURES
+from graphrerank.doors.parts import (
+    compose_group,
+    pick_device,
+    plain_arguments,
+    portable_arguments,
+    prepare_dataset,
+    systems,
+)
 from graphrerank.evaluation import (
     DatasetResult,
     judge,
@@ -47,7 +56,8 @@ def train(cfg: DictConfig) -> Path:
     run_dir = _run_folder(cfg)
     names = [*cfg.ablations, cfg.system]
     vectors = any(instantiate(_job_of(cfg, name, run_dir).model).uses_vectors for name in names)
-    prepared = prepare_dataset(cfg.data, cfg.encoder, cfg.retriever, cfg.paths.cache, reads_vectors=vectors)
+    parts = _prepare(cfg, reads_vectors=vectors)
+    prepared = next(iter(parts.values()))
     torch.set_num_threads(cfg.num_threads)
     operators = _tune_operators(cfg, prepared)
 
@@ -58,7 +68,7 @@ def train(cfg: DictConfig) -> Path:
         _finish(loggers)
         job = _job_of(cfg, name, run_dir)
         loggers = [instantiate(logger) for logger in (job.logger or {}).values()]
-        manifests[name] = _train_one(job, prepared, operators, loggers)
+        manifests[name] = _train_one(job, parts, operators, loggers)
 
     device = pick_device(cfg.device)
     models = {name: load_checkpoint(run_dir / name / "checkpoints" / "best.ckpt").model for name in names}
@@ -74,6 +84,38 @@ def train(cfg: DictConfig) -> Path:
     print(f"peak memory {peak_memory_mib() / 1024:.2f} GiB")
     print(run_dir, flush=True)
     return run_dir
+
+
+def _prepare(cfg: DictConfig, *, reads_vectors: bool) -> dict[str, PreparedDataset]:
+    """Load, encode and rank ``data``, which comes first, and the data sets that are mixed in, by name."""
+    groups = {HydraConfig.get().runtime.choices["data"]: cfg.data}
+    for name, entry in (cfg.mix or {}).items():
+        if name in groups:
+            raise ValueError(f"`mix` must name data sets beside `data`, got {name!r}, which `data` is")
+        arguments = dict(entry or {})
+        groups[name] = compose_group(cfg, "data", str(arguments.pop("data", name)), **arguments)
+    parts = {}
+    for name, group in groups.items():
+        part = prepare_dataset(group, cfg.encoder, cfg.retriever, cfg.paths.cache, reads_vectors=reads_vectors)
+        if cfg.features.text_match:
+            part = part.with_features([*part.feature_names, *MATCH_FEATURES])
+        parts[str(name)] = part
+    return parts
+
+
+def _batches(job: DictConfig, parts: Mapping[str, PreparedDataset], *, vectors: bool) -> L.LightningDataModule:
+    """Serve one data set as it is, or several, or what augmentation makes of them."""
+    augmentation = plain_arguments(job.augmentation)
+    if len(parts) == 1 and not any(augmentation.values()):
+        return CandidateDataModule(next(iter(parts.values())), vectors=vectors, **job.batches)
+    names = next(iter(parts.values())).feature_names
+    return MixtureDataModule(
+        parts,
+        shares=None if job.shares is None else dict(job.shares),
+        vectors=vectors,
+        augmentation=CandidateAugmentation(names, **augmentation) if any(augmentation.values()) else None,
+        **job.batches,
+    )
 
 
 def _run_folder(cfg: DictConfig) -> Path:
@@ -114,11 +156,11 @@ def _tune_operators(cfg: DictConfig, prepared: PreparedDataset) -> dict[str, flo
 
 
 def _train_one(
-    job: DictConfig, prepared: PreparedDataset, operators: Mapping[str, float], loggers: list[Logger]
+    job: DictConfig, parts: Mapping[str, PreparedDataset], operators: Mapping[str, float], loggers: list[Logger]
 ) -> dict[str, Any]:
     """Train one model, or go on where it stopped; its best checkpoint lies in ``<run>/<system>/checkpoints``."""
     folder = Path(job.paths.run_dir) / job.system
-    manifest = _manifest(job, prepared, operators)
+    manifest = _manifest(job, parts, operators)
     last = _resume_from(job, folder, manifest)
     if last is not None and read_manifest(folder).get("finished"):
         return manifest | {"finished": True}
@@ -126,8 +168,8 @@ def _train_one(
     arguments = manifest["model"]["arguments"]
     L.seed_everything(job.seed, verbose=False)  # here: what was trained or resumed before must not decide the weights
     model = instantiate(job.model, **{k: arguments[k] for k in ("num_scores", "embedding_dim") if k in arguments})
-    module = instantiate(job.module, model, instantiate(job.loss))
-    batches = CandidateDataModule(prepared, vectors=model.uses_vectors, **job.batches)
+    module = instantiate(job.module, model, instantiate(job.loss), val_names=list(parts) if len(parts) > 1 else [])
+    batches = _batches(job, parts, vectors=model.uses_vectors)
     callbacks = {name: instantiate(callback) for name, callback in job.callbacks.items()}
     trainer = instantiate(job.trainer, callbacks=list(callbacks.values()), logger=loggers)
     for logger in loggers:
@@ -149,13 +191,14 @@ def _resume_from(job: DictConfig, folder: Path, manifest: Mapping[str, Any]) -> 
     if not last.is_file():
         return None
     before = read_manifest(folder)
-    for key in ("model", "features", "encoder", "retriever", "data"):
+    for key in ("model", "features", "encoder", "retriever", "data", "mix"):
         if before.get(key) != manifest[key]:
             raise ValueError(f"{last}: was trained with {key}={before.get(key)}, this job asks for {manifest[key]}")
     return last
 
 
-def _manifest(job: DictConfig, prepared: PreparedDataset, operators: Mapping[str, float]) -> dict[str, Any]:
+def _manifest(job: DictConfig, parts: Mapping[str, PreparedDataset], operators: Mapping[str, float]) -> dict[str, Any]:
+    prepared = next(iter(parts.values()))
     choices = HydraConfig.get().runtime.choices
     embedding = prepared.dataset.graph.embedding
     encoder = None
@@ -184,8 +227,12 @@ def _manifest(job: DictConfig, prepared: PreparedDataset, operators: Mapping[str
         "candidate_depth": prepared.top_k,
         "data": {
             "choice": choices["data"],
-            "arguments": plain_arguments(job.data),
+            "arguments": portable_arguments(job.data),
             "fingerprint": prepared.dataset.fingerprint,
+        },
+        "mix": {
+            name: {"arguments": dict(entry or {}), "fingerprint": parts[str(name)].dataset.fingerprint}
+            for name, entry in (job.mix or {}).items()
         },
         "operators": dict(operators),
         "config": _portable_config(job),

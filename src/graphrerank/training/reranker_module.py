@@ -93,7 +93,8 @@ class RerankerModule(L.LightningModule):
         """Log the measures over each whole split, and their mean over the data sets."""
         parts = []
         for measures, losses in zip(self.val_measures, self._val_losses, strict=True):
-            loss = sum(loss * weight for loss, weight in losses) / sum(weight for _, weight in losses)
+            weight = torch.tensor([float(count) for _, count in losses], device=self.device)
+            loss = (torch.stack([part for part, _ in losses]) * weight).sum() / weight.sum()
             parts.append({"loss": loss, **measures.compute()})
             measures.reset()
             losses.clear()
