@@ -11,10 +11,15 @@ schema.register()
 @hydra.main(version_base="1.3", config_path="conf", config_name="train")
 def main(cfg: DictConfig) -> None:
     """Train, judge, print the table and the run folder."""
-    from graphrerank.doors.train import train  # heavy: not for --help
-
     schema.check_keys(cfg, schema.TrainConfig)
-    train(cfg)
+    if cfg.tables is not None:
+        from graphrerank.doors.tables import write_tables
+
+        write_tables(cfg)
+    else:
+        from graphrerank.doors.train import train  # heavy: not for --help
+
+        train(cfg)
 
 
 if __name__ == "__main__":

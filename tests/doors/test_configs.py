@@ -44,7 +44,7 @@ def test_every_loss_instantiates(loss: str) -> None:
 @pytest.mark.parametrize("features", [choice for group, choice in CHOICES if group == "features"])
 def test_every_feature_mode_instantiates(features: str) -> None:
     model = instantiate(_train(f"features={features}").model)
-    assert model.features == features
+    assert model.features == features.removesuffix("_match")
     assert len(model.blocks) == (5 if features == "paper" else 3)  # the paper's depth, and ours
 
 
@@ -68,6 +68,7 @@ def test_callbacks_and_trainer_instantiate(tmp_path: Path) -> None:
 EXPERIMENTS = [
     pytest.param(file, id=file.stem, marks=[pytest.mark.slow] if "DIR" in file.read_text() else [])
     for file in sorted((CONF / "experiment").glob("*.yaml"))
+    if file.stem != "grapher_tables"  # test_tables.py runs it on small folders
 ]
 
 

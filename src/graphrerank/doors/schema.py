@@ -69,6 +69,30 @@ class Augmentation:
 
 
 @dataclass
+class Grid:
+    """The settings that ``Tables`` tries."""
+
+    learning_rate: list[float] = MISSING
+    weight_decay: list[float] = MISSING
+    max_epochs: list[int] = MISSING
+
+
+@dataclass
+class Tables:
+    """The plan of ``experiment=grapher_tables``; see there."""
+
+    report: str = MISSING
+    judge: str = MISSING
+    grid: Grid = field(default_factory=Grid)
+    test: list[str] = MISSING
+    features: list[str] = MISSING
+    seeds: list[int] = MISSING
+    ablated: str = MISSING
+    ablations: list[str] = MISSING
+    workers: int | None = None
+
+
+@dataclass
 class TrainConfig:
     """``conf/train.yaml``; groups of ``conf`` are open, everything else is typed."""
 
@@ -89,6 +113,7 @@ class TrainConfig:
     batches: Batches = field(default_factory=Batches)
     ablations: dict[str, Any] = field(default_factory=dict)
     paths: Paths = field(default_factory=Paths)
+    tables: Tables | None = None
     experiment: Any = None
     debug: Any = None
     seed: int = MISSING

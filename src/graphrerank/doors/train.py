@@ -51,15 +51,14 @@ from graphrerank.operators import GCS, PPR
 
 def train(cfg: DictConfig) -> Path:
     """Run the whole job and return the run folder, which is also the last line printed."""
-    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
-    warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)  # within Lightning
+    be_quiet()
     run_dir = _run_folder(cfg)
     names = [*cfg.ablations, cfg.system]
     vectors = any(instantiate(_job_of(cfg, name, run_dir).model).uses_vectors for name in names)
-    parts = _prepare(cfg, reads_vectors=vectors)
+    parts = prepare_parts(cfg, reads_vectors=vectors)
     prepared = next(iter(parts.values()))
     torch.set_num_threads(cfg.num_threads)
-    operators = _tune_operators(cfg, prepared)
+    operators = tune_operators(cfg, prepared)
 
     manifests: dict[str, dict[str, Any]] = {}
     loggers: list[Logger] = []
@@ -68,7 +67,7 @@ def train(cfg: DictConfig) -> Path:
         _finish(loggers)
         job = _job_of(cfg, name, run_dir)
         loggers = [instantiate(logger) for logger in (job.logger or {}).values()]
-        manifests[name] = _train_one(job, parts, operators, loggers)
+        manifests[name] = train_one(job, parts, operators, loggers)
 
     device = pick_device(cfg.device)
     models = {name: load_checkpoint(run_dir / name / "checkpoints" / "best.ckpt").model for name in names}
@@ -86,7 +85,13 @@ def train(cfg: DictConfig) -> Path:
     return run_dir
 
 
-def _prepare(cfg: DictConfig, *, reads_vectors: bool) -> dict[str, PreparedDataset]:
+def be_quiet() -> None:
+    """Keep Lightning from telling what nobody asked."""
+    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
+    warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)  # within Lightning
+
+
+def prepare_parts(cfg: DictConfig, *, reads_vectors: bool) -> dict[str, PreparedDataset]:
     """Load, encode and rank ``data``, which comes first, and the data sets that are mixed in, by name."""
     groups = {HydraConfig.get().runtime.choices["data"]: cfg.data}
     for name, entry in (cfg.mix or {}).items():
@@ -146,7 +151,7 @@ def _job_of(cfg: DictConfig, name: str, run_dir: Path) -> DictConfig:
     return job
 
 
-def _tune_operators(cfg: DictConfig, prepared: PreparedDataset) -> dict[str, float]:
+def tune_operators(cfg: DictConfig, prepared: PreparedDataset) -> dict[str, float]:
     """Take each frozen operator's restart probability from the configuration, or from the validation split."""
     build = {"gcs": lambda p: GCS(restart_prob=p).score, "ppr": lambda p: PPR(restart_prob=p).score}
     return {
@@ -155,7 +160,7 @@ def _tune_operators(cfg: DictConfig, prepared: PreparedDataset) -> dict[str, flo
     }
 
 
-def _train_one(
+def train_one(
     job: DictConfig, parts: Mapping[str, PreparedDataset], operators: Mapping[str, float], loggers: list[Logger]
 ) -> dict[str, Any]:
     """Train one model, or go on where it stopped; its best checkpoint lies in ``<run>/<system>/checkpoints``."""
@@ -235,13 +240,13 @@ def _manifest(job: DictConfig, parts: Mapping[str, PreparedDataset], operators: 
             for name, entry in (job.mix or {}).items()
         },
         "operators": dict(operators),
-        "config": _portable_config(job),
+        "config": portable_config(job),
         "versions": library_versions(),
         "metrics": {},
     }
 
 
-def _portable_config(job: DictConfig) -> dict[str, Any]:
+def portable_config(job: DictConfig) -> dict[str, Any]:
     """Return the configuration as written, without the folders of this machine."""
     content = OmegaConf.to_container(job, resolve=False)
     assert isinstance(content, dict)
