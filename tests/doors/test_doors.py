@@ -273,7 +273,7 @@ def test_damaged_cache_is_refused_and_named(trained: Path, door, cache: Path, tm
 def test_training_on_a_mix_with_augmentation(door, small_attack: Path, tmp_path: Path) -> None:
     for number in range(2):
         write_folder(tmp_path / f"set{number}", number)
-    mix = f"mix={{other: {{data: folder, path: {tmp_path / 'set1'}, name: other}}}}"
+    mix = f"mix={{other: {{data: folder, path: {tmp_path / 'set1'}, name: other, splits: {{train: train, val: val}}}}}}"
     with_itself = f"mix={{folder: {{path: {tmp_path / 'set1'}}}}}"
     settings = [
         "data=folder", f"data.path={tmp_path / 'set0'}", "features=scores_match", "retriever=hybrid_expand",

@@ -236,8 +236,8 @@ def _manifest(job: DictConfig, parts: Mapping[str, PreparedDataset], operators: 
             "fingerprint": prepared.dataset.fingerprint,
         },
         "mix": {
-            name: {"arguments": dict(entry or {}), "fingerprint": parts[str(name)].dataset.fingerprint}
-            for name, entry in (job.mix or {}).items()
+            name: {"arguments": entry or {}, "fingerprint": parts[str(name)].dataset.fingerprint}
+            for name, entry in (plain_arguments(job.mix) if job.mix else {}).items()
         },
         "operators": dict(operators),
         "config": portable_config(job),
