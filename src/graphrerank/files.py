@@ -1,8 +1,9 @@
 """Files that are either whole or not there: written under a temporary name, then renamed."""
 
+import hashlib
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -59,3 +60,15 @@ def load_tensors(path: Path, names: tuple[str, ...]) -> dict[str, Tensor]:
     if set(tensors) != set(names):
         raise ValueError(f"{path}: needed the tensors {sorted(names)}, found {sorted(tensors)}; delete this file")
     return tensors
+
+
+def hash_files(files: Sequence[Path]) -> str:
+    """SHA-256 over names and contents; of the bare content for a single file."""
+    sha = hashlib.sha256()
+    for file in files:
+        if len(files) > 1:
+            sha.update(file.name.encode())
+        with file.open("rb") as stream:
+            while block := stream.read(1 << 20):
+                sha.update(block)
+    return sha.hexdigest()

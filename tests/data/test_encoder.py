@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from graphrerank.data import SentenceTransformerEncoder, encoder, packaged_model
-from graphrerank.data.encoder import check_vectors, hash_files
+from graphrerank.data.encoder import check_vectors
+from graphrerank.files import hash_files
 
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 

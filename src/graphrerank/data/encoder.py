@@ -10,6 +10,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from graphrerank.files import hash_files
+
 
 class Encoder(Protocol):
     """Anything that turns texts into vectors."""
@@ -127,18 +129,6 @@ def packaged_model(package: str, *, folder: str, sha256: str) -> str:
     if found != sha256:
         raise ValueError(f"{weights}: needed weights with SHA-256 {sha256}, found {found}; reinstall `{package}`")
     return str(path)
-
-
-def hash_files(files: Sequence[Path]) -> str:
-    """SHA-256 over names and contents; of the bare content for a single file."""
-    sha = hashlib.sha256()
-    for file in files:
-        if len(files) > 1:
-            sha.update(file.name.encode())
-        with file.open("rb") as stream:
-            while block := stream.read(1 << 20):
-                sha.update(block)
-    return sha.hexdigest()
 
 
 def check_vectors(vectors: Tensor, count: int, source: str) -> Tensor:

@@ -7,13 +7,11 @@ from torch import Tensor
 
 
 class PairEncoder(Protocol):
-    """A cross-encoder in two parts: a body that reads (query, passage) pairs, and a head that scores what it read.
+    """A cross-encoder in two parts: a body that reads (query, passage) pairs, and a head that scores what it read."""
 
-    Attributes:
-        hidden_size: Width ``h`` of a vector.
-    """
-
-    hidden_size: int
+    @property
+    def hidden_size(self) -> int:
+        """Width ``h`` of a vector."""
 
     @property
     def fingerprint(self) -> str:

@@ -1,6 +1,8 @@
 """Frozen operators, one file per published one."""
 
 from graphrerank.operators.bm25 import BM25
+from graphrerank.operators.classification_head import ClassificationHead
+from graphrerank.operators.cross_encoder import CrossEncoder
 from graphrerank.operators.expand import ExpandRetriever
 from graphrerank.operators.gcs import GCS, graph_cohesive_smoothing
 from graphrerank.operators.hybrid import HybridRetriever
@@ -12,6 +14,8 @@ __all__ = [
     "BM25",
     "GCS",
     "PPR",
+    "ClassificationHead",
+    "CrossEncoder",
     "ExpandRetriever",
     "HybridExpandRetriever",
     "HybridRetriever",

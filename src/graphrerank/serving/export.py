@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphrerank.data.encoder import hash_files
+from graphrerank.files import hash_files
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.models import Checkpoint, load_checkpoint
 from graphrerank.models.checkpoint import (

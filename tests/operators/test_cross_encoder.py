@@ -1,0 +1,199 @@
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from tokenizers.processors import TemplateProcessing
+from transformers import (
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    BertConfig,
+    BertForSequenceClassification,
+    ElectraConfig,
+    ElectraForSequenceClassification,
+    ModernBertConfig,
+    ModernBertForSequenceClassification,
+    PreTrainedTokenizerFast,
+    RobertaConfig,
+    RobertaForSequenceClassification,
+    XLMRobertaConfig,
+    XLMRobertaForSequenceClassification,
+)
+
+from graphrerank.operators import CrossEncoder
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghijklmnopqrstuvwxyz"]
+SIZES: dict[str, Any] = {
+    "vocab_size": len(WORDS),
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 24,
+    "max_position_embeddings": 40,
+    "pad_token_id": 0,
+    "bos_token_id": 2,
+    "eos_token_id": 3,
+    "cls_token_id": 2,
+    "sep_token_id": 3,
+    "num_labels": 1,
+}
+KINDS: dict[str, Any] = {
+    "bert": lambda **k: BertForSequenceClassification(BertConfig(**SIZES | k)),
+    "roberta": lambda **k: RobertaForSequenceClassification(RobertaConfig(**SIZES | {"type_vocab_size": 1} | k)),
+    "xlm-roberta": lambda **k: XLMRobertaForSequenceClassification(
+        XLMRobertaConfig(**SIZES | {"type_vocab_size": 1} | k)
+    ),
+    "modernbert-cls": lambda **k: ModernBertForSequenceClassification(ModernBertConfig(**SIZES | k)),
+    "modernbert-mean": lambda **k: ModernBertForSequenceClassification(
+        ModernBertConfig(**SIZES | {"classifier_pooling": "mean", "classifier_bias": True, "norm_bias": True} | k)
+    ),
+}
+QUERIES = ["a b", "", "c", "d e f g", "a b"]
+PASSAGES = ["h i j", "k", "l m n o p q r s t", "", " ".join("abcdefghijklmnopqrstuvwxyz")]
+
+
+def build(kind: str, folder: Path, **settings: Any) -> Path:
+    """Save a random model of a kind with a word tokenizer."""
+    torch.manual_seed(0)
+    model = KINDS[kind](**settings)
+    for name, parameter in model.named_parameters():
+        torch.nn.init.normal_(parameter, mean=float("norm" in name.lower() and "weight" in name), std=0.6)
+    model.save_pretrained(folder)
+    tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = Whitespace()
+    tokenizer.post_processor = TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    names = ["input_ids", "attention_mask", *(["token_type_ids"] if kind == "bert" else [])]
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        model_input_names=names,
+        model_max_length=36,
+    ).save_pretrained(folder)
+    return folder
+
+
+def logits(folder: Path | str, queries: list[str], passages: list[str], *, max_length: int) -> torch.Tensor:
+    """The model's own logits, one pair at a time."""
+    model, tokenizer = AutoModelForSequenceClassification.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    model = model.float().eval()
+    with torch.no_grad():
+        return torch.cat(
+            [
+                model(**tokenizer([q], [p], truncation=True, max_length=max_length, return_tensors="pt")).logits[:, 0]
+                for q, p in zip(queries, passages, strict=True)
+            ]
+        )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("max_length", [12, 36])
+def test_against_the_models_own_logits(kind: str, max_length: int, tmp_path: Path) -> None:
+    folder = build(kind, tmp_path)
+    expected = logits(folder, QUERIES, PASSAGES, max_length=max_length)
+    assert expected.std() > 0.05  # the pairs differ
+    encoder = CrossEncoder(folder, max_length=max_length, batch_size=2, device="cpu")
+    vectors = encoder.encode(QUERIES, PASSAGES)
+    assert vectors.shape == (5, encoder.hidden_size) == (5, 16)
+    assert vectors.dtype == torch.float32
+    torch.testing.assert_close(encoder.head(vectors), expected, atol=1e-5, rtol=0)
+    torch.testing.assert_close(encoder.head(vectors.reshape(1, 5, 16)), expected[None], atol=1e-5, rtol=0)
+
+
+def test_the_head_scripts(tmp_path: Path) -> None:
+    for kind in ("bert", "modernbert-mean"):
+        encoder = CrossEncoder(build(kind, tmp_path / kind), max_length=36, device="cpu")
+        vectors = encoder.encode(QUERIES, PASSAGES)
+        assert torch.equal(torch.jit.script(encoder.classification_head)(vectors), encoder.head(vectors))
+
+
+def test_batches_do_not_change_vectors_or_order(tmp_path: Path) -> None:
+    folder = build("bert", tmp_path)
+    one = CrossEncoder(folder, max_length=36, batch_size=1).encode(QUERIES, PASSAGES)
+    torch.testing.assert_close(
+        CrossEncoder(folder, max_length=36, batch_size=3).encode(QUERIES, PASSAGES), one, atol=1e-6, rtol=0
+    )
+
+
+def test_no_pairs(tmp_path: Path) -> None:
+    encoder = CrossEncoder(build("bert", tmp_path), max_length=36)
+    assert encoder.encode([], []).shape == (0, 16)
+    assert encoder.head(torch.zeros(0, 16)).shape == (0,)
+
+
+def test_fingerprint_follows_weights_and_length(tmp_path: Path) -> None:
+    folder = build("bert", tmp_path / "a")
+    first = CrossEncoder(folder, max_length=36).fingerprint
+    assert CrossEncoder(folder, max_length=36, batch_size=3).fingerprint == first
+    assert CrossEncoder(folder, max_length=35).fingerprint != first
+    other = build("bert", tmp_path / "b", hidden_dropout_prob=0.2)
+    assert CrossEncoder(other, max_length=36).fingerprint != first
+    hub = [CrossEncoder("a/b", revision=revision).fingerprint for revision in ("1", "2")]
+    assert hub[0] != hub[1]
+
+
+def test_other_heads_are_refused_by_name(tmp_path: Path) -> None:
+    build("bert", tmp_path)
+    ElectraForSequenceClassification(ElectraConfig(**SIZES, embedding_size=16)).save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=r"must be that of one of \['Bert.*got ElectraForSequenceClassification"):
+        CrossEncoder(tmp_path, max_length=36).encode(["a"], ["b"])
+
+
+def test_two_logits_are_refused(tmp_path: Path) -> None:
+    folder = build("bert", tmp_path, num_labels=2)
+    with pytest.raises(ValueError, match="needed a classifier with one logit, got 2"):
+        CrossEncoder(folder, max_length=36).encode(["a"], ["b"])
+
+
+def test_untrained_head_is_refused(tmp_path: Path) -> None:
+    folder = build("bert", tmp_path)
+    KINDS["bert"]().bert.save_pretrained(folder)  # a body alone
+    with pytest.raises(ValueError, match=r"needed a trained classifier, found no \['classifier\.bias"):
+        CrossEncoder(folder, max_length=36).encode(["a"], ["b"])
+
+
+@pytest.mark.parametrize(("kind", "limit"), [("bert", 36), ("roberta", 36)])
+def test_longer_than_the_model_reads_is_refused(kind: str, limit: int, tmp_path: Path) -> None:
+    folder = build(kind, tmp_path)
+    with pytest.raises(ValueError, match=f"`max_length` must be at most the {limit} tokens .*, got 37"):
+        CrossEncoder(folder, max_length=37).encode(["a"], ["b"])
+
+
+def test_robertas_positions_begin_after_the_padding_token(tmp_path: Path) -> None:
+    folder = build("roberta", tmp_path, max_position_embeddings=30)
+    text = " ".join("abcdefghijklmnopqrstuvwxyz")
+    assert CrossEncoder(folder, max_length=29).encode([text], [text]).isfinite().all()
+    with pytest.raises(ValueError, match="at most the 29 tokens"):
+        CrossEncoder(folder, max_length=30).encode(["a"], ["b"])
+
+
+def test_arguments_are_checked(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="`max_length` and `batch_size` must be positive integers, got 512 and 0"):
+        CrossEncoder("x", batch_size=0)
+    with pytest.raises(ValueError, match=r"must be a local folder or a reachable hub id .* got '/no/such/model'"):
+        CrossEncoder("/no/such/model").encode(["a"], ["b"])
+    with pytest.raises(ValueError, match=r"`passages` must be as many as `query_texts` \(1\), got 2"):
+        CrossEncoder(build("bert", tmp_path), max_length=36).encode(["a"], ["b", "c"])
+
+
+def test_a_real_cross_encoder_reads_as_itself_and_finds_the_answer() -> None:
+    named = os.environ.get("GRAPHRERANK_MODELS")
+    models = Path(named) if named else Path(__file__).parents[3] / "shared" / "models"
+    folder = models / "ms-marco-MiniLM-L12-v2"
+    if not folder.is_dir():
+        pytest.skip(f"no real cross-encoder: {folder} is not there; set GRAPHRERANK_MODELS")
+    passages = ["Paris is the capital of France.", "Bananas are rich in potassium.", "Lyon lies on the Rhone."]
+    queries = ["What is the capital of France?"] * 3
+    encoder = CrossEncoder(folder, device="cpu")
+    found = encoder.head(encoder.encode(queries, passages))
+    torch.testing.assert_close(found, logits(folder, queries, passages, max_length=512), atol=1e-5, rtol=0)
+    assert found.argmax() == 0
+    assert found[0] > found[1:].max() + 5
