@@ -5,6 +5,7 @@ from graphrerank.operators.classification_head import ClassificationHead
 from graphrerank.operators.cross_encoder import CrossEncoder
 from graphrerank.operators.expand import ExpandRetriever
 from graphrerank.operators.gcs import GCS, graph_cohesive_smoothing
+from graphrerank.operators.granker import neighbour_context, smooth_vectors
 from graphrerank.operators.hybrid import HybridRetriever
 from graphrerank.operators.hybrid_expand import HybridExpandRetriever
 from graphrerank.operators.ppr import PPR, personalized_pagerank
@@ -20,6 +21,8 @@ __all__ = [
     "HybridExpandRetriever",
     "HybridRetriever",
     "graph_cohesive_smoothing",
+    "neighbour_context",
     "personalized_pagerank",
     "semantic_topological_expansion",
+    "smooth_vectors",
 ]

@@ -1,0 +1,117 @@
+import pytest
+import torch
+from torch import Tensor
+
+from graphrerank.graphs import CorpusGraph, candidate_edges
+from graphrerank.operators import neighbour_context, smooth_vectors
+
+
+def naive_granker(vectors: Tensor, retrieved: list[int], edges: set[tuple[int, int]], smoothing: float) -> Tensor:
+    """Algorithm 2, lines 2 to 6, node by node; ``edges`` holds both directions of each."""
+    n = len(retrieved)
+    A = [[float((retrieved[i], retrieved[j]) in edges) for j in range(n)] for i in range(n)]
+    D = [sum(a == node for a, _ in edges) for node in retrieved]  # over the whole corpus graph
+    W = [[A[i][j] / D[j] if A[i][j] else 0.0 for j in range(n)] for i in range(n)]
+    smoothed = torch.empty_like(vectors)
+    for i in range(n):
+        total = sum(W[i])
+        if total == 0:
+            smoothed[i] = vectors[i]
+            continue
+        context = sum(W[i][j] / total * vectors[j] for j in range(n))
+        smoothed[i] = (1 - smoothing) * vectors[i] + smoothing * context
+    return smoothed
+
+
+def random_corpus(seed: int, *, num_nodes: int = 40, num_edges: int = 50) -> tuple[CorpusGraph, set[tuple[int, int]]]:
+    generator = torch.Generator().manual_seed(seed)
+    pairs = torch.randint(num_nodes - 5, (num_edges, 2), generator=generator)  # the last five are isolated
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    graph = CorpusGraph.from_edges([str(i) for i in range(num_nodes)], [""] * num_nodes, pairs)
+    both = {(a, b) for a, b in pairs.tolist()}
+    return graph, both | {(b, a) for a, b in both}
+
+
+def smooth(graph: CorpusGraph, nodes: Tensor, vectors: Tensor, smoothing: float) -> Tensor:
+    edge_index, _, _ = candidate_edges(graph, nodes)
+    return smooth_vectors(vectors, edge_index, graph.num_neighbours[nodes[nodes >= 0]], smoothing)
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("smoothing", [0.0, 0.2, 1.0])
+def test_against_naive_algorithm_2(seed: int, smoothing: float) -> None:
+    graph, edges = random_corpus(seed, num_edges=10 * seed)
+    generator = torch.Generator().manual_seed(seed)
+    nodes = torch.randperm(40, generator=generator)[: 1 + seed * 2]
+    vectors = torch.randint(3, (len(nodes), 4), generator=generator).double()  # ties too
+    expected = naive_granker(vectors, nodes.tolist(), edges, smoothing)
+    torch.testing.assert_close(smooth(graph, nodes[None], vectors, smoothing), expected)
+
+
+def test_a_batch_equals_its_parts() -> None:
+    graph, _ = random_corpus(3, num_edges=90)
+    generator = torch.Generator().manual_seed(0)
+    nodes = torch.stack([torch.randperm(40, generator=generator)[:12] for _ in range(3)])
+    nodes[1, 5:] = -1
+    vectors = torch.randn(int((nodes >= 0).sum()), 4, generator=generator)
+    parts = vectors.split((nodes >= 0).sum(1).tolist())
+    alone = [smooth(graph, row[None], part, 0.2) for row, part in zip(nodes, parts, strict=True)]
+    assert torch.equal(smooth(graph, nodes, vectors, 0.2), torch.cat(alone))
+
+
+def test_by_hand() -> None:
+    # 0 - 1, 0 - 2; 1 has three more neighbours that were not retrieved; 3 is isolated
+    pairs = torch.tensor([[0, 1], [0, 2], [1, 4], [1, 5], [1, 6]])
+    graph = CorpusGraph.from_edges([str(i) for i in range(7)], [""] * 7, pairs)
+    nodes = torch.tensor([[0, 1, 2, 3]])
+    vectors = torch.tensor([[10.0], [20.0], [40.0], [80.0]])
+    # node 0: W = (1/4, 1/1), P = (1/5, 4/5), P H = 4 + 32 = 36; nodes 1 and 2: P H = H_0
+    found = smooth(graph, nodes, vectors, 0.5)
+    torch.testing.assert_close(found, torch.tensor([[23.0], [15.0], [25.0], [80.0]]))
+
+
+def test_relabelling_nodes_permutes_vectors() -> None:
+    graph, _ = random_corpus(5, num_edges=90)
+    nodes = torch.arange(0, 40, 2)[None]
+    vectors = torch.randn(20, 4, generator=torch.Generator().manual_seed(0)).double()
+    order = torch.randperm(20, generator=torch.Generator().manual_seed(1))
+    torch.testing.assert_close(
+        smooth(graph, nodes[:, order], vectors[order], 0.3), smooth(graph, nodes, vectors, 0.3)[order]
+    )
+
+
+def test_without_edges_vectors_stay_to_the_last_bit() -> None:
+    vectors = torch.randn(5, 4)
+    none = torch.zeros(2, 0, dtype=torch.int64)
+    assert torch.equal(smooth_vectors(vectors, none, torch.zeros(5, dtype=torch.int64), 0.7), vectors)
+    assert smooth_vectors(vectors[:0], none, none[0], 0.7).shape == (0, 4)
+
+
+def test_a_neighbour_without_edges_of_its_own() -> None:
+    graph = CorpusGraph.from_edges(["a", "b"], ["", ""], torch.tensor([[0, 1]]), undirected=False)
+    vectors = torch.tensor([[1.0], [3.0]])
+    assert smooth(graph, torch.tensor([[0, 1]]), vectors, 0.5).tolist() == [[2.0], [3.0]]
+
+
+def test_gradients_flow_to_neighbours() -> None:
+    vectors = torch.ones(3, 2, requires_grad=True)
+    smooth_vectors(vectors, torch.tensor([[1], [0]]), torch.tensor([1, 1, 0]), 0.25)[0].sum().backward()
+    assert vectors.grad is not None
+    assert vectors.grad.tolist() == [[0.75, 0.75], [0.25, 0.25], [0.0, 0.0]]
+
+
+def test_scripted_equals_eager() -> None:
+    graph, _ = random_corpus(7, num_edges=90)
+    scripted = torch.jit.script(smooth_vectors)
+    for size in (1, 7, 30):
+        nodes = torch.arange(size)[None]
+        edge_index, _, _ = candidate_edges(graph, nodes)
+        arguments = (torch.randn(size, 4), edge_index, graph.degree[:size])
+        for _ in range(2):
+            assert torch.equal(scripted(*arguments), smooth_vectors(*arguments))
+    assert torch.jit.script(neighbour_context)(torch.ones(1, 1), torch.zeros(2, 0).long(), torch.zeros(1)).item() == 1
+
+
+def test_smoothing_out_of_range_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"`smoothing` must lie in \[0, 1\], got 1.5"):
+        smooth_vectors(torch.ones(1, 1), torch.zeros(2, 0).long(), torch.zeros(1), 1.5)
