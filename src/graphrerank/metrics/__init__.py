@@ -6,14 +6,18 @@ from graphrerank.metrics.ndcg import ndcg
 from graphrerank.metrics.perfect_recall import perfect_recall
 from graphrerank.metrics.recall import capped_recall, recall
 from graphrerank.metrics.retrieval import RankingMeasures
+from graphrerank.metrics.topological_recall import missed_topological_recall, path_uncertainty, topological_recall
 
 __all__ = [
     "Measure",
     "RankingMeasures",
     "capped_recall",
+    "missed_topological_recall",
     "ndcg",
     "parse_measure",
+    "path_uncertainty",
     "perfect_recall",
     "recall",
     "reciprocal_rank",
+    "topological_recall",
 ]

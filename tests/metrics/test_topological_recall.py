@@ -1,0 +1,152 @@
+import math
+import sys
+from collections.abc import Callable
+
+import networkx as nx
+import pytest
+import torch
+from torch import Tensor
+
+from graphrerank.graphs import CorpusGraph, EntityIncidence
+from graphrerank.metrics import missed_topological_recall, path_uncertainty, recall, topological_recall
+
+NUM_NODES = 24
+
+
+def random_graph(seed: int) -> tuple[CorpusGraph, nx.Graph]:
+    generator = torch.Generator().manual_seed(seed)
+    pairs = torch.randint(NUM_NODES - 2, (4 * seed, 2), generator=generator)  # the last two are isolated
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    theirs = nx.Graph(pairs.tolist())
+    theirs.add_nodes_from(range(NUM_NODES))
+    return CorpusGraph.from_edges([str(i) for i in range(NUM_NODES)], [""] * NUM_NODES, pairs), theirs
+
+
+def random_queries(seed: int, num_queries: int = 6) -> tuple[Tensor, Tensor]:
+    """Lists of 0 to 5 retrieved and 1 to 4 relevant nodes, padded."""
+    generator = torch.Generator().manual_seed(seed)
+    orders = [torch.randperm(NUM_NODES, generator=generator) for _ in range(2 * num_queries)]
+    retrieved, relevant = torch.stack(orders[:num_queries])[:, :5], torch.stack(orders[num_queries:])[:, :4]
+    for row in range(num_queries):
+        retrieved[row, row:] = -1
+        relevant[row, 1 + row % 4 :] = -1
+    return retrieved, relevant
+
+
+def by_hops(graph: nx.Graph, source: int, target: int) -> float:
+    """Definition 7 for one pair, over all paths of fewest edges."""
+    return min(
+        sum(math.log(1 + graph.degree[node]) for node in path if node != target)
+        for path in nx.all_shortest_paths(graph, source, target)
+    )
+
+
+def by_uncertainty(graph: nx.Graph, source: int, target: int) -> float:
+    """Definition 7 for one pair, over all paths: leaving a node costs its log degree."""
+    return float(
+        nx.dijkstra_path_length(graph, source, target, weight=lambda node, _, __: math.log(1 + graph.degree[node]))
+    )
+
+
+@pytest.mark.parametrize("seed", range(14))
+@pytest.mark.parametrize(("path", "oracle"), [("hops", by_hops), ("uncertainty", by_uncertainty)])
+def test_against_networkx(seed: int, path: str, oracle: Callable[[nx.Graph, int, int], float]) -> None:
+    graph, theirs = random_graph(seed)
+    retrieved, relevant = random_queries(seed)
+    found = path_uncertainty(graph, retrieved, relevant, path=path)
+    for row in range(len(relevant)):
+        seeds = [int(node) for node in retrieved[row] if node >= 0]
+        for column, node in enumerate(relevant[row].tolist()):
+            reachable = [seed for seed in seeds if node >= 0 and nx.has_path(theirs, seed, node)]
+            expected = min((oracle(theirs, seed, node) for seed in reachable), default=math.inf)
+            assert found[row, column].item() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("seed", range(14))
+@pytest.mark.parametrize("path", ["hops", "uncertainty"])
+def test_corollary_1_recall_and_misstr_make_tr(seed: int, path: str) -> None:
+    graph, _ = random_graph(seed)
+    retrieved, relevant = random_queries(seed)
+    found = (retrieved[:, :, None] == relevant[:, None, :]).any(2) & (retrieved >= 0)
+    plain = recall(found.long(), (relevant >= 0).long(), top_k=5)
+    missed = missed_topological_recall(graph, retrieved, relevant, path=path)
+    torch.testing.assert_close(topological_recall(graph, retrieved, relevant, path=path), plain + missed)
+    left = relevant.masked_fill((relevant[:, :, None] == retrieved[:, None, :]).any(2), -1)
+    for row in (left >= 0).any(1).nonzero().flatten().tolist():  # and it is the share missed times the TR of these
+        share = (left[row] >= 0).sum() / (relevant[row] >= 0).sum()
+        part = topological_recall(graph, retrieved[row : row + 1], left[row : row + 1], path=path)
+        torch.testing.assert_close(missed[row], share * part[0])
+
+
+def test_by_hand() -> None:
+    # 0 - 1 - 2 and a hub: 3 joined to 0, 2, 4, 5, 6; 7 is isolated
+    pairs = torch.tensor([[0, 1], [1, 2], [3, 0], [3, 2], [3, 4], [3, 5], [3, 6]])
+    graph = CorpusGraph.from_edges([str(i) for i in range(8)], [""] * 8, pairs)
+    retrieved, relevant = torch.tensor([[0, 4, -1]]), torch.tensor([[2, 1, 0, 7]])
+    # 2: over 1 (degree 2) from 0 (degree 2), not over the hub; 1: from 0; 0 is there; 7 is out of reach
+    expected = [2 * math.log(3), math.log(3), 0.0, math.inf]
+    assert path_uncertainty(graph, retrieved, relevant)[0].tolist() == pytest.approx(expected)
+    missed = (1 / (1 + 2 * math.log(3)) + 1 / (1 + math.log(3))) / 4
+    assert topological_recall(graph, retrieved, relevant).item() == pytest.approx(0.25 + missed)
+    assert missed_topological_recall(graph, retrieved, relevant).item() == pytest.approx(missed)
+
+
+def test_which_path_is_the_shortest() -> None:
+    # from 0 to 9: over the hub 1 in two steps, or over 2 and 3 in three
+    pairs = torch.tensor([[0, 1], [1, 9], [0, 2], [2, 3], [3, 9], *([1, node] for node in range(10, 60))])
+    graph = CorpusGraph.from_edges([str(i) for i in range(60)], [""] * 60, pairs)
+    start, end = torch.tensor([[0]]), torch.tensor([[9]])
+    hops = path_uncertainty(graph, start, end, path="hops")
+    assert hops.item() == pytest.approx(math.log(3) + math.log(53))
+    assert path_uncertainty(graph, start, end, path="uncertainty").item() == pytest.approx(3 * math.log(3))
+
+
+def test_a_seed_more_hops_away_may_be_the_better_one() -> None:
+    # 0 is a hub beside the relevant node 2; 3 is two steps away over 1
+    pairs = torch.tensor([[0, 2], [2, 1], [1, 3], *([0, node] for node in range(4, 60))])
+    graph = CorpusGraph.from_edges([str(i) for i in range(60)], [""] * 60, pairs)
+    found = path_uncertainty(graph, torch.tensor([[0, 3]]), torch.tensor([[2]]))
+    assert found.item() == pytest.approx(math.log(2) + math.log(3))
+
+
+def test_shared_entities_are_edges() -> None:
+    graph = CorpusGraph.from_edges(["a", "b", "c"], [""] * 3, torch.zeros(0, 2))
+    graph = graph.with_entities(EntityIncidence.from_names([["rome"], ["rome"], []]))
+    found = path_uncertainty(graph, torch.tensor([[0]]), torch.tensor([[1, 2]]))
+    assert found[0].tolist() == pytest.approx([math.log(2), math.inf])
+
+
+def test_blocks_do_not_change_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, _ = random_graph(9)
+    whole = topological_recall(graph, *random_queries(9))
+    monkeypatch.setattr(sys.modules["graphrerank.metrics.topological_recall"], "BLOCK_CELLS", 50)
+    assert torch.equal(topological_recall(graph, *random_queries(9)), whole)
+
+
+def test_nothing_retrieved_and_no_queries() -> None:
+    graph, _ = random_graph(9)
+    assert topological_recall(graph, torch.zeros(2, 0).long(), torch.tensor([[1], [2]])).tolist() == [0, 0]
+    assert topological_recall(graph, torch.zeros(0, 3).long(), torch.zeros(0, 3).long()).shape == (0,)
+
+
+@pytest.mark.parametrize(
+    ("retrieved", "relevant", "match"),
+    [
+        ([[1]], [[1], [2]], "`relevant` must have a row for each of 1 queries, got 2"),
+        ([[1]], [[-1]], "`relevant` must hold a node of every query, got none in row 0"),
+        ([[1]], [[2, 3, 2]], r"`relevant` must hold a node once, got \[2, 3, 2\] in row 0"),
+        ([[24]], [[2]], "`retrieved` must number nodes 0 to 23 or be -1, got 24 to 24"),
+        ([[1]], [[-2]], "`relevant` must number nodes 0 to 23 or be -1, got -2 to -2"),
+        ([1], [[2]], r"`retrieved` must have two dimensions, one row a query, got shape \(1,\)"),
+    ],
+)
+def test_arguments_are_checked(retrieved: list[list[int]], relevant: list[list[int]], match: str) -> None:
+    graph, _ = random_graph(3)
+    with pytest.raises(ValueError, match=match):
+        topological_recall(graph, torch.tensor(retrieved), torch.tensor(relevant))
+
+
+def test_unknown_path_is_refused() -> None:
+    graph, _ = random_graph(3)
+    with pytest.raises(ValueError, match=r"`path` must be one of \('hops', 'uncertainty'\), got 'weight'"):
+        topological_recall(graph, torch.tensor([[1]]), torch.tensor([[2]]), path="weight")
