@@ -7,6 +7,7 @@ from graphrerank.data.encoder import SentenceTransformerEncoder, packaged_model
 from graphrerank.data.folder import load_folder, read_documents, read_queries
 from graphrerank.data.ir_datasets_reader import load_ir_dataset
 from graphrerank.data.named import load_named
+from graphrerank.data.pair_cache import PairCache
 from graphrerank.data.run_candidates import read_run
 from graphrerank.data.run_retriever import RunRetriever
 from graphrerank.data.sql_dataset import load_sql_dataset
@@ -14,6 +15,7 @@ from graphrerank.data.sql_schema import load_sql_schema
 from graphrerank.data.vector_cache import VectorCache
 
 __all__ = [
+    "PairCache",
     "PreparedDataset",
     "Qrels",
     "RetrievalDataset",
