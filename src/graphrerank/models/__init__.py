@@ -2,5 +2,6 @@
 
 from graphrerank.models.checkpoint import Checkpoint, find_checkpoint, load_checkpoint, load_checkpoints
 from graphrerank.models.gatv2_reranker import GATv2Reranker
+from graphrerank.models.granker_head import GRankerHead
 
-__all__ = ["Checkpoint", "GATv2Reranker", "find_checkpoint", "load_checkpoint", "load_checkpoints"]
+__all__ = ["Checkpoint", "GATv2Reranker", "GRankerHead", "find_checkpoint", "load_checkpoint", "load_checkpoints"]

@@ -23,8 +23,9 @@ from torch import Tensor, nn
 
 from graphrerank.files import save_tensors, write_text
 from graphrerank.models.gatv2_reranker import GATv2Reranker
+from graphrerank.models.granker_head import GRankerHead
 
-MODELS = {"gatv2_reranker": GATv2Reranker}
+MODELS: dict[str, type[nn.Module]] = {"gatv2_reranker": GATv2Reranker, "granker_head": GRankerHead}
 MANIFEST = "manifest.json"
 WEIGHTS = "model.safetensors"
 MODULE_PREFIX = "model."  # of the weights within a RerankerModule's state
