@@ -1,8 +1,10 @@
 """Frozen operators, one file per published one."""
 
 from graphrerank.operators.bm25 import BM25
+from graphrerank.operators.bm25_retriever import BM25Retriever
 from graphrerank.operators.classification_head import ClassificationHead
 from graphrerank.operators.cross_encoder import CrossEncoder
+from graphrerank.operators.dense import DenseRetriever
 from graphrerank.operators.expand import ExpandRetriever
 from graphrerank.operators.gcs import GCS, graph_cohesive_smoothing
 from graphrerank.operators.granker import neighbour_context, smooth_vectors
@@ -15,8 +17,10 @@ __all__ = [
     "BM25",
     "GCS",
     "PPR",
+    "BM25Retriever",
     "ClassificationHead",
     "CrossEncoder",
+    "DenseRetriever",
     "ExpandRetriever",
     "HybridExpandRetriever",
     "HybridRetriever",

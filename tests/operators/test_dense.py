@@ -1,0 +1,132 @@
+import pytest
+import torch
+from torch import Tensor
+
+from graphrerank.graphs import CorpusGraph, Queries, top_k_by_node_order
+from graphrerank.operators import DenseRetriever, dense
+
+NO_EDGES = torch.zeros(0, 2, dtype=torch.int64)
+
+
+def corpus(vectors: Tensor) -> CorpusGraph:
+    ids = [f"n{i}" for i in range(len(vectors))]
+    return CorpusGraph.from_edges(ids, ids, NO_EDGES).with_embedding(vectors)
+
+
+def asked(vectors: Tensor) -> Queries:
+    ids = [f"q{i}" for i in range(len(vectors))]
+    return Queries(ids, ids, vectors)
+
+
+def random_vectors(rows: int, dim: int = 8, *, seed: int = 0) -> Tensor:
+    return torch.nn.functional.normalize(torch.randn(rows, dim, generator=torch.Generator().manual_seed(seed)), dim=1)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("top_k", [1, 7, 60, 80])
+def test_flat_against_torch_top_k(top_k: int, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    nodes, queries = (torch.randint(-2, 3, (rows, 4), generator=generator).float() for rows in (60, 9))  # many ties
+    found = DenseRetriever(corpus(nodes), top_k=top_k).retrieve(asked(queries))
+    expected_nodes, expected_scores = top_k_by_node_order(queries @ nodes.T, top_k)
+    assert torch.equal(found.nodes, expected_nodes)
+    assert torch.equal(found.scores, expected_scores)
+    assert found.features is not None
+    assert torch.equal(
+        found.features, expected_scores.masked_fill(expected_nodes < 0, 0.0)[..., None].expand(-1, -1, 2)
+    )
+
+
+def test_flat_against_torch_top_k_in_double_precision() -> None:
+    nodes, queries = random_vectors(3000, 32), random_vectors(20, 32, seed=1)
+    found = DenseRetriever(corpus(nodes), top_k=50).retrieve(asked(queries))
+    assert torch.equal(found.nodes, (queries.double() @ nodes.double().T).topk(50).indices)
+
+
+def test_equal_vectors_come_in_node_order_beyond_any_margin() -> None:
+    nodes = random_vectors(200)
+    nodes[20:180] = nodes[3]
+    found = DenseRetriever(corpus(nodes), top_k=40).retrieve(asked(nodes[3:4]))
+    assert found.nodes.tolist() == [[3, *range(20, 59)]]
+    assert found.scores.unique().numel() == 1
+
+
+def test_one_contested_query_leaves_the_others_alone() -> None:
+    nodes = random_vectors(200)
+    nodes[20:180] = nodes[3]
+    queries = torch.cat([-nodes[3:4], nodes[3:4], nodes[7:8]])
+    together = DenseRetriever(corpus(nodes), top_k=10).retrieve(asked(queries))
+    for row in range(3):
+        alone = DenseRetriever(corpus(nodes), top_k=10).retrieve(asked(queries[row : row + 1]))
+        assert torch.equal(together.nodes[row], alone.nodes[0])
+
+
+def test_blocks_of_queries_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    retriever, queries = DenseRetriever(corpus(random_vectors(50)), top_k=8), asked(random_vectors(7, seed=1))
+    whole = retriever.retrieve(queries)
+    monkeypatch.setattr(dense, "BLOCK_QUERIES", 3)
+    assert torch.equal(retriever.retrieve(queries).nodes, whole.nodes)
+
+
+@pytest.mark.parametrize("settings", [{"index": "hnsw"}, {"index": "ivf"}, {"index": "ivf", "num_cells": 5}])
+def test_approximate_indexes_find_nearly_the_same(settings: dict[str, str]) -> None:
+    nodes, queries = random_vectors(2000, 16), random_vectors(30, 16, seed=1)
+    exact = DenseRetriever(corpus(nodes), top_k=10).retrieve(asked(queries))
+    found = DenseRetriever(corpus(nodes), top_k=10, **settings).retrieve(asked(queries))  # type: ignore[arg-type]
+    overlap = (found.nodes[:, :, None] == exact.nodes[:, None]).any(2).float().mean()
+    assert overlap > 0.9
+    assert (found.scores[:, 1:] <= found.scores[:, :-1]).all()
+    scores = torch.einsum("bkd,bd->bk", nodes[found.nodes], queries)
+    torch.testing.assert_close(found.scores, scores)
+
+
+def test_cells_that_are_not_looked_into_are_not_found() -> None:
+    nodes = random_vectors(500)
+    found = DenseRetriever(corpus(nodes), top_k=400, index="ivf", num_cells=10, num_probes=1).retrieve(asked(nodes[:3]))
+    assert (found.nodes[:, 0] == torch.arange(3)).all()
+    assert (found.nodes[:, -1] == -1).all()
+    assert (found.scores[found.nodes < 0] == -torch.inf).all()
+
+
+def test_more_candidates_than_nodes_are_padding() -> None:
+    found = DenseRetriever(corpus(random_vectors(3)), top_k=5).retrieve(asked(random_vectors(2, seed=1)))
+    assert found.features is not None
+    assert (found.nodes[:, 3:] == -1).all()
+    assert (found.scores[:, 3:] == -torch.inf).all()
+    assert (found.features[:, 3:] == 0).all()
+
+
+@pytest.mark.parametrize(("num_nodes", "num_queries"), [(0, 2), (5, 0)])
+def test_no_nodes_and_no_queries(num_nodes: int, num_queries: int) -> None:
+    found = DenseRetriever(corpus(torch.zeros(num_nodes, 4)), top_k=3).retrieve(asked(torch.zeros(num_queries, 4)))
+    assert found.nodes.shape == (num_queries, 3)
+    assert found.nodes.dtype == torch.int64
+    assert found.features is not None
+    assert found.features.shape == (num_queries, 3, 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"top_k": 0}, "`top_k` must be a positive integer, got 0"),
+        ({"index": "annoy"}, r"`index` must be one of \['flat', 'hnsw', 'ivf'\], got 'annoy'"),
+        ({"num_cells": 0}, "`num_cells` must be a positive integer, got 0"),
+        ({"num_probes": -1}, "`num_probes` must be a positive integer, got -1"),
+    ],
+)
+def test_arguments_out_of_range_are_refused(arguments: dict[str, int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        DenseRetriever(corpus(random_vectors(3)), **arguments)  # type: ignore[arg-type]
+
+
+def test_more_cells_than_nodes_are_refused() -> None:
+    retriever = DenseRetriever(corpus(random_vectors(3)), index="ivf", num_cells=4)
+    with pytest.raises(ValueError, match="`num_cells` must be at most the 3 nodes, got 4"):
+        retriever.retrieve(asked(random_vectors(1)))
+
+
+def test_missing_vectors_are_refused() -> None:
+    with pytest.raises(ValueError, match="`graph` must have an embedding"):
+        DenseRetriever(CorpusGraph.from_edges(["a"], ["fox"], NO_EDGES))
+    with pytest.raises(ValueError, match="`queries` must have vectors"):
+        DenseRetriever(corpus(random_vectors(3))).retrieve(Queries(["q"], ["fox"]))
