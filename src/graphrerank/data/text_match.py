@@ -7,8 +7,10 @@ ranks both low; the words that two joined passages cover *together* tell them fr
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from threading import local
 
 import torch
+from Stemmer import Stemmer
 from torch import Tensor
 
 from graphrerank.graphs.algebra import graph_index, scatter_max
@@ -23,20 +25,27 @@ _STOP_WORDS = (
 STOP_WORDS = frozenset(_STOP_WORDS.split())
 MATCH_FEATURES = ("query_coverage", "title_coverage", "neighbourhood_coverage")
 
+_LOCAL = local()  # a stemmer serves one thread at a time
 _WORD = re.compile(r"[^\W_]+")
+_WITHIN_COMPOUND = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[A-Za-z])(?=[0-9])")
 _END_OF_LEAD = re.compile(r"[.!?:;](?:\s|$)|\n")
 
 
 def words(text: str) -> list[str]:
-    """Split a text into lower-case words without stop words, plurals and singulars brought to one form.
+    """Split a text into stems of lower-case words, without stop words; compounds give their parts too.
 
-    The plural rules are close to Harman's S-stemmer: made for English, they leave most other words alone.
+    The stems are Snowball's for English, which leave most words of other languages alone. Compounds are names as of
+    columns and classes: ``shippedDate``, ``HTTPServer``, ``top10``.
 
     Example:
-        >>> words("Which cities have the most bus_stops?")
-        ['city', 'bus', 'stop']
+        >>> words("Which cities have the most bus_stops by shippedDate?")
+        ['citi', 'bus', 'stop', 'shippedd', 'ship', 'date']
     """
-    return [_singular(word) for word in _WORD.findall(text.lower()) if word not in STOP_WORDS]
+    found = []
+    for word in _WORD.findall(text):
+        parts = _WITHIN_COMPOUND.split(word)
+        found += [word, *parts] if len(parts) > 1 else [word]
+    return _stems([word for word in map(str.lower, found) if word not in STOP_WORDS])
 
 
 def lead(text: str) -> str:
@@ -142,11 +151,8 @@ class TextMatch:
         return torch.tensor([node * size + word for node, row in enumerate(rows) for word in sorted(row)]).long()
 
 
-def _singular(word: str) -> str:
-    if len(word) > 4 and word.endswith(("ies", "ie")):
-        return word.removesuffix("s").removesuffix("ie") + "y"  # cities, city; movies, movie
-    if len(word) > 4 and word.endswith(("sses", "xes", "ches", "shes")):
-        return word[:-2]
-    if len(word) > 3 and word.endswith("s") and word[-2] not in "us":
-        return word[:-1]
-    return word
+def _stems(plain: list[str]) -> list[str]:
+    if not hasattr(_LOCAL, "stemmer"):
+        _LOCAL.stemmer = Stemmer("english")
+    stems: list[str] = _LOCAL.stemmer.stemWords(plain)
+    return stems
