@@ -1,0 +1,160 @@
+"""python benchmarks/base_table.py --datasets DIR: what the shipped checkpoint does on data and retrievers it never saw.
+
+Runs ``evaluate.py checkpoint=base`` on the test split of every data set under several retrievers and graphs, one after
+the other (about 15 minutes on 2 cores with cached vectors), and writes docs/base.md. A run that is already in the
+output folder is read, not repeated.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SETS = ("spider", "bird", "2wikimultihopqa", "hotpotqa", "scifact", "nfcorpus", "attack")
+NO_EDGES = {
+    "spider": ["data.edges=[]"],
+    "bird": ["data.edges=[]"],
+    "2wikimultihopqa": ["data.mentions=false"],
+    "hotpotqa": ["data.mentions=false"],
+    "scifact": ["data.knn=0"],
+    "nfcorpus": ["data.knn=0"],
+}
+EXPAND, HYBRID = "retriever=hybrid_expand", "retriever=hybrid"
+CONDITIONS = {
+    "expanded": [EXPAND],
+    "hybrid": [HYBRID],
+    "dense": [HYBRID, "retriever.bm25_weight=0", "retriever.dense_weight=1"],
+    "BM25": [HYBRID, "retriever.bm25_weight=1", "retriever.dense_weight=0"],
+    "no edges": [HYBRID],
+}
+EXTRA = {  # further rows of the first table: title -> data set and settings
+    "2wikimultihopqa over edges_computed.tsv": (
+        "2wikimultihopqa",
+        ["data.mentions=false", "data.edges=[edges_computed.tsv]"],
+    ),
+    "hotpotqa dev": ("hotpotqa", ["split=dev"]),
+}
+SYSTEMS = {"base_ranking": "base ranking", "ppr": "PPR", "gcs": "GCS", "gatv2": "`base`"}
+MEASURES = ("PR@5", "PR@10", "R@2", "R@5", "R@10", "nDCG@10")
+
+
+def run(arguments: argparse.Namespace, title: str, name: str, settings: list[str]) -> dict:
+    """Evaluate on one data set with some settings and return what ``metrics.json`` says of it."""
+    run_dir = arguments.folder.resolve() / title.replace(" ", "_") / name
+    if not (run_dir / "metrics.json").is_file():
+        print(f"{title}: {name}", file=sys.stderr, flush=True)
+        overrides = [f"checkpoint={arguments.checkpoint}", f"paths.datasets={arguments.datasets.resolve()}"]
+        overrides += [f"data={name}", *settings, f"hydra.run.dir={run_dir}"]
+        subprocess.run([sys.executable, str(ROOT / "evaluate.py"), *overrides], check=True, stdout=subprocess.DEVNULL)
+    (found,) = json.loads((run_dir / "metrics.json").read_text())["datasets"].values()
+    return found
+
+
+def full_table(results: dict[str, dict]) -> str:
+    """Lay out all systems and measures on every data set."""
+    head = f"| data set | system | {' | '.join(MEASURES)} | p50 ms |"
+    lines = [head, f"| --- | --- | {'--: | ' * (len(MEASURES) + 1)}".rstrip()]
+    for name, found in results.items():
+        ceilings = f"ceiling {percent(found['ceiling'])}, {percent(found['base_ceiling'])} before expansion"
+        title = f"{name}, {found['queries']:,} queries ({ceilings})"
+        for place, (key, system) in enumerate(SYSTEMS.items()):
+            numbers = found["systems"][key]
+            cells = [percent(numbers[measure]) for measure in MEASURES]
+            latency = f"{numbers['latency_ms']['p50']:.1f}"
+            lines.append(f"| {title if not place else ''} | {system} | {' | '.join(cells)} | {latency} |")
+    return "\n".join(lines)
+
+
+def robustness_table(results: dict[str, dict[str, dict]], measure: str) -> str:
+    """Lay out base ranking -> GCS -> ``base`` on every data set under every condition."""
+    lines = [f"| {measure} | {' | '.join(results)} |", f"| --- | {'--- | ' * len(results)}".rstrip()]
+    for name in SETS:
+        cells = []
+        for found in results.values():
+            if name in found:
+                numbers = [found[name]["systems"][key][measure] for key in ("base_ranking", "gcs", "gatv2")]
+                best = "**" if numbers[2] >= max(numbers[:2]) else ""
+                cells.append(f"{percent(numbers[0])} → {percent(numbers[1])} → {best}{percent(numbers[2])}{best}")
+            else:
+                cells.append("")
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def tests_table(results: dict[str, dict]) -> str:
+    """Lay out the paired tests of ``base`` on every data set."""
+    lines = ["| data set | against | PR@10 | p | nDCG@10 | p |", "| --- | --- | --: | --: | --: | --: |"]
+    for name, found in results.items():
+        for other in ("base_ranking", "gcs"):
+            tests = {entry["measure"]: entry for entry in found["comparisons"] if entry["baseline"] == other}
+            cells = [f"{100 * tests[m]['difference']:+.1f} | {tests[m]['p_value']:.2g}" for m in ("PR@10", "nDCG@10")]
+            lines.append(f"| {name} | {SYSTEMS[other]} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def percent(share: float) -> str:
+    """Format a share in percent."""
+    return f"{100 * share:.1f}"
+
+
+def main() -> None:
+    """Run what is missing and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--datasets", type=Path, required=True)
+    parser.add_argument("--checkpoint", default="base")
+    parser.add_argument("--folder", type=Path, default=Path("runs/base_table"))
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "base.md")
+    arguments = parser.parse_args()
+    results = {
+        condition: {
+            name: run(arguments, condition, name, settings + (NO_EDGES[name] if condition == "no edges" else []))
+            for name in SETS
+            if condition != "no edges" or name in NO_EDGES
+        }
+        for condition, settings in CONDITIONS.items()
+    }
+    extra = {title: run(arguments, title, name, [EXPAND, *settings]) for title, (name, settings) in EXTRA.items()}
+    page = PAGE.format(
+        full=full_table(results["expanded"] | extra),
+        tests=tests_table(results["expanded"] | extra),
+        pr=robustness_table(results, "PR@10"),
+        ndcg=robustness_table(results, "nDCG@10"),
+    )
+    arguments.out.write_text(page, encoding="utf-8")
+    print(arguments.out)
+
+
+PAGE = """# The checkpoint `base`
+
+Written by `python benchmarks/base_table.py --datasets DIR`. Trained by `python train.py experiment=base` on train
+splits only; every number here is of a test split (Spider and BIRD: dev). Percent. GCS and PPR: restart probability
+tuned on BIRD train. Latency of the reranking stage for one query at a time, one CPU thread.
+
+## All data sets, candidates expanded along the graph
+
+`python evaluate.py checkpoint=base 'datasets=[...]' retriever=hybrid_expand paths.datasets=DIR`
+
+{full}
+
+### `base` against its base ranking and against GCS
+
+Difference in points; p of a paired randomisation test over queries, two-sided.
+
+{tests}
+
+## Other retrievers and graphs
+
+Base ranking → GCS → `base`; bold where `base` is at or above both. *expanded*: `retriever=hybrid_expand`. *hybrid*:
+0.3 BM25 + 0.7 cosine, no expansion. *dense*, *BM25*: one of the two ranks; the other is still read as a score of the
+candidates. *no edges*: hybrid, all edges taken away.
+
+{pr}
+
+{ndcg}
+"""
+
+
+if __name__ == "__main__":
+    main()
