@@ -1,0 +1,27 @@
+"""Published retrieval systems as lists of operators."""
+
+from graphrerank.pipelines.frontier import AlternateFrontier
+from graphrerank.pipelines.granker import GRanker
+from graphrerank.pipelines.pipeline import Pipeline, Retrieved
+from graphrerank.pipelines.rerank import Rerank
+from graphrerank.pipelines.state import RetrievalState
+from graphrerank.pipelines.step import Clock, Step, StepFactory, Workplace
+from graphrerank.pipelines.stex import STeX
+from graphrerank.pipelines.until_budget import UntilBudget
+from graphrerank.pipelines.vector_search import VectorSearch
+
+__all__ = [
+    "AlternateFrontier",
+    "Clock",
+    "GRanker",
+    "Pipeline",
+    "Rerank",
+    "RetrievalState",
+    "Retrieved",
+    "STeX",
+    "Step",
+    "StepFactory",
+    "UntilBudget",
+    "VectorSearch",
+    "Workplace",
+]

@@ -1,0 +1,84 @@
+"""A published retrieval system as a list of operators."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from graphrerank.graphs import CorpusGraph, PairEncoder, Queries, Ranking
+from graphrerank.pipelines.state import RetrievalState
+from graphrerank.pipelines.step import StepFactory, Workplace
+
+
+@dataclass(frozen=True)
+class Retrieved:
+    """What a pipeline found, and what it took.
+
+    Attributes:
+        ranking: ``[B, budget]``.
+        num_encodings: ``[B]`` int64, (query, passage) pairs that the cross-encoder read.
+        seconds: Wall time by stage, for all queries together.
+    """
+
+    ranking: Ranking
+    num_encodings: Tensor
+    seconds: Mapping[str, float]
+
+
+class Pipeline:
+    """Retrieves by its steps, one after the other, many queries at once.
+
+    Args:
+        graph: The corpus.
+        steps: Build the steps, in order; the first is a vector search.
+        budget: Nodes to retrieve per query, and so pairs that the cross-encoder reads at most.
+        pair_encoder: The cross-encoder; None where no step reads pairs.
+        batch_queries: Queries at once.
+
+    Raises:
+        ValueError: If there is no step, a number is below 1, or a step cannot be built.
+    """
+
+    def __init__(
+        self,
+        graph: CorpusGraph,
+        *,
+        steps: Sequence[StepFactory],
+        budget: int = 100,
+        pair_encoder: PairEncoder | None = None,
+        batch_queries: int = 32,
+    ) -> None:
+        for name, number in (("steps", len(steps)), ("budget", budget), ("batch_queries", batch_queries)):
+            if number < 1:
+                raise ValueError(f"`{name}` must {'hold a step' if name == 'steps' else 'be positive'}, got {number}")
+        self.budget = budget
+        self.batch_queries = batch_queries
+        self._workplace = Workplace(graph, budget, pair_encoder)
+        self._steps = [build(self._workplace) for build in steps]
+
+    @torch.inference_mode()
+    def retrieve(self, queries: Queries) -> Retrieved:
+        """Run the steps for ``B`` queries."""
+        self._workplace.clock.take()
+        blocks = range(0, max(1, len(queries)), self.batch_queries)
+        states = [self._run(queries.block(start, start + self.batch_queries)) for start in blocks]
+        rankings = [self._padded(state) for state in states]
+        return Retrieved(
+            Ranking(torch.cat([r.nodes for r in rankings]), torch.cat([r.scores for r in rankings])),
+            torch.cat([state.num_encodings for state in states]),
+            self._workplace.clock.take(),
+        )
+
+    def _run(self, queries: Queries) -> RetrievalState:
+        encoder, device = self._workplace.pair_encoder, self._workplace.graph.indptr.device
+        state = RetrievalState.start(queries, device, hidden_size=0 if encoder is None else encoder.hidden_size)
+        for step in self._steps:
+            state = step.run(state)
+        return state
+
+    def _padded(self, state: RetrievalState) -> Ranking:
+        nodes, scores = state.nodes[:, : self.budget], state.scores[:, : self.budget]
+        behind = (0, self.budget - nodes.shape[1])
+        pad = torch.nn.functional.pad
+        return Ranking(pad(nodes, behind, value=-1), pad(scores, behind, value=-torch.inf))

@@ -1,0 +1,295 @@
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphrerank.graphs import CorpusGraph, Queries, Ranking
+from graphrerank.operators import BM25Retriever, DenseRetriever
+from graphrerank.pipelines import AlternateFrontier, GRanker, Pipeline, Rerank, STeX, UntilBudget, VectorSearch
+
+DENSE = partial(DenseRetriever)
+Encode = Callable[[int], Tensor]  # a node's pair vector
+Head = Callable[[Tensor], Tensor]
+
+
+def edge_set(graph: CorpusGraph) -> set[tuple[int, int]]:
+    rows = [slice(start, stop) for start, stop in zip(graph.indptr, graph.indptr[1:], strict=False)]
+    return {(node, other) for node, row in enumerate(rows) for other in graph.indices[row].tolist()}
+
+
+def vector_search(v_q: Tensor, vectors: Tensor, k: int) -> list[int]:
+    sim = [float((v_q * v_n).sum()) for v_n in vectors]
+    return sorted(range(len(sim)), key=lambda n: (-sim[n], n))[:k]
+
+
+def granker(
+    n_ret: list[int], edges: set[tuple[int, int]], alpha: float, encode: Encode, head: Head
+) -> dict[int, float]:
+    """Algorithm 2; a row of zeros of W keeps H."""
+    H = torch.stack([encode(n) for n in n_ret]).double()
+    A = torch.tensor([[float((i, j) in edges) for j in n_ret] for i in n_ret]).double()
+    D = torch.tensor([float(sum(a == n for a, _ in edges)) for n in n_ret]).double()
+    W = A / D.clamp(min=1)
+    P = torch.stack([row / row.sum() if row.sum() else own for row, own in zip(W, torch.eye(len(n_ret)), strict=True)])
+    S = head(((1 - alpha) * H + alpha * (P.double() @ H)).float())
+    return dict(zip(n_ret, S.tolist(), strict=True))
+
+
+def stex(v_q: Tensor, vectors: Tensor, edges: set[tuple[int, int]], n_ret: list[int], beta: float) -> list[int]:
+    """Algorithm 3; ties by node number."""
+    near: dict[int, set[int]] = {}
+    for a, b in edges:
+        near.setdefault(a, set()).add(b)
+    scores = {}
+    r_max = len(n_ret)
+    for n in {n_j for n_i in n_ret for n_j in near.get(n_i, ())} - set(n_ret):
+        adjacent = [v for v in n_ret if v in near[n]]
+        structure = 0.0
+        if r_max > 1:
+            structure = 1 - n_ret.index(adjacent[0]) / (r_max - 1)
+        c_max = min(len(near[n]), r_max)
+        if c_max > 1:
+            structure += (len(adjacent) - 1) / (c_max - 1)
+        scores[n] = float((v_q * vectors[n]).sum()) + beta * structure
+    return sorted(scores, key=lambda n: (-round(scores[n], 6), n))
+
+
+def ranked(scores: dict[int, float]) -> list[int]:
+    return sorted(scores, key=lambda n: (-round(scores[n], 6), n))
+
+
+def fastinsight(
+    v_q: Tensor,
+    graph: CorpusGraph,
+    encode: Encode,
+    head: Head,
+    *,
+    batch: int,
+    alpha: float,
+    beta: float,
+    b_max: int,
+) -> list[int]:
+    """Algorithm 1; where STeX finds nothing, the next of the vector search."""
+    assert graph.embedding is not None
+    edges, every = edge_set(graph), vector_search(v_q, graph.embedding, graph.num_nodes)
+    b_max = min(b_max, graph.num_nodes)
+    n_ret = every[: min(batch, b_max)]
+    n_ret = ranked(granker(n_ret, edges, alpha, encode, head))
+    while len(n_ret) < b_max:
+        n_add = stex(v_q, graph.embedding, edges, n_ret, beta) or [n for n in every if n not in n_ret]
+        k_remain = min(len(n_ret) + batch, b_max) - len(n_ret)
+        n_ret = n_ret + n_add[:k_remain]
+        n_ret = ranked(granker(n_ret, edges, alpha, encode, head))
+    return n_ret
+
+
+def gar(v_q: Tensor, graph: CorpusGraph, encode: Encode, head: Head, *, batch: int, budget: int) -> list[int]:
+    """Adaptive Re-Ranking's Algorithm 1, without its backfilling."""
+    assert graph.embedding is not None
+    edges = edge_set(graph)
+    budget = min(budget, graph.num_nodes)
+    r0 = vector_search(v_q, graph.embedding, budget)
+    scored: dict[int, float] = {}
+    frontier: dict[int, float] = {}
+    from_frontier = False
+    while len(scored) < budget:
+        pool = sorted(frontier, key=lambda n: (-frontier[n], n)) if from_frontier else list(r0)
+        taken = pool[: min(batch, budget - len(scored))]
+        new = {n: float(head(encode(n))) for n in taken}
+        scored |= new
+        r0 = [n for n in r0 if n not in new]
+        for n, score in new.items():
+            for other in (b for a, b in edges if a == n):
+                frontier[other] = max(score, frontier.get(other, score))
+        frontier = {n: score for n, score in frontier.items() if n not in scored}
+        from_frontier = not from_frontier
+    return ranked(scored)
+
+
+def search(top_k: int | None = None) -> partial[VectorSearch]:
+    return partial(VectorSearch, retriever=DENSE, top_k=top_k)
+
+
+def re2() -> list[Any]:
+    return [search(), Rerank]
+
+
+def gar_steps(batch: int = 10) -> list[Any]:
+    return [search(batch), Rerank, partial(UntilBudget, steps=[partial(AlternateFrontier, batch=batch), Rerank])]
+
+
+def fastinsight_steps(batch: int = 10, smoothing: float = 0.2, structure_weight: float = 1.0) -> list[Any]:
+    rank = partial(GRanker, smoothing=smoothing)
+    expand = partial(STeX, batch=batch, structure_weight=structure_weight)
+    return [search(batch), rank, partial(UntilBudget, steps=[expand, rank])]
+
+
+SYSTEMS = {"re2": re2, "gar": gar_steps, "fastinsight": fastinsight_steps}
+
+
+def found_by(ranking: Ranking) -> list[list[int]]:
+    return [[node for node in row if node >= 0] for row in ranking.nodes.tolist()]
+
+
+def reader(encoder: Any, graph: CorpusGraph, text: str) -> Encode:
+    return lambda node: encoder.encode([text], [graph.texts[node]])[0]
+
+
+GRAPHS = {
+    "sparse": {"num_edges": 60, "isolated": 20},
+    "dense": {"num_edges": 400},
+    "ties": {"num_edges": 90, "repeated": 25},
+    "no edges": {"num_edges": 0},
+    "all isolated but two": {"num_edges": 3, "isolated": 58},
+}
+
+
+@pytest.mark.parametrize("kind", GRAPHS)
+@pytest.mark.parametrize(("budget", "batch"), [(30, 10), (27, 10), (5, 10), (13, 1), (100, 16)])
+def test_fastinsight_against_naive_algorithm_1(
+    kind: str, budget: int, batch: int, make_corpus: Any, make_queries: Any, encoder: Any
+) -> None:
+    graph, queries = make_corpus(**GRAPHS[kind]), make_queries()
+    pipeline = Pipeline(graph, steps=fastinsight_steps(batch), budget=budget, pair_encoder=encoder, batch_queries=4)
+    found = pipeline.retrieve(queries)
+    for row, nodes in enumerate(found_by(found.ranking)):
+        read = reader(encoder, graph, queries.texts[row])
+        settings = {"batch": batch, "alpha": 0.2, "beta": 1.0, "b_max": budget}
+        assert nodes == fastinsight(queries.encoded[row], graph, read, encoder.head, **settings)
+    assert found.ranking.nodes.shape == (7, budget)
+    assert found.num_encodings.tolist() == [min(budget, 60)] * 7
+
+
+@pytest.mark.parametrize(("smoothing", "structure_weight"), [(0.0, 1.0), (1.0, 0.0), (0.5, 3.0)])
+def test_fastinsights_weights_against_naive_algorithm_1(
+    smoothing: float, structure_weight: float, make_corpus: Any, make_queries: Any, encoder: Any
+) -> None:
+    graph, queries = make_corpus(num_edges=200), make_queries()
+    steps = fastinsight_steps(7, smoothing, structure_weight)
+    found = Pipeline(graph, steps=steps, budget=40, pair_encoder=encoder).retrieve(queries)
+    for row, nodes in enumerate(found_by(found.ranking)):
+        read = reader(encoder, graph, queries.texts[row])
+        settings = {"batch": 7, "alpha": smoothing, "beta": structure_weight, "b_max": 40}
+        assert nodes == fastinsight(queries.encoded[row], graph, read, encoder.head, **settings)
+
+
+@pytest.mark.parametrize("kind", GRAPHS)
+@pytest.mark.parametrize(("budget", "batch"), [(30, 10), (27, 10), (5, 10), (13, 1), (100, 16)])
+def test_gar_against_naive_algorithm_1(
+    kind: str, budget: int, batch: int, make_corpus: Any, make_queries: Any, encoder: Any
+) -> None:
+    graph, queries = make_corpus(**GRAPHS[kind]), make_queries()
+    pipeline = Pipeline(graph, steps=gar_steps(batch), budget=budget, pair_encoder=encoder, batch_queries=4)
+    found = pipeline.retrieve(queries)
+    for row, nodes in enumerate(found_by(found.ranking)):
+        read = reader(encoder, graph, queries.texts[row])
+        assert nodes == gar(queries.encoded[row], graph, read, encoder.head, batch=batch, budget=budget)
+    assert found.num_encodings.tolist() == [min(budget, 60)] * 7
+
+
+def test_re2_against_sorting_the_top(make_corpus: Any, make_queries: Any, encoder: Any) -> None:
+    graph, queries = make_corpus(repeated=20), make_queries()
+    found = Pipeline(graph, steps=re2(), budget=20, pair_encoder=encoder).retrieve(queries)
+    for row, nodes in enumerate(found_by(found.ranking)):
+        top = vector_search(queries.encoded[row], graph.embedding, 20)
+        read = reader(encoder, graph, queries.texts[row])
+        assert nodes == ranked({node: float(encoder.head(read(node))) for node in top})
+    assert found.num_encodings.tolist() == [20] * 7
+
+
+def test_vector_search_is_the_retriever(make_corpus: Any, make_queries: Any) -> None:
+    graph, queries = make_corpus(), make_queries()
+    found = Pipeline(graph, steps=[search()], budget=12).retrieve(queries)
+    assert torch.equal(found.ranking.nodes, DenseRetriever(graph, top_k=12).retrieve(queries).nodes)
+    assert found.num_encodings.tolist() == [0] * 7
+    assert set(found.seconds) == {"retrieve"}
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("num_nodes", [1, 9, 60])
+def test_each_pair_is_read_once(system: str, num_nodes: int, make_corpus: Any, make_queries: Any, encoder: Any) -> None:
+    graph, queries = make_corpus(num_nodes, 2 * num_nodes), make_queries()
+    pipeline = Pipeline(graph, steps=SYSTEMS[system](), budget=25, pair_encoder=encoder)
+    found = pipeline.retrieve(queries)
+    assert len(encoder.pairs) == len(set(encoder.pairs)) == 7 * min(num_nodes, 25)
+    assert found.num_encodings.tolist() == [min(num_nodes, 25)] * 7
+    assert {"retrieve", "encode", "rerank"} <= set(found.seconds) <= {"retrieve", "encode", "graph", "rerank"}
+    assert min(found.seconds.values()) > 0
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_batch_equals_single_queries(system: str, make_corpus: Any, make_queries: Any, encoder: Any) -> None:
+    graph, queries = make_corpus(num_edges=40), make_queries()
+    together = Pipeline(graph, steps=SYSTEMS[system](), budget=33, pair_encoder=encoder).retrieve(queries)
+    one_by_one = Pipeline(graph, steps=SYSTEMS[system](), budget=33, pair_encoder=encoder, batch_queries=1)
+    alone = one_by_one.retrieve(queries)
+    assert torch.equal(together.ranking.nodes, alone.ranking.nodes)
+    torch.testing.assert_close(together.ranking.scores, alone.ranking.scores)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_no_queries(system: str, make_corpus: Any, make_queries: Any, encoder: Any) -> None:
+    steps = SYSTEMS[system]()
+    found = Pipeline(make_corpus(), steps=steps, budget=25, pair_encoder=encoder).retrieve(make_queries(0))
+    assert found.ranking.nodes.shape == (0, 25)
+    assert encoder.pairs == []
+
+
+class Shallow:
+    """A retriever that knows two nodes of each query."""
+
+    feature_names = ("base_score",)
+
+    def __init__(self, graph: CorpusGraph, *, top_k: int) -> None:
+        self.top_k = top_k
+
+    def retrieve(self, queries: Queries) -> Ranking:
+        nodes = torch.full((len(queries), self.top_k), -1)
+        nodes[:, :2] = torch.tensor([4, 7])
+        return Ranking(nodes, torch.zeros(nodes.shape).masked_fill(nodes < 0, -torch.inf))
+
+
+@pytest.mark.parametrize("steps", [gar_steps(), fastinsight_steps()], ids=["gar", "fastinsight"])
+def test_a_query_that_nothing_more_is_found_for_ends(
+    steps: list[Any], make_corpus: Any, make_queries: Any, encoder: Any
+) -> None:
+    graph = make_corpus(20, 0)
+    steps = [partial(VectorSearch, retriever=partial(Shallow), top_k=10), *steps[1:]]
+    found = Pipeline(graph, steps=steps, budget=15, pair_encoder=encoder).retrieve(make_queries(3))
+    assert [sorted(nodes) for nodes in found_by(found.ranking)] == [[4, 7]] * 3
+
+
+def test_a_search_without_vectors(make_corpus: Any, make_queries: Any, encoder: Any) -> None:
+    graph, queries = make_corpus(), make_queries()
+    steps = [partial(VectorSearch, retriever=partial(BM25Retriever)), Rerank]
+    found = Pipeline(graph, steps=steps, budget=9, pair_encoder=encoder).retrieve(Queries(queries.ids, queries.texts))
+    assert found.num_encodings.tolist() == [9] * 7
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"steps": []}, "`steps` must hold a step, got 0"),
+        ({"budget": 0}, "`budget` must be positive, got 0"),
+        ({"batch_queries": 0}, "`batch_queries` must be positive, got 0"),
+        ({"steps": [search(0)]}, "`top_k` must be a positive integer, got 0"),
+        ({"steps": [partial(UntilBudget, steps=[])]}, r"`steps` must hold a step, got \[\]"),
+        ({"steps": [partial(STeX, batch=0)]}, "`batch` must be a positive integer, got 0"),
+        ({"steps": [partial(STeX, structure_weight=-1.0)]}, "`structure_weight` must not be negative, got -1.0"),
+        ({"steps": [partial(AlternateFrontier, batch=-3)]}, "`batch` must be a positive integer, got -3"),
+        ({"steps": [partial(GRanker, smoothing=1.5)]}, r"`smoothing` must lie in \[0, 1\], got 1.5"),
+        ({"steps": [Rerank]}, "`pair_encoder` must be given for a pipeline that reads pairs, got none"),
+    ],
+)
+def test_arguments_out_of_range_are_refused(settings: dict[str, Any], message: str, make_corpus: Any) -> None:
+    with pytest.raises(ValueError, match=message):
+        Pipeline(make_corpus(), **{"steps": [search()], **settings})
+
+
+def test_a_corpus_without_vectors_is_refused() -> None:
+    graph = CorpusGraph.from_edges(["a"], [""], torch.zeros(0, 2, dtype=torch.int64))
+    with pytest.raises(ValueError, match="`graph` must have an embedding"):
+        Pipeline(graph, steps=[STeX])
