@@ -3,6 +3,7 @@
 from graphrerank.operators.bm25 import BM25
 from graphrerank.operators.bm25_retriever import BM25Retriever
 from graphrerank.operators.classification_head import ClassificationHead
+from graphrerank.operators.corpus_ppr import CorpusPPR
 from graphrerank.operators.cross_encoder import CrossEncoder
 from graphrerank.operators.dense import DenseRetriever
 from graphrerank.operators.expand import ExpandRetriever
@@ -19,6 +20,7 @@ __all__ = [
     "PPR",
     "BM25Retriever",
     "ClassificationHead",
+    "CorpusPPR",
     "CrossEncoder",
     "DenseRetriever",
     "ExpandRetriever",

@@ -1,0 +1,142 @@
+"""Personalized PageRank over the whole corpus graph, many queries at once."""
+
+import warnings
+
+import torch
+from torch import Tensor, nn
+
+from graphrerank.graphs import CorpusGraph, Ranking, top_k_by_node_order
+from graphrerank.operators.gcs import TOLERANCE, num_smoothing_steps
+
+BLOCK_SCORES = 1 << 24  # scores held at once: 64 MiB of float32 per vector
+
+
+class CorpusPPR(nn.Module):
+    r"""Spread seed mass over the corpus until it stands still, and rank what it reaches.
+
+    .. math:: p^{(t+1)} = c\,r + (1 - c)\,(P p^{(t)} + m^{(t)} r), \qquad p^{(0)} = r
+
+    with :math:`P` column-normalised and :math:`m` the mass at nodes without an edge, which goes back to the seeds. The
+    steps end once the residual of the result, the left side less the right in sum of absolute values, is at most
+    ``tolerance`` for each query; the distance to the fixed point is at most ``tolerance / restart_prob``.
+
+    Source: Page et al., *The PageRank Citation Ranking*, 1999; HippoRAG 2, which walks over passages and entities, and
+    FastInsight, Example 2. ``restart_prob`` is 1 - ``damping`` of igraph. Two passages that share entities are joined
+    with the weight of conceptual edges, beside any edge between them, without listing these edges: the mass goes to the
+    entities and back. All state is in buffers.
+
+    Args:
+        graph: The corpus.
+        restart_prob: Probability ``c`` in (0, 1] of returning to the seeds at each step.
+        tolerance: Largest residual, in (0, 1); float32 can tell about 1e-7.
+
+    Raises:
+        ValueError: If an argument is out of range.
+
+    Example:
+        >>> graph = CorpusGraph.from_edges(list("abc"), [""] * 3, torch.tensor([[0, 1]]))
+        >>> seeds = Ranking(torch.tensor([[0]]), torch.tensor([[1.0]]))
+        >>> CorpusPPR(graph, restart_prob=0.5).expand(seeds, top_k=3)
+        Ranking(nodes=tensor([[ 0,  1, -1]]), scores=tensor([[0.6667, 0.3333,   -inf]]), features=None, base_nodes=None)
+    """
+
+    dangling: Tensor  # [N] bool
+    transition: Tensor  # [N, N] sparse, P without entities
+    to_entities: Tensor  # [M, N] sparse, 1 where a passage holds an entity
+    from_entities: Tensor  # [N, M] sparse, its transpose
+    entity_share: Tensor  # [N], what of a passage's mass goes to each of an entity's other holders
+    held: Tensor  # [N], entities that a passage shares
+
+    def __init__(self, graph: CorpusGraph, *, restart_prob: float = 0.5, tolerance: float = TOLERANCE) -> None:
+        super().__init__()
+        if not 0 < restart_prob <= 1:
+            raise ValueError(f"`restart_prob` must lie in (0, 1], got {restart_prob}")
+        if not 0 < tolerance < 1:
+            raise ValueError(f"`tolerance` must lie in (0, 1), got {tolerance}")
+        self.restart_prob = restart_prob
+        self.tolerance = tolerance
+        num_nodes, entities = graph.num_nodes, graph.entities
+        total = torch.zeros(num_nodes).index_add_(0, graph.indices, graph.weight)
+        if entities is not None:
+            total = total + entities.num_partners / entities.sizes.clamp(min=1)
+        share = torch.where(total > 0, 1 / total, 0.0)
+        self.register_buffer("dangling", total == 0, persistent=False)
+        values = graph.weight * share[graph.indices]
+        self.register_buffer("transition", _csr(graph.indptr, graph.indices, values, num_nodes), persistent=False)
+        self.has_entities = entities is not None and entities.num_entities > 0
+        if entities is not None and self.has_entities:
+            held = entities.indptr.diff()
+            passage = torch.repeat_interleave(torch.arange(num_nodes), held)
+            by_entity = torch.argsort(entities.indices, stable=True)
+            holder_ptr = torch.zeros(entities.num_entities + 1, dtype=torch.int64)
+            holder_ptr[1:] = torch.bincount(entities.indices, minlength=entities.num_entities).cumsum(0)
+            ones = torch.ones(len(passage))
+            to_entities = _csr(holder_ptr, passage[by_entity], ones, num_nodes)
+            from_entities = _csr(entities.indptr, entities.indices, ones, entities.num_entities)
+            self.register_buffer("to_entities", to_entities, persistent=False)
+            self.register_buffer("from_entities", from_entities, persistent=False)
+            self.register_buffer("entity_share", share / entities.sizes.clamp(min=1), persistent=False)
+            self.register_buffer("held", held.float(), persistent=False)
+
+    @torch.no_grad()
+    def expand(self, seeds: Ranking, *, top_k: int) -> Ranking:
+        """Rank the nodes that each query's seeds reach.
+
+        Args:
+            seeds: ``[B, S]``; scores are shares of the restart, those that are not positive seed nothing. A query with
+                no positive score restarts at all its seeds evenly, one without seeds nowhere.
+            top_k: Nodes to keep per query, at least 1.
+
+        Returns:
+            ``[B, top_k]``, ties by node number; the scores of a whole row, beyond ``top_k`` too, sum to 1.
+
+        Raises:
+            ValueError: If ``top_k`` is below 1.
+        """
+        rows = max(1, BLOCK_SCORES // max(1, len(self.dangling)))
+        parts = []
+        for start in range(0, max(1, len(seeds)), rows):
+            mass = self.score(seeds.nodes[start : start + rows], seeds.scores[start : start + rows])
+            parts.append(top_k_by_node_order(mass.masked_fill(mass == 0, -torch.inf), top_k))
+        return Ranking(torch.cat([nodes for nodes, _ in parts]), torch.cat([scores for _, scores in parts]))
+
+    @torch.no_grad()
+    def score(self, nodes: Tensor, weight: Tensor) -> Tensor:
+        """Return the mass of every node, ``[B, N]``.
+
+        Args:
+            nodes: ``[B, S]`` int64 seeds, padded with -1; a row holds a node at most once.
+            weight: ``[B, S]``, as the scores in :meth:`expand`.
+        """
+        valid = nodes >= 0
+        weight = weight.masked_fill(~valid, 0.0).clamp(min=0)
+        weight = torch.where((weight.sum(1, keepdim=True) > 0), weight, valid.to(weight))
+        row, column = torch.nonzero(valid, as_tuple=True)
+        seed, share = nodes[row, column], (weight / weight.sum(1, keepdim=True).clamp(min=1e-30))[row, column]
+        mass = torch.zeros(len(self.dangling), len(nodes), device=nodes.device)  # [N, B]: a step reads whole rows
+        mass[seed, row] = share
+        alone = self.dangling.nonzero().flatten()
+        for _ in range(num_smoothing_steps(self.restart_prob, self.tolerance / 2)):
+            lost = mass[alone].sum(0)
+            following = self._spread(mass).mul_(1 - self.restart_prob)
+            following[seed, row] += share * (self.restart_prob + (1 - self.restart_prob) * lost[row])
+            moved = mass.sub_(following).abs_().sum(0)
+            mass = following
+            if not len(nodes) or float(moved.max()) * (1 - self.restart_prob) <= self.tolerance:
+                break
+        return mass.T.contiguous()
+
+    def _spread(self, mass: Tensor) -> Tensor:
+        spread: Tensor = self.transition @ mass
+        if self.has_entities:
+            offered = mass * self.entity_share.unsqueeze(1)
+            spread += self.from_entities @ (self.to_entities @ offered)
+            spread -= self.held.unsqueeze(1) * offered  # to each entity's other holders alone
+        return spread
+
+
+def _csr(indptr: Tensor, indices: Tensor, values: Tensor, num_columns: int) -> Tensor:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse (CSR tensor support|invariant checks)")
+        size = (len(indptr) - 1, num_columns)
+        return torch.sparse_csr_tensor(indptr, indices, values, size, check_invariants=False)
