@@ -1,9 +1,12 @@
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from graphrerank.data import PreparedDataset, RetrievalDataset, candidates, prepare
 from graphrerank.data.text_match import TextMatch
@@ -297,3 +300,35 @@ def test_ceiling_before_expansion(dataset: RetrievalDataset, tmp_path: Path) -> 
         assert prepared.with_features(["base_score"]).base_ceiling("train") == pytest.approx(8 / 24)
         plain = prepare_lists(dataset, tmp_path, first=20)
         assert plain.base_ceiling("train") == plain.ceiling("train") == pytest.approx(4 / 24)
+
+
+class LengthPairEncoder:
+    """Gives each pair the lengths of its texts."""
+
+    hidden_size = 2
+    fingerprint = "lengths"
+
+    def encode(self, query_texts: Sequence[str], passages: Sequence[str]) -> Tensor:
+        return torch.tensor([[len(q), len(p)] for q, p in zip(query_texts, passages, strict=True)], dtype=torch.float32)
+
+    def head(self, vectors: Tensor) -> Tensor:
+        return vectors.sum(-1)
+
+
+def test_pair_vectors_against_naive_loop(prepared: PreparedDataset) -> None:
+    with_pairs = replace(prepared, pair_encoder=LengthPairEncoder())
+    queries = torch.tensor([31, 4])
+    graphs = with_pairs.graphs(queries, split="test")
+    assert graphs.nodes is not None
+    expected = [
+        [len(prepared.dataset.query_texts[query]), len(prepared.dataset.graph.texts[node])]
+        for query, start, stop in zip(queries.tolist(), graphs.ptr[:-1].tolist(), graphs.ptr[1:].tolist(), strict=True)
+        for node in graphs.nodes[start:stop].tolist()
+    ]
+    assert graphs.pair_vectors is not None
+    assert graphs.degree is not None
+    assert graphs.pair_vectors.tolist() == expected
+    assert graphs.degree.tolist() == [4] * graphs.num_nodes  # of the ring with chords, not of the candidates
+    assert graphs.query_vectors is None
+    assert graphs.node_vectors is None
+    assert with_pairs.graphs(queries, vectors=False).pair_vectors is None

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import networkx as nx
 import pytest
 import torch
@@ -223,3 +225,14 @@ def test_candidate_edges_against_a_loop_over_both_kinds(seed: int) -> None:
     assert ptr.tolist() == [0, 9, 15, 24]
     for found, only in zip(candidate_edges(plain, nodes), induced_edges(plain, nodes), strict=True):
         assert torch.equal(found, only)
+
+
+def test_model_inputs_are_those_of_pairs_where_there_are_pair_vectors() -> None:
+    graphs = replace(packed([2, 1]), pair_vectors=torch.ones(3, 4), degree=torch.tensor([1, 0, 2]))
+    pair_vectors, edge_index, degree = graphs.model_inputs()
+    assert pair_vectors.shape == (3, 4)
+    assert edge_index is graphs.edge_index
+    assert degree.tolist() == [1, 0, 2]
+    moved = graphs.to(torch.device("meta"))
+    assert moved.pair_vectors is not None
+    assert moved.pair_vectors.is_meta

@@ -14,7 +14,7 @@ from graphrerank.data.encoder import Encoder
 from graphrerank.data.enrichment.knn import nearest_neighbor_edges
 from graphrerank.data.text_match import MATCH_FEATURES, TextMatch
 from graphrerank.files import load_tensors, save_tensors
-from graphrerank.graphs import CandidateGraphs, Queries, Ranking, RetrieverFactory, candidate_edges
+from graphrerank.graphs import CandidateGraphs, PairEncoder, Queries, Ranking, RetrieverFactory, candidate_edges
 from graphrerank.graphs.retriever import OPTIONAL_FEATURES
 
 FORMAT = 2  # raise when the same arguments would give other candidate lists
@@ -33,6 +33,8 @@ class PreparedDataset:
         feature_names: Names of the ``F`` columns; the first is the base ranking's score.
         encoder_name: Name of the encoder, or None.
         encoder_fingerprint: Changes whenever the vectors would; None without an encoder.
+        pair_encoder: Reads queries with their candidates, for a model that takes these vectors in place of queries' and
+            nodes'; wrap it in a ``PairCache`` to keep them. None where there is no such model.
     """
 
     dataset: RetrievalDataset
@@ -41,6 +43,7 @@ class PreparedDataset:
     feature_names: tuple[str, ...]
     encoder_name: str | None = None
     encoder_fingerprint: str | None = None
+    pair_encoder: PairEncoder | None = None
 
     @property
     def top_k(self) -> int:
@@ -55,7 +58,8 @@ class PreparedDataset:
         Args:
             queries: ``[B]`` int64 query numbers.
             split: Whose judgements to attach as ``relevance``; none when None.
-            vectors: Whether to attach query and node vectors.
+            vectors: Whether to attach the vectors that a model reads: those of pairs where there is a ``pair_encoder``,
+                else query and node vectors.
             edges: Whether to look up the edges among the candidates; without, the graphs have none.
 
         Raises:
@@ -66,8 +70,10 @@ class PreparedDataset:
         valid = ranking.nodes >= 0
         nodes = ranking.nodes[valid]
         assert ranking.features is not None
-        query_vectors = node_vectors = None
-        if vectors:
+        query_vectors = node_vectors = pair_vectors = degree = None
+        if vectors and self.pair_encoder is not None:
+            pair_vectors, degree = self._pair_vectors(self.pair_encoder, queries), graph.num_neighbours[nodes]
+        elif vectors:
             if self.query_vectors is None or graph.embedding is None:
                 raise ValueError(
                     f"`vectors` of data set {self.dataset.name!r} need an encoder (encoder=minilm), got none; only "
@@ -87,6 +93,8 @@ class PreparedDataset:
             nodes=nodes,
             query_vectors=query_vectors,
             node_vectors=node_vectors,
+            pair_vectors=pair_vectors,
+            degree=degree,
             relevance=relevance,
             gains=gains,
             query_index=queries,
@@ -116,6 +124,15 @@ class PreparedDataset:
         place = {name: column for column, name in enumerate(known)}
         columns = torch.cat([given, unknown], dim=-1)[..., [place.get(name, -1) for name in names]]
         return replace(self, ranking=replace(self.ranking, features=columns), feature_names=tuple(names))
+
+    def _pair_vectors(self, pair_encoder: PairEncoder, queries: Tensor) -> Tensor:
+        """Read some queries with each of their candidates, ``[N, h]``."""
+        row, column = torch.nonzero(self.ranking.nodes[queries] >= 0, as_tuple=True)
+        numbers, texts = queries[row], self.dataset.graph.texts
+        nodes = self.ranking.nodes[numbers, column]
+        return pair_encoder.encode(
+            [self.dataset.query_texts[query] for query in numbers.tolist()], [texts[node] for node in nodes.tolist()]
+        )
 
     def _match(self) -> Tensor:
         """Match every query's words with its candidates', ``[Q, K, 3]``; 0 where padded."""

@@ -12,10 +12,12 @@ from rich.console import Console
 from graphrerank.data import PreparedDataset
 from graphrerank.doors.parts import (
     compose_group,
+    frozen_grankers,
     group_from_manifest,
     pick_device,
     prepare_dataset,
     systems,
+    with_pair_encoder,
 )
 from graphrerank.evaluation import judge, peak_memory_mib, results_table, write_metrics, write_trec_runs
 from graphrerank.models import load_checkpoints
@@ -34,15 +36,22 @@ def evaluate(cfg: DictConfig) -> Path:
     encoder = cfg.encoder or (group_from_manifest(cfg, "encoder", trained_with) if trained_with else None)
     vectors = any(reads_vectors(checkpoint.manifest) for checkpoint in checkpoints.values())
     retriever = cfg.retriever or group_from_manifest(cfg, "retriever", manifest["retriever"])
+    trained_on_pairs = manifest.get("pair_encoder")  # None where the model reads none
+    pair_encoder = None
+    if trained_on_pairs:
+        pair_encoder = cfg.pair_encoder or group_from_manifest(cfg, "pair_encoder", trained_on_pairs)
     results = []
     for name in datasets:
         data = _data_group(cfg, name, manifest)
         prepared = prepare_dataset(data, encoder, retriever, cfg.paths.cache, reads_vectors=vectors)
         prepared = prepared.with_features(manifest["retriever"]["feature_names"])
+        if pair_encoder is not None:
+            prepared = with_pair_encoder(prepared, pair_encoder, cfg.paths.cache)
         for checkpoint in checkpoints.values():
             _check_encoder(str(checkpoint.path), checkpoint.manifest, prepared)
         torch.set_num_threads(cfg.num_threads)
         models = {system: checkpoint.model for system, checkpoint in checkpoints.items()}
+        models = {**frozen_grankers(prepared), **models}
         rows = systems(models, **manifest["operators"], device=pick_device(cfg.device))
         result = judge(prepared, cfg.split, rows)
         write_trec_runs(run_dir / "runs", result, prepared.dataset.graph)
@@ -76,3 +85,10 @@ def _check_encoder(path: str, manifest: Mapping[str, Any], prepared: PreparedDat
             f"{path}: was trained on vectors of {trained['name']} ({trained['fingerprint'][:12]}), the encoder now is "
             f"{now}; only features=scores changes encoders"
         )
+    if prepared.pair_encoder is not None:
+        trained_on_pairs = manifest["pair_encoder"]
+        if prepared.pair_encoder.fingerprint != trained_on_pairs["fingerprint"]:
+            raise ValueError(
+                f"{path}: was trained on vectors of the cross-encoder {trained_on_pairs['fingerprint'][:12]}, "
+                f"`pair_encoder` now is {prepared.pair_encoder.fingerprint[:12]}"
+            )

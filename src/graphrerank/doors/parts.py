@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,12 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from torch import Tensor, nn
 
-from graphrerank.data import PreparedDataset, VectorCache, prepare
+from graphrerank.data import PairCache, PreparedDataset, VectorCache, prepare
 from graphrerank.evaluation import System, base_ranking
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.retriever import needs_vectors
-from graphrerank.operators import GCS, PPR
+from graphrerank.models import GRankerHead
+from graphrerank.operators import GCS, PPR, ClassificationHead, CrossEncoder
 
 MACHINE_KEYS = ("device", "datasets", "cache")  # settings that name a device or folder of this machine
 
@@ -58,6 +60,35 @@ def prepare_dataset(
         build_retriever=build_retriever,
         cache=Path(cache) / "candidates",
     )
+
+
+def with_pair_encoder(prepared: PreparedDataset, pair_encoder: DictConfig, cache: str) -> PreparedDataset:
+    """Let a data set's graphs carry a cross-encoder's vectors, kept on disk."""
+    encoder = PairCache(instantiate(pair_encoder), Path(cache) / "pairs")
+    return replace(prepared, pair_encoder=encoder)
+
+
+def own_head(prepared: PreparedDataset) -> ClassificationHead:
+    """Return the head of the cross-encoder that :func:`with_pair_encoder` gave.
+
+    Raises:
+        ValueError: If it is not one of transformers.
+    """
+    encoder = prepared.pair_encoder.encoder if isinstance(prepared.pair_encoder, PairCache) else prepared.pair_encoder
+    if not isinstance(encoder, CrossEncoder):
+        raise ValueError(f"`pair_encoder` must be a CrossEncoder, whose head is trained, got {type(encoder).__name__}")
+    return encoder.classification_head
+
+
+def frozen_grankers(prepared: PreparedDataset) -> dict[str, nn.Module]:
+    """Give the rows that a trained head is compared with: the cross-encoder, and GRanker with its own head.
+
+    Empty where the data set has no pair encoder.
+    """
+    if prepared.pair_encoder is None:
+        return {}
+    head = own_head(prepared)
+    return {"cross_encoder": GRankerHead.from_head(head, smoothing=0.0), "granker": GRankerHead.from_head(head)}
 
 
 def plain_arguments(node: DictConfig) -> dict[str, Any]:

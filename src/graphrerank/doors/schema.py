@@ -101,6 +101,7 @@ class TrainConfig:
     shares: Any = None
     augmentation: Augmentation = field(default_factory=Augmentation)
     encoder: Any = None
+    pair_encoder: Any = None
     retriever: Any = MISSING
     features: Features = field(default_factory=Features)
     model: Any = MISSING
@@ -132,6 +133,7 @@ class EvaluateConfig:
     datasets: list[str] = field(default_factory=list)
     split: str = "test"
     encoder: Any = None
+    pair_encoder: Any = None
     retriever: Any = None
     data: Any = None
     paths: Paths = field(default_factory=Paths)

@@ -107,9 +107,8 @@ class Work:
     def file(self, step: Step) -> Path:
         """Where a step leaves what it found."""
         job = self.job(step)
-        config = {
-            key: entry for key, entry in portable_config(job).items() if key not in ("tables", "data", "num_threads")
-        }
+        aside = ("tables", "data", "num_threads", "pair_encoder")  # no model of the tables reads pairs
+        config = {key: entry for key, entry in portable_config(job).items() if key not in aside}
         data = [fingerprints(self.dataset(job, name)) for name in (*step.train, *step.judge)]
         parts = [config, data, [*step.judge], step.split, None if step.train else self.operators]
         return self.run_dir / "steps" / f"{slug(step.name)}-{digest(parts)}.json"

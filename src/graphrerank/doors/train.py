@@ -21,11 +21,14 @@ from graphrerank.data.datamodule import CandidateDataModule, MixtureDataModule
 from graphrerank.data.text_match import MATCH_FEATURES
 from graphrerank.doors.parts import (
     compose_group,
+    frozen_grankers,
+    own_head,
     pick_device,
     plain_arguments,
     portable_arguments,
     prepare_dataset,
     systems,
+    with_pair_encoder,
 )
 from graphrerank.evaluation import (
     DatasetResult,
@@ -38,6 +41,7 @@ from graphrerank.evaluation import (
     write_trec_runs,
 )
 from graphrerank.evaluation.report import HEADER
+from graphrerank.models import GRankerHead
 from graphrerank.models.checkpoint import (
     MANIFEST,
     library_versions,
@@ -46,7 +50,10 @@ from graphrerank.models.checkpoint import (
     read_manifest,
     write_manifest,
 )
+from graphrerank.models.granker_head import head_arguments
 from graphrerank.operators import GCS, PPR
+
+MEASURED = ("num_scores", "embedding_dim", "hidden_size", "activation", "norm_eps")  # of a model: not configured
 
 
 def train(cfg: DictConfig) -> Path:
@@ -54,8 +61,11 @@ def train(cfg: DictConfig) -> Path:
     be_quiet()
     run_dir = _run_folder(cfg)
     names = [*cfg.ablations, cfg.system]
-    vectors = any(instantiate(_job_of(cfg, name, run_dir).model).uses_vectors for name in names)
-    parts = prepare_parts(cfg, reads_vectors=vectors)
+    kinds = [instantiate(_job_of(cfg, name, run_dir).model) for name in names]
+    pairs = isinstance(kinds[-1], GRankerHead)
+    parts = prepare_parts(cfg, reads_vectors=not pairs and any(model.uses_vectors for model in kinds))
+    if pairs:
+        parts = {name: with_pair_encoder(part, cfg.pair_encoder, cfg.paths.cache) for name, part in parts.items()}
     prepared = next(iter(parts.values()))
     torch.set_num_threads(cfg.num_threads)
     operators = tune_operators(cfg, prepared)
@@ -71,6 +81,7 @@ def train(cfg: DictConfig) -> Path:
 
     device = pick_device(cfg.device)
     models = {name: load_checkpoint(run_dir / name / "checkpoints" / "best.ckpt").model for name in names}
+    models = {**frozen_grankers(prepared), **models}
     result = judge(prepared, cfg.test_split, systems(models, **operators, device=device))
     for name, manifest in manifests.items():
         measures = dict(result.systems[name].measures)
@@ -172,7 +183,9 @@ def train_one(
     write_manifest(folder, manifest)
     arguments = manifest["model"]["arguments"]
     L.seed_everything(job.seed, verbose=False)  # here: what was trained or resumed before must not decide the weights
-    model = instantiate(job.model, **{k: arguments[k] for k in ("num_scores", "embedding_dim") if k in arguments})
+    model = instantiate(job.model, **{name: arguments[name] for name in MEASURED if name in arguments})
+    if isinstance(model, GRankerHead):
+        model.start_from(own_head(next(iter(parts.values()))))
     module = instantiate(job.module, model, instantiate(job.loss), val_names=list(parts) if len(parts) > 1 else [])
     batches = _batches(job, parts, vectors=model.uses_vectors)
     callbacks = {name: instantiate(callback) for name, callback in job.callbacks.items()}
@@ -196,7 +209,7 @@ def _resume_from(job: DictConfig, folder: Path, manifest: Mapping[str, Any]) -> 
     if not last.is_file():
         return None
     before = read_manifest(folder)
-    for key in ("model", "features", "encoder", "retriever", "data", "mix"):
+    for key in ("model", "features", "encoder", "pair_encoder", "retriever", "data", "mix"):
         if before.get(key) != manifest[key]:
             raise ValueError(f"{last}: was trained with {key}={before.get(key)}, this job asks for {manifest[key]}")
     return last
@@ -206,10 +219,21 @@ def _manifest(job: DictConfig, parts: Mapping[str, PreparedDataset], operators: 
     prepared = next(iter(parts.values()))
     choices = HydraConfig.get().runtime.choices
     embedding = prepared.dataset.graph.embedding
-    encoder = None
-    arguments = plain_arguments(job.model) | {"num_scores": len(prepared.feature_names)}
+    encoder = pair_encoder = None
+    arguments = plain_arguments(job.model)
+    if prepared.pair_encoder is not None:
+        arguments |= head_arguments(own_head(prepared))
+        pair_encoder = {
+            "choice": choices["pair_encoder"],
+            "arguments": portable_arguments(job.pair_encoder),
+            "fingerprint": prepared.pair_encoder.fingerprint,
+            "dim": prepared.pair_encoder.hidden_size,
+        }
+    else:
+        arguments["num_scores"] = len(prepared.feature_names)
+        if embedding is not None:
+            arguments["embedding_dim"] = embedding.shape[1]
     if embedding is not None:
-        arguments["embedding_dim"] = embedding.shape[1]
         encoder = {
             "choice": choices["encoder"],
             "arguments": plain_arguments(job.encoder),
@@ -224,6 +248,7 @@ def _manifest(job: DictConfig, parts: Mapping[str, PreparedDataset], operators: 
         "model": {"name": model_name(type(model)), "arguments": arguments},
         "features": model.feature_names(prepared.feature_names),
         "encoder": encoder,
+        "pair_encoder": pair_encoder,
         "retriever": {
             "choice": choices["retriever"],
             "arguments": plain_arguments(job.retriever),

@@ -19,7 +19,7 @@ Scorer = Callable[[CandidateGraphs], Tensor]
 
 MEASURES = ("PR@5", "PR@10", "PR@5/multi", "PR@10/multi", "R@2", "R@5", "R@10", "nDCG@10")
 TESTED_MEASURES = ("PR@10", "nDCG@10")  # get an interval, and a test of the last system against the others
-BASELINES = ("base_ranking", "gcs", "mlp")
+BASELINES = ("base_ranking", "gcs", "mlp", "cross_encoder", "granker")
 BATCH_QUERIES = 64
 LATENCY_QUERIES = 200
 LATENCY_WARMUP = 10
@@ -199,7 +199,7 @@ def rerank(prepared: PreparedDataset, queries: Tensor, system: System) -> Rankin
 def compare_with_baselines(
     values: Mapping[str, Mapping[str, Tensor]], measures: Sequence[str] = TESTED_MEASURES
 ) -> list[Comparison]:
-    """Test the last system against every baseline that is there: the base ranking, GCS and the MLP ablation.
+    """Test the last system against every baseline that is there: those of :data:`BASELINES`.
 
     Args:
         values: ``[Q]`` of each measure, by system; NaN = the query does not count.

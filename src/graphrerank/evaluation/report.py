@@ -13,7 +13,17 @@ from graphrerank.graphs import CorpusGraph, Ranking
 
 COLUMNS = ("PR@5", "PR@10", "R@2", "R@5", "R@10", "nDCG@10")
 HEADER = ("system", *COLUMNS, "p50 ms", "p95 ms")
-ROW_NAMES = {"base_ranking": "base", "ppr": "PPR", "gcs": "GCS", "mlp": "MLP", "gatv2": "GATv2"}
+ROW_NAMES = {
+    "base_ranking": "base",
+    "ppr": "PPR",
+    "gcs": "GCS",
+    "mlp": "MLP",
+    "gatv2": "GATv2",
+    "cross_encoder": "cross-encoder",
+    "granker": "GRanker",
+    "cross_encoder_head": "trained head",
+    "granker_head": "trained GRanker",
+}
 
 
 def results_table(result: DatasetResult) -> Table:

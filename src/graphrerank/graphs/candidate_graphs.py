@@ -23,6 +23,9 @@ class CandidateGraphs:
         nodes: ``[N]`` int64, each candidate's number in the corpus, or None for candidates of no corpus.
         query_vectors: ``[B, d]``, or None where no model reads it.
         node_vectors: ``[N, d]``, or None where no model reads it.
+        pair_vectors: ``[N, h]``, a cross-encoder's vector of each candidate with its query, or None where no model
+            reads it.
+        degree: ``[N]`` int64, each candidate's neighbours in the whole corpus; None where ``pair_vectors`` is.
         relevance: ``[N]`` float32 gains, or None where unknown.
         gains: ``[B, R]`` float32, all gains of each query padded with 0, also those of nodes that are no candidates;
             None where unknown.
@@ -36,6 +39,8 @@ class CandidateGraphs:
     nodes: Tensor | None = None
     query_vectors: Tensor | None = None
     node_vectors: Tensor | None = None
+    pair_vectors: Tensor | None = None
+    degree: Tensor | None = None
     relevance: Tensor | None = None
     gains: Tensor | None = None
     query_index: Tensor | None = None
@@ -55,8 +60,15 @@ class CandidateGraphs:
         held = {f.name: getattr(self, f.name) for f in fields(self)}
         return replace(self, **{name: v.to(*args, **kwargs) for name, v in held.items() if v is not None})
 
-    def model_inputs(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """Return what a reranker's ``forward`` takes; vectors that are not there are ``[0, 0]``."""
+    def model_inputs(self) -> tuple[Tensor, ...]:
+        """Return what a reranker's ``forward`` takes.
+
+        With pair vectors that is ``pair_vectors, edge_index, degree``; without, ``x, query_vectors, node_vectors,
+        edge_index, edge_attr, ptr``, where vectors that are not there are ``[0, 0]``.
+        """
+        if self.pair_vectors is not None:
+            assert self.degree is not None
+            return self.pair_vectors, self.edge_index, self.degree
         none = self.x.new_zeros(0, 0)
         query_vectors = none if self.query_vectors is None else self.query_vectors
         node_vectors = none if self.node_vectors is None else self.node_vectors

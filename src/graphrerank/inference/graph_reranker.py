@@ -20,7 +20,7 @@ from graphrerank.inference.input_features import KNOWN_FEATURES, input_features,
 from graphrerank.inference.rerank_input import RerankInput
 from graphrerank.inference.reranked_list import RerankedList
 from graphrerank.models import Checkpoint, load_checkpoints
-from graphrerank.models.checkpoint import manifest_entry, reads_vectors
+from graphrerank.models.checkpoint import manifest_entry, reads_pairs, reads_vectors
 
 HYBRID_WEIGHTS = {"bm25_weight": 0.3, "dense_weight": 0.7}  # GraphER's, for models of retrievers that have none
 
@@ -33,7 +33,8 @@ class GraphReranker:
         device: Where the model runs; None for the CPU, which is quickest for a query at a time.
 
     Raises:
-        ValueError: If the manifest lacks an entry, or the model was trained on scores that are unknown here.
+        ValueError: If the manifest lacks an entry, or the model reads a cross-encoder's vectors, or was trained on
+            scores that are unknown here.
 
     Example:
         >>> reranker = GraphReranker.from_pretrained("attack")
@@ -45,6 +46,11 @@ class GraphReranker:
 
     def __init__(self, checkpoint: Checkpoint, *, device: str | torch.device | None = None) -> None:
         manifest = checkpoint.manifest
+        if reads_pairs(manifest):
+            raise ValueError(
+                f"{checkpoint.path}: reads a cross-encoder's vectors of (query, passage) pairs; needed a model of "
+                "scores and edges, such as gatv2_reranker"
+            )
         names = [str(name) for name in manifest_entry(manifest, "retriever", "feature_names")]
         unknown = [name for place, name in enumerate(names) if name not in (KNOWN_FEATURES if place else (BASE_SCORE,))]
         if unknown or not names:

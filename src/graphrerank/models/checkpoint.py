@@ -160,6 +160,11 @@ def reads_vectors(manifest: Mapping[str, Any]) -> bool:
     return "query_vector" in manifest_entry(manifest, "features")
 
 
+def reads_pairs(manifest: Mapping[str, Any]) -> bool:
+    """Tell whether the model reads a cross-encoder's vectors of (query, node) pairs, and nothing else of a node."""
+    return "pair_vector" in manifest_entry(manifest, "features")
+
+
 def manifest_entry(manifest: Mapping[str, Any], *keys: str) -> Any:
     """Read an entry within an entry.
 

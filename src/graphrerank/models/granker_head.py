@@ -74,8 +74,12 @@ class GRankerHead(nn.Module):
             arguments: Of the model, beside those that describe the head (:func:`head_arguments`).
         """
         model = cls(**head_arguments(head), **arguments)
-        model.head.load_state_dict({name: weight.detach().cpu() for name, weight in head.state_dict().items()})
+        model.start_from(head)
         return model
+
+    def start_from(self, head: ClassificationHead) -> None:
+        """Copy the weights of a cross-encoder's own head."""
+        self.head.load_state_dict(head.state_dict())
 
     def feature_names(self, score_names: Sequence[str]) -> list[str]:
         """Name what the model reads of a candidate; the retriever's scores are not among it."""

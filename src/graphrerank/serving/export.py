@@ -26,6 +26,7 @@ from graphrerank.models.checkpoint import (
     WEIGHTS,
     manifest_entry,
     read_manifest,
+    reads_pairs,
     reads_vectors,
     save_weights,
     write_manifest,
@@ -189,6 +190,16 @@ def input_schema(manifest: Mapping[str, Any]) -> list[dict[str, str]]:
 
     A shape ``[0, 0]`` marks vectors that the model does not read.
     """
+    if reads_pairs(manifest):
+        return [
+            {
+                "name": "pair_vectors",
+                "dtype": "float32",
+                "shape": f"[N, {manifest_entry(manifest, 'pair_encoder', 'dim')}]",
+            },
+            {"name": "edge_index", "dtype": "int64", "shape": "[2, E]"},
+            {"name": "degree", "dtype": "int64", "shape": "[N]"},
+        ]
     num_scores = len(manifest_entry(manifest, "retriever", "feature_names"))
     read = reads_vectors(manifest)
     dim = manifest_entry(manifest, "encoder", "dim") if read else 0
@@ -214,6 +225,10 @@ def _random_graphs(
     source = ptr[graph] + (share * (ptr[graph + 1] - ptr[graph])).long()
     vectors = reads_vectors(manifest)
     dim = manifest_entry(manifest, "encoder", "dim") if vectors else 0
+    pair_vectors = degree = None
+    if reads_pairs(manifest):
+        pair_vectors = torch.randn(num_nodes, manifest_entry(manifest, "pair_encoder", "dim"), generator=generator)
+        degree = torch.bincount(target, minlength=num_nodes) + torch.randint(9, (num_nodes,), generator=generator)
     return CandidateGraphs(
         x=(torch.randn(num_nodes, num_scores, generator=generator) * 20).round() / 20,
         edge_index=torch.stack([source, target]),
@@ -221,6 +236,8 @@ def _random_graphs(
         ptr=ptr,
         query_vectors=_unit_vectors(len(sizes), dim, generator) if vectors else None,
         node_vectors=_unit_vectors(num_nodes, dim, generator) if vectors else None,
+        pair_vectors=pair_vectors,
+        degree=degree,
     )
 
 

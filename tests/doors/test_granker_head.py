@@ -1,0 +1,127 @@
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from tokenizers import Regex, Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Split
+from tokenizers.processors import TemplateProcessing
+from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
+
+from graphrerank.inference import GraphReranker
+from graphrerank.models import GRankerHead, load_checkpoints
+from graphrerank.serving.export import load_artifact
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghijklmnopqrstuvwxyz"]
+SYSTEMS = ["base_ranking", "ppr", "gcs", "cross_encoder", "granker", "cross_encoder_head", "granker_head"]
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random cross-encoder that reads letters."""
+    folder = tmp_path_factory.mktemp("reader")
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(WORDS), hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8,
+        max_position_embeddings=48, num_labels=1,
+    )  # fmt: skip
+    BertForSequenceClassification(config).save_pretrained(folder)
+    tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = Split(Regex("."), "isolated")
+    tokenizer.post_processor = TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]",
+        model_max_length=48,
+    ).save_pretrained(folder)  # fmt: skip
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(reader: Path, door, small_attack: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run")
+    done = door(
+        "train.py", "model=granker_head", "model.learn_smoothing=true", f"pair_encoder.model={reader}",
+        "pair_encoder.max_length=48", f"data.path={small_attack}", "retriever.top_k=10", "trainer.max_epochs=2",
+        f"hydra.run.dir={folder}",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def measures(folder: Path) -> dict[str, dict[str, float]]:
+    found = json.loads((folder / "metrics.json").read_text())["datasets"]["attack"]["systems"]
+    return {system: {name: number for name, number in entry.items() if "@" in name} for system, entry in found.items()}
+
+
+def test_rows_and_manifest(run: Path, reader: Path) -> None:
+    assert list(measures(run)) == SYSTEMS
+    manifest = json.loads((run / "granker_head" / "manifest.json").read_text())
+    assert manifest["features"] == ["pair_vector", "degree"]
+    assert manifest["model"]["name"] == "granker_head"
+    assert manifest["model"]["arguments"]["hidden_size"] == manifest["pair_encoder"]["dim"] == 8
+    assert manifest["pair_encoder"]["arguments"]["model"] == str(reader)
+
+
+def test_training_moved_the_head_and_the_smoothing(run: Path, reader: Path) -> None:
+    loaded = load_checkpoints(str(run))
+    assert list(loaded) == ["cross_encoder_head", "granker_head"]
+    model = loaded["granker_head"].model
+    assert isinstance(model, GRankerHead)
+    assert model.smoothing_logit is not None
+    assert model.smoothing_logit.sigmoid().item() != pytest.approx(0.2, abs=1e-5)
+    start = BertForSequenceClassification.from_pretrained(reader)
+    moved = (model.head.dense.weight - start.bert.pooler.dense.weight).abs().max()
+    assert 0 < moved < 0.1  # it started there
+
+
+def test_evaluate_agrees_with_train_without_reading_a_pair_again(
+    run: Path, door, small_attack: Path, cache: Path, tmp_path: Path
+) -> None:
+    (file,) = (cache / "pairs").glob("*.sqlite")
+    size = file.stat().st_size
+    done = door("evaluate.py", f"checkpoint={run}", "datasets=[attack]", f"hydra.run.dir={tmp_path}")
+    assert done.returncode == 0, done.stderr
+    assert measures(tmp_path) == measures(run)
+    assert file.stat().st_size == size
+
+
+def test_another_cross_encoder_is_refused(run: Path, door, tmp_path: Path) -> None:
+    done = door(
+        "evaluate.py", f"checkpoint={run}", "datasets=[attack]", "pair_encoder=cross_encoder",
+        f"pair_encoder.model={tmp_path}", f"hydra.run.dir={tmp_path}",
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert "was trained on vectors of the cross-encoder" in done.stderr + done.stdout
+
+
+def test_exported_head_takes_pair_vectors_edges_and_degrees(run: Path, door, tmp_path: Path) -> None:
+    artifact = tmp_path / "artifact"
+    done = door("serve.py", "mode=export", f"checkpoint={run}", f"artifact={artifact}")
+    assert done.returncode == 0, done.stderr
+    loaded = load_artifact(artifact)
+    assert [entry["name"] for entry in loaded.manifest["artifact"]["inputs"]] == [
+        "pair_vectors",
+        "edge_index",
+        "degree",
+    ]
+    eager = load_checkpoints(str(artifact))["granker_head"].model
+    inputs = (torch.randn(3, 8), torch.tensor([[0, 1], [1, 0]]), torch.tensor([1, 4, 2]))
+    torch.testing.assert_close(loaded.module(*inputs), eager(*inputs))
+
+
+def test_it_is_no_reranker_of_scores(run: Path) -> None:
+    with pytest.raises(ValueError, match=r"reads a cross-encoder's vectors .*; needed a model of "):
+        GraphReranker.from_pretrained(run)
+
+
+def test_a_run_is_not_resumed_with_another_cross_encoder(run: Path, reader: Path, door, small_attack: Path) -> None:
+    done = door(
+        "train.py", "model=granker_head", "model.learn_smoothing=true", f"pair_encoder.model={reader}",
+        "pair_encoder.max_length=40", f"data.path={small_attack}", "retriever.top_k=10", "trainer.max_epochs=2",
+        f"ckpt_path={run}",
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert "was trained with pair_encoder=" in done.stderr
