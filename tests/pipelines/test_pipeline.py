@@ -2,13 +2,24 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import igraph
 import pytest
 import torch
 from torch import Tensor
 
 from graphrerank.graphs import CorpusGraph, Queries, Ranking
-from graphrerank.operators import BM25Retriever, DenseRetriever
-from graphrerank.pipelines import AlternateFrontier, GRanker, Pipeline, Rerank, STeX, UntilBudget, VectorSearch
+from graphrerank.operators import BM25Retriever, DenseRetriever, PrizeCollectingSteinerTree
+from graphrerank.pipelines import (
+    AlternateFrontier,
+    GRanker,
+    PageRank,
+    Pipeline,
+    Rerank,
+    SteinerTree,
+    STeX,
+    UntilBudget,
+    VectorSearch,
+)
 
 DENSE = partial(DenseRetriever)
 Encode = Callable[[int], Tensor]  # a node's pair vector
@@ -293,3 +304,31 @@ def test_a_corpus_without_vectors_is_refused() -> None:
     graph = CorpusGraph.from_edges(["a"], [""], torch.zeros(0, 2, dtype=torch.int64))
     with pytest.raises(ValueError, match="`graph` must have an embedding"):
         Pipeline(graph, steps=[STeX])
+
+
+def test_hipporag_2_against_igraph(make_corpus: Any, make_queries: Any) -> None:
+    graph, queries = make_corpus(num_edges=120), make_queries()
+    found = Pipeline(graph, steps=[search(8), partial(PageRank, restart_prob=0.5)], budget=20).retrieve(queries)
+    row = torch.repeat_interleave(torch.arange(60), graph.degree)
+    pairs = [(a, b) for a, b in zip(row.tolist(), graph.indices.tolist(), strict=True) if a < b]
+    peer = igraph.Graph(n=60, edges=pairs)
+    for query, nodes in enumerate(found_by(found.ranking)):
+        vector = queries.encoded[query]
+        sim = {n: float((vector * graph.embedding[n]).sum()) for n in vector_search(vector, graph.embedding, 8)}
+        expected = peer.personalized_pagerank(damping=0.5, reset=[max(sim.get(n, 0.0), 0.0) for n in range(60)])
+        assert nodes == sorted(range(60), key=lambda n: (-expected[n], n))[:20]
+
+
+def test_g_retriever_against_its_operator(make_corpus: Any, make_queries: Any) -> None:
+    pytest.importorskip("pcst_fast", reason="pcst_fast is optional")
+    graph, queries = make_corpus(), make_queries()
+    found = Pipeline(graph, steps=[search(5), partial(SteinerTree, edge_cost=0.5)], budget=6).retrieve(queries)
+    operator = PrizeCollectingSteinerTree(graph, edge_cost=0.5)
+    sizes = set()
+    for query, nodes in enumerate(found_by(found.ranking)):
+        vector = queries.encoded[query]
+        (subgraph,) = operator.expand(torch.tensor([vector_search(vector, graph.embedding, 5)]))
+        sizes.add(len(subgraph))
+        ranked_nodes = sorted(subgraph.tolist(), key=lambda n: (-float((vector * graph.embedding[n]).sum()), n))
+        assert nodes == ranked_nodes[:6]
+    assert max(sizes) > 6  # some are cut

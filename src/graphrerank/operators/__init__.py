@@ -11,6 +11,7 @@ from graphrerank.operators.gcs import GCS, graph_cohesive_smoothing
 from graphrerank.operators.granker import neighbour_context, smooth_vectors
 from graphrerank.operators.hybrid import HybridRetriever
 from graphrerank.operators.hybrid_expand import HybridExpandRetriever
+from graphrerank.operators.pcst import PrizeCollectingSteinerTree
 from graphrerank.operators.ppr import PPR, personalized_pagerank
 from graphrerank.operators.stex import semantic_topological_expansion
 
@@ -26,6 +27,7 @@ __all__ = [
     "ExpandRetriever",
     "HybridExpandRetriever",
     "HybridRetriever",
+    "PrizeCollectingSteinerTree",
     "graph_cohesive_smoothing",
     "neighbour_context",
     "personalized_pagerank",

@@ -2,9 +2,11 @@
 
 from graphrerank.pipelines.frontier import AlternateFrontier
 from graphrerank.pipelines.granker import GRanker
+from graphrerank.pipelines.page_rank import PageRank
 from graphrerank.pipelines.pipeline import Pipeline, Retrieved
 from graphrerank.pipelines.rerank import Rerank
 from graphrerank.pipelines.state import RetrievalState
+from graphrerank.pipelines.steiner_tree import SteinerTree
 from graphrerank.pipelines.step import Clock, Step, StepFactory, Workplace
 from graphrerank.pipelines.stex import STeX
 from graphrerank.pipelines.until_budget import UntilBudget
@@ -14,11 +16,13 @@ __all__ = [
     "AlternateFrontier",
     "Clock",
     "GRanker",
+    "PageRank",
     "Pipeline",
     "Rerank",
     "RetrievalState",
     "Retrieved",
     "STeX",
+    "SteinerTree",
     "Step",
     "StepFactory",
     "UntilBudget",

@@ -78,7 +78,5 @@ class Pipeline:
         return state
 
     def _padded(self, state: RetrievalState) -> Ranking:
-        nodes, scores = state.nodes[:, : self.budget], state.scores[:, : self.budget]
-        behind = (0, self.budget - nodes.shape[1])
-        pad = torch.nn.functional.pad
-        return Ranking(pad(nodes, behind, value=-1), pad(scores, behind, value=-torch.inf))
+        behind, pad = (0, self.budget - state.nodes.shape[1]), torch.nn.functional.pad
+        return Ranking(pad(state.nodes, behind, value=-1), pad(state.scores, behind, value=-torch.inf))

@@ -97,6 +97,11 @@ class RetrievalState:
         order = by_node.gather(1, torch.argsort(scores.gather(1, by_node), dim=1, descending=True, stable=True))
         return replace(self, scores=scores)._take(order)
 
+    def top(self, top_k: int) -> "RetrievalState":
+        """Keep the first ``top_k`` nodes of each query."""
+        width = min(top_k, self.nodes.shape[1])
+        return self._take(torch.arange(width, device=self.nodes.device).expand(len(self.nodes), -1))
+
     def read(self, encoder: PairEncoder, texts: Sequence[str]) -> "RetrievalState":
         """Let the encoder read the retrieved nodes that it did not read yet, in one call for all queries.
 
