@@ -1,7 +1,7 @@
 """Cross-encoders of transformers, body and head apart: the model search of the taxonomy, and what GRanker smooths."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +19,7 @@ HEADS = {  # class of transformers -> its layers before and after the activation
     "ModernBertForSequenceClassification": ("head.dense", "classifier"),
 }
 FINGERPRINTED = {".safetensors", ".bin", ".json", ".txt", ".model"}  # weights, settings and vocabularies
+LEAST_FILL = 0.75  # a batch's shortest pair relative to its longest; padding costs as much time as text
 
 
 class CrossEncoder:
@@ -30,7 +31,7 @@ class CrossEncoder:
     Args:
         model: A local folder, or a model id of the Hugging Face hub.
         max_length: Most tokens of a pair; the longer text of a longer pair is cut.
-        batch_size: Pairs per forward pass; pairs of like length share one.
+        batch_size: Most pairs per forward pass; pairs of like length share one.
         device: Torch device; CUDA where there is one when None.
         revision: Commit of a hub model.
 
@@ -96,9 +97,8 @@ class CrossEncoder:
             raise ValueError(f"`passages` must be as many as `query_texts` ({len(query_texts)}), got {len(passages)}")
         loaded = self._loaded
         vectors = torch.empty(len(passages), loaded.head.hidden_size)
-        order = sorted(range(len(passages)), key=lambda pair: -len(query_texts[pair]) - len(passages[pair]))
-        for start in range(0, len(order), self.batch_size):
-            pairs = order[start : start + self.batch_size]
+        lengths = [len(query) + len(passage) for query, passage in zip(query_texts, passages, strict=True)]
+        for pairs in _like_lengths(lengths, self.batch_size):
             tokens = loaded.tokenizer(
                 [query_texts[pair] for pair in pairs],
                 [passages[pair] for pair in pairs],
@@ -188,6 +188,23 @@ def classification_head(model: nn.Module, *, source: str = "`model`") -> Classif
             ours.weight.copy_(theirs.weight)
             ours.bias.zero_() if theirs.bias is None else ours.bias.copy_(theirs.bias)
     return head.eval()
+
+
+def _like_lengths(lengths: Sequence[int], batch_size: int) -> Iterator[list[int]]:
+    """Cut pairs, ``lengths`` in characters, into batches that need little padding, the longest pairs first.
+
+    Example:
+        >>> list(_like_lengths([10, 90, 100, 95, 9], 2))
+        [[2, 3], [1], [0, 4]]
+    """
+    batch: list[int] = []
+    for pair in sorted(range(len(lengths)), key=lambda pair: -lengths[pair]):
+        if batch and (len(batch) == batch_size or lengths[pair] < LEAST_FILL * lengths[batch[0]]):
+            yield batch
+            batch = []
+        batch.append(pair)
+    if batch:
+        yield batch
 
 
 def _num_positions(config: Any) -> int:
