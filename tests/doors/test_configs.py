@@ -6,6 +6,8 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
 from graphrerank.doors import schema
+from graphrerank.graphs import CorpusGraph
+from graphrerank.operators import CrossEncoder
 
 CONF = Path(__file__).parents[2] / "conf"
 CHOICES = [
@@ -29,6 +31,9 @@ def _train(*overrides: str, run_dir: Path | str = "run"):
 
 @pytest.mark.parametrize(("group", "choice"), CHOICES)
 def test_every_choice_composes(group: str, choice: str) -> None:
+    if group == "pipeline":  # evaluate.py's alone
+        schema.check_keys(compose("evaluate", overrides=[f"pipeline={choice}"]), schema.EvaluateConfig)
+        return
     extra = ["encoder.model=somewhere"] if choice == "sentence_transformer" else []
     cfg = _train(f"{group}={choice}", *extra)
     schema.check_keys(cfg, schema.TrainConfig)
@@ -39,6 +44,16 @@ def test_every_loss_instantiates(loss: str) -> None:
     function = instantiate(_train(f"loss={loss}").loss)
     scores, relevance = torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[0.0, 1.0, 0.0]])
     assert torch.isfinite(function(scores, relevance, torch.ones(1, 3, dtype=torch.bool)))
+
+
+@pytest.mark.parametrize("choice", [choice for group, choice in CHOICES if group == "pipeline"])
+def test_every_pipeline_instantiates(choice: str) -> None:
+    if choice == "g_retriever":
+        pytest.importorskip("pcst_fast", reason="pcst_fast is optional")
+    graph = CorpusGraph.from_edges(["a", "b"], ["", ""], torch.tensor([[0, 1]])).with_embedding(torch.eye(2))
+    cfg = compose("evaluate", overrides=[f"pipeline={choice}"])
+    pipeline = instantiate(cfg.pipeline)(graph, pair_encoder=CrossEncoder("nowhere"))
+    assert (pipeline.budget, pipeline.batch_queries) == (100, 32)
 
 
 @pytest.mark.parametrize("features", [choice for group, choice in CHOICES if group == "features"])

@@ -3,40 +3,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from tokenizers import Regex, Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import Split
-from tokenizers.processors import TemplateProcessing
-from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
+from transformers import BertForSequenceClassification
 
 from graphrerank.inference import GraphReranker
 from graphrerank.models import GRankerHead, load_checkpoints
 from graphrerank.serving.export import load_artifact
 
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghijklmnopqrstuvwxyz"]
 SYSTEMS = ["base_ranking", "ppr", "gcs", "cross_encoder", "granker", "cross_encoder_head", "granker_head"]
-
-
-@pytest.fixture(scope="module")
-def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A random cross-encoder that reads letters."""
-    folder = tmp_path_factory.mktemp("reader")
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(WORDS), hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8,
-        max_position_embeddings=48, num_labels=1,
-    )  # fmt: skip
-    BertForSequenceClassification(config).save_pretrained(folder)
-    tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = Split(Regex("."), "isolated")
-    tokenizer.post_processor = TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]",
-        model_max_length=48,
-    ).save_pretrained(folder)  # fmt: skip
-    return folder
 
 
 @pytest.fixture(scope="module")

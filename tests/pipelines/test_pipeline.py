@@ -21,7 +21,6 @@ from graphrerank.pipelines import (
     VectorSearch,
 )
 
-DENSE = partial(DenseRetriever)
 Encode = Callable[[int], Tensor]  # a node's pair vector
 Head = Callable[[Tensor], Tensor]
 
@@ -121,7 +120,7 @@ def gar(v_q: Tensor, graph: CorpusGraph, encode: Encode, head: Head, *, batch: i
 
 
 def search(top_k: int | None = None) -> partial[VectorSearch]:
-    return partial(VectorSearch, retriever=DENSE, top_k=top_k)
+    return partial(VectorSearch, top_k=top_k)
 
 
 def re2() -> list[Any]:
@@ -276,8 +275,11 @@ def test_a_query_that_nothing_more_is_found_for_ends(
 def test_a_search_without_vectors(make_corpus: Any, make_queries: Any, encoder: Any) -> None:
     graph, queries = make_corpus(), make_queries()
     steps = [partial(VectorSearch, retriever=partial(BM25Retriever)), Rerank]
-    found = Pipeline(graph, steps=steps, budget=9, pair_encoder=encoder).retrieve(Queries(queries.ids, queries.texts))
+    asked = Queries(queries.ids, queries.texts)
+    found = Pipeline(graph, steps=steps, budget=9, pair_encoder=encoder).retrieve(asked)
     assert found.num_encodings.tolist() == [9] * 7
+    same = Pipeline(graph, steps=[search(), Rerank], budget=9, retriever=partial(BM25Retriever), pair_encoder=encoder)
+    assert torch.equal(same.retrieve(asked).ranking.nodes, found.ranking.nodes)
 
 
 @pytest.mark.parametrize(
@@ -292,7 +294,7 @@ def test_a_search_without_vectors(make_corpus: Any, make_queries: Any, encoder: 
         ({"steps": [partial(STeX, structure_weight=-1.0)]}, "`structure_weight` must not be negative, got -1.0"),
         ({"steps": [partial(AlternateFrontier, batch=-3)]}, "`batch` must be a positive integer, got -3"),
         ({"steps": [partial(GRanker, smoothing=1.5)]}, r"`smoothing` must lie in \[0, 1\], got 1.5"),
-        ({"steps": [Rerank]}, "`pair_encoder` must be given for a pipeline that reads pairs, got none"),
+        ({"steps": [Rerank]}, "`pair_encoder` must be given for a pipeline that reads pairs .*, got none"),
     ],
 )
 def test_arguments_out_of_range_are_refused(settings: dict[str, Any], message: str, make_corpus: Any) -> None:
@@ -315,7 +317,8 @@ def test_hipporag_2_against_igraph(make_corpus: Any, make_queries: Any) -> None:
     for query, nodes in enumerate(found_by(found.ranking)):
         vector = queries.encoded[query]
         sim = {n: float((vector * graph.embedding[n]).sum()) for n in vector_search(vector, graph.embedding, 8)}
-        expected = peer.personalized_pagerank(damping=0.5, reset=[max(sim.get(n, 0.0), 0.0) for n in range(60)])
+        least = min(sim.values())
+        expected = peer.personalized_pagerank(damping=0.5, reset=[sim.get(n, least) - least for n in range(60)])
         assert nodes == sorted(range(60), key=lambda n: (-expected[n], n))[:20]
 
 
@@ -332,3 +335,11 @@ def test_g_retriever_against_its_operator(make_corpus: Any, make_queries: Any) -
         ranked_nodes = sorted(subgraph.tolist(), key=lambda n: (-float((vector * graph.embedding[n]).sum()), n))
         assert nodes == ranked_nodes[:6]
     assert max(sizes) > 6  # some are cut
+
+
+def test_page_rank_of_equal_scores_restarts_at_all_evenly(make_corpus: Any, make_queries: Any) -> None:
+    graph = make_corpus(20, 0)
+    steps = [partial(VectorSearch, retriever=partial(Shallow)), PageRank]
+    found = Pipeline(graph, steps=steps, budget=4).retrieve(make_queries(2))
+    assert found.ranking.nodes.tolist() == [[4, 7, -1, -1]] * 2
+    assert found.ranking.scores[:, :2].tolist() == [[0.5, 0.5]] * 2

@@ -1,12 +1,13 @@
-"""``python evaluate.py``: carry a checkpoint to data sets and print the table that training printed."""
+"""``python evaluate.py``: carry a checkpoint, or pipelines, to data sets and print a table of each."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from graphrerank.data import PreparedDataset
@@ -19,16 +20,34 @@ from graphrerank.doors.parts import (
     systems,
     with_pair_encoder,
 )
-from graphrerank.evaluation import judge, peak_memory_mib, results_table, write_metrics, write_trec_runs
+from graphrerank.evaluation import (
+    judge,
+    judge_pipelines,
+    peak_memory_mib,
+    pipelines_table,
+    results_table,
+    write_metrics,
+    write_pipeline_runs,
+    write_trec_runs,
+)
 from graphrerank.models import load_checkpoints
 from graphrerank.models.checkpoint import reads_vectors
 
 
 def evaluate(cfg: DictConfig) -> Path:
-    """Judge a checkpoint on every data set named and return the run folder, which is also the last line printed."""
+    """Judge a checkpoint, or pipelines where they are chosen, on every data set named.
+
+    Returns:
+        The run folder, which is also the last line printed.
+
+    Raises:
+        ValueError: If no data set is named, or both a checkpoint and a pipeline.
+    """
     datasets = cfg.datasets if cfg.data is None else [str(HydraConfig.get().runtime.choices["data"])]
     if not datasets:
         raise ValueError("`datasets` must name at least one file of conf/data, got []")
+    if cfg.pipeline is not None or cfg.pipelines:
+        return _evaluate_pipelines(cfg, datasets)
     run_dir = Path(cfg.paths.run_dir)
     checkpoints = load_checkpoints(cfg.checkpoint)
     manifest = next(reversed(checkpoints.values())).manifest
@@ -62,16 +81,47 @@ def evaluate(cfg: DictConfig) -> Path:
     return run_dir
 
 
-def _data_group(cfg: DictConfig, name: str, manifest: Mapping[str, Any]) -> DictConfig:
+def _evaluate_pipelines(cfg: DictConfig, datasets: Sequence[str]) -> Path:
+    """Judge pipelines side by side: those named in ``pipelines``, and last the chosen one."""
+    if not OmegaConf.is_missing(cfg, "checkpoint"):
+        raise ValueError(
+            f"`checkpoint` must not be given with a pipeline, which retrieves alone, got {cfg.checkpoint!r}"
+        )
+    run_dir = Path(cfg.paths.run_dir)
+    encoder = cfg.encoder or compose_group(cfg, "encoder", "minilm")
+    retriever = cfg.retriever or compose_group(cfg, "retriever", "dense")
+    groups = {name: compose_group(cfg, "pipeline", name) for name in cfg.pipelines}
+    if cfg.pipeline is not None:
+        chosen = str(HydraConfig.get().runtime.choices["pipeline"])
+        groups = {name: group for name, group in groups.items() if name != chosen} | {chosen: cfg.pipeline}
+    results = []
+    for name in datasets:
+        prepared = prepare_dataset(_data_group(cfg, name, None), encoder, retriever, cfg.paths.cache)
+        if cfg.pair_encoder is not None:
+            prepared = with_pair_encoder(prepared, cfg.pair_encoder, cfg.paths.cache)
+        torch.set_num_threads(cfg.num_threads)
+        parts = {"retriever": instantiate(retriever), "pair_encoder": prepared.pair_encoder}
+        pipelines = {system: instantiate(group)(prepared.dataset.graph, **parts) for system, group in groups.items()}
+        result = judge_pipelines(prepared, cfg.split, pipelines, limit=cfg.num_queries)
+        write_pipeline_runs(run_dir / "runs", result, prepared.dataset.graph)
+        Console().print(pipelines_table(result))
+        results.append(result)
+        write_metrics(run_dir / "metrics.json", results, peak_memory_mib=peak_memory_mib())
+    print(run_dir, flush=True)
+    return run_dir
+
+
+def _data_group(cfg: DictConfig, name: str, manifest: Mapping[str, Any] | None) -> DictConfig:
     """Take the data set that ``data=`` chose, with its settings; else compose the one of a name.
 
-    That is a folder by its path, the one trained on with its own settings, any other as in ``conf``.
+    That is a folder by its path, the one that a manifest says was trained on with its own settings, any other as in
+    ``conf``.
     """
     if cfg.data is not None:
         return cfg.data
     if "/" in name or "\\" in name:
         return compose_group(cfg, "data", "folder", path=name)
-    if manifest["data"]["choice"] == name:
+    if manifest is not None and manifest["data"]["choice"] == name:
         return group_from_manifest(cfg, "data", manifest["data"])
     return compose_group(cfg, "data", name)
 

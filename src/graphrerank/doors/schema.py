@@ -136,6 +136,9 @@ class EvaluateConfig:
     pair_encoder: Any = None
     retriever: Any = None
     data: Any = None
+    pipeline: Any = None
+    pipelines: list[str] = field(default_factory=list)
+    num_queries: int | None = None
     paths: Paths = field(default_factory=Paths)
     num_threads: int = 1
     device: str | None = None

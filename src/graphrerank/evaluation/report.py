@@ -8,6 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from graphrerank.evaluation.judge import DatasetResult
+from graphrerank.evaluation.judge_pipelines import PipelinesResult
 from graphrerank.files import write_text
 from graphrerank.graphs import CorpusGraph, Ranking
 
@@ -77,7 +78,7 @@ def p_text(p_value: float) -> str:
     return f"p = {p_value:.4f}" if p_value < 0.001 else f"p = {p_value:.2g}"
 
 
-def write_metrics(path: Path, results: Sequence[DatasetResult], **extra: Any) -> None:
+def write_metrics(path: Path, results: Sequence[DatasetResult | PipelinesResult], **extra: Any) -> None:
     """Write ``metrics.json``: ``datasets`` by name, and whatever else the run measured."""
     content = {"datasets": {result.dataset: result.to_json() for result in results}, **extra}
     write_text(path, json.dumps(content, indent=2) + "\n")

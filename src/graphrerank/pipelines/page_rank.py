@@ -1,15 +1,21 @@
 """Graph search: PageRank over the whole corpus from what is retrieved."""
 
+import torch
+
+from graphrerank.graphs import Ranking
 from graphrerank.operators import CorpusPPR
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Workplace
 
 
 class PageRank:
-    """Rank the corpus by personalized PageRank, restarting at the retrieved nodes by their scores (:class:`CorpusPPR`).
+    """Rank the corpus by personalized PageRank from the retrieved nodes (:class:`CorpusPPR`).
+
+    They are seeds by their scores above the least retrieved one's.
 
     Source: HippoRAG 2, its search over passages, without its nodes of phrases and facts; FastInsight, section 4.1.1,
-    adapts it to corpus graphs so.
+    adapts it to corpus graphs so. *Where we differ:* HippoRAG 2 normalises scores between the least and the largest of
+    all passages and seeds all; among the few retrieved ones such scores are nearly equal, and the walk drowns the best.
 
     Args:
         workplace: What the pipeline's steps share.
@@ -26,5 +32,7 @@ class PageRank:
     def run(self, state: RetrievalState) -> RetrievalState:
         """Replace the retrieved nodes by the best of the budget."""
         with self._workplace.clock("graph"):
-            found = self._operator.expand(state.ranking, top_k=self._workplace.budget)
+            least = state.scores.masked_fill(state.nodes < 0, torch.inf).amin(1, keepdim=True)
+            seeds = Ranking(state.nodes, state.scores - least.clamp(max=torch.finfo(least.dtype).max))
+            found = self._operator.expand(seeds, top_k=self._workplace.budget)
             return state.with_ranking(found.nodes, found.scores)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from graphrerank.graphs import CorpusGraph, PairEncoder, Queries, Ranking
+from graphrerank.graphs import CorpusGraph, PairEncoder, Queries, Ranking, RetrieverFactory
+from graphrerank.operators import DenseRetriever
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import StepFactory, Workplace
 
@@ -33,6 +34,7 @@ class Pipeline:
         graph: The corpus.
         steps: Build the steps, in order; the first is a vector search.
         budget: Nodes to retrieve per query, and so pairs that the cross-encoder reads at most.
+        retriever: Builds what vector searches ask that do not name a retriever of their own.
         pair_encoder: The cross-encoder; None where no step reads pairs.
         batch_queries: Queries at once.
 
@@ -46,6 +48,7 @@ class Pipeline:
         *,
         steps: Sequence[StepFactory],
         budget: int = 100,
+        retriever: RetrieverFactory = DenseRetriever,
         pair_encoder: PairEncoder | None = None,
         batch_queries: int = 32,
     ) -> None:
@@ -54,7 +57,7 @@ class Pipeline:
                 raise ValueError(f"`{name}` must {'hold a step' if name == 'steps' else 'be positive'}, got {number}")
         self.budget = budget
         self.batch_queries = batch_queries
-        self._workplace = Workplace(graph, budget, pair_encoder)
+        self._workplace = Workplace(graph, budget, retriever, pair_encoder)
         self._steps = [build(self._workplace) for build in steps]
 
     @torch.inference_mode()
@@ -71,8 +74,7 @@ class Pipeline:
         )
 
     def _run(self, queries: Queries) -> RetrievalState:
-        encoder, device = self._workplace.pair_encoder, self._workplace.graph.indptr.device
-        state = RetrievalState.start(queries, device, hidden_size=0 if encoder is None else encoder.hidden_size)
+        state = RetrievalState.start(queries, self._workplace.graph.indptr.device)
         for step in self._steps:
             state = step.run(state)
         return state

@@ -20,6 +20,7 @@ class RetrievalState:
         pool: ``[B, M]`` int64, all that vector search ranked, padded with -1: where the next nodes come from when the
             graph gives none.
         vectors: ``[B, n, h]`` float32, what the pair encoder read of query and node; 0 where it did not.
+            ``h`` is 0 until it read something.
         is_read: ``[B, n]`` bool, whether it did.
         num_encodings: ``[B]`` int64, pairs read so far.
         from_graph: ``[B]`` bool, whether the nodes added last came along edges.
@@ -35,15 +36,15 @@ class RetrievalState:
     from_graph: Tensor
 
     @classmethod
-    def start(cls, queries: Queries, device: torch.device, *, hidden_size: int) -> "RetrievalState":
-        """Begin with nothing retrieved, for pair vectors of a width ``h`` (0 where none are read)."""
+    def start(cls, queries: Queries, device: torch.device) -> "RetrievalState":
+        """Begin with nothing retrieved."""
         batch, nodes = len(queries), torch.zeros(len(queries), 0, dtype=torch.int64, device=device)
         return cls(
             queries=queries,
             nodes=nodes,
             scores=nodes.float(),
             pool=nodes,
-            vectors=torch.zeros(batch, 0, hidden_size, device=device),
+            vectors=torch.zeros(batch, 0, 0, device=device),
             is_read=nodes.bool(),
             num_encodings=torch.zeros(batch, dtype=torch.int64, device=device),
             from_graph=torch.zeros(batch, dtype=torch.bool, device=device),
@@ -110,12 +111,12 @@ class RetrievalState:
             texts: ``N``, of the corpus.
         """
         new = (self.nodes >= 0) & ~self.is_read
+        vectors = self.vectors if self.vectors.shape[2] else self.vectors.new_zeros(*new.shape, encoder.hidden_size)
         row, column = torch.nonzero(new, as_tuple=True)
-        if not len(row):
-            return self
-        query_texts = [self.queries.texts[number] for number in row.tolist()]
-        found = encoder.encode(query_texts, [texts[node] for node in self.nodes[row, column].tolist()])
-        vectors = self.vectors.index_put((row, column), found.to(self.vectors))
+        if len(row):
+            query_texts = [self.queries.texts[number] for number in row.tolist()]
+            found = encoder.encode(query_texts, [texts[node] for node in self.nodes[row, column].tolist()])
+            vectors = vectors.index_put((row, column), found.to(vectors))
         return replace(self, vectors=vectors, is_read=self.is_read | new, num_encodings=self.num_encodings + new.sum(1))
 
     def next_of_pool(self, limit: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from graphrerank.graphs import CorpusGraph, PairEncoder
+from graphrerank.graphs import CorpusGraph, PairEncoder, RetrieverFactory
 from graphrerank.pipelines.state import RetrievalState
 
 
@@ -39,12 +39,14 @@ class Workplace:
     Attributes:
         graph: The corpus.
         budget: Nodes to retrieve per query, and so pairs that are read at most.
+        retriever: Builds the retriever of vector searches.
         pair_encoder: The cross-encoder, or None where no step reads pairs.
         clock: Seconds by stage.
     """
 
     graph: CorpusGraph
     budget: int
+    retriever: RetrieverFactory
     pair_encoder: PairEncoder | None = None
     clock: Clock = field(default_factory=Clock)
 
@@ -56,7 +58,9 @@ class Workplace:
             ValueError: If there is none.
         """
         if self.pair_encoder is None:
-            raise ValueError("`pair_encoder` must be given for a pipeline that reads pairs, got none")
+            raise ValueError(
+                "`pair_encoder` must be given for a pipeline that reads pairs (pair_encoder=...), got none"
+            )
         return self.pair_encoder
 
     def room(self, state: RetrievalState) -> Tensor:

@@ -12,19 +12,22 @@ class VectorSearch:
 
     Args:
         workplace: What the pipeline's steps share.
-        retriever: Builds the retriever; its own depth is replaced by the budget.
         top_k: Nodes to retrieve, at most the budget; the whole budget when None.
+        retriever: Builds the retriever, whose depth will be the budget; that of the pipeline when None.
 
     Raises:
         ValueError: If ``top_k`` is below 1, or the retriever cannot be built.
     """
 
-    def __init__(self, workplace: Workplace, *, retriever: RetrieverFactory, top_k: int | None = None) -> None:
+    def __init__(
+        self, workplace: Workplace, *, top_k: int | None = None, retriever: RetrieverFactory | None = None
+    ) -> None:
         if top_k is not None and top_k < 1:
             raise ValueError(f"`top_k` must be a positive integer, got {top_k}")
         self.top_k = workplace.budget if top_k is None else min(top_k, workplace.budget)
         self._workplace = workplace
-        self._retriever = retriever(workplace.graph, top_k=workplace.budget)
+        build = workplace.retriever if retriever is None else retriever
+        self._retriever = build(workplace.graph, top_k=workplace.budget)
 
     def run(self, state: RetrievalState) -> RetrievalState:
         """Begin anew with the retriever's ranking."""

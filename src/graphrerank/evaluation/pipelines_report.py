@@ -1,0 +1,46 @@
+"""What judging pipelines leaves behind: the table and TREC run files."""
+
+from pathlib import Path
+
+from rich.table import Table
+
+from graphrerank.evaluation.judge_pipelines import PipelinesResult
+from graphrerank.evaluation.report import p_text, trec_run
+from graphrerank.files import write_text
+from graphrerank.graphs import CorpusGraph
+
+STAGES = ("retrieve", "encode", "graph", "rerank")
+
+
+def pipelines_table(result: PipelinesResult) -> Table:
+    """Lay out one data set's results: a row per pipeline, measures in percent, encodings and milliseconds per query."""
+    names = list(result.pipelines)
+    measures = list(result.pipelines[names[-1]].measures)
+    lines = [
+        f"{names[-1]} against {entry.baseline}: {entry.measure} {100 * entry.difference:+.1f} ({p_text(entry.p_value)})"
+        for entry in result.comparisons
+    ]
+    table = Table(
+        title=f"{result.dataset} {result.split}: {len(result.query_ids):,} queries",
+        caption="\n".join(
+            [
+                "read: pairs that the cross-encoder read per query, now or before (then they come from the cache)",
+                "retrieve to rerank: milliseconds per query, many at once",
+                *lines,
+            ]
+        ),
+    )
+    for column in ("pipeline", *measures, "read", *STAGES):
+        table.add_column(column, justify="left" if column == "pipeline" else "right")
+    for name, pipeline in result.pipelines.items():
+        quality = [f"{100 * pipeline.measures[measure]:.2f}" for measure in measures]
+        times = [f"{pipeline.ms[stage]:.1f}" if stage in pipeline.ms else "" for stage in STAGES]
+        table.add_row(name, *quality, f"{pipeline.encodings:.1f}", *times)
+    return table
+
+
+def write_pipeline_runs(folder: Path, result: PipelinesResult, graph: CorpusGraph) -> None:
+    """Write one TREC run file per pipeline, ``<dataset>.<pipeline>.trec``."""
+    for name, pipeline in result.pipelines.items():
+        text = trec_run(result.query_ids, graph.node_ids, pipeline.ranking, tag=name)
+        write_text(folder / f"{result.dataset}.{name}.trec", text)
