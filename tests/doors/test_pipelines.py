@@ -41,8 +41,8 @@ def metrics(run: Path) -> dict:
 def test_pipelines_side_by_side(door, folder: Path, reader: Path, tmp_path: Path) -> None:
     done = door(
         "evaluate.py", "pipeline=fastinsight", "pipelines=[vector_search,hipporag2_ppr,re2,gar]",
-        f"datasets=[{folder}]", "pair_encoder=cross_encoder", f"pair_encoder.model={reader}", "pair_encoder.max_length=48", "pipeline.budget=7",
-        f"hydra.run.dir={tmp_path}",
+        f"datasets=[{folder}]", "pair_encoder=cross_encoder", f"pair_encoder.model={reader}",
+        "pair_encoder.max_length=48", "pipeline.budget=7", f"hydra.run.dir={tmp_path}",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == str(tmp_path)
