@@ -1,13 +1,10 @@
 """Named entities by an instruction-tuned language model behind an OpenAI-compatible endpoint, as GraphER does."""
 
 import json
-import os
-import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from graphrerank.data.enrichment.entities import check_names
+from graphrerank.text import LanguageModel
 
 PROMPT = """You read one passage of a document collection and list its named entities: people, organisations, places, \
 works, products, events, laws, and technical terms that have a name of their own.
@@ -18,15 +15,11 @@ Rules:
 Answer with one JSON object and nothing else: {"entities": ["first name", "second name"]}
 If there is none: {"entities": []}"""
 
-RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
-MAX_WAIT = 60.0  # seconds between two tries
-
 
 class LanguageModelExtractor:
     """Asks a chat model for each text; put an ``EntityCache`` around it, so that nothing is paid for twice.
 
-    A request that times out, finds no server, or gets one of ``RETRIED``, and an answer that is not the JSON asked for,
-    is tried again with growing pauses (or as long as ``Retry-After`` says).
+    What fails, and an answer that is not the JSON asked for, is tried again as :class:`LanguageModel` does.
 
     Args:
         base_url: The endpoint up to and including its version, as ``http://localhost:8000/v1``.
@@ -53,25 +46,24 @@ class LanguageModelExtractor:
         concurrency: int = 8,
         prompt: str = PROMPT,
     ) -> None:
-        if max_retries < 0 or concurrency < 1 or max_characters < 1:
-            raise ValueError(
-                f"`max_retries` must not be negative, `concurrency` and `max_characters` must be positive, "
-                f"got {max_retries}, {concurrency} and {max_characters}"
-            )
-        self.base_url = base_url.rstrip("/")
-        self.model = model
-        self.api_key_variable = api_key_variable
+        if max_characters < 1:
+            raise ValueError(f"`max_characters` must be a positive integer, got {max_characters}")
         self.max_characters = max_characters
-        self.timeout = timeout
-        self.max_retries = max_retries
-        self.pause = pause
-        self.concurrency = concurrency
         self.prompt = prompt
+        self._model = LanguageModel(
+            base_url,
+            model,
+            api_key_variable=api_key_variable,
+            timeout=timeout,
+            max_retries=max_retries,
+            pause=pause,
+            concurrency=concurrency,
+        )
 
     @property
     def fingerprint(self) -> str:
         """The model's name, the prompt and the cut; not the endpoint, which may move."""
-        return repr(("language model", self.model, self.prompt, self.max_characters))
+        return repr(("language model", self._model.model, self.prompt, self.max_characters))
 
     def extract(self, texts: Sequence[str]) -> list[list[str]]:
         """List the entities of each text.
@@ -79,52 +71,8 @@ class LanguageModelExtractor:
         Raises:
             ValueError: If the endpoint refuses, or gives no usable answer within the retries.
         """
-        import httpx
-
-        key = os.environ.get(self.api_key_variable)
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
-        with (
-            httpx.Client(timeout=self.timeout, headers=headers) as client,
-            ThreadPoolExecutor(self.concurrency) as pool,
-        ):
-            waiting = [pool.submit(self._extract_one, client, text) for text in texts]
-            try:
-                return [answer.result() for answer in waiting]
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
-
-    def _extract_one(self, client: Any, text: str) -> list[str]:
-        import httpx
-
-        messages = [
-            {"role": "system", "content": self.prompt},
-            {"role": "user", "content": text[: self.max_characters]},
-        ]
-        body = {"model": self.model, "messages": messages, "temperature": 0}
-        url, trouble = f"{self.base_url}/chat/completions", ""
-        for attempt in range(self.max_retries + 1):
-            wait = self.pause * 2**attempt
-            try:
-                response = client.post(url, json=body)
-            except (httpx.TimeoutException, httpx.TransportError) as error:
-                trouble = repr(error)
-            else:
-                if response.status_code == 200:
-                    try:
-                        return parse_answer(response.json()["choices"][0]["message"]["content"])
-                    except (ValueError, LookupError, TypeError) as error:
-                        trouble = repr(error)
-                elif response.status_code in RETRIED:
-                    trouble = f"status {response.status_code}"
-                    wait = _retry_after(response.headers.get("Retry-After"), wait)
-                else:
-                    raise ValueError(f"{url} refused with status {response.status_code}: {response.text[:200]!r}")
-            if attempt < self.max_retries:
-                time.sleep(min(wait, MAX_WAIT))
-        raise ValueError(
-            f"{url} gave no usable answer in {self.max_retries + 1} tries for the text {text[:60]!r}; last: {trouble}"
-        )
+        cut = [text[: self.max_characters] for text in texts]
+        return self._model.ask(cut, system=self.prompt, read=parse_answer)
 
 
 def parse_answer(content: str) -> list[str]:
@@ -141,10 +89,3 @@ def parse_answer(content: str) -> list[str]:
     if not isinstance(answer, dict) or set(answer) != {"entities"}:
         raise ValueError(f'the answer must be {{"entities": [...]}}, got {content[:80]!r}')
     return check_names(answer["entities"], "`entities`")
-
-
-def _retry_after(header: str | None, wait: float) -> float:
-    try:
-        return max(0.0, float(header)) if header is not None else wait
-    except ValueError:  # a date
-        return wait

@@ -1,0 +1,129 @@
+"""A client of language models behind an OpenAI-compatible chat endpoint."""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+Answer = TypeVar("Answer")
+
+RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
+MAX_WAIT = 60.0  # seconds between two tries
+
+
+class LanguageModel:
+    """Asks a chat model, several questions at once.
+
+    A request that times out, finds no server, or gets one of ``RETRIED``, and an answer that its reader refuses, is
+    tried again with growing pauses (or as long as ``Retry-After`` says).
+
+    Args:
+        base_url: The endpoint up to and including its version, as ``http://localhost:8000/v1``.
+        model: The model's name there.
+        api_key_variable: Environment variable that holds the key; no key is sent where it is not set.
+        temperature: Of sampling, not negative; 0 for the likeliest answer.
+        timeout: Seconds per request.
+        max_retries: Tries after the first.
+        pause: Seconds before the second try; doubled before each further one.
+        concurrency: Requests at once.
+
+    Raises:
+        ValueError: If a number is out of range.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        model: str,
+        *,
+        api_key_variable: str = "OPENAI_API_KEY",
+        temperature: float = 0.0,
+        timeout: float = 60.0,
+        max_retries: int = 5,
+        pause: float = 1.0,
+        concurrency: int = 8,
+    ) -> None:
+        if max_retries < 0 or concurrency < 1:
+            raise ValueError(
+                f"`max_retries` must not be negative and `concurrency` positive, got {max_retries} and {concurrency}"
+            )
+        if not temperature >= 0:
+            raise ValueError(f"`temperature` must not be negative, got {temperature}")
+        self.base_url = base_url.rstrip("/")
+        self.model = model
+        self.api_key_variable = api_key_variable
+        self.temperature = temperature
+        self.timeout = timeout
+        self.max_retries = max_retries
+        self.pause = pause
+        self.concurrency = concurrency
+
+    def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], Answer]) -> list[Answer]:
+        """Ask each question in a conversation of its own.
+
+        Args:
+            questions: The user's messages.
+            system: System message before each; none when None.
+            read: Reads an answer's text; what raises ``ValueError`` is asked again.
+
+        Returns:
+            What ``read`` made of the answers, in the order of the questions.
+
+        Raises:
+            ValueError: If the endpoint refuses, or gives no usable answer within the retries.
+        """
+        import httpx
+
+        key = os.environ.get(self.api_key_variable)
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        before = [] if system is None else [{"role": "system", "content": system}]
+        with (
+            httpx.Client(timeout=self.timeout, headers=headers) as client,
+            ThreadPoolExecutor(self.concurrency) as pool,
+        ):
+            waiting = [
+                pool.submit(self._ask_one, client, [*before, {"role": "user", "content": question}], read)
+                for question in questions
+            ]
+            try:
+                return [answer.result() for answer in waiting]
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+    def _ask_one(self, client: Any, messages: list[dict[str, str]], read: Callable[[str], Answer]) -> Answer:
+        import httpx
+
+        body = {"model": self.model, "messages": messages, "temperature": self.temperature}
+        url, trouble = f"{self.base_url}/chat/completions", ""
+        for attempt in range(self.max_retries + 1):
+            wait = self.pause * 2**attempt
+            try:
+                response = client.post(url, json=body)
+            except (httpx.TimeoutException, httpx.TransportError) as error:
+                trouble = repr(error)
+            else:
+                if response.status_code == 200:
+                    try:
+                        return read(response.json()["choices"][0]["message"]["content"])
+                    except (ValueError, LookupError, TypeError) as error:
+                        trouble = repr(error)
+                elif response.status_code in RETRIED:
+                    trouble = f"status {response.status_code}"
+                    wait = _retry_after(response.headers.get("Retry-After"), wait)
+                else:
+                    raise ValueError(f"{url} refused with status {response.status_code}: {response.text[:200]!r}")
+            if attempt < self.max_retries:
+                time.sleep(min(wait, MAX_WAIT))
+        raise ValueError(
+            f"{url} gave no usable answer in {self.max_retries + 1} tries for the text "
+            f"{messages[-1]['content'][:60]!r}; last: {trouble}"
+        )
+
+
+def _retry_after(header: str | None, wait: float) -> float:
+    try:
+        return max(0.0, float(header)) if header is not None else wait
+    except ValueError:  # a date
+        return wait
