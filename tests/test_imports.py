@@ -23,7 +23,7 @@ FLOORS = [  # DESIGN.md, section 2: a room sees the floors below its own, never 
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 NARROWER = {  # where a room may see less than all floors below
     "models": {"files", "graphs", "operators"},
-    "pipelines": {"graphs", "operators"},
+    "pipelines": {"graphs", "text", "operators"},
     "training": {"files", "graphs", "losses", "metrics"},
     "inference": {"graphs", "data", "operators", "models"},
 }

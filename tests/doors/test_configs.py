@@ -5,6 +5,7 @@ import torch
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
+from graphrerank.data import SentenceTransformerEncoder
 from graphrerank.doors import schema
 from graphrerank.graphs import CorpusGraph
 from graphrerank.operators import CrossEncoder
@@ -52,7 +53,8 @@ def test_every_pipeline_instantiates(choice: str) -> None:
         pytest.importorskip("pcst_fast", reason="pcst_fast is optional")
     graph = CorpusGraph.from_edges(["a", "b"], ["", ""], torch.tensor([[0, 1]])).with_embedding(torch.eye(2))
     cfg = compose("evaluate", overrides=[f"pipeline={choice}"])
-    pipeline = instantiate(cfg.pipeline)(graph, pair_encoder=CrossEncoder("nowhere"))
+    encoders = {"pair_encoder": CrossEncoder("nowhere"), "text_encoder": SentenceTransformerEncoder("nowhere")}
+    pipeline = instantiate(cfg.pipeline)(graph, **encoders)
     assert (pipeline.budget, pipeline.batch_queries) == (100, 32)
 
 

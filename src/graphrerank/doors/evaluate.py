@@ -100,7 +100,11 @@ def _evaluate_pipelines(cfg: DictConfig, datasets: Sequence[str]) -> Path:
         if cfg.pair_encoder is not None:
             prepared = with_pair_encoder(prepared, cfg.pair_encoder, cfg.paths.cache)
         torch.set_num_threads(cfg.num_threads)
-        parts = {"retriever": instantiate(retriever), "pair_encoder": prepared.pair_encoder}
+        parts = {
+            "retriever": instantiate(retriever),
+            "pair_encoder": prepared.pair_encoder,
+            "text_encoder": instantiate(encoder),
+        }
         pipelines = {system: instantiate(group)(prepared.dataset.graph, **parts) for system, group in groups.items()}
         result = judge_pipelines(prepared, cfg.split, pipelines, limit=cfg.num_queries)
         write_pipeline_runs(run_dir / "runs", result, prepared.dataset.graph)

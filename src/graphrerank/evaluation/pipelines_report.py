@@ -9,13 +9,13 @@ from graphrerank.evaluation.report import p_text, trec_run
 from graphrerank.files import write_text
 from graphrerank.graphs import CorpusGraph
 
+COLUMNS = ("CR@10", "nDCG@10", "TR")  # few enough for a terminal; `metrics.json` holds all
 STAGES = ("retrieve", "encode", "graph", "rerank")
 
 
 def pipelines_table(result: PipelinesResult) -> Table:
     """Lay out one data set's results: a row per pipeline, measures in percent, encodings and milliseconds per query."""
     names = list(result.pipelines)
-    measures = list(result.pipelines[names[-1]].measures)
     lines = [
         f"{names[-1]} against {entry.baseline}: {entry.measure} {100 * entry.difference:+.1f} ({p_text(entry.p_value)})"
         for entry in result.comparisons
@@ -30,10 +30,10 @@ def pipelines_table(result: PipelinesResult) -> Table:
             ]
         ),
     )
-    for column in ("pipeline", *measures, "read", *STAGES):
+    for column in ("pipeline", *COLUMNS, "read", *STAGES):
         table.add_column(column, justify="left" if column == "pipeline" else "right")
     for name, pipeline in result.pipelines.items():
-        quality = [f"{100 * pipeline.measures[measure]:.2f}" for measure in measures]
+        quality = [f"{100 * pipeline.measures[measure]:.2f}" for measure in COLUMNS]
         times = [f"{pipeline.ms[stage]:.1f}" if stage in pipeline.ms else "" for stage in STAGES]
         table.add_row(name, *quality, f"{pipeline.encodings:.1f}", *times)
     return table

@@ -11,6 +11,7 @@ from graphrerank.operators.gcs import GCS, graph_cohesive_smoothing
 from graphrerank.operators.granker import neighbour_context, smooth_vectors
 from graphrerank.operators.hybrid import HybridRetriever
 from graphrerank.operators.hybrid_expand import HybridExpandRetriever
+from graphrerank.operators.hyde import HyDE, TextEncoder
 from graphrerank.operators.pcst import PrizeCollectingSteinerTree
 from graphrerank.operators.ppr import PPR, personalized_pagerank
 from graphrerank.operators.stex import semantic_topological_expansion
@@ -25,9 +26,11 @@ __all__ = [
     "CrossEncoder",
     "DenseRetriever",
     "ExpandRetriever",
+    "HyDE",
     "HybridExpandRetriever",
     "HybridRetriever",
     "PrizeCollectingSteinerTree",
+    "TextEncoder",
     "graph_cohesive_smoothing",
     "neighbour_context",
     "personalized_pagerank",

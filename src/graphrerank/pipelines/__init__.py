@@ -2,6 +2,7 @@
 
 from graphrerank.pipelines.frontier import AlternateFrontier
 from graphrerank.pipelines.granker import GRanker
+from graphrerank.pipelines.hypothetical_passages import HypotheticalPassages
 from graphrerank.pipelines.page_rank import PageRank
 from graphrerank.pipelines.pipeline import Pipeline, Retrieved
 from graphrerank.pipelines.rerank import Rerank
@@ -16,6 +17,7 @@ __all__ = [
     "AlternateFrontier",
     "Clock",
     "GRanker",
+    "HypotheticalPassages",
     "PageRank",
     "Pipeline",
     "Rerank",

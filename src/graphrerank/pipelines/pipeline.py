@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.graphs import CorpusGraph, PairEncoder, Queries, Ranking, RetrieverFactory
-from graphrerank.operators import DenseRetriever
+from graphrerank.operators import DenseRetriever, TextEncoder
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import StepFactory, Workplace
 
@@ -36,6 +36,7 @@ class Pipeline:
         budget: Nodes to retrieve per query, and so pairs that the cross-encoder reads at most.
         retriever: Builds what vector searches ask that do not name a retriever of their own.
         pair_encoder: The cross-encoder; None where no step reads pairs.
+        text_encoder: The encoder of the corpus; None where no step encodes texts.
         batch_queries: Queries at once.
 
     Raises:
@@ -50,6 +51,7 @@ class Pipeline:
         budget: int = 100,
         retriever: RetrieverFactory = DenseRetriever,
         pair_encoder: PairEncoder | None = None,
+        text_encoder: TextEncoder | None = None,
         batch_queries: int = 32,
     ) -> None:
         for name, number in (("steps", len(steps)), ("budget", budget), ("batch_queries", batch_queries)):
@@ -57,7 +59,7 @@ class Pipeline:
                 raise ValueError(f"`{name}` must {'hold a step' if name == 'steps' else 'be positive'}, got {number}")
         self.budget = budget
         self.batch_queries = batch_queries
-        self._workplace = Workplace(graph, budget, retriever, pair_encoder)
+        self._workplace = Workplace(graph, budget, retriever, pair_encoder, text_encoder)
         self._steps = [build(self._workplace) for build in steps]
 
     @torch.inference_mode()

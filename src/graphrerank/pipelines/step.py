@@ -10,6 +10,7 @@ from typing import Protocol
 from torch import Tensor
 
 from graphrerank.graphs import CorpusGraph, PairEncoder, RetrieverFactory
+from graphrerank.operators import TextEncoder
 from graphrerank.pipelines.state import RetrievalState
 
 
@@ -41,6 +42,7 @@ class Workplace:
         budget: Nodes to retrieve per query, and so pairs that are read at most.
         retriever: Builds the retriever of vector searches.
         pair_encoder: The cross-encoder, or None where no step reads pairs.
+        text_encoder: The encoder of the corpus, or None where no step encodes texts.
         clock: Seconds by stage.
     """
 
@@ -48,6 +50,7 @@ class Workplace:
     budget: int
     retriever: RetrieverFactory
     pair_encoder: PairEncoder | None = None
+    text_encoder: TextEncoder | None = None
     clock: Clock = field(default_factory=Clock)
 
     @property

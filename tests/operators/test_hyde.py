@@ -1,0 +1,87 @@
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphrerank.graphs import CorpusGraph, Queries
+from graphrerank.operators import HyDE
+from graphrerank.pipelines import HypotheticalPassages, Pipeline, VectorSearch
+
+
+class Parrot:
+    """A language model that answers with the question and how often it was asked."""
+
+    def __init__(self) -> None:
+        self.questions: list[str] = []
+
+    def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], str]) -> list[str]:
+        assert system is None
+        before = len(self.questions)
+        self.questions += questions
+        return [read(f"{question} {before + i}") for i, question in enumerate(questions)]
+
+
+class Lengths:
+    """An encoder whose vectors tell the length of a text and its last digit."""
+
+    def encode(self, texts: Sequence[str]) -> Tensor:
+        return torch.nn.functional.normalize(torch.tensor([[len(t), float(t[-1]), 1.0] for t in texts]), dim=1)
+
+
+def queries(texts: list[str]) -> Queries:
+    vectors = torch.nn.functional.normalize(torch.arange(3.0 * len(texts)).reshape(-1, 3) + 1, dim=1)
+    return Queries([f"q{i}" for i in range(len(texts))], texts, vectors)
+
+
+def test_against_naive_mean() -> None:
+    asked, model = queries(["who {}?", " ", "what"]), Parrot()
+    found = HyDE(model, Lengths(), num_passages=3, prompt="Q: {}.").rewrite(asked)  # type: ignore[arg-type]
+    assert model.questions == ["Q: who {}?."] * 3 + ["Q: what."] * 3
+    assert torch.equal(found.encoded[1], asked.encoded[1])
+    for row, passages in ((0, [f"Q: who {{}}?. {i}" for i in range(3)]), (2, [f"Q: what. {i}" for i in range(3, 6)])):
+        mean = sum([asked.encoded[row], *Lengths().encode(passages)]) / 4
+        torch.testing.assert_close(found.encoded[row], mean / mean.norm())
+    assert (found.ids, found.texts) == (asked.ids, asked.texts)
+
+
+def test_an_empty_passage_is_no_answer() -> None:
+    class Silent(Parrot):
+        def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], str]) -> list[str]:
+            return [read(" ") for _ in questions]
+
+    with pytest.raises(ValueError, match="needed a passage, got ' '"):
+        HyDE(Silent(), Lengths()).rewrite(queries(["who"]))  # type: ignore[arg-type]
+
+
+def test_nothing_to_ask() -> None:
+    asked, model = queries(["", " "]), Parrot()
+    assert HyDE(model, Lengths()).rewrite(asked) is asked  # type: ignore[arg-type]
+    assert model.questions == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"num_passages": 0}, "`num_passages` must be a positive integer, got 0"),
+        ({"prompt": "Answer!"}, r"`prompt` must hold \{\} for the query, got 'Answer!'"),
+    ],
+)
+def test_arguments_out_of_range_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        HyDE(Parrot(), Lengths(), **arguments)  # type: ignore[arg-type]
+
+
+def test_as_a_step_of_a_pipeline() -> None:
+    graph = CorpusGraph.from_edges(list("abc"), [""] * 3, torch.zeros(0, 2, dtype=torch.int64))
+    graph = graph.with_embedding(torch.eye(3))
+    asked = Queries(["q"], ["who"], torch.eye(3)[2:])
+    steps = [lambda workplace: HypotheticalPassages(workplace, language_model=Parrot(), num_passages=1), VectorSearch]
+    found = Pipeline(graph, steps=steps, budget=3, text_encoder=Lengths()).retrieve(asked)
+    plain = Pipeline(graph, steps=[VectorSearch], budget=3).retrieve(asked)
+    assert plain.ranking.nodes.tolist() == [[2, 0, 1]]
+    assert found.ranking.nodes.tolist() == [[2, 0, 1]]
+    assert found.ranking.scores[0, 1] > 0.5 > plain.ranking.scores[0, 1]
+    with pytest.raises(ValueError, match="`text_encoder` must be given for hypothetical passages"):
+        Pipeline(graph, steps=steps)
