@@ -14,6 +14,7 @@ from graphrerank.operators.hybrid_expand import HybridExpandRetriever
 from graphrerank.operators.hyde import HyDE, TextEncoder
 from graphrerank.operators.pcst import PrizeCollectingSteinerTree
 from graphrerank.operators.ppr import PPR, personalized_pagerank
+from graphrerank.operators.splade import SpladeRetriever
 from graphrerank.operators.stex import semantic_topological_expansion
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "HybridExpandRetriever",
     "HybridRetriever",
     "PrizeCollectingSteinerTree",
+    "SpladeRetriever",
     "TextEncoder",
     "graph_cohesive_smoothing",
     "neighbour_context",

@@ -1,0 +1,139 @@
+"""Learned sparse search: SPLADE and other sparse encoders of sentence-transformers."""
+
+import hashlib
+import warnings
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphrerank.files import hash_files
+from graphrerank.graphs import CorpusGraph, Queries, Ranking, top_k_by_node_order
+from graphrerank.graphs.retriever import BASE_SCORE
+from graphrerank.operators.hybrid import concatenate
+
+BLOCK_SCORES = 1 << 25  # scores held at once: 128 MiB of float32
+BLOCK_TEXTS = 1024  # encoded between two transfers to the CPU
+FINGERPRINTED = {".safetensors", ".bin", ".json", ".txt"}  # weights, settings and vocabularies
+
+
+class SpladeRetriever:
+    """Rank the corpus by the dot product of sparse vectors over a vocabulary, ties by node number.
+
+    Nodes that share no weighted term with the query score 0 and follow in node order. The corpus is encoded at the
+    first query; its vectors stay sparse.
+
+    Source: Formal et al., *SPLADE*, 2021, Eq. (2); through sentence-transformers' ``SparseEncoder``, which encodes
+    queries and documents each in the model's own way.
+
+    Args:
+        graph: The corpus; its vectors are not read.
+        model: A local folder, or a model id of the Hugging Face hub.
+        top_k: Candidates per query.
+        batch_size: Texts per forward pass.
+        max_length: Tokens per text; longer texts are cut. The model's own limit when None.
+        device: Torch device; sentence-transformers chooses when None.
+        revision: Commit of a hub model.
+
+    Raises:
+        ValueError: If a number is below 1. At the first query: if the model is found neither locally nor on the hub.
+    """
+
+    feature_names: tuple[str, ...] = (BASE_SCORE,)
+
+    def __init__(
+        self,
+        graph: CorpusGraph,
+        *,
+        model: str,
+        top_k: int = 100,
+        batch_size: int = 32,
+        max_length: int | None = None,
+        device: str | None = None,
+        revision: str | None = None,
+    ) -> None:
+        numbers = {"top_k": top_k, "batch_size": batch_size, "max_length": 1 if max_length is None else max_length}
+        for name, number in numbers.items():
+            if number < 1:
+                raise ValueError(f"`{name}` must be a positive integer, got {number}")
+        self.model = model
+        self.top_k = top_k
+        self.batch_size = batch_size
+        self.max_length = max_length
+        self.device = device
+        self.revision = revision
+        self._texts = graph.texts
+
+    @staticmethod
+    def needs_vectors(**_: Any) -> bool:
+        """Tell that no dense vectors are read."""
+        return False
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hash of a local model's files; empty for one of the hub, which its id and revision tell."""
+        folder = Path(self.model)
+        if not folder.is_dir():
+            return ""
+        files = sorted(file for file in folder.rglob("*") if file.suffix in FINGERPRINTED)
+        return hashlib.sha256(hash_files(files).encode()).hexdigest()
+
+    def retrieve(self, queries: Queries) -> Ranking:
+        """Rank the corpus for each query.
+
+        Args:
+            queries: ``B`` texts.
+
+        Returns:
+            ``[B, top_k]`` nodes and dot products, with ``features [B, top_k, 1]``.
+        """
+        rows = max(1, BLOCK_SCORES // max(1, len(self._texts)))
+        parts = []
+        for start in range(0, max(1, len(queries)), rows):
+            block = queries.block(start, start + rows)
+            nodes, scores = top_k_by_node_order(self._score(block.texts), self.top_k)
+            parts.append(Ranking(nodes, scores, scores.masked_fill(nodes < 0, 0.0).unsqueeze(-1)))
+        return concatenate(parts)
+
+    def _score(self, query_texts: Sequence[str]) -> Tensor:
+        if not query_texts or not self._texts:
+            return torch.zeros(len(query_texts), len(self._texts))
+        vectors = self._encode(self._encoder.encode_query, query_texts).to_dense()
+        return (self._corpus @ vectors.T).T
+
+    @cached_property
+    def _corpus(self) -> Tensor:
+        """``[N, V]`` in compressed sparse rows."""
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Sparse (CSR tensor support|invariant checks)")
+            return self._encode(self._encoder.encode_document, self._texts).to_sparse_csr()
+
+    def _encode(self, encode: Any, texts: Sequence[str]) -> Tensor:
+        parts = [
+            encode(
+                list(texts[start : start + BLOCK_TEXTS]),
+                batch_size=self.batch_size,
+                convert_to_sparse_tensor=True,
+                save_to_cpu=True,
+                show_progress_bar=False,
+            ).float()
+            for start in range(0, len(texts), BLOCK_TEXTS)
+        ]
+        return torch.cat(parts).coalesce()
+
+    @cached_property
+    def _encoder(self) -> Any:
+        from sentence_transformers import SparseEncoder  # heavy: only when something must be encoded
+
+        try:
+            encoder = SparseEncoder(self.model, device=self.device, revision=self.revision)
+        except (OSError, ValueError) as error:
+            raise ValueError(
+                f"`model` must be a local folder or a reachable hub id of a sparse encoder, got {self.model!r}: {error}"
+            ) from error
+        if self.max_length is not None:
+            encoder.max_seq_length = self.max_length
+        return encoder
