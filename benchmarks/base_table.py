@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 SETS = ("spider", "bird", "2wikimultihopqa", "hotpotqa", "scifact", "nfcorpus", "attack")
 NO_EDGES = {
     "spider": ["data.edges=[]"],
-    "bird": ["data.edges=[]"],
+    "bird": ["data.edges=[]", "data.edge_types=null"],
     "2wikimultihopqa": ["data.mentions=false"],
     "hotpotqa": ["data.mentions=false"],
     "scifact": ["data.knn=0"],
@@ -122,6 +122,7 @@ def main() -> None:
         pr=robustness_table(results, "PR@10"),
         ndcg=robustness_table(results, "nDCG@10"),
     )
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.write_text(page, encoding="utf-8")
     print(arguments.out)
 
