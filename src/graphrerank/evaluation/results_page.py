@@ -141,18 +141,22 @@ def render_page(tables: ResultTables, *, plot: str | None = None) -> str:
 
 def draw_plot(path: Path, tables: ResultTables) -> None:
     """Draw PR@10 over all queries by system and data set, with its 95% intervals, as a PNG."""
+    from matplotlib import colormaps
     from matplotlib.figure import Figure  # slow to import, and the object interface needs no display
 
     figure = Figure(figsize=(2.2 * len(tables.sets) + 2, 3.6), layout="constrained")
     axes = figure.subplots()
     width = 0.85 / len(tables.rows)
+    colors = colormaps["tab20"]  # more of them than the default cycle has
     for place, row in enumerate(tables.rows):
         over_seeds = [seed_average(row.runs, one.name, "PR@10") for one in tables.sets]
         heights = torch.stack([100 * values.nanmean() for values in over_seeds])
         ends = torch.stack([100 * bootstrap_interval(values) for values in over_seeds])
         errors = torch.stack([heights - ends[:, 0], ends[:, 1] - heights]).clamp(min=0)
         at = [number + (place - (len(tables.rows) - 1) / 2) * width for number in range(len(tables.sets))]
-        axes.bar(at, heights.tolist(), width, yerr=errors.tolist(), error_kw={"lw": 0.6}, label=_label(row))
+        bars = axes.bar(at, heights.tolist(), width, yerr=errors.tolist(), error_kw={"lw": 0.6}, label=_label(row))
+        for bar in bars:
+            bar.set_color(colors(place % colors.N))
     axes.set_xticks(range(len(tables.sets)), [one.name for one in tables.sets])
     axes.set_ylabel("PR@10, percent")
     axes.grid(axis="y", alpha=0.3)
