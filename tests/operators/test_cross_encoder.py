@@ -108,6 +108,18 @@ def test_against_the_models_own_logits(kind: str, max_length: int, tmp_path: Pat
     torch.testing.assert_close(encoder.head(vectors.reshape(1, 5, 16)), expected[None], atol=1e-5, rtol=0)
 
 
+def test_half_precision_is_close_and_given_out_as_float32(tmp_path: Path) -> None:
+    folder = build("bert", tmp_path)
+    exact, rounded = (CrossEncoder(folder, max_length=36, dtype=dtype) for dtype in ("float32", "bfloat16"))
+    vectors = rounded.encode(QUERIES, PASSAGES)
+    assert vectors.dtype == torch.float32
+    assert not torch.equal(vectors, exact.encode(QUERIES, PASSAGES))
+    torch.testing.assert_close(vectors, exact.encode(QUERIES, PASSAGES), atol=0.05, rtol=0)
+    assert rounded.fingerprint != exact.fingerprint
+    with pytest.raises(ValueError, match=r"`dtype` must be one of .*, got 'int8'"):
+        CrossEncoder(folder, dtype="int8")
+
+
 def test_the_head_scripts(tmp_path: Path) -> None:
     for kind in ("bert", "modernbert-mean"):
         encoder = CrossEncoder(build(kind, tmp_path / kind), max_length=36, device="cpu")
