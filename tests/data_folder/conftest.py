@@ -1,23 +1,11 @@
 import json
-import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-REPOSITORY = Path(__file__).parents[2]
 Write = Callable[..., Path]
-
-
-@pytest.fixture(scope="session")
-def real_datasets() -> Path:
-    """The folder of real data sets, which only some machines have."""
-    named = os.environ.get("GRAPHRERANK_DATASETS")
-    folder = Path(named) if named else REPOSITORY.parent / "shared" / "data"
-    if not folder.is_dir():
-        pytest.skip(f"no real data sets: {folder} is not there; set GRAPHRERANK_DATASETS")
-    return folder
 
 
 @pytest.fixture

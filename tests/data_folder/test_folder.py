@@ -479,8 +479,8 @@ def queries_and_rows(stats: dict[str, Any]) -> dict[str, tuple[int, int]]:
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_counts_of_real_data_are_those_of_dataset_json(real_datasets: Path, name: str) -> None:
-    folder = real_datasets / name
+def test_counts_of_real_data_are_those_of_dataset_json(datasets: Path, name: str) -> None:
+    folder = datasets / name
     if not folder.is_dir():
         pytest.skip(f"{folder} is not there")
     stats = json.loads((folder / "dataset.json").read_text(encoding="utf-8"))["stats"]
@@ -501,8 +501,8 @@ def test_counts_of_real_data_are_those_of_dataset_json(real_datasets: Path, name
         ("2wikimultihopqa", "edges_computed.tsv", "computed_title_mention_edges"),
     ],
 )
-def test_real_edges_against_a_naive_set_of_pairs(real_datasets: Path, name: str, file: str, key: str) -> None:
-    folder = real_datasets / name
+def test_real_edges_against_a_naive_set_of_pairs(datasets: Path, name: str, file: str, key: str) -> None:
+    folder = datasets / name
     stats = json.loads((folder / "dataset.json").read_text(encoding="utf-8"))["stats"]
     rows = [line.split("\t")[:2] for line in (folder / file).read_text(encoding="utf-8").splitlines()[1:]]
     assert len(rows) == stats[key]
@@ -510,8 +510,8 @@ def test_real_edges_against_a_naive_set_of_pairs(real_datasets: Path, name: str,
     assert graph.num_edges == 2 * len({frozenset(row) for row in rows})
 
 
-def test_bird_dev_is_searched_over_its_own_tables(real_datasets: Path) -> None:
-    folder = real_datasets / "bird"
+def test_bird_dev_is_searched_over_its_own_tables(datasets: Path) -> None:
+    folder = datasets / "bird"
     dev = load_folder(folder, corpus_where={"split": "dev"}, splits=["dev"], edge_types=["foreign_key"])
     assert (dev.graph.num_nodes, len(dev.query_ids)) == (75, 1534)
     train = load_folder(folder, corpus_where={"split": "train"}, splits=["train"], edge_types=["key_name"])

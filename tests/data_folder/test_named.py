@@ -351,22 +351,22 @@ REAL = {  # nodes, edges, queries by split
 
 
 @pytest.mark.parametrize("source", REAL)
-def test_real_data_by_configuration(composed, real_datasets: Path, source: str) -> None:
-    data = composed(source, f"paths.datasets={real_datasets}", "data.mentions=false")
-    if not (real_datasets / data.source).is_dir():
-        pytest.skip(f"{real_datasets / data.source} is not there")
+def test_real_data_by_configuration(composed, datasets: Path, source: str) -> None:
+    data = composed(source, f"paths.datasets={datasets}", "data.mentions=false")
+    if not (datasets / data.source).is_dir():
+        pytest.skip(f"{datasets / data.source} is not there")
     nodes, edges, queries = REAL[source]
     dataset = instantiate(data)
     assert (dataset.name, dataset.graph.num_nodes, dataset.graph.num_edges) == (source, nodes, 2 * edges)
     assert {split: len(qrels.queries) for split, qrels in dataset.splits.items()} == queries
 
 
-def test_mentions_become_edges(composed, real_datasets: Path) -> None:
+def test_mentions_become_edges(composed, datasets: Path) -> None:
     """Against the mention edges of the corpus's titles and texts themselves."""
-    folder = real_datasets / "2wikimultihopqa_train"
+    folder = datasets / "2wikimultihopqa_train"
     documents = list(read_documents(folder))
     pairs, _ = mention_edges([doc.title for doc in documents], [doc.text for doc in documents])
-    graph = instantiate(composed("2wikimultihopqa_train", f"paths.datasets={real_datasets}")).graph
+    graph = instantiate(composed("2wikimultihopqa_train", f"paths.datasets={datasets}")).graph
     joined = {
         (node, neighbour)
         for node in range(graph.num_nodes)
@@ -377,10 +377,10 @@ def test_mentions_become_edges(composed, real_datasets: Path) -> None:
 
 
 def test_real_2wikimultihopqa_against_the_conversion(
-    monkeypatch: pytest.MonkeyPatch, real_datasets: Path, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, datasets: Path, tmp_path: Path
 ) -> None:
     """Write the real data in HippoRAG's form, convert it, and compare: same texts, same judgements."""
-    source = real_datasets / "2wikimultihopqa"
+    source = datasets / "2wikimultihopqa"
     real = load_folder(source)
     corpus = [json.loads(line) for line in (source / "corpus.jsonl").read_text(encoding="utf-8").splitlines()]
     qrels = real.split("test")

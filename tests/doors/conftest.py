@@ -49,12 +49,6 @@ def small_attack(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def datasets() -> Path:
-    """The folder of data set folders, which may not be there."""
-    return Path(os.environ.get("GRAPHRERANK_DATASETS", ROOT.parent / "shared" / "data"))
-
-
-@pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
 

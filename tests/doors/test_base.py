@@ -64,12 +64,12 @@ def test_one_score_and_no_edge_keep_their_order(scale: float) -> None:
 
 
 @pytest.mark.slow
-def test_the_users_command(door, datasets: Path, tmp_path: Path) -> None:
-    if not (datasets / "bird").is_dir():
-        pytest.skip(f"needs the data set folder bird in {datasets}")
+def test_the_users_command(door, datasets_folder: Path, tmp_path: Path) -> None:
+    if not (datasets_folder / "bird").is_dir():
+        pytest.skip(f"needs the data set folder bird in {datasets_folder}")
     done = door(
-        "evaluate.py", "checkpoint=base", "datasets=[bird]", "retriever=hybrid_expand", f"paths.datasets={datasets}",
-        f"hydra.run.dir={tmp_path / 'run'}",
+        "evaluate.py", "checkpoint=base", "datasets=[bird]", "retriever=hybrid_expand",
+        f"paths.datasets={datasets_folder}", f"hydra.run.dir={tmp_path / 'run'}",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     systems = json.loads((tmp_path / "run" / "metrics.json").read_text())["datasets"]["bird"]["systems"]

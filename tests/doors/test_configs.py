@@ -99,13 +99,13 @@ SMALLER = {  # minutes of encoding left out
 
 
 @pytest.mark.parametrize("file", EXPERIMENTS)
-def test_every_experiment_runs(file: Path, door, small_attack: Path, datasets: Path, tmp_path: Path) -> None:
+def test_every_experiment_runs(file: Path, door, small_attack: Path, datasets_folder: Path, tmp_path: Path) -> None:
     command = file.read_text().splitlines()[1]  # the line before is Hydra's package directive
     assert command.startswith(f"# python train.py experiment={file.stem}")
     if "paths.datasets=DIR" in command:
-        if not datasets.is_dir():
+        if not datasets_folder.is_dir():
             pytest.skip("needs data set folders: set GRAPHRERANK_DATASETS")
-        small = [f"paths.datasets={datasets}", *SMALLER.get(file.stem, [])]
+        small = [f"paths.datasets={datasets_folder}", *SMALLER.get(file.stem, [])]
     else:
         small = [f"data.path={small_attack}", "retriever.top_k=30"]
     done = door("train.py", f"experiment={file.stem}", "debug=fast", *small, f"hydra.run.dir={tmp_path}")

@@ -15,7 +15,27 @@ from graphrerank.data.candidates import PreparedDataset
 from graphrerank.graphs import CandidateGraphs
 
 
-class CandidateDataModule(L.LightningDataModule):
+class _SplitDataModule(L.LightningDataModule):
+    """What data modules of candidate graphs share: which splits to serve and how, and where a resume goes on."""
+
+    def __init__(self, batch_size: int, *, seed: int, vectors: bool, train_split: str, val_split: str) -> None:
+        super().__init__()
+        if batch_size < 1:
+            raise ValueError(f"`batch_size` must be a positive integer, got {batch_size}")
+        self.batch_size = batch_size
+        self.seed = seed
+        self.vectors = vectors
+        self.train_split = train_split
+        self.val_split = val_split
+
+    def _resumed(self, loader: DataLoader[CandidateGraphs]) -> DataLoader[CandidateGraphs]:
+        """Begin at the trainer's epoch: on a resume Lightning draws the first batch before it sets the epoch."""
+        if self.trainer is not None:
+            cast("EpochBatches | MixtureBatches", loader.sampler).set_epoch(self.trainer.current_epoch)
+        return loader
+
+
+class CandidateDataModule(_SplitDataModule):
     """Serve one data set's splits as batches of candidate graphs.
 
     Each epoch's order depends on ``seed`` and the epoch alone, so that a resumed run sees what an unbroken one sees.
@@ -40,22 +60,14 @@ class CandidateDataModule(L.LightningDataModule):
         train_split: str = "train",
         val_split: str = "val",
     ) -> None:
-        super().__init__()
-        if batch_size < 1:
-            raise ValueError(f"`batch_size` must be a positive integer, got {batch_size}")
+        super().__init__(batch_size, seed=seed, vectors=vectors, train_split=train_split, val_split=val_split)
         self.prepared = prepared
-        self.batch_size = batch_size
-        self.seed = seed
-        self.vectors = vectors
-        self.train_split = train_split
-        self.val_split = val_split
 
     def train_dataloader(self) -> DataLoader[CandidateGraphs]:
         """Return shuffled batches of the training split."""
-        loader = self._loader(_answerable(self.prepared, self.train_split), self.train_split, seed=self.seed)
-        if self.trainer is not None:  # on a resume Lightning draws the first batch before it sets the epoch
-            cast(EpochBatches, loader.sampler).set_epoch(self.trainer.current_epoch)
-        return loader
+        return self._resumed(
+            self._loader(_answerable(self.prepared, self.train_split), self.train_split, seed=self.seed)
+        )
 
     def val_dataloader(self) -> DataLoader[CandidateGraphs]:
         """Return batches of the validation split, in order."""
@@ -67,7 +79,7 @@ class CandidateDataModule(L.LightningDataModule):
         return DataLoader(batches, batch_size=None, sampler=sampler)
 
 
-class MixtureDataModule(L.LightningDataModule):
+class MixtureDataModule(_SplitDataModule):
     """Serve several data sets as batches of candidate graphs, each batch from one of them.
 
     An epoch has as many batches as the data sets have together, ``shares`` of them from each: a data set with more
@@ -100,11 +112,9 @@ class MixtureDataModule(L.LightningDataModule):
         val_split: str = "val",
         augmentation: CandidateAugmentation | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(batch_size, seed=seed, vectors=vectors, train_split=train_split, val_split=val_split)
         if not parts:
             raise ValueError("`parts` must hold at least one data set, got none")
-        if batch_size < 1:
-            raise ValueError(f"`batch_size` must be a positive integer, got {batch_size}")
         names = {name: part.feature_names for name, part in parts.items()}
         if len(set(names.values())) > 1:
             raise ValueError(f"`parts` must have the same scores per candidate, got {names}")
@@ -112,11 +122,6 @@ class MixtureDataModule(L.LightningDataModule):
             raise ValueError(f"`shares` must give each of {list(parts)} a positive share, got {dict(shares)}")
         self.parts = parts
         self.shares = shares
-        self.batch_size = batch_size
-        self.seed = seed
-        self.vectors = vectors
-        self.train_split = train_split
-        self.val_split = val_split
         self.augmentation = augmentation
 
     def train_dataloader(self) -> DataLoader[CandidateGraphs]:
@@ -134,9 +139,7 @@ class MixtureDataModule(L.LightningDataModule):
             vectors=self.vectors,
             augmentation=self.augmentation,
         )
-        if self.trainer is not None:  # on a resume Lightning draws the first batch before it sets the epoch
-            sampler.set_epoch(self.trainer.current_epoch)
-        return DataLoader(batches, batch_size=None, sampler=sampler)
+        return self._resumed(DataLoader(batches, batch_size=None, sampler=sampler))
 
     def val_dataloader(self) -> list[DataLoader[CandidateGraphs]]:
         """Return batches of the validation splits, one loader per data set, in order."""

@@ -136,15 +136,8 @@ def load_folder(
     if entities is not None:
         names = _entities(folder, entities, node_number, documents, cache)
         graph = graph.with_entities(entity_incidence(names, max_share=max_entity_share))
-    return RetrievalDataset(
-        name or folder.resolve().name,
-        graph,
-        [query.query_id for query in queries],
-        [query.text for query in queries],
-        {split: as_qrels(rows) for split, rows in judged.items()},
-        knn,
-        {kind: len(torch.unique(found.sort(dim=1).values, dim=0)) for kind, found in by_type.items()},
-    )
+    edge_counts = {kind: len(torch.unique(found.sort(dim=1).values, dim=0)) for kind, found in by_type.items()}
+    return judged_dataset(name or folder.resolve().name, graph, queries, judged, knn=knn, edge_counts=edge_counts)
 
 
 def read_documents(folder: str | Path, *, drop_empty: bool = False) -> Iterator[Document]:
@@ -196,6 +189,27 @@ def read_judged_queries(
     renumbered = {query: i for i, query in enumerate(kept)}
     judged = {s: [row._replace(query=renumbered[row.query]) for row in rows] for s, rows in judged.items()}
     return [queries[query] for query in kept], judged
+
+
+def judged_dataset(
+    name: str,
+    graph: CorpusGraph,
+    queries: Sequence[Query],
+    judged: Mapping[str, Sequence[Judgement]],
+    *,
+    knn: int,
+    edge_counts: Mapping[str, int],
+) -> RetrievalDataset:
+    """Put a corpus together with what :func:`read_judged_queries` read."""
+    return RetrievalDataset(
+        name,
+        graph,
+        [query.query_id for query in queries],
+        [query.text for query in queries],
+        {split: as_qrels(rows) for split, rows in judged.items()},
+        knn,
+        edge_counts,
+    )
 
 
 def _number_documents(

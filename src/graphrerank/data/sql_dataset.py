@@ -5,8 +5,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from graphrerank.data.dataset import RetrievalDataset
-from graphrerank.data.folder import read_judged_queries
-from graphrerank.data.judgements import Splits, as_qrels
+from graphrerank.data.folder import judged_dataset, read_judged_queries
+from graphrerank.data.judgements import Splits
 from graphrerank.data.sql_schema import load_sql_schema
 
 
@@ -47,15 +47,8 @@ def load_sql_dataset(
     graph = load_sql_schema(_plain_file(url), schema=schema, descriptions=descriptions)
     number = {table: i for i, table in enumerate(graph.node_ids)}
     queries, judged = read_judged_queries(folder, splits, number)
-    return RetrievalDataset(
-        name or folder.resolve().name,
-        graph,
-        [query.query_id for query in queries],
-        [query.text for query in queries],
-        {split: as_qrels(rows) for split, rows in judged.items()},
-        knn,
-        {"foreign keys": graph.num_edges // 2},
-    )
+    edge_counts = {"foreign keys": graph.num_edges // 2}
+    return judged_dataset(name or folder.resolve().name, graph, queries, judged, knn=knn, edge_counts=edge_counts)
 
 
 def _plain_file(url: str) -> str:

@@ -13,6 +13,7 @@ from rich.console import Console
 from graphrerank.data import PreparedDataset
 from graphrerank.doors.parts import (
     compose_group,
+    data_group,
     frozen_grankers,
     group_from_manifest,
     pick_device,
@@ -118,16 +119,13 @@ def _evaluate_pipelines(cfg: DictConfig, datasets: Sequence[str]) -> Path:
 def _data_group(cfg: DictConfig, name: str, manifest: Mapping[str, Any] | None) -> DictConfig:
     """Take the data set that ``data=`` chose, with its settings; else compose the one of a name.
 
-    That is a folder by its path, the one that a manifest says was trained on with its own settings, any other as in
-    ``conf``.
+    The one that a manifest says was trained on comes with its own settings, any other as :func:`data_group` gives it.
     """
     if cfg.data is not None:
         return cfg.data
-    if "/" in name or "\\" in name:
-        return compose_group(cfg, "data", "folder", path=name)
     if manifest is not None and manifest["data"]["choice"] == name:
         return group_from_manifest(cfg, "data", manifest["data"])
-    return compose_group(cfg, "data", name)
+    return data_group(cfg, name)
 
 
 def _check_encoder(path: str, manifest: Mapping[str, Any], prepared: PreparedDataset) -> None:

@@ -132,6 +132,17 @@ def compose_group(door: DictConfig, group: str, choice: str, **arguments: Any) -
     return node
 
 
+def data_group(door: DictConfig, name: str) -> DictConfig:
+    """Compose a data set by its name in ``conf/data``, or a data set folder by its path.
+
+    Raises:
+        ValueError: If it is neither a path nor a file of ``conf/data``.
+    """
+    if "/" in name or "\\" in name:
+        return compose_group(door, "data", "folder", path=name)
+    return compose_group(door, "data", name)
+
+
 def group_from_manifest(door: DictConfig, group: str, entry: Mapping[str, Any]) -> DictConfig:
     """Compose a group of ``conf`` as a manifest's entry describes it: its choice, then its plain arguments.
 

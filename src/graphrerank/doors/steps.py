@@ -22,7 +22,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from graphrerank.data import PreparedDataset
-from graphrerank.doors.parts import compose_group, pick_device, prepare_dataset, systems
+from graphrerank.doors.parts import data_group, pick_device, prepare_dataset, systems
 from graphrerank.doors.train import portable_config, prepare_parts, train_one
 from graphrerank.evaluation import measure_queries
 from graphrerank.evaluation.results_page import PAGE_MEASURES
@@ -98,9 +98,7 @@ class Work:
         names = next(iter(self.parts(job).values())).feature_names
         prepared = self.prepared[_candidates_key(job)]
         if name not in prepared:
-            folder = "/" in name or "\\" in name
-            data = compose_group(job, "data", "folder", path=name) if folder else compose_group(job, "data", name)
-            one = prepare_dataset(data, job.encoder, job.retriever, job.paths.cache)
+            one = prepare_dataset(data_group(job, name), job.encoder, job.retriever, job.paths.cache)
             prepared[name] = one.with_features(names)
         return prepared[name]
 

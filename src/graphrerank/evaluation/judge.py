@@ -197,13 +197,17 @@ def rerank(prepared: PreparedDataset, queries: Tensor, system: System) -> Rankin
 
 
 def compare_with_baselines(
-    values: Mapping[str, Mapping[str, Tensor]], measures: Sequence[str] = TESTED_MEASURES
+    values: Mapping[str, Mapping[str, Tensor]],
+    measures: Sequence[str] = TESTED_MEASURES,
+    *,
+    baselines: Sequence[str] = BASELINES,
 ) -> list[Comparison]:
-    """Test the last system against every baseline that is there: those of :data:`BASELINES`.
+    """Test the last system against every baseline that is there.
 
     Args:
         values: ``[Q]`` of each measure, by system; NaN = the query does not count.
         measures: Names of the measures to test in.
+        baselines: Names of systems.
 
     Returns:
         One entry per baseline and measure.
@@ -211,7 +215,7 @@ def compare_with_baselines(
     if not values or not measures:
         return []
     primary = list(values)[-1]
-    pairs = [(name, measure) for name in BASELINES if name in values and name != primary for measure in measures]
+    pairs = [(name, measure) for name in baselines if name in values and name != primary for measure in measures]
     if not pairs:
         return []
     ours = torch.stack([values[primary][measure] for _, measure in pairs])

@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from graphrerank.data import PreparedDataset, Qrels
-from graphrerank.evaluation.judge import Comparison
-from graphrerank.evaluation.significance import bootstrap_interval, paired_randomization
+from graphrerank.evaluation.judge import Comparison, compare_with_baselines
+from graphrerank.evaluation.significance import bootstrap_interval
 from graphrerank.graphs import Queries, Ranking
 from graphrerank.metrics import parse_measure, topological_recall
 from graphrerank.pipelines import Pipeline
@@ -121,7 +121,9 @@ def judge_pipelines(
             ms={stage: 1000 * seconds / len(numbers) for stage, seconds in found.seconds.items()},
         )
     compared = [measure for measure in COMPARED_MEASURES if measure in measures]
-    return PipelinesResult(dataset.name, split, ids, results, _compare(results, compared))
+    values_of = {name: result.values for name, result in results.items()}
+    comparisons = compare_with_baselines(values_of, compared, baselines=list(results))
+    return PipelinesResult(dataset.name, split, ids, results, comparisons)
 
 
 def _relevant(qrels: Qrels, queries: Tensor) -> Tensor:
@@ -131,15 +133,3 @@ def _relevant(qrels: Qrels, queries: Tensor) -> Tensor:
     ends = [torch.searchsorted(query, queries, right=right).tolist() for right in (False, True)]
     rows = [node[start:stop] for start, stop in zip(*ends, strict=True)]
     return pad_sequence(rows, batch_first=True, padding_value=-1)
-
-
-def _compare(results: Mapping[str, PipelineResult], measures: Sequence[str]) -> list[Comparison]:
-    if len(results) < 2 or not measures:
-        return []
-    *others, last = results
-    pairs = [(name, measure) for name in others for measure in measures]
-    ours = torch.stack([results[last].values[measure] for _, measure in pairs])
-    theirs = torch.stack([results[name].values[measure] for name, measure in pairs])
-    differences = (ours - theirs).nanmean(dim=1).tolist()
-    p_values = paired_randomization(ours, theirs).tolist()
-    return [Comparison(*pair, *numbers) for pair, *numbers in zip(pairs, differences, p_values, strict=True)]

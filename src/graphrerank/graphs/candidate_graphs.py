@@ -9,6 +9,7 @@ from torch import Tensor
 from graphrerank.graphs.algebra import graph_index
 from graphrerank.graphs.corpus_graph import CorpusGraph
 from graphrerank.graphs.entity_incidence import conceptual_edges
+from graphrerank.graphs.sparse_rows import row_slots
 
 
 @dataclass(frozen=True)
@@ -164,10 +165,7 @@ def induced_edges(graph: CorpusGraph, nodes: Tensor) -> tuple[Tensor, Tensor, Te
             f"`nodes` must hold a node once per query, got {graph.node_ids[repeated % graph.num_nodes]!r} twice "
             f"in row {repeated // graph.num_nodes}"
         )
-    degree = graph.degree[packed]
-    target = torch.repeat_interleave(torch.arange(packed.numel()), degree)
-    offset = torch.arange(target.numel()) - torch.repeat_interleave(degree.cumsum(0) - degree, degree)
-    slot = graph.indptr[packed][target] + offset  # [sum of degrees], into indices
+    target, slot = row_slots(graph.indptr, packed)  # [sum of degrees] each
     wanted = row[target] * graph.num_nodes + graph.indices[slot]
     found = torch.searchsorted(key, wanted).clamp(max=max(key.numel() - 1, 0))
     hit = key[found] == wanted if key.numel() else torch.zeros(0, dtype=torch.bool)

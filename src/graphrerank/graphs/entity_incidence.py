@@ -167,11 +167,9 @@ def _block_edges(incidence: EntityIncidence, nodes: Tensor, packed: Tensor) -> t
     rank = torch.empty_like(order).scatter_(1, order, torch.arange(width).expand(batch, width)).flatten()
     candidate = _flat_nonzero(nodes >= 0)  # row * K + column
     node = nodes.flatten()[candidate]
-    degree = incidence.indptr[node + 1] - incidence.indptr[node]
-    holder = torch.repeat_interleave(torch.arange(node.numel()), degree)  # [L], one per (candidate, entity)
-    slot = (incidence.indptr[node] - degree.cumsum(0) + degree)[holder] + torch.arange(holder.numel())
+    holder, entity = row_entries(incidence.indptr, incidence.indices, node)  # [L] each, one per (candidate, entity)
     candidate_of = candidate[holder]
-    key = torch.div(candidate_of, width, rounding_mode="floor") * incidence.num_entities + incidence.indices[slot]
+    key = torch.div(candidate_of, width, rounding_mode="floor") * incidence.num_entities + entity
     grouped = np.sort((key * nodes.numel() + candidate_of).numpy())  # sorting pairs by value beats sorting with places
     key, candidate_of = (torch.from_numpy(part) for part in np.divmod(grouped, nodes.numel()))
     dtype = torch.int16 if int(incidence.sizes.max()) < 1 << 15 else torch.int32

@@ -7,19 +7,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from graphrerank.data.text_match import MATCH_FEATURES, TextMatch
-from graphrerank.graphs.retriever import BASE_SCORE, EXPANSION_FEATURES, TEXT_FEATURES
+from graphrerank.graphs.retriever import BASE_SCORE, OPTIONAL_FEATURES, TEXT_FEATURES
 from graphrerank.inference.arrays import to_floats
 from graphrerank.inference.rerank_input import RerankInput
 from graphrerank.operators import BM25
 from graphrerank.operators.hybrid import lexical_scores
 
 BM25_SCORE, DENSE_SCORE = TEXT_FEATURES
-KNOWN_FEATURES = (
-    BM25_SCORE,
-    DENSE_SCORE,
-    *EXPANSION_FEATURES,
-    *MATCH_FEATURES,
-)  # beside the base score: those that are filled here
+KNOWN_FEATURES = (*OPTIONAL_FEATURES, *MATCH_FEATURES)  # beside the base score: those that are filled here
 
 
 def unit_vectors(given: RerankInput, dim: int | None) -> tuple[Tensor, Tensor] | None:
