@@ -15,9 +15,10 @@ from pathlib import Path
 import torch
 from interleaved import median_seconds
 
-from graphrerank.data.enrichment import EntityCache, SpacyExtractor, entity_incidence, normalize_entity
+from graphrerank.data.enrichment import EntityCache, SpacyExtractor, entity_incidence
 from graphrerank.graphs import conceptual_edges
 from graphrerank.graphs.entity_incidence import MIN_COMMON
+from graphrerank.text import normalize_entity
 
 NUM_QUERIES, NUM_CANDIDATES = 64, 200
 Edges = dict[tuple[int, int], float]

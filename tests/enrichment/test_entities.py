@@ -12,7 +12,6 @@ from graphrerank.data.enrichment import (
     LanguageModelExtractor,
     SpacyExtractor,
     entity_cache,
-    normalize_entity,
     read_entities,
 )
 
@@ -32,28 +31,6 @@ class Counting:
             raise KeyboardInterrupt
         self.asked += texts
         return [[word for word in text.split() if word[0].isupper()] for text in texts]
-
-
-@pytest.mark.parametrize(
-    ("name", "normal"),
-    [
-        ("The Beatles", "beatles"),
-        ("  an   Apple ", "apple"),
-        ("Lothair II's", "lothair ii"),
-        ("the Joneses\u2019", "joneses"),
-        ("U.S.A.", "usa"),
-        ("Rock-and-Roll", "rock and roll"),
-        ("O'Hara", "ohara"),
-        ("AT&amp;T", "at t"),
-        ("STRASSE", normalize_entity("straße")),
-        ("北京", "北京"),
-        ("—", ""),
-        ("The The", ""),
-    ],
-)
-def test_normalize_entity(name: str, normal: str) -> None:
-    assert normalize_entity(name) == normal
-    assert normalize_entity(normal) == normal
 
 
 def test_read_entities(tmp_path: Path) -> None:

@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphrerank.data.enrichment import entity_incidence, normalize_entity
+from graphrerank.data.enrichment import entity_incidence
 from graphrerank.graphs import CorpusGraph, conceptual_edges, induced_edges
 from graphrerank.graphs import entity_incidence as incidence
+from graphrerank.text import normalize_entity
 
 
 def naive(entities: list[list[str]], nodes: list[list[int]]) -> list[tuple[int, int, float]]:

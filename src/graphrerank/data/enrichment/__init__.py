@@ -2,7 +2,7 @@
 
 from graphrerank.data.enrichment.adjacency import adjacency_edges
 from graphrerank.data.enrichment.chunker import Chunk, chunk_document, split_sentences
-from graphrerank.data.enrichment.entities import EntityExtractor, normalize_entity, read_entities
+from graphrerank.data.enrichment.entities import EntityExtractor, read_entities
 from graphrerank.data.enrichment.entity_cache import EntityCache
 from graphrerank.data.enrichment.incidence import entity_incidence
 from graphrerank.data.enrichment.knn import nearest_neighbor_edges
@@ -22,7 +22,6 @@ __all__ = [
     "entity_incidence",
     "mention_edges",
     "nearest_neighbor_edges",
-    "normalize_entity",
     "read_entities",
     "split_sentences",
 ]

@@ -1,17 +1,9 @@
-"""Named entities of passages: who finds them, how names are made comparable, and the file that can bring them."""
+"""Named entities of passages: who finds them, and the file that can bring them."""
 
-import html
 import json
-import re
-import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
-
-_APOSTROPHES = str.maketrans("\u2019\u2018\u02bc`", "''''")
-_POSSESSIVE = re.compile(r"'s\b|(?<=s)'(?=\s|$)", re.IGNORECASE)
-_NOT_WORD = re.compile(r"[\W_]+")
-_ARTICLES = frozenset({"a", "an", "the"})
 
 
 class EntityExtractor(Protocol):
@@ -23,24 +15,6 @@ class EntityExtractor(Protocol):
 
     def extract(self, texts: Sequence[str]) -> list[list[str]]:
         """List the entities of each of ``n`` texts, as they are written there."""
-
-
-def normalize_entity(name: str) -> str:
-    """Make names comparable: no case, accents, punctuation, possessives or leading articles.
-
-    A name that is nothing but an article or punctuation becomes the empty string.
-
-    Example:
-        >>> [normalize_entity(name) for name in ("The  Beatles'", "Lothair II's", "U.S.", "Bahrām Beyzāie", "the")]
-        ['beatles', 'lothair ii', 'us', 'bahram beyzaie', '']
-    """
-    name = unicodedata.normalize("NFKD", html.unescape(name))
-    name = "".join(char for char in name if not unicodedata.combining(char))
-    name = _POSSESSIVE.sub("", name.translate(_APOSTROPHES)).replace(".", "").replace("'", "")
-    words = _NOT_WORD.sub(" ", name.casefold()).split()
-    while words and words[0] in _ARTICLES:
-        del words[0]
-    return " ".join(words)
 
 
 def read_entities(path: str | Path, node_ids: Sequence[str]) -> list[list[str]]:

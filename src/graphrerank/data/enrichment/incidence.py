@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 
-from graphrerank.data.enrichment.entities import normalize_entity
 from graphrerank.graphs import EntityIncidence
+from graphrerank.text import normalize_entity
 
 
 def entity_incidence(entities: Sequence[Iterable[str]], *, max_share: float = 0.001) -> EntityIncidence:
-    """Make names comparable (:func:`normalize_entity`), then number those that two passages or more hold.
+    """Make names comparable (:func:`~graphrerank.text.normalize_entity`), then number those of two passages or more.
 
     Args:
         entities: ``N`` collections of names as an extractor gives them.

@@ -1,0 +1,30 @@
+import pytest
+
+from graphrerank.text import Entity, Knowledge, Relation
+
+METZ, LOTHAIR = Entity("Metz", "GPE", "A town."), Entity("Lothair II", "PERSON", "A king.")
+
+
+def test_a_passage_without_anything_to_say() -> None:
+    assert Knowledge() == Knowledge((), ())
+
+
+def test_relations_join_entities() -> None:
+    knowledge = Knowledge((METZ, LOTHAIR), (Relation("Lothair II", "died in", "Metz", "Lothair II died in Metz."),))
+    assert [relation.head for relation in knowledge.relations] == ["Lothair II"]
+
+
+@pytest.mark.parametrize(
+    ("entities", "relations", "message"),
+    [
+        ((METZ, METZ), (), r"`entities` must have different names, none of them blank, got \['Metz', 'Metz'\]"),
+        ((METZ, Entity(" ", "", "")), (), r"none of them blank, got \['Metz', ' '\]"),
+        ((METZ,), (Relation("Metz", "near", "Nancy", ""),), "must join names of `entities`, got 'Metz', 'Nancy'"),
+        ((METZ,), (Relation("metz", "near", "Metz", ""),), "must join names of `entities`, got 'metz', 'Metz'"),
+    ],
+)
+def test_knowledge_that_does_not_fit_together(
+    entities: tuple[Entity, ...], relations: tuple[Relation, ...], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        Knowledge(entities, relations)
