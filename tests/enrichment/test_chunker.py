@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from graphrerank.data.enrichment import Chunk, chunk_document, split_sentences
+from graphrerank.data.enrichment import Chunk, chunk_document
 from graphrerank.data.enrichment.chunker import Unit
 
 
@@ -50,23 +50,6 @@ def test_a_long_sentence_is_cut_between_words() -> None:
     assert [chunk.text for chunk in chunks] == ["alpha beta", "gamma", "delta."]
     chunks = chunk_document("d", "abcdefghij kl", max_size=4, overlap=0, unit="characters")
     assert [chunk.text for chunk in chunks] == ["abcd", "efgh", "ij", "kl"]
-
-
-@pytest.mark.parametrize(
-    ("text", "sentences"),
-    [
-        ("He left. She stayed.", ["He left.", "She stayed."]),
-        ("J. R. R. Tolkien wrote it. It sold.", ["J. R. R. Tolkien wrote it.", "It sold."]),
-        ("Mr. Smith, e.g. the U.S. one, left.", ["Mr. Smith, e.g. the U.S. one, left."]),
-        ('"Stop!" He ran. (Why?) Ok', ['"Stop!"', "He ran.", "(Why?)", "Ok"]),
-        ("It cost 3.50 dollars... and more. Yes", ["It cost 3.50 dollars... and more.", "Yes"]),
-        ("Heading\n\nText of it.", ["Heading", "Text of it."]),
-        ("他来了。她走了！", ["他来了。", "她走了！"]),  # noqa: RUF001
-        ("  ", []),
-    ],
-)
-def test_split_sentences(text: str, sentences: list[str]) -> None:
-    assert [text[start:stop] for start, stop in split_sentences(text)] == sentences
 
 
 def test_blank_document() -> None:

