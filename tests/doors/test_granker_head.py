@@ -85,6 +85,29 @@ def test_exported_head_takes_pair_vectors_edges_and_degrees(run: Path, door, tmp
     torch.testing.assert_close(loaded.module(*inputs), eager(*inputs))
 
 
+def test_fastinsight_with_the_trained_head(run: Path, reader: Path, door, small_attack: Path, tmp_path: Path) -> None:
+    done = door(
+        "evaluate.py", "pipeline=fastinsight_head", f"pipeline.head.checkpoint={run}", "pipelines=[fastinsight]",
+        "pipeline.budget=15", "num_queries=5", "data=attack", f"data.path={small_attack}",
+        "pair_encoder=cross_encoder", f"pair_encoder.model={reader}", "pair_encoder.max_length=48",
+        f"hydra.run.dir={tmp_path}",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "metrics.json").read_text())["datasets"]["attack"]["pipelines"]
+    assert list(found) == ["fastinsight", "fastinsight_head"]
+    assert found["fastinsight_head"]["encodings"] == 15
+
+
+def test_a_reranker_of_scores_is_no_head(door, reader: Path, small_attack: Path, tmp_path: Path) -> None:
+    done = door(
+        "evaluate.py", "pipeline=fastinsight_head", "pipeline.head.checkpoint=attack", "data=attack",
+        f"data.path={small_attack}", "pair_encoder=cross_encoder", f"pair_encoder.model={reader}",
+        f"hydra.run.dir={tmp_path}",
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert "needed a head of GRanker (train.py model=granker_head), found a GATv2Reranker" in done.stderr
+
+
 def test_it_is_no_reranker_of_scores(run: Path) -> None:
     with pytest.raises(ValueError, match=r"reads a cross-encoder's vectors .*; needed a model of "):
         GraphReranker.from_pretrained(run)

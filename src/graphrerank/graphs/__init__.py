@@ -3,7 +3,7 @@
 from graphrerank.graphs.candidate_graphs import CandidateGraphs, candidate_edges, induced_edges
 from graphrerank.graphs.corpus_graph import CorpusGraph
 from graphrerank.graphs.entity_incidence import EntityIncidence, conceptual_edges
-from graphrerank.graphs.pair_encoder import PairEncoder
+from graphrerank.graphs.pair_encoder import GraphHead, PairEncoder
 from graphrerank.graphs.queries import Queries
 from graphrerank.graphs.ranking import Ranking, top_k_by_node_order
 from graphrerank.graphs.retriever import Retriever, RetrieverFactory
@@ -12,6 +12,7 @@ __all__ = [
     "CandidateGraphs",
     "CorpusGraph",
     "EntityIncidence",
+    "GraphHead",
     "PairEncoder",
     "Queries",
     "Ranking",

@@ -1,4 +1,4 @@
-"""What a pair encoder is: a cross-encoder whose reading and scoring can be called apart."""
+"""What a pair encoder is, a cross-encoder whose reading and scoring can be called apart, and what may score for it."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -22,3 +22,20 @@ class PairEncoder(Protocol):
 
     def head(self, vectors: Tensor) -> Tensor:
         """Score vectors ``[..., h]``: logits ``[...]``."""
+
+
+class GraphHead(Protocol):
+    """A head in the place of a pair encoder's own, which looks at the edges among a query's nodes too."""
+
+    @property
+    def encoder_fingerprint(self) -> str:
+        """Fingerprint of the pair encoder whose vectors it reads."""
+
+    def score(self, pair_vectors: Tensor, edge_index: Tensor, degree: Tensor) -> Tensor:
+        """Score ``N`` nodes: logits ``[N]``.
+
+        Args:
+            pair_vectors: ``[N, h]``.
+            edge_index: ``[2, E]`` the corpus edges among a query's nodes; a packed batch of queries is one call.
+            degree: ``[N]`` neighbours of each node in the whole corpus graph.
+        """

@@ -3,5 +3,15 @@
 from graphrerank.models.checkpoint import Checkpoint, find_checkpoint, load_checkpoint, load_checkpoints
 from graphrerank.models.gatv2_reranker import GATv2Reranker
 from graphrerank.models.granker_head import GRankerHead
+from graphrerank.models.trained_head import TrainedHead, load_trained_head
 
-__all__ = ["Checkpoint", "GATv2Reranker", "GRankerHead", "find_checkpoint", "load_checkpoint", "load_checkpoints"]
+__all__ = [
+    "Checkpoint",
+    "GATv2Reranker",
+    "GRankerHead",
+    "TrainedHead",
+    "find_checkpoint",
+    "load_checkpoint",
+    "load_checkpoints",
+    "load_trained_head",
+]

@@ -9,6 +9,8 @@ from graphrerank.pipelines.step import Workplace
 class GRanker:
     """Rank the retrieved nodes by the head's score of their smoothed vectors (:func:`smooth_vectors`).
 
+    A pipeline's trained head takes the place of the cross-encoder's, and of ``smoothing``: it smooths by itself.
+
     Source: FastInsight, Algorithm 2. *Where we differ:* its line 1 reads all retrieved nodes each time; we keep the
     vectors, so that a node is read once per query.
 
@@ -34,9 +36,12 @@ class GRanker:
         valid = state.nodes >= 0
         with self._workplace.clock("graph"):
             edge_index, _, _ = candidate_edges(self._workplace.graph, state.nodes)
-            degree = self._degree[state.nodes[valid]]
-            vectors = smooth_vectors(state.vectors[valid], edge_index, degree, self.smoothing)
+            degree, vectors = self._degree[state.nodes[valid]], state.vectors[valid]
         with self._workplace.clock("rerank"):
+            if self._workplace.head is not None:
+                logits = self._workplace.head.score(vectors, edge_index, degree)
+            else:
+                logits = self._encoder.head(smooth_vectors(vectors, edge_index, degree, self.smoothing))
             scores = state.scores.clone()
-            scores[valid] = self._encoder.head(vectors).to(scores)
+            scores[valid] = logits.to(scores)
             return state.ranked_by(scores)

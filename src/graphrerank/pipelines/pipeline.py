@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from graphrerank.graphs import CorpusGraph, PairEncoder, Queries, Ranking, RetrieverFactory
+from graphrerank.graphs import CorpusGraph, GraphHead, PairEncoder, Queries, Ranking, RetrieverFactory
 from graphrerank.operators import DenseRetriever, TextEncoder
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import StepFactory, Workplace
@@ -37,10 +37,12 @@ class Pipeline:
         retriever: Builds what vector searches ask that do not name a retriever of their own.
         pair_encoder: The cross-encoder; None where no step reads pairs.
         text_encoder: The encoder of the corpus; None where no step encodes texts.
+        head: A trained head for GRanker, in the place of the cross-encoder's own; None for the latter.
         batch_queries: Queries at once.
 
     Raises:
-        ValueError: If there is no step, a number is below 1, or a step cannot be built.
+        ValueError: If there is no step, a number is below 1, a step cannot be built, or ``head`` was trained on
+            another cross-encoder.
     """
 
     def __init__(
@@ -52,14 +54,20 @@ class Pipeline:
         retriever: RetrieverFactory = DenseRetriever,
         pair_encoder: PairEncoder | None = None,
         text_encoder: TextEncoder | None = None,
+        head: GraphHead | None = None,
         batch_queries: int = 32,
     ) -> None:
         for name, number in (("steps", len(steps)), ("budget", budget), ("batch_queries", batch_queries)):
             if number < 1:
                 raise ValueError(f"`{name}` must {'hold a step' if name == 'steps' else 'be positive'}, got {number}")
+        if head is not None and pair_encoder is not None and head.encoder_fingerprint != pair_encoder.fingerprint:
+            raise ValueError(
+                f"`head` reads vectors of the cross-encoder {head.encoder_fingerprint[:12]}, `pair_encoder` is "
+                f"{pair_encoder.fingerprint[:12]}"
+            )
         self.budget = budget
         self.batch_queries = batch_queries
-        self._workplace = Workplace(graph, budget, retriever, pair_encoder, text_encoder)
+        self._workplace = Workplace(graph, budget, retriever, pair_encoder, text_encoder, head)
         self._steps = [build(self._workplace) for build in steps]
 
     @torch.inference_mode()

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from graphrerank.graphs import CorpusGraph, PairEncoder, RetrieverFactory
+from graphrerank.graphs import CorpusGraph, GraphHead, PairEncoder, RetrieverFactory
 from graphrerank.operators import TextEncoder
 from graphrerank.pipelines.state import RetrievalState
 
@@ -43,6 +43,7 @@ class Workplace:
         retriever: Builds the retriever of vector searches.
         pair_encoder: The cross-encoder, or None where no step reads pairs.
         text_encoder: The encoder of the corpus, or None where no step encodes texts.
+        head: A trained head in the place of the cross-encoder's own, or None.
         clock: Seconds by stage.
     """
 
@@ -51,6 +52,7 @@ class Workplace:
     retriever: RetrieverFactory
     pair_encoder: PairEncoder | None = None
     text_encoder: TextEncoder | None = None
+    head: GraphHead | None = None
     clock: Clock = field(default_factory=Clock)
 
     @property
