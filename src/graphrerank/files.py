@@ -1,15 +1,19 @@
-"""Files that are either whole or not there: written under a temporary name, then renamed."""
+"""Files that are either whole or not there: written under a temporary name, then renamed; or in transactions."""
 
 import hashlib
 import os
+import sqlite3
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import safetensors
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+
+LOOKED_UP = 500  # keys in one statement; SQLite's oldest limit is 999
+WAIT_S = 60.0  # for another process's write
 
 
 @contextmanager
@@ -60,6 +64,63 @@ def load_tensors(path: Path, names: tuple[str, ...]) -> dict[str, Tensor]:
     if set(tensors) != set(names):
         raise ValueError(f"{path}: needed the tensors {sorted(names)}, found {sorted(tensors)}; delete this file")
     return tensors
+
+
+class BlobTable:
+    """Bytes under keys in an SQLite file, which is made when it is first opened.
+
+    Each write is a transaction, so that a stopped run goes on where it was and several processes may share the file.
+
+    Args:
+        path: The file.
+        name: Name of the table in it, a plain word.
+
+    Example:
+        >>> table = BlobTable(Path(tempfile.mkdtemp()) / "answers.sqlite", "answers")
+        >>> table.write({b"a": b"first", b"b": b"second"})
+        >>> table.read([b"b", b"c"])
+        {b'b': b'second'}
+    """
+
+    def __init__(self, path: Path, name: str) -> None:
+        self.path = path
+        self.name = name
+
+    def read(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        """Look keys up; those that are not there are left out.
+
+        Raises:
+            ValueError: If the file is damaged or cannot be read; the message names it.
+        """
+        known: dict[bytes, bytes] = {}
+        with self._open() as file:
+            for start in range(0, len(keys), LOOKED_UP):
+                part = keys[start : start + LOOKED_UP]
+                marks = ",".join("?" * len(part))
+                known.update(file.execute(f"SELECT * FROM {self.name} WHERE key IN ({marks})", part))
+        return known
+
+    def write(self, blobs: Mapping[bytes, bytes]) -> None:
+        """Keep bytes under new keys, all or none of them; a key that is there keeps what it has.
+
+        Raises:
+            ValueError: As :meth:`read`.
+        """
+        with self._open() as file, file:  # a transaction
+            file.executemany(f"INSERT OR IGNORE INTO {self.name} VALUES (?, ?)", blobs.items())
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        columns = "(key BLOB PRIMARY KEY, content BLOB) WITHOUT ROWID"
+        try:
+            with closing(sqlite3.connect(self.path, timeout=WAIT_S)) as file:
+                file.execute(f"CREATE TABLE IF NOT EXISTS {self.name} {columns}")
+                yield file
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError):  # locked, or the disk is full
+                raise ValueError(f"{self.path}: cannot be read or written: {error}") from error
+            raise ValueError(f"{self.path}: damaged cache ({error}); delete this file and run again") from error
 
 
 def hash_files(files: Sequence[Path]) -> str:

@@ -1,4 +1,6 @@
 from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,8 @@ from graphrerank.pipelines import HypotheticalPassages, Pipeline, VectorSearch
 
 class Parrot:
     """A language model that answers with the question and how often it was asked."""
+
+    fingerprint = "parrot"
 
     def __init__(self) -> None:
         self.questions: list[str] = []
@@ -37,7 +41,7 @@ def queries(texts: list[str]) -> Queries:
 
 def test_against_naive_mean() -> None:
     asked, model = queries(["who {}?", " ", "what"]), Parrot()
-    found = HyDE(model, Lengths(), num_passages=3, prompt="Q: {}.").rewrite(asked)  # type: ignore[arg-type]
+    found = HyDE(model, Lengths(), num_passages=3, prompt="Q: {}.").rewrite(asked)
     assert model.questions == ["Q: who {}?."] * 3 + ["Q: what."] * 3
     assert torch.equal(found.encoded[1], asked.encoded[1])
     for row, passages in ((0, [f"Q: who {{}}?. {i}" for i in range(3)]), (2, [f"Q: what. {i}" for i in range(3, 6)])):
@@ -52,12 +56,12 @@ def test_an_empty_passage_is_no_answer() -> None:
             return [read(" ") for _ in questions]
 
     with pytest.raises(ValueError, match="needed a passage, got ' '"):
-        HyDE(Silent(), Lengths()).rewrite(queries(["who"]))  # type: ignore[arg-type]
+        HyDE(Silent(), Lengths()).rewrite(queries(["who"]))
 
 
 def test_nothing_to_ask() -> None:
     asked, model = queries(["", " "]), Parrot()
-    assert HyDE(model, Lengths()).rewrite(asked) is asked  # type: ignore[arg-type]
+    assert HyDE(model, Lengths()).rewrite(asked) is asked
     assert model.questions == []
 
 
@@ -70,7 +74,19 @@ def test_nothing_to_ask() -> None:
 )
 def test_arguments_out_of_range_are_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        HyDE(Parrot(), Lengths(), **arguments)  # type: ignore[arg-type]
+        HyDE(Parrot(), Lengths(), **arguments)
+
+
+def test_a_second_run_asks_nothing(tmp_path: Path) -> None:
+    graph = CorpusGraph.from_edges(list("abc"), [""] * 3, torch.zeros(0, 2, dtype=torch.int64))
+    graph, model = graph.with_embedding(torch.eye(3)), Parrot()
+    step = partial(HypotheticalPassages, language_model=model, num_passages=2, cache=tmp_path)
+    runs = [
+        Pipeline(graph, steps=[step, VectorSearch], budget=3, text_encoder=Lengths()).retrieve(queries(["who", "who"]))
+        for _ in range(2)
+    ]
+    assert len(model.questions) == 4  # each passage of each query is one of its own
+    assert torch.equal(runs[0].ranking.scores, runs[1].ranking.scores)
 
 
 def test_as_a_step_of_a_pipeline() -> None:

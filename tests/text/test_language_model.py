@@ -1,7 +1,3 @@
-import json
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -11,42 +7,7 @@ from graphrerank.text import LanguageModel
 pytest.importorskip("httpx", reason="httpx is optional")
 
 
-class Endpoint(BaseHTTPRequestHandler):
-    """A local chat endpoint that plays a script of (status, body) per question; at its end it echoes."""
-
-    script: dict[str, list[tuple[int, Any]]]
-    requests: list[dict[str, Any]]
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.requests.append({"path": self.path, "key": self.headers.get("Authorization"), **body})
-        question = body["messages"][-1]["content"]
-        echo = {"choices": [{"message": {"content": f"<{question}>"}}]}
-        status, answer = self.script[question].pop(0) if self.script.get(question) else (200, echo)
-        raw = json.dumps(answer).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(raw)))
-        self.send_header("Retry-After", "0")
-        self.end_headers()
-        self.wfile.write(raw)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-@pytest.fixture
-def endpoint() -> Iterator[tuple[str, type[Endpoint]]]:
-    handler = type("Scripted", (Endpoint,), {"script": {}, "requests": []})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/v1/", handler
-    server.shutdown()
-    server.server_close()
-
-
-def test_answers_come_in_order_and_questions_alone(
-    endpoint: tuple[str, type[Endpoint]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_answers_come_in_order_and_questions_alone(endpoint: tuple[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     url, handler = endpoint
     monkeypatch.setenv("SOME_KEY", "secret")
     model = LanguageModel(url, "m", api_key_variable="SOME_KEY", temperature=0.7)
@@ -58,7 +19,7 @@ def test_answers_come_in_order_and_questions_alone(
     assert all([message["role"] for message in request["messages"]] == ["user"] for request in handler.requests)
 
 
-def test_a_system_message_comes_first(endpoint: tuple[str, type[Endpoint]]) -> None:
+def test_a_system_message_comes_first(endpoint: tuple[str, Any]) -> None:
     url, handler = endpoint
     LanguageModel(url, "m", api_key_variable="NO_SUCH_KEY").ask(["a"], system="be short", read=str)
     (request,) = handler.requests
@@ -66,25 +27,25 @@ def test_a_system_message_comes_first(endpoint: tuple[str, type[Endpoint]]) -> N
     assert request["key"] is None
 
 
-def test_nothing_asked(endpoint: tuple[str, type[Endpoint]]) -> None:
+def test_nothing_asked(endpoint: tuple[str, Any]) -> None:
     assert LanguageModel(endpoint[0], "m").ask([], system=None, read=str) == []
 
 
 @pytest.mark.parametrize("trouble", [(429, ""), (503, ""), (200, {"choices": []}), (200, "nonsense")])
-def test_what_fails_is_asked_again(endpoint: tuple[str, type[Endpoint]], trouble: tuple[int, Any]) -> None:
+def test_what_fails_is_asked_again(endpoint: tuple[str, Any], trouble: tuple[int, Any]) -> None:
     url, handler = endpoint
     handler.script = {"a": [trouble, trouble]}
     assert LanguageModel(url, "m", pause=0.0).ask(["a", "b"], system=None, read=str) == ["<a>", "<b>"]
     assert len(handler.requests) == 4
 
 
-def test_what_the_reader_refuses_is_asked_again(endpoint: tuple[str, type[Endpoint]]) -> None:
+def test_what_the_reader_refuses_is_asked_again(endpoint: tuple[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"no usable answer in 3 tries for the text 'a'; last: ValueError"):
         LanguageModel(endpoint[0], "m", pause=0.0, max_retries=2).ask(["a"], system=None, read=int)
     assert len(endpoint[1].requests) == 3
 
 
-def test_a_refusal_is_final(endpoint: tuple[str, type[Endpoint]]) -> None:
+def test_a_refusal_is_final(endpoint: tuple[str, Any]) -> None:
     url, handler = endpoint
     handler.script = {"a": [(401, "")]}
     with pytest.raises(ValueError, match="refused with status 401"):

@@ -1,9 +1,7 @@
 """A cross-encoder's vectors on disk, keyed by query, passage and encoder: no pair is read twice."""
 
 import hashlib
-import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +10,11 @@ import torch
 from torch import Tensor
 
 from graphrerank.data.encoder import check_vectors
+from graphrerank.files import BlobTable
 from graphrerank.graphs import PairEncoder
 
 SHARD_PAIRS = 256  # pairs encoded between two writes: at most this much work is lost on a stop
-LOOKED_UP = 500  # keys in one statement; SQLite's oldest limit is 999
 DTYPES: dict[str, np.dtype[Any]] = {"float32": np.dtype("<f4"), "float16": np.dtype("<f2")}
-WAIT_S = 60.0  # for another process's write
 
 
 class PairCache:
@@ -78,13 +75,12 @@ class PairCache:
         if not passages:
             return torch.zeros(0, self.hidden_size)
         keys = [_key(query, passage) for query, passage in zip(query_texts, passages, strict=True)]
-        with self._file() as file:
-            known = self._read(file, list(dict.fromkeys(keys)))
-            missing = {key: pair for pair, key in enumerate(keys) if key not in known}
-            order = sorted(missing, key=lambda key: len(query_texts[missing[key]]) + len(passages[missing[key]]))
-            for start in range(0, len(order), SHARD_PAIRS):
-                part = order[start : start + SHARD_PAIRS]
-                known.update(self._encode(file, part, [missing[key] for key in part], query_texts, passages))
+        known = self._read(list(dict.fromkeys(keys)))
+        missing = {key: pair for pair, key in enumerate(keys) if key not in known}
+        order = sorted(missing, key=lambda key: len(query_texts[missing[key]]) + len(passages[missing[key]]))
+        for start in range(0, len(order), SHARD_PAIRS):
+            part = order[start : start + SHARD_PAIRS]
+            known.update(self._encode(part, [missing[key] for key in part], query_texts, passages))
         joined = b"".join(known[key] for key in keys)
         vectors = np.frombuffer(joined, dtype=DTYPES[self.dtype]).reshape(len(keys), -1)
         return torch.from_numpy(vectors.astype(np.float32))
@@ -94,12 +90,7 @@ class PairCache:
         return self.encoder.head(vectors)
 
     def _encode(
-        self,
-        file: sqlite3.Connection,
-        keys: Sequence[bytes],
-        pairs: Sequence[int],
-        query_texts: Sequence[str],
-        passages: Sequence[str],
+        self, keys: Sequence[bytes], pairs: Sequence[int], query_texts: Sequence[str], passages: Sequence[str]
     ) -> dict[bytes, bytes]:
         made = self.encoder.encode([query_texts[pair] for pair in pairs], [passages[pair] for pair in pairs])
         self.num_encoded += len(pairs)
@@ -107,16 +98,11 @@ class PairCache:
         check_vectors(rounded, len(pairs), f"the pair encoder's vectors as {self.dtype}")
         rows = rounded.numpy().astype(DTYPES[self.dtype])
         new = {key: row.tobytes() for key, row in zip(keys, rows, strict=True)}
-        with file:  # a transaction
-            file.executemany("INSERT OR IGNORE INTO pairs VALUES (?, ?)", new.items())
+        self._table.write(new)
         return new
 
-    def _read(self, file: sqlite3.Connection, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        known: dict[bytes, bytes] = {}
-        for start in range(0, len(keys), LOOKED_UP):
-            part = keys[start : start + LOOKED_UP]
-            marks = ",".join("?" * len(part))
-            known.update(file.execute(f"SELECT key, vector FROM pairs WHERE key IN ({marks})", part))
+    def _read(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        known = self._table.read(keys)
         needed = self.hidden_size * DTYPES[self.dtype].itemsize if known else 0
         if (odd := next((len(row) for row in known.values() if len(row) != needed), None)) is not None:
             raise ValueError(
@@ -125,17 +111,9 @@ class PairCache:
             )
         return known
 
-    @contextmanager
-    def _file(self) -> Iterator[sqlite3.Connection]:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        try:
-            with closing(sqlite3.connect(self.path, timeout=WAIT_S)) as file:
-                file.execute("CREATE TABLE IF NOT EXISTS pairs (key BLOB PRIMARY KEY, vector BLOB) WITHOUT ROWID")
-                yield file
-        except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError):  # locked, or the disk is full
-                raise ValueError(f"{self.path}: cannot be read or written: {error}") from error
-            raise ValueError(f"{self.path}: damaged cache ({error}); delete this file and run again") from error
+    @property
+    def _table(self) -> BlobTable:
+        return BlobTable(self.path, "pairs")
 
 
 def _key(query: str, passage: str) -> bytes:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.graphs import Queries
-from graphrerank.text import LanguageModel
+from graphrerank.text import ChatModel
 
 PROMPT = "Please write a passage to answer the question.\nQuestion: {}\nPassage:"
 
@@ -30,7 +30,7 @@ class HyDE:
     is scaled to unit length, which changes no ranking by dot product; a query of white space keeps its vector.
 
     Args:
-        language_model: Writes the passages.
+        language_model: Writes the passages; an :class:`~graphrerank.text.AnswerCache` keeps them.
         encoder: The encoder of the corpus.
         num_passages: ``M`` per query, at least 1.
         prompt: The question to the language model, with ``{}`` for the query.
@@ -40,7 +40,7 @@ class HyDE:
     """
 
     def __init__(
-        self, language_model: LanguageModel, encoder: TextEncoder, *, num_passages: int = 8, prompt: str = PROMPT
+        self, language_model: ChatModel, encoder: TextEncoder, *, num_passages: int = 8, prompt: str = PROMPT
     ) -> None:
         if num_passages < 1:
             raise ValueError(f"`num_passages` must be a positive integer, got {num_passages}")

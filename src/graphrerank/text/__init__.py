@@ -7,11 +7,14 @@ from graphrerank.text.names import normalize_entity
 from graphrerank.text.sentences import split_sentences
 
 __all__ = [
+    "AnswerCache",
+    "ChatModel",
     "Entity",
     "Knowledge",
     "KnowledgeExtractor",
     "LanguageModel",
     "Relation",
     "normalize_entity",
+    "remembering",
     "split_sentences",
 ]

@@ -59,6 +59,11 @@ class LanguageModel:
         self.pause = pause
         self.concurrency = concurrency
 
+    @property
+    def fingerprint(self) -> str:
+        """The model's name and temperature; not the endpoint, which may move."""
+        return repr(("language model", self.model, self.temperature))
+
     def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], Answer]) -> list[Answer]:
         """Ask each question in a conversation of its own.
 
