@@ -39,6 +39,28 @@ def atomic_path(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+@contextmanager
+def atomic_folder(folder: Path) -> Iterator[Path]:
+    """Give a temporary folder beside ``folder``; put it in its place when the block ends well, else delete it.
+
+    Example:
+        >>> folder = Path(tempfile.mkdtemp()) / "a"
+        >>> for text in ("old", "new"):
+        ...     with atomic_folder(folder) as temporary:
+        ...         _ = (temporary / "b.txt").write_text(text)
+        >>> [file.name for file in folder.parent.iterdir()], (folder / "b.txt").read_text()
+        (['a'], 'new')
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", suffix=".tmp", dir=folder.parent) as work:
+        new = Path(work) / "new"
+        new.mkdir()
+        yield new
+        if folder.exists():
+            folder.rename(Path(work) / "old")
+        new.rename(folder)
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a text file atomically, in UTF-8."""
     with atomic_path(path) as temporary:

@@ -1,5 +1,6 @@
 """Cross-encoders of transformers, body and head apart: the model search of the taxonomy, and what GRanker smooths."""
 
+import copy
 import hashlib
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -9,8 +10,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from graphrerank.files import hash_files
+from graphrerank.files import atomic_folder, hash_files
 from graphrerank.operators.classification_head import ClassificationHead
+from graphrerank.operators.encoder_layers import EncoderLayers, layer_settings, layers_of, like_lengths, pool
 
 HEADS = {  # class of transformers -> its layers before and after the activation
     "BertForSequenceClassification": ("bert.pooler.dense", "classifier"),
@@ -20,7 +22,6 @@ HEADS = {  # class of transformers -> its layers before and after the activation
 }
 FINGERPRINTED = {".safetensors", ".bin", ".json", ".txt", ".model"}  # weights, settings and vocabularies
 DTYPES = ("float32", "bfloat16", "float16")
-LEAST_FILL = 0.75  # a batch's shortest pair relative to its longest; padding costs as much time as text
 
 
 class CrossEncoder:
@@ -88,6 +89,21 @@ class CrossEncoder:
         """The model's head, on its device, in evaluation mode; copy it to train it."""
         return self._loaded.head
 
+    @property
+    def layer_settings(self) -> dict[str, Any]:
+        """Settings of the model's body, from which :class:`EncoderLayers` can be built."""
+        return layer_settings(self._loaded.body.config)
+
+    def last_layers(self, num_layers: int) -> EncoderLayers:
+        """Copy the body's last layers, to train them: float32, on the CPU.
+
+        Raises:
+            ValueError: If ``num_layers`` is not from 1 to the number of layers.
+        """
+        layers = EncoderLayers(self.layer_settings, num_layers)
+        layers.start_from(self._loaded.body)
+        return layers
+
     @torch.no_grad()
     def encode(self, query_texts: Sequence[str], passages: Sequence[str]) -> Tensor:
         """Read ``M`` pairs, those of like length together.
@@ -104,24 +120,9 @@ class CrossEncoder:
         """
         if len(query_texts) != len(passages):
             raise ValueError(f"`passages` must be as many as `query_texts` ({len(query_texts)}), got {len(passages)}")
-        loaded = self._loaded
-        vectors = torch.empty(len(passages), loaded.head.hidden_size)
-        lengths = [len(query) + len(passage) for query, passage in zip(query_texts, passages, strict=True)]
-        for pairs in _like_lengths(lengths, self.batch_size):
-            tokens = loaded.tokenizer(
-                [query_texts[pair] for pair in pairs],
-                [passages[pair] for pair in pairs],
-                padding=True,
-                truncation="longest_first",
-                max_length=self.max_length,
-                return_tensors="pt",
-            ).to(self.device)
-            states = loaded.body(**tokens).last_hidden_state.float()
-            if loaded.mean_pooling:
-                weight = tokens["attention_mask"].unsqueeze(-1)
-                vectors[pairs] = ((states * weight).sum(1) / weight.sum(1)).cpu()
-            else:
-                vectors[pairs] = states[:, 0].cpu()
+        vectors = torch.empty(len(passages), self.hidden_size)
+        for pairs, states, mask in self._read(self._loaded.body, query_texts, passages):
+            vectors[pairs] = pool(states, mask, mean=self._loaded.mean_pooling).cpu()
         return vectors
 
     @torch.no_grad()
@@ -130,8 +131,86 @@ class CrossEncoder:
         logits: Tensor = self._loaded.head(vectors.to(self.device))
         return logits.to(vectors.device)
 
+    @torch.no_grad()
+    def encode_states(
+        self, query_texts: Sequence[str], passages: Sequence[str], *, without_last: int
+    ) -> tuple[Tensor, Tensor]:
+        """Read ``M`` pairs with all layers but the last ones.
+
+        Args:
+            query_texts: ``M`` queries.
+            passages: ``M`` passages.
+            without_last: Layers to leave out; all of them leaves the embeddings.
+
+        Returns:
+            ``token_states [T, hidden_size]`` float32, on the CPU, the tokens of all pairs one after the other, and
+            ``token_ptr [M + 1]``; ``last_layers(without_last)`` makes of them what :meth:`encode` gives.
+
+        Raises:
+            ValueError: If the lengths differ, or the model cannot be loaded.
+        """
+        if len(query_texts) != len(passages):
+            raise ValueError(f"`passages` must be as many as `query_texts` ({len(query_texts)}), got {len(passages)}")
+        found: list[Tensor] = [torch.zeros(0, self.hidden_size)] * len(passages)
+        for pairs, states, mask in self._read(_without_last(self._loaded.body, without_last), query_texts, passages):
+            for pair, own, kept in zip(pairs, states.cpu(), mask.bool().cpu(), strict=True):
+                found[pair] = own[kept]
+        ptr = torch.tensor([0, *map(len, found)]).cumsum(0)
+        return torch.cat([torch.zeros(0, self.hidden_size), *found]), ptr
+
+    def save_trained(self, folder: Path, layers: EncoderLayers, head: ClassificationHead) -> None:
+        """Write a complete folder of transformers: this model with other last layers and another head, as float32.
+
+        Args:
+            folder: Where it goes; an older one is replaced.
+            layers: What :meth:`last_layers` gave, trained.
+            head: A head like :attr:`classification_head`; biases that the model's own lacks must be 0.
+
+        Raises:
+            ValueError: If the model cannot be loaded, or has no place for a bias of ``head``.
+        """
+        tokenizer, model = self._from_pretrained()
+        model = model.float()
+        layers.copy_to(model.base_model)
+        with torch.no_grad():
+            for ours, theirs in _head_parts(model, head):
+                theirs.weight.copy_(ours.weight)
+                if theirs.bias is not None:
+                    theirs.bias.copy_(ours.bias)
+                elif ours.bias.any():
+                    raise ValueError(f"`head` must have no bias where {self.model} has none, got one")
+        with atomic_folder(folder) as temporary:
+            model.save_pretrained(temporary)
+            tokenizer.save_pretrained(temporary)
+
+    def _read(
+        self, body: nn.Module, query_texts: Sequence[str], passages: Sequence[str]
+    ) -> Iterator[tuple[list[int], Tensor, Tensor]]:
+        """Read pairs of like length together; give their numbers, ``states [B, T, h]`` and ``mask [B, T]``."""
+        lengths = [len(query) + len(passage) for query, passage in zip(query_texts, passages, strict=True)]
+        for pairs in like_lengths(lengths, self.batch_size):
+            tokens = self._loaded.tokenizer(
+                [query_texts[pair] for pair in pairs],
+                [passages[pair] for pair in pairs],
+                padding=True,
+                truncation="longest_first",
+                max_length=self.max_length,
+                return_tensors="pt",
+            ).to(self.device)
+            yield pairs, body(**tokens).last_hidden_state.float(), tokens["attention_mask"]
+
     @cached_property
     def _loaded(self) -> "_Loaded":
+        tokenizer, model = self._from_pretrained()
+        head = classification_head(model, source=self.model)
+        limit = min(int(tokenizer.model_max_length), _num_positions(model.config))
+        if self.max_length > limit:
+            raise ValueError(f"`max_length` must be at most the {limit} tokens of {self.model}, got {self.max_length}")
+        mean_pooling = getattr(model.config, "classifier_pooling", "cls") == "mean"
+        body = model.base_model.to(self.device, getattr(torch, self.dtype)).eval()
+        return _Loaded(tokenizer, body, head.to(self.device), mean_pooling)
+
+    def _from_pretrained(self) -> tuple[Any, Any]:
         from transformers import AutoModelForSequenceClassification, AutoTokenizer  # heavy: only when it is used
 
         try:
@@ -146,13 +225,7 @@ class CrossEncoder:
             ) from error
         if found["missing_keys"]:
             raise ValueError(f"{self.model}: needed a trained classifier, found no {sorted(found['missing_keys'])}")
-        head = classification_head(model, source=self.model)
-        limit = min(int(tokenizer.model_max_length), _num_positions(model.config))
-        if self.max_length > limit:
-            raise ValueError(f"`max_length` must be at most the {limit} tokens of {self.model}, got {self.max_length}")
-        mean_pooling = getattr(model.config, "classifier_pooling", "cls") == "mean"
-        body = model.base_model.to(self.device, getattr(torch, self.dtype)).eval()
-        return _Loaded(tokenizer, body, head.to(self.device), mean_pooling)
+        return tokenizer, model
 
 
 class _Loaded(NamedTuple):
@@ -181,39 +254,44 @@ def classification_head(model: nn.Module, *, source: str = "`model`") -> Classif
     if config.num_labels != 1:
         raise ValueError(f"{source}: needed a classifier with one logit, got {config.num_labels}")
     modern = kind.startswith("ModernBert")
-    dense, out = (model.get_submodule(name) for name in HEADS[kind])
     head = ClassificationHead(
         config.hidden_size,
         activation=config.classifier_activation if modern else "tanh",
         norm_eps=config.norm_eps if modern else None,
     )
-    parts: list[tuple[nn.Module, nn.Module]] = [(head.dense, dense), (head.out, out)]
-    if modern:
-        parts.append((head.norm, model.get_submodule("head.norm")))
     with torch.no_grad():
-        for ours, theirs in parts:
-            assert isinstance(ours, nn.Linear | nn.LayerNorm)
-            assert isinstance(theirs, nn.Linear | nn.LayerNorm)
+        for ours, theirs in _head_parts(model, head):
             ours.weight.copy_(theirs.weight)
             ours.bias.zero_() if theirs.bias is None else ours.bias.copy_(theirs.bias)
     return head.eval()
 
 
-def _like_lengths(lengths: Sequence[int], batch_size: int) -> Iterator[list[int]]:
-    """Cut pairs, ``lengths`` in characters, into batches that need little padding, the longest pairs first.
+def _head_parts(model: nn.Module, head: ClassificationHead) -> Iterator[tuple[Any, Any]]:
+    """Pair the layers of a head with those of the classifier that they stand for."""
+    kind = type(model).__name__
+    dense, out = HEADS[kind]
+    yield head.dense, model.get_submodule(dense)
+    yield head.out, model.get_submodule(out)
+    if kind.startswith("ModernBert"):
+        yield head.norm, model.get_submodule("head.norm")
 
-    Example:
-        >>> list(_like_lengths([10, 90, 100, 95, 9], 2))
-        [[2, 3], [1], [0, 4]]
-    """
-    batch: list[int] = []
-    for pair in sorted(range(len(lengths)), key=lambda pair: -lengths[pair]):
-        if batch and (len(batch) == batch_size or lengths[pair] < LEAST_FILL * lengths[batch[0]]):
-            yield batch
-            batch = []
-        batch.append(pair)
-    if batch:
-        yield batch
+
+def _without_last(body: nn.Module, num_layers: int) -> nn.Module:
+    """Give a body that ends before its last layers and shares the others; nothing is copied."""
+    cut, layers = _shallow(body), layers_of(body)
+    first = layers[: len(layers) - num_layers]
+    if hasattr(body, "layers"):  # ModernBERT; its norm belongs to the last layers
+        cut.layers, cut.final_norm = first, nn.Identity()
+    else:
+        cut.encoder = _shallow(body.get_submodule("encoder"))
+        cut.encoder.layer = first
+    return cut
+
+
+def _shallow(module: nn.Module) -> Any:
+    copied: Any = copy.copy(module)
+    copied._modules = dict(module._modules)
+    return copied
 
 
 def _num_positions(config: Any) -> int:
