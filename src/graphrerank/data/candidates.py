@@ -12,10 +12,10 @@ from torch import Tensor
 from graphrerank.data.dataset import NEAREST, RetrievalDataset, digest_strings
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.enrichment.knn import nearest_neighbor_edges
+from graphrerank.data.feature_columns import feature_columns
 from graphrerank.data.text_match import MATCH_FEATURES, TextMatch
 from graphrerank.files import load_tensors, save_tensors
 from graphrerank.graphs import CandidateGraphs, PairEncoder, Queries, Ranking, RetrieverFactory, candidate_edges
-from graphrerank.graphs.retriever import OPTIONAL_FEATURES
 
 FORMAT = 2  # raise when the same arguments would give other candidate lists
 TENSORS = ("nodes", "scores", "features", "base_nodes")
@@ -103,26 +103,14 @@ class PreparedDataset:
     def with_features(self, names: Sequence[str]) -> "PreparedDataset":
         """Give the features of some names, in that order, as a model that was trained on them reads them.
 
-        Names of ``MATCH_FEATURES`` are computed here, from the texts and the candidate graphs (:class:`TextMatch`). A
-        name of ``OPTIONAL_FEATURES`` that the retriever does not give is 0 for all candidates: of a walk's features
-        that says that the base ranking gave them, of BM25 and cosine that nothing is known. Models scale features
-        within each list, where a constant column says nothing.
+        As :func:`feature_columns`; those of ``MATCH_FEATURES`` are computed from the texts and the candidate graphs
+        (:class:`TextMatch`).
 
         Raises:
             ValueError: If the retriever does not give one of the other names.
         """
-        computed = [name for name in MATCH_FEATURES if name in names and name not in self.feature_names]
-        known = (*self.feature_names, *computed)
-        missing = [name for name in names if name not in (*known, *OPTIONAL_FEATURES)]
-        if missing:
-            raise ValueError(f"needed the scores {list(names)} per candidate, the retriever gives {self.feature_names}")
-        given = self.ranking.features
-        assert given is not None
-        if computed:
-            given = torch.cat([given, self._match()[..., [MATCH_FEATURES.index(name) for name in computed]]], dim=-1)
-        unknown = torch.zeros(*given.shape[:-1], 1)
-        place = {name: column for column, name in enumerate(known)}
-        columns = torch.cat([given, unknown], dim=-1)[..., [place.get(name, -1) for name in names]]
+        assert self.ranking.features is not None
+        columns = feature_columns(names, self.feature_names, self.ranking.features, match=self._match)
         return replace(self, ranking=replace(self.ranking, features=columns), feature_names=tuple(names))
 
     def _pair_vectors(self, pair_encoder: PairEncoder, queries: Tensor) -> Tensor:

@@ -1,7 +1,8 @@
-"""Rerank from your own code, with a trained model and nothing else."""
+"""Rerank from your own code, with a trained model and nothing else; or in a pipeline over a corpus graph."""
 
+from graphrerank.inference.checkpoint_scorer import CheckpointScorer
 from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.inference.rerank_input import RerankInput
 from graphrerank.inference.reranked_list import RerankedList
 
-__all__ = ["GraphReranker", "RerankInput", "RerankedList"]
+__all__ = ["CheckpointScorer", "GraphReranker", "RerankInput", "RerankedList"]

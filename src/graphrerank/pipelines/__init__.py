@@ -2,6 +2,7 @@
 
 from graphrerank.pipelines.frontier import AlternateFrontier
 from graphrerank.pipelines.granker import GRanker
+from graphrerank.pipelines.graph_rerank import GraphRerank, GraphScorer
 from graphrerank.pipelines.hypothetical_passages import HypotheticalPassages
 from graphrerank.pipelines.page_rank import PageRank
 from graphrerank.pipelines.pipeline import Pipeline, Retrieved
@@ -17,6 +18,8 @@ __all__ = [
     "AlternateFrontier",
     "Clock",
     "GRanker",
+    "GraphRerank",
+    "GraphScorer",
     "HypotheticalPassages",
     "PageRank",
     "Pipeline",

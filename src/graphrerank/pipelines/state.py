@@ -24,6 +24,9 @@ class RetrievalState:
         is_read: ``[B, n]`` bool, whether it did.
         num_encodings: ``[B]`` int64, pairs read so far.
         from_graph: ``[B]`` bool, whether the nodes added last came along edges.
+        features: ``[B, n, F]`` float32, what vector search knows of each node (padded with 0); None once nodes came
+            otherwise.
+        feature_names: ``F`` names of its columns; the first is the score that vector search ranked by.
     """
 
     queries: Queries
@@ -34,6 +37,8 @@ class RetrievalState:
     is_read: Tensor
     num_encodings: Tensor
     from_graph: Tensor
+    features: Tensor | None = None
+    feature_names: tuple[str, ...] = ()
 
     @classmethod
     def start(cls, queries: Queries, device: torch.device) -> "RetrievalState":
@@ -61,11 +66,16 @@ class RetrievalState:
         return Ranking(self.nodes, self.scores)
 
     def with_ranking(self, nodes: Tensor, scores: Tensor) -> "RetrievalState":
-        """Replace the retrieved nodes ``[B, n]`` by others, of which no pair vector is known."""
+        """Replace the retrieved nodes ``[B, n]`` by others, of which no pair vector and no feature is known."""
         vectors = self.vectors.new_zeros(*nodes.shape, self.vectors.shape[2])
+        is_read = torch.zeros_like(nodes, dtype=torch.bool)
         return replace(
-            self, nodes=nodes, scores=scores, vectors=vectors, is_read=torch.zeros_like(nodes, dtype=torch.bool)
+            self, nodes=nodes, scores=scores, vectors=vectors, is_read=is_read, features=None, feature_names=()
         )
+
+    def with_features(self, features: Tensor, names: tuple[str, ...]) -> "RetrievalState":
+        """Tell what vector search knows of the retrieved nodes, ``[B, n, F]``."""
+        return replace(self, features=features, feature_names=names)
 
     def with_pool(self, pool: Tensor) -> "RetrievalState":
         """Set the nodes at hand ``[B, M]``, of which the retrieved ones come."""
@@ -87,6 +97,8 @@ class RetrievalState:
             vectors=torch.nn.functional.pad(self.vectors, (0, 0, *behind)),
             is_read=torch.nn.functional.pad(self.is_read, behind),
             from_graph=from_graph,
+            features=None,
+            feature_names=(),
         )
         width = int(state.num_retrieved.max()) if len(every) else 0
         return state._take(torch.argsort((every < 0).long(), dim=1, stable=True)[:, :width])
@@ -135,4 +147,5 @@ class RetrievalState:
             scores=self.scores.gather(1, order),
             vectors=self.vectors.take_along_dim(order.unsqueeze(-1), dim=1),
             is_read=self.is_read.gather(1, order),
+            features=None if self.features is None else self.features.take_along_dim(order.unsqueeze(-1), dim=1),
         )

@@ -35,4 +35,6 @@ class VectorSearch:
             ranking = self._retriever.retrieve(state.queries)
             width = min(self.top_k, self._workplace.graph.num_nodes)
             found = state.with_ranking(ranking.nodes[:, :width], ranking.scores[:, :width])
+            if ranking.features is not None:
+                found = found.with_features(ranking.features[:, :width], tuple(self._retriever.feature_names))
             return found.with_pool(ranking.nodes)

@@ -1,0 +1,49 @@
+"""The scores of candidates that a model was trained on, from those that a retriever gives."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from graphrerank.data.text_match import MATCH_FEATURES
+from graphrerank.graphs.retriever import OPTIONAL_FEATURES
+
+
+def feature_columns(
+    names: Sequence[str], given_names: Sequence[str], features: Tensor, *, match: Callable[[], Tensor]
+) -> Tensor:
+    """Pick, compute or leave out each score that a model reads.
+
+    A name of ``MATCH_FEATURES`` that the retriever does not give is computed. A name of ``OPTIONAL_FEATURES`` that it
+    does not give is 0 for all candidates: of a walk's features that says that the base ranking gave them, of BM25 and
+    cosine that nothing is known. Models scale features within each list, where a constant column says nothing.
+
+    Args:
+        names: ``F'`` names, as the model was trained on.
+        given_names: ``F`` names, as the retriever gives.
+        features: ``[..., F]``.
+        match: Computes ``[..., 3]``, columns as in ``MATCH_FEATURES``; called only where one is needed.
+
+    Returns:
+        ``[..., F']``.
+
+    Raises:
+        ValueError: If the retriever does not give one of the other names.
+
+    Example:
+        >>> given = torch.tensor([[0.5, 0.3]])
+        >>> feature_columns(["base_score", "hops"], ["base_score", "own"], given, match=lambda: torch.zeros(1, 3))
+        tensor([[0.5000, 0.0000]])
+    """
+    computed = [name for name in MATCH_FEATURES if name in names and name not in given_names]
+    known = (*given_names, *computed)
+    missing = [name for name in names if name not in (*known, *OPTIONAL_FEATURES)]
+    if missing:
+        raise ValueError(
+            f"needed the scores {list(names)} per candidate, the retriever gives {tuple(given_names)}: no {missing}"
+        )
+    if computed:
+        features = torch.cat([features, match()[..., [MATCH_FEATURES.index(name) for name in computed]]], dim=-1)
+    unknown = features.new_zeros(*features.shape[:-1], 1)
+    place = {name: column for column, name in enumerate(known)}
+    return torch.cat([features, unknown], dim=-1)[..., [place.get(name, -1) for name in names]]

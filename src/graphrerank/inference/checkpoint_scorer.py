@@ -1,0 +1,100 @@
+"""A trained graph reranker as a step of a pipeline: it scores what a retriever found in a corpus graph."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from graphrerank.data.feature_columns import feature_columns
+from graphrerank.data.text_match import MATCH_FEATURES, TextMatch
+from graphrerank.graphs import CandidateGraphs, CorpusGraph, Queries, Ranking, candidate_edges
+from graphrerank.models import load_checkpoints
+from graphrerank.models.checkpoint import manifest_entry, reads_pairs, reads_vectors
+from graphrerank.operators import TextEncoder
+
+
+class CheckpointScorer:
+    """Scores candidates with a checkpoint's model, as ``python evaluate.py checkpoint=...`` does.
+
+    Args:
+        graph: The corpus; its words are indexed where the model reads what of the query's words a passage covers.
+        checkpoint: The name of one that ships with the package, a run folder (of its models the primary one), a
+            ``.ckpt`` file or an artifact's folder.
+        text_encoder: The encoder of the corpus; None where the model reads no vectors.
+        device: Where the model runs; CUDA where there is one when None.
+
+    Raises:
+        ValueError: If there is no such checkpoint, or its model reads a cross-encoder's vectors of pairs, or vectors of
+            another encoder than that of the corpus.
+    """
+
+    def __init__(
+        self,
+        graph: CorpusGraph,
+        *,
+        checkpoint: str | Path = "base",
+        text_encoder: TextEncoder | None = None,
+        device: str | torch.device | None = None,
+    ) -> None:
+        loaded = list(load_checkpoints(str(checkpoint)).values())[-1]
+        if reads_pairs(loaded.manifest):
+            raise ValueError(
+                f"{loaded.path}: reads a cross-encoder's vectors of (query, passage) pairs; needed a model of scores "
+                "and edges, such as gatv2_reranker"
+            )
+        self.feature_names = tuple(str(name) for name in manifest_entry(loaded.manifest, "retriever", "feature_names"))
+        self.reads_vectors = reads_vectors(loaded.manifest)
+        if self.reads_vectors:
+            trained = str(manifest_entry(loaded.manifest, "encoder", "fingerprint"))
+            now = getattr(text_encoder, "fingerprint", None)
+            if graph.embedding is None or now != trained:
+                raise ValueError(
+                    f"{loaded.path}: was trained on vectors of {manifest_entry(loaded.manifest, 'encoder', 'name')} "
+                    f"({trained[:12]}), the corpus has those of {str(now)[:12]}; only features=scores changes encoders"
+                )
+        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self._model = loaded.model.to(self.device).eval()
+        self._graph = graph
+        self._match = TextMatch(graph.texts) if set(MATCH_FEATURES) & set(self.feature_names) else None
+
+    def candidate_graphs(self, queries: Queries, ranking: Ranking, feature_names: Sequence[str]) -> CandidateGraphs:
+        """Build the candidates' graphs with the scores that the model was trained on.
+
+        Args:
+            queries: ``B`` queries; with vectors where the model reads them.
+            ranking: ``[B, K]`` candidates, with ``features [B, K, F]``.
+            feature_names: Names of the ``F`` columns.
+
+        Raises:
+            ValueError: If a score is missing (:func:`feature_columns`), or there are no features.
+        """
+        if ranking.features is None:
+            raise ValueError("`ranking` must have features, got none")
+        edge_index, edge_weight, ptr = candidate_edges(self._graph, ranking.nodes)
+        valid = ranking.nodes >= 0
+        nodes = ranking.nodes[valid]
+
+        def match() -> Tensor:
+            assert self._match is not None
+            return self._match.score(queries.texts, nodes.cpu(), edge_index.cpu(), ptr.cpu()).to(nodes.device)
+
+        query_vectors = node_vectors = None
+        if self.reads_vectors:
+            assert self._graph.embedding is not None
+            query_vectors, node_vectors = queries.encoded, self._graph.embedding[nodes]
+        return CandidateGraphs(
+            x=feature_columns(self.feature_names, feature_names, ranking.features[valid], match=match),
+            edge_index=edge_index,
+            edge_attr=edge_weight,
+            ptr=ptr,
+            nodes=nodes,
+            query_vectors=query_vectors,
+            node_vectors=node_vectors,
+        )
+
+    @torch.no_grad()
+    def score(self, graphs: CandidateGraphs) -> Tensor:
+        """Score the candidates: ``[N]``, on the model's device; comparable within a query only."""
+        scores: Tensor = self._model(*graphs.to(self.device).model_inputs())
+        return scores

@@ -1,0 +1,66 @@
+"""Graph model search: the retrieved nodes ranked by a model of their scores and the edges among them."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from torch import Tensor
+
+from graphrerank.graphs import CandidateGraphs, Queries, Ranking
+from graphrerank.pipelines.state import RetrievalState
+from graphrerank.pipelines.step import Workplace
+
+
+class GraphScorer(Protocol):
+    """A trained graph reranker over one corpus."""
+
+    def candidate_graphs(self, queries: Queries, ranking: Ranking, feature_names: Sequence[str]) -> CandidateGraphs:
+        """Build what the model reads of ``B`` queries and their candidates.
+
+        Args:
+            queries: ``B`` queries.
+            ranking: ``[B, K]`` candidates, with ``features [B, K, F]``.
+            feature_names: Names of the ``F`` columns.
+
+        Returns:
+            ``B`` graphs, whose ``N`` nodes are the candidates in the order of the ranking.
+        """
+
+    def score(self, graphs: CandidateGraphs) -> Tensor:
+        """Score the candidates: ``[N]``."""
+
+
+GraphScorerFactory = Callable[..., GraphScorer]  # of a CorpusGraph and `text_encoder`; a functools.partial of a class
+
+
+class GraphRerank:
+    """Rank what vector search retrieved by a trained model of it and of the edges among it.
+
+    Source: GraphER, section 2; FastInsight, Definition 5 (graph model-based search). The step must follow a vector
+    search, whose scores the model reads.
+
+    Args:
+        workplace: What the pipeline's steps share.
+        scorer: Builds the model for the corpus, as ``graphrerank.inference.CheckpointScorer``.
+
+    Raises:
+        ValueError: If the model cannot be built. In :meth:`run`: if nodes came otherwise than by vector search.
+    """
+
+    def __init__(self, workplace: Workplace, *, scorer: GraphScorerFactory) -> None:
+        self._workplace = workplace
+        self._scorer = scorer(workplace.graph, text_encoder=workplace.text_encoder)
+
+    def run(self, state: RetrievalState) -> RetrievalState:
+        """Build the candidates' graphs, score, and rank all."""
+        if state.features is None:
+            raise ValueError(
+                "`steps` must have a vector search whose retriever gives features right before a graph reranker, "
+                "got nodes without features"
+            )
+        with self._workplace.clock("graph"):
+            ranking = Ranking(state.nodes, state.scores, state.features)
+            graphs = self._scorer.candidate_graphs(state.queries, ranking, state.feature_names)
+        with self._workplace.clock("rerank"):
+            scores = state.scores.clone()
+            scores[state.nodes >= 0] = self._scorer.score(graphs).to(scores)
+            return state.ranked_by(scores)

@@ -1,0 +1,161 @@
+"""A checkpoint as a step of a pipeline gives what evaluate.py gives with the same retriever."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from graphrerank.data import PreparedDataset, Qrels, RetrievalDataset
+from graphrerank.evaluation import System
+from graphrerank.evaluation.judge import rerank
+from graphrerank.graphs import CorpusGraph, EntityIncidence, Queries, RetrieverFactory
+from graphrerank.inference import CheckpointScorer
+from graphrerank.models import load_checkpoints
+from graphrerank.models.checkpoint import save_weights, write_manifest
+from graphrerank.models.gatv2_reranker import GATv2Reranker
+from graphrerank.operators import BM25Retriever, HybridExpandRetriever, HybridRetriever
+from graphrerank.pipelines import GraphRerank, PageRank, Pipeline, VectorSearch
+
+WORDS = ["fox", "dog", "bird", "tree", "river", "stone", "cloud", "engine", "violin", "planet"]
+EXPAND = partial(HybridExpandRetriever, base_k=12, num_seeds=6)
+
+
+class Encoder:
+    """Tells which encoder the corpus has."""
+
+    fingerprint = "e" * 64
+
+    def encode(self, texts: Any) -> torch.Tensor:
+        raise AssertionError(texts)
+
+
+def corpus(num_nodes: int = 60, *, entities: bool = False) -> CorpusGraph:
+    generator = torch.Generator().manual_seed(0)
+    drawn = torch.randint(0, len(WORDS), (num_nodes, 4), generator=generator).tolist()
+    texts = [f"{WORDS[row[0]]}. A text of {' '.join(WORDS[i] for i in row)}." for row in drawn]
+    edges = torch.randint(0, max(1, num_nodes - 5), (90, 2), generator=generator)
+    graph = CorpusGraph.from_edges(
+        [f"n{i}" for i in range(num_nodes)], texts, edges[edges[:, 0] != edges[:, 1]]
+    ).with_embedding(torch.nn.functional.normalize(torch.randn(num_nodes, 6, generator=generator), dim=1))
+    if not entities:
+        return graph
+    return graph.with_entities(
+        EntityIncidence.from_names([[WORDS[i] for i in row[:2]] for row in drawn], max_share=1.0)
+    )
+
+
+def queries(num_queries: int = 9) -> Queries:
+    generator = torch.Generator().manual_seed(1)
+    texts = [f"which {WORDS[i]} has a {WORDS[i - 3]}?" for i in range(num_queries - 1)] + [""]
+    vectors = torch.nn.functional.normalize(torch.randn(num_queries, 6, generator=generator), dim=1)
+    return Queries([f"q{i}" for i in range(num_queries)], texts, vectors)
+
+
+def evaluated(graph: CorpusGraph, asked: Queries, retriever: RetrieverFactory, checkpoint: str) -> torch.Tensor:
+    """What doors/evaluate.py does with a checkpoint."""
+    number = torch.arange(len(asked.ids))
+    dataset = RetrievalDataset(
+        "small", graph, asked.ids, asked.texts, {"test": Qrels(number, number, torch.ones(len(number)))}
+    )
+    built = retriever(graph)
+    prepared = PreparedDataset(dataset, asked.vectors, built.retrieve(asked), built.feature_names, "small", "e" * 64)
+    loaded = list(load_checkpoints(checkpoint).values())[-1]
+    prepared = prepared.with_features(loaded.manifest["retriever"]["feature_names"])
+    system = System(
+        "gatv2", lambda graphs: loaded.model(*graphs.model_inputs()), reads_vectors=loaded.model.uses_vectors
+    )
+    return rerank(prepared, number, system).nodes
+
+
+def pipeline(graph: CorpusGraph, retriever: RetrieverFactory, checkpoint: str, **settings: Any) -> Pipeline:
+    steps = [
+        partial(VectorSearch, retriever=retriever),
+        partial(GraphRerank, scorer=partial(CheckpointScorer, checkpoint=checkpoint, device="cpu")),
+    ]
+    return Pipeline(graph, steps=steps, text_encoder=Encoder(), **settings)
+
+
+def full_checkpoint(folder: Path, *, features: str = "full") -> str:
+    """An untrained model of vectors, whose last layer is not 0."""
+    torch.manual_seed(0)
+    arguments = {"features": features, "num_scores": 3, "embedding_dim": 6, "hidden_channels": 8, "heads": 2}
+    model = GATv2Reranker(**arguments)  # type: ignore[arg-type]
+    torch.nn.init.normal_(model.lin_out.weight)
+    save_weights(folder, model)
+    write_manifest(
+        folder,
+        {
+            "name": "gatv2",
+            "model": {"name": "gatv2_reranker", "arguments": arguments},
+            "features": model.feature_names(["base_score", "bm25_score", "dense_score"]),
+            "retriever": {"feature_names": ["base_score", "bm25_score", "dense_score"]},
+            "encoder": {"name": "small", "fingerprint": "e" * 64, "dim": 6},
+        },
+    )
+    return str(folder)
+
+
+@pytest.mark.parametrize("entities", [False, True])
+@pytest.mark.parametrize("retriever", [partial(HybridRetriever), EXPAND, partial(BM25Retriever)])
+def test_the_ranking_is_that_of_evaluate(retriever: Any, entities: bool) -> None:
+    graph, asked = corpus(entities=entities), queries()
+    found = pipeline(graph, retriever, "base", budget=20, batch_queries=4).retrieve(asked)
+    expected = evaluated(graph, asked, partial(retriever, top_k=20), "base")
+    assert torch.equal(found.ranking.nodes, expected)
+    if retriever.func is not BM25Retriever:  # "base" does change the order
+        assert not torch.equal(expected, retriever(graph, top_k=20).retrieve(asked).nodes)
+    assert found.num_encodings.tolist() == [0] * 9
+    assert set(found.seconds) == {"retrieve", "graph", "rerank"}
+
+
+@pytest.mark.parametrize("features", ["full", "paper"])
+def test_a_model_of_vectors_ranks_as_in_evaluate(features: str, tmp_path: Path) -> None:
+    graph, asked, name = corpus(), queries(), full_checkpoint(tmp_path, features=features)
+    found = pipeline(graph, partial(HybridRetriever), name, budget=20).retrieve(asked)
+    assert torch.equal(found.ranking.nodes, evaluated(graph, asked, partial(HybridRetriever, top_k=20), name))
+
+
+def test_a_batch_equals_single_queries() -> None:
+    graph, asked = corpus(), queries()
+    together = pipeline(graph, EXPAND, "base", budget=20).retrieve(asked)
+    alone = pipeline(graph, EXPAND, "base", budget=20, batch_queries=1).retrieve(asked)
+    assert torch.equal(together.ranking.nodes, alone.ranking.nodes)
+    torch.testing.assert_close(together.ranking.scores, alone.ranking.scores)
+
+
+def test_no_queries_and_a_budget_above_the_corpus() -> None:
+    built = pipeline(corpus(7), partial(HybridRetriever), "base", budget=20)
+    assert built.retrieve(queries().block(0, 0)).ranking.nodes.shape == (0, 20)
+    found = built.retrieve(queries())
+    assert found.ranking.nodes[:, :7].sort(1).values.tolist() == [list(range(7))] * 9
+    assert found.ranking.nodes[:, 7:].unique().tolist() == [-1]
+
+
+def test_vectors_of_another_encoder_are_refused(tmp_path: Path) -> None:
+    name = full_checkpoint(tmp_path)
+    for encoder, graph in ((None, corpus()), (Encoder(), corpus().without_edges())):
+        if encoder is not None:
+            encoder.fingerprint = "f" * 64
+        with pytest.raises(ValueError, match=r"was trained on vectors of small \(eeeeeeeeeeee\), the corpus has those"):
+            CheckpointScorer(graph, checkpoint=name, text_encoder=encoder)
+
+
+def test_a_model_of_pairs_is_refused(tmp_path: Path) -> None:
+    full_checkpoint(tmp_path)
+    manifest = load_checkpoints(str(tmp_path))["gatv2"].manifest
+    write_manifest(tmp_path, {**manifest, "features": ["pair_vector"]})
+    with pytest.raises(ValueError, match="reads a cross-encoder's vectors"):
+        CheckpointScorer(corpus(), checkpoint=str(tmp_path))
+
+
+def test_nodes_that_vector_search_did_not_find_are_refused() -> None:
+    steps = [VectorSearch, PageRank, partial(GraphRerank, scorer=CheckpointScorer)]
+    with pytest.raises(ValueError, match="must have a vector search whose retriever gives features right before"):
+        Pipeline(corpus(), steps=steps, budget=9).retrieve(queries())
+
+
+def test_an_unknown_checkpoint_is_refused_when_the_pipeline_is_built() -> None:
+    with pytest.raises(ValueError, match=r"`checkpoint` must be a run folder.*'nothing'"):
+        pipeline(corpus(), partial(HybridRetriever), "nothing")
