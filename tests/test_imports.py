@@ -12,7 +12,7 @@ PACKAGE = Path(graphrerank.__file__).parent
 FLOORS = [  # DESIGN.md, section 2: a room sees the floors below its own, never its siblings
     {"files"},
     {"graphs", "text"},
-    {"data", "operators", "losses", "metrics"},
+    {"data", "indexes", "operators", "losses", "metrics"},
     {"models", "pipelines"},
     {"training"},
     {"evaluation"},
@@ -23,7 +23,7 @@ FLOORS = [  # DESIGN.md, section 2: a room sees the floors below its own, never 
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 NARROWER = {  # where a room may see less than all floors below
     "models": {"files", "graphs", "operators"},
-    "pipelines": {"graphs", "text", "operators"},
+    "pipelines": {"graphs", "text", "indexes", "operators"},
     "training": {"files", "graphs", "losses", "metrics"},
     "inference": {"graphs", "data", "operators", "models"},
 }

@@ -1,10 +1,12 @@
 """What is done with text before any graph: names, sentences, entities and relations, the client of language models."""
 
 from graphrerank.text.answer_cache import AnswerCache, ChatModel, remembering
+from graphrerank.text.keywords import find_keywords
 from graphrerank.text.knowledge import Entity, Knowledge, KnowledgeExtractor, Relation
 from graphrerank.text.language_model import LanguageModel
 from graphrerank.text.names import normalize_entity
 from graphrerank.text.sentences import split_sentences
+from graphrerank.text.tokenizer import Tokenizer, TransformersTokenizer, WordTokenizer, count_tokens
 
 __all__ = [
     "AnswerCache",
@@ -14,6 +16,11 @@ __all__ = [
     "KnowledgeExtractor",
     "LanguageModel",
     "Relation",
+    "Tokenizer",
+    "TransformersTokenizer",
+    "WordTokenizer",
+    "count_tokens",
+    "find_keywords",
     "normalize_entity",
     "remembering",
     "split_sentences",
