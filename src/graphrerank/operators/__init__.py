@@ -12,6 +12,7 @@ from graphrerank.operators.granker import neighbour_context, smooth_vectors
 from graphrerank.operators.hybrid import HybridRetriever
 from graphrerank.operators.hybrid_expand import HybridExpandRetriever
 from graphrerank.operators.hyde import HyDE, TextEncoder
+from graphrerank.operators.ircot import IRCoT
 from graphrerank.operators.pcst import PrizeCollectingSteinerTree
 from graphrerank.operators.ppr import PPR, personalized_pagerank
 from graphrerank.operators.splade import SpladeRetriever
@@ -30,6 +31,7 @@ __all__ = [
     "HyDE",
     "HybridExpandRetriever",
     "HybridRetriever",
+    "IRCoT",
     "PrizeCollectingSteinerTree",
     "SpladeRetriever",
     "TextEncoder",

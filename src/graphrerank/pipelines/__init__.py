@@ -1,5 +1,6 @@
 """Published retrieval systems as lists of operators."""
 
+from graphrerank.pipelines.chain_of_thought import ChainOfThought
 from graphrerank.pipelines.frontier import AlternateFrontier
 from graphrerank.pipelines.granker import GRanker
 from graphrerank.pipelines.graph_rerank import GraphRerank, GraphScorer
@@ -16,6 +17,7 @@ from graphrerank.pipelines.vector_search import VectorSearch
 
 __all__ = [
     "AlternateFrontier",
+    "ChainOfThought",
     "Clock",
     "GRanker",
     "GraphRerank",
