@@ -15,6 +15,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the doors that tests start 
 
 import torch
 
+SPARSE_WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "fox", "dog", "bird", "tree", "river", "stone"]
+
 torch.set_num_threads(1)
 
 
@@ -65,3 +67,32 @@ def endpoint() -> Iterator[tuple[str, type[ChatEndpoint]]]:
     yield f"http://127.0.0.1:{server.server_port}/v1/", handler
     server.shutdown()
     server.server_close()
+
+
+@pytest.fixture(scope="session")
+def sparse_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random SPLADE over eleven words, written as sentence-transformers writes them."""
+    from sentence_transformers import SparseEncoder
+    from sentence_transformers.sparse_encoder.modules import MLMTransformer, SpladePooling
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import WhitespaceSplit
+    from tokenizers.processors import TemplateProcessing
+    from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
+
+    bert, folder = tmp_path_factory.mktemp("bert"), tmp_path_factory.mktemp("splade")
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(SPARSE_WORDS), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
+        max_position_embeddings=16, initializer_range=0.5,
+    )  # fmt: skip
+    BertForMaskedLM(config).save_pretrained(bert)
+    tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(SPARSE_WORDS)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = WhitespaceSplit()
+    tokenizer.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]",
+        mask_token="[MASK]", model_max_length=16,
+    ).save_pretrained(bert)  # fmt: skip
+    SparseEncoder(modules=[MLMTransformer(str(bert)), SpladePooling("max")], device="cpu").save(str(folder))
+    return folder

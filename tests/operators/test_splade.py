@@ -2,11 +2,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import WhitespaceSplit
-from tokenizers.processors import TemplateProcessing
-from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
+from transformers import BertForMaskedLM
 
 from graphrerank.graphs import CorpusGraph, Queries
 from graphrerank.operators import SpladeRetriever, splade
@@ -14,30 +10,6 @@ from graphrerank.operators import SpladeRetriever, splade
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "fox", "dog", "bird", "tree", "river", "stone"]
 TEXTS = ["fox dog", "bird", "tree river stone fox", "", "dog dog bird", "fox dog"]
 QUERIES = ["fox", "river bird", "zebra", "", "dog tree"]
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A random SPLADE over eleven words, written as sentence-transformers writes them."""
-    from sentence_transformers import SparseEncoder
-    from sentence_transformers.sparse_encoder.modules import MLMTransformer, SpladePooling
-
-    bert, folder = tmp_path_factory.mktemp("bert"), tmp_path_factory.mktemp("splade")
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(WORDS), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
-        max_position_embeddings=16, initializer_range=0.5,
-    )  # fmt: skip
-    BertForMaskedLM(config).save_pretrained(bert)
-    tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = WhitespaceSplit()
-    tokenizer.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]",
-        mask_token="[MASK]", model_max_length=16,
-    ).save_pretrained(bert)  # fmt: skip
-    SparseEncoder(modules=[MLMTransformer(str(bert)), SpladePooling("max")], device="cpu").save(str(folder))
-    return folder
 
 
 def corpus(texts: list[str] = TEXTS) -> CorpusGraph:
@@ -59,6 +31,11 @@ def naive_vector(model: Path, text: str) -> torch.Tensor:
         return torch.log1p(masked(input_ids=tokens).logits[0].relu()).amax(0)
 
 
+@pytest.fixture
+def model(sparse_encoder: Path) -> Path:
+    return sparse_encoder
+
+
 @pytest.mark.parametrize("block", [1, 2, 1000])
 def test_against_splades_equation(model: Path, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(splade, "BLOCK_TEXTS", block)
@@ -73,6 +50,22 @@ def test_against_splades_equation(model: Path, block: int, monkeypatch: pytest.M
     assert found.features is not None
     assert torch.equal(found.features[..., 0], found.scores)
     assert found.scores.unique().numel() > 8
+
+
+def test_documents_are_encoded_once(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"model": str(model), "top_k": 4, "device": "cpu"}
+    plain = SpladeRetriever(corpus(), **settings).retrieve(queries())
+    kept = SpladeRetriever(corpus(), **settings, cache=tmp_path).retrieve(queries())
+    assert torch.equal(kept.nodes, plain.nodes)
+    torch.testing.assert_close(kept.scores, plain.scores)
+    shelves = list(tmp_path.iterdir())
+    SpladeRetriever(corpus(), **settings, cache=tmp_path, max_length=3).retrieve(queries())
+    assert len(list(tmp_path.iterdir())) == len(shelves) + 1  # cut texts have other vectors
+    again = SpladeRetriever(corpus(TEXTS[::-1]), **settings, cache=str(tmp_path))
+    monkeypatch.setattr(again._encoder, "encode_document", None)
+    assert torch.equal(again.retrieve(queries()).scores, kept.scores)
+    nothing = SpladeRetriever(corpus([]), **settings, cache=tmp_path).retrieve(queries())
+    assert nothing.nodes.unique().tolist() == [-1]
 
 
 def test_more_candidates_than_nodes_and_no_queries(model: Path) -> None:

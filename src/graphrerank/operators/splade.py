@@ -14,6 +14,7 @@ from graphrerank.files import hash_files
 from graphrerank.graphs import CorpusGraph, Queries, Ranking, top_k_by_node_order
 from graphrerank.graphs.retriever import BASE_SCORE
 from graphrerank.operators.hybrid import concatenate
+from graphrerank.operators.sparse_vector_cache import SparseVectorCache
 
 BLOCK_SCORES = 1 << 25  # scores held at once: 128 MiB of float32
 BLOCK_TEXTS = 1024  # encoded between two transfers to the CPU
@@ -37,6 +38,7 @@ class SpladeRetriever:
         max_length: Tokens per text; longer texts are cut. The model's own limit when None.
         device: Torch device; sentence-transformers chooses when None.
         revision: Commit of a hub model.
+        cache: Folder that keeps the documents' vectors (:class:`SparseVectorCache`); nothing is kept when None.
 
     Raises:
         ValueError: If a number is below 1. At the first query: if the model is found neither locally nor on the hub.
@@ -54,6 +56,7 @@ class SpladeRetriever:
         max_length: int | None = None,
         device: str | None = None,
         revision: str | None = None,
+        cache: str | Path | None = None,
     ) -> None:
         numbers = {"top_k": top_k, "batch_size": batch_size, "max_length": 1 if max_length is None else max_length}
         for name, number in numbers.items():
@@ -65,6 +68,7 @@ class SpladeRetriever:
         self.max_length = max_length
         self.device = device
         self.revision = revision
+        self.cache = None if cache is None else Path(cache)
         self._texts = graph.texts
 
     @staticmethod
@@ -107,6 +111,12 @@ class SpladeRetriever:
     @cached_property
     def _corpus(self) -> Tensor:
         """``[N, V]`` in compressed sparse rows."""
+        if self.cache is not None:
+            kept = repr((self.fingerprint or f"{self.model}@{self.revision}", self.max_length))
+            shelf = self.cache / hashlib.sha256(kept.encode()).hexdigest()[:32]
+            return SparseVectorCache(shelf, lambda texts: self._encode(self._encoder.encode_document, texts)).encode(
+                self._texts
+            )
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Sparse (CSR tensor support|invariant checks)")
             return self._encode(self._encoder.encode_document, self._texts).to_sparse_csr()
