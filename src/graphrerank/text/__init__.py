@@ -3,9 +3,12 @@
 from graphrerank.text.answer_cache import AnswerCache, ChatModel, remembering
 from graphrerank.text.keywords import find_keywords
 from graphrerank.text.knowledge import Entity, Knowledge, KnowledgeExtractor, Relation
+from graphrerank.text.knowledge_cache import KnowledgeCache
 from graphrerank.text.language_model import LanguageModel
+from graphrerank.text.language_model_knowledge import LanguageModelKnowledgeExtractor
 from graphrerank.text.names import normalize_entity
 from graphrerank.text.sentences import split_sentences
+from graphrerank.text.spacy_knowledge import SpacyKnowledgeExtractor
 from graphrerank.text.tokenizer import Tokenizer, TransformersTokenizer, WordTokenizer, count_tokens
 
 __all__ = [
@@ -13,9 +16,12 @@ __all__ = [
     "ChatModel",
     "Entity",
     "Knowledge",
+    "KnowledgeCache",
     "KnowledgeExtractor",
     "LanguageModel",
+    "LanguageModelKnowledgeExtractor",
     "Relation",
+    "SpacyKnowledgeExtractor",
     "Tokenizer",
     "TransformersTokenizer",
     "WordTokenizer",
