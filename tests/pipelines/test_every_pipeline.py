@@ -1,0 +1,177 @@
+"""What every pipeline of conf/pipeline does at the edges: no neighbour, no edge, a small corpus, no word, no vector."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
+from torch import Tensor
+
+from graphrerank.doors import schema
+from graphrerank.graphs import CorpusGraph, Queries
+from graphrerank.pipelines import Pipeline, Retrieved
+
+CONF = Path(__file__).parents[2] / "conf"
+NAMES = sorted(file.stem for file in (CONF / "pipeline").glob("*.yaml"))
+READERS = ["re2", "gar", "fastinsight", "fastinsight_head"]  # read (query, passage) pairs
+FEWER = {
+    "g_retriever",
+    "hipporag2_ppr",
+    "ircot",
+}  # may find less than the budget: a subgraph, what is reached, two tens
+DIM = 6
+Build = Callable[..., Pipeline]
+
+
+class Texts:
+    """An encoder without a model: unit vectors from a hash of the text."""
+
+    fingerprint = "texts"
+
+    def encode(self, texts: Sequence[str]) -> Tensor:
+        seeds = [int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little") for text in texts]
+        rows = [torch.randn(DIM, generator=torch.Generator().manual_seed(seed)) for seed in seeds]
+        return torch.nn.functional.normalize(torch.stack(rows), dim=1) if rows else torch.zeros(0, DIM)
+
+
+class Head:
+    """A trained head that is not the encoder's own."""
+
+    encoder_fingerprint = "hash"
+
+    def score(self, pair_vectors: Tensor, edge_index: Tensor, degree: Tensor) -> Tensor:
+        neighbours = torch.bincount(edge_index[1], minlength=len(pair_vectors))
+        return pair_vectors.sum(1) + 0.1 * neighbours - 0.01 * degree
+
+
+@pytest.fixture(params=NAMES)
+def name(request: pytest.FixtureRequest) -> str:
+    if request.param == "g_retriever":
+        pytest.importorskip("pcst_fast", reason="pcst_fast is optional")
+    if request.param in ("hyde", "ircot"):
+        pytest.importorskip("httpx", reason="httpx is optional")
+    return request.param
+
+
+@pytest.fixture
+def build(encoder: Any, endpoint: tuple[str, Any], sparse_encoder: Path, tmp_path: Path) -> Build:
+    """Build a pipeline as evaluate.py does, with small models in the place of large ones."""
+    needed = {
+        "hyde": [f"pipeline.steps.0.language_model.base_url={endpoint[0]}"],
+        "ircot": [f"pipeline.steps.0.language_model.base_url={endpoint[0]}"],
+        "splade": [f"pipeline.steps.0.retriever.model={sparse_encoder}", "device=cpu"],
+        "fastinsight_head": ["pipeline.head=null"],
+    }
+
+    def make(name: str, graph: CorpusGraph, *overrides: str) -> Pipeline:
+        schema.register()
+        with initialize_config_dir(str(CONF), version_base="1.3"):
+            settings = [f"pipeline={name}", f"paths.cache={tmp_path}", *needed.get(name, []), *overrides]
+            group = compose("evaluate", overrides=settings).pipeline
+            head = {"head": Head()} if name == "fastinsight_head" else {}
+            return instantiate(group)(graph, pair_encoder=encoder, text_encoder=Texts(), **head)
+
+    return make
+
+
+def corpus(num_nodes: int = 40, *, num_edges: int = 60, isolated: int = 8) -> CorpusGraph:
+    """A random corpus; its last ``isolated`` nodes have no edge."""
+    texts = [f"fox {i} dog" if i % 3 else f"river {i}" for i in range(num_nodes)]
+    edges = torch.randint(0, max(1, num_nodes - isolated), (num_edges, 2), generator=torch.Generator().manual_seed(0))
+    graph = CorpusGraph.from_edges([f"n{i}" for i in range(num_nodes)], texts, edges[edges[:, 0] != edges[:, 1]])
+    return graph.with_embedding(Texts().encode(texts))
+
+
+def queries(texts: Sequence[str] = ("fox of the river", "dog", "zebra")) -> Queries:
+    return Queries([f"q{i}" for i in range(len(texts))], texts, Texts().encode(texts))
+
+
+def check(name: str, found: Retrieved, graph: CorpusGraph, budget: int, num_queries: int) -> None:
+    """Every law of a ranking; and as many nodes as there can be, where the pipeline fills its budget."""
+    nodes, scores = found.ranking.nodes, found.ranking.scores
+    assert nodes.shape == scores.shape == (num_queries, budget)
+    valid = nodes >= 0
+    assert int(nodes.max()) < graph.num_nodes
+    assert bool((valid[:, 1:] <= valid[:, :-1]).all())  # padding last
+    assert bool(torch.isfinite(scores[valid]).all())
+    assert scores[~valid].unique().tolist() in ([], [-torch.inf])
+    assert bool((scores[:, 1:] <= scores[:, :-1])[valid[:, 1:]].all())
+    for row, kept in zip(nodes, valid, strict=True):
+        assert len(row[kept].unique()) == int(kept.sum())
+    if name in FEWER:
+        assert bool(valid[:, 0].all())
+    else:
+        assert valid.sum(1).tolist() == [min(budget, graph.num_nodes)] * num_queries
+    assert found.num_encodings.tolist() == [min(budget, graph.num_nodes) if name in READERS else 0] * num_queries
+
+
+def test_a_graph_with_no_edges(name: str, build: Build) -> None:
+    graph = corpus().without_edges()
+    pipeline = build(name, graph)
+    check(name, pipeline.retrieve(queries()), graph, pipeline.budget, 3)
+
+
+def test_a_query_with_no_neighbours(name: str, build: Build) -> None:
+    graph = corpus(150, num_edges=300, isolated=120)
+    pipeline, alone = build(name, graph), int(graph.num_nodes - 1)
+    asked = queries(["fox of the river", graph.texts[alone], graph.texts[alone - 1]])  # with the vectors of such nodes
+    found = pipeline.retrieve(asked)
+    check(name, found, graph, pipeline.budget, 3)
+    if name in ("vector_search", "g_retriever"):
+        assert found.ranking.nodes[1:, 0].tolist() == [alone, alone - 1]
+    single = pipeline.retrieve(asked.block(0, 1))
+    assert torch.equal(single.ranking.nodes[0], found.ranking.nodes[0])
+
+
+@pytest.mark.parametrize("num_nodes", [1, 2, 40])
+def test_a_budget_above_the_corpus_size(name: str, num_nodes: int, build: Build) -> None:
+    graph = corpus(num_nodes, isolated=0)
+    pipeline = build(name, graph, "pipeline.budget=170")
+    check(name, pipeline.retrieve(queries()), graph, 170, 3)
+
+
+@pytest.mark.parametrize("text", ["", " \n", "?"])
+def test_a_query_without_a_word(name: str, text: str, build: Build) -> None:
+    graph = corpus()
+    pipeline = build(name, graph)
+    asked = queries(["dog", text, "zebra"])
+    found = pipeline.retrieve(asked)
+    check(name, found, graph, pipeline.budget, 3)
+    assert torch.equal(pipeline.retrieve(asked.block(0, 1)).ranking.nodes[0], found.ranking.nodes[0])
+
+
+def test_nodes_and_queries_without_a_vector(name: str, build: Build) -> None:
+    graph = corpus()
+    assert graph.embedding is not None
+    vectors = graph.embedding.clone()
+    vectors[[0, 5, 39]] = 0.0  # as the corpus says: no vector is a vector of zeros
+    graph, asked = graph.with_embedding(vectors), queries()
+    asked = Queries(asked.ids, asked.texts, asked.encoded * torch.tensor([[1.0], [0.0], [1.0]]))
+    pipeline = build(name, graph)
+    found = pipeline.retrieve(asked)
+    check(name, found, graph, pipeline.budget, 3)
+    if name not in FEWER:
+        assert bool((found.ranking.nodes == 5).any(1).all())  # it can be found
+
+
+def test_no_queries(name: str, build: Build) -> None:
+    pipeline = build(name, corpus())
+    found = pipeline.retrieve(queries([]))
+    assert found.ranking.nodes.shape == (0, pipeline.budget)
+    assert found.num_encodings.shape == (0,)
+
+
+@pytest.mark.parametrize("budget", [1, 9, 10, 27, 39, 100])
+@pytest.mark.parametrize("system", READERS)
+def test_exactly_the_budget_is_read(system: str, budget: int, build: Build, encoder: Any) -> None:
+    graph = corpus(60, num_edges=70)  # 8 nodes without an edge; the batch is 10
+    found = build(system, graph, f"pipeline.budget={budget}").retrieve(queries(["fox", "dog", ""]))
+    assert found.num_encodings.tolist() == [min(budget, 60)] * 3
+    assert len(encoder.pairs) == len(set(encoder.pairs)) == 3 * min(budget, 60)
+    read = {(text, graph.texts[node]) for text, row in zip(["fox", "dog", ""], found.ranking.nodes, strict=True)
+            for node in row.tolist() if node >= 0}  # fmt: skip
+    assert read == set(encoder.pairs)
