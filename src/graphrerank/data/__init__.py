@@ -12,6 +12,7 @@ from graphrerank.data.run_candidates import read_run
 from graphrerank.data.run_retriever import RunRetriever
 from graphrerank.data.sql_dataset import load_sql_dataset
 from graphrerank.data.sql_schema import load_sql_schema
+from graphrerank.data.text_rich_graph import TextRichGraph, load_text_rich_graph, text_rich_graph
 from graphrerank.data.vector_cache import VectorCache
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "RetrievalDataset",
     "RunRetriever",
     "SentenceTransformerEncoder",
+    "TextRichGraph",
     "VectorCache",
     "load_attack",
     "load_folder",
@@ -28,9 +30,11 @@ __all__ = [
     "load_named",
     "load_sql_dataset",
     "load_sql_schema",
+    "load_text_rich_graph",
     "packaged_model",
     "prepare",
     "read_documents",
     "read_queries",
     "read_run",
+    "text_rich_graph",
 ]
