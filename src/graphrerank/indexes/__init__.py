@@ -2,5 +2,35 @@
 
 from graphrerank.indexes.chunk_graph import ChunkGraph, build_chunk_graph, core_chunks, keyword_incidence, page_rank
 from graphrerank.indexes.chunks import Chunks, TokenStream
+from graphrerank.indexes.costs import Prices, Tokens, keyword_graph_tokens, knowledge_graph_tokens
+from graphrerank.indexes.ket_builder import IndexEncoder, KETIndexBuilder
+from graphrerank.indexes.ket_index import KETIndex, KETSettings, Texts
+from graphrerank.indexes.ket_report import KETReport
+from graphrerank.indexes.keyword_graph import KeywordGraph, build_keyword_graph, keyword_sentences
+from graphrerank.indexes.skeleton import Skeleton, build_skeleton, rewire
 
-__all__ = ["ChunkGraph", "Chunks", "TokenStream", "build_chunk_graph", "core_chunks", "keyword_incidence", "page_rank"]
+__all__ = [
+    "ChunkGraph",
+    "Chunks",
+    "IndexEncoder",
+    "KETIndex",
+    "KETIndexBuilder",
+    "KETReport",
+    "KETSettings",
+    "KeywordGraph",
+    "Prices",
+    "Skeleton",
+    "Texts",
+    "TokenStream",
+    "Tokens",
+    "build_chunk_graph",
+    "build_keyword_graph",
+    "build_skeleton",
+    "core_chunks",
+    "keyword_graph_tokens",
+    "keyword_incidence",
+    "keyword_sentences",
+    "knowledge_graph_tokens",
+    "page_rank",
+    "rewire",
+]

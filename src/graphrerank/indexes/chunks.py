@@ -83,12 +83,13 @@ class TokenStream:
         if num_splits < 0:
             raise ValueError(f"`num_splits` must not be negative, got {num_splits}")
         regions = [(0, len(self))] if join else list(pairwise(self._bounds))
-        ranges = [
-            (start, min(start + chunk_tokens, stop), 0)
+        whole = [
+            (start, min(start + chunk_tokens, stop))
             for begin, stop in regions
             for start in range(begin, stop, chunk_tokens)
         ]
-        ranges = [(start, stop, number) for number, (start, stop, _) in enumerate(ranges)]
+        # without a piece: what a character of several tokens left behind, as it goes whole to one side
+        ranges = [(*tokens, number) for number, tokens in enumerate(t for t in whole if self._piece(*t))]
         for _ in range(num_splits):
             ranges = [
                 half
@@ -97,7 +98,7 @@ class TokenStream:
                 if half[0] < half[1]
             ]
         pieces = [(self._piece(start, stop), start, stop, number) for start, stop, number in ranges]
-        pieces = [piece for piece in pieces if piece[0]]  # a character of several tokens goes whole to one side
+        pieces = [piece for piece in pieces if piece[0]]
         documents = [torch.unique_consecutive(self._document[start:stop]) for _, start, stop, _ in pieces]
         indptr = torch.tensor(list(accumulate(map(len, documents), initial=0)))
         return Chunks(

@@ -5,6 +5,7 @@ from graphrerank.pipelines.frontier import AlternateFrontier
 from graphrerank.pipelines.granker import GRanker
 from graphrerank.pipelines.graph_rerank import GraphRerank, GraphScorer
 from graphrerank.pipelines.hypothetical_passages import HypotheticalPassages
+from graphrerank.pipelines.ket_retrieval import SOLUTIONS, Contexts, KETRetrieval, Solution, find_solution
 from graphrerank.pipelines.page_rank import PageRank
 from graphrerank.pipelines.pipeline import Pipeline, Retrieved
 from graphrerank.pipelines.rerank import Rerank
@@ -16,23 +17,28 @@ from graphrerank.pipelines.until_budget import UntilBudget
 from graphrerank.pipelines.vector_search import VectorSearch
 
 __all__ = [
+    "SOLUTIONS",
     "AlternateFrontier",
     "ChainOfThought",
     "Clock",
+    "Contexts",
     "GRanker",
     "GraphRerank",
     "GraphScorer",
     "HypotheticalPassages",
+    "KETRetrieval",
     "PageRank",
     "Pipeline",
     "Rerank",
     "RetrievalState",
     "Retrieved",
     "STeX",
+    "Solution",
     "SteinerTree",
     "Step",
     "StepFactory",
     "UntilBudget",
     "VectorSearch",
     "Workplace",
+    "find_solution",
 ]

@@ -1,0 +1,90 @@
+"""What an index costs: tokens that were sent to models, and KET-RAG's formulas for them."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Prices:
+    """US dollars per million tokens; as they stand, those of KET-RAG's models, GPT-4o-mini and text-embedding-3-small.
+
+    Attributes:
+        model_input: Read by the language model.
+        model_output: Written by it.
+        encoder: Read by the encoder.
+    """
+
+    model_input: float = 0.15
+    model_output: float = 0.60
+    encoder: float = 0.02
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Tokens sent to models and written by them.
+
+    Attributes:
+        model_input: Read by the language model.
+        model_output: Written by it.
+        encoder: Read by the encoder.
+
+    Example:
+        >>> (Tokens(1_000_000, 0, 0) + Tokens(0, 500_000, 1_000_000)).dollars(Prices(0.15, 0.60, 0.02))
+        0.47
+    """
+
+    model_input: int = 0
+    model_output: int = 0
+    encoder: int = 0
+
+    def __add__(self, other: "Tokens") -> "Tokens":
+        return Tokens(
+            self.model_input + other.model_input,
+            self.model_output + other.model_output,
+            self.encoder + other.encoder,
+        )
+
+    def dollars(self, prices: Prices) -> float:
+        """Return what they cost."""
+        spent = (
+            self.model_input * prices.model_input
+            + self.model_output * prices.model_output
+            + self.encoder * prices.encoder
+        )
+        return spent / 1e6
+
+
+def knowledge_graph_tokens(
+    num_chunks: int, chunk_tokens: int, *, description_tokens: int, prompt_tokens: int, num_prompts: int = 2
+) -> Tokens:
+    r"""Foretell the tokens of KG-Index, Algorithm 1.
+
+    .. math:: (2 \ell + \lambda_e + \lambda_r)\,|V_t| \text{ read by the model}, \qquad
+              \ell\,|V_t| + \sum_{x \in V_e \cup E} \ell_x \text{ by the encoder}
+
+    Source: KET-RAG, section 5.3, which gives no formula of the tokens that are written.
+
+    Args:
+        num_chunks: :math:`|V_t|`.
+        chunk_tokens: :math:`\ell`, of a chunk.
+        description_tokens: :math:`\sum \ell_x`, of all entities and relations together.
+        prompt_tokens: :math:`\lambda_e + \lambda_r`, of all prompts that are put to a chunk.
+        num_prompts: How often the model reads a chunk; in the paper twice, for entities and for relations.
+
+    Example:
+        >>> knowledge_graph_tokens(10, 100, description_tokens=500, prompt_tokens=60)
+        Tokens(model_input=2600, model_output=0, encoder=1500)
+    """
+    read = (num_prompts * chunk_tokens + prompt_tokens) * num_chunks
+    return Tokens(read, 0, chunk_tokens * num_chunks + description_tokens)
+
+
+def keyword_graph_tokens(num_chunks: int, chunk_tokens: int) -> Tokens:
+    r"""Foretell the tokens of the text-keyword graph: :math:`3 \ell\,|T|`, for chunks, sub-chunks and sentences.
+
+    Source: KET-RAG, section 5.3.
+
+    Example:
+        >>> keyword_graph_tokens(10, 100)
+        Tokens(model_input=0, model_output=0, encoder=3000)
+    """
+    return Tokens(encoder=3 * chunk_tokens * num_chunks)
