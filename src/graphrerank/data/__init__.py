@@ -8,6 +8,7 @@ from graphrerank.data.folder import load_folder, read_documents, read_queries
 from graphrerank.data.ir_datasets_reader import load_ir_dataset
 from graphrerank.data.named import load_named
 from graphrerank.data.pair_cache import PairCache
+from graphrerank.data.reference_network import load_reference_network
 from graphrerank.data.run_candidates import read_run
 from graphrerank.data.run_retriever import RunRetriever
 from graphrerank.data.sql_dataset import load_sql_dataset
@@ -28,6 +29,7 @@ __all__ = [
     "load_folder",
     "load_ir_dataset",
     "load_named",
+    "load_reference_network",
     "load_sql_dataset",
     "load_sql_schema",
     "load_text_rich_graph",
