@@ -180,6 +180,9 @@ class KETRetrieval(nn.Module):
         return Contexts(self._ranked(queries, chunks), texts, torch.tensor(num_tokens, dtype=torch.int64), parts)
 
     def _ranked(self, queries: Tensor, pairs: Tensor) -> Ranking:
+        if not len(pairs):
+            nothing = queries.new_zeros(len(queries), 0)
+            return Ranking(nothing.long(), nothing)
         pairs = torch.unique(pairs, dim=0)
         unit = nn.functional.normalize(queries, dim=1)
         scores = (self.chunk_vectors[pairs[:, 1]] * unit[pairs[:, 0]]).sum(1)
