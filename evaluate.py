@@ -11,10 +11,15 @@ schema.register()
 @hydra.main(version_base="1.3", config_path="conf", config_name="evaluate")
 def main(cfg: DictConfig) -> None:
     """Judge, print the tables and the run folder."""
-    from graphrerank.doors.evaluate import evaluate  # heavy: not for --help
-
     schema.check_keys(cfg, schema.EvaluateConfig)
-    evaluate(cfg)
+    if cfg.curves is not None:
+        from graphrerank.doors.curves import write_curves
+
+        write_curves(cfg)
+    else:
+        from graphrerank.doors.evaluate import evaluate  # heavy: not for --help
+
+        evaluate(cfg)
 
 
 if __name__ == "__main__":

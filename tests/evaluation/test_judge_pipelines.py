@@ -53,7 +53,10 @@ def test_measures_by_hand(prepared: PreparedDataset) -> None:
     assert plain.ranking.nodes.tolist() == [[0, 1, 2], [3, 4, 2], [4, 3, 1]]
     assert plain.intervals["R@3"][0] <= 0.5 <= plain.intervals["R@3"][1]
     assert plain.encodings == 0.0
-    assert list(plain.ms) == ["retrieve"]
+    assert list(plain.ms) == ["retrieve", "other"]
+    assert plain.overhead == 1.0
+    assert plain.values["MissTR"].tolist() == pytest.approx([near, near / 2, 0.0])
+    assert result.pair_ms is None
 
 
 def test_the_last_is_compared_with_the_others(prepared: PreparedDataset) -> None:
@@ -85,9 +88,11 @@ def test_what_is_left_behind(prepared: PreparedDataset, tmp_path) -> None:
         "R@5",
         "R@10",
         "TR",
+        "MissTR",
         "interval",
         "encodings",
         "ms",
+        "overhead",
     }
     assert content["comparisons"][0]["pipeline"] == "plain"
     table = pipelines_table(result)

@@ -19,6 +19,7 @@ from graphrerank.doors.parts import (
     pick_device,
     prepare_dataset,
     systems,
+    trained_layers,
     with_pair_encoder,
 )
 from graphrerank.evaluation import (
@@ -44,9 +45,7 @@ def evaluate(cfg: DictConfig) -> Path:
     Raises:
         ValueError: If no data set is named, or both a checkpoint and a pipeline.
     """
-    datasets = cfg.datasets if cfg.data is None else [str(HydraConfig.get().runtime.choices["data"])]
-    if not datasets:
-        raise ValueError("`datasets` must name at least one file of conf/data, got []")
+    datasets = dataset_names(cfg)
     if cfg.pipeline is not None or cfg.pipelines:
         return _evaluate_pipelines(cfg, datasets)
     run_dir = Path(cfg.paths.run_dir)
@@ -66,7 +65,8 @@ def evaluate(cfg: DictConfig) -> Path:
         prepared = prepare_dataset(data, encoder, retriever, cfg.paths.cache, reads_vectors=vectors)
         prepared = prepared.with_features(manifest["retriever"]["feature_names"])
         if pair_encoder is not None:
-            prepared = with_pair_encoder(prepared, pair_encoder, cfg.paths.cache)
+            layers = trained_layers({key: loaded.manifest["model"]["arguments"] for key, loaded in checkpoints.items()})
+            prepared = with_pair_encoder(prepared, pair_encoder, cfg.paths.cache, last_layers=layers)
         for checkpoint in checkpoints.values():
             _check_encoder(str(checkpoint.path), checkpoint.manifest, prepared)
         torch.set_num_threads(cfg.num_threads)
@@ -89,31 +89,52 @@ def _evaluate_pipelines(cfg: DictConfig, datasets: Sequence[str]) -> Path:
             f"`checkpoint` must not be given with a pipeline, which retrieves alone, got {cfg.checkpoint!r}"
         )
     run_dir = Path(cfg.paths.run_dir)
-    encoder = cfg.encoder or compose_group(cfg, "encoder", "minilm")
-    retriever = cfg.retriever or compose_group(cfg, "retriever", "dense")
     groups = {name: compose_group(cfg, "pipeline", name) for name in cfg.pipelines}
     if cfg.pipeline is not None:
         chosen = str(HydraConfig.get().runtime.choices["pipeline"])
         groups = {name: group for name, group in groups.items() if name != chosen} | {chosen: cfg.pipeline}
     results = []
     for name in datasets:
-        prepared = prepare_dataset(_data_group(cfg, name, None), encoder, retriever, cfg.paths.cache)
-        if cfg.pair_encoder is not None:
-            prepared = with_pair_encoder(prepared, cfg.pair_encoder, cfg.paths.cache)
-        torch.set_num_threads(cfg.num_threads)
-        parts = {
-            "retriever": instantiate(retriever),
-            "pair_encoder": prepared.pair_encoder,
-            "text_encoder": instantiate(encoder),
-        }
+        prepared, parts = prepare_for_pipelines(cfg, name)
         pipelines = {system: instantiate(group)(prepared.dataset.graph, **parts) for system, group in groups.items()}
-        result = judge_pipelines(prepared, cfg.split, pipelines, limit=cfg.num_queries)
+        result = judge_pipelines(prepared, cfg.split, pipelines, limit=cfg.num_queries, progress=True)
         write_pipeline_runs(run_dir / "runs", result, prepared.dataset.graph)
         Console().print(pipelines_table(result))
         results.append(result)
         write_metrics(run_dir / "metrics.json", results, peak_memory_mib=peak_memory_mib())
     print(run_dir, flush=True)
     return run_dir
+
+
+def dataset_names(cfg: DictConfig) -> list[str]:
+    """Name the data sets to judge on: the one that ``data=`` chose, else those of ``datasets``.
+
+    Raises:
+        ValueError: If there is none.
+    """
+    names = list(cfg.datasets) if cfg.data is None else [str(HydraConfig.get().runtime.choices["data"])]
+    if not names:
+        raise ValueError("`datasets` must name at least one file of conf/data, got []")
+    return names
+
+
+def prepare_for_pipelines(cfg: DictConfig, name: str) -> tuple[PreparedDataset, dict[str, Any]]:
+    """Make a data set ready, and what pipelines over its graph are built from.
+
+    Returns:
+        The data set, and the keyword arguments of a pipeline.
+    """
+    encoder = cfg.encoder or compose_group(cfg, "encoder", "minilm")
+    retriever = cfg.retriever or compose_group(cfg, "retriever", "dense")
+    prepared = prepare_dataset(_data_group(cfg, name, None), encoder, retriever, cfg.paths.cache)
+    if cfg.pair_encoder is not None:
+        prepared = with_pair_encoder(prepared, cfg.pair_encoder, cfg.paths.cache)
+    torch.set_num_threads(cfg.num_threads)
+    return prepared, {
+        "retriever": instantiate(retriever),
+        "pair_encoder": prepared.pair_encoder,
+        "text_encoder": instantiate(encoder),
+    }
 
 
 def _data_group(cfg: DictConfig, name: str, manifest: Mapping[str, Any] | None) -> DictConfig:

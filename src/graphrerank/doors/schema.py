@@ -126,6 +126,15 @@ class TrainConfig:
 
 
 @dataclass
+class CurvesPlan:
+    """The plan of ``experiment=fastinsight_curves``; see there."""
+
+    pipelines: list[str] = MISSING
+    budgets: list[int] = MISSING
+    settings: dict[str, list[float]] = field(default_factory=dict)
+
+
+@dataclass
 class EvaluateConfig:
     """``conf/evaluate.yaml``."""
 
@@ -139,6 +148,8 @@ class EvaluateConfig:
     pipeline: Any = None
     pipelines: list[str] = field(default_factory=list)
     num_queries: int | None = None
+    curves: CurvesPlan | None = None
+    experiment: Any = None
     paths: Paths = field(default_factory=Paths)
     num_threads: int = 1
     device: str | None = None

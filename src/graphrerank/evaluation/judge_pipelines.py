@@ -1,23 +1,28 @@
 """Judge pipelines side by side: the same queries, and each pipeline retrieves for itself."""
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import torch
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from graphrerank.data import PreparedDataset, Qrels
+from graphrerank.data import PairCache, PreparedDataset, Qrels
 from graphrerank.evaluation.judge import Comparison, compare_with_baselines
 from graphrerank.evaluation.significance import bootstrap_interval
-from graphrerank.graphs import Queries, Ranking
-from graphrerank.metrics import parse_measure, topological_recall
-from graphrerank.pipelines import Pipeline
+from graphrerank.graphs import CorpusGraph, PairEncoder, Queries, Ranking
+from graphrerank.metrics import missed_topological_recall, parse_measure, topological_recall
+from graphrerank.pipelines import Pipeline, Retrieved
 
 PIPELINE_MEASURES = ("CR@10", "nDCG@10", "R@5", "R@10")
 COMPARED_MEASURES = ("CR@10", "nDCG@10")  # of the last pipeline with the others
-TOPOLOGICAL_RECALL = "TR"  # over all that was retrieved
+TOPOLOGICAL_RECALL, MISSED = "TR", "MissTR"  # over all that was retrieved
+READING = "encode"  # the stage in which the cross-encoder reads
+TIMED_QUERIES, TIMED_PAIRS = 8, 128  # read once more, past the cache, to know what reading takes
 
 
 @dataclass(frozen=True)
@@ -30,7 +35,8 @@ class PipelineResult:
         intervals: 95% bootstrap interval of a mean over queries, lower and upper end.
         ranking: ``[Q, budget]``.
         encodings: Mean pairs that the cross-encoder was asked for, per query.
-        ms: Mean milliseconds per query of each stage, many queries at once.
+        ms: Mean milliseconds per query of each stage, many queries at once; ``other`` is what no stage counts. Where
+            pairs come from a cache, ``encode`` is their number times what a pair takes (``PipelinesResult.pair_ms``).
     """
 
     values: Mapping[str, Tensor]
@@ -39,6 +45,16 @@ class PipelineResult:
     ranking: Ranking
     encodings: float
     ms: Mapping[str, float]
+
+    @property
+    def total_ms(self) -> float:
+        """Milliseconds per query, all stages together."""
+        return sum(self.ms.values())
+
+    @property
+    def overhead(self) -> float:
+        """Share of the time that is not the cross-encoder's reading; 1 where nothing is read."""
+        return 1 - self.ms.get(READING, 0.0) / self.total_ms
 
 
 @dataclass(frozen=True)
@@ -51,6 +67,8 @@ class PipelinesResult:
         query_ids: One per query, in the order of the rankings' rows.
         pipelines: Results by name, in the order of the table's rows.
         comparisons: The last pipeline against each of the others.
+        pair_ms: Milliseconds that the cross-encoder takes to read a pair, measured where a cache keeps its vectors;
+            else None.
     """
 
     dataset: str
@@ -58,18 +76,21 @@ class PipelinesResult:
     query_ids: Sequence[str]
     pipelines: Mapping[str, PipelineResult]
     comparisons: Sequence[Comparison]
+    pair_ms: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return what ``metrics.json`` holds for this data set."""
         return {
             "split": self.split,
             "queries": len(self.query_ids),
+            "pair_ms": self.pair_ms,
             "pipelines": {
                 name: {
                     **result.measures,
                     "interval": {measure: list(ends) for measure, ends in result.intervals.items()},
                     "encodings": result.encodings,
                     "ms": dict(result.ms),
+                    "overhead": result.overhead,
                 }
                 for name, result in self.pipelines.items()
             },
@@ -84,6 +105,7 @@ def judge_pipelines(
     *,
     measures: Sequence[str] = PIPELINE_MEASURES,
     limit: int | None = None,
+    progress: bool = False,
 ) -> PipelinesResult:
     """Retrieve a split's queries with every pipeline, and measure quality, encodings and time.
 
@@ -91,8 +113,9 @@ def judge_pipelines(
         prepared: The data set, encoded where a pipeline reads vectors; its candidate lists are not used.
         split: The split to judge on.
         pipelines: By name, in the order of the table's rows.
-        measures: Names of measures; Topological Recall over all that was retrieved comes on top.
+        measures: Names of measures; ``TR`` and ``MissTR`` over all that was retrieved come on top.
         limit: Judge on the first queries by id alone; on all when None.
+        progress: Whether to draw a progress bar.
 
     Raises:
         ValueError: If ``limit`` is below 1, or a pipeline reads vectors that are not there.
@@ -106,24 +129,69 @@ def judge_pipelines(
     ids, texts = ([strings[number] for number in numbers] for strings in (dataset.query_ids, dataset.query_texts))
     queries, relevant, gains = Queries(ids, texts, vectors), _relevant(qrels, at), qrels.gains(at)
     results = {}
-    for name, pipeline in pipelines.items():
-        found = pipeline.retrieve(queries)
-        relevance = qrels.relevance(at, found.ranking.nodes, num_nodes=dataset.graph.num_nodes)
+    retrieved = _retrieve(pipelines, queries, progress=progress)
+    pair_ms = _pair_ms(prepared.pair_encoder, retrieved, queries, dataset.graph)
+    for name, (found, elapsed) in retrieved.items():
+        nodes = found.ranking.nodes.to(at.device)
+        relevance = qrels.relevance(at, nodes, num_nodes=dataset.graph.num_nodes)
         values = {measure: parse_measure(measure)(relevance, gains) for measure in measures}
-        values[TOPOLOGICAL_RECALL] = topological_recall(dataset.graph, found.ranking.nodes, relevant)
+        values[TOPOLOGICAL_RECALL] = topological_recall(dataset.graph, nodes, relevant)
+        values[MISSED] = missed_topological_recall(dataset.graph, nodes, relevant)
         intervals = bootstrap_interval(torch.stack(list(values.values()))).tolist()
+        encodings = float(found.num_encodings.double().mean())
+        ms = {stage: 1000 * seconds / len(numbers) for stage, seconds in found.seconds.items()}
+        ms["other"] = 1000 * elapsed / len(numbers) - sum(ms.values())
+        if pair_ms is not None and READING in ms:
+            ms[READING] = encodings * pair_ms
         results[name] = PipelineResult(
             values=values,
             measures={measure: float(per_query.nanmean()) for measure, per_query in values.items()},
             intervals=dict(zip(values, intervals, strict=True)),
             ranking=found.ranking,
-            encodings=float(found.num_encodings.double().mean()),
-            ms={stage: 1000 * seconds / len(numbers) for stage, seconds in found.seconds.items()},
+            encodings=encodings,
+            ms=ms,
         )
     compared = [measure for measure in COMPARED_MEASURES if measure in measures]
     values_of = {name: result.values for name, result in results.items()}
     comparisons = compare_with_baselines(values_of, compared, baselines=list(results))
-    return PipelinesResult(dataset.name, split, ids, results, comparisons)
+    return PipelinesResult(dataset.name, split, ids, results, comparisons, pair_ms)
+
+
+def _retrieve(
+    pipelines: Mapping[str, Pipeline], queries: Queries, *, progress: bool
+) -> dict[str, tuple[Retrieved, float]]:
+    """Let every pipeline retrieve; what each found, and seconds."""
+    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total} queries")
+    retrieved = {}
+    with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), disable=not progress) as bars:
+        for name, pipeline in pipelines.items():
+            task = bars.add_task(name, total=len(queries))
+            begin = time.perf_counter()
+            found = pipeline.retrieve(queries, advance=partial(bars.advance, task))
+            retrieved[name] = found, time.perf_counter() - begin
+    return retrieved
+
+
+def _pair_ms(
+    encoder: PairEncoder | None,
+    retrieved: Mapping[str, tuple[Retrieved, float]],
+    queries: Queries,
+    graph: CorpusGraph,
+) -> float | None:
+    """Measure how long a pair takes to read, where a cache hides it, on pairs of the last pipeline that reads some."""
+    reading = [found for found, _ in retrieved.values() if int(found.num_encodings.sum())]
+    if not isinstance(encoder, PairCache) or not reading:
+        return None
+    nodes = reading[-1].ranking.nodes.cpu()
+    rows = torch.linspace(0, len(nodes) - 1, min(TIMED_QUERIES, len(nodes))).long()
+    row, column = torch.nonzero(nodes[rows] >= 0, as_tuple=True)
+    some = torch.linspace(0, len(row) - 1, min(TIMED_PAIRS, len(row))).long()
+    texts = [queries.texts[number] for number in rows[row[some]].tolist()]
+    passages = [graph.texts[node] for node in nodes[rows[row[some]], column[some]].tolist()]
+    encoder.encoder.encode(texts[:1], passages[:1])  # loads the model
+    begin = time.perf_counter()
+    encoder.encoder.encode(texts, passages)
+    return 1000 * (time.perf_counter() - begin) / len(texts)
 
 
 def _relevant(qrels: Qrels, queries: Tensor) -> Tensor:

@@ -78,6 +78,17 @@ def p_text(p_value: float) -> str:
     return f"p = {p_value:.4f}" if p_value < 0.001 else f"p = {p_value:.2g}"
 
 
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    r"""Write a table in Markdown, numbers to the right of their columns.
+
+    Example:
+        >>> markdown_table(["name", "a"], [["x", "1"]])
+        '| name | a |\n| --- | --: |\n| x | 1 |'
+    """
+    lines = [header, ["---", *["--:"] * (len(header) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
 def write_metrics(path: Path, results: Sequence[DatasetResult | PipelinesResult], **extra: Any) -> None:
     """Write ``metrics.json``: ``datasets`` by name, and whatever else the run measured."""
     content = {"datasets": {result.dataset: result.to_json() for result in results}, **extra}

@@ -8,7 +8,7 @@ from statistics import mean, stdev
 import torch
 from torch import Tensor
 
-from graphrerank.evaluation.report import p_text
+from graphrerank.evaluation.report import markdown_table, p_text
 from graphrerank.evaluation.significance import bootstrap_interval, paired_randomization
 from graphrerank.files import atomic_path
 
@@ -206,7 +206,7 @@ def _sets_table(tables: ResultTables) -> str:
         for one in tables.sets
     ]
     note = "\n\nCeiling: share of queries with all relevant nodes among the candidates. No reranker's PR can pass it."
-    return _markdown(["data set", "nodes", "edges", "queries", "with several relevant", "ceiling"], rows) + note
+    return markdown_table(["data set", "nodes", "edges", "queries", "with several relevant", "ceiling"], rows) + note
 
 
 def _glance_table(tables: ResultTables) -> str:
@@ -219,7 +219,7 @@ def _glance_table(tables: ResultTables) -> str:
             )
             cells.append(f"{several} ({everything})")
         rows.append([_label(row), *cells])
-    return _markdown(["system", *(one.name for one in tables.sets)], rows)
+    return markdown_table(["system", *(one.name for one in tables.sets)], rows)
 
 
 def _set_table(systems: Sequence[ResultRow], one: JudgedSet) -> str:
@@ -235,7 +235,7 @@ def _set_table(systems: Sequence[ResultRow], one: JudgedSet) -> str:
             cells.append(f"{bold}{text}{bold}{_spread(row.runs, one.name, measure)}")
         rows.append([_label(row), *cells])
     header = [name.replace("/multi", " multi") for name in PAGE_MEASURES]
-    return _markdown(["system", *header], rows)
+    return markdown_table(["system", *header], rows)
 
 
 def _comparison_table(tables: ResultTables) -> str:
@@ -247,7 +247,7 @@ def _comparison_table(tables: ResultTables) -> str:
         for one in tables.sets:
             cells = [_difference(row, others[name], one.name) for name in BASELINES]
             rows.append([_label(row), one.name, *cells])
-    return _markdown(["system", "data set", *(f"against {name}" for name in BASELINES)], rows)
+    return markdown_table(["system", "data set", *(f"against {name}" for name in BASELINES)], rows)
 
 
 def _ablation_table(tables: ResultTables) -> str:
@@ -263,7 +263,7 @@ def _ablation_table(tables: ResultTables) -> str:
     for depth in sorted({depth for one in tables.sets for depth in one.ceilings}):
         cells = [f"{100 * one.ceilings[depth]:.1f}" for one in tables.sets]
         rows.append([f"ceiling with {depth} candidates", *cells])
-    return _markdown(["variation", *(one.name for one in tables.sets)], rows)
+    return markdown_table(["variation", *(one.name for one in tables.sets)], rows)
 
 
 def _settings_table(tables: ResultTables) -> str:
@@ -276,7 +276,7 @@ def _settings_table(tables: ResultTables) -> str:
         ]
         for row in tables.rows
     ]
-    return _markdown(["system", "chosen", "parameters", "seconds"], rows)
+    return markdown_table(["system", "chosen", "parameters", "seconds"], rows)
 
 
 def _difference(row: ResultRow, other: ResultRow, dataset: str) -> str:
@@ -303,8 +303,3 @@ def _percent(values: Tensor) -> str:
 
 def _label(row: ResultRow) -> str:
     return f"{row.name} `{row.features}`" if row.features else row.name
-
-
-def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [header, ["---", *["--:"] * (len(header) - 1)], *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -1,6 +1,6 @@
 """A published retrieval system as a list of operators."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -17,7 +17,7 @@ class Retrieved:
     """What a pipeline found, and what it took.
 
     Attributes:
-        ranking: ``[B, budget]``.
+        ranking: ``[B, budget]``, on the CPU.
         num_encodings: ``[B]`` int64, (query, passage) pairs that the cross-encoder read.
         seconds: Wall time by stage, for all queries together.
     """
@@ -31,7 +31,7 @@ class Pipeline:
     """Retrieves by its steps, one after the other, many queries at once.
 
     Args:
-        graph: The corpus.
+        graph: The corpus; the steps work on its device (:meth:`CorpusGraph.to`).
         steps: Build the steps, in order; the first is a vector search.
         budget: Nodes to retrieve per query, and so pairs that the cross-encoder reads at most.
         retriever: Builds what vector searches ask that do not name a retriever of their own.
@@ -71,24 +71,34 @@ class Pipeline:
         self._steps = [build(self._workplace) for build in steps]
 
     @torch.inference_mode()
-    def retrieve(self, queries: Queries) -> Retrieved:
-        """Run the steps for ``B`` queries."""
+    def retrieve(self, queries: Queries, *, advance: Callable[[int], None] | None = None) -> Retrieved:
+        """Run the steps for ``B`` queries.
+
+        Args:
+            queries: The queries.
+            advance: Called with the number of queries of each batch when it is done, for a progress bar.
+        """
         self._workplace.clock.take()
-        blocks = range(0, max(1, len(queries)), self.batch_queries)
-        states = [self._run(queries.block(start, start + self.batch_queries)) for start in blocks]
+        states = []
+        for start in range(0, max(1, len(queries)), self.batch_queries):
+            block = queries.block(start, start + self.batch_queries)
+            states.append(self._run(block))
+            if advance is not None:
+                advance(len(block))
         rankings = [self._padded(state) for state in states]
         return Retrieved(
             Ranking(torch.cat([r.nodes for r in rankings]), torch.cat([r.scores for r in rankings])),
-            torch.cat([state.num_encodings for state in states]),
+            torch.cat([state.num_encodings for state in states]).cpu(),
             self._workplace.clock.take(),
         )
 
     def _run(self, queries: Queries) -> RetrievalState:
-        state = RetrievalState.start(queries, self._workplace.graph.indptr.device)
+        state = RetrievalState.start(queries, self._workplace.graph.device)
         for step in self._steps:
             state = step.run(state)
         return state
 
     def _padded(self, state: RetrievalState) -> Ranking:
         behind, pad = (0, self.budget - state.nodes.shape[1]), torch.nn.functional.pad
-        return Ranking(pad(state.nodes, behind, value=-1), pad(state.scores, behind, value=-torch.inf))
+        ranking = Ranking(pad(state.nodes, behind, value=-1), pad(state.scores, behind, value=-torch.inf))
+        return ranking.to("cpu")

@@ -1,0 +1,180 @@
+"""FastInsight's findings as curves: quality against time, budget, smoothing and structure weight, and its Table 6."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from graphrerank.evaluation.judge_pipelines import MISSED, TOPOLOGICAL_RECALL, PipelineResult
+from graphrerank.evaluation.report import markdown_table
+from graphrerank.files import atomic_path
+
+QUALITY = "CR@10"  # FastInsight's R@10 is capped (section 4.3.1)
+START = "R@10"  # of the vector search that pipelines begin with
+
+
+@dataclass(frozen=True)
+class Curves:
+    """What was measured on one split of one data set.
+
+    Attributes:
+        dataset: Name of the data set.
+        split: Name of the split.
+        num_queries: Queries judged.
+        budgets: Pipeline -> budget -> result.
+        settings: Name of a setting of FastInsight -> its value -> result, at the largest budget.
+        defaults: The value of each setting that the paper chose.
+        correlations: Pipeline -> what :func:`gain_correlations` found.
+    """
+
+    dataset: str
+    split: str
+    num_queries: int
+    budgets: Mapping[str, Mapping[int, PipelineResult]]
+    settings: Mapping[str, Mapping[float, PipelineResult]]
+    defaults: Mapping[str, float]
+    correlations: Mapping[str, tuple[float, float]]
+
+
+def gain_correlations(start: PipelineResult, end: PipelineResult, *, recall: str) -> tuple[float, float]:
+    r"""Correlate what a pipeline gained over its vector search with what that search had.
+
+    .. math:: \Delta R = R_{total} - R@10_{vs}
+
+    Source: FastInsight, Table 6, where the kind of correlation is not said; ours is Pearson's.
+
+    Args:
+        start: The first ten nodes of the vector search, on the same queries.
+        end: The pipeline, all its nodes.
+        recall: Name of the measure among ``end.values`` that is recall over all its nodes.
+
+    Returns:
+        Correlation over queries of :math:`\Delta R` with the search's Recall and with its MissTR; NaN where one of both
+        is the same for all queries.
+    """
+    gain = end.values[recall] - start.values[START]
+    return pearson(gain, start.values[START]), pearson(gain, start.values[MISSED])
+
+
+def pearson(first: Tensor, second: Tensor) -> float:
+    """Correlate two vectors ``[Q]``; NaN where one is constant.
+
+    Example:
+        >>> round(pearson(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1.0, 3.0, 2.0])), 3)
+        0.5
+    """
+    both = torch.stack([first, second]).double()
+    if bool((both == both[:, :1]).all(1).any()):
+        return float("nan")
+    return float(torch.corrcoef(both)[0, 1])
+
+
+def curves_json(curves: Curves) -> dict[str, object]:
+    """Return what ``metrics.json`` holds of one data set."""
+    return {
+        "split": curves.split,
+        "queries": curves.num_queries,
+        "budgets": {
+            name: {str(budget): _point(result) for budget, result in points.items()}
+            for name, points in curves.budgets.items()
+        },
+        "settings": {
+            name: {str(value): _point(result) for value, result in points.items()}
+            for name, points in curves.settings.items()
+        },
+        "correlations": {
+            name: {"Recall": None if recall != recall else recall, "MissTR": None if missed != missed else missed}
+            for name, (recall, missed) in curves.correlations.items()
+        },
+    }
+
+
+def render_curves(all_curves: Sequence[Curves], *, plots: Sequence[str]) -> str:
+    """Write the report, in Markdown.
+
+    Args:
+        all_curves: One per data set.
+        plots: Path of each one's plot, relative to the report.
+    """
+    parts = ["# FastInsight's curves"]
+    for curves, plot in zip(all_curves, plots, strict=True):
+        parts.append(f"## {curves.dataset} {curves.split}, {curves.num_queries:,} queries")
+        parts.append(f"![curves]({plot})")
+        parts.append(
+            "R@10 is capped recall. Time per query: the cross-encoder's reading (pairs times the time of a pair, "
+            "measured in this run past the cache) and all else as it took, many queries at once."
+        )
+        budgets = sorted({budget for points in curves.budgets.values() for budget in points})
+        for title, measure in (("R@10", QUALITY), ("Topological Recall", TOPOLOGICAL_RECALL)):
+            parts.append(f"### {title} against the budget")
+            rows = [
+                [name, *(f"{100 * points[b].measures[measure]:.1f}" if b in points else "-" for b in budgets)]
+                for name, points in curves.budgets.items()
+            ]
+            parts.append(markdown_table(["pipeline", *map(str, budgets)], rows))
+        parts.append("### Milliseconds per query")
+        rows = [
+            [name, *(f"{points[b].total_ms:.0f}" if b in points else "-" for b in budgets)]
+            for name, points in curves.budgets.items()
+        ]
+        parts.append(markdown_table(["pipeline", *map(str, budgets)], rows))
+        for setting, varied in curves.settings.items():
+            parts.append(f"### R@10 of FastInsight against {setting.replace('_', ' ')}")
+            numbers = [f"{100 * result.measures[QUALITY]:.1f}" for result in varied.values()]
+            parts.append(markdown_table([setting, *(f"{value:g}" for value in varied)], [["R@10", *numbers]]))
+        parts.append("### Correlation with the recall gained (the paper's Table 6)")
+        rows = [[name, _text(recall), _text(missed)] for name, (recall, missed) in curves.correlations.items()]
+        parts.append(markdown_table(["pipeline", "Recall", "MissTR"], rows))
+    return "\n\n".join(parts) + "\n"
+
+
+def draw_curves(path: Path, curves: Curves) -> None:
+    """Draw the four panels of one data set as PNG; the paper's defaults are marked."""
+    from matplotlib.figure import Figure  # slow to import, and the object interface needs no display
+
+    figure = Figure(figsize=(12, 8), layout="constrained")
+    figure.suptitle(f"{curves.dataset} {curves.split}, {curves.num_queries:,} queries")
+    panels = figure.subplots(2, 2)
+    time, budget = panels[0]
+    for name, points in curves.budgets.items():
+        quality = [100 * result.measures[QUALITY] for result in points.values()]
+        ends = [result.intervals[QUALITY] for result in points.values()]
+        seconds = [result.total_ms / 1000 for result in points.values()]
+        (line,) = time.plot(seconds, quality, marker="o", label=name)
+        time.fill_between(
+            seconds, [100 * low for low, _ in ends], [100 * high for _, high in ends], color=line.get_color(), alpha=0.1
+        )
+        recall = [100 * result.measures[TOPOLOGICAL_RECALL] for result in points.values()]
+        budget.plot(list(points), recall, marker="o", label=name, color=line.get_color())
+    time.set(xlabel="seconds per query", ylabel="R@10, capped (%), 95% interval", title="quality against time")
+    budget.set(
+        xlabel="budget: passages read per query", ylabel="Topological Recall (%)", title="nearness to what is sought"
+    )
+    for axes, (setting, varied) in zip(panels[1], curves.settings.items(), strict=False):
+        values, name = list(varied), setting.replace("_", " ")
+        quality = [100 * result.measures[QUALITY] for result in varied.values()]
+        axes.plot(range(len(values)), quality, marker="o", color="C2", label="fastinsight")
+        axes.set_xticks(range(len(values)), [f"{value:g}" for value in values])
+        if curves.defaults[setting] in varied:
+            axes.axvline(values.index(curves.defaults[setting]), color="C1", lw=6, alpha=0.3, label="the paper's")
+        axes.set(xlabel=name, ylabel="R@10, capped (%)", title=f"FastInsight's {name}")
+    for axes in panels.flat:
+        axes.grid(alpha=0.3)
+        axes.legend()
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=120)
+
+
+def _point(result: PipelineResult) -> dict[str, object]:
+    return {
+        **result.measures,
+        "interval": {measure: list(ends) for measure, ends in result.intervals.items()},
+        "encodings": result.encodings,
+        "ms": dict(result.ms),
+    }
+
+
+def _text(number: float) -> str:
+    return "-" if number != number else f"{number:.2f}"
