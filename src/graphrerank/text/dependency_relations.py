@@ -86,7 +86,9 @@ class _Reader:
             for child in noun.children:
                 if child.dep_ == "appos":
                     for end in self._ends(child, MAX_PASSED):
-                        yield _statement(subject, "in" if self._are_places(subject, end) else "is", end, noun)
+                        if "DATE" not in self._labels(subject, end):
+                            is_in = self._labels(subject, end) <= _PLACES
+                            yield _statement(subject, "in" if is_in else "is", end, noun)
                 elif child.dep_ == "prep" and not (subject.words and is_of(child)):
                     for target, preposition in _prepositional(child, ""):
                         for end in self._ends(target, MAX_PASSED):
@@ -97,8 +99,8 @@ class _Reader:
     def _is_within(self, child: Any, noun: Any) -> bool:
         return child.i in self.mentions and self.mentions[child.i].name in self.mentions[noun.i].name
 
-    def _are_places(self, *ends: _End) -> bool:
-        return all(end.token is not None and self.mentions[end.token].label in _PLACES for end in ends)
+    def _labels(self, *ends: _End) -> set[str]:
+        return {self.mentions[end.token].label for end in ends if end.token is not None}
 
     def _subjects(self, verb: Any, depth: int) -> Iterator[_End]:
         """Find the subjects of a verb, its own or those that it shares with the verb or noun that it hangs on."""

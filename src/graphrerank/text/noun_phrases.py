@@ -12,6 +12,7 @@ MAX_WORDS = 8  # longer phrases are the parser's mistakes more often than names
 
 _AMOUNTS = frozenset({"CARDINAL", "DATE", "MONEY", "ORDINAL", "PERCENT", "QUANTITY", "TIME"})
 _MODIFIERS = frozenset({"DATE", "LANGUAGE", "NORP"})  # "American", "1974": part of the phrase that they modify
+BRACKETED_END = re.compile(r"\s*\([^()]*\)$")  # "(1976 film)"
 _BRACKET = re.compile(r"[()\[\]{}]")
 _LOWER_WORD = re.compile(r"\b(?!the\b|of\b|th\b|st\b)[a-z]{2,}\b")
 _QUOTE = re.compile(r"[\"“”‘]|’(?=\s|$)")  # noqa: RUF001
@@ -33,20 +34,21 @@ class Mention:
     label: str
 
 
-def find_mentions(document: Any, labels: Sequence[str]) -> dict[int, Mention]:
+def find_mentions(document: Any, labels: Sequence[str], *, title: str = "") -> dict[int, Mention]:
     """Find names and noun phrases.
 
     - A phrase whose main word lies in a named entity is that entity, and what a person is called stands for the
       person: "film director Frank Borzage" is "Frank Borzage".
     - A name within a longer phrase counts too, nationalities and years excepted: both of "Batman films".
     - Names joined by "of" are one: "Adalbert II of Tuscany", and so is "Tuscany".
-    - A common noun without more, followed by "of" or after the name of its possessor, is none: "king of Metz" and
-      "Metz's king" mention "Metz".
+    - A common noun without more, followed by "of", is none, nor is a generic one after the name of its possessor:
+      "king of Metz" and "Metz's country" mention "Metz".
     - Determiners, numbers and words like "several" before a phrase are dropped; a date must have a year.
 
     Args:
         document: spaCy's document, tagged and parsed.
         labels: Kinds of named entity to keep.
+        title: Where the text writes it as it is here, with or without the brackets at its end, it is a mention.
 
     Returns:
         Mentions by the number of their main token, in the order of these.
@@ -71,6 +73,8 @@ def find_mentions(document: Any, labels: Sequence[str]) -> dict[int, Mention]:
         is_called = named.dep_ == "appos" and named.head.pos_ == "NOUN" and named.left_edge.i == named.head.i + 1
         if is_called and found[token].label and (found[token].label == "PERSON" or named.head.i not in found):
             found[named.head.i] = found[token]
+    if title:
+        _add_title(document, title, found)
     return dict(sorted(found.items()))
 
 
@@ -103,7 +107,7 @@ def _is_empty(chunk: Any) -> bool:
     if any(token.dep_ == "nummod" for token in chunk) and len(root) < 4:
         return True  # "2 kb"
     if any(token.dep_ == "poss" and token.pos_ == "PROPN" for token in others):
-        return all(token.pos_ == "PROPN" for token in others)
+        return lemma in GENERIC and lemma != "disease" and all(token.pos_ == "PROPN" for token in others)
     if not others:
         demonstrative = any(token.lower_ in ANAPHORIC for token in chunk if token.i < root.i)
         return demonstrative or lemma in GENERIC or any(is_of(child) for child in root.children)
@@ -154,6 +158,17 @@ def _add(found: dict[int, Mention], root: Any, tokens: list[Any], label: str) ->
     telling = len(name) > 1 and any(map(str.isalpha, name))
     if _BRACKET.search(name) is None and (telling or label == "DATE"):
         found[root.i] = Mention(name, label)
+
+
+def _add_title(document: Any, title: str, found: dict[int, Mention]) -> None:
+    """Put the title in the place of what was found of it: of "Planet" and "Apes" in a film's name."""
+    name = BRACKETED_END.sub("", title)
+    for match in re.finditer(rf"(?<!\w){re.escape(name)}(?!\w)", document.text):
+        span = document.char_span(*match.span())
+        if span is not None:
+            inside = [found.pop(token.i) for token in span if token.i in found]
+            label = next((mention.label for mention in inside if mention.name == name), "")
+            found[span.root.i] = Mention(title, label)
 
 
 def _join(document: Any, token: Any, found: dict[int, Mention]) -> None:

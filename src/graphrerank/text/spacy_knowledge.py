@@ -8,17 +8,16 @@ from typing import Any
 from graphrerank.text.dependency_relations import find_statements
 from graphrerank.text.knowledge import Entity, Knowledge, Relation
 from graphrerank.text.names import normalize_entity
-from graphrerank.text.noun_phrases import NAMES, Mention, find_mentions
+from graphrerank.text.noun_phrases import BRACKETED_END, NAMES, Mention, find_mentions
 from graphrerank.text.sentences import split_sentences
 from graphrerank.text.spacy_pipeline import ENGLISH, load_spacy, spacy_versions
 
-VERSION = 1  # of the rules: a change of what is extracted must change it
+VERSION = 2  # of the rules: a change of what is extracted must change it
 MAX_TITLE_WORDS = 10
 COMPONENTS = ("transformer", "tok2vec", "tagger", "parser", "attribute_ruler", "lemmatizer", "ner")
 
 _OPEN_BRACKET = re.compile(r"(?<=\w)\(\s+")  # "Lambert( died after 938)"
 _SPLIT_HYPHEN = re.compile(r"(?<=\w)- (?!and\b|or\b|to\b)(?=[a-z])")  # "half- brother"
-_BRACKETED_END = re.compile(r"\s*\([^()]*\)$")
 _SPACE = re.compile(r"\s+")
 
 
@@ -97,7 +96,7 @@ class SpacyKnowledgeExtractor:
         return pipeline
 
     def _read(self, title: str, document: Any) -> Knowledge:
-        mentions = find_mentions(document, self.labels)
+        mentions = find_mentions(document, self.labels, title=title)
         passage = _Passage(title, document, mentions)
         pronouns = self.pronoun_sentences if title else 0
         for statement in find_statements(document, mentions, pronoun_sentences=pronouns):
@@ -119,7 +118,7 @@ class _Passage:
         self._title = title
         if title:
             self._names[normalize_entity(title)] = title
-            for shorter in (_BRACKETED_END.sub("", title), title.partition(",")[0]):
+            for shorter in (BRACKETED_END.sub("", title), title.partition(",")[0]):
                 self._names.setdefault(normalize_entity(shorter), title)
             opening = _opening_name(title, document, mentions)
             if opening is not None:
@@ -167,7 +166,7 @@ def split_title(text: str) -> tuple[str, str]:
     words = title.split()
     if not (body and 0 < len(words) <= MAX_TITLE_WORDS and normalize_entity(title)):
         return "", stripped
-    repeated = f" {normalize_entity(_BRACKETED_END.sub('', title))} " in f" {normalize_entity(body)} "
+    repeated = f" {normalize_entity(BRACKETED_END.sub('', title))} " in f" {normalize_entity(body)} "
     return (title, body) if repeated or _is_name_like(words) else ("", stripped)
 
 
