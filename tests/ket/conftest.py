@@ -37,7 +37,6 @@ class NameExtractor:
     """An extractor without a model: capitalised words are entities, neighbours in a sentence are related."""
 
     fingerprint = "names"
-    prompts = ("List the entities of this text.", "List the relations.")
 
     def __init__(self) -> None:
         self.asked: list[str] = []

@@ -23,9 +23,10 @@ from graphrerank.indexes import (
     Tokens,
     keyword_graph_tokens,
     knowledge_graph_tokens,
+    prompts_of,
 )
 from graphrerank.pipelines import KETRetrieval
-from graphrerank.text import WordTokenizer, count_tokens
+from graphrerank.text import KnowledgeCache, LanguageModelKnowledgeExtractor, WordTokenizer, count_tokens
 
 MakeDocuments = Callable[..., list[str]]
 SETTINGS = KETSettings(chunk_tokens=24, num_splits=1, core_share=0.5)
@@ -166,18 +167,21 @@ def test_a_corpus_that_grows_is_a_first_build(
 
 def test_report_counts_what_was_sent(tmp_path: Path, encoder: Any, extractor: Any) -> None:
     texts = [f"Metz{i} saw Nancy{i} and Trier{i} there beside river{i}." for i in range(10)]  # 8 tokens, each different
-    builder = KETIndexBuilder(tmp_path, tokenizer=WordTokenizer(), encoder=encoder, extractor=extractor)
-    index = builder.build(texts, KETSettings(chunk_tokens=8, num_splits=1, core_share=0.5))
+    asks = ("List the entities of this text.", "List the relations.")
+    parts = {"tokenizer": WordTokenizer(), "encoder": encoder, "extractor": extractor}
+    index = KETIndexBuilder(tmp_path, **parts, prompts=asks).build(
+        texts, KETSettings(chunk_tokens=8, num_splits=1, core_share=0.5)
+    )
     report, words = index.report, WordTokenizer()
     assert (report.documents, report.chunks, report.sub_chunks, report.core_chunks) == (10, 10, 20, 5)
     assert (report.entities, report.relations) == (15, 10)
     assert report.keywords == len(index.keyword_graph.keywords) == 4 * 10 + 2  # type: ignore[union-attr]
     assert report.keyword_edges == 6 * 10
     assert report.sent.encoder == sum(count_tokens(words, encoder.asked))
-    prompts = sum(count_tokens(words, extractor.prompts))
+    prompts = sum(count_tokens(words, asks))
     assert report.prompt_tokens == prompts
     assert report.sent.model_input == sum(2 * count + prompts for count in count_tokens(words, extractor.asked))
-    told = extractor.extract(extractor.asked)
+    told = extractor.extract(list(extractor.asked))
     written = [" ".join(vars(x).values()) for knowledge in told for x in (*knowledge.entities, *knowledge.relations)]
     assert report.sent.model_output == sum(count_tokens(words, written))
     # the formulas of section 5.3, with 10 chunks of 8 tokens, 5 of them core
@@ -192,6 +196,18 @@ def test_report_counts_what_was_sent(tmp_path: Path, encoder: Any, extractor: An
     lines = report.lines(Prices(model_input=1e6, model_output=0.0, encoder=0.0))
     assert f"together ${report.sent.model_input:.4f}" in lines[2]
     assert "10 chunks (5 core), 20 sub-chunks, 15 entities, 42 keywords" in lines[0]
+
+
+def test_prompts_of_a_language_model(tmp_path: Path, extractor: Any) -> None:
+    class Model:
+        fingerprint = "model"
+
+        def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], Any]) -> list[Any]:
+            raise AssertionError
+
+    asking = LanguageModelKnowledgeExtractor(Model(), prompt="List them.")
+    assert prompts_of(asking) == prompts_of(KnowledgeCache(asking, tmp_path)) == ("List them.",)
+    assert prompts_of(extractor) == prompts_of(KnowledgeCache(extractor, tmp_path)) == prompts_of(None) == ()
 
 
 def test_without_a_language_model_nothing_is_asked(tmp_path: Path, encoder: Any, make_documents: MakeDocuments) -> None:

@@ -3,7 +3,7 @@
 from graphrerank.indexes.chunk_graph import ChunkGraph, build_chunk_graph, core_chunks, keyword_incidence, page_rank
 from graphrerank.indexes.chunks import Chunks, TokenStream
 from graphrerank.indexes.costs import Prices, Tokens, keyword_graph_tokens, knowledge_graph_tokens
-from graphrerank.indexes.ket_builder import IndexEncoder, KETIndexBuilder
+from graphrerank.indexes.ket_builder import IndexEncoder, KETIndexBuilder, prompts_of
 from graphrerank.indexes.ket_index import KETIndex, KETSettings, Texts
 from graphrerank.indexes.ket_report import KETReport
 from graphrerank.indexes.keyword_graph import KeywordGraph, build_keyword_graph, keyword_sentences
@@ -32,5 +32,6 @@ __all__ = [
     "keyword_sentences",
     "knowledge_graph_tokens",
     "page_rank",
+    "prompts_of",
     "rewire",
 ]

@@ -20,7 +20,14 @@ from graphrerank.indexes.ket_report import KETReport
 from graphrerank.indexes.keyword_graph import KeywordGraph, build_keyword_graph, keyword_sentences
 from graphrerank.indexes.skeleton import Skeleton, build_skeleton, rewire
 from graphrerank.indexes.stages import Made, Stages
-from graphrerank.text import KnowledgeExtractor, Tokenizer, count_tokens, find_keywords
+from graphrerank.text import (
+    KnowledgeCache,
+    KnowledgeExtractor,
+    LanguageModelKnowledgeExtractor,
+    Tokenizer,
+    count_tokens,
+    find_keywords,
+)
 
 FORMAT = 1  # of the files: a change of what a stage holds must change it
 LINE_END = "\n"  # behind every text of a context; counted with it
@@ -51,9 +58,9 @@ class KETIndexBuilder:
         folder: Where the stages lie.
         tokenizer: What a token is.
         encoder: Of chunks, sentences and entities; queries must be encoded alike.
-        extractor: Tells entities and relations; None for indexes without a skeleton. ``prompts``, a sequence of
-            strings, is an optional member: what a language model is asked for each text, which counts as tokens; an
-            extractor without it asks none.
+        extractor: Tells entities and relations; None for indexes without a skeleton.
+        prompts: What a language model is asked for each text, for the report: each counts, and the text once with each.
+            None: the prompt of a ``LanguageModelKnowledgeExtractor``, and none of any other.
     """
 
     def __init__(
@@ -63,11 +70,13 @@ class KETIndexBuilder:
         tokenizer: Tokenizer,
         encoder: IndexEncoder,
         extractor: KnowledgeExtractor | None = None,
+        prompts: Sequence[str] | None = None,
     ) -> None:
         self._stages = Stages(folder)
         self._tokenizer = tokenizer
         self._encoder = encoder
         self._extractor = extractor
+        self._prompts = prompts_of(extractor) if prompts is None else tuple(prompts)
 
     def build(self, documents: Sequence[str], settings: KETSettings | None = None) -> KETIndex:
         """Build the index of a corpus, or read it.
@@ -80,7 +89,14 @@ class KETIndexBuilder:
             ValueError: If a skeleton is wanted and there is no extractor, a model gives what does not fit, or a file
                 of the folder is damaged.
         """
-        return _Build(self._stages, self._tokenizer, self._encoder, self._extractor, documents, settings).index()
+        models = (self._tokenizer, self._encoder, self._extractor, self._prompts)
+        return _Build(self._stages, *models, documents, settings or KETSettings()).index()
+
+
+def prompts_of(extractor: KnowledgeExtractor | None) -> tuple[str, ...]:
+    """Tell what an extractor asks a language model for each text; nothing where it asks none."""
+    inner = extractor.extractor if isinstance(extractor, KnowledgeCache) else extractor
+    return (inner.prompt,) if isinstance(inner, LanguageModelKnowledgeExtractor) else ()
 
 
 class _Build:
@@ -92,10 +108,12 @@ class _Build:
         tokenizer: Tokenizer,
         encoder: IndexEncoder,
         extractor: KnowledgeExtractor | None,
+        prompts: tuple[str, ...],
         documents: Sequence[str],
-        settings: KETSettings | None,
+        settings: KETSettings,
     ) -> None:
-        self._settings = settings or KETSettings()
+        self._settings = settings
+        self._prompts = prompts if settings.core_share > 0 else ()
         if self._settings.core_share > 0 and extractor is None:
             raise ValueError(f"`extractor` must be given for `core_share` {self._settings.core_share}, got none")
         self._stages, self._tokenizer, self._encoder, self._extractor = stages, tokenizer, encoder, extractor
@@ -233,7 +251,7 @@ class _Build:
 
         core_hash = hashlib.sha256(core.numpy().tobytes()).hexdigest()
         models = (self._encoder.fingerprint, extractor.fingerprint)
-        key = self._stages.key("skeleton", chunk_key, sub_key, core_hash, limit, *models)
+        key = self._stages.key("skeleton", chunk_key, sub_key, core_hash, limit, self._prompts, *models)
         names = ("ends", "entity_links", "relation_links", "entity_tokens", "entity_vectors", "relation_tokens")
         arrays, content = self._stages.get(key, names, make)
         links = (arrays["ends"], arrays["entity_links"], arrays["relation_links"])
@@ -266,10 +284,6 @@ class _Build:
                 f"`encoder` must give finite [{len(number)}, d] vectors, got a tensor of shape {list(vectors.shape)}"
             )
         return vectors[torch.tensor([number[text] for text in texts], dtype=torch.int64)]
-
-    @property
-    def _prompts(self) -> Sequence[str]:
-        return tuple(getattr(self._extractor, "prompts", ())) if self._settings.core_share > 0 else ()
 
     @property
     def _prompt_tokens(self) -> int:
