@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from graphrerank.graphs import CorpusGraph, EntityIncidence
+from graphrerank.graphs import CorpusGraph, EntityIncidence, corpus_graph
 
 
 def ids(num_nodes: int) -> list[str]:
@@ -135,3 +135,15 @@ def test_with_edges_against_building_from_all() -> None:
     assert wider.embedding is graph.embedding
     with pytest.raises(ValueError, match="join nodes 0 to 3"):
         graph.with_edges(torch.tensor([[0, 4]]), torch.ones(1))
+
+
+@pytest.mark.parametrize("number", [torch.nan, torch.inf])
+def test_vectors_must_be_finite_and_a_node_without_one_has_zeros(number: float, monkeypatch) -> None:
+    monkeypatch.setattr(corpus_graph, "BLOCK_VECTORS", 2)
+    graph = CorpusGraph.from_edges(list("abcde"), [""] * 5, torch.tensor([[0, 1]]))
+    vectors = torch.eye(5)
+    vectors[3] = 0.0
+    assert torch.equal(graph.with_embedding(vectors).embedding, vectors)
+    vectors[3, 1] = number
+    with pytest.raises(ValueError, match="`embedding` must be finite, got another vector at node 'd'; a node without"):
+        graph.with_embedding(vectors)

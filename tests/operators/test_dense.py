@@ -130,3 +130,9 @@ def test_missing_vectors_are_refused() -> None:
         DenseRetriever(CorpusGraph.from_edges(["a"], ["fox"], NO_EDGES))
     with pytest.raises(ValueError, match="`queries` must have vectors"):
         DenseRetriever(corpus(random_vectors(3))).retrieve(Queries(["q"], ["fox"]))
+
+
+def test_a_node_without_a_vector_stands_between_like_and_unlike() -> None:
+    vectors = torch.tensor([[-1.0, 0.0], [0.0, 0.0], [0.6, 0.8], [0.0, -1.0], [1.0, 0.0]])
+    found = DenseRetriever(corpus(vectors), top_k=5).retrieve(asked(torch.tensor([[1.0, 0.0], [0.0, 0.0]])))
+    assert found.nodes.tolist() == [[4, 2, 1, 3, 0], [0, 1, 2, 3, 4]]  # zeros are 0 from all; ties by node number

@@ -43,7 +43,11 @@ def feature_columns(
             f"needed the scores {list(names)} per candidate, the retriever gives {tuple(given_names)}: no {missing}"
         )
     if computed:
-        features = torch.cat([features, match()[..., [MATCH_FEATURES.index(name) for name in computed]]], dim=-1)
+        features = torch.cat([features, _columns(match(), [MATCH_FEATURES.index(name) for name in computed])], dim=-1)
     unknown = features.new_zeros(*features.shape[:-1], 1)
     place = {name: column for column, name in enumerate(known)}
-    return torch.cat([features, unknown], dim=-1)[..., [place.get(name, -1) for name in names]]
+    return _columns(torch.cat([features, unknown], dim=-1), [place.get(name, len(known)) for name in names])
+
+
+def _columns(features: Tensor, places: Sequence[int]) -> Tensor:
+    return features.index_select(-1, torch.tensor(places, dtype=torch.int64).to(features.device))

@@ -26,7 +26,11 @@ class CandidateGraphs:
         node_vectors: ``[N, d]``, or None where no model reads it.
         pair_vectors: ``[N, h]``, a cross-encoder's vector of each candidate with its query, or None where no model
             reads it.
-        degree: ``[N]`` int64, each candidate's neighbours in the whole corpus; None where ``pair_vectors`` is.
+        token_states: ``[T, h]``, in the place of ``pair_vectors`` where a cross-encoder's last layers are trained: the
+            states of all tokens of each candidate with its query, before these layers.
+        token_ptr: ``[N + 1]`` int64, candidate ``n`` owns the tokens ``token_ptr[n]:token_ptr[n + 1]``; None where
+            ``token_states`` is.
+        degree: ``[N]`` int64, each candidate's neighbours in the whole corpus; None where no model reads pairs.
         relevance: ``[N]`` float32 gains, or None where unknown.
         gains: ``[B, R]`` float32, all gains of each query padded with 0, also those of nodes that are no candidates;
             None where unknown.
@@ -41,6 +45,8 @@ class CandidateGraphs:
     query_vectors: Tensor | None = None
     node_vectors: Tensor | None = None
     pair_vectors: Tensor | None = None
+    token_states: Tensor | None = None
+    token_ptr: Tensor | None = None
     degree: Tensor | None = None
     relevance: Tensor | None = None
     gains: Tensor | None = None
@@ -64,9 +70,14 @@ class CandidateGraphs:
     def model_inputs(self) -> tuple[Tensor, ...]:
         """Return what a reranker's ``forward`` takes.
 
-        With pair vectors that is ``pair_vectors, edge_index, degree``; without, ``x, query_vectors, node_vectors,
-        edge_index, edge_attr, ptr``, where vectors that are not there are ``[0, 0]``.
+        With pair vectors that is ``pair_vectors, edge_index, degree``; with states of tokens ``token_states,
+        token_ptr, edge_index, degree``; with neither ``x, query_vectors, node_vectors, edge_index, edge_attr, ptr``,
+        where vectors that are not there are ``[0, 0]``.
         """
+        if self.token_states is not None:
+            assert self.token_ptr is not None
+            assert self.degree is not None
+            return self.token_states, self.token_ptr, self.edge_index, self.degree
         if self.pair_vectors is not None:
             assert self.degree is not None
             return self.pair_vectors, self.edge_index, self.degree
@@ -154,7 +165,7 @@ def induced_edges(graph: CorpusGraph, nodes: Tensor) -> tuple[Tensor, Tensor, Te
         ValueError: If a row holds a node twice.
     """
     valid = nodes >= 0
-    ptr = torch.zeros(nodes.shape[0] + 1, dtype=torch.int64)
+    ptr = torch.zeros(nodes.shape[0] + 1, dtype=torch.int64, device=nodes.device)
     ptr[1:] = valid.sum(1).cumsum(0)
     row = graph_index(ptr)
     packed = nodes[valid]
@@ -168,6 +179,6 @@ def induced_edges(graph: CorpusGraph, nodes: Tensor) -> tuple[Tensor, Tensor, Te
     target, slot = row_slots(graph.indptr, packed)  # [sum of degrees] each
     wanted = row[target] * graph.num_nodes + graph.indices[slot]
     found = torch.searchsorted(key, wanted).clamp(max=max(key.numel() - 1, 0))
-    hit = key[found] == wanted if key.numel() else torch.zeros(0, dtype=torch.bool)
+    hit = key[found] == wanted if key.numel() else key.bool()
     edge_index = torch.stack([position[found[hit]], target[hit]])
     return edge_index, graph.weight[slot[hit]], ptr

@@ -10,6 +10,8 @@ from torch import Tensor
 from graphrerank.graphs.entity_incidence import EntityIncidence
 from graphrerank.graphs.sparse_rows import row_entries
 
+BLOCK_VECTORS = 1 << 14  # looked at at once
+
 
 @dataclass(frozen=True)
 class CorpusGraph:
@@ -23,7 +25,8 @@ class CorpusGraph:
         indptr: ``[N + 1]`` int64; the neighbours of node ``i`` are ``indices[indptr[i]:indptr[i + 1]]``.
         indices: ``[E]`` int64, ascending within a row, no self-loops, no repeats.
         weight: ``[E]`` float32, positive.
-        embedding: ``[N, d]`` float32 node vectors, or None before encoding.
+        embedding: ``[N, d]`` float32 node vectors, or None before encoding. A node that has no vector has zeros: its
+            likeness to every query is 0, and it is found by its words and its neighbours like any other.
         entities: Which passage holds which entity: passages that share one are neighbours too, though the edges between
             them are never listed for the whole corpus. None where nothing is known of entities.
     """
@@ -74,16 +77,16 @@ class CorpusGraph:
         edges = edges if edges.numel() else edges.long().reshape(0, 2)
         if edges.dim() != 2 or edges.shape[1] != 2:
             raise ValueError(f"`edges` must be [M, 2], got {list(edges.shape)}")
-        weight = torch.ones(len(edges)) if weight is None else weight.float()
+        weight = torch.ones(len(edges), device=edges.device) if weight is None else weight.float()
         if len(weight) != len(edges):
             raise ValueError(f"`weight` must have one entry per edge ({len(edges)}), got {len(weight)}")
         _check_edges(node_ids, edges, weight)
         if undirected:
             edges, weight = torch.cat([edges, edges.flip(1)]), torch.cat([weight, weight])
         key, inverse = torch.unique(edges[:, 0] * num_nodes + edges[:, 1], return_inverse=True)
-        largest = torch.zeros(len(key)).scatter_reduce_(0, inverse, weight, "amax")
+        largest = torch.zeros(len(key), device=edges.device).scatter_reduce_(0, inverse, weight, "amax")
         row = torch.div(key, max(num_nodes, 1), rounding_mode="floor")
-        indptr = torch.zeros(num_nodes + 1, dtype=torch.int64)
+        indptr = torch.zeros(num_nodes + 1, dtype=torch.int64, device=edges.device)
         indptr[1:] = torch.bincount(row, minlength=num_nodes).cumsum(0)
         return cls(node_ids, texts, indptr, key - row * num_nodes, largest)
 
@@ -91,6 +94,22 @@ class CorpusGraph:
     def num_nodes(self) -> int:
         """Number of passages."""
         return len(self.node_ids)
+
+    @property
+    def device(self) -> torch.device:
+        """Where edges, weights, vectors and entities are."""
+        return self.indptr.device
+
+    def to(self, device: str | torch.device) -> "CorpusGraph":
+        """Return the same graph with everything but ids and texts on a device."""
+        return replace(
+            self,
+            indptr=self.indptr.to(device),
+            indices=self.indices.to(device),
+            weight=self.weight.to(device),
+            embedding=None if self.embedding is None else self.embedding.to(device),
+            entities=None if self.entities is None else self.entities.to(device),
+        )
 
     @property
     def num_edges(self) -> int:
@@ -124,9 +143,20 @@ class CorpusGraph:
         return torch.cat([origin, place]), torch.cat([neighbour, partner])
 
     def with_embedding(self, embedding: Tensor) -> "CorpusGraph":
-        """Return the same graph with node vectors ``[N, d]``."""
+        """Return the same graph with node vectors ``[N, d]``, zeros for a node that has none.
+
+        Raises:
+            ValueError: If the shape does not fit, or a number is not finite.
+        """
         if embedding.dim() != 2 or embedding.shape[0] != self.num_nodes:
             raise ValueError(f"`embedding` must be [{self.num_nodes}, d], got {list(embedding.shape)}")
+        for start in range(0, self.num_nodes, BLOCK_VECTORS):  # in blocks: vectors may lie on disk
+            odd = ~torch.isfinite(embedding[start : start + BLOCK_VECTORS]).all(1)
+            if bool(odd.any()):
+                node = self.node_ids[start + int(odd.nonzero()[0])]
+                raise ValueError(
+                    f"`embedding` must be finite, got another vector at node {node!r}; a node without one has zeros"
+                )
         return replace(self, embedding=embedding)
 
     def with_entities(self, entities: EntityIncidence) -> "CorpusGraph":
@@ -145,7 +175,7 @@ class CorpusGraph:
         Raises:
             ValueError: As :meth:`from_edges`.
         """
-        row = torch.repeat_interleave(torch.arange(self.num_nodes), self.degree)
+        row = torch.repeat_interleave(torch.arange(self.num_nodes, device=self.device), self.degree)
         every = torch.cat([torch.stack([row, self.indices], dim=1), edges, edges.flip(1)])
         weights = torch.cat([self.weight, weight, weight])
         merged = CorpusGraph.from_edges(self.node_ids, self.texts, every, weights, undirected=False)

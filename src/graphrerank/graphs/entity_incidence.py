@@ -3,7 +3,7 @@
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -72,6 +72,12 @@ class EntityIncidence:
         """Number of passages."""
         return self.indptr.numel() - 1
 
+    def to(self, device: str | torch.device) -> "EntityIncidence":
+        """Return the same incidence with everything but the names on a device."""
+        return replace(
+            self, indptr=self.indptr.to(device), indices=self.indices.to(device), sizes=self.sizes.to(device)
+        )
+
     @property
     def num_entities(self) -> int:
         """Number of entities that two passages or more hold."""
@@ -108,14 +114,14 @@ class EntityIncidence:
 
     @cached_property
     def _holder_ptr(self) -> Tensor:
-        ptr = torch.zeros(self.num_entities + 1, dtype=torch.int64)
+        ptr = torch.zeros(self.num_entities + 1, dtype=torch.int64, device=self.indices.device)
         ptr[1:] = torch.bincount(self.indices, minlength=self.num_entities).cumsum(0)
         return ptr
 
     @cached_property
     def _holders(self) -> Tensor:
         """``[nnz]``, the passages of each entity, ascending: the transposed matrix."""
-        passage = torch.repeat_interleave(torch.arange(self.num_nodes), self.indptr.diff())
+        passage = torch.repeat_interleave(torch.arange(self.num_nodes, device=self.indptr.device), self.indptr.diff())
         return passage[torch.argsort(self.indices, stable=True)]
 
 
@@ -149,11 +155,11 @@ def conceptual_edges(incidence: EntityIncidence, nodes: Tensor) -> tuple[Tensor,
     """
     _check_nodes(incidence, nodes)
     valid = nodes >= 0
-    ptr = torch.zeros(len(nodes) + 1, dtype=torch.int64)
+    ptr = torch.zeros(len(nodes) + 1, dtype=torch.int64, device=nodes.device)
     ptr[1:] = valid.sum(1).cumsum(0)
     packed = ptr[:-1, None] + valid.cumsum(1) - 1  # [B, K], where valid
     if not ptr[-1]:
-        return torch.zeros(2, 0, dtype=torch.int64), torch.zeros(0), ptr
+        return ptr.new_zeros(2, 0), torch.zeros(0, device=nodes.device), ptr
     rows = max(1, BLOCK_COUNTS // max(1, nodes.shape[1] ** 2))
     blocks = [slice(start, start + rows) for start in range(0, len(nodes), rows)]
     parts = [_block_edges(incidence, nodes[block], packed[block]) for block in blocks]
@@ -164,16 +170,18 @@ def _block_edges(incidence: EntityIncidence, nodes: Tensor, packed: Tensor) -> t
     """Count shared entities of ``b`` rows, ``[b, target's column, source's rank by number]``, and read off edges."""
     batch, width = nodes.shape
     order = torch.argsort(nodes, dim=1)
-    rank = torch.empty_like(order).scatter_(1, order, torch.arange(width).expand(batch, width)).flatten()
+    place = torch.arange(width, device=nodes.device).expand(batch, width)
+    rank = torch.empty_like(order).scatter_(1, order, place).flatten()
     candidate = _flat_nonzero(nodes >= 0)  # row * K + column
     node = nodes.flatten()[candidate]
     holder, entity = row_entries(incidence.indptr, incidence.indices, node)  # [L] each, one per (candidate, entity)
     candidate_of = candidate[holder]
     key = torch.div(candidate_of, width, rounding_mode="floor") * incidence.num_entities + entity
-    grouped = np.sort((key * nodes.numel() + candidate_of).numpy())  # sorting pairs by value beats sorting with places
-    key, candidate_of = (torch.from_numpy(part) for part in np.divmod(grouped, nodes.numel()))
+    grouped = _sort(key * nodes.numel() + candidate_of)
+    key = torch.div(grouped, nodes.numel(), rounding_mode="floor")
+    candidate_of = grouped - key * nodes.numel()
     dtype = torch.int16 if int(incidence.sizes.max()) < 1 << 15 else torch.int32
-    shared = torch.zeros(nodes.numel() * width, dtype=dtype)
+    shared = torch.zeros(nodes.numel() * width, dtype=dtype, device=nodes.device)
     for cells in _pair_cells(key, candidate_of * width, rank[candidate_of]):
         shared.index_add_(0, cells, torch.ones_like(cells, dtype=dtype))
     shared[candidate * width + rank[candidate]] = 0  # with itself
@@ -184,7 +192,14 @@ def _block_edges(incidence: EntityIncidence, nodes: Tensor, packed: Tensor) -> t
     return torch.stack([packed.gather(1, order).flatten()[source], packed.flatten()[target]]), shared[cell] / size
 
 
+def _sort(keys: Tensor) -> Tensor:
+    """Sort by value alone, which numpy does faster on the CPU than torch, whose sort finds the places too."""
+    return torch.from_numpy(np.sort(keys.numpy())) if keys.is_cpu else torch.sort(keys).values
+
+
 def _flat_nonzero(mask: Tensor) -> Tensor:
+    if not mask.is_cpu:
+        return mask.flatten().nonzero().flatten()
     return torch.from_numpy(np.flatnonzero(mask.numpy()))  # twice as fast as torch.nonzero on one thread
 
 
@@ -196,11 +211,11 @@ def _pair_cells(key: Tensor, target: Tensor, source: Tensor) -> Iterator[Tensor]
     several = partners > 1
     partners, first, target = partners[several], first[several], target[several]
     total = partners.cumsum(0)
-    limits = torch.arange(0, int(partners.sum()) + BLOCK_PAIRS, BLOCK_PAIRS)
+    limits = torch.arange(0, int(partners.sum()) + BLOCK_PAIRS, BLOCK_PAIRS, device=total.device)
     for start, stop in itertools.pairwise(torch.searchsorted(total, limits, right=True).tolist()):
         repeats = partners[start:stop]
         partner = torch.repeat_interleave(first[start:stop] - repeats.cumsum(0) + repeats, repeats)
-        partner += torch.arange(partner.numel())
+        partner += torch.arange(partner.numel(), device=partner.device)
         yield torch.repeat_interleave(target[start:stop], repeats) + source[partner]
 
 

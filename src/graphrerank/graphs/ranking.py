@@ -33,6 +33,12 @@ class Ranking:
     def __len__(self) -> int:
         return self.nodes.shape[0]
 
+    def to(self, device: str | torch.device) -> "Ranking":
+        """Return the same rankings on a device."""
+        features = None if self.features is None else self.features.to(device)
+        base_nodes = None if self.base_nodes is None else self.base_nodes.to(device)
+        return Ranking(self.nodes.to(device), self.scores.to(device), features, base_nodes)
+
     def select(self, queries: Tensor) -> "Ranking":
         """Take the rows of some queries (``[b]`` int64), in that order."""
         features = None if self.features is None else self.features[queries]

@@ -82,7 +82,7 @@ class CheckpointScorer:
         query_vectors = node_vectors = None
         if self.reads_vectors:
             assert self._graph.embedding is not None
-            query_vectors, node_vectors = queries.encoded, self._graph.embedding[nodes]
+            query_vectors, node_vectors = queries.encoded.to(nodes.device), self._graph.embedding[nodes]
         return CandidateGraphs(
             x=feature_columns(self.feature_names, feature_names, ranking.features[valid], match=match),
             edge_index=edge_index,

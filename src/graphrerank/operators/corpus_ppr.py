@@ -55,6 +55,7 @@ class CorpusPPR(nn.Module):
             raise ValueError(f"`tolerance` must lie in (0, 1), got {tolerance}")
         self.restart_prob = restart_prob
         self.tolerance = tolerance
+        device, graph = graph.device, graph.to("cpu")
         num_nodes, entities = graph.num_nodes, graph.entities
         total = torch.zeros(num_nodes).index_add_(0, graph.indices, graph.weight)
         if entities is not None:
@@ -77,6 +78,7 @@ class CorpusPPR(nn.Module):
             self.register_buffer("from_entities", from_entities, persistent=False)
             self.register_buffer("entity_share", share / entities.sizes.clamp(min=1), persistent=False)
             self.register_buffer("held", held.float(), persistent=False)
+        self.to(device)
 
     @torch.no_grad()
     def expand(self, seeds: Ranking, *, top_k: int) -> Ranking:

@@ -90,11 +90,12 @@ class DenseRetriever:
     def _search(self, vectors: Tensor) -> Ranking:
         num_nodes, flat = len(self._embedding), self.index == "flat"
         if not len(vectors) or not num_nodes:
-            nothing = vectors.new_full((len(vectors), self.top_k), -torch.inf)
-            return _ranking(torch.full(nothing.shape, -1), nothing)
-        vectors = vectors.float().cpu().contiguous()
-        _, found = self._index.search(vectors.numpy(), min(self.top_k + MARGIN if flat else self.top_k, num_nodes))
-        proposed = torch.sort(torch.from_numpy(found), dim=1).values
+            nothing = self._embedding.new_full((len(vectors), self.top_k), -torch.inf)
+            return _ranking(torch.full(nothing.shape, -1, device=nothing.device), nothing)
+        wanted = vectors.float().cpu().contiguous().numpy()
+        _, found = self._index.search(wanted, min(self.top_k + MARGIN if flat else self.top_k, num_nodes))
+        vectors, device = vectors.float().to(self._embedding.device), self._embedding.device
+        proposed = torch.sort(torch.from_numpy(found).to(device), dim=1).values
         scores = torch.stack(
             [self._score(at.clamp(min=0), vector) for at, vector in zip(proposed, vectors, strict=True)]
         )
@@ -102,7 +103,7 @@ class DenseRetriever:
         nodes = proposed.gather(1, places.clamp(min=0)).masked_fill(places < 0, -1)
         if flat and proposed.shape[1] < num_nodes:
             for row in self._contested(vectors, scores, kept[:, -1]).nonzero().flatten().tolist():
-                blocks = torch.split(torch.arange(num_nodes), BLOCK_VECTORS)
+                blocks = torch.split(torch.arange(num_nodes, device=device), BLOCK_VECTORS)
                 every = torch.cat([self._score(block, vectors[row]) for block in blocks])
                 nodes[row], kept[row] = (part[0] for part in top_k_by_node_order(every.unsqueeze(0), self.top_k))
         return _ranking(nodes, kept)

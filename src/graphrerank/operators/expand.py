@@ -104,13 +104,14 @@ class ExpandRetriever:
         wide = 0 if embedding is None else 2 * self.top_k * embedding.shape[1]
         rows = max(1, BLOCK_SCORES // max(1, wide, self._graph.num_nodes))
         blocks = [slice(start, start + rows) for start in range(0, max(1, len(queries)), rows)]
-        number = torch.arange(len(queries))
+        ranking = ranking.to(self._graph.device)
+        number = torch.arange(len(queries), device=self._graph.device)
         return concatenate(
             [self._expand(ranking.select(number[at]), queries.block(at.start, at.stop)) for at in blocks]
         )
 
     def _expand(self, ranking: Ranking, queries: Queries) -> Ranking:
-        vectors = None if self._graph.embedding is None else queries.encoded
+        vectors = None if self._graph.embedding is None else queries.encoded.to(self._graph.device)
         candidates, walked = self._expander.expand(ranking.nodes, ranking.scores, vectors)
         columns = [
             _look_up(ranking, candidates),
@@ -122,9 +123,9 @@ class ExpandRetriever:
     def _text_scores(self, name: str, queries: Queries, nodes: Tensor) -> Tensor:
         at = nodes.clamp(min=0)
         if name == "bm25_score":
-            return lexical_scores(self._bm25, queries.texts).gather(1, at).unsqueeze(-1)
+            return lexical_scores(self._bm25, queries.texts).to(at.device).gather(1, at).unsqueeze(-1)
         assert self._graph.embedding is not None
-        return self._graph.embedding[at] @ queries.encoded.unsqueeze(-1)
+        return self._graph.embedding[at] @ queries.encoded.to(at.device).unsqueeze(-1)
 
     @cached_property
     def _bm25(self) -> BM25:
@@ -140,6 +141,6 @@ def _look_up(ranking: Ranking, nodes: Tensor) -> Tensor:
     found = ranking.features.take_along_dim(order.gather(1, place).unsqueeze(-1), dim=1)
     padding = (ranking.nodes < 0).unsqueeze(-1)
     lowest = ranking.features.masked_fill(padding, torch.inf).amin(1, keepdim=True)  # inf where nothing is listed
-    smallest = torch.tensor(torch.finfo(lowest.dtype).min)
+    smallest = torch.full_like(lowest[..., 0], torch.finfo(lowest.dtype).min)
     lowest[..., 0] = torch.nextafter(lowest[..., 0], smallest)
     return torch.where(listed.unsqueeze(-1), found, lowest)

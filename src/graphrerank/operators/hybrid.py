@@ -90,9 +90,10 @@ class HybridRetriever:
         rows = max(1, BLOCK_SCORES // max(1, len(self._embedding)))
         for start in range(0, max(1, len(queries)), rows):
             block = queries.block(start, start + rows)
-            lexical = lexical_scores(self._bm25, block.texts)
-            dense = block.encoded @ self._embedding.T
-            yield block.encoded, HybridScores(self.bm25_weight * lexical + self.dense_weight * dense, lexical, dense)
+            vectors = block.encoded.to(self._embedding.device)
+            lexical = lexical_scores(self._bm25, block.texts).to(vectors.device)
+            dense = vectors @ self._embedding.T
+            yield vectors, HybridScores(self.bm25_weight * lexical + self.dense_weight * dense, lexical, dense)
 
     @cached_property
     def _bm25(self) -> BM25:

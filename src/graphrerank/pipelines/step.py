@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from graphrerank.graphs import CorpusGraph, GraphHead, PairEncoder, RetrieverFactory
@@ -25,6 +26,8 @@ class Clock:
         """Count what the block takes."""
         begin = time.perf_counter()
         yield
+        if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+            torch.cuda.synchronize()  # what a GPU was asked for is part of it
         self._seconds[stage] += time.perf_counter() - begin
 
     def take(self) -> dict[str, float]:

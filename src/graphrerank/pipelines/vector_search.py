@@ -32,7 +32,7 @@ class VectorSearch:
     def run(self, state: RetrievalState) -> RetrievalState:
         """Begin anew with the retriever's ranking."""
         with self._workplace.clock("retrieve"):
-            ranking = self._retriever.retrieve(state.queries)
+            ranking = self._retriever.retrieve(state.queries).to(state.nodes.device)
             width = min(self.top_k, self._workplace.graph.num_nodes)
             found = state.with_ranking(ranking.nodes[:, :width], ranking.scores[:, :width])
             if ranking.features is not None:
