@@ -332,3 +332,27 @@ def test_pair_vectors_against_naive_loop(prepared: PreparedDataset) -> None:
     assert graphs.query_vectors is None
     assert graphs.node_vectors is None
     assert with_pairs.graphs(queries, vectors=False).pair_vectors is None
+
+
+class LetterStates:
+    """Gives each pair one token per letter of its passage, whose state is the letter's number."""
+
+    def encode_states(self, query_texts: Sequence[str], passages: Sequence[str]) -> tuple[Tensor, Tensor]:
+        states = [float(ord(letter)) for passage in passages for letter in passage]
+        return torch.tensor(states).unsqueeze(1), torch.tensor([0, *map(len, passages)]).cumsum(0)
+
+
+def test_states_take_the_place_of_pair_vectors(prepared: PreparedDataset) -> None:
+    with_states = replace(prepared, pair_encoder=LengthPairEncoder(), state_encoder=LetterStates())
+    graphs = with_states.graphs(torch.tensor([31, 4]), split="test")
+    assert graphs.nodes is not None
+    assert graphs.token_states is not None
+    assert graphs.token_ptr is not None
+    assert graphs.degree is not None
+    assert graphs.pair_vectors is None
+    assert len(graphs.token_ptr) == graphs.num_nodes + 1
+    for place, node in enumerate(graphs.nodes.tolist()):
+        own = graphs.token_states[graphs.token_ptr[place] : graphs.token_ptr[place + 1], 0]
+        assert "".join(chr(int(letter)) for letter in own) == prepared.dataset.graph.texts[node]
+    assert graphs.degree.tolist() == [4] * graphs.num_nodes
+    assert with_states.graphs(torch.tensor([31, 4]), vectors=False).token_states is None

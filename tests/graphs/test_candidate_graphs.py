@@ -236,3 +236,10 @@ def test_model_inputs_are_those_of_pairs_where_there_are_pair_vectors() -> None:
     moved = graphs.to(torch.device("meta"))
     assert moved.pair_vectors is not None
     assert moved.pair_vectors.is_meta
+
+
+def test_model_inputs_are_the_states_of_tokens_where_there_are_any() -> None:
+    states, token_ptr = torch.ones(9, 4), torch.tensor([0, 4, 6, 9])
+    graphs = replace(packed([2, 1]), token_states=states, token_ptr=token_ptr, degree=torch.tensor([1, 0, 2]))
+    found = graphs.model_inputs()
+    assert all(a is b for a, b in zip(found, (states, token_ptr, graphs.edge_index, graphs.degree), strict=True))

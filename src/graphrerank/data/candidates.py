@@ -16,6 +16,7 @@ from graphrerank.data.feature_columns import feature_columns
 from graphrerank.data.text_match import MATCH_FEATURES, TextMatch
 from graphrerank.files import load_tensors, save_tensors
 from graphrerank.graphs import CandidateGraphs, PairEncoder, Queries, Ranking, RetrieverFactory, candidate_edges
+from graphrerank.graphs.state_encoder import StateEncoder
 
 FORMAT = 2  # raise when the same arguments would give other candidate lists
 TENSORS = ("nodes", "scores", "features", "base_nodes")
@@ -35,6 +36,8 @@ class PreparedDataset:
         encoder_fingerprint: Changes whenever the vectors would; None without an encoder.
         pair_encoder: Reads queries with their candidates, for a model that takes these vectors in place of queries' and
             nodes'; wrap it in a ``PairCache`` to keep them. None where there is no such model.
+        state_encoder: Reads them in the place of ``pair_encoder`` for a model with layers of its own; what it reads is
+            not kept, as it is some hundred times as much. None where there is no such model.
     """
 
     dataset: RetrievalDataset
@@ -44,6 +47,7 @@ class PreparedDataset:
     encoder_name: str | None = None
     encoder_fingerprint: str | None = None
     pair_encoder: PairEncoder | None = None
+    state_encoder: StateEncoder | None = None
 
     @property
     def top_k(self) -> int:
@@ -58,8 +62,8 @@ class PreparedDataset:
         Args:
             queries: ``[B]`` int64 query numbers.
             split: Whose judgements to attach as ``relevance``; none when None.
-            vectors: Whether to attach the vectors that a model reads: those of pairs where there is a ``pair_encoder``,
-                else query and node vectors.
+            vectors: Whether to attach the vectors that a model reads: the states of pairs' tokens where there is a
+                ``state_encoder``, the vectors of pairs where there is a ``pair_encoder``, else query and node vectors.
             edges: Whether to look up the edges among the candidates; without, the graphs have none.
 
         Raises:
@@ -70,9 +74,12 @@ class PreparedDataset:
         valid = ranking.nodes >= 0
         nodes = ranking.nodes[valid]
         assert ranking.features is not None
-        query_vectors = node_vectors = pair_vectors = degree = None
-        if vectors and self.pair_encoder is not None:
-            pair_vectors, degree = self._pair_vectors(self.pair_encoder, queries), graph.num_neighbours[nodes]
+        query_vectors = node_vectors = pair_vectors = token_states = token_ptr = degree = None
+        if vectors and self.state_encoder is not None:
+            token_states, token_ptr = self.state_encoder.encode_states(*self._pairs(queries))
+            degree = graph.num_neighbours[nodes]
+        elif vectors and self.pair_encoder is not None:
+            pair_vectors, degree = self.pair_encoder.encode(*self._pairs(queries)), graph.num_neighbours[nodes]
         elif vectors:
             if self.query_vectors is None or graph.embedding is None:
                 raise ValueError(
@@ -94,6 +101,8 @@ class PreparedDataset:
             query_vectors=query_vectors,
             node_vectors=node_vectors,
             pair_vectors=pair_vectors,
+            token_states=token_states,
+            token_ptr=token_ptr,
             degree=degree,
             relevance=relevance,
             gains=gains,
@@ -113,14 +122,13 @@ class PreparedDataset:
         columns = feature_columns(names, self.feature_names, self.ranking.features, match=self._match)
         return replace(self, ranking=replace(self.ranking, features=columns), feature_names=tuple(names))
 
-    def _pair_vectors(self, pair_encoder: PairEncoder, queries: Tensor) -> Tensor:
-        """Read some queries with each of their candidates, ``[N, h]``."""
+    def _pairs(self, queries: Tensor) -> tuple[list[str], list[str]]:
+        """List some queries' texts and those of their candidates, pair by pair, ``N`` each."""
         row, column = torch.nonzero(self.ranking.nodes[queries] >= 0, as_tuple=True)
         numbers, texts = queries[row], self.dataset.graph.texts
         nodes = self.ranking.nodes[numbers, column]
-        return pair_encoder.encode(
-            [self.dataset.query_texts[query] for query in numbers.tolist()], [texts[node] for node in nodes.tolist()]
-        )
+        query_texts = [self.dataset.query_texts[query] for query in numbers.tolist()]
+        return query_texts, [texts[node] for node in nodes.tolist()]
 
     def _match(self) -> Tensor:
         """Match every query's words with its candidates', ``[Q, K, 3]``; 0 where padded."""

@@ -19,7 +19,9 @@ from graphrerank.evaluation import System, base_ranking
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.retriever import needs_vectors
 from graphrerank.models import GRankerHead
-from graphrerank.operators import GCS, PPR, ClassificationHead, CrossEncoder
+from graphrerank.models.granker_layers import GRankerLayers
+from graphrerank.operators import GCS, PPR, CrossEncoder
+from graphrerank.operators.first_layers import FirstLayers
 
 MACHINE_KEYS = ("device", "datasets", "cache")  # settings that name a device or folder of this machine
 
@@ -62,14 +64,42 @@ def prepare_dataset(
     )
 
 
-def with_pair_encoder(prepared: PreparedDataset, pair_encoder: DictConfig, cache: str) -> PreparedDataset:
-    """Let a data set's graphs carry a cross-encoder's vectors, kept on disk."""
-    encoder = PairCache(instantiate(pair_encoder), Path(cache) / "pairs")
-    return replace(prepared, pair_encoder=encoder)
+def with_pair_encoder(
+    prepared: PreparedDataset, pair_encoder: DictConfig, cache: str, *, last_layers: int = 0
+) -> PreparedDataset:
+    """Let a data set's graphs carry a cross-encoder's vectors, kept on disk.
+
+    Args:
+        prepared: The data set.
+        pair_encoder: The cross-encoder.
+        cache: Folder of the caches.
+        last_layers: Layers that a model has of its own; with any, graphs carry the states before them, not kept.
+    """
+    encoder = instantiate(pair_encoder)
+    return replace(
+        prepared,
+        pair_encoder=PairCache(encoder, Path(cache) / "pairs"),
+        state_encoder=FirstLayers(encoder, last_layers) if last_layers else None,
+    )
 
 
-def own_head(prepared: PreparedDataset) -> ClassificationHead:
-    """Return the head of the cross-encoder that :func:`with_pair_encoder` gave.
+def trained_layers(arguments: Mapping[str, Mapping[str, Any]]) -> int:
+    """Return how many of a cross-encoder's last layers models have of their own.
+
+    Args:
+        arguments: Of each model, by name.
+
+    Raises:
+        ValueError: If the models differ in it.
+    """
+    layers: dict[str, int] = {name: entry.get("train_last_layers", 0) for name, entry in arguments.items()}
+    if len(set(layers.values())) > 1:
+        raise ValueError(f"`train_last_layers` must be the same for all systems of a run, got {layers}")
+    return next(iter(layers.values()))
+
+
+def own_encoder(prepared: PreparedDataset) -> CrossEncoder:
+    """Return the cross-encoder that :func:`with_pair_encoder` gave.
 
     Raises:
         ValueError: If it is not one of transformers.
@@ -77,7 +107,7 @@ def own_head(prepared: PreparedDataset) -> ClassificationHead:
     encoder = prepared.pair_encoder.encoder if isinstance(prepared.pair_encoder, PairCache) else prepared.pair_encoder
     if not isinstance(encoder, CrossEncoder):
         raise ValueError(f"`pair_encoder` must be a CrossEncoder, whose head is trained, got {type(encoder).__name__}")
-    return encoder.classification_head
+    return encoder
 
 
 def frozen_grankers(prepared: PreparedDataset) -> dict[str, nn.Module]:
@@ -87,8 +117,13 @@ def frozen_grankers(prepared: PreparedDataset) -> dict[str, nn.Module]:
     """
     if prepared.pair_encoder is None:
         return {}
-    head = own_head(prepared)
-    return {"cross_encoder": GRankerHead.from_head(head, smoothing=0.0), "granker": GRankerHead.from_head(head)}
+    encoder, first = own_encoder(prepared), prepared.state_encoder
+    smoothing = {"cross_encoder": 0.0, "granker": 0.2}
+    if isinstance(first, FirstLayers):  # the rows read what the trained model reads
+        layers = first.without_last
+        return {name: GRankerLayers.from_encoder(encoder, layers, smoothing=s) for name, s in smoothing.items()}
+    head = encoder.classification_head
+    return {name: GRankerHead.from_head(head, smoothing=s) for name, s in smoothing.items()}
 
 
 def plain_arguments(node: DictConfig) -> dict[str, Any]:

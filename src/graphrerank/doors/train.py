@@ -22,12 +22,13 @@ from graphrerank.data.text_match import MATCH_FEATURES
 from graphrerank.doors.parts import (
     compose_group,
     frozen_grankers,
-    own_head,
+    own_encoder,
     pick_device,
     plain_arguments,
     portable_arguments,
     prepare_dataset,
     systems,
+    trained_layers,
     with_pair_encoder,
 )
 from graphrerank.evaluation import (
@@ -51,9 +52,11 @@ from graphrerank.models.checkpoint import (
     write_manifest,
 )
 from graphrerank.models.granker_head import head_arguments
-from graphrerank.operators import GCS, PPR
+from graphrerank.models.granker_layers import GRankerLayers
+from graphrerank.operators import GCS, PPR, CrossEncoder
 
-MEASURED = ("num_scores", "embedding_dim", "hidden_size", "activation", "norm_eps")  # of a model: not configured
+MEASURED = ("num_scores", "embedding_dim", "hidden_size", "activation", "norm_eps", "encoder")  # of a model: not set
+FINE_TUNED = "cross_encoder"  # folder of a system whose cross-encoder's last layers were trained
 
 
 def train(cfg: DictConfig) -> Path:
@@ -61,11 +64,17 @@ def train(cfg: DictConfig) -> Path:
     be_quiet()
     run_dir = _run_folder(cfg)
     names = [*cfg.ablations, cfg.system]
-    kinds = [instantiate(_job_of(cfg, name, run_dir).model) for name in names]
-    pairs = isinstance(kinds[-1], GRankerHead)
-    parts = prepare_parts(cfg, reads_vectors=not pairs and any(model.uses_vectors for model in kinds))
+    models = {name: _job_of(cfg, name, run_dir).model for name in names}
+    pairs = "train_last_layers" in cfg.model
+    parts = prepare_parts(
+        cfg, reads_vectors=not pairs and any(instantiate(model).uses_vectors for model in models.values())
+    )
     if pairs:
-        parts = {name: with_pair_encoder(part, cfg.pair_encoder, cfg.paths.cache) for name, part in parts.items()}
+        layers = trained_layers(models)
+        parts = {
+            name: with_pair_encoder(part, cfg.pair_encoder, cfg.paths.cache, last_layers=layers)
+            for name, part in parts.items()
+        }
     prepared = next(iter(parts.values()))
     torch.set_num_threads(cfg.num_threads)
     operators = tune_operators(cfg, prepared)
@@ -80,9 +89,9 @@ def train(cfg: DictConfig) -> Path:
         manifests[name] = train_one(job, parts, operators, loggers)
 
     device = pick_device(cfg.device)
-    models = {name: load_checkpoint(run_dir / name / "checkpoints" / "best.ckpt").model for name in names}
-    models = {**frozen_grankers(prepared), **models}
-    result = judge(prepared, cfg.test_split, systems(models, **operators, device=device))
+    trained = {name: load_checkpoint(run_dir / name / "checkpoints" / "best.ckpt").model for name in names}
+    rows = systems({**frozen_grankers(prepared), **trained}, **operators, device=device)
+    result = judge(prepared, cfg.test_split, rows)
     for name, manifest in manifests.items():
         measures = dict(result.systems[name].measures)
         write_manifest(run_dir / name, manifest | {"metrics": {f"{result.dataset}/{result.split}": measures}})
@@ -178,14 +187,16 @@ def train_one(
     folder = Path(job.paths.run_dir) / job.system
     manifest = _manifest(job, parts, operators)
     last = _resume_from(job, folder, manifest)
-    if last is not None and read_manifest(folder).get("finished"):
-        return manifest | {"finished": True}
+    if last is not None and (before := read_manifest(folder)).get("finished"):
+        return manifest | {key: before[key] for key in ("finished", "fine_tuned") if key in before}
     write_manifest(folder, manifest)
     arguments = manifest["model"]["arguments"]
     L.seed_everything(job.seed, verbose=False)  # here: what was trained or resumed before must not decide the weights
     model = instantiate(job.model, **{name: arguments[name] for name in MEASURED if name in arguments})
     if isinstance(model, GRankerHead):
-        model.start_from(own_head(next(iter(parts.values()))))
+        model.start_from(own_encoder(next(iter(parts.values()))).classification_head)
+    elif isinstance(model, GRankerLayers):
+        model.start_from(own_encoder(next(iter(parts.values()))))
     module = instantiate(job.module, model, instantiate(job.loss), val_names=list(parts) if len(parts) > 1 else [])
     batches = _batches(job, parts, vectors=model.uses_vectors)
     callbacks = {name: instantiate(callback) for name, callback in job.callbacks.items()}
@@ -196,8 +207,21 @@ def train_one(
     best = folder / "checkpoints" / "best.ckpt"
     if not best.is_file():  # fast_dev_run, or validation switched off: what there is at the end is the best there is
         trainer.save_checkpoint(best)
-    write_manifest(folder, manifest | {"finished": True})
-    return manifest | {"finished": True}
+    if isinstance(model, GRankerLayers):
+        manifest["fine_tuned"] = _save_fine_tuned(best, next(iter(parts.values())))
+    manifest["finished"] = True
+    write_manifest(folder, manifest)
+    return manifest
+
+
+def _save_fine_tuned(best: Path, prepared: PreparedDataset) -> dict[str, str]:
+    """Write the cross-encoder with the layers and head of a checkpoint beside the folder of checkpoints."""
+    model = load_checkpoint(best).model
+    assert isinstance(model, GRankerLayers)
+    start, folder = own_encoder(prepared), best.parent.parent / FINE_TUNED
+    start.save_trained(folder, model.layers, model.granker.head)
+    fingerprint = CrossEncoder(folder, max_length=start.max_length, dtype=start.dtype).fingerprint
+    return {"folder": FINE_TUNED, "fingerprint": fingerprint}
 
 
 def _resume_from(job: DictConfig, folder: Path, manifest: Mapping[str, Any]) -> Path | None:
@@ -222,7 +246,12 @@ def _manifest(job: DictConfig, parts: Mapping[str, PreparedDataset], operators: 
     encoder = pair_encoder = None
     arguments = plain_arguments(job.model)
     if prepared.pair_encoder is not None:
-        arguments |= head_arguments(own_head(prepared))
+        encoder_of_pairs = own_encoder(prepared)
+        arguments |= head_arguments(encoder_of_pairs.classification_head)
+        if arguments["train_last_layers"]:
+            arguments["encoder"] = encoder_of_pairs.layer_settings
+        else:
+            del arguments["train_last_layers"]
         pair_encoder = {
             "choice": choices["pair_encoder"],
             "arguments": portable_arguments(job.pair_encoder),

@@ -24,8 +24,13 @@ from torch import Tensor, nn
 from graphrerank.files import save_tensors, write_text
 from graphrerank.models.gatv2_reranker import GATv2Reranker
 from graphrerank.models.granker_head import GRankerHead
+from graphrerank.models.granker_layers import GRankerLayers
 
-MODELS: dict[str, type[nn.Module]] = {"gatv2_reranker": GATv2Reranker, "granker_head": GRankerHead}
+MODELS: dict[str, type[nn.Module]] = {
+    "gatv2_reranker": GATv2Reranker,
+    "granker_head": GRankerHead,
+    "granker_layers": GRankerLayers,
+}
 MANIFEST = "manifest.json"
 WEIGHTS = "model.safetensors"
 MODULE_PREFIX = "model."  # of the weights within a RerankerModule's state
@@ -142,10 +147,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
     Raises:
         ValueError: If there is none, or it is not a JSON object.
     """
-    folders = [path] if path.is_dir() else [path.parent, path.parent.parent]
-    file = next((folder / MANIFEST for folder in folders if (folder / MANIFEST).is_file()), None)
-    if file is None:
-        raise ValueError(f"{path}: needed {MANIFEST} in {' or '.join(str(f) for f in folders)}, found none")
+    file = manifest_folder(path) / MANIFEST
     try:
         manifest = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -155,14 +157,27 @@ def read_manifest(path: Path) -> dict[str, Any]:
     return manifest
 
 
+def manifest_folder(path: Path) -> Path:
+    """Return the folder of a checkpoint's manifest: its own, or that of a ``.ckpt`` or one folder up.
+
+    Raises:
+        ValueError: If there is no manifest.
+    """
+    folders = [path] if path.is_dir() else [path.parent, path.parent.parent]
+    for folder in folders:
+        if (folder / MANIFEST).is_file():
+            return folder
+    raise ValueError(f"{path}: needed {MANIFEST} in {' or '.join(str(f) for f in folders)}, found none")
+
+
 def reads_vectors(manifest: Mapping[str, Any]) -> bool:
     """Tell whether the model reads query and node vectors."""
     return "query_vector" in manifest_entry(manifest, "features")
 
 
 def reads_pairs(manifest: Mapping[str, Any]) -> bool:
-    """Tell whether the model reads a cross-encoder's vectors of (query, node) pairs, and nothing else of a node."""
-    return "pair_vector" in manifest_entry(manifest, "features")
+    """Tell whether the model reads what a cross-encoder makes of (query, node) pairs, and nothing else of a node."""
+    return not {"pair_vector", "token_states"}.isdisjoint(manifest_entry(manifest, "features"))
 
 
 def manifest_entry(manifest: Mapping[str, Any], *keys: str) -> Any:

@@ -35,14 +35,21 @@ class EncoderLayers(nn.Module):
         model_type, all_layers = config.get("model_type"), config.get("num_hidden_layers", 0)
         if model_type not in MODEL_TYPES:
             raise ValueError(f"`train_last_layers` needs an encoder of one of {MODEL_TYPES}, got {model_type!r}")
-        if not 1 <= num_layers <= all_layers:
+        if not isinstance(num_layers, int) or not 1 <= num_layers <= all_layers:
             raise ValueError(f"`train_last_layers` must lie in [1, {all_layers}] for this encoder, got {num_layers}")
         self.config = dict(config)
         self.num_layers = num_layers
         cut = self.config | {"num_hidden_layers": num_layers, "vocab_size": (config.get("pad_token_id") or 0) + 1}
+        cut |= {name: None for name in cut if name.endswith("_token_id") and name != "pad_token_id"}  # no words here
         if "layer_types" in cut:
             cut["layer_types"] = cut["layer_types"][-num_layers:]
-        self.body = AutoModel.from_config(AutoConfig.for_model(**cut))
+        try:  # settings may be a stranger's: they choose no code
+            settings = AutoConfig.for_model(**cut)
+            self.body = AutoModel.from_config(
+                settings, trust_remote_code=False, attn_implementation="sdpa", dtype=torch.float32
+            )
+        except Exception as error:  # what transformers raises for odd settings is almost anything
+            raise ValueError(f"the encoder's settings do not fit {model_type!r}: {error}") from error
         self.body.embeddings = _NoEmbeddings()
         if hasattr(self.body, "pooler"):
             self.body.pooler = None  # of the head

@@ -20,17 +20,20 @@ from torch import Tensor, nn
 
 from graphrerank.files import hash_files
 from graphrerank.graphs import CandidateGraphs
-from graphrerank.models import Checkpoint, load_checkpoint
+from graphrerank.models import Checkpoint, GRankerHead, load_checkpoint
 from graphrerank.models.checkpoint import (
     MANIFEST,
     WEIGHTS,
     manifest_entry,
+    manifest_folder,
+    model_name,
     read_manifest,
     reads_pairs,
     reads_vectors,
     save_weights,
     write_manifest,
 )
+from graphrerank.models.granker_layers import GRankerLayers
 
 SCRIPT = "model.pt"
 FORMAT = "torchscript"
@@ -60,6 +63,9 @@ def export_artifact(checkpoint: Checkpoint, folder: Path) -> Path:
     Everything is written under a temporary name, read back and compared with the eager model (:func:`parity_graphs`),
     then renamed. A failed export leaves nothing behind and an older artifact as it was.
 
+    Of a model with a cross-encoder's layers the head is exported, and ``pair_encoder`` of the manifest names the folder
+    of the trained cross-encoder, which gives the vectors.
+
     Args:
         checkpoint: The model and its manifest.
         folder: Where the artifact goes: a new or empty folder, or an older artifact, which is replaced.
@@ -68,11 +74,14 @@ def export_artifact(checkpoint: Checkpoint, folder: Path) -> Path:
         The artifact's folder.
 
     Raises:
-        ValueError: If ``folder`` holds anything but an artifact, the manifest lacks an entry, or the scripted model or
-            the one rebuilt from manifest and weights does not score as the eager model does.
+        ValueError: If ``folder`` holds anything but an artifact, the manifest lacks an entry, a trained cross-encoder
+            is not there, or the scripted model or the one rebuilt from manifest and weights does not score as the
+            eager model does.
     """
     folder = folder.resolve()
     _check_target(folder)
+    if isinstance(checkpoint.model, GRankerLayers):
+        checkpoint = _head_alone(checkpoint, checkpoint.model)
     manifest = {key: entry for key, entry in checkpoint.manifest.items() if key != "artifact"}
     graphs = parity_graphs(manifest)
     eager = copy.deepcopy(checkpoint.model).cpu().eval()
@@ -99,6 +108,35 @@ def export_artifact(checkpoint: Checkpoint, folder: Path) -> Path:
         write_manifest(new, {**manifest, "artifact": entry})
         _put_in_place(new, folder)
     return folder
+
+
+def _head_alone(checkpoint: Checkpoint, model: GRankerLayers) -> Checkpoint:
+    """Take the head of a model with layers; its manifest names the folder of the cross-encoder that holds these.
+
+    Raises:
+        ValueError: If training has not finished, or the folder is not there.
+    """
+    manifest = {key: entry for key, entry in checkpoint.manifest.items() if key != "fine_tuned"}
+    fine_tuned = checkpoint.manifest.get("fine_tuned")
+    if not fine_tuned:
+        raise ValueError(f"{checkpoint.path}: has trained layers, whose encoder is written when training has finished")
+    encoder = (manifest_folder(checkpoint.path) / manifest_entry(fine_tuned, "folder")).resolve()
+    if not encoder.is_dir():
+        raise ValueError(f"{encoder}: no such folder; needed the cross-encoder whose vectors the head reads")
+    arguments = manifest_entry(manifest, "model", "arguments")
+    head = {name: argument for name, argument in arguments.items() if name not in ("train_last_layers", "encoder")}
+    pair_encoder = manifest_entry(manifest, "pair_encoder")
+    of_pairs = {**manifest_entry(pair_encoder, "arguments"), "model": str(encoder), "revision": None}
+    manifest |= {
+        "model": {"name": model_name(GRankerHead), "arguments": head},
+        "features": model.granker.feature_names([]),
+        "pair_encoder": {
+            **pair_encoder,
+            "arguments": of_pairs,
+            "fingerprint": manifest_entry(fine_tuned, "fingerprint"),
+        },
+    }
+    return Checkpoint(model.granker, manifest, checkpoint.path)
 
 
 def load_artifact(folder: Path) -> Artifact:

@@ -1,7 +1,7 @@
 """The LightningModule that trains any reranker with any ranking loss."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import lightning as L
@@ -27,6 +27,7 @@ class RerankerModule(L.LightningModule):
         val_names: Names of the data sets that validation runs over, in the order of its loaders, where there are
             several: each measure is logged per data set (as ``val/<name>/pr@10``) and as their mean.
         learning_rate: Peak learning rate.
+        learning_rates: Peak learning rates of parts of the model that have another one, by the part's name.
         weight_decay: AdamW's decay of matrices; biases, norms and scalars are not decayed.
         warmup_steps: Optimiser steps of linear warm-up.
         seed: Seed of dropout.
@@ -43,6 +44,7 @@ class RerankerModule(L.LightningModule):
         measures: Sequence[str] = ("PR@5", "PR@10", "R@10", "nDCG@10"),
         val_names: Sequence[str] = (),
         learning_rate: float = 1e-3,
+        learning_rates: Mapping[str, float] | None = None,
         weight_decay: float = 0.01,
         warmup_steps: int = 100,
         seed: int = 0,
@@ -53,9 +55,12 @@ class RerankerModule(L.LightningModule):
                 "`learning_rate` must be positive, `weight_decay` and `warmup_steps` not negative, "
                 f"got {learning_rate}, {weight_decay} and {warmup_steps}"
             )
+        if (odd := {part: rate for part, rate in (learning_rates or {}).items() if not rate > 0}) != {}:
+            raise ValueError(f"`learning_rates` must all be positive, got {odd}")
         self.model = model
         self.loss = loss
         self.learning_rate = learning_rate
+        self.learning_rates = dict(learning_rates or {})
         self.weight_decay = weight_decay
         self.warmup_steps = warmup_steps
         self.seed = seed
@@ -105,15 +110,22 @@ class RerankerModule(L.LightningModule):
 
     def configure_optimizers(self) -> dict[str, Any]:
         """Build AdamW and its schedule."""
-        matrices = [p for p in self.model.parameters() if p.dim() > 1]
-        others = [p for p in self.model.parameters() if p.dim() <= 1]
-        optimizer = torch.optim.AdamW(
-            [{"params": matrices, "weight_decay": self.weight_decay}, {"params": others, "weight_decay": 0.0}],
-            lr=self.learning_rate,
-        )
+        groups: list[dict[str, Any]] = []
+        for part, rate in {"": self.learning_rate, **self.learning_rates}.items():
+            own = [p for name, p in self.model.named_parameters() if self._part(name) == part]
+            if own:
+                matrices, others = [p for p in own if p.dim() > 1], [p for p in own if p.dim() <= 1]
+                groups.append({"params": matrices, "lr": rate, "weight_decay": self.weight_decay})
+                groups.append({"params": others, "lr": rate, "weight_decay": 0.0})
+        optimizer = torch.optim.AdamW(groups, lr=self.learning_rate)
         total = int(self.trainer.estimated_stepping_batches)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: self._rate(step, total))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def _part(self, parameter_name: str) -> str:
+        """Name the part with a learning rate of its own that a parameter belongs to, or none."""
+        part = parameter_name.split(".")[0]
+        return part if part in self.learning_rates else ""
 
     def _rate(self, step: int, total: int) -> float:
         if step < self.warmup_steps:

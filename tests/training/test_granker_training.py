@@ -1,0 +1,180 @@
+"""GRanker's head and its cross-encoder's last layers, trained in one process on a tiny BERT."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from lightning.pytorch.callbacks import ModelCheckpoint
+
+from graphrerank.data import PairCache, PreparedDataset, Qrels, RetrievalDataset
+from graphrerank.data.datamodule import CandidateDataModule
+from graphrerank.graphs import CorpusGraph, Ranking
+from graphrerank.losses import listwise_softmax_cross_entropy
+from graphrerank.models import GRankerHead
+from graphrerank.models.granker_layers import GRankerLayers
+from graphrerank.operators import CrossEncoder
+from graphrerank.operators.first_layers import FirstLayers
+from graphrerank.training import RerankerModule
+from tests.operators.test_cross_encoder import build
+from tests.training.test_reranker_module import StopAt, trainer, weights
+
+NUM_NODES, NUM_QUERIES, TOP_K = 26, 12, 5
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+Model = GRankerHead | GRankerLayers
+
+
+@pytest.fixture
+def encoder(tmp_path: Path) -> CrossEncoder:
+    return CrossEncoder(build("bert", tmp_path / "bert"), max_length=20, device="cpu")
+
+
+@pytest.fixture
+def letters() -> PreparedDataset:
+    """Node ``i`` answers query ``i`` and says so (``y``); query 3 has one candidate, query 4 no answer among them."""
+    generator = torch.Generator().manual_seed(0)
+    ids = [f"d{i}" for i in range(NUM_NODES)]
+    edges = torch.randint(0, NUM_NODES, (60, 2), generator=generator)
+    graph = CorpusGraph.from_edges(
+        ids,
+        [f"{a} {'y' if i < NUM_QUERIES else 'x'}" for i, a in enumerate(LETTERS)],
+        edges[edges[:, 0] != edges[:, 1]],
+    )
+    others = torch.rand(NUM_QUERIES, NUM_NODES - NUM_QUERIES, generator=generator).argsort(1) + NUM_QUERIES
+    nodes = others[:, :TOP_K].clone()
+    nodes[:, 2] = torch.arange(NUM_QUERIES)
+    nodes[3, 1:] = -1
+    nodes[3, 0] = 3
+    nodes[4] = others[4, :TOP_K]
+    query = torch.arange(NUM_QUERIES)
+    qrels = Qrels(query, query, torch.ones(NUM_QUERIES))
+    texts = [f"{a} q" for a in LETTERS[:NUM_QUERIES]]
+    dataset = RetrievalDataset("letters", graph, [f"q{i}" for i in range(NUM_QUERIES)], texts, {"train": qrels})
+    scores = torch.zeros(NUM_QUERIES, TOP_K)
+    return PreparedDataset(dataset, None, Ranking(nodes, scores, scores.unsqueeze(-1)), ("base",))
+
+
+def prepared_for(letters: PreparedDataset, encoder: CrossEncoder, layers: int, folder: Path) -> PreparedDataset:
+    if layers:
+        return replace(letters, state_encoder=FirstLayers(encoder, layers))
+    return replace(letters, pair_encoder=PairCache(encoder, folder / "pairs"))
+
+
+def model_for(encoder: CrossEncoder, layers: int, **arguments: Any) -> Model:
+    torch.manual_seed(0)
+    if layers:
+        return GRankerLayers.from_encoder(encoder, layers, **arguments)
+    return GRankerHead.from_head(encoder.classification_head, **arguments)
+
+
+def module(model: Model, **arguments: Any) -> RerankerModule:
+    settings: dict[str, Any] = {
+        "learning_rate": 1e-2,
+        "warmup_steps": 1,
+        "measures": ["nDCG@10"],
+        "seed": 5,
+    } | arguments
+    return RerankerModule(model, listwise_softmax_cross_entropy, **settings)
+
+
+@pytest.mark.parametrize("layers", [0, 1, 2])
+def test_resumed_run_equals_unbroken_run_bit_for_bit(
+    layers: int, letters: PreparedDataset, encoder: CrossEncoder, tmp_path: Path
+) -> None:
+    prepared = prepared_for(letters, encoder, layers, tmp_path)
+
+    def run(name: str, *callbacks: Any) -> tuple[RerankerModule, Any, CandidateDataModule]:
+        made = module(model_for(encoder, layers, learn_smoothing=True, dropout=0.2), learning_rates={"layers": 1e-3})
+        keep = ModelCheckpoint(tmp_path / name, save_last=True)
+        return (
+            made,
+            trainer(tmp_path, keep, *callbacks, max_epochs=3),
+            CandidateDataModule(prepared, batch_size=4, val_split="train"),
+        )
+
+    unbroken, unbroken_trainer, data = run("unbroken")
+    start = weights(unbroken)
+    unbroken_trainer.fit(unbroken, data)
+    broken, broken_trainer, data = run("broken", StopAt(4))  # within the second of three epochs of three steps
+    with pytest.raises(RuntimeError, match="power cut"):
+        broken_trainer.fit(broken, data)
+    resumed, resumed_trainer, data = run("broken")
+    torch.manual_seed(99)
+    resumed_trainer.fit(resumed, data, ckpt_path=tmp_path / "broken" / "last.ckpt", weights_only=True)
+    expected, found = weights(unbroken), weights(resumed)
+    assert expected.keys() == found.keys()
+    assert [name for name in expected if not torch.equal(expected[name], found[name])] == []
+    still = [name for name in expected if name.startswith("model.") and torch.equal(expected[name], start[name])]
+    assert still == []  # everything is trained, the smoothing too
+    assert {k: float(v) for k, v in unbroken_trainer.callback_metrics.items()} == {
+        k: float(v) for k, v in resumed_trainer.callback_metrics.items()
+    }
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_learns_which_passages_answer(layers: int, letters: PreparedDataset, tmp_path: Path) -> None:
+    folder = build("bert", tmp_path, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    encoder = CrossEncoder(folder, max_length=20, device="cpu")
+    data = CandidateDataModule(prepared_for(letters, encoder, layers, tmp_path), batch_size=4, val_split="train")
+    made, run = module(model_for(encoder, layers)), trainer(tmp_path, max_epochs=15)
+    before = run.validate(made, data, verbose=False)[0]
+    run.fit(made, data)
+    assert run.callback_metrics["val/loss"] < 0.5 * before["val/loss"]
+    assert run.callback_metrics["val/ndcg@10"] > before["val/ndcg@10"] + 0.1
+
+
+def test_training_leaves_the_cross_encoder_alone(
+    letters: PreparedDataset, encoder: CrossEncoder, tmp_path: Path
+) -> None:
+    before = {name: weight.clone() for name, weight in encoder._loaded.body.state_dict().items()}
+    data = CandidateDataModule(prepared_for(letters, encoder, 1, tmp_path), batch_size=4, val_split="train")
+    trainer(tmp_path, max_epochs=1).fit(module(model_for(encoder, 1)), data)
+    assert all(torch.equal(weight, before[name]) for name, weight in encoder._loaded.body.state_dict().items())
+
+
+@pytest.mark.parametrize("layers", [0, 1])
+@pytest.mark.parametrize("queries", [[3], [4], [3, 4], [0, 3, 4, 1]], ids=["one", "no answer", "both", "among others"])
+@pytest.mark.parametrize("edges", [True, False])
+def test_odd_graphs_give_finite_losses_and_gradients(
+    edges: bool, queries: list[int], layers: int, letters: PreparedDataset, encoder: CrossEncoder, tmp_path: Path
+) -> None:
+    prepared = prepared_for(letters, encoder, layers, tmp_path)
+    graphs = prepared.graphs(torch.tensor(queries), split="train", edges=edges)
+    made = module(model_for(encoder, layers, learn_smoothing=True)).eval()
+    scores = made(graphs)
+    assert scores.shape == (graphs.num_nodes,)
+    loss = made._loss(graphs, scores)
+    loss.backward()
+    gradients = [parameter.grad for parameter in made.parameters() if parameter.grad is not None]
+    assert gradients
+    assert loss.isfinite()
+    assert all(bool(gradient.isfinite().all()) for gradient in gradients)
+    if not edges:  # without neighbours it is the cross-encoder
+        plain = replace(letters, pair_encoder=encoder).graphs(torch.tensor(queries), edges=False)
+        assert plain.pair_vectors is not None
+        torch.testing.assert_close(scores, encoder.head(plain.pair_vectors), atol=1e-5, rtol=0)
+
+
+def test_queries_without_an_answer_are_not_trained_on(
+    letters: PreparedDataset, encoder: CrossEncoder, tmp_path
+) -> None:
+    data = CandidateDataModule(prepared_for(letters, encoder, 1, tmp_path), batch_size=4, val_split="train")
+    seen = torch.cat([batch.query_index for batch in data.train_dataloader()])
+    assert sorted(seen.tolist()) == [query for query in range(NUM_QUERIES) if query != 4]
+
+
+def test_parts_have_learning_rates_of_their_own(
+    letters: PreparedDataset, encoder: CrossEncoder, tmp_path: Path
+) -> None:
+    data = CandidateDataModule(prepared_for(letters, encoder, 1, tmp_path), batch_size=4, val_split="train")
+    made, run = module(model_for(encoder, 1), learning_rates={"layers": 1e-4}), trainer(tmp_path, max_steps=1)
+    run.fit(made, data)
+    groups = run.optimizers[0].param_groups
+    assert [group["initial_lr"] for group in groups] == [1e-2, 1e-2, 1e-4, 1e-4]
+    assert [group["weight_decay"] for group in groups] == [0.01, 0.0, 0.01, 0.0]
+    own = {id(parameter) for parameter in made.model.layers.parameters()}
+    assert {id(parameter) for group in groups[2:] for parameter in group["params"]} == own
+    assert sum(len(group["params"]) for group in groups) == len(list(made.model.parameters()))
+    with pytest.raises(ValueError, match=r"`learning_rates` must all be positive, got {'layers': 0}"):
+        module(model_for(encoder, 0), learning_rates={"layers": 0})
