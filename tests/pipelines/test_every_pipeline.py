@@ -22,7 +22,8 @@ FEWER = {
     "g_retriever",
     "hipporag2_ppr",
     "ircot",
-}  # may find less than the budget: a subgraph, what is reached, two tens
+    "ket",
+}  # may find less than the budget: a subgraph, what is reached, two tens, a context
 DIM = 6
 Build = Callable[..., Pipeline]
 
@@ -63,6 +64,7 @@ def build(encoder: Any, endpoint: tuple[str, Any], sparse_encoder: Path, tmp_pat
     needed = {
         "hyde": [f"pipeline.steps.0.language_model.base_url={endpoint[0]}"],
         "ircot": [f"pipeline.steps.0.language_model.base_url={endpoint[0]}"],
+        "ket": ["pipeline.steps.0.solution=keyword_rag"],  # no spaCy: tests/ket has the others
         "splade": [f"pipeline.steps.0.retriever.model={sparse_encoder}", "device=cpu"],
         "fastinsight_head": ["pipeline.head=null"],
     }

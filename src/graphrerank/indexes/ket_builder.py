@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -33,6 +33,7 @@ FORMAT = 1  # of the files: a change of what a stage holds must change it
 LINE_END = "\n"  # behind every text of a context; counted with it
 
 
+@runtime_checkable
 class IndexEncoder(Protocol):
     """Anything that turns texts into vectors; one that remembers them makes adding documents cheap."""
 

@@ -6,6 +6,7 @@ from graphrerank.pipelines.granker import GRanker
 from graphrerank.pipelines.graph_rerank import GraphRerank, GraphScorer
 from graphrerank.pipelines.hypothetical_passages import HypotheticalPassages
 from graphrerank.pipelines.ket_retrieval import SOLUTIONS, Contexts, KETRetrieval, Solution, find_solution
+from graphrerank.pipelines.ket_search import KETSearch
 from graphrerank.pipelines.page_rank import PageRank
 from graphrerank.pipelines.pipeline import Pipeline, Retrieved
 from graphrerank.pipelines.rerank import Rerank
@@ -27,6 +28,7 @@ __all__ = [
     "GraphScorer",
     "HypotheticalPassages",
     "KETRetrieval",
+    "KETSearch",
     "PageRank",
     "Pipeline",
     "Rerank",

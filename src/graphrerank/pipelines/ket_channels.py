@@ -189,6 +189,7 @@ class TextChannel(nn.Module):
     chunk_vectors: Tensor  # [n, d] unit
     indptr: Tensor  # [n + 1]
     indices: Tensor  # neighbours of each chunk, itself not among them
+    shortest: Tensor  # [n] tokens of the shortest chunks together
 
     def __init__(self, chunks: Texts, chunk_graph: ChunkGraph | None = None) -> None:
         super().__init__()
@@ -198,7 +199,7 @@ class TextChannel(nn.Module):
         self.register_buffer("chunk_vectors", _unit(chunks.vectors), persistent=False)
         self.register_buffer("indptr", indptr, persistent=False)
         self.register_buffer("indices", indices, persistent=False)
-        self._ascending = chunks.num_tokens.sort().values.cumsum(0)
+        self.register_buffer("shortest", chunks.num_tokens.sort().values.cumsum(0), persistent=False)
 
     def forward(self, queries: Tensor, limit: int) -> Tensor:
         """Choose for ``B`` queries ``[B, d]`` the chunks that fill ``limit`` tokens.
@@ -206,7 +207,7 @@ class TextChannel(nn.Module):
         Returns:
             ``[P, 2]`` int64 (query, chunk), by query and then best first.
         """
-        most = int((self._ascending <= limit).sum())  # as many as of the shortest chunks
+        most = int((self.shortest <= limit).sum())  # as many as of the shortest chunks
         if not most or not len(queries):
             return torch.zeros(0, 2, dtype=torch.int64, device=queries.device)
         queries, num_chunks = _unit(queries), len(self.chunk_tokens)
