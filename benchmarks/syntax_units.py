@@ -1,0 +1,101 @@
+"""python benchmarks/syntax_units.py --treebank DIR/treebank_gum --stanza DIR: how well parsers count the nine units.
+
+Units of the treebank's own trees against those of two parsers on the same tokens: Stanza's trees, and the guess from
+spaCy's dependency parse. Sentence ends are the parsers' to find, as in use. Mean absolute error per sentence, beside
+that of always saying the median. With --queries FILE (queries.jsonl), also milliseconds per query.
+"""
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from graphrerank.text.spacy_pipeline import ENGLISH, load_spacy
+from graphrerank.text.syntax import DependencyUnits, StanzaParser, SyntaxFeatures, Units, count_units, read_tree
+from graphrerank.text.syntax.syntax_features import COMPONENTS
+
+BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
+FREE = "genres whose licence allows commercial use"
+
+
+def gold(treebank: Path, split: str) -> tuple[list[list[str]], list[Units]]:
+    """Read the tokens and count the units of the trees of ``FREE``."""
+    rows = [json.loads(line) for line in (treebank / f"{split}.jsonl").read_text(encoding="utf-8").splitlines()]
+    trees = [read_tree(row["tree"]) for row in rows if not row["nc"]]
+    tokens = [[BRACKETS.get(str(leaf.word), str(leaf.word)) for leaf in tree.leaves()] for tree in trees]
+    return tokens, [count_units([tree]) for tree in trees]
+
+
+def parse(sentences: Iterable[list[str]]) -> list[Any]:
+    """Parse gold tokens by spaCy."""
+    from spacy.tokens import Doc
+
+    pipeline = load_spacy(ENGLISH, components=[name for name in COMPONENTS if name != "ner"])
+    return list(pipeline.pipe(Doc(pipeline.vocab, words=words) for words in sentences))
+
+
+def errors(found: list[Units], right: list[Units], unit: int) -> tuple[float, float]:
+    """Return the mean absolute error of a unit, and the share of sentences where it is right."""
+    misses = [abs(a[unit] - b[unit]) for a, b in zip(found, right, strict=True)]
+    return statistics.mean(misses), misses.count(0) / len(misses)
+
+
+def milliseconds(features: SyntaxFeatures, queries: list[str]) -> tuple[float, float]:
+    """Return the time per query in batches, and the median of queries that come alone."""
+    features.extract(queries[:2])  # loads the models
+    features.seconds, features.num_counted = 0.0, 0
+    features.extract(queries)
+    together, alone = 1e3 * features.seconds / features.num_counted, []
+    for query in queries[:200]:
+        start = time.perf_counter()
+        features.extract([query])
+        alone.append(1e3 * (time.perf_counter() - start))
+    return together, statistics.median(alone)
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--treebank", type=Path, required=True, help="folder with <split>.jsonl of bracketed trees")
+    parser.add_argument("--split", default="test")
+    parser.add_argument("--stanza", type=Path, help="folder of Stanza's model; without it that column is left out")
+    parser.add_argument("--queries", type=Path, nargs="*", default=[], help="queries.jsonl to time")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+
+    sentences, right = gold(arguments.treebank, arguments.split)
+    documents = parse(sentences)
+    counted = {"dependency": DependencyUnits().count(documents)}
+    if arguments.stanza is not None:
+        counted["stanza"] = StanzaParser(arguments.stanza).count(documents)
+    print(f"{len(right)} sentences of {arguments.split}, {FREE}\n")
+    print("| unit | gold mean | median alone |" + "".join(f" {name} | exact |" for name in counted))
+    print("| --- | --- | --- |" + " --- | --- |" * len(counted))
+    for number, unit in enumerate(Units._fields):
+        truth = [units[number] for units in right]
+        middle = statistics.median(truth)
+        cells = [f"{statistics.mean(truth):.3f}", f"{statistics.mean(abs(units - middle) for units in truth):.3f}"]
+        for found in counted.values():
+            error, exact = errors(found, right, number)
+            cells += [f"{error:.3f}", f"{exact:.1%}"]
+        print(f"| {unit} | {' | '.join(cells)} |")
+
+    for path in arguments.queries:
+        queries = [json.loads(line)["text"] for line in path.read_text(encoding="utf-8").splitlines()]
+        rivals = [SyntaxFeatures("dependency")]
+        if arguments.stanza is not None:
+            rivals.append(SyntaxFeatures("stanza", stanza_folder=arguments.stanza))
+        for features in rivals:
+            together, alone = milliseconds(features, queries)
+            print(
+                f"\n{path.parent.name}, {features.name}: {together:.1f} ms per query in batches, {alone:.1f} ms alone"
+            )
+
+
+if __name__ == "__main__":
+    main()
