@@ -1,5 +1,6 @@
 """Ranking measures: pure functions of gains in rank order and of all gains of a query, and a torchmetrics class."""
 
+from graphrerank.metrics.answers import answer_f1, coverage, exact_match, normalize_answer
 from graphrerank.metrics.measure import Measure, parse_measure
 from graphrerank.metrics.mrr import reciprocal_rank
 from graphrerank.metrics.ndcg import ndcg
@@ -11,9 +12,13 @@ from graphrerank.metrics.topological_recall import missed_topological_recall, pa
 __all__ = [
     "Measure",
     "RankingMeasures",
+    "answer_f1",
     "capped_recall",
+    "coverage",
+    "exact_match",
     "missed_topological_recall",
     "ndcg",
+    "normalize_answer",
     "parse_measure",
     "path_uncertainty",
     "perfect_recall",

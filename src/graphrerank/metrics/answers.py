@@ -1,0 +1,99 @@
+"""Measures of answers: whether a context holds one, and how near a given one comes."""
+
+import re
+import string
+from collections import Counter
+from collections.abc import Sequence
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+def normalize_answer(text: str) -> str:
+    """Make answers comparable: lower case, no ASCII punctuation, no English articles, single spaces.
+
+    Source: Rajpurkar et al., *SQuAD*, 2016, its evaluation; as in HotpotQA, MuSiQue and KET-RAG.
+
+    Example:
+        >>> normalize_answer("The  Cat's  hat, a hat.")
+        'cats hat hat'
+    """
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+
+
+def coverage(context: str, answers: Sequence[str]) -> float:
+    """Tell whether a context holds one of the right answers: 1 or 0.
+
+    Source: KET-RAG, section 6.1, "ground-truth answers found within the retrieved context". Both are normalised, and
+    the answer is looked for anywhere, also within a word. An answer of which nothing is left is found nowhere.
+
+    Args:
+        context: What was retrieved.
+        answers: One or more right answers.
+
+    Raises:
+        ValueError: If there is no answer.
+
+    Example:
+        >>> coverage("He died in the Year 869, in Piacenza.", ["the year 869"])
+        1.0
+    """
+    normalized = normalize_answer(context)
+    return float(any(answer and answer in normalized for answer in map(normalize_answer, _checked(answers))))
+
+
+def exact_match(prediction: str, answers: Sequence[str]) -> float:
+    """Tell whether an answer equals a right one, both normalised: 1 or 0.
+
+    Args:
+        prediction: The answer given.
+        answers: One or more right answers.
+
+    Raises:
+        ValueError: If there is no right answer.
+
+    Example:
+        >>> exact_match("the Battle of Metz.", ["Battle of Metz"])
+        1.0
+    """
+    return float(normalize_answer(prediction) in map(normalize_answer, _checked(answers)))
+
+
+def answer_f1(prediction: str, answers: Sequence[str]) -> float:
+    r"""Measure the words that an answer shares with a right one; the best of several right ones.
+
+    .. math:: F_1 = \frac{2\,|p \cap a|}{|p| + |a|}
+
+    with :math:`p` and :math:`a` multisets of normalised words. Two answers without a word are equal, 1.
+
+    Source: Rajpurkar et al., *SQuAD*, 2016. *Where we differ:* HotpotQA's evaluation gives 0 where one of them is
+    "yes", "no" or "noanswer" and the other one is not the same; we do not single these out.
+
+    Args:
+        prediction: The answer given.
+        answers: One or more right answers.
+
+    Returns:
+        In [0, 1].
+
+    Raises:
+        ValueError: If there is no right answer.
+
+    Example:
+        >>> answer_f1("in Metz and Nancy", ["Metz"])
+        0.4
+    """
+    return max(_f1(normalize_answer(prediction).split(), normalize_answer(text).split()) for text in _checked(answers))
+
+
+def _f1(prediction: Sequence[str], answer: Sequence[str]) -> float:
+    if not prediction and not answer:
+        return 1.0
+    shared = sum((Counter(prediction) & Counter(answer)).values())
+    return 2 * shared / (len(prediction) + len(answer))
+
+
+def _checked(answers: Sequence[str]) -> Sequence[str]:
+    if isinstance(answers, str) or not answers:
+        raise ValueError(f"`answers` must be a list of one or more right answers, got {answers!r}")
+    return answers
