@@ -1,10 +1,11 @@
 """python benchmarks/ket_table.py --data DIR/ketrag_musique --cache DIR  # KET-RAG's table 2, and its figures 3 and 4.
 
-Builds the index of each solution at chunks of 1,200 and 150 tokens over KET-RAG's own MuSiQue corpus (its paragraphs one
-after the other, without titles, as the paper reads them), retrieves the contexts of its questions in batches of 16 on one
-thread, and prints Coverage beside the paper's. No language model: entities and relations come from spaCy, the tokenizer
-and the vectors from MiniLM. ``--sweep core_share`` and ``--sweep graph_share`` print the figures' points instead,
-``--sweep num_splits`` and ``--sweep num_neighbours`` those of tables 3 and 4.
+Builds the index of each solution at chunks of 1,200 and 150 tokens over KET-RAG's own MuSiQue corpus (its
+paragraphs one after the other, without titles, as the paper reads them), retrieves the contexts of its questions in
+batches of 16 on one thread, and prints Coverage beside the paper's. No language model: entities and relations come
+from spaCy, the tokenizer and the vectors from MiniLM, which reads no more than the first 256 tokens of a text.
+``--sweep core_share`` and ``--sweep graph_share`` print the figures' points instead, ``--sweep num_splits`` and
+``--sweep num_neighbours`` those of tables 3 and 4.
 """
 
 import argparse
