@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hydra.utils import instantiate
 from omegaconf import DictConfig, ListConfig
 
 from graphrerank.doors.evaluate import dataset_names, prepare_for_pipelines
@@ -34,7 +33,7 @@ def write_curves(cfg: DictConfig) -> Path:
         raise ValueError("`curves.budgets` must name at least one budget, got []")
     found: list[Curves] = []
     for name in dataset_names(cfg):
-        prepared, parts = prepare_for_pipelines(cfg, name)
+        prepared, build = prepare_for_pipelines(cfg, name)
         budget, settings = max(plan.budgets), {key: list(values) for key, values in plan.settings.items()}
         groups: dict[tuple[str, Any], DictConfig] = {
             (SEARCH, START): compose_group(cfg, "pipeline", SEARCH, budget=START)
@@ -47,8 +46,7 @@ def write_curves(cfg: DictConfig) -> Path:
                 groups[setting, value] = with_setting(
                     compose_group(cfg, "pipeline", VARIED, budget=budget), setting, float(value)
                 )
-        graph = prepared.dataset.graph
-        pipelines = {f"{kind} {value:g}": instantiate(group)(graph, **parts) for (kind, value), group in groups.items()}
+        pipelines = {f"{kind} {value:g}": build(group) for (kind, value), group in groups.items()}
         measures = tuple(dict.fromkeys((*PIPELINE_MEASURES, f"R@{budget}")))
         result = judge_pipelines(
             prepared, cfg.split, pipelines, measures=measures, limit=cfg.num_queries, progress=True

@@ -1,6 +1,6 @@
 """``python evaluate.py``: carry a checkpoint, or pipelines, to data sets and print a table of each."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from graphrerank.evaluation import (
 )
 from graphrerank.models import load_checkpoints
 from graphrerank.models.checkpoint import reads_vectors
+from graphrerank.pipelines import Pipeline
 
 
 def evaluate(cfg: DictConfig) -> Path:
@@ -95,8 +96,8 @@ def _evaluate_pipelines(cfg: DictConfig, datasets: Sequence[str]) -> Path:
         groups = {name: group for name, group in groups.items() if name != chosen} | {chosen: cfg.pipeline}
     results = []
     for name in datasets:
-        prepared, parts = prepare_for_pipelines(cfg, name)
-        pipelines = {system: instantiate(group)(prepared.dataset.graph, **parts) for system, group in groups.items()}
+        prepared, build = prepare_for_pipelines(cfg, name)
+        pipelines = {system: build(group) for system, group in groups.items()}
         result = judge_pipelines(prepared, cfg.split, pipelines, limit=cfg.num_queries, progress=True)
         write_pipeline_runs(run_dir / "runs", result, prepared.dataset.graph)
         Console().print(pipelines_table(result))
@@ -118,11 +119,11 @@ def dataset_names(cfg: DictConfig) -> list[str]:
     return names
 
 
-def prepare_for_pipelines(cfg: DictConfig, name: str) -> tuple[PreparedDataset, dict[str, Any]]:
-    """Make a data set ready, and what pipelines over its graph are built from.
+def prepare_for_pipelines(cfg: DictConfig, name: str) -> tuple[PreparedDataset, Callable[[DictConfig], Pipeline]]:
+    """Make a data set ready.
 
     Returns:
-        The data set, and the keyword arguments of a pipeline.
+        The data set, and what builds a pipeline over its graph, on the device, from a group of ``conf/pipeline``.
     """
     encoder = cfg.encoder or compose_group(cfg, "encoder", "minilm")
     retriever = cfg.retriever or compose_group(cfg, "retriever", "dense")
@@ -130,11 +131,13 @@ def prepare_for_pipelines(cfg: DictConfig, name: str) -> tuple[PreparedDataset, 
     if cfg.pair_encoder is not None:
         prepared = with_pair_encoder(prepared, cfg.pair_encoder, cfg.paths.cache)
     torch.set_num_threads(cfg.num_threads)
-    return prepared, {
+    graph = prepared.dataset.graph.to(pick_device(cfg.device))
+    parts = {
         "retriever": instantiate(retriever),
         "pair_encoder": prepared.pair_encoder,
         "text_encoder": instantiate(encoder),
     }
+    return prepared, lambda group: instantiate(group)(graph, **parts)
 
 
 def _data_group(cfg: DictConfig, name: str, manifest: Mapping[str, Any] | None) -> DictConfig:

@@ -4,13 +4,12 @@ from pathlib import Path
 
 from rich.table import Table
 
-from graphrerank.evaluation.judge_pipelines import PipelinesResult
+from graphrerank.evaluation.judge_pipelines import READING, PipelinesResult
 from graphrerank.evaluation.report import p_text, trec_run
 from graphrerank.files import write_text
 from graphrerank.graphs import CorpusGraph
 
 COLUMNS = ("CR@10", "nDCG@10", "TR")  # few enough for a terminal; `metrics.json` holds all
-STAGES = ("retrieve", "encode", "graph", "rerank")  # what is between them counts in `total`
 
 
 def pipelines_table(result: PipelinesResult) -> Table:
@@ -20,23 +19,25 @@ def pipelines_table(result: PipelinesResult) -> Table:
         f"{names[-1]} against {entry.baseline}: {entry.measure} {100 * entry.difference:+.1f} ({p_text(entry.p_value)})"
         for entry in result.comparisons
     ]
-    reading = "" if result.pair_ms is None else f"; encode: pairs x {result.pair_ms:.1f} ms, measured past the cache"
+    past = "" if result.pair_ms is None else f" ({result.pair_ms:.1f} a pair, measured past the cache)"
     table = Table(
         title=f"{result.dataset} {result.split}: {len(result.query_ids):,} queries",
         caption="\n".join(
             [
                 "read: pairs that the cross-encoder read per query, now or before (then they come from the cache)",
-                f"retrieve to total: milliseconds per query, many at once{reading}",
+                f"milliseconds per query, many at once: encode, the cross-encoder's reading{past}; rest, all else",
                 *lines,
             ]
         ),
     )
-    for column in ("pipeline", *COLUMNS, "read", *STAGES, "total"):
-        table.add_column(column, justify="left" if column == "pipeline" else "right")
+    table.add_column("pipeline", no_wrap=True)
+    for column in (*COLUMNS, "read", "encode", "rest", "ms"):
+        table.add_column(column, justify="right", no_wrap=True)
     for name, pipeline in result.pipelines.items():
         quality = [f"{100 * pipeline.measures[measure]:.2f}" for measure in COLUMNS]
-        times = [f"{pipeline.ms[stage]:.1f}" if stage in pipeline.ms else "" for stage in STAGES]
-        table.add_row(name, *quality, f"{pipeline.encodings:.1f}", *times, f"{pipeline.total_ms:.1f}")
+        reading = pipeline.ms.get(READING, 0.0)
+        times = [reading, pipeline.total_ms - reading, pipeline.total_ms]
+        table.add_row(name, *quality, f"{pipeline.encodings:.1f}", *(f"{number:.1f}" for number in times))
     return table
 
 
