@@ -10,7 +10,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from graphrerank.data import PreparedDataset
+from graphrerank.data import PreparedDataset, VectorCache
 from graphrerank.doors.parts import (
     compose_group,
     data_group,
@@ -135,7 +135,7 @@ def prepare_for_pipelines(cfg: DictConfig, name: str) -> tuple[PreparedDataset, 
     parts = {
         "retriever": instantiate(retriever),
         "pair_encoder": prepared.pair_encoder,
-        "text_encoder": instantiate(encoder),
+        "text_encoder": VectorCache(instantiate(encoder), Path(cfg.paths.cache) / "vectors"),
     }
     return prepared, lambda group: instantiate(group)(graph, **parts)
 
