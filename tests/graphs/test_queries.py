@@ -23,3 +23,11 @@ def test_vectors_that_are_not_there() -> None:
 def test_lengths_must_agree(ids: list[str], texts: list[str], vectors: torch.Tensor | None) -> None:
     with pytest.raises(ValueError, match="must have one entry per query, got"):
         Queries(ids, texts, vectors)
+
+
+def test_select_takes_queries_in_any_order() -> None:
+    queries = Queries(["a", "b", "c"], ["x", "y", "z"], torch.eye(3))
+    found = queries.select(torch.tensor([2, 0]))
+    assert (found.ids, found.texts) == (["c", "a"], ["z", "x"])
+    assert torch.equal(found.encoded, torch.eye(3)[[2, 0]])
+    assert Queries(["a"], ["x"]).select(torch.tensor([], dtype=torch.int64)).vectors is None

@@ -49,3 +49,9 @@ class Queries:
         """Take the queries from number ``start`` up to before ``stop``."""
         vectors = None if self.vectors is None else self.vectors[start:stop]
         return Queries(self.ids[start:stop], self.texts[start:stop], vectors)
+
+    def select(self, rows: Tensor) -> "Queries":
+        """Take the queries of some numbers (``[b]`` int64), in that order."""
+        numbers = rows.tolist()
+        ids, texts = ([strings[number] for number in numbers] for strings in (self.ids, self.texts))
+        return Queries(ids, texts, None if self.vectors is None else self.vectors[rows.to(self.vectors.device)])
