@@ -21,6 +21,7 @@ MEASURES = ("PR@5", "PR@10", "PR@5/multi", "PR@10/multi", "R@2", "R@5", "R@10", 
 TESTED_MEASURES = ("PR@10", "nDCG@10")  # get an interval, and a test of the last system against the others
 BASELINES = ("base_ranking", "gcs", "mlp", "cross_encoder", "granker")
 BATCH_QUERIES = 64
+STATES_QUERIES = 4  # where a batch carries the states of all tokens, some tens of MiB a query
 LATENCY_QUERIES = 200
 LATENCY_WARMUP = 10
 
@@ -188,8 +189,7 @@ def measure_queries(
 def rerank(prepared: PreparedDataset, queries: Tensor, system: System) -> Ranking:
     """Rerank the candidates of some queries (``[Q]`` int64) in batches; returns ``[Q, top_k]``."""
     nodes, scores = [], []
-    for start in range(0, len(queries), BATCH_QUERIES):
-        batch = queries[start : start + BATCH_QUERIES]
+    for batch in torch.split(queries, BATCH_QUERIES if prepared.state_encoder is None else STATES_QUERIES):
         part = _rerank_batch(prepared.graphs(batch, vectors=system.reads_vectors), system, prepared.top_k)
         nodes.append(part.nodes)
         scores.append(part.scores)
