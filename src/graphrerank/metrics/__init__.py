@@ -1,6 +1,8 @@
 """Ranking measures: pure functions of gains in rank order and of all gains of a query, and a torchmetrics class."""
 
 from graphrerank.metrics.answers import answer_f1, coverage, exact_match, normalize_answer
+from graphrerank.metrics.auc import area_under_roc
+from graphrerank.metrics.calibration import expected_calibration_error
 from graphrerank.metrics.measure import Measure, parse_measure
 from graphrerank.metrics.mrr import reciprocal_rank
 from graphrerank.metrics.ndcg import ndcg
@@ -13,9 +15,11 @@ __all__ = [
     "Measure",
     "RankingMeasures",
     "answer_f1",
+    "area_under_roc",
     "capped_recall",
     "coverage",
     "exact_match",
+    "expected_calibration_error",
     "missed_topological_recall",
     "ndcg",
     "normalize_answer",

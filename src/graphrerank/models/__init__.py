@@ -1,12 +1,14 @@
 """Trainable models and their checkpoints; every ``forward`` takes plain tensors."""
 
 from graphrerank.models.checkpoint import Checkpoint, find_checkpoint, load_checkpoint, load_checkpoints
+from graphrerank.models.complexity_adapter import ComplexityAdapter
 from graphrerank.models.gatv2_reranker import GATv2Reranker
 from graphrerank.models.granker_head import GRankerHead
 from graphrerank.models.trained_head import TrainedHead, load_trained_head
 
 __all__ = [
     "Checkpoint",
+    "ComplexityAdapter",
     "GATv2Reranker",
     "GRankerHead",
     "TrainedHead",

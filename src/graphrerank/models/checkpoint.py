@@ -22,11 +22,13 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from graphrerank.files import save_tensors, write_text
+from graphrerank.models.complexity_adapter import ComplexityAdapter
 from graphrerank.models.gatv2_reranker import GATv2Reranker
 from graphrerank.models.granker_head import GRankerHead
 from graphrerank.models.granker_layers import GRankerLayers
 
 MODELS: dict[str, type[nn.Module]] = {
+    "complexity_adapter": ComplexityAdapter,
     "gatv2_reranker": GATv2Reranker,
     "granker_head": GRankerHead,
     "granker_layers": GRankerLayers,

@@ -1,6 +1,39 @@
 """Lightning modules and callbacks; model, loss and measures come in from outside."""
 
+from graphrerank.training.adapter_calibration import Calibration, calibrate
+from graphrerank.training.adapter_classifiers import Classifier, default_classifiers
+from graphrerank.training.adapter_fit import AdapterModule, AdapterSettings, FittedAdapter, fit_adapter
+from graphrerank.training.adapter_rows import LabelledRows, select_features
+from graphrerank.training.adapter_thresholds import ThresholdChoice, choose_thresholds, draw_thresholds
+from graphrerank.training.adapter_validation import (
+    comparison_table,
+    draw_learning_curve,
+    learning_curve,
+    learning_curve_table,
+    nested_cross_validation,
+)
 from graphrerank.training.learning_curves import LearningCurves
 from graphrerank.training.reranker_module import RerankerModule
 
-__all__ = ["LearningCurves", "RerankerModule"]
+__all__ = [
+    "AdapterModule",
+    "AdapterSettings",
+    "Calibration",
+    "Classifier",
+    "FittedAdapter",
+    "LabelledRows",
+    "LearningCurves",
+    "RerankerModule",
+    "ThresholdChoice",
+    "calibrate",
+    "choose_thresholds",
+    "comparison_table",
+    "default_classifiers",
+    "draw_learning_curve",
+    "draw_thresholds",
+    "fit_adapter",
+    "learning_curve",
+    "learning_curve_table",
+    "nested_cross_validation",
+    "select_features",
+]

@@ -1,0 +1,167 @@
+"""EA-GraphRAG's complexity adapter: a query's syntax in, the probability that graph retrieval is the better path out.
+
+Notable about it:
+
+- Raw features in, a probability out: which features are read, their means and deviations, and the temperature are
+  buffers, so that the scripted model needs nothing beside it.
+- At the paper's widths (85 features, 256-128-64) no two layers have one width: its residual connections, "where
+  dimensions match", never occur. They do with ``hidden_channels`` such as (64, 64).
+- Both attentions start with equal weights, so that training begins at a plain MLP.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+MAX_Z = 5.0  # a query of 2,000 tokens must not be read as 500 deviations of each count
+
+
+class ChannelAttention(nn.Module):
+    r"""Weigh the channels of each row against each other; the weights have mean 1, and are all 1 at the start.
+
+    .. math:: x' = x \odot d\,\mathrm{softmax}(W x + b)
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.lin = nn.Linear(channels, channels)
+        nn.init.zeros_(self.lin.weight)
+        nn.init.zeros_(self.lin.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Weigh ``[n, channels]``."""
+        return x * (x.shape[1] * torch.softmax(self.lin(x), dim=1))
+
+
+class HiddenLayer(nn.Module):
+    """Linear, layer norm, ReLU, dropout; the input is added where the widths match."""
+
+    def __init__(self, in_channels: int, out_channels: int, *, dropout: float) -> None:
+        super().__init__()
+        self.lin = nn.Linear(in_channels, out_channels)
+        self.norm = nn.LayerNorm(out_channels)
+        self.dropout = dropout
+        self.residual = in_channels == out_channels
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``[n, in_channels]`` to ``[n, out_channels]``."""
+        hidden = F.dropout(F.relu(self.norm(self.lin(x))), self.dropout, self.training)
+        return x + hidden if self.residual else hidden
+
+
+class ComplexityAdapter(nn.Module):
+    r"""Score how much a query needs the graph.
+
+    .. math:: s(q) = \sigma(\ell_\theta(\tilde x) / T), \qquad \tilde x = (x - \mu) \oslash \sigma
+
+    Source: Dong et al., Use Graph When It Needs (EA-GraphRAG), sections 3.2.5 and 3.3, Eq. (1). The paper names feature
+    attention, hidden layers of 256, 128 and 64, residuals where widths match, output attention and one logit, and is
+    silent on the rest. *Our choices:* both attentions are a softmax over channels (:class:`ChannelAttention`); layer
+    norm, ReLU and dropout in each hidden layer. *Where we differ:* z-scores are clipped to [-5, 5], and the logit is
+    divided by a temperature that is fitted after training.
+
+    Args:
+        num_features: Raw features of a query, ``F``.
+        num_selected: How many of them are read.
+        hidden_channels: Widths of the hidden layers.
+        dropout: Probability of dropping a hidden activation in training, in [0, 1).
+
+    Raises:
+        ValueError: If an argument is out of range.
+    """
+
+    features = "syntax"
+    uses_vectors = False
+    selected: Tensor
+    mean: Tensor
+    std: Tensor
+    temperature: Tensor
+
+    def __init__(
+        self,
+        *,
+        num_features: int = 130,
+        num_selected: int = 85,
+        hidden_channels: Sequence[int] = (256, 128, 64),
+        dropout: float = 0.3,
+    ) -> None:
+        super().__init__()
+        if not 1 <= num_selected <= num_features:
+            raise ValueError(f"`num_selected` must lie in 1 to `num_features` ({num_features}), got {num_selected}")
+        if not hidden_channels or min(hidden_channels) < 1:
+            raise ValueError(f"`hidden_channels` must be one or more positive widths, got {list(hidden_channels)}")
+        if not 0 <= dropout < 1:
+            raise ValueError(f"`dropout` must lie in [0, 1), got {dropout}")
+        self.num_features = num_features
+        self.max_z = MAX_Z
+        self.register_buffer("selected", torch.arange(num_selected))
+        self.register_buffer("mean", torch.zeros(num_selected))
+        self.register_buffer("std", torch.ones(num_selected))
+        self.register_buffer("temperature", torch.ones(()))
+        widths = [num_selected, *hidden_channels]
+        self.feature_attention = ChannelAttention(num_selected)
+        self.layers = nn.ModuleList(HiddenLayer(before, after, dropout=dropout) for before, after in pairwise(widths))
+        self.output_attention = ChannelAttention(widths[-1])
+        self.lin_out = nn.Linear(widths[-1], 1)
+
+    @torch.jit.unused
+    def standardize(self, selected: Tensor, mean: Tensor, std: Tensor) -> None:
+        """Set which features are read, and their z-scores.
+
+        Args:
+            selected: ``[num_selected]`` int64, distinct columns of the raw features.
+            mean: ``[num_selected]``, of the training rows.
+            std: ``[num_selected]``, positive.
+
+        Raises:
+            ValueError: If a shape does not fit, a column is not there or named twice, or a deviation is not positive.
+        """
+        for name, given, own in (
+            ("selected", selected, self.selected),
+            ("mean", mean, self.mean),
+            ("std", std, self.std),
+        ):
+            if given.shape != own.shape:
+                raise ValueError(f"`{name}` must have shape {tuple(own.shape)}, got {tuple(given.shape)}")
+        columns = selected.tolist()
+        if len(set(columns)) < len(columns) or min(columns) < 0 or max(columns) >= self.num_features:
+            raise ValueError(f"`selected` must be distinct columns below {self.num_features}, got {columns}")
+        if not bool((std > 0).all()):
+            raise ValueError(f"`std` must be positive, got {float(std.min())}")
+        self.selected.copy_(selected)
+        self.mean.copy_(mean)
+        self.std.copy_(std)
+
+    @torch.jit.unused
+    def feature_names(self, names: Sequence[str]) -> list[str]:
+        """Name the features that are read, in order, given the names of all raw features."""
+        return [names[column] for column in self.selected.tolist()]
+
+    @torch.jit.export
+    def logits(self, features: Tensor) -> Tensor:
+        """Return the logits before temperature, ``[n]``: what is trained; arguments as :meth:`forward`."""
+        if features.dim() != 2 or features.shape[1] != self.num_features:
+            raise ValueError(f"`features` must have shape [n, {self.num_features}], got {list(features.shape)}")
+        x = (features.index_select(1, self.selected) - self.mean) / self.std
+        x = self.feature_attention(x.clamp(-self.max_z, self.max_z))
+        for layer in self.layers:
+            x = layer(x)
+        logits: Tensor = self.lin_out(self.output_attention(x)).squeeze(1)
+        return logits
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Score queries.
+
+        Args:
+            features: ``[n, num_features]``, raw, finite, in the order that the model was trained with.
+
+        Returns:
+            ``[n]``, s(q) in [0, 1]: the probability that graph retrieval is right where one of both paths is.
+
+        Raises:
+            ValueError: If the shape does not fit.
+        """
+        return torch.sigmoid(self.logits(features) / self.temperature)

@@ -1,0 +1,32 @@
+import pytest
+import torch
+
+from graphrerank.metrics import expected_calibration_error
+
+
+def test_against_naive_loop() -> None:
+    generator = torch.Generator().manual_seed(0)
+    p = torch.cat([torch.rand(200, generator=generator), torch.tensor([0.0, 1.0])]).double()
+    y = torch.randint(0, 2, (202,), generator=generator)
+    total = 0.0
+    for b in range(10):
+        rows = [i for i in range(202) if b / 10 <= p[i] < (b + 1) / 10 or (b == 9 and p[i] == 1)]
+        total += len(rows) / 202 * abs(float(p[rows].mean()) - float(y[rows].double().mean()))
+    assert expected_calibration_error(p, y) == pytest.approx(total)
+
+
+def test_true_probabilities_come_near_zero_and_false_ones_do_not() -> None:
+    generator = torch.Generator().manual_seed(0)
+    p = torch.rand(20_000, generator=generator)
+    y = (torch.rand(20_000, generator=generator) < p).long()
+    assert expected_calibration_error(p, y) < 0.02
+    assert expected_calibration_error(1 - p, y) > 0.4
+
+
+def test_what_is_no_probability_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"`probabilities` must be one or more numbers in \[0, 1\]"):
+        expected_calibration_error(torch.tensor([1.2]), torch.tensor([1]))
+    with pytest.raises(ValueError, match="one or more"):
+        expected_calibration_error(torch.tensor([]), torch.tensor([]))
+    with pytest.raises(ValueError, match="`num_bins` must be a positive integer, got 0"):
+        expected_calibration_error(torch.tensor([0.5]), torch.tensor([1]), num_bins=0)
