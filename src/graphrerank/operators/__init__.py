@@ -7,6 +7,9 @@ from graphrerank.operators.corpus_ppr import CorpusPPR
 from graphrerank.operators.cross_encoder import CrossEncoder
 from graphrerank.operators.dense import DenseRetriever
 from graphrerank.operators.expand import ExpandRetriever
+from graphrerank.operators.fact_rerank import FactReranker, LanguageModelFactFilter, PairFactReranker
+from graphrerank.operators.fact_seeds import entity_seeds, find_facts
+from graphrerank.operators.fusion import weighted_rank_fusion
 from graphrerank.operators.gcs import GCS, graph_cohesive_smoothing
 from graphrerank.operators.granker import neighbour_context, smooth_vectors
 from graphrerank.operators.hybrid import HybridRetriever
@@ -28,16 +31,22 @@ __all__ = [
     "CrossEncoder",
     "DenseRetriever",
     "ExpandRetriever",
+    "FactReranker",
     "HyDE",
     "HybridExpandRetriever",
     "HybridRetriever",
     "IRCoT",
+    "LanguageModelFactFilter",
+    "PairFactReranker",
     "PrizeCollectingSteinerTree",
     "SpladeRetriever",
     "TextEncoder",
+    "entity_seeds",
+    "find_facts",
     "graph_cohesive_smoothing",
     "neighbour_context",
     "personalized_pagerank",
     "semantic_topological_expansion",
     "smooth_vectors",
+    "weighted_rank_fusion",
 ]

@@ -1,6 +1,7 @@
 """Published retrieval systems as lists of operators."""
 
 from graphrerank.pipelines.chain_of_thought import ChainOfThought
+from graphrerank.pipelines.fact_graph_search import FactGraphSearch
 from graphrerank.pipelines.frontier import AlternateFrontier
 from graphrerank.pipelines.granker import GRanker
 from graphrerank.pipelines.graph_rerank import GraphRerank, GraphScorer
@@ -23,6 +24,7 @@ __all__ = [
     "ChainOfThought",
     "Clock",
     "Contexts",
+    "FactGraphSearch",
     "GRanker",
     "GraphRerank",
     "GraphScorer",

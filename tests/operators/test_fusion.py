@@ -1,0 +1,77 @@
+import pytest
+import torch
+
+from graphrerank.graphs import Ranking
+from graphrerank.operators import weighted_rank_fusion
+
+
+def ranking(*rows: list[int]) -> Ranking:
+    nodes = torch.tensor(rows)
+    return Ranking(nodes, torch.where(nodes >= 0, torch.arange(nodes.shape[1], 0, -1).float(), -torch.inf))
+
+
+def test_by_hand() -> None:
+    # s(q) = 0.6, k = 60; node 1: 0.4 / 61 + 0.6 / 63, node 2: 0.4 / 62, node 3: 0.4 / 63 + 0.6 / 61, node 4: 0.6 / 62
+    dense, graph = ranking([1, 2, 3]), ranking([3, 4, 1])
+    fused = weighted_rank_fusion([dense, graph], torch.tensor([[0.4, 0.6]]), top_k=5)
+    assert fused.nodes.tolist() == [[3, 1, 4, 2, -1]]
+    expected = torch.tensor([0.4 / 63 + 0.6 / 61, 0.4 / 61 + 0.6 / 63, 0.6 / 62, 0.4 / 62])
+    torch.testing.assert_close(fused.scores[0, :4], expected)
+    assert fused.scores[0, 4] == -torch.inf
+
+
+def test_against_naive_loop() -> None:
+    generator = torch.Generator().manual_seed(0)
+    depths, weights = (9, 4, 12), torch.rand(8, 3, generator=generator)
+    rankings = []
+    for depth in depths:
+        rows = [torch.randperm(20, generator=generator)[:depth] for _ in range(8)]
+        for row, kept in enumerate(torch.randint(0, depth + 1, (8,), generator=generator).tolist()):
+            rows[row][kept:] = -1
+        rankings.append(ranking(*(row.tolist() for row in rows)))
+    fused = weighted_rank_fusion(rankings, weights, top_k=10, rank_offset=7.0)
+    for row in range(8):
+        scores: dict[int, float] = {}
+        for one, weight in zip(rankings, weights[row].tolist(), strict=True):
+            for rank, node in enumerate(one.nodes[row].tolist(), 1):
+                if node >= 0:
+                    scores[node] = scores.get(node, 0.0) + weight / (7.0 + rank)
+        best = sorted(scores, key=lambda node: (-scores[node], node))[:10]
+        assert fused.nodes[row].tolist() == best + [-1] * (10 - len(best))
+        torch.testing.assert_close(fused.scores[row, : len(best)], torch.tensor([scores[node] for node in best]))
+
+
+def test_weight_on_one_ranking_keeps_its_order() -> None:
+    dense, graph = ranking([5, 2, 9], [1, -1, -1]), ranking([2, 7, 5], [-1, -1, -1])
+    fused = weighted_rank_fusion([dense, graph], torch.tensor([[1.0, 0.0], [0.0, 1.0]]), top_k=4)
+    assert fused.nodes.tolist() == [[5, 2, 9, 7], [1, -1, -1, -1]]
+    assert fused.scores[0, 3] == 0.0  # ranked by what weighs nothing alone
+
+
+def test_ties_go_by_node() -> None:
+    fused = weighted_rank_fusion([ranking([4, 8]), ranking([3, 9])], torch.tensor([[0.5, 0.5]]), top_k=4)
+    assert fused.nodes.tolist() == [[3, 4, 8, 9]]
+
+
+@pytest.mark.parametrize(("queries", "depth"), [(0, 3), (2, 0)])
+def test_nothing_to_fuse(queries: int, depth: int) -> None:
+    none = Ranking(torch.zeros(queries, depth, dtype=torch.int64), torch.zeros(queries, depth))
+    fused = weighted_rank_fusion([none, none], torch.ones(queries, 2), top_k=3)
+    assert fused.nodes.tolist() == [[-1] * 3] * queries
+
+
+@pytest.mark.parametrize(
+    ("rankings", "arguments", "message"),
+    [
+        (0, {}, "`rankings` must hold a ranking, got none"),
+        (2, {"weights": torch.ones(1, 3)}, r"`weights` must be \[B, 2\] for rankings of B queries, got \[1, 3\]"),
+        (2, {"weights": torch.ones(2, 2)}, r"got \[2, 2\] for rankings of \[1, 1\] queries"),
+        (2, {"weights": torch.tensor([[0.5, -0.5]])}, "`weights` must not be negative, got -0.5"),
+        (2, {"top_k": 0}, "`top_k` must be a positive integer, got 0"),
+        (2, {"rank_offset": 0.0}, "`rank_offset` must be positive, got 0.0"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused(rankings: int, arguments: dict, message: str) -> None:
+    arguments = {"weights": torch.ones(1, 2), "top_k": 3, **arguments}
+    with pytest.raises(ValueError, match=message):
+        weighted_rank_fusion([ranking([1, 2])] * rankings, **arguments)
