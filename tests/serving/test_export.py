@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphrerank.models import GATv2Reranker, load_checkpoint
+from graphrerank.models import Checkpoint, ComplexityAdapter, GATv2Reranker, load_checkpoint
 from graphrerank.serving import export, export_artifact, load_artifact, parity_difference
 from graphrerank.serving.export import parity_graphs
 
@@ -58,6 +58,22 @@ def test_exported_equals_eager(tmp_path, make_checkpoint, features, message_pass
         torch.testing.assert_close(artifact.module(*graph.model_inputs()), expected, rtol=0, atol=1e-5)
         rebuilt = load_checkpoint(folder).model  # an artifact is a checkpoint too
         torch.testing.assert_close(rebuilt(*graph.model_inputs()), expected, rtol=0, atol=1e-5)
+
+
+def test_an_adapter_is_exported_with_its_z_scores_and_temperature(tmp_path):
+    torch.manual_seed(0)
+    arguments = {"num_features": 9, "num_selected": 4, "hidden_channels": [8, 8], "dropout": 0.3}
+    model = ComplexityAdapter(**arguments).eval()
+    model.standardize(torch.tensor([1, 3, 4, 8]), torch.arange(4.0), torch.arange(1.0, 5.0))
+    model.temperature.fill_(2.5)
+    manifest = {"name": "adapter", "model": {"name": "complexity_adapter", "arguments": arguments}}
+    artifact = load_artifact(export_artifact(Checkpoint(model, manifest, Path("best.ckpt")), tmp_path / "artifact"))
+    entry = artifact.manifest["artifact"]
+    assert entry["inputs"] == [{"name": "features", "dtype": "float32", "shape": "[n, 9]"}]
+    assert entry["output"]["shape"] == "[n]"
+    x = 3 * torch.randn(20, 9)
+    torch.testing.assert_close(artifact.module(x), torch.sigmoid(model.logits(x) / 2.5))
+    assert torch.equal(load_checkpoint(artifact.folder).model(x), model(x))
 
 
 def test_parity_graphs_hold_the_hard_cases(make_checkpoint):

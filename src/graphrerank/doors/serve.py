@@ -12,6 +12,7 @@ from omegaconf import DictConfig
 from graphrerank.data.encoder import Encoder
 from graphrerank.doors.parts import group_from_manifest
 from graphrerank.models import find_checkpoint, load_checkpoints
+from graphrerank.models.checkpoint import scores_queries
 from graphrerank.serving import RerankService, create_app, export_artifact, load_artifact, serve_http
 
 
@@ -37,6 +38,11 @@ def _serve(cfg: DictConfig) -> Path:
     if cfg.artifact is None:
         raise ValueError("mode=http needs `artifact`: a folder that `python serve.py mode=export checkpoint=...` wrote")
     artifact = load_artifact(find_checkpoint(cfg.artifact))
+    if scores_queries(artifact.manifest):
+        raise ValueError(
+            f"`artifact` must hold a reranker, {artifact.folder} holds a complexity adapter, which ranks no passages; "
+            "use it in pipeline=ea_graphrag"
+        )
     encoder = _encoder(cfg, artifact.manifest["encoder"])
     torch.set_num_threads(cfg.num_threads)
     service = RerankService(artifact, encoder)

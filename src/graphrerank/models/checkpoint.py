@@ -182,6 +182,11 @@ def reads_pairs(manifest: Mapping[str, Any]) -> bool:
     return not {"pair_vector", "token_states"}.isdisjoint(manifest_entry(manifest, "features"))
 
 
+def scores_queries(manifest: Mapping[str, Any]) -> bool:
+    """Tell whether the model scores queries by their syntax, and no candidates."""
+    return MODELS.get(manifest_entry(manifest, "model", "name")) is ComplexityAdapter
+
+
 def manifest_entry(manifest: Mapping[str, Any], *keys: str) -> Any:
     """Read an entry within an entry.
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +31,7 @@ from graphrerank.models.checkpoint import (
     reads_pairs,
     reads_vectors,
     save_weights,
+    scores_queries,
     write_manifest,
 )
 from graphrerank.models.granker_layers import GRankerLayers
@@ -55,6 +56,28 @@ class Artifact:
     module: torch.jit.ScriptModule
     manifest: dict[str, Any]
     folder: Path
+
+
+class ModelInputs(Protocol):
+    """What a model scores in one call."""
+
+    def model_inputs(self) -> tuple[Tensor, ...]:
+        """Return the arguments of ``forward``."""
+
+
+@dataclass(frozen=True)
+class QueryFeatures:
+    """What the complexity adapter scores in one call.
+
+    Attributes:
+        x: ``[n, F]`` raw features of queries.
+    """
+
+    x: Tensor
+
+    def model_inputs(self) -> tuple[Tensor, ...]:
+        """Return the arguments of ``forward``."""
+        return (self.x,)
 
 
 def export_artifact(checkpoint: Checkpoint, folder: Path) -> Path:
@@ -83,7 +106,7 @@ def export_artifact(checkpoint: Checkpoint, folder: Path) -> Path:
     if isinstance(checkpoint.model, GRankerLayers):
         checkpoint = _head_alone(checkpoint, checkpoint.model)
     manifest = {key: entry for key, entry in checkpoint.manifest.items() if key != "artifact"}
-    graphs = parity_graphs(manifest)
+    inputs = parity_queries(manifest) if scores_queries(manifest) else parity_graphs(manifest)
     eager = copy.deepcopy(checkpoint.model).cpu().eval()
     parent = next(path for path in folder.parents if path.is_dir())
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", suffix=".tmp", dir=parent) as work:
@@ -95,14 +118,14 @@ def export_artifact(checkpoint: Checkpoint, folder: Path) -> Path:
         save_weights(new, eager)
         write_manifest(new, manifest)
         differences = [
-            parity_difference(eager, _load_script(new / SCRIPT), graphs, name="the scripted model"),
-            parity_difference(eager, load_checkpoint(new).model, graphs, name="the model rebuilt from its weights"),
+            parity_difference(eager, _load_script(new / SCRIPT), inputs, name="the scripted model"),
+            parity_difference(eager, load_checkpoint(new).model, inputs, name="the model rebuilt from its weights"),
         ]
         entry = {
             "format": FORMAT,
             "inputs": input_schema(manifest),
-            "output": {"name": "scores", "dtype": "float32", "shape": "[N]"},
-            "parity": {"max_difference": max(differences), "tolerance": TOLERANCE, "graphs": len(graphs)},
+            "output": {"name": "scores", "dtype": "float32", "shape": "[n]" if scores_queries(manifest) else "[N]"},
+            "parity": {"max_difference": max(differences), "tolerance": TOLERANCE, "graphs": len(inputs)},
             "sha256": {name: hash_files([new / name]) for name in (SCRIPT, WEIGHTS)},
         }
         write_manifest(new, {**manifest, "artifact": entry})
@@ -166,7 +189,7 @@ def load_artifact(folder: Path) -> Artifact:
 def parity_difference(
     eager: nn.Module,
     other: Callable[..., Tensor],
-    graphs: Mapping[str, CandidateGraphs],
+    inputs: Mapping[str, ModelInputs],
     *,
     name: str = "the exported model",
     tolerance: float = TOLERANCE,
@@ -176,7 +199,7 @@ def parity_difference(
     Args:
         eager: The model, in evaluation mode.
         other: Takes the same tensors.
-        graphs: Named graphs to score, each ``NUM_PASSES`` times.
+        inputs: Named graphs, or features of queries, to score, each ``NUM_PASSES`` times.
         name: What ``other`` is called in errors.
         tolerance: Largest absolute difference of a score.
 
@@ -189,7 +212,7 @@ def parity_difference(
     """
     worst = 0.0
     for _ in range(NUM_PASSES):
-        for graph_name, graph in graphs.items():
+        for graph_name, graph in inputs.items():
             try:
                 with torch.inference_mode():
                     expected, found = eager(*graph.model_inputs()), other(*graph.model_inputs())
@@ -223,11 +246,23 @@ def parity_graphs(manifest: Mapping[str, Any]) -> dict[str, CandidateGraphs]:
     return {**graphs, "packed batch": _random_graphs(manifest, [1, 7, 200, 0, 3], MANY_EDGES, generator)}
 
 
+def parity_queries(manifest: Mapping[str, Any]) -> dict[str, QueryFeatures]:
+    """Make the raw features of the complexity adapter's parity gate: one and 300 queries, and ones far out."""
+    generator = torch.Generator().manual_seed(0)
+    num_features = manifest_entry(manifest, "model", "arguments", "num_features")
+    rows = {f"queries={n}": 5 * torch.randn(n, num_features, generator=generator) for n in (1, 300)}
+    far = torch.tensor([[0.0], [1e6], [-1e6]]).expand(3, num_features)
+    return {name: QueryFeatures(x) for name, x in {**rows, "far out": far}.items()}
+
+
 def input_schema(manifest: Mapping[str, Any]) -> list[dict[str, str]]:
     """List what the scripted model takes, in order: ``N`` candidates of ``B`` queries with ``E`` edges.
 
-    A shape ``[0, 0]`` marks vectors that the model does not read.
+    A shape ``[0, 0]`` marks vectors that the model does not read. The complexity adapter takes ``n`` queries alone.
     """
+    if scores_queries(manifest):
+        num_features = manifest_entry(manifest, "model", "arguments", "num_features")
+        return [{"name": "features", "dtype": "float32", "shape": f"[n, {num_features}]"}]
     if reads_pairs(manifest):
         return [
             {
