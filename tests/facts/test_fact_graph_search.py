@@ -34,10 +34,12 @@ class PairHash:
 
 @pytest.fixture
 def pipeline(tmp_path: Path, encoder: Any, extractor: Any) -> Build:
-    def make(passages: Sequence[str], *, budget: int = 10, batch_queries: int = 4, **settings: Any) -> Pipeline:
+    def make(
+        passages: Sequence[str], *, budget: int = 10, batch_queries: int = 4, device: str = "cpu", **settings: Any
+    ) -> Pipeline:
         ids = [f"p{number}" for number in range(len(passages))]
         graph = CorpusGraph.from_edges(ids, passages, torch.zeros(0, 2, dtype=torch.int64))
-        graph = graph.with_embedding(encoder.encode(passages) if passages else torch.zeros(0, 6))
+        graph = graph.with_embedding(encoder.encode(passages) if passages else torch.zeros(0, 6)).to(device)
         step = partial(FactGraphSearch, folder=tmp_path, extractor=extractor, **settings)
         parts = {"pair_encoder": PairHash(), "text_encoder": encoder, "batch_queries": batch_queries}
         return Pipeline(graph, steps=[VectorSearch, step], budget=budget, **parts)
@@ -203,9 +205,24 @@ def test_isolated_passages_are_not_ranked(
     assert torch.isin(seeded, torch.tensor(alone)).any(1).sum() > 4  # where they are seeds, as those with facts are
 
 
-def test_no_passages_and_no_queries(pipeline: Build, queries: Queries, toy: tuple[str, ...]) -> None:
-    assert pipeline([]).retrieve(queries).ranking.nodes.tolist() == [[-1] * 10] * 7
-    assert pipeline(toy).retrieve(queries.block(0, 0)).ranking.nodes.shape == (0, 10)
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("settings", [{}, {"rerank": "cross_encoder", "passage_weight": 0.05}])
+def test_on_a_gpu_as_on_the_cpu(
+    settings: dict[str, Any], pipeline: Build, queries: Queries, make_passages: MakePassages
+) -> None:
+    expected = pipeline(make_passages(), **settings).retrieve(queries).ranking
+    moved = pipeline(make_passages(), device="cuda", **settings).retrieve(queries).ranking
+    assert torch.equal(moved.nodes, expected.nodes)
+    torch.testing.assert_close(moved.scores, expected.scores, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("passage_weight", [0.0, 0.05])
+def test_no_passages_and_no_queries(
+    passage_weight: float, pipeline: Build, queries: Queries, toy: tuple[str, ...]
+) -> None:
+    assert pipeline([], passage_weight=passage_weight).retrieve(queries).ranking.nodes.tolist() == [[-1] * 10] * 7
+    system = pipeline(toy, passage_weight=passage_weight)
+    assert system.retrieve(queries.block(0, 0)).ranking.nodes.shape == (0, 10)
 
 
 def test_stages_are_timed(pipeline: Build, queries: Queries, toy: tuple[str, ...]) -> None:

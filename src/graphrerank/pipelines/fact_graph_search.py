@@ -143,7 +143,7 @@ class FactGraphSearch:
     def _with_passages(self, state: RetrievalState, entities: Ranking) -> tuple[Tensor, Tensor]:
         """Put entities, as nodes of the graph, and retrieved passages together as seeds: ``[B, S]`` nodes, weights."""
         nodes = torch.where(entities.nodes >= 0, entities.nodes + self._workplace.graph.num_nodes, -1)
-        if not self.passage_weight:
+        if not self.passage_weight or not state.nodes.shape[1]:
             return nodes, entities.scores
         valid = state.nodes >= 0
         least = state.scores.masked_fill(~valid, torch.inf).amin(1, keepdim=True)
