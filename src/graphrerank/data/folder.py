@@ -209,7 +209,20 @@ def judged_dataset(
         {split: as_qrels(rows) for split, rows in judged.items()},
         knn,
         edge_counts,
+        {query.query_id: answers for query in queries if (answers := right_answers(query.metadata))},
     )
+
+
+def right_answers(metadata: Mapping[str, Any]) -> list[str]:
+    """List the right answers that a query's metadata tell: ``answer`` and ``answer_aliases``, strings or lists of such.
+
+    Example:
+        >>> right_answers({"answer": "Detroit", "answer_aliases": ["Detroit", "Motor City"]})
+        ['Detroit', 'Motor City']
+    """
+    entries = [metadata.get(key) or [] for key in ("answer", "answer_aliases")]
+    listed = [part for entry in entries for part in (entry if isinstance(entry, list) else [entry])]
+    return list(dict.fromkeys(str(part) for part in listed if str(part).strip()))
 
 
 def _number_documents(

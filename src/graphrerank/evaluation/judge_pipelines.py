@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ from graphrerank.data import PairCache, PreparedDataset, Qrels
 from graphrerank.evaluation.judge import Comparison, compare_with_baselines
 from graphrerank.evaluation.significance import bootstrap_interval
 from graphrerank.graphs import CorpusGraph, PairEncoder, Queries, Ranking
+from graphrerank.graphs.routes import route_shares
 from graphrerank.metrics import missed_topological_recall, parse_measure, topological_recall
 from graphrerank.pipelines import Pipeline, Retrieved
 
@@ -37,6 +38,7 @@ class PipelineResult:
         encodings: Mean pairs that the cross-encoder was asked for, per query.
         ms: Mean milliseconds per query of each stage, many queries at once; ``other`` is what no stage counts. Where
             pairs come from a cache, ``encode`` is their number times what a pair takes (``PipelinesResult.pair_ms``).
+        routes: Share of the queries on each path of a router; empty where the pipeline has none.
     """
 
     values: Mapping[str, Tensor]
@@ -45,6 +47,7 @@ class PipelineResult:
     ranking: Ranking
     encodings: float
     ms: Mapping[str, float]
+    routes: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def total_ms(self) -> float:
@@ -91,6 +94,7 @@ class PipelinesResult:
                     "encodings": result.encodings,
                     "ms": dict(result.ms),
                     "overhead": result.overhead,
+                    **({"routes": dict(result.routes)} if result.routes else {}),
                 }
                 for name, result in self.pipelines.items()
             },
@@ -150,6 +154,7 @@ def judge_pipelines(
             ranking=found.ranking,
             encodings=encodings,
             ms=ms,
+            routes={} if found.routes is None else route_shares(found.routes),
         )
     compared = [measure for measure in COMPARED_MEASURES if measure in measures]
     values_of = {name: result.values for name, result in results.items()}

@@ -19,6 +19,10 @@ def pipelines_table(result: PipelinesResult) -> Table:
         f"{names[-1]} against {entry.baseline}: {entry.measure} {100 * entry.difference:+.1f} ({p_text(entry.p_value)})"
         for entry in result.comparisons
     ]
+    for name, pipeline in result.pipelines.items():
+        if pipeline.routes:
+            shares = ", ".join(f"{route} {100 * share:.0f}%" for route, share in pipeline.routes.items())
+            lines.append(f"{name}: {shares} of the queries")
     past = "" if result.pair_ms is None else f" ({result.pair_ms:.1f} a pair, measured past the cache)"
     table = Table(
         title=f"{result.dataset} {result.split}: {len(result.query_ids):,} queries",

@@ -1,8 +1,9 @@
 """Rerank from your own code, with a trained model and nothing else; or in a pipeline over a corpus graph."""
 
+from graphrerank.inference.adapter_scorer import AdapterScorer
 from graphrerank.inference.checkpoint_scorer import CheckpointScorer
 from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.inference.rerank_input import RerankInput
 from graphrerank.inference.reranked_list import RerankedList
 
-__all__ = ["CheckpointScorer", "GraphReranker", "RerankInput", "RerankedList"]
+__all__ = ["AdapterScorer", "CheckpointScorer", "GraphReranker", "RerankInput", "RerankedList"]

@@ -11,6 +11,7 @@ from graphrerank.pipelines.ket_search import KETSearch
 from graphrerank.pipelines.page_rank import PageRank
 from graphrerank.pipelines.pipeline import Pipeline, Retrieved
 from graphrerank.pipelines.rerank import Rerank
+from graphrerank.pipelines.router import ComplexityScorer, Router, fuse_paths
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.steiner_tree import SteinerTree
 from graphrerank.pipelines.step import Clock, Step, StepFactory, Workplace
@@ -23,6 +24,7 @@ __all__ = [
     "AlternateFrontier",
     "ChainOfThought",
     "Clock",
+    "ComplexityScorer",
     "Contexts",
     "FactGraphSearch",
     "GRanker",
@@ -36,6 +38,7 @@ __all__ = [
     "Rerank",
     "RetrievalState",
     "Retrieved",
+    "Router",
     "STeX",
     "Solution",
     "SteinerTree",
@@ -45,4 +48,5 @@ __all__ = [
     "VectorSearch",
     "Workplace",
     "find_solution",
+    "fuse_paths",
 ]

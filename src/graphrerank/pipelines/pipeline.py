@@ -20,11 +20,13 @@ class Retrieved:
         ranking: ``[B, budget]``, on the CPU.
         num_encodings: ``[B]`` int64, (query, passage) pairs that the cross-encoder read.
         seconds: Wall time by stage, for all queries together.
+        routes: ``[B]`` int64, the path that each query took (``graphs.routes.ROUTES``); None without a router.
     """
 
     ranking: Ranking
     num_encodings: Tensor
     seconds: Mapping[str, float]
+    routes: Tensor | None = None
 
 
 class Pipeline:
@@ -86,10 +88,12 @@ class Pipeline:
             if advance is not None:
                 advance(len(block))
         rankings = [self._padded(state) for state in states]
+        routes = [state.routes.cpu() for state in states if state.routes is not None]
         return Retrieved(
             Ranking(torch.cat([r.nodes for r in rankings]), torch.cat([r.scores for r in rankings])),
             torch.cat([state.num_encodings for state in states]).cpu(),
             self._workplace.clock.take(),
+            torch.cat(routes) if routes else None,
         )
 
     def _run(self, queries: Queries) -> RetrievalState:

@@ -27,6 +27,7 @@ class RetrievalState:
         features: ``[B, n, F]`` float32, what vector search knows of each node (padded with 0); None once nodes came
             otherwise.
         feature_names: ``F`` names of its columns; the first is the score that vector search ranked by.
+        routes: ``[B]`` int64, the path that a router chose for each query; None where there is none.
     """
 
     queries: Queries
@@ -39,6 +40,7 @@ class RetrievalState:
     from_graph: Tensor
     features: Tensor | None = None
     feature_names: tuple[str, ...] = ()
+    routes: Tensor | None = None
 
     @classmethod
     def start(cls, queries: Queries, device: torch.device) -> "RetrievalState":

@@ -16,7 +16,10 @@ from graphrerank.pipelines.state import RetrievalState
 
 
 class Clock:
-    """Adds up seconds by stage: ``retrieve``, ``encode`` (the cross-encoder's body), ``graph`` and ``rerank``."""
+    """Adds up seconds by stage.
+
+    They are ``retrieve``, ``encode`` (the cross-encoder's body), ``graph``, ``rerank``; a router's ``route``, ``fuse``.
+    """
 
     def __init__(self) -> None:
         self._seconds: defaultdict[str, float] = defaultdict(float)

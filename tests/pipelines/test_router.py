@@ -1,0 +1,154 @@
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+from torch import Tensor
+
+from graphrerank.graphs import Ranking
+from graphrerank.graphs.routes import DENSE, FUSION, GRAPH, choose_routes
+from graphrerank.operators import weighted_rank_fusion
+from graphrerank.pipelines import PageRank, Pipeline, Rerank, RetrievalState, Router, VectorSearch, Workplace
+
+DENSE_STEPS = [VectorSearch]
+GRAPH_STEPS = [VectorSearch, partial(PageRank, restart_prob=0.3)]
+BUDGET = 12
+CONF = Path(__file__).parents[2] / "conf"
+
+
+class Spread:
+    """Scores a query by its place among ten: 0.0, 0.1, ..."""
+
+    low, high = 0.25, 0.55
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def score(self, texts: Sequence[str]) -> Tensor:
+        self.asked += texts
+        return torch.tensor([int(text.split()[-1]) / 10 if text else 0.0 for text in texts])
+
+
+class Counted:
+    """A step that remembers the batches that it saw."""
+
+    seen: ClassVar[list[tuple[str, list[str]]]] = []
+
+    def __init__(self, workplace: Workplace, *, name: str) -> None:
+        self.name = name
+
+    def run(self, state: RetrievalState) -> RetrievalState:
+        self.seen.append((self.name, list(state.queries.ids)))
+        return state
+
+
+def router(adapter: Any, **settings: Any) -> Any:
+    return partial(Router, adapter=adapter, **{"dense": DENSE_STEPS, "graph": GRAPH_STEPS, **settings})
+
+
+def test_each_query_gets_what_its_path_gives_it_alone(make_corpus: Callable, make_queries: Callable) -> None:
+    graph, queries, adapter = make_corpus(), make_queries(10), Spread()
+    routed = Pipeline(graph, steps=[router(adapter)], budget=BUDGET).retrieve(queries)
+    dense, other = (
+        Pipeline(graph, steps=steps, budget=BUDGET).retrieve(queries).ranking for steps in (DENSE_STEPS, GRAPH_STEPS)
+    )
+    scores = adapter.score(queries.texts)
+    fused = weighted_rank_fusion([dense, other], torch.stack([1 - scores, scores], 1), top_k=BUDGET)
+    routes = choose_routes(scores, 0.25, 0.55)
+    assert routes.bincount().tolist() == [4, 3, 3]  # 0.0 twice: the last query is empty
+    assert routed.routes is not None
+    assert torch.equal(routed.routes, routes)
+    for row, route in enumerate(routes.tolist()):
+        expected = {DENSE: dense, GRAPH: other, FUSION: fused}[route]
+        assert torch.equal(routed.ranking.nodes[row], expected.nodes[row])
+        torch.testing.assert_close(routed.ranking.scores[row], expected.scores[row])
+    assert {"route", "fuse", "retrieve", "graph"} <= set(routed.seconds)
+
+
+def test_three_groups_are_three_batches(make_corpus: Callable, make_queries: Callable) -> None:
+    Counted.seen.clear()
+    steps = {name: [VectorSearch, partial(Counted, name=name)] for name in ("dense", "graph")}
+    Pipeline(make_corpus(), steps=[router(Spread(), **steps)], budget=BUDGET).retrieve(make_queries(10))
+    assert sorted(Counted.seen) == [
+        ("dense", ["q0", "q1", "q2", "q9"]),
+        ("dense", ["q3", "q4", "q5"]),
+        ("graph", ["q3", "q4", "q5"]),
+        ("graph", ["q6", "q7", "q8"]),
+    ]
+
+
+def test_pairs_that_the_paths_read_are_counted(make_corpus: Callable, make_queries: Callable, encoder: Any) -> None:
+    steps = [router(Spread(), graph=[VectorSearch, Rerank])]
+    found = Pipeline(make_corpus(), steps=steps, budget=BUDGET, pair_encoder=encoder).retrieve(make_queries(10))
+    assert found.num_encodings.tolist() == [0, 0, 0, *[BUDGET] * 6, 0]
+
+
+def test_a_step_after_the_router_goes_on_with_its_ranking(
+    make_corpus: Callable, make_queries: Callable, encoder: Any
+) -> None:
+    queries = make_queries(10)
+    plain = Pipeline(make_corpus(), steps=[router(Spread())], budget=BUDGET).retrieve(queries)
+    found = Pipeline(make_corpus(), steps=[router(Spread()), Rerank], budget=BUDGET, pair_encoder=encoder)
+    after = found.retrieve(queries)
+    assert torch.equal(after.ranking.nodes.sort(1).values, plain.ranking.nodes.sort(1).values)
+    assert not torch.equal(after.ranking.nodes, plain.ranking.nodes)
+    assert torch.equal(after.routes, plain.routes)
+
+
+def test_no_query(make_corpus: Callable, make_queries: Callable) -> None:
+    found = Pipeline(make_corpus(), steps=[router(Spread())], budget=BUDGET).retrieve(make_queries(0))
+    assert found.ranking.nodes.shape == (0, BUDGET)
+    assert found.routes is not None
+    assert len(found.routes) == 0
+
+
+def test_without_a_router_there_are_no_routes(make_corpus: Callable, make_queries: Callable) -> None:
+    assert Pipeline(make_corpus(), steps=[VectorSearch]).retrieve(make_queries()).routes is None
+
+
+class Reversed(Spread):
+    low, high = 0.8, 0.2
+
+
+@pytest.mark.parametrize(
+    ("adapter", "settings", "message"),
+    [
+        (Spread(), {"dense": []}, "`dense` must hold a step, got none"),
+        (Spread(), {"graph": []}, "`graph` must hold a step, got none"),
+        (Spread(), {"rank_offset": 0.0}, r"`rank_offset` must be positive, got 0\.0"),
+        (Reversed(), {}, r"`adapter` must have `low` below `high`, got 0\.8 and 0\.2"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(adapter: Any, settings: Any, message: str, make_corpus: Callable) -> None:
+    with pytest.raises(ValueError, match=message):
+        Pipeline(make_corpus(), steps=[router(adapter, **settings)])
+
+
+def test_rankings_of_different_depth_are_put_together(make_corpus: Callable, make_queries: Callable) -> None:
+    class Short:
+        def __init__(self, workplace: Workplace) -> None:
+            pass
+
+        def run(self, state: RetrievalState) -> RetrievalState:
+            return state.top(2)
+
+    steps = [router(Spread(), dense=[VectorSearch, Short])]
+    found = Pipeline(make_corpus(), steps=steps, budget=BUDGET).retrieve(make_queries(10)).ranking
+    assert isinstance(found, Ranking)
+    counts = (found.nodes >= 0).sum(1).tolist()
+    assert counts[:3] == [2, 2, 2]
+    assert min(counts[3:9]) > 2
+    assert bool((found.scores[found.nodes < 0] == -torch.inf).all())
+
+
+def test_the_configured_paths_are_pipelines_of_their_own() -> None:
+    vector_search, hipporag2, ea_graphrag = (
+        OmegaConf.load(CONF / "pipeline" / f"{name}.yaml") for name in ("vector_search", "hipporag2", "ea_graphrag")
+    )
+    (step,) = ea_graphrag.steps
+    assert step.dense == vector_search.steps
+    assert step.graph == hipporag2.steps
+    assert ea_graphrag.budget == vector_search.budget == hipporag2.budget
