@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from graphrerank.data import PreparedDataset, Qrels, RetrievalDataset
-from graphrerank.evaluation import judge_pipelines, pipelines_table, trec_run, write_pipeline_runs
+from graphrerank.evaluation import judge_pipelines, pipelines_table, render_pipelines, trec_run, write_pipeline_runs
 from graphrerank.graphs import CorpusGraph, Queries, Ranking
 from graphrerank.pipelines import Pipeline, VectorSearch
 
@@ -98,6 +98,11 @@ def test_what_is_left_behind(prepared: PreparedDataset, tmp_path) -> None:
     table = pipelines_table(result)
     assert list(table.columns[0].cells) == ["reversed", "plain"]
     assert list(table.columns[1].cells) == [f"{100 * r.measures['CR@10']:.2f}" for r in result.pipelines.values()]
+    report = render_pipelines([result])
+    assert "## small test: 3 queries" in report
+    assert "- plain against reversed: CR@10 " in report
+    low, high = (100 * end for end in result.pipelines["plain"].intervals["CR@10"])
+    assert f"| plain | {low:.1f} to {high:.1f} |" in report
     write_pipeline_runs(tmp_path, result, prepared.dataset.graph)
     expected = trec_run(result.query_ids, list("vwxyz"), result.pipelines["plain"].ranking, tag="plain")
     assert (tmp_path / "small.plain.trec").read_text() == expected

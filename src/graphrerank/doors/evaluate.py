@@ -27,11 +27,13 @@ from graphrerank.evaluation import (
     judge_pipelines,
     peak_memory_mib,
     pipelines_table,
+    render_pipelines,
     results_table,
     write_metrics,
     write_pipeline_runs,
     write_trec_runs,
 )
+from graphrerank.files import write_text
 from graphrerank.models import load_checkpoints
 from graphrerank.models.checkpoint import reads_vectors
 from graphrerank.pipelines import Pipeline
@@ -103,6 +105,7 @@ def _evaluate_pipelines(cfg: DictConfig, datasets: Sequence[str]) -> Path:
         Console().print(pipelines_table(result))
         results.append(result)
         write_metrics(run_dir / "metrics.json", results, peak_memory_mib=peak_memory_mib())
+        write_text(run_dir / "report.md", render_pipelines(results))
     print(run_dir, flush=True)
     return run_dir
 

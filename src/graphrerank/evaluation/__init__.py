@@ -13,7 +13,7 @@ from graphrerank.evaluation.judge import (
     rerank,
 )
 from graphrerank.evaluation.judge_pipelines import PipelineResult, PipelinesResult, judge_pipelines
-from graphrerank.evaluation.pipelines_report import pipelines_table, write_pipeline_runs
+from graphrerank.evaluation.pipelines_report import pipelines_table, render_pipelines, write_pipeline_runs
 from graphrerank.evaluation.report import results_table, table_rows, trec_run, write_metrics, write_trec_runs
 from graphrerank.evaluation.significance import bootstrap_interval, paired_randomization
 from graphrerank.evaluation.tune import tune_restart_prob
@@ -34,6 +34,7 @@ __all__ = [
     "paired_randomization",
     "peak_memory_mib",
     "pipelines_table",
+    "render_pipelines",
     "rerank",
     "results_table",
     "table_rows",
