@@ -16,6 +16,10 @@ def main(cfg: DictConfig) -> None:
         from graphrerank.doors.curves import write_curves
 
         write_curves(cfg)
+    elif cfg.routing is not None:
+        from graphrerank.doors.routing import judge_routing
+
+        judge_routing(cfg)
     else:
         from graphrerank.doors.evaluate import evaluate  # heavy: not for --help
 

@@ -16,6 +16,10 @@ def main(cfg: DictConfig) -> None:
         from graphrerank.doors.tables import write_tables
 
         write_tables(cfg)
+    elif cfg.adapter is not None:
+        from graphrerank.doors.adapter import train_adapter
+
+        train_adapter(cfg)
     else:
         from graphrerank.doors.train import train  # heavy: not for --help
 

@@ -1,8 +1,14 @@
+from functools import partial
+
 import pytest
 import torch
 
+from graphrerank.data import PreparedDataset, Qrels, RetrievalDataset
+from graphrerank.evaluation import judge_pipelines, pipelines_table
 from graphrerank.evaluation.routing import Choices, compare_routing, join_choices, routing_table
 from graphrerank.evaluation.two_paths import ROUTED_MEASURES
+from graphrerank.graphs import CorpusGraph, Ranking
+from graphrerank.pipelines import PageRank, Pipeline, Router, VectorSearch
 
 DENSE_MS, GRAPH_MS, FUSION_MS, ROUTE_MS = 1.0, 10.0, 12.0, 2.0
 
@@ -96,3 +102,30 @@ def test_a_measure_that_no_question_has() -> None:
 def test_no_question_is_refused() -> None:
     with pytest.raises(ValueError, match="`choices` must hold a question and `draws` be positive, got 0 and 1000"):
         compare(planted(5, informed=True).take(torch.zeros(0, dtype=torch.int64)))
+
+
+class ByLength:
+    """Sends long queries to the graph."""
+
+    low, high = 0.3, 0.7
+
+    def score(self, texts: list[str]) -> torch.Tensor:
+        return torch.tensor([len(text) / 10 for text in texts])
+
+
+def test_judging_a_routed_pipeline_tells_its_routes() -> None:
+    graph = CorpusGraph.from_edges(list("vwxyz"), [""] * 5, torch.tensor([[0, 3]])).with_embedding(torch.eye(5))
+    qrels = Qrels(torch.arange(4), torch.arange(4), torch.ones(4))
+    dataset = RetrievalDataset("small", graph, list("abcd"), ["a", "bb", "ccccc", "ddddddddd"], {"test": qrels})
+    none = Ranking(torch.zeros(4, 0).long(), torch.zeros(4, 0))
+    prepared = PreparedDataset(dataset, torch.eye(5)[:4], none, ("base_score",))
+    router = partial(Router, adapter=ByLength(), dense=[VectorSearch], graph=[VectorSearch, PageRank])
+    pipelines = {
+        name: Pipeline(graph, steps=[step], budget=3) for name, step in (("dense", VectorSearch), ("routed", router))
+    }
+    result = judge_pipelines(prepared, "test", pipelines)
+    shares = {"dense": 0.5, "graph": 0.25, "fusion": 0.25}
+    assert result.pipelines["routed"].routes == shares
+    assert result.to_json()["pipelines"]["routed"]["routes"] == shares
+    assert "routes" not in result.to_json()["pipelines"]["dense"]
+    assert "routed: dense 50%, graph 25%, fusion 25% of the queries" in str(pipelines_table(result).caption)

@@ -46,7 +46,7 @@ def evaluate(cfg: DictConfig) -> Path:
         The run folder, which is also the last line printed.
 
     Raises:
-        ValueError: If no data set is named, or both a checkpoint and a pipeline.
+        ValueError: If no data set is named, both a checkpoint and a pipeline, or a checkpoint of no reranker.
     """
     datasets = dataset_names(cfg)
     if cfg.pipeline is not None or cfg.pipelines:
@@ -54,6 +54,11 @@ def evaluate(cfg: DictConfig) -> Path:
     run_dir = Path(cfg.paths.run_dir)
     checkpoints = load_checkpoints(cfg.checkpoint)
     manifest = next(reversed(checkpoints.values())).manifest
+    if "retriever" not in manifest:
+        raise ValueError(
+            f"{cfg.checkpoint}: {manifest['model']['name']} is no reranker; pipeline=ea_graphrag "
+            "pipeline.steps.0.adapter.checkpoint=RUN routes by it, experiment=ea_benchmark judges it"
+        )
     trained_with = manifest["encoder"]  # None where nothing was encoded
     encoder = cfg.encoder or (group_from_manifest(cfg, "encoder", trained_with) if trained_with else None)
     vectors = any(reads_vectors(checkpoint.manifest) for checkpoint in checkpoints.values())

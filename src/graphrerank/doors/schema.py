@@ -93,6 +93,25 @@ class Tables:
 
 
 @dataclass
+class AdapterPlan:
+    """The plan of ``model=complexity_adapter``; see ``conf/rows/complexity_adapter.yaml``."""
+
+    dense: str = MISSING
+    graph: str = MISSING
+    data: dict[str, Any] = MISSING
+    right: str = MISSING
+    language_model: Any = None
+    syntax: str = MISSING
+    stanza_folder: str | None = None
+    validation_share: float = MISSING
+    price: float = MISSING
+    settings: dict[str, Any] = field(default_factory=dict)
+    num_folds: int | None = None
+    num_inner_folds: int = MISSING
+    curve_shares: list[float] = MISSING
+
+
+@dataclass
 class TrainConfig:
     """``conf/train.yaml``; groups of ``conf`` are open, everything else is typed."""
 
@@ -115,6 +134,7 @@ class TrainConfig:
     ablations: dict[str, Any] = field(default_factory=dict)
     paths: Paths = field(default_factory=Paths)
     tables: Tables | None = None
+    adapter: AdapterPlan | None = None
     experiment: Any = None
     debug: Any = None
     seed: int = MISSING
@@ -135,6 +155,17 @@ class CurvesPlan:
 
 
 @dataclass
+class RoutingPlan:
+    """The plan of ``experiment=ea_benchmark``; see there."""
+
+    single_hop: dict[str, Any] = MISSING
+    multi_hop: dict[str, Any] = MISSING
+    graph: str | None = None
+    draws: int = MISSING
+    seed: int = MISSING
+
+
+@dataclass
 class EvaluateConfig:
     """``conf/evaluate.yaml``."""
 
@@ -149,6 +180,7 @@ class EvaluateConfig:
     pipelines: list[str] = field(default_factory=list)
     num_queries: int | None = None
     curves: CurvesPlan | None = None
+    routing: RoutingPlan | None = None
     experiment: Any = None
     paths: Paths = field(default_factory=Paths)
     num_threads: int = 1

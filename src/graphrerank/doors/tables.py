@@ -78,7 +78,7 @@ def write_tables(cfg: DictConfig) -> Path:
     ]
     steps_seconds = sum(result["seconds"] for result in (*found.values(), *done.values()))
     page = ResultTables(
-        command=f"python train.py {shlex.join(map(_without_paths, work.arguments))}",
+        command=f"python train.py {shlex.join(map(without_paths, work.arguments))}",
         encoder=str(work.parts(cfg)[data].encoder_name),
         top_k=cfg.retriever.top_k,
         tuning=_describe(work, [data], cfg.batches.train_split),
@@ -212,11 +212,11 @@ def _in_words(settings: Iterable[str]) -> str:
     return ", ".join(f"{key.split('.')[-1].replace('_', ' ')} {setting}" for key, setting in pairs)
 
 
-def _without_paths(override: str) -> str:
+def without_paths(override: str) -> str:
     """Hide the folders of this machine.
 
     Example:
-        >>> _without_paths("paths.datasets=/home/me/data")
+        >>> without_paths("paths.datasets=/home/me/data")
         'paths.datasets=DIR'
     """
     key = override.split("=", 1)[0]

@@ -83,7 +83,7 @@ def train(cfg: DictConfig) -> Path:
     loggers: list[Logger] = []
     for number, name in enumerate(names, 1):
         print(f"training {name} ({number} of {len(names)})", flush=True)
-        _finish(loggers)
+        finish_loggers(loggers)
         job = _job_of(cfg, name, run_dir)
         loggers = [instantiate(logger) for logger in (job.logger or {}).values()]
         manifests[name] = train_one(job, parts, operators, loggers)
@@ -98,7 +98,7 @@ def train(cfg: DictConfig) -> Path:
     write_metrics(run_dir / "metrics.json", [result], peak_memory_mib=peak_memory_mib())
     write_trec_runs(run_dir / "runs", result, prepared.dataset.graph)
     _log_results(loggers, result, run_dir / cfg.system)
-    _finish(loggers)
+    finish_loggers(loggers)
     Console().print(results_table(result))
     print(f"peak memory {peak_memory_mib() / 1024:.2f} GiB")
     print(run_dir, flush=True)
@@ -330,7 +330,7 @@ def _log_artifact(logger: WandbLogger, folder: Path) -> None:
     logger.experiment.log_artifact(artifact)
 
 
-def _finish(loggers: list[Logger]) -> None:
+def finish_loggers(loggers: list[Logger]) -> None:
     """Close loggers, so that the next model gets a W&B run of its own."""
     for logger in loggers:
         logger.finalize("success")
