@@ -113,7 +113,8 @@ def pick_queries(prepared: PreparedDataset, entry: Mapping[str, Any], *, seed: i
 
     A share is the first of the questions in the order of a hash of seed and id, so that a larger one holds a smaller.
     """
-    share, most = float(entry.get("share") or 1.0), entry.get("max_relevant")
+    share, most = entry.get("share"), entry.get("max_relevant")
+    share = 1.0 if share is None else float(share)
     if not 0 < share <= 1:
         raise ValueError(f"`share` must lie in (0, 1], got {share}")
     qrels = _judgements(prepared, entry)
