@@ -145,6 +145,16 @@ class BlobTable:
             raise ValueError(f"{self.path}: damaged cache ({error}); delete this file and run again") from error
 
 
+def hash_text(text: str) -> bytes:
+    """SHA-256 of a text, by which caches know it; a lone surrogate is no error.
+
+    Example:
+        >>> hash_text("a").hex()[:8]
+        'ca978112'
+    """
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
 def hash_files(files: Sequence[Path]) -> str:
     """SHA-256 over names and contents; of the bare content for a single file."""
     sha = hashlib.sha256()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from graphrerank.files import BlobTable
+from graphrerank.files import BlobTable, hash_text
 from graphrerank.text import Entity, Knowledge, Relation, knowledge_cache
 from graphrerank.text.knowledge_cache import KnowledgeCache
 
@@ -73,6 +73,6 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=rf"{cache.path}: damaged cache .* delete this file"):
         cache.extract(["a"])
     cache.path.unlink()
-    BlobTable(cache.path, "knowledge").write({knowledge_cache._key("a"): b'{"entities": [["a", ""]]}'})
+    BlobTable(cache.path, "knowledge").write({hash_text("a"): b'{"entities": [["a", ""]]}'})
     with pytest.raises(ValueError, match=rf"{cache.path}: damaged cache .* delete this file"):
         cache.extract(["a"])

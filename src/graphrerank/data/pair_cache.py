@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.data.encoder import check_vectors
-from graphrerank.files import BlobTable
+from graphrerank.files import BlobTable, hash_text
 from graphrerank.graphs import PairEncoder
 
 SHARD_PAIRS = 256  # pairs encoded between two writes: at most this much work is lost on a stop
@@ -119,5 +119,5 @@ class PairCache:
 def _key(query: str, passage: str) -> bytes:
     sha = hashlib.sha256()
     for text in (query, passage):  # each by its own hash, so that no two pairs join to one text
-        sha.update(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())
+        sha.update(hash_text(text))
     return sha.digest()

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.data.encoder import Encoder, check_vectors
-from graphrerank.files import load_tensors, save_tensors
+from graphrerank.files import hash_text, load_tensors, save_tensors
 
 SHARD_TEXTS = 4096  # texts encoded between two writes: at most this much work is lost on a stop
 
@@ -41,7 +41,7 @@ class VectorCache:
             ValueError: If a cache file is damaged, naming it.
         """
         shelf = self.folder / self.fingerprint[:32]
-        keys = [_key(text) for text in texts]
+        keys = [hash_text(text) for text in texts]
         known = self._read(shelf)
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
         order = sorted(missing, key=lambda key: len(missing[key]))  # like lengths together: less padding
@@ -62,7 +62,3 @@ class VectorCache:
             vectors = check_vectors(shard["vectors"], len(table) // 32, f"{file} (delete this file and run again)")
             known.update((table[32 * i : 32 * i + 32], vector) for i, vector in enumerate(vectors))
         return known
-
-
-def _key(text: str) -> bytes:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from graphrerank.files import load_tensors, save_tensors
+from graphrerank.files import hash_text, load_tensors, save_tensors
 from graphrerank.graphs.sparse_rows import row_slots
 
 SHARD_TEXTS = 4096  # texts encoded between two writes: at most this much work is lost on a stop
@@ -39,7 +39,7 @@ class SparseVectorCache:
         Raises:
             ValueError: If a cache file is damaged, naming it; or the encoder's vectors are not finite.
         """
-        keys = [_key(text) for text in texts]
+        keys = [hash_text(text) for text in texts]
         place, shards = self._read()
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in place}
         order = sorted(missing, key=lambda key: len(missing[key]))  # like lengths together: less padding
@@ -104,7 +104,3 @@ def _check(shard: dict[str, Tensor], source: str) -> None:
     if not fits or not in_range or not bool(torch.isfinite(weights).all()):
         shapes = {name: list(shard[name].shape) for name in TENSORS}
         raise ValueError(f"{source}: needed finite sparse rows, one per key, got tensors of shapes {shapes}")
-
-
-def _key(text: str) -> bytes:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()

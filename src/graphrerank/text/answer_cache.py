@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from graphrerank.files import BlobTable
+from graphrerank.files import BlobTable, hash_text
 
 Answer = TypeVar("Answer")
 
@@ -95,11 +95,11 @@ def _checked(read: Callable[[str], object]) -> Callable[[str], str]:
 def _keys(questions: Sequence[str], system: str | None) -> list[bytes]:
     """Hash each question with the system message and how often it came before."""
     asked: Counter[str] = Counter()
-    begin = hashlib.sha256(b"" if system is None else hashlib.sha256(_bytes(system)).digest())
+    begin = hashlib.sha256(b"" if system is None else hash_text(system))
     keys = []
     for question in questions:
         sha = begin.copy()
-        sha.update(hashlib.sha256(_bytes(question)).digest() + asked[question].to_bytes(4, "little"))
+        sha.update(hash_text(question) + asked[question].to_bytes(4, "little"))
         asked[question] += 1
         keys.append(sha.digest())
     return keys

@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from graphrerank.files import BlobTable
+from graphrerank.files import BlobTable, hash_text
 from graphrerank.text.knowledge import Entity, Knowledge, KnowledgeExtractor, Relation
 
 SHARD_TEXTS = 128  # texts between two writes: at most this much work is lost on a stop
@@ -42,12 +42,12 @@ class KnowledgeCache:
         Raises:
             ValueError: If the file is damaged, naming it; or as the extractor.
         """
-        table, keys = BlobTable(self.path, "knowledge"), [_key(text) for text in texts]
+        table, keys = BlobTable(self.path, "knowledge"), [hash_text(text) for text in texts]
         known = {key: self._decode(content) for key, content in table.read(list(dict.fromkeys(keys))).items()}
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
         for part in _shards(list(missing)):
             found = dict(zip(part, self.extractor.extract([missing[key] for key in part]), strict=True))
-            skipped = {_key(text) for text in getattr(self.extractor, "skipped", ())}
+            skipped = {hash_text(text) for text in getattr(self.extractor, "skipped", ())}
             table.write({key: encode(knowledge) for key, knowledge in found.items() if key not in skipped})
             known.update(found)
         return [known[key] for key in keys]
@@ -94,7 +94,3 @@ def _shards(keys: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
             part = keys[start : start + SHARD_TEXTS]
             yield part
             progress.advance(task, len(part))
-
-
-def _key(text: str) -> bytes:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()

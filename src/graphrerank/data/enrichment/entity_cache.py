@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from graphrerank.data.enrichment.entities import EntityExtractor, check_names
-from graphrerank.files import write_text
+from graphrerank.files import hash_text, write_text
 
 SHARD_TEXTS = 512  # texts between two writes: at most this much work is lost on a stop
 
@@ -39,7 +39,7 @@ class EntityCache:
         """
         shelf = self.folder / hashlib.sha256(self.fingerprint.encode()).hexdigest()[:32]
         known = _read(shelf)
-        keys = [_key(text) for text in texts]
+        keys = [hash_text(text).hex() for text in texts]
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
         order = list(missing)
         for start in range(0, len(order), SHARD_TEXTS):
@@ -63,7 +63,3 @@ def _read(shelf: Path) -> dict[str, list[str]]:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{file}: damaged cache ({error!r}); delete this file and run again") from error
     return known
-
-
-def _key(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

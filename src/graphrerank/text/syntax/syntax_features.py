@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphrerank.files import BlobTable
+from graphrerank.files import BlobTable, hash_text
 from graphrerank.text.spacy_pipeline import ENGLISH, load_spacy, spacy_versions
 from graphrerank.text.syntax.dependency_units import DependencyUnits
 from graphrerank.text.syntax.features import FEATURES, VERSION, feature_values
@@ -122,7 +122,7 @@ class SyntaxFeatures:
             ValueError: If a library or model is not there, or the file is damaged, naming it.
         """
         table = None if self.path is None else BlobTable(self.path, "features")
-        keys = [hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in texts]
+        keys = [hash_text(text) for text in texts]
         known = {} if table is None else table.read(list(dict.fromkeys(keys)))
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
         order = sorted(missing, key=lambda key: len(missing[key]))  # like lengths together
