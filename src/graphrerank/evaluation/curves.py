@@ -77,11 +77,11 @@ def curves_json(curves: Curves) -> dict[str, object]:
         "split": curves.split,
         "queries": curves.num_queries,
         "budgets": {
-            name: {str(budget): _point(result) for budget, result in points.items()}
+            name: {str(budget): result.to_json() for budget, result in points.items()}
             for name, points in curves.budgets.items()
         },
         "settings": {
-            name: {str(value): _point(result) for value, result in points.items()}
+            name: {str(value): result.to_json() for value, result in points.items()}
             for name, points in curves.settings.items()
         },
         "correlations": {
@@ -165,15 +165,6 @@ def draw_curves(path: Path, curves: Curves) -> None:
         axes.legend()
     with atomic_path(path) as temporary:
         figure.savefig(temporary, format="png", dpi=120)
-
-
-def _point(result: PipelineResult) -> dict[str, object]:
-    return {
-        **result.measures,
-        "interval": {measure: list(ends) for measure, ends in result.intervals.items()},
-        "encodings": result.encodings,
-        "ms": dict(result.ms),
-    }
 
 
 def _text(number: float) -> str:

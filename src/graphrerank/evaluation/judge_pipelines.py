@@ -59,6 +59,17 @@ class PipelineResult:
         """Share of the time that is not the cross-encoder's reading; 1 where nothing is read."""
         return 1 - self.ms.get(READING, 0.0) / self.total_ms
 
+    def to_json(self) -> dict[str, Any]:
+        """Return what ``metrics.json`` holds for this pipeline."""
+        return {
+            **self.measures,
+            "interval": {measure: list(ends) for measure, ends in self.intervals.items()},
+            "encodings": self.encodings,
+            "ms": dict(self.ms),
+            "overhead": self.overhead,
+            **({"routes": dict(self.routes)} if self.routes else {}),
+        }
+
 
 @dataclass(frozen=True)
 class PipelinesResult:
@@ -87,17 +98,7 @@ class PipelinesResult:
             "split": self.split,
             "queries": len(self.query_ids),
             "pair_ms": self.pair_ms,
-            "pipelines": {
-                name: {
-                    **result.measures,
-                    "interval": {measure: list(ends) for measure, ends in result.intervals.items()},
-                    "encodings": result.encodings,
-                    "ms": dict(result.ms),
-                    "overhead": result.overhead,
-                    **({"routes": dict(result.routes)} if result.routes else {}),
-                }
-                for name, result in self.pipelines.items()
-            },
+            "pipelines": {name: result.to_json() for name, result in self.pipelines.items()},
             "comparisons": [{"pipeline": list(self.pipelines)[-1], **asdict(entry)} for entry in self.comparisons],
         }
 
