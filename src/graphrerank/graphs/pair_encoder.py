@@ -5,6 +5,8 @@ from typing import Protocol
 
 from torch import Tensor
 
+DTYPES = ("float32", "bfloat16", "float16")  # in which a frozen transformer may compute
+
 
 class PairEncoder(Protocol):
     """A cross-encoder in two parts: a body that reads (query, passage) pairs, and a head that scores what it read."""

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from graphrerank.files import atomic_folder, hash_files
+from graphrerank.graphs import DTYPES
 from graphrerank.operators.classification_head import ClassificationHead
 from graphrerank.operators.encoder_layers import EncoderLayers, layer_settings, layers_of, like_lengths, pool
 
@@ -21,7 +22,6 @@ HEADS = {  # class of transformers -> its layers before and after the activation
     "ModernBertForSequenceClassification": ("head.dense", "classifier"),
 }
 FINGERPRINTED = {".safetensors", ".bin", ".json", ".txt", ".model"}  # weights, settings and vocabularies
-DTYPES = ("float32", "bfloat16", "float16")
 
 
 class CrossEncoder:
