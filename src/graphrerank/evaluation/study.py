@@ -1,0 +1,264 @@
+"""What judging leaves behind: data sets, systems, a score of each query, costs and findings; to JSON and back."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphrerank.evaluation.findings import (
+    Breakdown,
+    Counterfactual,
+    Finding,
+    HubBias,
+    PairedTest,
+    QueryDifference,
+    Replication,
+    SeedSpread,
+)
+from graphrerank.files import write_text
+from graphrerank.graphs import Ranking
+
+FORMAT = 1  # raise when an older file can no longer be read
+STUDY = "study.json"
+FINDINGS: dict[str, type[Finding]] = {  # of a data set
+    "tests": PairedTest,
+    "query_differences": QueryDifference,
+    "breakdowns": Breakdown,
+    "hub_bias": HubBias,
+    "counterfactuals": Counterfactual,
+    "seed_spreads": SeedSpread,
+}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a system takes for a query.
+
+    Attributes:
+        ms: ``p50`` and ``p95`` of each stage in milliseconds, one query at a time; ``total`` is all stages together.
+        encodings: Mean pairs that the cross-encoder read, now or before; None where there is none.
+        tokens: Mean tokens of the top 10 passages, what a language model would be given; None where not counted.
+        peak_memory_mib: Largest resident memory of the process while the system ranked; None where not known.
+    """
+
+    ms: Mapping[str, Mapping[str, float]]
+    encodings: float | None = None
+    tokens: float | None = None
+    peak_memory_mib: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class SystemStudy:
+    """One system on one data set.
+
+    Attributes:
+        name: Key in reports.
+        kind: ``checkpoint``, ``pipeline``, ``run`` (a TREC run file) or ``operator`` (without training).
+        source: Where it came from, as the command named it.
+        values: ``[Q]`` float64 of each measure, as a fraction; NaN = the query does not count.
+        intervals: 95% bootstrap interval of a mean over queries, of every measure.
+        cost: What it takes, or None for a run file.
+        missing: Ids of the queries that it ranked nothing for; they count as zero.
+        tied_share: Share of the queries where a tie of scores straddles rank 10 or lies above it.
+        config: Hash of what it was trained with beside the seed; None where not trained.
+        seed: Seed of its training, or None.
+        ranking: ``[Q, K]`` nodes of the corpus, or None where read back (``runs/`` holds it).
+    """
+
+    name: str
+    kind: str
+    source: str
+    values: Mapping[str, Tensor]
+    intervals: Mapping[str, tuple[float, float]]
+    cost: Cost | None = None
+    missing: Sequence[str] = ()
+    tied_share: float | None = None
+    config: str | None = None
+    seed: int | None = None
+    ranking: Ranking | None = None
+
+    @property
+    def means(self) -> dict[str, float]:
+        """Mean of each measure over the queries that count; NaN where none does."""
+        return {measure: float(per_query.nanmean()) for measure, per_query in self.values.items()}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what ``study.json`` holds of this system."""
+        return {
+            "kind": self.kind,
+            "source": self.source,
+            "means": {name: _number(mean) for name, mean in self.means.items()},
+            "intervals": {name: [_number(end) for end in ends] for name, ends in self.intervals.items()},
+            "cost": None if self.cost is None else vars(self.cost),
+            "missing": list(self.missing),
+            "tied_share": self.tied_share,
+            "config": self.config,
+            "seed": self.seed,
+            "values": {name: [_number(one) for one in row.tolist()] for name, row in self.values.items()},
+        }
+
+    @classmethod
+    def from_json(cls, name: str, content: Mapping[str, Any]) -> "SystemStudy":
+        """Read what :meth:`to_json` wrote."""
+        return cls(
+            name=name,
+            values={measure: _row(entries) for measure, entries in content["values"].items()},
+            intervals={measure: (_float(low), _float(high)) for measure, (low, high) in content["intervals"].items()},
+            cost=None if content["cost"] is None else Cost(**content["cost"]),
+            missing=tuple(content["missing"]),
+            **{key: content[key] for key in ("kind", "source", "tied_share", "config", "seed")},
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class DatasetStudy:
+    """All systems on one split of one data set, over the same queries.
+
+    Attributes:
+        name: Name of the data set.
+        split: Name of the split.
+        fingerprint: SHA-256 of corpus, queries and judgements.
+        query_ids: ``Q`` ids, in the order of all values.
+        query_texts: ``Q`` texts.
+        num_relevant: ``Q`` numbers of relevant nodes.
+        systems: By name, in the order of the tables' rows; the last is the primary one.
+        tested: Names of the measures that are tested; findings about queries use the first.
+        candidates: Candidates per query that checkpoints rerank; None where there is no checkpoint.
+        ceiling: Share of the queries whose relevant nodes are all candidates; None where there is no checkpoint.
+        base_ceiling: The same before expansion.
+        tests: The primary system against every other one.
+        query_differences: The queries on which it gains and loses most.
+        breakdowns: Means over groups of queries.
+        hub_bias: A record per system.
+        counterfactuals: Records of the systems that read the graph.
+        seed_spreads: Records of checkpoints that differ in the seed alone.
+    """
+
+    name: str
+    split: str
+    fingerprint: str
+    query_ids: Sequence[str]
+    query_texts: Sequence[str]
+    num_relevant: Sequence[int]
+    systems: Mapping[str, SystemStudy]
+    tested: Sequence[str]
+    candidates: int | None = None
+    ceiling: float | None = None
+    base_ceiling: float | None = None
+    tests: Sequence[PairedTest] = ()
+    query_differences: Sequence[QueryDifference] = ()
+    breakdowns: Sequence[Breakdown] = ()
+    hub_bias: Sequence[HubBias] = ()
+    counterfactuals: Sequence[Counterfactual] = ()
+    seed_spreads: Sequence[SeedSpread] = ()
+
+    @property
+    def primary(self) -> str:
+        """Name of the system that the others are compared with."""
+        return list(self.systems)[-1]
+
+    @property
+    def measures(self) -> list[str]:
+        """Names of the measures, in the order of the tables' columns."""
+        return list(next(iter(self.systems.values())).values) if self.systems else []
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what ``study.json`` holds of this data set."""
+        return {
+            **{key: getattr(self, key) for key in ("split", "fingerprint", "candidates", "ceiling", "base_ceiling")},
+            **{key: list(getattr(self, key)) for key in ("query_ids", "query_texts", "num_relevant", "tested")},
+            "systems": {name: system.to_json() for name, system in self.systems.items()},
+            **{key: [finding.to_json() for finding in getattr(self, key)] for key in FINDINGS},
+        }
+
+    @classmethod
+    def from_json(cls, name: str, content: Mapping[str, Any]) -> "DatasetStudy":
+        """Read what :meth:`to_json` wrote."""
+        plain = ("split", "fingerprint", "candidates", "ceiling", "base_ceiling")
+        findings: dict[str, Any] = {
+            key: tuple(kind.from_json(entry) for entry in content[key]) for key, kind in FINDINGS.items()
+        }
+        return cls(
+            name=name,
+            systems={key: SystemStudy.from_json(key, entry) for key, entry in content["systems"].items()},
+            **{key: content[key] for key in plain},
+            **{key: tuple(content[key]) for key in ("query_ids", "query_texts", "num_relevant", "tested")},
+            **findings,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """Everything that one run of ``evaluate.py`` found; reports are rendered from it, and from nothing else.
+
+    Attributes:
+        command: The command that made it, without folders of this machine.
+        datasets: By name.
+        across: What holds over all data sets; empty where there is one.
+        settings: What the numbers depend on beside the data: permutations, level, seed, the rule for ties.
+    """
+
+    command: str
+    datasets: Mapping[str, DatasetStudy]
+    across: Sequence[Replication] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what ``study.json`` holds."""
+        return {
+            "format": FORMAT,
+            "command": self.command,
+            "settings": dict(self.settings),
+            "datasets": {name: dataset.to_json() for name, dataset in self.datasets.items()},
+            "across": [finding.to_json() for finding in self.across],
+        }
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> "Study":
+        """Read what :meth:`to_json` wrote."""
+        return cls(
+            command=content["command"],
+            datasets={name: DatasetStudy.from_json(name, entry) for name, entry in content["datasets"].items()},
+            across=tuple(Replication.from_json(entry) for entry in content["across"]),
+            settings=content["settings"],
+        )
+
+
+def write_study(run_dir: Path, study: Study) -> None:
+    """Write ``study.json`` into a run folder."""
+    write_text(run_dir / STUDY, json.dumps(study.to_json(), allow_nan=False) + "\n")
+
+
+def read_study(run_dir: Path) -> Study:
+    """Read a run folder's ``study.json``.
+
+    Raises:
+        ValueError: If there is none, or it is damaged or of another format.
+    """
+    path = run_dir / STUDY
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file; needed the folder of a finished run of evaluate.py")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content["format"] != FORMAT:
+            raise ValueError(f"needed format {FORMAT}, found {content['format']!r}")
+        return Study.from_json(content)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path}: not a study that can be read ({error!r})") from error
+
+
+def _number(number: float) -> float | None:
+    return None if math.isnan(number) else number
+
+
+def _float(entry: float | None) -> float:
+    return math.nan if entry is None else float(entry)
+
+
+def _row(entries: Sequence[float | None]) -> Tensor:
+    return torch.tensor([_float(entry) for entry in entries], dtype=torch.float64)
