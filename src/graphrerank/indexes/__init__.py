@@ -2,6 +2,7 @@
 
 from graphrerank.indexes.chunk_graph import ChunkGraph, build_chunk_graph, core_chunks, keyword_incidence, page_rank
 from graphrerank.indexes.chunks import Chunks, TokenStream
+from graphrerank.indexes.communities import Communities, Rows
 from graphrerank.indexes.costs import Prices, Tokens, keyword_graph_tokens, knowledge_graph_tokens
 from graphrerank.indexes.fact_graph import FactGraph, FactGraphSettings
 from graphrerank.indexes.fact_graph_builder import FactGraphBuilder
@@ -10,12 +11,16 @@ from graphrerank.indexes.ket_builder import IndexEncoder, KETIndexBuilder, promp
 from graphrerank.indexes.ket_index import KETIndex, KETSettings, Texts
 from graphrerank.indexes.ket_report import KETReport
 from graphrerank.indexes.keyword_graph import KeywordGraph, build_keyword_graph, keyword_sentences
+from graphrerank.indexes.retag_index import ReTAGIndex, ReTAGSettings, Sentences, Subgraph
+from graphrerank.indexes.retag_report import ReTAGReport
 from graphrerank.indexes.skeleton import Skeleton, build_skeleton, rewire
 from graphrerank.indexes.synonyms import synonym_edges
+from graphrerank.indexes.topics import Topics
 
 __all__ = [
     "ChunkGraph",
     "Chunks",
+    "Communities",
     "FactGraph",
     "FactGraphBuilder",
     "FactGraphSettings",
@@ -27,10 +32,17 @@ __all__ = [
     "KETSettings",
     "KeywordGraph",
     "Prices",
+    "ReTAGIndex",
+    "ReTAGReport",
+    "ReTAGSettings",
+    "Rows",
+    "Sentences",
     "Skeleton",
+    "Subgraph",
     "Texts",
     "TokenStream",
     "Tokens",
+    "Topics",
     "build_chunk_graph",
     "build_keyword_graph",
     "build_skeleton",
