@@ -12,6 +12,7 @@ from graphrerank.evaluation.findings import (
     HubBias,
     PairedTest,
     QueryDifference,
+    Reliability,
     Replication,
     SeedSpread,
 )
@@ -48,6 +49,7 @@ def study() -> Study:
         hub_bias=(HubBias("a", NAN, 0.1, 2.0, 1.0, 5),),
         counterfactuals=(Counterfactual("b", "shuffled", "nDCG@10", 0.5, 0.1, (0.0, 0.2), 0.04, 1.0),),
         seed_spreads=(SeedSpread(("a", "b"), (1, 2), "nDCG@10", 0.5, 0.1, 0.4, 0.6),),
+        reliability=(Reliability("b", "logistic", 9, 0.1, 0.01, 0.05, (9, 0), (0.1, NAN), (0.2, NAN)),),
     )
     across = (Replication("b", "a", "nDCG@10", ("toy", "two"), 0.05, 1, 2, ("toy",), 0.1, 0.01),)
     return Study("python evaluate.py", {"toy": dataset}, across, {"seed": 0})

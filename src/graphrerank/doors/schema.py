@@ -139,6 +139,7 @@ class TrainConfig:
     debug: Any = None
     seed: int = MISSING
     system: str = MISSING
+    calibration: str | None = None
     ckpt_path: str | None = None
     num_threads: int = 1
     device: str | None = None

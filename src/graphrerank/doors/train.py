@@ -19,6 +19,7 @@ from graphrerank.data import PreparedDataset
 from graphrerank.data.augmentation import CandidateAugmentation
 from graphrerank.data.datamodule import CandidateDataModule, MixtureDataModule
 from graphrerank.data.text_match import MATCH_FEATURES
+from graphrerank.doors.calibration import calibrate_system
 from graphrerank.doors.parts import (
     compose_group,
     frozen_grankers,
@@ -54,6 +55,7 @@ from graphrerank.models.checkpoint import (
 from graphrerank.models.granker_head import head_arguments
 from graphrerank.models.granker_layers import GRankerLayers
 from graphrerank.operators import GCS, PPR, CrossEncoder
+from graphrerank.training import calibration_method
 
 MEASURED = ("num_scores", "embedding_dim", "hidden_size", "activation", "norm_eps", "encoder")  # of a model: not set
 FINE_TUNED = "cross_encoder"  # folder of a system whose cross-encoder's last layers were trained
@@ -62,6 +64,8 @@ FINE_TUNED = "cross_encoder"  # folder of a system whose cross-encoder's last la
 def train(cfg: DictConfig) -> Path:
     """Run the whole job and return the run folder, which is also the last line printed."""
     be_quiet()
+    if cfg.calibration is not None:
+        calibration_method(cfg.calibration)  # refused before training, not after
     run_dir = _run_folder(cfg)
     names = [*cfg.ablations, cfg.system]
     models = {name: _job_of(cfg, name, run_dir).model for name in names}
@@ -92,9 +96,14 @@ def train(cfg: DictConfig) -> Path:
     trained = {name: load_checkpoint(run_dir / name / "checkpoints" / "best.ckpt").model for name in names}
     rows = systems({**frozen_grankers(prepared), **trained}, **operators, device=device)
     result = judge(prepared, cfg.test_split, rows)
-    for name, manifest in manifests.items():
-        measures = dict(result.systems[name].measures)
-        write_manifest(run_dir / name, manifest | {"metrics": {f"{result.dataset}/{result.split}": measures}})
+    for row in rows:
+        if row.name not in manifests:
+            continue
+        manifest = manifests[row.name]
+        if cfg.calibration is not None:
+            manifest["calibration"] = calibrate_system(cfg.calibration, parts, cfg.batches.val_split, row)
+        measures = dict(result.systems[row.name].measures)
+        write_manifest(run_dir / row.name, manifest | {"metrics": {f"{result.dataset}/{result.split}": measures}})
     write_metrics(run_dir / "metrics.json", [result], peak_memory_mib=peak_memory_mib())
     write_trec_runs(run_dir / "runs", result, prepared.dataset.graph)
     _log_results(loggers, result, run_dir / cfg.system)

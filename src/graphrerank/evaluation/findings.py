@@ -176,6 +176,33 @@ class SeedSpread(Finding):
 
 
 @dataclass(frozen=True)
+class Reliability(Finding):
+    """How near the probabilities of a calibrated system are to frequencies, over all candidates of all queries.
+
+    Attributes:
+        system: Its name.
+        method: How it was calibrated: ``logistic`` or ``isotonic``.
+        num_pairs: Pairs of query and candidate.
+        share_relevant: Share of them that are relevant.
+        ece: Expected calibration error, of as many bins of equal width as there are counts.
+        brier: Brier score.
+        counts: Pairs in each bin of [0, 1].
+        probabilities: Their mean probability; NaN in an empty bin.
+        shares: Share of them that are relevant; NaN in an empty bin.
+    """
+
+    system: str
+    method: str
+    num_pairs: int
+    share_relevant: float
+    ece: float
+    brier: float
+    counts: tuple[int, ...]
+    probabilities: tuple[float, ...]
+    shares: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class Replication(Finding):
     """On how many data sets one system is ahead of another one in one measure.
 

@@ -17,6 +17,7 @@ from graphrerank.evaluation.findings import (
     HubBias,
     PairedTest,
     QueryDifference,
+    Reliability,
     Replication,
     SeedSpread,
 )
@@ -32,6 +33,7 @@ FINDINGS: dict[str, type[Finding]] = {  # of a data set
     "hub_bias": HubBias,
     "counterfactuals": Counterfactual,
     "seed_spreads": SeedSpread,
+    "reliability": Reliability,
 }
 
 
@@ -137,6 +139,7 @@ class DatasetStudy:
         hub_bias: A record per system.
         counterfactuals: Records of the systems that read the graph.
         seed_spreads: Records of checkpoints that differ in the seed alone.
+        reliability: Records of the systems whose scores were calibrated.
     """
 
     name: str
@@ -156,6 +159,7 @@ class DatasetStudy:
     hub_bias: Sequence[HubBias] = ()
     counterfactuals: Sequence[Counterfactual] = ()
     seed_spreads: Sequence[SeedSpread] = ()
+    reliability: Sequence[Reliability] = ()
 
     @property
     def primary(self) -> str:
@@ -179,17 +183,13 @@ class DatasetStudy:
     @classmethod
     def from_json(cls, name: str, content: Mapping[str, Any]) -> "DatasetStudy":
         """Read what :meth:`to_json` wrote."""
-        plain = ("split", "fingerprint", "candidates", "ceiling", "base_ceiling")
-        findings: dict[str, Any] = {
-            key: tuple(kind.from_json(entry) for entry in content[key]) for key, kind in FINDINGS.items()
-        }
-        return cls(
-            name=name,
-            systems={key: SystemStudy.from_json(key, entry) for key, entry in content["systems"].items()},
-            **{key: content[key] for key in plain},
+        rest: dict[str, Any] = {
+            **{key: content[key] for key in ("split", "fingerprint", "candidates", "ceiling", "base_ceiling")},
             **{key: tuple(content[key]) for key in ("query_ids", "query_texts", "num_relevant", "tested")},
-            **findings,
-        )
+            **{key: tuple(kind.from_json(entry) for entry in content[key]) for key, kind in FINDINGS.items()},
+        }
+        systems = {key: SystemStudy.from_json(key, entry) for key, entry in content["systems"].items()}
+        return cls(name=name, systems=systems, **rest)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.graphs import CandidateGraphs, CorpusGraph
+from graphrerank.graphs.calibration import Calibration, read_calibration
 from graphrerank.graphs.retriever import BASE_SCORE
 from graphrerank.inference.arrays import Matrix, Numbers, Pairs
 from graphrerank.inference.input_edges import input_edges
@@ -33,8 +34,8 @@ class GraphReranker:
         device: Where the model runs; None for the CPU, which is quickest for a query at a time.
 
     Raises:
-        ValueError: If the manifest lacks an entry, or the model reads a cross-encoder's vectors, or was trained on
-            scores that are unknown here.
+        ValueError: If the manifest lacks an entry or holds a calibration that cannot be read, or the model reads a
+            cross-encoder's vectors, or was trained on scores that are unknown here.
 
     Example:
         >>> reranker = GraphReranker.from_pretrained("attack")
@@ -64,6 +65,7 @@ class GraphReranker:
         self.device = torch.device(device or "cpu")
         self._dim = int(manifest_entry(manifest, "encoder", "dim")) if self.reads_vectors else None
         self._weights = _hybrid_weights(manifest)
+        self._calibration = read_calibration(manifest)
         self._model = checkpoint.model.to(self.device).eval()
 
     @classmethod
@@ -135,7 +137,7 @@ class GraphReranker:
         order = graphs.order(scores)
         starts = graphs.ptr.tolist()
         return [
-            _reranked(given, places[: given.num_passages] - start, scores[start:])
+            _reranked(given, places[: given.num_passages] - start, scores[start:], self._calibration)
             for given, places, start in zip(inputs, order, starts[:-1], strict=True)
         ]
 
@@ -186,10 +188,12 @@ def _packed_edges(parts: Sequence[tuple[Tensor, Tensor]], ptr: Tensor) -> tuple[
     return torch.stack([packed.indices, target]), packed.weight
 
 
-def _reranked(given: RerankInput, order: Tensor, scores: Tensor) -> RerankedList:
+def _reranked(given: RerankInput, order: Tensor, scores: Tensor, calibration: Calibration | None) -> RerankedList:
     indices = order[: given.top_n]
     ids = range(given.num_passages) if given.ids is None else list(given.ids)
-    return RerankedList(tuple(ids[place] for place in indices.tolist()), indices, scores[indices])
+    ranked = scores[indices]
+    probabilities = None if calibration is None else calibration.probabilities(ranked)
+    return RerankedList(tuple(ids[place] for place in indices.tolist()), indices, ranked, probabilities)
 
 
 def _hybrid_weights(manifest: Mapping[str, Any]) -> dict[str, float]:

@@ -15,6 +15,8 @@ class RerankedList(Sequence[tuple[Any, float]]):
         ids: The caller's own ids, or places where none were given.
         indices: ``[k]`` int64, each passage's place among those that were given, from 0.
         scores: ``[k]`` float32; higher is more relevant, comparable within one list only.
+        probabilities: ``[k]`` float32 in [0, 1], how likely each passage is relevant by the model's calibration, also
+            comparable between lists; None where the model was not calibrated.
 
     Example:
         >>> import torch
@@ -26,6 +28,7 @@ class RerankedList(Sequence[tuple[Any, float]]):
     ids: tuple[Any, ...]
     indices: Tensor
     scores: Tensor
+    probabilities: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -40,5 +43,6 @@ class RerankedList(Sequence[tuple[Any, float]]):
     def __getitem__(self, place: int | slice) -> "tuple[Any, float] | RerankedList":
         if isinstance(place, slice):
             chosen = list(range(len(self)))[place]
-            return RerankedList(self.ids[place], self.indices[chosen], self.scores[chosen])
+            probabilities = None if self.probabilities is None else self.probabilities[chosen]
+            return RerankedList(self.ids[place], self.indices[chosen], self.scores[chosen], probabilities)
         return self.ids[place], float(self.scores[place])

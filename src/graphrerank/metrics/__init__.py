@@ -2,7 +2,12 @@
 
 from graphrerank.metrics.answers import answer_f1, coverage, exact_match, normalize_answer
 from graphrerank.metrics.auc import area_under_roc
-from graphrerank.metrics.calibration import expected_calibration_error
+from graphrerank.metrics.calibration import (
+    ReliabilityBins,
+    brier_score,
+    expected_calibration_error,
+    reliability_bins,
+)
 from graphrerank.metrics.measure import Measure, parse_measure
 from graphrerank.metrics.mrr import reciprocal_rank
 from graphrerank.metrics.ndcg import ndcg
@@ -14,8 +19,10 @@ from graphrerank.metrics.topological_recall import missed_topological_recall, pa
 __all__ = [
     "Measure",
     "RankingMeasures",
+    "ReliabilityBins",
     "answer_f1",
     "area_under_roc",
+    "brier_score",
     "capped_recall",
     "coverage",
     "exact_match",
@@ -28,5 +35,6 @@ __all__ = [
     "perfect_recall",
     "recall",
     "reciprocal_rank",
+    "reliability_bins",
     "topological_recall",
 ]

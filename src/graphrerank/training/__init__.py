@@ -14,6 +14,7 @@ from graphrerank.training.adapter_validation import (
 )
 from graphrerank.training.learning_curves import LearningCurves
 from graphrerank.training.reranker_module import RerankerModule
+from graphrerank.training.score_calibration import calibration_method, fit_isotonic, fit_logistic
 
 __all__ = [
     "AdapterModule",
@@ -26,12 +27,15 @@ __all__ = [
     "RerankerModule",
     "ThresholdChoice",
     "calibrate",
+    "calibration_method",
     "choose_thresholds",
     "comparison_table",
     "default_classifiers",
     "draw_learning_curve",
     "draw_thresholds",
     "fit_adapter",
+    "fit_isotonic",
+    "fit_logistic",
     "learning_curve",
     "learning_curve_table",
     "nested_cross_validation",

@@ -1,0 +1,61 @@
+"""How near calibrated scores are to frequencies on a split."""
+
+import torch
+from torch import Tensor
+
+from graphrerank.data.candidates import PreparedDataset
+from graphrerank.data.dataset import Qrels
+from graphrerank.evaluation.findings import Reliability
+from graphrerank.evaluation.judge import System, rerank
+from graphrerank.graphs import Ranking
+from graphrerank.graphs.calibration import Calibration
+from graphrerank.metrics import brier_score, expected_calibration_error, reliability_bins
+
+
+def labelled_scores(prepared: PreparedDataset, split: str, system: System) -> tuple[Tensor, Tensor]:
+    """Score all candidates of a split's queries.
+
+    Returns:
+        ``[n]`` float32 scores, and ``[n]`` float64 labels: 1 where the candidate is relevant, else 0.
+    """
+    qrels = prepared.dataset.split(split)
+    ranking = rerank(prepared, qrels.queries, system)
+    return ranked_pairs(ranking, qrels, num_nodes=prepared.dataset.graph.num_nodes)
+
+
+def ranked_pairs(ranking: Ranking, qrels: Qrels, *, num_nodes: int) -> tuple[Tensor, Tensor]:
+    """List what was ranked for the queries of a split, without padding; as :func:`labelled_scores`.
+
+    Args:
+        ranking: ``[Q, K]``, a row per query of the split, ascending.
+        qrels: The split.
+        num_nodes: Size of the corpus.
+    """
+    relevance = qrels.relevance(qrels.queries, ranking.nodes, num_nodes=num_nodes)
+    ranked = ranking.nodes >= 0
+    return ranking.scores[ranked], (relevance[ranked] > 0).double()
+
+
+@torch.inference_mode()
+def judge_reliability(system: str, calibration: Calibration, scores: Tensor, labels: Tensor) -> Reliability:
+    """Compare the probabilities that a calibration gives with what is relevant.
+
+    Args:
+        system: Name of the system.
+        calibration: Its calibration.
+        scores: ``[n]``, its scores of candidates.
+        labels: ``[n]``, 1 where relevant, else 0.
+    """
+    p = calibration.probabilities(scores)
+    bins = reliability_bins(p, labels)
+    return Reliability(
+        system=system,
+        method=calibration.method,
+        num_pairs=len(p),
+        share_relevant=float(labels.mean()),
+        ece=expected_calibration_error(p, labels),
+        brier=brier_score(p, labels),
+        counts=tuple(bins.count.tolist()),
+        probabilities=tuple(bins.probability.tolist()),
+        shares=tuple(bins.share.tolist()),
+    )

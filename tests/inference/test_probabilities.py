@@ -1,0 +1,56 @@
+"""A calibrated model gives probabilities beside its scores, through every form that it can be loaded from."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from graphrerank import GraphReranker
+from graphrerank.graphs.calibration import IsotonicCalibration, LogisticCalibration
+from graphrerank.models.checkpoint import save_weights, write_manifest
+from graphrerank.serving import RerankService, export_artifact, load_artifact
+
+PASSAGES = ["the red book", "a green pear", "who is who", "the author wrote it"]
+LOGISTIC, ISOTONIC = LogisticCalibration(0.7, -1.0), IsotonicCalibration((-1.0, 1.0), (0.25, 0.25))
+
+
+def calibrated(make_checkpoint, calibration):
+    checkpoint = make_checkpoint()
+    return replace(checkpoint, manifest={**checkpoint.manifest, "calibration": calibration.to_json()})
+
+
+@pytest.mark.parametrize("calibration", [LOGISTIC, ISOTONIC])
+def test_the_order_is_that_of_the_scores(make_checkpoint, calibration) -> None:
+    plain = GraphReranker(make_checkpoint()).rerank("red book", PASSAGES, edges=[(0, 3)], ids=list("abcd"))
+    ranking = GraphReranker(calibrated(make_checkpoint, calibration)).rerank(
+        "red book", PASSAGES, edges=[(0, 3)], ids=list("abcd")
+    )
+    assert plain.probabilities is None
+    assert list(ranking) == list(plain)
+    assert torch.equal(ranking.probabilities, calibration.probabilities(plain.scores))
+    assert torch.equal(ranking[1:3].probabilities, ranking.probabilities[1:3])
+
+
+def test_an_artifact_and_a_checkpoint_keep_the_calibration(make_checkpoint, tmp_path: Path) -> None:
+    checkpoint = calibrated(make_checkpoint, LOGISTIC)
+    save_weights(tmp_path / "folder", checkpoint.model)
+    write_manifest(tmp_path / "folder", checkpoint.manifest)
+    export_artifact(checkpoint, tmp_path / "artifact")
+    expected = GraphReranker(checkpoint).rerank("red book", PASSAGES).probabilities
+    for name in ("folder", "artifact"):
+        found = GraphReranker.from_pretrained(tmp_path / name).rerank("red book", PASSAGES)
+        torch.testing.assert_close(found.probabilities, expected)
+    RerankService(load_artifact(tmp_path / "artifact"), None)
+
+
+@pytest.mark.parametrize("name", ["base", "attack"])
+def test_a_shipped_model_makes_no_probability_up(name: str) -> None:
+    assert GraphReranker.from_pretrained(name).rerank("red book", PASSAGES).probabilities is None
+
+
+def test_a_broken_calibration_is_refused_when_the_model_is_loaded(make_checkpoint) -> None:
+    checkpoint = make_checkpoint()
+    checkpoint.manifest["calibration"] = {"method": "logistic", "slope": -1.0, "intercept": 0.0}
+    with pytest.raises(ValueError, match="`calibration` cannot be read.*`slope` must be finite and not negative"):
+        GraphReranker(checkpoint)

@@ -1,0 +1,106 @@
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from graphrerank.metrics import brier_score, expected_calibration_error
+from graphrerank.training import calibration_method, fit_isotonic, fit_logistic
+
+
+def planted(num_pairs: int, slope: float, intercept: float, *, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Scores, and labels that a logistic function of them drew."""
+    generator = torch.Generator().manual_seed(seed)
+    scores = 2 * torch.randn(num_pairs, generator=generator)
+    p = torch.sigmoid(slope * scores + intercept)
+    return scores, (torch.rand(num_pairs, generator=generator) < p).long()
+
+
+@pytest.mark.parametrize(("slope", "intercept"), [(0.5, -3.0), (2.0, 1.0), (8.0, -5.0)])
+@pytest.mark.parametrize(("scale", "shift"), [(1.0, 0.0), (1e-4, 7.0)])
+def test_a_planted_function_is_found(slope: float, intercept: float, scale: float, shift: float) -> None:
+    scores, labels = planted(40_000, slope, intercept)
+    found = fit_logistic(scores.double() * scale + shift, labels)
+    assert found.slope * scale == pytest.approx(slope, rel=0.1)
+    assert found.intercept + found.slope * shift == pytest.approx(intercept, rel=0.1, abs=0.1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_logistic_against_gradient_descent(seed: int) -> None:
+    scores, labels = planted(200, 1.0, -1.0, seed=seed)
+    num_relevant = int(labels.sum())
+    target = torch.where(labels > 0, (num_relevant + 1) / (num_relevant + 2), 1 / (200 - num_relevant + 2)).double()
+    weights = torch.zeros(2, dtype=torch.float64, requires_grad=True)
+    settings = {"max_iter": 200, "tolerance_grad": 1e-9, "tolerance_change": 1e-15, "line_search_fn": "strong_wolfe"}
+    optimizer = torch.optim.LBFGS([weights], **settings)
+
+    def loss() -> Tensor:
+        optimizer.zero_grad()
+        value = F.binary_cross_entropy_with_logits(weights[0] * scores.double() + weights[1], target)
+        value.backward()
+        return value
+
+    optimizer.step(loss)
+    found = fit_logistic(scores, labels)
+    assert [found.slope, found.intercept] == pytest.approx(weights.tolist(), abs=1e-5)
+
+
+def test_scores_that_mislead_get_the_base_rate() -> None:
+    scores, labels = planted(2_000, 1.0, -1.0)
+    found = fit_logistic(-scores, labels)
+    assert found.slope == 0
+    assert torch.sigmoid(torch.tensor(found.intercept)).item() == pytest.approx(float(labels.double().mean()), abs=1e-3)
+    assert fit_isotonic(-scores, labels).probabilities(scores).std() < 0.05
+
+
+def test_scores_that_separate_stay_finite() -> None:
+    found = fit_logistic(torch.tensor([0.0, 1.0, 2.0, 3.0]), torch.tensor([0, 0, 1, 1]))
+    assert math.isfinite(found.slope)
+    p = found.probabilities(torch.tensor([0.0, 3.0]))
+    assert p.tolist() == pytest.approx([0.25, 0.75], abs=0.15)  # Platt's targets for two of each
+
+
+@pytest.mark.parametrize("label", [0, 1])
+def test_labels_all_alike_and_one_score(label: int) -> None:
+    labels = torch.full((10,), label)
+    expected = 11 / 12 if label else 1 / 12
+    for scores in (torch.ones(10), torch.arange(10.0)):
+        p = fit_logistic(scores, labels).probabilities(scores)
+        assert p.tolist() == pytest.approx([expected] * 10, abs=1e-4)
+    assert fit_isotonic(torch.ones(10), labels).probabilities(torch.zeros(1)).item() == label
+
+
+def test_isotonic_against_sklearn() -> None:
+    isotonic = pytest.importorskip("sklearn.isotonic")
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randint(0, 60, (3_000,), generator=generator) / 7  # with ties
+    labels = (torch.rand(3_000, generator=generator) < torch.sigmoid(scores - 4)).long()
+    oracle = isotonic.IsotonicRegression(out_of_bounds="clip").fit(scores.double().numpy(), labels.numpy())
+    found = fit_isotonic(scores, labels)
+    at = torch.linspace(-1, 10, 500)
+    expected = torch.from_numpy(oracle.predict(at.double().numpy()))
+    torch.testing.assert_close(found.probabilities(at).double(), expected, atol=1e-6, rtol=0)
+    assert len(found.knots) < 61
+
+
+@pytest.mark.parametrize("method", ["logistic", "isotonic"])
+def test_probabilities_on_other_pairs_are_near_frequencies(method: str) -> None:
+    calibration = calibration_method(method)(*planted(20_000, 1.5, -3.0))
+    scores, labels = planted(20_000, 1.5, -3.0, seed=1)
+    p = calibration.probabilities(scores)
+    share = float(labels.double().mean())
+    assert expected_calibration_error(p, labels) < 0.02 < expected_calibration_error(torch.sigmoid(scores), labels)
+    assert brier_score(p, labels) < 0.8 * share * (1 - share)
+
+
+def test_what_cannot_be_fitted_is_refused() -> None:
+    ones = torch.ones(2)
+    with pytest.raises(ValueError, match=r"`calibration` must be one of \['logistic', 'isotonic'\] or null, got 'x'"):
+        calibration_method("x")
+    with pytest.raises(ValueError, match="n at least 1"):
+        fit_logistic(torch.zeros(0), torch.zeros(0))
+    with pytest.raises(ValueError, match=r"`scores` must be finite, got \[nan\]"):
+        fit_isotonic(torch.tensor([0.0, torch.nan]), ones)
+    with pytest.raises(ValueError, match=r"`labels` must be 0 or 1, got \[1.0, 2.0\]"):
+        fit_logistic(ones, torch.tensor([1.0, 2.0]))
