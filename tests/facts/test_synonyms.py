@@ -11,10 +11,13 @@ def vectors(num: int = 60, *, seed: int = 0) -> torch.Tensor:
     return drawn
 
 
-@pytest.mark.parametrize("block", [1 << 23, 130])
+@pytest.mark.parametrize(("rows", "columns", "new"), [(512, 4096, 1 << 22), (7, 11, 5), (64, 9, 1 << 22)])
 @pytest.mark.parametrize("max_synonyms", [0, 1, 3, 100])
-def test_against_naive_loop(max_synonyms: int, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(synonyms, "BLOCK_SCORES", block)
+def test_against_naive_loop(
+    max_synonyms: int, rows: int, columns: int, new: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, number in (("TILE_ROWS", rows), ("TILE_COLUMNS", columns), ("MAX_NEW", new)):
+        monkeypatch.setattr(synonyms, name, number)
     drawn = vectors()
     unit = torch.nn.functional.normalize(drawn, dim=1)
     cosine = unit @ unit.T
