@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -40,16 +41,8 @@ def bootstrap_interval(values: Tensor, *, level: float = 0.95, samples: int = 10
     _check_count("samples", samples)
     if rows.shape[1] == 0:
         return torch.full((*values.shape[:-1], 2), torch.nan, dtype=torch.float64)
-    num_queries = rows.shape[1]
-    generator = torch.Generator().manual_seed(seed)
-    means = []
-    for size in _blocks(samples, num_queries):
-        drawn = torch.randint(num_queries, (size, num_queries), generator=generator)
-        times = torch.zeros(size, num_queries, dtype=torch.float64)
-        times.scatter_add_(1, drawn, torch.ones(1, 1, dtype=torch.float64).expand_as(times))
-        means.append(rows @ times.T / num_queries)
-    outer = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)
-    return torch.cat(means, dim=1).quantile(outer, dim=1).T.reshape(*values.shape[:-1], 2)
+    means = torch.cat(list(resampled_means(rows, samples=samples, seed=seed)), dim=1)
+    return outer_quantiles(means, level).reshape(*values.shape[:-1], 2)
 
 
 def paired_randomization(a: Tensor, b: Tensor, *, permutations: int = 10_000, seed: int = 0) -> Tensor:
@@ -92,13 +85,85 @@ def paired_randomization(a: Tensor, b: Tensor, *, permutations: int = 10_000, se
     differences = differences[:, (differences != 0).any(dim=0)]  # a swap of equals changes nothing
     num_queries = both.shape[1]
     observed = differences.sum(dim=1, keepdim=True).abs()
-    generator = torch.Generator().manual_seed(seed)
     count = torch.zeros(len(differences), dtype=torch.float64)
-    for size in _blocks(permutations, differences.shape[1]):
-        swapped = torch.randint(2, (size, differences.shape[1]), dtype=torch.int8, generator=generator)
-        sums = differences @ (1 - 2 * swapped).to(torch.float64).T
+    for sums in flipped_sums(differences, permutations=permutations, seed=seed):
         count += (sums.abs() >= observed - TOLERANCE * num_queries).sum(dim=1)
     return ((1 + count) / (1 + permutations)).reshape(a.shape[:-1])
+
+
+def holm(p_values: Tensor) -> Tensor:
+    r"""Correct p-values for being many, so that the chance of any false finding stays below the level.
+
+    .. math:: \tilde p_{(i)} = \min\bigl(1, \max_{j \le i} (m - j + 1)\, p_{(j)}\bigr)
+
+    Source: Holm, "A Simple Sequentially Rejective Multiple Test Procedure", 1979.
+
+    Args:
+        p_values: ``[...]``, all of one family; NaN = was not tested.
+
+    Returns:
+        ``[...]`` float64, not below ``p_values``; NaN where they are.
+
+    Example:
+        >>> holm(torch.tensor([0.01, 0.04, 0.03]))
+        tensor([0.0300, 0.0600, 0.0600], dtype=torch.float64)
+    """
+    flat = p_values.to(torch.float64).flatten()
+    tested = (~flat.isnan()).nonzero().flatten()
+    order = tested[torch.argsort(flat[tested])]
+    factors = torch.arange(len(order), 0, -1, dtype=torch.float64)
+    corrected = flat.clone()
+    if len(order):
+        corrected[order] = (factors * flat[order]).cummax(0).values.clamp(max=1)
+    return corrected.reshape(p_values.shape)
+
+
+def flipped_sums(rows: Tensor, *, permutations: int, seed: int) -> Iterator[Tensor]:
+    """Give the sums of rows over queries after random flips of the queries' signs.
+
+    As one matrix product a block: with a bit per query and permutation that says whether it is flipped, the sum is that
+    of all less twice that of the flipped.
+
+    Args:
+        rows: ``[R, Q]`` float64; rows share the flips.
+        permutations: Number of random flips.
+        seed: Seed of the flips.
+
+    Yields:
+        ``[R, block]``.
+    """
+    generator, num_queries = np.random.default_rng(seed), rows.shape[1]
+    total = rows.sum(dim=1, keepdim=True)
+    for size in _blocks(permutations, max(rows.shape)):
+        drawn = np.frombuffer(generator.bytes(-(-size * num_queries // 8)), dtype=np.uint8)
+        bits = np.unpackbits(drawn, count=size * num_queries).reshape(size, num_queries)
+        yield total - 2 * rows @ torch.from_numpy(bits).to(torch.float64).T
+
+
+def resampled_means(rows: Tensor, *, samples: int, seed: int) -> Iterator[Tensor]:
+    """Give the means of rows over queries that are drawn with replacement, as many as there are.
+
+    Args:
+        rows: ``[R, Q]`` float64; rows share the drawn queries.
+        samples: Number of samples.
+        seed: Seed of the drawing.
+
+    Yields:
+        ``[R, block]``.
+    """
+    num_queries = rows.shape[1]
+    generator = torch.Generator().manual_seed(seed)
+    for size in _blocks(samples, max(rows.shape)):
+        drawn = torch.randint(num_queries, (size, num_queries), generator=generator)
+        times = torch.zeros(size, num_queries, dtype=torch.float64)
+        times.scatter_add_(1, drawn, torch.ones(1, 1, dtype=torch.float64).expand_as(times))
+        yield rows @ times.T / num_queries
+
+
+def outer_quantiles(samples: Tensor, level: float) -> Tensor:
+    """Give the ends of the interval that holds the middle ``level`` of ``[R, B]`` samples: ``[R, 2]``."""
+    outer = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)
+    return samples.quantile(outer, dim=1).T
 
 
 def _counting_rows(values: Tensor, name: str) -> Tensor:

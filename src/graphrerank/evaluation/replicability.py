@@ -1,0 +1,120 @@
+"""On how many data sets a win holds: partial conjunction, and one test over all of them."""
+
+from collections.abc import Sequence
+
+import torch
+from scipy.stats import chi2
+from torch import Tensor
+
+from graphrerank.evaluation.significance import TOLERANCE, flipped_sums, holm
+
+METHODS = ("bonferroni", "fisher")
+
+
+def partial_conjunction(p_values: Sequence[float], *, method: str = "bonferroni") -> list[float]:
+    r"""Test for each u whether an effect is there on at least u of n data sets.
+
+    .. math::
+
+        p^{u/n}_\mathrm{Bonferroni} = (n - u + 1)\, p_{(u)} \qquad
+        p^{u/n}_\mathrm{Fisher} = P\Bigl(\chi^2_{2(n-u+1)} \ge -2 \sum_{i=u}^{n} \ln p_{(i)}\Bigr)
+
+    Bonferroni's holds however the data sets depend on each other, Fisher's where they are independent.
+
+    Source: Benjamini and Heller, "Screening for Partial Conjunction Hypotheses", 2008; Dror, Baumer, Bogomolov and
+    Reichart, "Replicability Analysis for Natural Language Processing", 2017, Eq. (4) and (5).
+
+    Args:
+        p_values: One-sided, one per data set, in (0, 1].
+        method: ``bonferroni`` or ``fisher``.
+
+    Returns:
+        ``n`` p-values, for u = 1, ..., n.
+
+    Raises:
+        ValueError: If a p-value is not in (0, 1], there is none, or the method is unknown.
+
+    Example:
+        >>> [round(p, 3) for p in partial_conjunction([0.2, 0.001, 0.01])]
+        [0.003, 0.02, 0.2]
+    """
+    if method not in METHODS:
+        raise ValueError(f"`method` must be one of {METHODS}, got {method!r}")
+    if not p_values or not all(0 < p <= 1 for p in p_values):
+        raise ValueError(f"`p_values` must be numbers in (0, 1], one per data set, got {list(p_values)}")
+    ordered = torch.tensor(sorted(p_values), dtype=torch.float64)
+    left = torch.arange(len(ordered), 0, -1, dtype=torch.float64)  # n - u + 1
+    if method == "bonferroni":
+        return [float(p) for p in (left * ordered).clamp(max=1)]
+    statistic = -2 * ordered.log().flip(0).cumsum(0).flip(0)
+    return [float(p) for p in chi2.sf(statistic.numpy(), 2 * left.numpy())]
+
+
+def count_replicated(p_values: Sequence[float], *, level: float = 0.05, method: str = "bonferroni") -> int:
+    """Count the data sets on which an effect holds: the largest u such that all hypotheses up to it are rejected.
+
+    The chance that the count is too large is at most ``level``. A hypothesis is rejected only with those before it.
+
+    Source: Dror et al., 2017, Eq. (2) and section 4.
+
+    Args:
+        p_values: As in :func:`partial_conjunction`.
+        level: In (0, 1).
+        method: As in :func:`partial_conjunction`.
+
+    Raises:
+        ValueError: As :func:`partial_conjunction`.
+
+    Example:
+        >>> count_replicated([0.2, 0.001, 0.01])
+        2
+    """
+    tested = torch.tensor(partial_conjunction(p_values, method=method), dtype=torch.float64)
+    return int((tested.cummax(0).values <= level).sum())
+
+
+def replicated_on(p_values: Sequence[float], *, level: float = 0.05) -> list[int]:
+    """Name the data sets on which an effect holds, by Holm's procedure over all of them.
+
+    As many as :func:`count_replicated` by Bonferroni counts or fewer. Source: Dror et al., 2017, section 5.2.
+
+    Example:
+        >>> replicated_on([0.2, 0.001, 0.01])
+        [1, 2]
+    """
+    return (holm(torch.tensor(p_values, dtype=torch.float64)) <= level).nonzero().flatten().tolist()
+
+
+def combined_randomization(
+    differences: Sequence[Tensor], *, permutations: int = 10_000, seed: int = 0
+) -> tuple[float, float]:
+    r"""Test the mean over data sets of mean differences, by sign flips of all queries of all data sets, two-sided.
+
+    .. math:: \bar d = \frac{1}{n} \sum_k \frac{1}{Q_k} \sum_q d_{kq}
+
+    It asks whether the win would hold with other queries of the same data sets; not whether on other data sets. Each
+    data set counts the same, however many queries it has.
+
+    Args:
+        differences: ``[Q_k]`` of each data set; NaN = the query does not count.
+        permutations: Number of random flips.
+        seed: Seed of the flips.
+
+    Returns:
+        The mean difference, and its p-value in (0, 1]; NaN where a data set has no query that counts.
+
+    Raises:
+        ValueError: If there is no data set.
+    """
+    if not differences:
+        raise ValueError("`differences` must hold those of one data set or more, got none")
+    counting = [one[~one.isnan()].to(torch.float64) for one in differences]
+    if any(not len(one) for one in counting):
+        return float("nan"), float("nan")
+    weighted = torch.cat([one / len(one) for one in counting]).unsqueeze(0) / len(counting)
+    observed = float(weighted.sum())
+    count = sum(
+        int((sums.abs() >= abs(observed) - TOLERANCE).sum())
+        for sums in flipped_sums(weighted, permutations=permutations, seed=seed)
+    )
+    return observed, (1 + count) / (1 + permutations)
