@@ -20,6 +20,10 @@ def main(cfg: DictConfig) -> None:
         from graphrerank.doors.routing import judge_routing
 
         judge_routing(cfg)
+    elif cfg.ket is not None:
+        from graphrerank.doors.ket import judge_ket
+
+        judge_ket(cfg)
     else:
         from graphrerank.doors.evaluate import evaluate  # heavy: not for --help
 

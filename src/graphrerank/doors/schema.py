@@ -167,6 +167,20 @@ class RoutingPlan:
 
 
 @dataclass
+class KETPlan:
+    """The plan of ``experiment=ket_solutions``; see there."""
+
+    data: str = MISSING
+    titles: bool = False
+    join: bool = True
+    solutions: list[str] = MISSING
+    versions: list[dict[str, int]] = MISSING
+    sweeps: Any = None
+    rerank: Any = None
+    language_model: Any = None
+
+
+@dataclass
 class EvaluateConfig:
     """``conf/evaluate.yaml``."""
 
@@ -182,6 +196,7 @@ class EvaluateConfig:
     num_queries: int | None = None
     curves: CurvesPlan | None = None
     routing: RoutingPlan | None = None
+    ket: KETPlan | None = None
     experiment: Any = None
     paths: Paths = field(default_factory=Paths)
     num_threads: int = 1

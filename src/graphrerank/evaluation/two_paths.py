@@ -11,11 +11,10 @@ from graphrerank.data import Qrels
 from graphrerank.graphs import Ranking
 from graphrerank.metrics import coverage, perfect_recall
 from graphrerank.pipelines.router import fuse_paths
-from graphrerank.text import ChatModel
+from graphrerank.text import ChatModel, answer_questions
 
 ROUTED_MEASURES = ("Hit@3", "Hit@5", "PR@5", "Answer@5")
 RULES = ("all_relevant", "any_relevant", "answer_in_context", "language_model")
-SYSTEM = "Answer the question from the passages, in as few words as you can, without a sentence around them."
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,8 +104,7 @@ class TwoPaths:
         if language_model is None:
             raise ValueError(f"`language_model` must be given with `right` = {rule}, got none")
         contexts = ["\n\n".join(self._top(row, top_k)) for row in nodes.tolist()]
-        asked = [f"{context}\n\nQuestion: {text}" for context, text in zip(contexts, self.texts, strict=True)]
-        said = language_model.ask(asked, system=SYSTEM, read=str)
+        said = answer_questions(language_model, self.texts, contexts)
         answers = [self.answers[query_id] for query_id in self.query_ids]
         return torch.tensor([coverage(*pair) > 0 for pair in zip(said, answers, strict=True)], dtype=torch.bool)
 

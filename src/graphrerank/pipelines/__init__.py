@@ -6,6 +6,7 @@ from graphrerank.pipelines.frontier import AlternateFrontier
 from graphrerank.pipelines.granker import GRanker
 from graphrerank.pipelines.graph_rerank import GraphRerank, GraphScorer
 from graphrerank.pipelines.hypothetical_passages import HypotheticalPassages
+from graphrerank.pipelines.ket_rerank import chunk_corpus, pack_chunks
 from graphrerank.pipelines.ket_retrieval import SOLUTIONS, Contexts, KETRetrieval, Solution, find_solution
 from graphrerank.pipelines.ket_search import KETSearch
 from graphrerank.pipelines.page_rank import PageRank
@@ -47,6 +48,8 @@ __all__ = [
     "UntilBudget",
     "VectorSearch",
     "Workplace",
+    "chunk_corpus",
     "find_solution",
     "fuse_paths",
+    "pack_chunks",
 ]

@@ -83,7 +83,7 @@ class GraphChannel(nn.Module):
         seeds = _nearest_by_distance(self.entity_vectors, queries, self.num_seeds)
         query, rank = torch.nonzero(seeds >= 0, as_tuple=True)
         entity = seeds[query, rank]
-        kept = _fits(query, self.entity_tokens[entity], room)
+        kept = fits(query, self.entity_tokens[entity], room)
         query, rank, entity = query[kept], rank[kept], entity[kept]
         entities = torch.stack([query, entity], dim=1)
 
@@ -97,7 +97,7 @@ class GraphChannel(nn.Module):
         order = _order(torch.div(key, num_relations, rounding_mode="floor"), -ends, nearest)
         at = torch.div(key[order], num_relations, rounding_mode="floor")
         relation = key[order] % num_relations
-        kept = _fits(at, self.relation_tokens[relation], room)
+        kept = fits(at, self.relation_tokens[relation], room)
         relations = torch.stack([at[kept], relation[kept]], dim=1)
 
         query = torch.cat([entities[:, 0], relations[:, 0]])
@@ -108,7 +108,7 @@ class GraphChannel(nn.Module):
         at, chunk = torch.div(key, num_chunks, rounding_mode="floor"), key % num_chunks
         order = _order(at, -count, -_cosines(self.chunk_vectors, queries, at, chunk))
         at, chunk = at[order], chunk[order]
-        kept = _fits(at, self.chunk_tokens[chunk], torch.full_like(room, half))
+        kept = fits(at, self.chunk_tokens[chunk], torch.full_like(room, half))
         return entities, relations, torch.stack([at[kept], chunk[kept]], dim=1)
 
 
@@ -155,7 +155,7 @@ class KeywordChannel(nn.Module):
             count = min(2 * count, num_rows)
         order = _order(query, -_cosines(self.chunk_vectors, queries, query, chunk))
         query, chunk = query[order], chunk[order]
-        kept = _fits(query, self.chunk_tokens[chunk], torch.full((len(queries),), limit, device=queries.device))
+        kept = fits(query, self.chunk_tokens[chunk], torch.full((len(queries),), limit, device=queries.device))
         return torch.stack([query[kept], chunk[kept]], dim=1)
 
     def _candidates(self, queries: Tensor, count: int, wanted: int) -> tuple[Tensor, Tensor, bool]:
@@ -222,7 +222,7 @@ class TextChannel(nn.Module):
         query, chunk = query[order], chunk[order]
         first = _first(query * num_chunks + chunk)
         query, chunk = query[first], chunk[first]
-        kept = _fits(query, self.chunk_tokens[chunk], torch.full((len(queries),), limit, device=queries.device))
+        kept = fits(query, self.chunk_tokens[chunk], torch.full((len(queries),), limit, device=queries.device))
         return torch.stack([query[kept], chunk[kept]], dim=1)
 
 
@@ -276,7 +276,7 @@ def _first(keys: Tensor) -> Tensor:
     return order[is_first].sort().values
 
 
-def _fits(query: Tensor, tokens: Tensor, limit: Tensor) -> Tensor:
+def fits(query: Tensor, tokens: Tensor, limit: Tensor) -> Tensor:
     """Tell which entries, ordered by query, are among the first ones of their query that fit its limit together."""
     total = tokens.cumsum(0)
     begin = torch.searchsorted(query, query)

@@ -169,7 +169,7 @@ class KETRetrieval(nn.Module):
                 if name == "graph"
                 else {name: chosen}
             )
-        parts = {name: _padded(pairs, len(queries)) for name, pairs in found.items()}
+        parts = {name: padded(pairs, len(queries)) for name, pairs in found.items()}
         texts, num_tokens = [], []
         for row in range(len(queries)):
             own = [(name, number) for name, numbers in parts.items() for number in numbers[row].tolist() if number >= 0]
@@ -188,13 +188,13 @@ class KETRetrieval(nn.Module):
         scores = (self.chunk_vectors[pairs[:, 1]] * unit[pairs[:, 0]]).sum(1)
         order = torch.argsort(scores, descending=True, stable=True)
         order = order[torch.argsort(pairs[order, 0], stable=True)]
-        nodes = _padded(pairs[order], len(queries))
+        nodes = padded(pairs[order], len(queries))
         ranked = torch.full(nodes.shape, -torch.inf, device=nodes.device)
         ranked[nodes >= 0] = scores[order]
         return Ranking(nodes, ranked)
 
 
-def _padded(pairs: Tensor, batch: int) -> Tensor:
+def padded(pairs: Tensor, batch: int) -> Tensor:
     """Lay pairs (query, number) out as rows, ``[B, n]``, padded with -1."""
     if not batch:
         return torch.zeros(0, 0, dtype=torch.int64, device=pairs.device)

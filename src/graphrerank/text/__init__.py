@@ -7,6 +7,7 @@ from graphrerank.text.knowledge_cache import KnowledgeCache
 from graphrerank.text.language_model import LanguageModel
 from graphrerank.text.language_model_knowledge import LanguageModelKnowledgeExtractor
 from graphrerank.text.names import normalize_entity
+from graphrerank.text.question_answering import answer_questions
 from graphrerank.text.sentences import split_sentences
 from graphrerank.text.spacy_knowledge import SpacyKnowledgeExtractor
 from graphrerank.text.tokenizer import Tokenizer, TransformersTokenizer, WordTokenizer, count_tokens
@@ -25,6 +26,7 @@ __all__ = [
     "Tokenizer",
     "TransformersTokenizer",
     "WordTokenizer",
+    "answer_questions",
     "count_tokens",
     "find_keywords",
     "normalize_entity",

@@ -1,0 +1,56 @@
+from collections.abc import Sequence
+
+import pytest
+import torch
+
+from graphrerank.evaluation.contexts import BATCH, Questions, judge_contexts
+from graphrerank.graphs import Queries, Ranking
+from graphrerank.pipelines import Contexts
+
+
+class Parrot:
+    """A language model that says the first word of what it is asked."""
+
+    fingerprint = "parrot"
+
+    def ask(self, questions: Sequence[str], *, system: str | None, read) -> list:
+        assert system is not None
+        return [read(f" {question.split()[0]}\n") for question in questions]
+
+
+def contexts(queries: Queries) -> Contexts:
+    assert len(queries) <= BATCH
+    nothing = Ranking(torch.zeros(len(queries), 0, dtype=torch.int64), torch.zeros(len(queries), 0))
+    return Contexts(nothing, [f"{text} Metz" for text in queries.texts], torch.arange(len(queries)), {})
+
+
+@pytest.fixture
+def questions() -> Questions:
+    texts = [f"city{number}" for number in range(20)]
+    answers = [["Nancy"], ["nowhere", "The METZ!"], *[["city9"]] * 18]
+    return Questions(Queries(texts, texts, torch.zeros(20, 2)), answers)
+
+
+def test_coverage_needs_no_model(questions: Questions) -> None:
+    found = judge_contexts(contexts, questions, settings={"solution": "text_rag"})
+    assert found.values["Coverage"].tolist() == [0.0, 1.0, *[float(n == 9) for n in range(2, 20)]]
+    assert set(found.values) == {"Coverage"}
+    assert found.mean("Coverage") == 10.0
+    assert found.context_tokens == (sum(range(16)) + sum(range(4))) / 20
+    assert found.milliseconds > 0
+    written = found.to_json()
+    assert written["solution"] == "text_rag"
+    assert written["questions"] == 20
+    assert written["Coverage"] == 0.1
+    assert written["interval"]["Coverage"][0] <= 0.1 <= written["interval"]["Coverage"][1]
+
+
+def test_answers_are_those_of_the_model_from_the_context(questions: Questions) -> None:
+    found = judge_contexts(contexts, questions, language_model=Parrot())
+    assert found.values["EM"].tolist() == [float(n == 9) for n in range(20)]
+    assert found.values["F1"].tolist() == found.values["EM"].tolist()
+
+
+def test_the_first_questions(questions: Questions) -> None:
+    assert len(questions.first(3).answers) == 3
+    assert questions.first(None) is questions
