@@ -61,7 +61,7 @@ def multi(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _train(door, single: Path, multi: Path, run: Path, *overrides: str):
     return door(
         "train.py", "model=complexity_adapter", "adapter.graph=hipporag2_ppr", "model.hidden_channels=[16,8]",
-        "~adapter.data.two_wiki", "~adapter.data.hotpotqa", "~adapter.data.scifact",
+        "~adapter.data.two_wiki", "~adapter.data.hotpotqa", "~adapter.data.scifact", "~adapter.data.spider",
         f"+adapter.data.single={{data:{single},splits:[train]}}",
         f"+adapter.data.multi={{data:{multi},splits:[train]}}",
         "adapter.right=all_relevant@2", "adapter.num_folds=null",
@@ -112,7 +112,8 @@ def test_called_again_it_does_nothing_twice(run: Path, door, single: Path, multi
 def test_the_benchmark_and_the_router_itself(run: Path, door, single: Path, multi: Path, tmp_path: Path) -> None:
     arguments = [
         "experiment=ea_benchmark", f"checkpoint={run}", "routing.graph=hipporag2_ppr", "routing.draws=50",
-        "~routing.single_hop.scifact", "~routing.multi_hop.two_wiki", "~routing.multi_hop.hotpotqa",
+        "~routing.single_hop.scifact", "~routing.single_hop.spider",
+        "~routing.multi_hop.two_wiki", "~routing.multi_hop.hotpotqa",
         f"+routing.single_hop.single={{data:{single},splits:[test]}}", f"hydra.run.dir={tmp_path}",
         f"+routing.multi_hop.multi={{data:{multi},splits:[train,test]}}",
     ]  # fmt: skip
