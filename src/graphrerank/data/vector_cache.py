@@ -28,6 +28,8 @@ class VectorCache:
         self.encoder = encoder
         self.folder = Path(folder)
         self.name = encoder.name
+        self._shards: dict[Path, Tensor] = {}  # vectors of the files read so far, mapped from disk
+        self._places: dict[bytes, tuple[Path, int]] = {}  # a text's file and row
 
     @property
     def fingerprint(self) -> str:
@@ -41,24 +43,42 @@ class VectorCache:
             ValueError: If a cache file is damaged, naming it.
         """
         shelf = self.folder / self.fingerprint[:32]
+        self._read_new(shelf)
         keys = [hash_text(text) for text in texts]
-        known = self._read(shelf)
-        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
+        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in self._places}
         order = sorted(missing, key=lambda key: len(missing[key]))  # like lengths together: less padding
         for start in range(0, len(order), SHARD_TEXTS):
             part = order[start : start + SHARD_TEXTS]
             vectors = check_vectors(self.encoder.encode([missing[key] for key in part]), len(part), self.name)
             table = torch.frombuffer(bytearray(b"".join(part)), dtype=torch.uint8).reshape(-1, 32)
-            name = hashlib.sha256(b"".join(part)).hexdigest()[:32]
-            save_tensors(shelf / f"{name}.safetensors", {"keys": table, "vectors": vectors})
-            known.update(zip(part, vectors, strict=True))
-        return torch.stack([known[key] for key in keys]) if keys else torch.zeros(0, 0)
+            file = shelf / f"{hashlib.sha256(b''.join(part)).hexdigest()[:32]}.safetensors"
+            save_tensors(file, {"keys": table, "vectors": vectors})
+            self._remember(file, part, vectors)
+        return self._gather([self._places[key] for key in keys])
 
-    def _read(self, shelf: Path) -> dict[bytes, Tensor]:
-        known: dict[bytes, Tensor] = {}
+    def _read_new(self, shelf: Path) -> None:
+        """Read the files that other processes, or earlier runs, left."""
         for file in sorted(shelf.glob("*.safetensors")):
-            shard = load_tensors(file, ("keys", "vectors"))
-            table = shard["keys"].numpy().tobytes()
-            vectors = check_vectors(shard["vectors"], len(table) // 32, f"{file} (delete this file and run again)")
-            known.update((table[32 * i : 32 * i + 32], vector) for i, vector in enumerate(vectors))
-        return known
+            if file not in self._shards:
+                shard = load_tensors(file, ("keys", "vectors"))
+                table = shard["keys"].numpy().tobytes()
+                keys = [table[start : start + 32] for start in range(0, len(table), 32)]
+                vectors = check_vectors(shard["vectors"], len(keys), f"{file} (delete this file and run again)")
+                self._remember(file, keys, vectors)
+
+    def _remember(self, file: Path, keys: Sequence[bytes], vectors: Tensor) -> None:
+        self._shards[file] = vectors
+        self._places.update((key, (file, row)) for row, key in enumerate(keys))
+
+    def _gather(self, places: Sequence[tuple[Path, int]]) -> Tensor:
+        """Put vectors together, file by file."""
+        rows_of: dict[Path, tuple[list[int], list[int]]] = {}
+        for target, (file, row) in enumerate(places):
+            targets, rows = rows_of.setdefault(file, ([], []))
+            targets.append(target)
+            rows.append(row)
+        width = self._shards[places[0][0]].shape[1] if places else 0
+        found = torch.empty(len(places), width)
+        for file, (targets, rows) in rows_of.items():
+            found[targets] = self._shards[file][rows]
+        return found
