@@ -7,7 +7,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from graphrerank.evaluation.judge_pipelines import MISSED, TOPOLOGICAL_RECALL, PipelineResult
+from graphrerank.evaluation.judge_pipelines import PipelineResult
+from graphrerank.evaluation.measuring import MISSED, TOPOLOGICAL_RECALL
 from graphrerank.evaluation.report import markdown_table
 from graphrerank.files import atomic_path
 

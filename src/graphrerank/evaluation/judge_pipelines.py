@@ -9,19 +9,18 @@ from typing import Any
 import torch
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
-from graphrerank.data import PairCache, PreparedDataset, Qrels
+from graphrerank.data import PairCache, PreparedDataset
 from graphrerank.evaluation.judge import Comparison, compare_with_baselines
+from graphrerank.evaluation.measuring import OF_GRAPH, relevant_nodes
 from graphrerank.evaluation.significance import bootstrap_interval
 from graphrerank.graphs import CorpusGraph, PairEncoder, Queries, Ranking
 from graphrerank.graphs.routes import route_shares
-from graphrerank.metrics import missed_topological_recall, parse_measure, topological_recall
+from graphrerank.metrics import parse_measure
 from graphrerank.pipelines import Pipeline, Retrieved
 
 PIPELINE_MEASURES = ("CR@10", "nDCG@10", "R@5", "R@10")
 COMPARED_MEASURES = ("CR@10", "nDCG@10")  # of the last pipeline with the others
-TOPOLOGICAL_RECALL, MISSED = "TR", "MissTR"  # over all that was retrieved
 READING = "encode"  # the stage in which the cross-encoder reads
 TIMED_QUERIES, TIMED_PAIRS = 8, 128  # read once more, past the cache, to know what reading takes
 
@@ -132,7 +131,7 @@ def judge_pipelines(
     at = torch.tensor(numbers)
     vectors = None if prepared.query_vectors is None else prepared.query_vectors[at]
     ids, texts = ([strings[number] for number in numbers] for strings in (dataset.query_ids, dataset.query_texts))
-    queries, relevant, gains = Queries(ids, texts, vectors), _relevant(qrels, at), qrels.gains(at)
+    queries, relevant, gains = Queries(ids, texts, vectors), relevant_nodes(qrels, at), qrels.gains(at)
     results = {}
     retrieved = _retrieve(pipelines, queries, progress=progress)
     pair_ms = _pair_ms(prepared.pair_encoder, retrieved, queries, dataset.graph)
@@ -140,8 +139,7 @@ def judge_pipelines(
         nodes = found.ranking.nodes.to(at.device)
         relevance = qrels.relevance(at, nodes, num_nodes=dataset.graph.num_nodes)
         values = {measure: parse_measure(measure)(relevance, gains) for measure in measures}
-        values[TOPOLOGICAL_RECALL] = topological_recall(dataset.graph, nodes, relevant)
-        values[MISSED] = missed_topological_recall(dataset.graph, nodes, relevant)
+        values |= {name: function(dataset.graph, nodes, relevant) for name, function in OF_GRAPH.items()}
         intervals = bootstrap_interval(torch.stack(list(values.values()))).tolist()
         encodings = float(found.num_encodings.double().mean())
         ms = {stage: 1000 * seconds / len(numbers) for stage, seconds in found.seconds.items()}
@@ -198,12 +196,3 @@ def _pair_ms(
     begin = time.perf_counter()
     encoder.encoder.encode(texts, passages)
     return 1000 * (time.perf_counter() - begin) / len(texts)
-
-
-def _relevant(qrels: Qrels, queries: Tensor) -> Tensor:
-    """List the relevant nodes of each query, ``[Q, R]``, padded with -1."""
-    order = torch.argsort(qrels.query, stable=True)
-    query, node = qrels.query[order], qrels.node[order]
-    ends = [torch.searchsorted(query, queries, right=right).tolist() for right in (False, True)]
-    rows = [node[start:stop] for start, stop in zip(*ends, strict=True)]
-    return pad_sequence(rows, batch_first=True, padding_value=-1)

@@ -18,10 +18,11 @@ _FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     "CR": capped_recall,
     "nDCG": ndcg,
     "MRR": reciprocal_rank,
+    "R_cap": capped_recall,  # CR as others write it
 }
-_NAME = re.compile(r"(?P<base>PR|R|CR|nDCG|MRR)(@(?P<top_k>[1-9][0-9]*))?(?P<multi>/multi)?")
+_NAME = re.compile(r"(?P<base>PR|R|CR|R_cap|nDCG|MRR)(@(?P<top_k>[1-9][0-9]*))?(?P<multi>/multi)?")
 _KNOWN_FORMS = (
-    "PR@K, R@K, CR@K (capped recall), nDCG@K, MRR@K or MRR, with K a positive integer, each also as NAME/multi"
+    "PR@K, R@K, R_cap@K or CR@K (capped recall), nDCG@K, MRR@K or MRR, K a positive integer, each also as NAME/multi"
 )
 
 
@@ -30,7 +31,7 @@ class Measure:
     """A ranking measure; calling it scores each query.
 
     Attributes:
-        base: One of ``PR``, ``R``, ``CR``, ``nDCG``, ``MRR``.
+        base: One of ``PR``, ``R``, ``CR`` (or ``R_cap``), ``nDCG``, ``MRR``.
         top_k: Cutoff rank; None = as deep as the ranking goes (``MRR`` only).
         multi: Count only queries with more than one relevant document.
 
@@ -93,8 +94,8 @@ def parse_measure(name: str) -> Measure:
     """Read a measure's name.
 
     Args:
-        name: ``PR@K``, ``R@K``, ``CR@K`` (capped recall), ``nDCG@K``, ``MRR@K`` or ``MRR``, each also with ``/multi``
-            (only queries with more than one relevant document count).
+        name: ``PR@K``, ``R@K``, ``R_cap@K`` or ``CR@K`` (capped recall), ``nDCG@K``, ``MRR@K`` or ``MRR``, each also
+            with ``/multi`` (only queries with more than one relevant document count).
 
     Returns:
         The measure.

@@ -1,0 +1,196 @@
+"""Any measure of any ranking: ours, those of the graph and of answers, and every expression of ``ir_measures``."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from graphrerank.data import Qrels, RetrievalDataset
+from graphrerank.graphs import Ranking
+from graphrerank.metrics import coverage, missed_topological_recall, parse_measure, topological_recall
+
+TIES = ("own", "trec")
+TOPOLOGICAL_RECALL, MISSED = "TR", "MissTR"  # over all that was retrieved
+OF_GRAPH = {TOPOLOGICAL_RECALL: topological_recall, MISSED: missed_topological_recall}
+JUDGED_ONLY = ("Bpref", "infAP", "Judged", "Compat")  # read documents that were judged and found not relevant
+
+_CUT = re.compile(r"(?P<name>TR|MissTR|Coverage)(?:@(?P<top_k>[1-9][0-9]*))?")
+
+
+def measure_ranking(
+    dataset: RetrievalDataset, qrels: Qrels, queries: Tensor, ranking: Ranking, measures: Sequence[str]
+) -> dict[str, Tensor]:
+    """Score each query in several measures.
+
+    A query without any ranked node scores 0 in all of them, as a relevant node that is not ranked counts as missed.
+
+    Args:
+        dataset: Corpus, ids and answers.
+        qrels: Judgements, at least one of each query.
+        queries: ``[Q]`` int64 numbers of queries.
+        ranking: ``[Q, K]``, best first: ties are broken already (:func:`break_ties`).
+        measures: Names that :func:`check_measures` takes.
+
+    Returns:
+        ``[Q]`` float64 under each name, in the order of ``measures``; NaN = the query does not count (``/multi``, and
+        ``Coverage`` of a query without a right answer).
+
+    Raises:
+        ValueError: As :func:`check_measures`, or if ``ir_measures`` cannot compute one.
+    """
+    kinds = check_measures(measures)
+    nodes = ranking.nodes.cpu()
+    relevance = qrels.relevance(queries, nodes, num_nodes=dataset.graph.num_nodes)
+    gains, relevant = qrels.gains(queries), relevant_nodes(qrels, queries)
+    foreign = [name for name in measures if kinds[name] == "ir_measures"]
+    found = _by_ir_measures(foreign, relevance, gains, nodes >= 0)
+    for name in measures:
+        if kinds[name] == "ours":
+            found[name] = parse_measure(name)(relevance, gains)
+        elif kinds[name] == "cut":
+            parts = _CUT.fullmatch(name)
+            assert parts is not None
+            top = nodes[:, : int(parts["top_k"])] if parts["top_k"] else nodes
+            if parts["name"] == "Coverage":
+                found[name] = _coverage(dataset, queries, top)
+            else:
+                found[name] = OF_GRAPH[parts["name"]](dataset.graph, top, relevant)
+    return {name: found[name] for name in measures}
+
+
+def check_measures(measures: Sequence[str]) -> dict[str, str]:
+    """Tell who computes each measure: ``ours``, ``cut`` (TR, MissTR, Coverage, each perhaps ``@K``), ``ir_measures``.
+
+    Raises:
+        ValueError: If there is none, one is named twice, is not known, or reads documents that were judged not relevant
+            (data sets keep the relevant ones alone).
+    """
+    if not measures or len(set(measures)) != len(measures):
+        raise ValueError(f"`measures` must name one measure or more, and none twice, got {list(measures)}")
+    kinds = {}
+    for name in measures:
+        try:
+            parse_measure(name)
+        except ValueError as error:
+            if _CUT.fullmatch(name) is None:
+                _parse_foreign(name, error)
+            kinds[name] = "ir_measures" if _CUT.fullmatch(name) is None else "cut"
+        else:
+            kinds[name] = "ours"
+    return kinds
+
+
+def break_ties(ranking: Ranking, node_ids: Sequence[str], *, ties: str) -> Ranking:
+    """Order nodes of equal score.
+
+    Args:
+        ranking: ``[Q, K]``.
+        node_ids: ``N`` ids of the corpus.
+        ties: ``own``: as the system gave them (nodes by their number in the corpus, where it had no order of its own);
+            ``trec``: as trec_eval does, by id from the highest to the lowest, so that its measures of the run file are
+            these.
+
+    Raises:
+        ValueError: If ``ties`` is unknown.
+    """
+    if ties not in TIES:
+        raise ValueError(f"`ties` must be one of {TIES}, got {ties!r}")
+    if ties == "own":
+        return ranking
+    place = torch.empty(len(node_ids) + 1, dtype=torch.int64)
+    descending = sorted(range(len(node_ids)), key=lambda node: node_ids[node].encode("utf-8", "surrogatepass"))[::-1]
+    place[torch.tensor(descending, dtype=torch.int64)] = torch.arange(len(node_ids))
+    place[-1] = len(node_ids)  # of padding
+    by_id = torch.argsort(place[ranking.nodes], dim=1, stable=True)
+    by_score = torch.argsort(ranking.scores.gather(1, by_id), dim=1, descending=True, stable=True)
+    order = by_id.gather(1, by_score)
+    nodes, scores = ranking.nodes.gather(1, order), ranking.scores.gather(1, order)
+    behind = torch.argsort((nodes < 0).long(), dim=1, stable=True)  # a node may score -inf as padding does
+    return Ranking(nodes.gather(1, behind), scores.gather(1, behind))
+
+
+def tied_share(ranking: Ranking, *, top_k: int = 10) -> float:
+    """Share of the queries where nodes of equal score are in the top K, or on both sides of its end.
+
+    Example:
+        >>> nodes = torch.tensor([[0, 1, 2], [0, 1, 2]])
+        >>> tied_share(Ranking(nodes, torch.tensor([[3.0, 2.0, 1.0], [3.0, 2.0, 2.0]])), top_k=2)
+        0.5
+    """
+    nodes, scores = ranking.nodes[:, : top_k + 1], ranking.scores[:, : top_k + 1]
+    equal = (scores[:, 1:] == scores[:, :-1]) & (nodes[:, 1:] >= 0)
+    return float(equal.any(dim=1).double().mean())
+
+
+def relevant_nodes(qrels: Qrels, queries: Tensor) -> Tensor:
+    """List the relevant nodes of each query, ``[Q, R]``, padded with -1."""
+    order = torch.argsort(qrels.query, stable=True)
+    query, node = qrels.query[order], qrels.node[order]
+    ends = [torch.searchsorted(query, queries, right=right).tolist() for right in (False, True)]
+    rows = [node[start:stop] for start, stop in zip(*ends, strict=True)]
+    return pad_sequence(rows, batch_first=True, padding_value=-1)
+
+
+def _coverage(dataset: RetrievalDataset, queries: Tensor, nodes: Tensor) -> Tensor:
+    """Tell of each query whether its top nodes' texts hold a right answer; NaN where no answer is known."""
+    scores = torch.full((len(queries),), torch.nan, dtype=torch.float64)
+    for row, query in enumerate(queries.tolist()):
+        answers = dataset.answers.get(dataset.query_ids[query])
+        if answers:
+            texts = [dataset.graph.texts[node] for node in nodes[row].tolist() if node >= 0]
+            scores[row] = coverage("\n".join(texts), answers)
+    return scores
+
+
+def _by_ir_measures(measures: Sequence[str], relevance: Tensor, gains: Tensor, ranked: Tensor) -> dict[str, Tensor]:
+    """Let ``ir_measures`` score each query, on ranks in the place of scores, so that there are no ties.
+
+    Ids are made up: a ranked node has its rank as id, a relevant node that is not ranked another.
+    """
+    if not measures:
+        return {}
+    if not torch.equal(gains, gains.round()):
+        raise ValueError(f"`measures` of ir_measures need whole numbers as judgements, got others for {list(measures)}")
+    import ir_measures
+
+    judged: dict[str, dict[str, int]] = {}
+    run: dict[str, dict[str, float]] = {}
+    depth = relevance.shape[1]
+    for row, (found_gains, every) in enumerate(zip(relevance.long().tolist(), gains.long().tolist(), strict=True)):
+        hits = {str(rank): gain for rank, gain in enumerate(found_gains) if gain > 0}
+        left = Counter(gain for gain in every if gain > 0) - Counter(hits.values())
+        judged[str(row)] = hits | {f"missed {number}": gain for number, gain in enumerate(left.elements())}
+        run[str(row)] = {str(rank): float(depth - rank) for rank in ranked[row].nonzero().flatten().tolist()}
+    parsed: Mapping[str, Any] = {name: _parse_foreign(name) for name in measures}
+    found = {name: torch.zeros(len(relevance), dtype=torch.float64) for name in measures}
+    try:
+        for one in ir_measures.iter_calc(list(set(parsed.values())), judged, run):
+            for name, measure in parsed.items():
+                if measure == one.measure:
+                    found[name][int(one.query_id)] = float(one.value)
+    except ValueError as error:
+        raise ValueError(f"`measures` {list(measures)} cannot be computed by ir_measures: {error}") from error
+    return found
+
+
+def _parse_foreign(name: str, cause: ValueError | None = None) -> Any:
+    try:
+        import ir_measures
+    except ImportError as error:
+        raise ValueError(
+            f"`measures`: {cause}; for expressions of ir_measures install graphrerank[ir-measures]"
+        ) from error
+    try:
+        measure = ir_measures.parse_measure(name)
+    except Exception as error:  # a NameError, or whatever its grammar raises
+        raise ValueError(
+            f"`measures` must be ours (`name` ... PR@K, R@K, R_cap@K, nDCG@K, MRR@K, TR@K, MissTR@K, Coverage@K) or an "
+            f"expression of ir_measures, got {name!r} ({error})"
+        ) from error
+    if type(measure).__name__.lstrip("_") in JUDGED_ONLY or measure.params.get("judged_only"):
+        raise ValueError(f"`measures`: {name!r} reads documents judged not relevant, which data sets do not keep")
+    return measure
