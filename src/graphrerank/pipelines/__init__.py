@@ -12,6 +12,15 @@ from graphrerank.pipelines.ket_search import KETSearch
 from graphrerank.pipelines.page_rank import PageRank
 from graphrerank.pipelines.pipeline import Pipeline, Retrieved
 from graphrerank.pipelines.rerank import Rerank
+from graphrerank.pipelines.retag_keywords import (
+    ExtractiveKeywords,
+    KeywordFinder,
+    SummarySentences,
+    WrittenKeywords,
+)
+from graphrerank.pipelines.retag_retrieval import ReTAGRetrieval, ReTAGSearchSettings, RetrievedSummaries
+from graphrerank.pipelines.retag_routing import route_to_topics
+from graphrerank.pipelines.retag_summaries import LevelSummaries
 from graphrerank.pipelines.router import ComplexityScorer, Router, fuse_paths
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.steiner_tree import SteinerTree
@@ -27,6 +36,7 @@ __all__ = [
     "Clock",
     "ComplexityScorer",
     "Contexts",
+    "ExtractiveKeywords",
     "FactGraphSearch",
     "GRanker",
     "GraphRerank",
@@ -34,22 +44,30 @@ __all__ = [
     "HypotheticalPassages",
     "KETRetrieval",
     "KETSearch",
+    "KeywordFinder",
+    "LevelSummaries",
     "PageRank",
     "Pipeline",
+    "ReTAGRetrieval",
+    "ReTAGSearchSettings",
     "Rerank",
     "RetrievalState",
     "Retrieved",
+    "RetrievedSummaries",
     "Router",
     "STeX",
     "Solution",
     "SteinerTree",
     "Step",
     "StepFactory",
+    "SummarySentences",
     "UntilBudget",
     "VectorSearch",
     "Workplace",
+    "WrittenKeywords",
     "chunk_corpus",
     "find_solution",
     "fuse_paths",
     "pack_chunks",
+    "route_to_topics",
 ]

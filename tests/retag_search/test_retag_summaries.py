@@ -1,0 +1,46 @@
+import pytest
+import torch
+
+from graphrerank.indexes import ReTAGIndex
+from graphrerank.pipelines import LevelSummaries
+
+
+def test_a_level_of_all_graphs_and_parents_behind(index: ReTAGIndex) -> None:
+    summaries = LevelSummaries(index, 1)
+    assert summaries.communities.tolist() == [1, 2, 3, 4, 5, 6, 0]  # topics have one level, which is their finest
+    assert summaries.num_listed == 6
+    assert summaries.parent.tolist() == [-1, 6, 6, -1, -1, -1, -1]
+    assert summaries.in_graph.int().tolist() == [[1, 1, 1, 0, 0, 0, 0], [0, 0, 0, 1, 1, 0, 0], [0, 0, 0, 0, 0, 1, 0]]
+    assert summaries.num_tokens.tolist() == [3, 5, 6, 5, 10, 6, 11]
+    assert list(summaries.graph.texts)[:2] == ["Lothair loved Waldrada.", "Metz and Nancy are cities."]
+    _, neighbour = summaries.graph.neighbours(torch.tensor([1]))
+    assert set(neighbour.tolist()) == {6, 3}  # its parent, and the topic's community of the same entities
+
+
+def test_the_coarsest_level_has_no_parents(index: ReTAGIndex) -> None:
+    summaries = LevelSummaries(index, 0)
+    assert summaries.communities.tolist() == [0, 1, 4, 5, 6]
+    assert summaries.parent.tolist() == [-1] * 5
+
+
+def test_of_equal_summaries_one_is_a_candidate(index: ReTAGIndex) -> None:
+    summaries = LevelSummaries(index, 1)
+    graphs = torch.tensor([[1, 0, 0], [0, 1, 0], [1, 1, 0], [0, 1, 1], [0, 0, 0]]).bool()
+    assert summaries.candidates(graphs).int().tolist() == [
+        [1, 1, 1, 0, 0, 0, 0],
+        [0, 0, 0, 1, 1, 0, 0],
+        [1, 1, 1, 0, 1, 0, 0],
+        [0, 0, 0, 1, 1, 1, 0],
+        [0, 0, 0, 0, 0, 0, 0],
+    ]
+
+
+def test_an_empty_index(empty_index: ReTAGIndex) -> None:
+    summaries = LevelSummaries(empty_index, 0)
+    assert len(summaries) == 0
+    assert summaries.candidates(torch.ones(2, 3, dtype=torch.bool)).shape == (2, 0)
+
+
+def test_no_negative_level(index: ReTAGIndex) -> None:
+    with pytest.raises(ValueError, match="`level` must not be negative, got -1"):
+        LevelSummaries(index, -1)
