@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from graphrerank.data import VectorCache
-from graphrerank.indexes import FactGraph, FactGraphBuilder, FactGraphSettings, fact_graph_builder
+from graphrerank.indexes import FactGraph, FactGraphBuilder, FactGraphSettings, encode
 from graphrerank.text import KnowledgeCache
 
 Build = Callable[..., FactGraph]
@@ -108,7 +108,7 @@ def test_a_build_that_was_stopped_goes_on(
     make_passages: Callable[..., list[str]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(fact_graph_builder, "PART_TEXTS", 10)
+    monkeypatch.setattr(encode, "PART_TEXTS", 10)
     passages = make_passages()
     whole = FactGraphBuilder(tmp_path / "whole", extractor=extractor, encoder=encoder).build(passages)
     asked, encoder.asked = encoder.asked, []

@@ -11,6 +11,8 @@ from graphrerank.indexes.ket_builder import IndexEncoder, KETIndexBuilder, promp
 from graphrerank.indexes.ket_index import KETIndex, KETSettings, Texts
 from graphrerank.indexes.ket_report import KETReport
 from graphrerank.indexes.keyword_graph import KeywordGraph, build_keyword_graph, keyword_sentences
+from graphrerank.indexes.retag_builder import ReTAGIndexBuilder
+from graphrerank.indexes.retag_difference import IndexDifference, index_difference
 from graphrerank.indexes.retag_index import ReTAGIndex, ReTAGSettings, Sentences, Subgraph
 from graphrerank.indexes.retag_report import ReTAGReport
 from graphrerank.indexes.skeleton import Skeleton, build_skeleton, rewire
@@ -25,6 +27,7 @@ __all__ = [
     "FactGraphBuilder",
     "FactGraphSettings",
     "Facts",
+    "IndexDifference",
     "IndexEncoder",
     "KETIndex",
     "KETIndexBuilder",
@@ -33,6 +36,7 @@ __all__ = [
     "KeywordGraph",
     "Prices",
     "ReTAGIndex",
+    "ReTAGIndexBuilder",
     "ReTAGReport",
     "ReTAGSettings",
     "Rows",
@@ -47,6 +51,7 @@ __all__ = [
     "build_keyword_graph",
     "build_skeleton",
     "core_chunks",
+    "index_difference",
     "keyword_graph_tokens",
     "keyword_incidence",
     "keyword_sentences",

@@ -1,6 +1,5 @@
 """Building a fact graph: what passages say, vectors of entities and facts, synonyms."""
 
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphrerank.indexes.encode import digest, encode_in_parts
 from graphrerank.indexes.fact_graph import FactGraph, FactGraphSettings, join_nodes
 from graphrerank.indexes.facts import Facts, merge_knowledge
 from graphrerank.indexes.ket_builder import IndexEncoder
@@ -16,7 +16,6 @@ from graphrerank.indexes.synonyms import synonym_edges
 from graphrerank.text import KnowledgeExtractor
 
 FORMAT = 1  # of the files: a change of what a stage holds must change it
-PART_TEXTS = 4096  # encoded between two writes: at most this much work is lost on a stop
 _FACTS = ("ends", "occurrences", "related", "num_statements")
 
 
@@ -62,7 +61,9 @@ class FactGraphBuilder:
         key, facts = self._facts(passages)
         synonyms, cosine = self._synonyms(key, facts, settings)
         graph = join_nodes(passages, facts, synonyms, cosine)
-        return FactGraph(graph, len(passages), facts, self._encode(facts.texts), len(synonyms))
+        return FactGraph(
+            graph, len(passages), facts, encode_in_parts(self._stages, self._encoder, facts.texts), len(synonyms)
+        )
 
     def _facts(self, passages: Sequence[str]) -> tuple[str, Facts]:
         def make() -> Made:
@@ -73,7 +74,7 @@ class FactGraphBuilder:
             strings = {"names": facts.names, "spellings": facts.spellings, "texts": facts.texts}
             return {name: getattr(facts, name) for name in _FACTS}, strings
 
-        key = self._stages.key("facts", FORMAT, _digest(passages), self._extractor.fingerprint)
+        key = self._stages.key("facts", FORMAT, digest(passages), self._extractor.fingerprint)
         arrays, strings = self._stages.get(key, _FACTS, make)
         parts: dict[str, Any] = {**strings, **arrays}
         return key, Facts(**parts)
@@ -82,7 +83,8 @@ class FactGraphBuilder:
         def make() -> Made:
             long = [sum(map(str.isalnum, name)) >= settings.min_name_characters for name in facts.names]
             asked = torch.tensor(long, dtype=torch.bool).nonzero().flatten()
-            vectors = self._encode([facts.spellings[entity] for entity in asked.tolist()])
+            spelled = [facts.spellings[entity] for entity in asked.tolist()]
+            vectors = encode_in_parts(self._stages, self._encoder, spelled)
             pairs, cosine = synonym_edges(
                 vectors.to(self._device),
                 threshold=settings.synonymy_threshold,
@@ -93,28 +95,3 @@ class FactGraphBuilder:
         key = self._stages.key("synonyms", FORMAT, facts_key, self._encoder.fingerprint, settings)
         arrays, _ = self._stages.get(key, ("pairs", "cosine"), make)
         return arrays["pairs"], arrays["cosine"]
-
-    def _encode(self, texts: Sequence[str]) -> Tensor:
-        """Encode texts in parts, each of them a stage named by its texts."""
-        parts = [texts[start : start + PART_TEXTS] for start in range(0, len(texts), PART_TEXTS)]
-        return torch.cat([self._encode_part(part) for part in parts]) if parts else torch.zeros(0, 0)
-
-    def _encode_part(self, texts: Sequence[str]) -> Tensor:
-        def make() -> Made:
-            vectors = self._encoder.encode(texts).float().cpu()
-            if vectors.dim() != 2 or len(vectors) != len(texts) or not torch.isfinite(vectors).all():
-                raise ValueError(
-                    f"`encoder` must give finite [{len(texts)}, d] vectors, got a tensor of shape {list(vectors.shape)}"
-                )
-            return {"vectors": vectors}, {}
-
-        key = self._stages.key("vectors", FORMAT, _digest(texts), self._encoder.fingerprint)
-        return self._stages.get(key, ("vectors",), make)[0]["vectors"]
-
-
-def _digest(texts: Sequence[str]) -> str:
-    sha = hashlib.sha256()
-    for text in texts:
-        raw = text.encode("utf-8", "surrogatepass")
-        sha.update(len(raw).to_bytes(8, "little") + raw)
-    return sha.hexdigest()
