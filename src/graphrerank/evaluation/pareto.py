@@ -1,0 +1,80 @@
+"""Quality against time: which systems nothing else beats in both."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isnan
+
+from graphrerank.evaluation.report import ROW_NAMES
+from graphrerank.evaluation.study import DatasetStudy
+
+TOTAL = "total"  # of a cost's stages: all together
+
+
+@dataclass(frozen=True)
+class ParetoPoint:
+    """A system in the plane of time and quality.
+
+    Attributes:
+        name: As tables call it.
+        ms: Median milliseconds of a query.
+        slow_ms: The 95th percentile.
+        quality: Mean of the measure, as a fraction.
+        interval: Its 95% interval.
+        primary: Whether it is the system that the others are compared with.
+        dominated: Whether another one is no slower and no worse, and better in one of both.
+    """
+
+    name: str
+    ms: float
+    slow_ms: float
+    quality: float
+    interval: tuple[float, float]
+    primary: bool
+    dominated: bool
+
+
+def pareto_points(dataset: DatasetStudy, measure: str) -> list[ParetoPoint]:
+    """Place the systems of a data set; those without a cost (run files) or a mean are left out.
+
+    Returns:
+        In the order of the tables' rows.
+    """
+    means = {name: system.means[measure] for name, system in dataset.systems.items()}
+    places = {
+        name: (system.cost.ms[TOTAL]["p50"], means[name])
+        for name, system in dataset.systems.items()
+        if system.cost is not None and TOTAL in system.cost.ms and not isnan(means[name])
+    }
+    dominated = dominated_points(list(places.values()))
+    points = []
+    for (name, (ms, quality)), beaten in zip(places.items(), dominated, strict=True):
+        cost = dataset.systems[name].cost
+        assert cost is not None
+        points.append(
+            ParetoPoint(
+                name=ROW_NAMES.get(name, name),
+                ms=ms,
+                slow_ms=cost.ms[TOTAL]["p95"],
+                quality=quality,
+                interval=dataset.systems[name].intervals[measure],
+                primary=name == dataset.primary,
+                dominated=beaten,
+            )
+        )
+    return points
+
+
+def dominated_points(points: Sequence[tuple[float, float]]) -> list[bool]:
+    """Tell which points another one beats: no slower, no worse, and not the same.
+
+    Args:
+        points: Time and quality of each.
+
+    Example:
+        >>> dominated_points([(1.0, 0.5), (2.0, 0.4), (2.0, 0.9), (2.0, 0.9)])
+        [False, True, False, False]
+    """
+    return [
+        any(ms <= own_ms and quality >= own and (ms, quality) != (own_ms, own) for ms, quality in points)
+        for own_ms, own in points
+    ]

@@ -1,0 +1,222 @@
+"""The report in a real browser: Chromium without a window, driven over its DevTools protocol."""
+
+import json
+import re
+import shutil
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphrerank.evaluation.html import render_html
+from graphrerank.evaluation.study import Study
+
+CHROMIUM = next(
+    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), ""
+)
+HOSTILE = "<script>document.title = 'broken'</script> & \"quoted\" <b onclick='x'>ü</b>"
+WAIT_S = 30.0
+pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no Chromium: apt-get install chromium")
+websockets = pytest.importorskip("websockets.sync.client", reason="websockets is of the dev extra")
+
+
+LOADED = """new Promise(done => {
+  const look = () => location.href === HREF && document.readyState === "complete"
+    ? requestAnimationFrame(() => done(1)) : setTimeout(look, 10);
+  look();
+})"""
+MIDDLE = """(() => {
+  const element = document.querySelector(SELECTOR);
+  element.scrollIntoView({ block: "center", behavior: "instant" });
+  const box = element.getBoundingClientRect();
+  return [box.x + box.width / 2, box.y + box.height / 2];
+})()"""
+PLOTS = """Array.from(document.querySelectorAll("figure svg"), (plot) => {
+  const box = plot.getBoundingClientRect();
+  const marks = Array.from(plot.querySelectorAll("circle"), (mark) => mark.getBoundingClientRect());
+  const inside = (m) => m.x >= box.x - 1 && m.right <= box.right + 1 && m.y >= box.y - 1 && m.bottom <= box.bottom + 1;
+  return [box.width, box.height, marks.length, marks.every(inside)];
+})"""
+COLORS = """SELECTORS.map((selector) => {
+  let element = document.querySelector(selector);
+  const ink = getComputedStyle(element).color;
+  while (getComputedStyle(element).backgroundColor === "rgba(0, 0, 0, 0)") element = element.parentElement;
+  return [selector, ink, getComputedStyle(element).backgroundColor];
+})"""
+
+
+class Page:
+    """A page of the browser, with everything that it logged and asked for."""
+
+    def __init__(self, socket: Any) -> None:
+        self.socket = socket
+        self.numbers = count(1)
+        self.events: list[dict[str, Any]] = []
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.call(f"{domain}.enable")
+
+    def call(self, method: str, **params: Any) -> dict[str, Any]:
+        number = next(self.numbers)
+        self.socket.send(json.dumps({"id": number, "method": method, "params": params}))
+        while (message := json.loads(self.socket.recv(WAIT_S))).get("id") != number:
+            self.events.append(message)
+        assert "error" not in message, message
+        return message["result"]
+
+    def open(self, path: Path, *, width: int = 1200, dark: bool = False) -> None:
+        """Open a file anew and wait until it is drawn."""
+        self.call("Page.navigate", url="about:blank")
+        self.call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=width < 600
+        )
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.call("Emulation.setEmulatedMedia", features=[scheme])
+        self.events.clear()
+        self.call("Page.navigate", url=path.as_uri())
+        self.evaluate(LOADED.replace("HREF", json.dumps(path.as_uri())))
+
+    def evaluate(self, expression: str) -> Any:
+        for _ in range(5):  # a navigation in between ends the context of an expression
+            try:
+                found = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+                break
+            except AssertionError:
+                time.sleep(0.1)
+        assert "exceptionDetails" not in found, found
+        return found["result"].get("value")
+
+    def click(self, selector: str) -> None:
+        """Click with the mouse on the middle of what a selector finds."""
+        x, y = self.evaluate(MIDDLE.replace("SELECTOR", json.dumps(selector)))
+        for kind in ("mousePressed", "mouseReleased"):
+            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def complaints(self) -> list[str]:
+        """Errors and warnings that were logged, and exceptions that nobody caught."""
+        self.call("Runtime.evaluate", expression="1")  # what was sent before it has arrived
+        bad = {"Runtime.exceptionThrown", "Log.entryAdded"}
+        return [
+            str(event["params"])
+            for event in self.events
+            if event.get("method") in bad
+            or (event.get("method") == "Runtime.consoleAPICalled" and event["params"]["type"] in ("error", "warning"))
+        ]
+
+    def requests(self) -> list[str]:
+        return [e["params"]["request"]["url"] for e in self.events if e.get("method") == "Network.requestWillBeSent"]
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    profile = tmp_path_factory.mktemp("chromium")
+    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+               "--disable-background-networking", "--remote-debugging-port=0", f"--user-data-dir={profile}",
+               "about:blank"]  # fmt: skip
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    try:
+        assert process.stderr is not None
+        lines = iter(process.stderr.readline, "")
+        port = next(found.group(1) for line in lines if (found := re.search(r"listening on ws://[^:]+:(\d+)/", line)))
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(f"http://127.0.0.1:{port}/json/list", timeout=WAIT_S) as answer:
+            target = next(entry for entry in json.load(answer) if entry["type"] == "page")
+        with websockets.connect(target["webSocketDebuggerUrl"], proxy=None, max_size=None) as socket:
+            yield Page(socket)
+    finally:
+        process.terminate()
+        process.wait(WAIT_S)
+        process.stderr.close()
+
+
+@pytest.fixture(scope="module")
+def report(study: Study, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    path.write_text(render_html(study), encoding="utf-8")
+    return path
+
+
+ROWS = "document.querySelector('#data-attack table').tBodies[0].rows"
+COLUMN = f"Array.from({ROWS}, row => row.cells[1].innerText.split('\\n')[0])"
+
+
+def test_a_click_sorts_a_table(page: Page, report: Path, study: Study) -> None:
+    page.open(report)
+    before = page.evaluate(COLUMN)
+    means = [f"{100 * one.means['PR@10']:.2f}" for one in study.datasets["attack"].systems.values()]
+    assert before == means
+    assert before != sorted(before, key=float)
+    button = "#data-attack table thead th:nth-child(2) button"
+    page.click(button)
+    assert page.evaluate(COLUMN) == sorted(means, key=float, reverse=True)
+    page.click(button)
+    assert page.evaluate(COLUMN) == sorted(means, key=float)
+    assert page.evaluate("document.querySelectorAll('[aria-sort]').length") == 1
+    page.click("#data-attack table thead th:nth-child(1) button")
+    names = page.evaluate(COLUMN.replace("cells[1]", "cells[0]"))
+    assert names == sorted(names, key=str.lower)
+    assert page.evaluate("document.querySelector('[aria-sort]').ariaSort") == "ascending"
+    assert page.complaints() == []
+
+
+def test_what_is_not_known_sorts_last_both_ways(page: Page, report: Path) -> None:
+    page.open(report)
+    rows = "document.querySelector('#all table').tBodies[0].rows"
+    page.evaluate(f"{rows}[0].cells[2].removeAttribute('data-value')")
+    first = page.evaluate(f"{rows}[0].cells[0].innerText")
+    for _ in range(2):
+        page.click("#all table thead th:nth-child(3) button")
+        assert page.evaluate(f"{rows}[{rows}.length - 1].cells[0].innerText") == first
+
+
+@pytest.mark.parametrize("width", [390, 1200])
+@pytest.mark.parametrize("dark", [False, True])
+def test_every_plot_shows_and_nothing_comes_from_outside(page: Page, report: Path, width: int, dark: bool) -> None:
+    page.open(report, width=width, dark=dark)
+    page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+    plots = page.evaluate(PLOTS)
+    assert len(plots) == 2 * (2 * 2 + 2 + 1)  # data sets x (means and gains, fronts, of two measures; reliability)
+    assert all(w > 250 and h > 100 and marks >= 6 and inside for w, h, marks, inside in plots)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width  # wide tables scroll on their own
+    assert page.requests() == [report.as_uri()]
+    assert page.complaints() == []
+
+
+def test_hostile_text_is_text(page: Page, report: Path) -> None:
+    page.open(report)
+    assert page.evaluate("document.title") == "Systems side by side: attack, scifact"
+    cells = page.evaluate("Array.from(document.querySelectorAll('td'), c => c.textContent)")
+    assert HOSTILE in cells
+    assert page.evaluate("document.querySelectorAll('td b, td script').length") == 0
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_text_has_contrast(page: Page, report: Path, dark: bool) -> None:
+    page.open(report, dark=dark)
+    selectors = [".split", "h2", "tbody th", "tr:nth-child(2) small", "td strong", "thead button", ".caption"]
+    colors = page.evaluate(COLORS.replace("SELECTORS", json.dumps(selectors)))
+    for selector, ink, paper in colors:
+        light, deep = sorted((luminance(ink), luminance(paper)), reverse=True)
+        assert (light + 0.05) / (deep + 0.05) >= 4.5, (selector, ink, paper)  # WCAG 2.2, AA
+        assert (luminance(paper) < 0.1) == dark
+
+
+def luminance(color: str) -> float:
+    """Relative luminance of an ``rgb()`` colour, as WCAG 2.2 defines it."""
+    parts = [int(number) / 255 for number in re.findall(r"\d+", color)[:3]]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_the_page_refuses_other_scripts_and_requests(page: Page, report: Path, tmp_path: Path) -> None:
+    """Were something to slip in, it would not run, and the tests above would see it."""
+    broken = tmp_path / "broken.html"
+    more = "<script>document.title = 'broken'</script><img src='https://example.org/x.png'>"
+    broken.write_text(report.read_text(encoding="utf-8").replace("</body>", f"{more}</body>"), encoding="utf-8")
+    page.open(broken)
+    assert page.evaluate("document.title") != "broken"
+    assert len([text for text in page.complaints() if "Content Security Policy" in text]) == 2
