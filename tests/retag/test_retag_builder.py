@@ -15,7 +15,13 @@ pytest.importorskip("graspologic_native", reason="communities need graspologic-n
 
 MakePassages = Callable[..., list[str]]
 SETTINGS = ReTAGSettings(
-    num_topics=3, max_community=6, context_tokens=60, summary_tokens=24, description_tokens=20, coverage=0.9
+    num_topics=3,
+    max_community=6,
+    min_component=1,
+    context_tokens=60,
+    summary_tokens=24,
+    description_tokens=20,
+    coverage=0.9,
 )
 
 
@@ -184,6 +190,15 @@ def test_one_document(builder: ReTAGIndexBuilder) -> None:
     ] * 2  # the general graph, and one topic
     assert set(index.communities.texts) == {"Metz and Nancy are near. Nancy and Trier are not."}
     assert len(index.topics) == 1
+
+
+def test_few_that_hang_together_are_in_no_community(builder: ReTAGIndexBuilder) -> None:
+    passages = ["Metz and Nancy are near. Nancy and Trier are not.", "Ada and Grace met."]
+    index = build(builder, passages, replace(SETTINGS, min_component=3))
+    assert [index.entities[node] for node in index.communities.members[0].tolist()] == ["Metz", "Nancy", "Trier"]
+    assert (index.communities.num_levels(0), len(index.communities.at_level(0, 0))) == (1, 1)
+    assert len(index.graphs[0].edges) == 3
+    assert index.report.unrelated == 2
 
 
 def test_no_topics(builder: ReTAGIndexBuilder, make_passages: MakePassages) -> None:

@@ -127,7 +127,7 @@ def test_topics_compare_what_is_left_without_the_centre() -> None:
     "settings",
     [
         {"num_topics": -1}, {"coverage": 0.0}, {"coverage": 1.1}, {"num_terms": 0}, {"resolution": 0.0},
-        {"max_community": 0}, {"context_tokens": 0}, {"summary_tokens": 0}, {"centrality": 1.5},
+        {"max_community": 0}, {"min_component": 0}, {"context_tokens": 0}, {"summary_tokens": 0}, {"centrality": 1.5},
         {"description_tokens": 0},
     ],
 )  # fmt: skip

@@ -3,6 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import torch
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 
@@ -34,7 +38,13 @@ class Hierarchy:
 
 
 def hierarchical_leiden(
-    edges: Tensor, weight: Tensor, *, resolution: float = 1.0, max_community: int = 10, seed: int = 0
+    edges: Tensor,
+    weight: Tensor,
+    *,
+    resolution: float = 1.0,
+    max_community: int = 10,
+    min_component: int = 1,
+    seed: int = 0,
 ) -> Hierarchy:
     """Find communities, and communities within those that have more than ``max_community`` nodes and can be split.
 
@@ -46,6 +56,7 @@ def hierarchical_leiden(
         weight: ``[m]``, positive.
         resolution: Of modularity; larger: smaller communities.
         max_community: Larger ones are split on the next level, where Leiden finds more than one community in them.
+        min_component: Nodes of smaller connected components are in no community.
         seed: Same seed, same communities.
 
     Raises:
@@ -61,6 +72,8 @@ def hierarchical_leiden(
         import graspologic_native
     except ImportError as error:
         raise ValueError("communities need the package `graspologic-native`: pip install graphrerank[retag]") from error
+    inside = in_components(edges, min_component)
+    edges, weight = edges[inside], weight[inside]
     if not len(edges):
         return Hierarchy([], [], [])
     pairs = [(str(a), str(b), w) for (a, b), w in zip(edges.tolist(), weight.double().tolist(), strict=True)]
@@ -80,3 +93,24 @@ def hierarchical_leiden(
         parent=[number[level - 1, parent[level, cluster]] if level else -1 for level, cluster in order],
         members=[sorted(members[own]) for own in order],
     )
+
+
+def in_components(edges: Tensor, min_component: int) -> Tensor:
+    """Tell which edges lie in connected components of at least ``min_component`` nodes.
+
+    Args:
+        edges: ``[m, 2]`` int64.
+        min_component: Nodes.
+
+    Returns:
+        ``[m]`` bool.
+
+    Example:
+        >>> in_components(torch.tensor([[0, 1], [2, 3], [3, 4]]), 3)
+        tensor([False,  True,  True])
+    """
+    nodes, ends = torch.unique(edges, return_inverse=True)
+    head, tail = ends.reshape(-1, 2).T.numpy()
+    joined = coo_matrix((np.ones(len(head)), (head, tail)), shape=(len(nodes), len(nodes)))
+    _, label = connected_components(joined, directed=False)
+    return torch.from_numpy(np.bincount(label)[label[head]] >= min_component) if len(head) else edges[:, 0] > 0

@@ -156,6 +156,7 @@ class ReTAGBuild:
                 self._graph.weight[numbers],
                 resolution=settings.resolution,
                 max_community=settings.max_community,
+                min_component=settings.min_component,
                 seed=settings.seed,
             )
             return _arrays({"members": found.members}), {"level": found.level, "parent": found.parent}
@@ -168,7 +169,7 @@ class ReTAGBuild:
             rows = {"summaries": part.summaries, "sources": part.material.sources[begin:]}
             return {**_arrays(rows), "vectors": part.vectors}, {**written, "skipped": self._language.skipped - before}
 
-        depends = (settings.resolution, settings.max_community, settings.seed)
+        depends = (settings.resolution, settings.max_community, settings.min_component, settings.seed)
         key = self._stages.key("communities", FORMAT, topics_key if number else self._key, number, *depends)
         arrays, content = self._stages.get(key, _names("members"), cluster)
         hierarchy = Hierarchy(content["level"], content["parent"], **_lists(arrays, "members"))
@@ -205,13 +206,14 @@ class ReTAGBuild:
         texts = [[join_texts(part.material, numbers) for numbers in part.summaries] for part in parts]
         num_tokens = [count_tokens(self._tokenizer, written) for written in texts]
         communities, sentences = assemble(self._graph, parts, num_tokens, picked=self._language.picked)
-        related = torch.unique(self._graph.edges)
+        general = parts[0].hierarchy
+        placed = sum(len(own) for own, level in zip(general.members, general.level, strict=True) if level == 0)
         report = ReTAGReport(
             passages=len(self._passages),
             corpus_tokens=sum(count_tokens(self._tokenizer, self._passages)),
             entities=len(self._graph.names),
             relations=len(self._graph.edges),
-            unrelated=len(self._graph.names) - len(related),
+            unrelated=len(self._graph.names) - placed,
             summarised=self._summarised,
             skipped=self._skipped,
         )

@@ -31,6 +31,7 @@ class ReTAGSettings:
         num_terms: Words of a topic.
         resolution: Of modularity; larger: smaller communities.
         max_community: Communities with more entities than this are split on the next level.
+        min_component: Entities that are joined with fewer than so many, themselves among them, are in no community.
         context_tokens: Most tokens that a summary is made from.
         summary_tokens: Most tokens of a summary.
         centrality: Share in [0, 1] of a sentence's likeness to the whole in its score; the rest is its unlikeness to
@@ -47,6 +48,7 @@ class ReTAGSettings:
     num_terms: int = 10
     resolution: float = 1.0
     max_community: int = 10
+    min_component: int = 5
     context_tokens: int = 4000
     summary_tokens: int = 256
     centrality: float = 0.7
@@ -54,7 +56,14 @@ class ReTAGSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("num_terms", "max_community", "context_tokens", "summary_tokens", "description_tokens"):
+        for name in (
+            "num_terms",
+            "max_community",
+            "min_component",
+            "context_tokens",
+            "summary_tokens",
+            "description_tokens",
+        ):
             if getattr(self, name) < 1:
                 raise ValueError(f"`{name}` must be a positive integer, got {getattr(self, name)}")
         if self.num_topics < 0:

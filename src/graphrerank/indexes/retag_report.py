@@ -12,7 +12,7 @@ class ReTAGReport:
         corpus_tokens: Their tokens.
         entities: Entities that the corpus names.
         relations: Relations that it states.
-        unrelated: Entities without a relation; they are in no community.
+        unrelated: Entities that are related to none, or to too few, and so in no community of the general graph.
         summarised: Communities whose summaries were made in this build; fewer than there are after an update.
         skipped: Answers of a language model that stayed unusable; what they were asked for is made without it.
     """

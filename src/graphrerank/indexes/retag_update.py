@@ -129,7 +129,8 @@ def graft(hierarchy: Hierarchy, edges: Tensor, weight: Tensor, settings: ReTAGSe
     """Let communities take up the new nodes of a graph that grew.
 
     A new node joins the finest community that most of its edges' weight leads to, the smaller number among equals; in
-    rounds, until none is left that is joined to a community. What remains makes communities of its own. A community
+    rounds, until none is left that is joined to a community. What remains makes communities of its own, where at least
+    ``min_component`` nodes hang together. A community
     that took up nodes and then has more than ``max_community`` is split on the next level.
 
     Args:
@@ -158,6 +159,7 @@ def graft(hierarchy: Hierarchy, edges: Tensor, weight: Tensor, settings: ReTAGSe
             weight[inside],
             resolution=settings.resolution,
             max_community=settings.max_community,
+            min_component=1 if below >= 0 else settings.min_component,
             seed=settings.seed,
         )
         begin, depth = len(members), 0 if below < 0 else level[below] + 1

@@ -126,7 +126,7 @@ def parent_context(
         Text numbers, each once, child by child.
 
     Example:
-        >>> parent_context([[0, 1], [2, 3]], [[1], [3]], [4, 2, 5, 1], limit=8)
+        >>> parent_context([[0, 1], [2, 3]], [[1], [3]], [4, 2, 6, 1], limit=8)
         [0, 1, 3]
     """
     lengths = [sum(num_tokens[number] for number in texts) for texts in elements]
