@@ -8,6 +8,7 @@ from graphrerank.evaluation.report import ROW_NAMES
 from graphrerank.evaluation.study import DatasetStudy
 
 TOTAL = "total"  # of a cost's stages: all together
+FASTEST = 1e-3  # milliseconds: the least that a logarithmic axis shows
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
 """How near calibrated scores are to frequencies on a split."""
 
+from math import sqrt
+
 import torch
 from torch import Tensor
 
@@ -10,6 +12,8 @@ from graphrerank.evaluation.judge import System, rerank
 from graphrerank.graphs import Ranking
 from graphrerank.graphs.calibration import Calibration
 from graphrerank.metrics import brier_score, expected_calibration_error, reliability_bins
+
+Z95 = 1.96  # the standard normal's 97.5% quantile
 
 
 def labelled_scores(prepared: PreparedDataset, split: str, system: System) -> tuple[Tensor, Tensor]:
@@ -59,3 +63,17 @@ def judge_reliability(system: str, calibration: Calibration, scores: Tensor, lab
         probabilities=tuple(bins.probability.tolist()),
         shares=tuple(bins.share.tolist()),
     )
+
+
+def wilson_interval(share: float, count: int) -> tuple[float, float]:
+    """Give the 95% interval of a share.
+
+    Source: Wilson, "Probable Inference, the Law of Succession, and Statistical Inference", 1927.
+
+    Example:
+        >>> [round(end, 3) for end in wilson_interval(0.5, 100)]
+        [0.404, 0.596]
+    """
+    spread = Z95 * sqrt(share * (1 - share) / count + Z95**2 / (4 * count**2))
+    middle, shrink = share + Z95**2 / (2 * count), 1 + Z95**2 / count
+    return max(0.0, (middle - spread) / shrink), min(1.0, (middle + spread) / shrink)

@@ -1,7 +1,7 @@
 """The report's plots as SVG, drawn from a study."""
 
 from collections.abc import Sequence
-from math import isnan, sqrt
+from math import isnan
 
 from graphrerank.evaluation.findings import PairedTest, Reliability
 from graphrerank.evaluation.html.elements import Markup, tag
@@ -15,15 +15,14 @@ from graphrerank.evaluation.html.svg import (
     x_axis,
     y_axis,
 )
-from graphrerank.evaluation.pareto import ParetoPoint
+from graphrerank.evaluation.pareto import FASTEST, ParetoPoint
+from graphrerank.evaluation.reliability import wilson_interval
 from graphrerank.evaluation.report import ROW_NAMES
 
 LEFT, RIGHT, TOP = 44, WIDTH - 12, 26
 HEIGHT = 300
 ROW = 26  # height of a system in a plot of rows
 LONGEST = 20  # letters of a name in a plot of rows
-FASTEST = 1e-3  # milliseconds: the least that a logarithmic axis shows
-Z95 = 1.96
 
 
 def pareto_plot(points: Sequence[ParetoPoint], measure: str) -> Markup:
@@ -113,20 +112,6 @@ def reliability_plot(found: Reliability) -> Markup:
     line = " ".join(f"{px:.1f},{py:.1f}" for px, py in places)
     marks.append(tag("polyline", points=line, class_="curve"))
     return svg(*marks, height=HEIGHT, title=f"Reliability of {found.system}")
-
-
-def wilson_interval(share: float, count: int) -> tuple[float, float]:
-    """Give the 95% interval of a share.
-
-    Source: Wilson, "Probable Inference, the Law of Succession, and Statistical Inference", 1927.
-
-    Example:
-        >>> [round(end, 3) for end in wilson_interval(0.5, 100)]
-        [0.404, 0.596]
-    """
-    spread = Z95 * sqrt(share * (1 - share) / count + Z95**2 / (4 * count**2))
-    middle, shrink = share + Z95**2 / (2 * count), 1 + Z95**2 / count
-    return max(0.0, (middle - spread) / shrink), min(1.0, (middle + spread) / shrink)
 
 
 def _pareto_mark(point: ParetoPoint, x: Scale, y: Scale, at: tuple[float, float], measure: str) -> Markup:
