@@ -1,5 +1,6 @@
 """Judging systems, tuning frozen operators on validation data, and reports."""
 
+from graphrerank.evaluation.cost import peak_memory_mib
 from graphrerank.evaluation.judge import (
     Comparison,
     DatasetResult,
@@ -9,7 +10,6 @@ from graphrerank.evaluation.judge import (
     compare_with_baselines,
     judge,
     measure_queries,
-    peak_memory_mib,
     rerank,
 )
 from graphrerank.evaluation.judge_pipelines import PipelineResult, PipelinesResult, judge_pipelines

@@ -1,18 +1,18 @@
 """Judge systems side by side: the same queries, the same candidates, one function for training and evaluation."""
 
 import math
-import resource
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from graphrerank.data.candidates import PreparedDataset
+from graphrerank.evaluation.cost import TOTAL, Laps, spread_over, stage_quantiles, time_stages, with_peak_memory
 from graphrerank.evaluation.significance import bootstrap_interval, paired_randomization
-from graphrerank.graphs import CandidateGraphs, Ranking
+from graphrerank.graphs import CandidateGraphs, Queries, Ranking, Retriever
 from graphrerank.metrics import parse_measure
 
 Scorer = Callable[[CandidateGraphs], Tensor]
@@ -53,6 +53,9 @@ class SystemResult:
         ranking: The reranked lists, one row per query.
         values: ``[Q]`` float64 of each measure, what ``measures`` are the means of; NaN = the query does not count.
         intervals: 95% bootstrap interval of a mean over queries, lower and upper end.
+        stages_ms: ``p50`` and ``p95`` of each stage: ``retrieve`` where a retriever was given, then ``graph`` and
+            ``rerank``, which together are ``latency_ms``, and ``total``.
+        peak_memory_mib: Largest resident memory of the process while it reranked; None where not known.
     """
 
     measures: Mapping[str, float]
@@ -60,6 +63,8 @@ class SystemResult:
     ranking: Ranking
     values: Mapping[str, Tensor]
     intervals: Mapping[str, tuple[float, float]]
+    stages_ms: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    peak_memory_mib: float | None = None
 
 
 @dataclass(frozen=True)
@@ -130,7 +135,13 @@ def base_ranking(graphs: CandidateGraphs) -> Tensor:
 
 @torch.inference_mode()
 def judge(
-    prepared: PreparedDataset, split: str, systems: Sequence[System], *, measures: Sequence[str] = MEASURES
+    prepared: PreparedDataset,
+    split: str,
+    systems: Sequence[System],
+    *,
+    measures: Sequence[str] = MEASURES,
+    queries: Tensor | None = None,
+    retriever: Retriever | None = None,
 ) -> DatasetResult:
     """Rerank a split's queries with every system, and measure quality and latency.
 
@@ -143,13 +154,21 @@ def judge(
         split: The split to judge on.
         systems: The systems, in the order of the table's rows.
         measures: Names of measures.
+        queries: ``[Q]`` int64, those of the split to judge on; all when None.
+        retriever: What gave the candidates, to be timed; None where that is not asked for.
     """
-    queries = prepared.dataset.split(split).queries
+    if queries is None:
+        queries = prepared.dataset.split(split).queries
+    sample = queries[spread_over(len(queries), LATENCY_QUERIES)]
+    retrieval = {} if retriever is None else _retrieval_times(prepared, sample, retriever)
     results = {}
     for system in systems:
-        ranking, values = measure_queries(prepared, split, system, measures=measures)
+        measured = partial(measure_queries, prepared, split, system, measures=measures, queries=queries)
+        (ranking, values), peak = with_peak_memory(measured)
         means = {name: float(per_query.nanmean()) for name, per_query in values.items()}
-        results[system.name] = SystemResult(means, _latency(prepared, queries, system), ranking, values, {})
+        times = _reranking_times(prepared, sample, system)
+        latency, stages = stage_quantiles(times)[TOTAL], stage_quantiles({**retrieval, **times})
+        results[system.name] = SystemResult(means, latency, ranking, values, {}, stages, peak)
     tested = [name for name in TESTED_MEASURES if name in measures]
     return DatasetResult(
         dataset=prepared.dataset.name,
@@ -165,7 +184,12 @@ def judge(
 
 @torch.inference_mode()
 def measure_queries(
-    prepared: PreparedDataset, split: str, system: System, *, measures: Sequence[str] = MEASURES
+    prepared: PreparedDataset,
+    split: str,
+    system: System,
+    *,
+    measures: Sequence[str] = MEASURES,
+    queries: Tensor | None = None,
 ) -> tuple[Ranking, dict[str, Tensor]]:
     """Rerank a split's queries with one system and score each of them.
 
@@ -174,14 +198,16 @@ def measure_queries(
         split: The split to judge on.
         system: The system.
         measures: Names of measures.
+        queries: ``[Q]`` int64, those of the split to judge on; all when None.
 
     Returns:
         The reranked lists, one row per query, and ``[Q]`` float64 of each measure, NaN = the query does not count.
     """
     qrels = prepared.dataset.split(split)
-    ranking = rerank(prepared, qrels.queries, system)
-    relevance = qrels.relevance(qrels.queries, ranking.nodes, num_nodes=prepared.dataset.graph.num_nodes)
-    gains = qrels.gains(qrels.queries)
+    queries = qrels.queries if queries is None else queries
+    ranking = rerank(prepared, queries, system)
+    relevance = qrels.relevance(queries, ranking.nodes, num_nodes=prepared.dataset.graph.num_nodes)
+    gains = qrels.gains(queries)
     return ranking, {name: parse_measure(name)(relevance, gains) for name in measures}
 
 
@@ -225,11 +251,6 @@ def compare_with_baselines(
     return [Comparison(*pair, *numbers) for pair, *numbers in zip(pairs, differences, p_values, strict=True)]
 
 
-def peak_memory_mib() -> float:
-    """Largest resident memory of this process so far, in MiB (Linux reports KiB)."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
 def _rerank_batch(graphs: CandidateGraphs, system: System, top_k: int) -> Ranking:
     node_scores = system.score(graphs).cpu().float()
     order = graphs.order(node_scores)
@@ -255,17 +276,30 @@ def _with_intervals(results: Mapping[str, SystemResult], measures: Sequence[str]
     }
 
 
-def _latency(prepared: PreparedDataset, queries: Tensor, system: System) -> dict[str, float]:
-    """Time the reranking stage alone, one query at a time: candidate graph, scores, order."""
-    spread = torch.linspace(0, len(queries) - 1, min(LATENCY_QUERIES, len(queries))).long()
-    sample = torch.cat([spread[:LATENCY_WARMUP], spread])
-    times = []
-    for query in queries[sample]:
-        begin = time.perf_counter()
-        graphs = prepared.graphs(query.reshape(1), vectors=system.reads_vectors, edges=system.reads_graph)
+def _reranking_times(prepared: PreparedDataset, queries: Tensor, system: System) -> dict[str, list[float]]:
+    """Time the reranking stage, one query at a time: candidate graph; then scores and order."""
+
+    def run(query: int) -> dict[str, float]:
+        laps = Laps()
+        at = torch.tensor([query])
+        graphs = prepared.graphs(at, vectors=system.reads_vectors, edges=system.reads_graph)
+        laps.lap("graph")
         _rerank_batch(graphs, system, prepared.top_k)
-        times.append(1000 * (time.perf_counter() - begin))
-    quantiles = torch.tensor(times[len(sample) - len(spread) :], dtype=torch.float64).quantile(
-        torch.tensor([0.5, 0.95], dtype=torch.float64)
-    )
-    return {"p50": float(quantiles[0]), "p95": float(quantiles[1])}
+        laps.lap("rerank")
+        return laps.seconds
+
+    return time_stages(queries.tolist(), run, warm_up=LATENCY_WARMUP)
+
+
+def _retrieval_times(prepared: PreparedDataset, queries: Tensor, retriever: Retriever) -> dict[str, list[float]]:
+    """Time the search for candidates, one query at a time, of encoded queries."""
+    data, vectors = prepared.dataset, prepared.query_vectors
+
+    def run(query: int) -> dict[str, float]:
+        vector = None if vectors is None else vectors[query : query + 1]
+        one, laps = Queries([data.query_ids[query]], [data.query_texts[query]], vector), Laps()
+        retriever.retrieve(one)
+        laps.lap("retrieve")
+        return laps.seconds
+
+    return time_stages(queries.tolist(), run, warm_up=LATENCY_WARMUP)

@@ -10,7 +10,8 @@ import torch
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch import Tensor
 
-from graphrerank.data import PairCache, PreparedDataset
+from graphrerank.data import PairCache, PreparedDataset, RetrievalDataset
+from graphrerank.evaluation.cost import spread_over, stage_quantiles, time_stages, with_peak_memory
 from graphrerank.evaluation.judge import Comparison, compare_with_baselines
 from graphrerank.evaluation.measuring import OF_GRAPH, relevant_nodes
 from graphrerank.evaluation.significance import bootstrap_interval
@@ -38,6 +39,8 @@ class PipelineResult:
         ms: Mean milliseconds per query of each stage, many queries at once; ``other`` is what no stage counts. Where
             pairs come from a cache, ``encode`` is their number times what a pair takes (``PipelinesResult.pair_ms``).
         routes: Share of the queries on each path of a router; empty where the pipeline has none.
+        latency_ms: ``p50`` and ``p95`` of each stage and of the ``total``, one query at a time; empty where not timed.
+        peak_memory_mib: Largest resident memory of the process while it retrieved; None where not known.
     """
 
     values: Mapping[str, Tensor]
@@ -47,6 +50,8 @@ class PipelineResult:
     encodings: float
     ms: Mapping[str, float]
     routes: Mapping[str, float] = field(default_factory=dict)
+    latency_ms: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    peak_memory_mib: float | None = None
 
     @property
     def total_ms(self) -> float:
@@ -67,6 +72,7 @@ class PipelineResult:
             "ms": dict(self.ms),
             "overhead": self.overhead,
             **({"routes": dict(self.routes)} if self.routes else {}),
+            **({"latency_ms": dict(self.latency_ms)} if self.latency_ms else {}),
         }
 
 
@@ -110,6 +116,7 @@ def judge_pipelines(
     measures: Sequence[str] = PIPELINE_MEASURES,
     limit: int | None = None,
     progress: bool = False,
+    alone: int = 0,
 ) -> PipelinesResult:
     """Retrieve a split's queries with every pipeline, and measure quality, encodings and time.
 
@@ -120,22 +127,21 @@ def judge_pipelines(
         measures: Names of measures; ``TR`` and ``MissTR`` over all that was retrieved come on top.
         limit: Judge on the first queries by id alone; on all when None.
         progress: Whether to draw a progress bar.
+        alone: Queries that are retrieved once more, one at a time, for ``latency_ms``.
 
     Raises:
         ValueError: If ``limit`` is below 1, or a pipeline reads vectors that are not there.
     """
-    if limit is not None and limit < 1:
-        raise ValueError(f"`limit` must be a positive integer, got {limit}")
     dataset, qrels = prepared.dataset, prepared.dataset.split(split)
-    numbers = sorted(qrels.queries.tolist(), key=lambda number: dataset.query_ids[number])[:limit]
-    at = torch.tensor(numbers)
+    at = first_queries(dataset, split, limit)
+    numbers = at.tolist()
     vectors = None if prepared.query_vectors is None else prepared.query_vectors[at]
     ids, texts = ([strings[number] for number in numbers] for strings in (dataset.query_ids, dataset.query_texts))
     queries, relevant, gains = Queries(ids, texts, vectors), relevant_nodes(qrels, at), qrels.gains(at)
     results = {}
     retrieved = _retrieve(pipelines, queries, progress=progress)
     pair_ms = _pair_ms(prepared.pair_encoder, retrieved, queries, dataset.graph)
-    for name, (found, elapsed) in retrieved.items():
+    for name, (found, elapsed, peak) in retrieved.items():
         nodes = found.ranking.nodes.to(at.device)
         relevance = qrels.relevance(at, nodes, num_nodes=dataset.graph.num_nodes)
         values = {measure: parse_measure(measure)(relevance, gains) for measure in measures}
@@ -154,6 +160,8 @@ def judge_pipelines(
             encodings=encodings,
             ms=ms,
             routes={} if found.routes is None else route_shares(found.routes),
+            latency_ms=_latency(pipelines[name], queries, alone, pair_ms) if alone else {},
+            peak_memory_mib=peak,
         )
     compared = [measure for measure in COMPARED_MEASURES if measure in measures]
     values_of = {name: result.values for name, result in results.items()}
@@ -161,29 +169,56 @@ def judge_pipelines(
     return PipelinesResult(dataset.name, split, ids, results, comparisons, pair_ms)
 
 
+def first_queries(dataset: RetrievalDataset, split: str, limit: int | None) -> Tensor:
+    """Number the first queries of a split by id, all when ``limit`` is None: ``[Q]`` int64.
+
+    Raises:
+        ValueError: If ``limit`` is below 1, or there is no such split.
+    """
+    if limit is not None and limit < 1:
+        raise ValueError(f"`limit` must be a positive integer, got {limit}")
+    queries = dataset.split(split).queries.tolist()
+    return torch.tensor(sorted(queries, key=lambda number: dataset.query_ids[number])[:limit])
+
+
 def _retrieve(
     pipelines: Mapping[str, Pipeline], queries: Queries, *, progress: bool
-) -> dict[str, tuple[Retrieved, float]]:
-    """Let every pipeline retrieve; what each found, and seconds."""
+) -> dict[str, tuple[Retrieved, float, float | None]]:
+    """Let every pipeline retrieve; what each found, seconds, and the peak of memory."""
     columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total} queries")
     retrieved = {}
     with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), disable=not progress) as bars:
         for name, pipeline in pipelines.items():
             task = bars.add_task(name, total=len(queries))
             begin = time.perf_counter()
-            found = pipeline.retrieve(queries, advance=partial(bars.advance, task))
-            retrieved[name] = found, time.perf_counter() - begin
+            found, peak = with_peak_memory(partial(pipeline.retrieve, queries, advance=partial(bars.advance, task)))
+            retrieved[name] = found, time.perf_counter() - begin, peak
     return retrieved
+
+
+def _latency(pipeline: Pipeline, queries: Queries, wanted: int, pair_ms: float | None) -> dict[str, dict[str, float]]:
+    """Time a pipeline's stages, one query at a time; pairs that a cache keeps count what reading them takes."""
+
+    def run(row: int) -> dict[str, float]:
+        begin = time.perf_counter()
+        found = pipeline.retrieve(queries.block(row, row + 1))
+        elapsed, seconds = time.perf_counter() - begin, dict(found.seconds)
+        seconds["other"] = elapsed - sum(seconds.values())
+        if pair_ms is not None and READING in seconds:
+            seconds[READING] = float(found.num_encodings.sum()) * pair_ms / 1000
+        return seconds
+
+    return stage_quantiles(time_stages(spread_over(len(queries), wanted).tolist(), run))
 
 
 def _pair_ms(
     encoder: PairEncoder | None,
-    retrieved: Mapping[str, tuple[Retrieved, float]],
+    retrieved: Mapping[str, tuple[Retrieved, float, float | None]],
     queries: Queries,
     graph: CorpusGraph,
 ) -> float | None:
     """Measure how long a pair takes to read, where a cache hides it, on pairs of the last pipeline that reads some."""
-    reading = [found for found, _ in retrieved.values() if int(found.num_encodings.sum())]
+    reading = [found for found, _, _ in retrieved.values() if int(found.num_encodings.sum())]
     if not isinstance(encoder, PairCache) or not reading:
         return None
     nodes = reading[-1].ranking.nodes.cpu()

@@ -6,7 +6,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from graphrerank.evaluation.significance import TOLERANCE, flipped_sums, outer_quantiles, resampled_means
+from graphrerank.evaluation.significance import (
+    TOLERANCE,
+    bootstrap_interval,
+    flipped_sums,
+    outer_quantiles,
+    resampled_means,
+)
 
 RESAMPLES = 10_000
 LEVEL = 0.95
@@ -118,6 +124,27 @@ def bootstrap_tests(
             ends = outer_quantiles(drawn.flatten(0, 1), level)
             intervals[part[:, None], measures] = ends.reshape(len(part), len(measures), 2)
     return intervals, p_values
+
+
+def mean_intervals(scores: Tensor, *, samples: int = RESAMPLES, level: float = LEVEL, seed: int = 0) -> Tensor:
+    """Give the percentile bootstrap interval of every system's mean in every measure.
+
+    Source: as :func:`graphrerank.evaluation.significance.bootstrap_interval`.
+
+    Args:
+        scores: ``[S, M, Q]``, as in :func:`randomization_tests`.
+        samples: Number of samples.
+        level: Share of the samples within the interval, in (0, 1).
+        seed: Seed of the drawing.
+
+    Returns:
+        ``[S, M, 2]`` float64; NaN where no query counts.
+    """
+    _check(scores, [])
+    intervals = torch.full((*scores.shape[:2], 2), torch.nan, dtype=torch.float64)
+    for measures, rows in _complete(scores):
+        intervals[:, measures] = bootstrap_interval(rows, level=level, samples=samples, seed=seed)
+    return intervals
 
 
 def compare_pairs(

@@ -44,7 +44,7 @@ class Cost:
     Attributes:
         ms: ``p50`` and ``p95`` of each stage in milliseconds, one query at a time; ``total`` is all stages together.
         encodings: Mean pairs that the cross-encoder read, now or before; None where there is none.
-        tokens: Mean tokens of the top 10 passages, what a language model would be given; None where not counted.
+        tokens: Mean words of the top 10 passages together, which a language model would read; None where not counted.
         peak_memory_mib: Largest resident memory of the process while the system ranked; None where not known.
     """
 

@@ -1,0 +1,52 @@
+"""What holds over several data sets."""
+
+from collections.abc import Sequence
+
+from graphrerank.evaluation.findings import PairedTest, Replication
+from graphrerank.evaluation.replicability import combined_randomization, count_replicated, replicated_on
+from graphrerank.evaluation.study import DatasetStudy
+
+LEVEL = 0.05
+
+
+def across_datasets(
+    datasets: Sequence[DatasetStudy], *, level: float = LEVEL, permutations: int = 10_000, seed: int = 0
+) -> list[Replication]:
+    """Say of each comparison that was made on two data sets or more, on how many the system wins.
+
+    Args:
+        datasets: The data sets, with their tests.
+        level: Chance of naming too many.
+        permutations: Number of sign flips of the combined test.
+        seed: Seed of the flips.
+    """
+    tests: dict[tuple[str, str, str], list[tuple[DatasetStudy, PairedTest]]] = {}
+    for dataset in datasets:
+        for test in dataset.tests:
+            if test.num_queries:
+                tests.setdefault((test.system, test.baseline, test.measure), []).append((dataset, test))
+    found = []
+    for (system, baseline, measure), listed in tests.items():
+        if len(listed) < 2:
+            continue
+        names = tuple(dataset.name for dataset, _ in listed)
+        p_values = [test.p_greater for _, test in listed]
+        differences = [
+            dataset.systems[system].values[measure] - dataset.systems[baseline].values[measure] for dataset, _ in listed
+        ]
+        mean, p_combined = combined_randomization(differences, permutations=permutations, seed=seed)
+        found.append(
+            Replication(
+                system=system,
+                baseline=baseline,
+                measure=measure,
+                datasets=names,
+                level=level,
+                num_replicated=count_replicated(p_values, level=level),
+                num_replicated_fisher=count_replicated(p_values, level=level, method="fisher"),
+                replicated=tuple(names[place] for place in replicated_on(p_values, level=level)),
+                difference=mean,
+                p_combined=p_combined,
+            )
+        )
+    return found

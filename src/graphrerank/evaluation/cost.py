@@ -1,0 +1,121 @@
+"""What ranking takes: milliseconds by stage, one query at a time, and resident memory."""
+
+import resource
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+TOTAL = "total"
+MOST_SECONDS = 20.0  # that timing one system takes; what is slow is timed on fewer queries
+RESET = Path("/proc/self/clear_refs")  # Linux: 5 makes the peak of resident memory begin anew
+STATUS = Path("/proc/self/status")
+
+Result = TypeVar("Result")
+_highest = 0.0  # of what was reset, MiB
+
+
+def peak_memory_mib() -> float:
+    """Largest resident memory of this process so far, in MiB (Linux reports KiB)."""
+    return max(_highest, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+
+
+def with_peak_memory(work: Callable[[], Result]) -> tuple[Result, float | None]:
+    """Do some work and measure the largest resident memory meanwhile, all else that the process holds with it.
+
+    Returns:
+        What ``work`` returned, and MiB; None where the system does not let the peak begin anew (other than Linux).
+    """
+    global _highest
+    _highest = peak_memory_mib()
+    try:
+        RESET.write_text("5")
+    except OSError:
+        return work(), None
+    result = work()
+    peak = next((line for line in STATUS.read_text().splitlines() if line.startswith("VmHWM:")), None)
+    if peak is None:
+        return result, None
+    mib = int(peak.split()[1]) / 1024
+    _highest = max(_highest, mib)
+    return result, mib
+
+
+def spread_over(count: int, wanted: int) -> Tensor:
+    """Choose ``wanted`` of ``count`` numbers, or all, evenly spread: ``[n]`` int64.
+
+    Example:
+        >>> spread_over(100, 3), spread_over(2, 3)
+        (tensor([ 0, 49, 99]), tensor([0, 1]))
+    """
+    return torch.linspace(0, count - 1, min(wanted, count)).long()
+
+
+def time_stages(
+    queries: Sequence[int], run: Callable[[int], Mapping[str, float]], *, warm_up: int = 2
+) -> dict[str, list[float]]:
+    """Time one query after the other, for :data:`MOST_SECONDS` at most.
+
+    Args:
+        queries: Numbers of queries.
+        run: Ranks for one and returns seconds by stage.
+        warm_up: How many of them are run before the clock counts.
+
+    Returns:
+        Milliseconds of each query by stage, 0 where a query has none of it; one query at least.
+    """
+    for query in queries[:warm_up]:
+        run(query)
+    rows: list[Mapping[str, float]] = []
+    begin = time.perf_counter()
+    for query in queries:
+        rows.append(run(query))
+        if time.perf_counter() - begin > MOST_SECONDS:
+            break
+    stages = dict.fromkeys(stage for row in rows for stage in row)
+    return {stage: [1000 * row.get(stage, 0.0) for row in rows] for stage in stages}
+
+
+def stage_quantiles(times: Mapping[str, Sequence[float]]) -> dict[str, dict[str, float]]:
+    """Give median and 95th percentile of each stage, and of all stages of a query together.
+
+    Args:
+        times: Milliseconds of each query by stage; where stages were timed on more queries than others, the first.
+
+    Example:
+        >>> stage_quantiles({"graph": [1.0, 3.0], "rerank": [1.0, 1.0]})["total"]
+        {'p50': 3.0, 'p95': 3.9}
+    """
+    shortest = min((len(row) for row in times.values()), default=0)
+    total = [sum(row[place] for row in times.values()) for place in range(shortest)]
+    return {stage: _quantiles(row) for stage, row in {**times, TOTAL: total}.items() if row}
+
+
+def _quantiles(milliseconds: Sequence[float]) -> dict[str, float]:
+    both = torch.tensor(milliseconds, dtype=torch.float64).quantile(torch.tensor([0.5, 0.95], dtype=torch.float64))
+    return {"p50": float(both[0]), "p95": float(both[1])}
+
+
+class Laps:
+    """Seconds by stage of one query: each call of :meth:`lap` ends a stage.
+
+    Example:
+        >>> laps = Laps()
+        >>> laps.lap("graph")
+        >>> list(laps.seconds)
+        ['graph']
+    """
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = defaultdict(float)
+        self._since = time.perf_counter()
+
+    def lap(self, stage: str) -> None:
+        """Count what went by since the last lap."""
+        now = time.perf_counter()
+        self.seconds[stage] += now - self._since
+        self._since = now

@@ -1,0 +1,64 @@
+"""The same candidates with other edges between them: does the graph matter, or only the features?"""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from graphrerank.data import PreparedDataset
+from graphrerank.data.text_match import MATCH_FEATURES, TextMatch
+from graphrerank.evaluation.judge import System
+from graphrerank.graphs import CandidateGraphs
+from graphrerank.graphs.rewire import shuffle_edges
+
+EDGES = ("shuffled", "removed")
+
+
+class OtherEdges:
+    """Lets systems rank the candidates of a data set with other edges between them.
+
+    ``shuffled``: every candidate keeps its number of neighbours among the candidates, but has others. ``removed``: no
+    edge. What a system computes from edges (GCS, degrees, best neighbours) follows, and so do the words that a
+    candidate's neighbours cover (:class:`TextMatch`). Scores of the retriever stay: the candidates are given.
+
+    Args:
+        prepared: The data set that the systems are judged on.
+        seed: Seed of the shuffling.
+    """
+
+    def __init__(self, prepared: PreparedDataset, *, seed: int = 0) -> None:
+        names = prepared.feature_names
+        self._prepared = prepared
+        self._seed = seed
+        self._match = TextMatch(prepared.dataset.graph.texts) if set(names) & set(MATCH_FEATURES) else None
+        self._columns = {names.index(name): place for place, name in enumerate(MATCH_FEATURES) if name in names}
+
+    def system(self, system: System, edges: str) -> System:
+        """Let a system see ``shuffled`` edges, or have them ``removed``.
+
+        Raises:
+            ValueError: If ``edges`` is none of these.
+        """
+        if edges not in EDGES:
+            raise ValueError(f"`edges` must be one of {EDGES}, got {edges!r}")
+
+        def score(graphs: CandidateGraphs) -> Tensor:
+            return system.score(self._changed(graphs, edges))
+
+        return replace(system, name=f"{system.name}, edges {edges}", score=score)
+
+    def _changed(self, graphs: CandidateGraphs, edges: str) -> CandidateGraphs:
+        edge_index, edge_attr = graphs.edge_index[:, :0], graphs.edge_attr[:0]
+        if edges == "shuffled":
+            generator = torch.Generator().manual_seed(self._seed)
+            edge_index, edge_attr = shuffle_edges(graphs.edge_index, graphs.edge_attr, graphs.ptr, generator=generator)
+        changed = replace(graphs, edge_index=edge_index, edge_attr=edge_attr)
+        if self._match is None:
+            return changed
+        assert graphs.query_index is not None
+        assert graphs.nodes is not None
+        texts = [self._prepared.dataset.query_texts[query] for query in graphs.query_index.tolist()]
+        features = self._match.score(texts, graphs.nodes, edge_index, graphs.ptr)
+        x = graphs.x.clone()
+        x[:, list(self._columns)] = features[:, list(self._columns.values())]
+        return replace(changed, x=x)

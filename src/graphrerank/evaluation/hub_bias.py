@@ -1,0 +1,70 @@
+"""Whether a system prefers hubs: nodes of many neighbours."""
+
+import math
+
+import numpy as np
+import torch
+from scipy.stats import rankdata
+from torch import Tensor
+
+from graphrerank.evaluation.findings import HubBias
+from graphrerank.graphs import CorpusGraph, Ranking
+
+HUB_SHARE = 0.1  # of the corpus
+TOP = 10
+
+
+def hub_bias(graph: CorpusGraph, ranking: Ranking, relevant: Tensor, *, system: str) -> HubBias | None:
+    """Correlate scores with degrees, and count hubs at the top.
+
+    Args:
+        graph: The corpus; a node's degree is ``graph.num_neighbours``.
+        ranking: ``[Q, K]`` of the system.
+        relevant: ``[Q, R]`` int64 relevant nodes, padded with -1.
+        system: Its name.
+
+    Returns:
+        The record; None where all nodes have the same degree, and so none is a hub.
+    """
+    degree = graph.num_neighbours.double()
+    if not degree.numel() or bool((degree == degree[0]).all()):
+        return None
+    nodes = ranking.nodes.cpu()
+    hub_degree = max(1, math.ceil(np.quantile(degree.numpy(), 1 - HUB_SHARE)))
+    hub = degree >= hub_degree
+    share = float(hub.double().mean())
+    ranked = nodes >= 0
+    degrees = degree[nodes.clamp(min=0)].masked_fill(~ranked, torch.nan)
+    is_relevant = (nodes.unsqueeze(2) == relevant.unsqueeze(1)).any(2) if relevant.numel() else torch.zeros_like(ranked)
+    judged = is_relevant.double().masked_fill(~ranked, torch.nan)
+    scores = ranking.scores.cpu().double().masked_fill(~ranked, torch.nan)
+    top, found = nodes[:, :TOP], relevant[relevant >= 0]
+    return HubBias(
+        system=system,
+        correlation=mean_spearman(scores, degrees),
+        relevant_correlation=mean_spearman(judged, degrees),
+        lift=float(hub[top[top >= 0]].double().mean()) / share,
+        relevant_lift=float(hub[found].double().mean()) / share,
+        hub_degree=hub_degree,
+    )
+
+
+def mean_spearman(a: Tensor, b: Tensor) -> float:
+    """Average Spearman's rank correlation over rows, ties at their mean rank.
+
+    Args:
+        a: ``[Q, K]``; NaN = not there, at the same places as in ``b``.
+        b: ``[Q, K]``.
+
+    Returns:
+        In [-1, 1]; NaN where no row has two different numbers in both.
+
+    Example:
+        >>> mean_spearman(torch.tensor([[1.0, 2.0, 3.0], [1.0, 1.0, 1.0]]), torch.tensor([[5.0, 6.0, 7.0]] * 2))
+        1.0
+    """
+    ranks = [torch.from_numpy(rankdata(np.asarray(t), axis=1, nan_policy="omit")) for t in (a, b)]
+    centred = [(rank - rank.nanmean(dim=1, keepdim=True)).nan_to_num(0.0) for rank in ranks]
+    product = (centred[0] * centred[1]).sum(1)
+    norms = (centred[0].square().sum(1) * centred[1].square().sum(1)).sqrt()
+    return float((product / norms)[norms > 0].mean())

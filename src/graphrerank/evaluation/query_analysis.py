@@ -1,0 +1,109 @@
+"""Which queries make the difference: those that gain and lose most, and means over groups of queries."""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from graphrerank.evaluation.findings import Breakdown, QueryDifference
+
+MOST = 10  # queries listed on either side
+GROUPS = 3
+RELEVANT_GROUPS = ((1, 1), (2, 2), (3, 5), (6, 20), (21, None))
+
+
+def query_differences(
+    scores: Mapping[str, Tensor],
+    *,
+    system: str,
+    baseline: str,
+    measure: str,
+    query_ids: Sequence[str],
+    query_texts: Sequence[str],
+    num_relevant: Sequence[int],
+) -> list[QueryDifference]:
+    """List the queries on which one system gains most over another, then those on which it loses most.
+
+    Args:
+        scores: ``[Q]`` of each system; NaN = the query does not count.
+        system: Name of the one.
+        baseline: Name of the other.
+        measure: Name of the measure.
+        query_ids: ``Q`` ids.
+        query_texts: ``Q`` texts.
+        num_relevant: ``Q`` numbers of relevant nodes.
+
+    Returns:
+        At most ten gains, the largest first, and at most ten losses, the largest first; equal ones by id.
+    """
+    ours, theirs = scores[system].tolist(), scores[baseline].tolist()
+    change = {row: a - b for row, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b and a == a and b == b}
+    ordered = sorted(change, key=lambda row: (-abs(change[row]), query_ids[row]))
+    gains = [row for row in ordered if change[row] > 0][:MOST]
+    losses = [row for row in ordered if change[row] < 0][:MOST]
+    return [
+        QueryDifference(
+            system, baseline, measure, query_ids[row], query_texts[row], num_relevant[row], ours[row], theirs[row]
+        )
+        for row in (*gains, *losses)
+    ]
+
+
+def break_down(
+    scores: Mapping[str, Tensor], groups: Mapping[str, Mapping[str, Tensor]], *, measure: str
+) -> list[Breakdown]:
+    """Average every system over each group of queries.
+
+    Args:
+        scores: ``[Q]`` of each system; NaN = the query does not count.
+        groups: By what groups the queries, and a group's name: ``[Q]`` bool.
+        measure: Name of the measure.
+    """
+    return [
+        Breakdown(
+            by, group, int(inside.sum()), measure, {name: float(row[inside].nanmean()) for name, row in scores.items()}
+        )
+        for by, parts in groups.items()
+        for group, inside in parts.items()
+    ]
+
+
+def relevant_groups(num_relevant: Sequence[int]) -> dict[str, Tensor]:
+    """Group queries by their number of relevant nodes; groups without a query are left out.
+
+    Example:
+        >>> relevant_groups([1, 4, 3])
+        {'1': tensor([ True, False, False]), '3 to 5': tensor([False,  True,  True])}
+    """
+    counts, groups = torch.tensor(num_relevant), {}
+    for low, high in RELEVANT_GROUPS:
+        inside = (counts >= low) & (counts <= high) if high is not None else counts >= low
+        if bool(inside.any()):
+            groups[f"{low} or more" if high is None else str(low) if low == high else f"{low} to {high}"] = inside
+    return groups
+
+
+def quantile_groups(numbers: Tensor, *, unit: str, num_groups: int = GROUPS) -> dict[str, Tensor]:
+    """Group queries by a number into about equal parts; equal numbers stay together.
+
+    Args:
+        numbers: ``[Q]``.
+        unit: Written behind the numbers in a group's name.
+        num_groups: How many groups at most.
+
+    Returns:
+        ``[Q]`` bool by name, from the lowest group to the highest; empty where all numbers are equal.
+
+    Example:
+        >>> list(quantile_groups(torch.tensor([1.0, 2.0, 3.0, 9.0]), unit="words", num_groups=2))
+        ['1 to 2 words', '3 to 9 words']
+    """
+    ascending = torch.sort(numbers).values
+    ends = {float(ascending[len(ascending) * part // num_groups - 1]) for part in range(1, num_groups + 1)}
+    groups, below = {}, -torch.inf
+    for end in sorted(ends):
+        inside = (numbers > below) & (numbers <= end)
+        low, high = (f"{float(edge):.3g}" for edge in (numbers[inside].min(), numbers[inside].max()))
+        groups[f"{low} {unit}" if low == high else f"{low} to {high} {unit}"] = inside
+        below = end
+    return groups if len(groups) > 1 else {}

@@ -1,0 +1,159 @@
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from graphrerank.data import Qrels, RetrievalDataset
+from graphrerank.evaluation import paired_randomization
+from graphrerank.evaluation.across import across_datasets
+from graphrerank.evaluation.build_study import RankedSystem, StudyPlan, build_study, mean_degree
+from graphrerank.evaluation.measuring import measure_ranking
+from graphrerank.evaluation.significance import holm
+from graphrerank.evaluation.study import Cost, DatasetStudy, read_study, write_study
+from graphrerank.evaluation.study import Study as WholeStudy
+from graphrerank.graphs import CorpusGraph, Ranking
+
+NUM_NODES, NUM_QUERIES, DEPTH = 30, 40, 12
+PLAN = StudyPlan(("nDCG@10", "R@5", "PR@5/multi"), ("nDCG@10", "R@5"), resamples=500)
+
+
+def dataset(seed: int = 0, name: str = "toy") -> RetrievalDataset:
+    generator = torch.Generator().manual_seed(seed)
+    edges = torch.randint(0, NUM_NODES, (60, 2), generator=generator)
+    ids = [f"d{number}" for number in range(NUM_NODES)]
+    texts = [f"word {'more ' * (number % 3)}" for number in range(NUM_NODES)]
+    graph = CorpusGraph.from_edges(ids, texts, edges[edges[:, 0] != edges[:, 1]])
+    query = torch.arange(NUM_QUERIES).repeat_interleave(2)
+    node = torch.stack([torch.randperm(NUM_NODES, generator=generator)[:2] for _ in range(NUM_QUERIES)]).flatten()
+    kept = torch.ones(len(query), dtype=torch.bool)
+    kept[1:20:2] = False  # the first ten queries have one relevant node
+    qrels = Qrels(query[kept], node[kept], torch.ones(int(kept.sum())))
+    queries = [f"q{number:02}" for number in range(NUM_QUERIES)]
+    texts = ["what is " + "so " * (number % 4) + "it" for number in range(NUM_QUERIES)]
+    return RetrievalDataset(name, graph, queries, texts, {"test": qrels})
+
+
+def ranked(data: RetrievalDataset, name: str, *, quality: float, seed: int, **more: object) -> RankedSystem:
+    """Relevant nodes are scored higher by ``quality``; the last query finds nothing."""
+    generator = torch.Generator().manual_seed(seed)
+    noise = torch.rand(NUM_QUERIES, NUM_NODES, generator=generator)
+    qrels = data.split("test")
+    noise[qrels.query, qrels.node] += quality
+    scores, nodes = noise.topk(DEPTH, dim=1)
+    nodes[-1], scores[-1] = -1, -math.inf
+    return RankedSystem(name, "checkpoint", "runs/x", Ranking(nodes, scores), **more)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def study() -> DatasetStudy:
+    data = dataset()
+    systems = [
+        ranked(data, "base", quality=0.0, seed=1, cost=Cost({"total": {"p50": 1.0, "p95": 2.0}})),
+        ranked(data, "twin", quality=0.3, seed=2, config="abc"),
+        ranked(data, "good", quality=0.6, seed=3, config="abc"),
+    ]
+    systems = [
+        systems[0],
+        replace(systems[1], seed=1),
+        replace(systems[2], seed=2, on_other_edges={"removed": systems[0].ranking, "shuffled": systems[2].ranking}),
+    ]
+    return build_study(data, "test", torch.arange(NUM_QUERIES), systems, PLAN)
+
+
+def test_values_are_measured_and_missing_queries_named(study: DatasetStudy) -> None:
+    data = dataset()
+    good = study.systems["good"]
+    assert good.ranking is not None
+    again = measure_ranking(data, data.split("test"), torch.arange(NUM_QUERIES), good.ranking, ["nDCG@10"])
+    assert torch.equal(good.values["nDCG@10"], again["nDCG@10"])
+    assert good.missing == ("q39",)
+    assert good.values["nDCG@10"][-1] == 0.0
+    assert good.values["PR@5/multi"][:10].isnan().all()
+    assert study.num_relevant[0] == 1
+    assert study.num_relevant[-1] == 2
+    low, high = good.intervals["nDCG@10"]
+    assert low < good.means["nDCG@10"] < high
+    assert good.tied_share == 0.0
+    assert study.systems["base"].cost is not None
+    assert study.systems["base"].cost.tokens is not None
+    assert (
+        9 < study.systems["base"].cost.tokens < 30
+    )  # one to three words in each of ten texts; none for the last query
+    assert good.cost is None
+
+
+def test_tests_of_the_last_system(study: DatasetStudy) -> None:
+    assert [(test.baseline, test.measure) for test in study.tests] == [
+        ("base", "nDCG@10"), ("base", "R@5"), ("twin", "nDCG@10"), ("twin", "R@5"),
+    ]  # fmt: skip
+    test = study.tests[0]
+    ours, theirs = study.systems["good"].values["nDCG@10"], study.systems["base"].values["nDCG@10"]
+    assert test.difference == pytest.approx(float((ours - theirs).mean()))
+    assert test.p_randomization == float(paired_randomization(ours, theirs, permutations=500))
+    assert test.interval[0] < test.difference < test.interval[1]
+    corrected = holm(torch.tensor([test.p_randomization for test in study.tests], dtype=torch.float64))
+    assert [test.p_holm for test in study.tests] == corrected.tolist()
+    assert test.p_greater < 0.01
+
+
+def test_findings(study: DatasetStudy) -> None:
+    assert {one.baseline for one in study.query_differences} == {"twin"}  # the best of the others
+    groups = {(one.by, one.group): one.num_queries for one in study.breakdowns}
+    assert groups["relevant nodes", "1"] == 10
+    assert groups["relevant nodes", "2"] == 30
+    assert sum(count for (by, _), count in groups.items() if by == "query length") == NUM_QUERIES
+    assert sum(count for (by, _), count in groups.items() if by == "graph density") == NUM_QUERIES
+    one = next(entry for entry in study.breakdowns if entry.group == "1")
+    assert one.means["good"] == pytest.approx(float(study.systems["good"].values["nDCG@10"][:10].mean()))
+    assert [one.system for one in study.hub_bias] == ["base", "twin", "good"]
+    removed, shuffled = study.counterfactuals
+    means = {name: system.means["nDCG@10"] for name, system in study.systems.items()}
+    assert (removed.edges, removed.mean) == ("removed", means["base"])
+    assert removed.difference == pytest.approx(means["good"] - means["base"])
+    assert removed.share_changed > 0.9
+    assert (shuffled.difference, shuffled.p_randomization, shuffled.share_changed) == (0.0, 1.0, 0.0)
+    spread = study.seed_spreads[0]
+    assert (spread.systems, spread.seeds, spread.measure) == (("twin", "good"), (1, 2), "nDCG@10")
+    assert spread.std == pytest.approx(abs(means["good"] - means["twin"]) / math.sqrt(2))
+
+
+def test_mean_degree_by_hand() -> None:
+    graph = CorpusGraph.from_edges(list("abcd"), [""] * 4, torch.tensor([[0, 1], [1, 2]]))
+    nodes = torch.tensor([[0, 1, 2, 3], [0, 2, -1, -1], [0, 1, -1, -1], [-1, -1, -1, -1]])
+    assert mean_degree(graph, nodes).tolist() == [1.0, 0.0, 1.0, 0.0]
+
+
+def test_across_data_sets_and_to_the_file(study: DatasetStudy, tmp_path) -> None:
+    second = dataset(5, "second")
+    systems = [
+        ranked(second, name, quality=quality, seed=seed)
+        for seed, (name, quality) in enumerate({"base": 0.0, "twin": 0.6, "good": 0.6}.items())
+    ]
+    other = build_study(second, "test", torch.arange(NUM_QUERIES), systems, PLAN)
+    across = across_datasets([study, other], permutations=500)
+    assert across_datasets([study]) == []
+    found = {(one.baseline, one.measure): one for one in across}
+    won = found["base", "nDCG@10"]
+    assert (won.datasets, won.num_replicated, won.num_replicated_fisher) == (("toy", "second"), 2, 2)
+    assert won.replicated == ("toy", "second")
+    assert won.p_combined < 0.01
+    assert won.difference == pytest.approx(
+        sum(next(t.difference for t in one.tests if t.baseline == "base") for one in (study, other)) / 2
+    )
+    twin = found["twin", "nDCG@10"]
+    assert (twin.num_replicated, twin.replicated) == (1, ("toy",))
+    whole = WholeStudy("python evaluate.py", {one.name: one for one in (study, other)}, across)
+    write_study(tmp_path, whole)
+    assert read_study(tmp_path).to_json() == whole.to_json()
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    data = dataset()
+    system = ranked(data, "a", quality=0.0, seed=0)
+    with pytest.raises(ValueError, match=r"`tested` must name one or more of `measures` \['R@5'\], got \['R@6'\]"):
+        StudyPlan(["R@5"], ["R@6"])
+    with pytest.raises(ValueError, match=r"different names, got \['a', 'a'\]"):
+        build_study(data, "test", torch.arange(NUM_QUERIES), [system, system], PLAN)
+    with pytest.raises(ValueError, match="must each rank 3 queries, a has 40"):
+        build_study(data, "test", torch.arange(3), [system], PLAN)

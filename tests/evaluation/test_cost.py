@@ -1,0 +1,49 @@
+import pytest
+import torch
+
+from graphrerank.evaluation import peak_memory_mib
+from graphrerank.evaluation.cost import Laps, stage_quantiles, time_stages, with_peak_memory
+
+MIB = 1 << 18  # float32 numbers
+
+
+def test_peak_memory_of_one_piece_of_work() -> None:
+    def work(size: int) -> float:
+        return float(torch.ones(size * MIB).sum())
+
+    _, large = with_peak_memory(lambda: work(256))
+    _, small = with_peak_memory(lambda: work(8))
+    if large is None or small is None:
+        pytest.skip("peaks of resident memory begin anew on Linux alone")
+    assert 128 < large - small < 320
+    assert peak_memory_mib() >= large  # the whole process's peak is not forgotten
+
+
+def test_stages_of_each_query() -> None:
+    asked: list[int] = []
+
+    def run(query: int) -> dict[str, float]:
+        asked.append(query)
+        return {"graph": 0.001 * query, **({"route": 0.5} if query == 3 else {})}
+
+    times = time_stages([1, 2, 3], run)
+    assert asked == [1, 2, 1, 2, 3]  # two to warm up
+    assert times == {"graph": pytest.approx([1.0, 2.0, 3.0]), "route": [0.0, 0.0, 500.0]}
+    found = stage_quantiles(times)
+    assert found["graph"] == pytest.approx({"p50": 2.0, "p95": 2.9})
+    assert found["total"]["p50"] == pytest.approx(2.0)
+    assert found["total"]["p95"] == pytest.approx(452.9)
+
+
+def test_a_slow_system_is_timed_on_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graphrerank.evaluation.cost.MOST_SECONDS", 0.0)
+    assert time_stages([1, 2, 3], lambda query: {"rerank": 1.0}, warm_up=0) == {"rerank": [1000.0]}
+    assert stage_quantiles({"a": [1.0, 2.0], "b": [1.0]})["total"] == {"p50": 2.0, "p95": 2.0}
+
+
+def test_laps_add_up() -> None:
+    laps = Laps()
+    for stage in ("graph", "rerank", "graph"):
+        laps.lap(stage)
+    assert list(laps.seconds) == ["graph", "rerank"]
+    assert min(laps.seconds.values()) >= 0

@@ -1,0 +1,50 @@
+import math
+
+import torch
+
+from graphrerank.evaluation.query_analysis import break_down, quantile_groups, query_differences, relevant_groups
+
+
+def test_the_largest_gains_and_losses() -> None:
+    base = torch.full((30,), 0.5, dtype=torch.float64)
+    ours = base + torch.linspace(-0.3, 0.29, 30, dtype=torch.float64)
+    ours[3], base[4] = 0.5, math.nan  # no change; does not count
+    ids = [f"q{row:02}" for row in range(30)]
+    found = query_differences(
+        {"a": ours, "b": base}, system="a", baseline="b", measure="R@5", query_ids=ids, query_texts=ids,
+        num_relevant=[2] * 30,
+    )  # fmt: skip
+    assert [one.query_id for one in found[:10]] == [f"q{row}" for row in range(29, 19, -1)]
+    assert [one.query_id for one in found[10:]] == ["q00", "q01", "q02", *(f"q{row:02}" for row in range(5, 12))]
+    assert all(one.system_score < one.baseline_score for one in found[10:])
+    assert found[0].num_relevant == 2
+
+
+def test_equal_systems_differ_nowhere() -> None:
+    same = torch.ones(3)
+    assert (
+        query_differences(
+            {"a": same, "b": same}, system="a", baseline="b", measure="R@5", query_ids="xyz", query_texts="xyz",
+            num_relevant=[1, 1, 1],
+        )
+        == []
+    )  # fmt: skip
+
+
+def test_means_of_groups() -> None:
+    scores = {"a": torch.tensor([1.0, 0.0, math.nan]), "b": torch.tensor([0.5, 0.5, math.nan])}
+    groups = {"relevant nodes": relevant_groups([1, 1, 30])}
+    one, many = break_down(scores, groups, measure="R@5")
+    assert (one.by, one.group, one.num_queries, one.means) == ("relevant nodes", "1", 2, {"a": 0.5, "b": 0.5})
+    assert many.group == "21 or more"
+    assert math.isnan(many.means["a"])
+
+
+def test_groups_cover_every_query_once() -> None:
+    numbers = torch.tensor([4.0, 1.0, 1.0, 1.0, 1.0, 1.0, 9.0])
+    groups = quantile_groups(numbers, unit="words")
+    assert list(groups) == ["1 words", "4 to 9 words"]
+    assert torch.stack(list(groups.values())).sum(0).tolist() == [1] * 7
+    assert quantile_groups(torch.ones(5), unit="words") == {}
+    relevant = relevant_groups([1, 2, 3, 5, 6, 20, 21, 100])
+    assert torch.stack(list(relevant.values())).sum(0).tolist() == [1] * 8
