@@ -8,6 +8,7 @@ from graphrerank.text.knowledge_cache import KnowledgeCache
 from graphrerank.text.language_model import LanguageModel
 from graphrerank.text.language_model_keywords import LanguageModelKeywords
 from graphrerank.text.language_model_knowledge import LanguageModelKnowledgeExtractor
+from graphrerank.text.local_language_model import TransformersLanguageModel
 from graphrerank.text.map_reduce import CitedAnswer, MapReduceAnswers, Summary
 from graphrerank.text.names import normalize_entity
 from graphrerank.text.question_answering import answer_questions
@@ -33,6 +34,7 @@ __all__ = [
     "SpacyKnowledgeExtractor",
     "Summary",
     "Tokenizer",
+    "TransformersLanguageModel",
     "TransformersTokenizer",
     "Verdicts",
     "WordTokenizer",

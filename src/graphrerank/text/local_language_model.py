@@ -1,0 +1,148 @@
+"""A chat model of transformers that runs in this process, in the place of an endpoint."""
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+from graphrerank.files import hash_files
+
+Answer = TypeVar("Answer")
+
+FINGERPRINTED = {".safetensors", ".gguf", ".bin", ".json", ".txt", ".model", ".jinja"}
+RETRY_TEMPERATURE = 0.7  # of further tries, as the likeliest answer would be the same again
+
+
+class TransformersLanguageModel:
+    """Asks an instruction-tuned model that is loaded when the first question comes.
+
+    An answer that its reader refuses is asked for again, sampled. The same seed gives the same answers.
+
+    Args:
+        model: A local folder, or a model id of the Hugging Face hub.
+        gguf_file: Name of a GGUF file in it to load (needs the package ``gguf``); None for safetensors.
+        revision: Commit of a hub model.
+        device: Torch device; CUDA where there is one when None.
+        dtype: Numbers of the model, a name of torch.
+        max_new_tokens: Most tokens of an answer.
+        batch_size: Questions at once.
+        temperature: Of sampling, not negative; 0 for the likeliest answer.
+        max_retries: Tries after the first.
+        seed: Of sampling.
+
+    Raises:
+        ValueError: If a number is out of range. When it loads: if the model is not found, or has no chat template.
+    """
+
+    def __init__(
+        self,
+        model: str | Path,
+        *,
+        gguf_file: str | None = None,
+        revision: str | None = None,
+        device: str | None = None,
+        dtype: str = "float32",
+        max_new_tokens: int = 512,
+        batch_size: int = 8,
+        temperature: float = 0.0,
+        max_retries: int = 2,
+        seed: int = 0,
+    ) -> None:
+        if min(max_new_tokens, batch_size) < 1 or max_retries < 0:
+            raise ValueError(
+                "`max_new_tokens` and `batch_size` must be positive and `max_retries` not negative, got "
+                f"{max_new_tokens}, {batch_size} and {max_retries}"
+            )
+        if not temperature >= 0:
+            raise ValueError(f"`temperature` must not be negative, got {temperature}")
+        self.model = str(model)
+        self.gguf_file = gguf_file
+        self.revision = revision
+        self.device = device
+        self.dtype = dtype
+        self.max_new_tokens = max_new_tokens
+        self.batch_size = batch_size
+        self.temperature = temperature
+        self.max_retries = max_retries
+        self.seed = seed
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hash of the weights, or id and revision of a hub model, and what decides the answers."""
+        folder = Path(self.model)
+        if folder.is_dir():
+            weights = hash_files(sorted(file for file in folder.rglob("*") if file.suffix in FINGERPRINTED))
+        else:
+            weights = f"{self.model}@{self.revision}"
+        decides = (self.gguf_file, self.dtype, self.max_new_tokens, self.temperature, self.seed)
+        return repr(("transformers", weights, *decides))
+
+    def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], Answer]) -> list[Answer]:
+        """Ask each question in a conversation of its own; as ``LanguageModel.ask``.
+
+        Raises:
+            ValueError: If a question is too long for the model, or has no usable answer within the tries.
+        """
+        before = [] if system is None else [{"role": "system", "content": system}]
+        found: dict[int, Answer] = {}
+        trouble = ""
+        for attempt in range(self.max_retries + 1):
+            waiting = [place for place in range(len(questions)) if place not in found]
+            for start in range(0, len(waiting), self.batch_size):
+                part = waiting[start : start + self.batch_size]
+                asked = [[*before, {"role": "user", "content": questions[place]}] for place in part]
+                for place, text in zip(part, self._generate(asked, attempt), strict=True):
+                    try:
+                        found[place] = read(text)
+                    except (ValueError, LookupError, TypeError) as error:
+                        trouble = repr(error)
+        if missing := [text for place, text in enumerate(questions) if place not in found]:
+            raise ValueError(
+                f"{self.model} gave no usable answer in {self.max_retries + 1} tries for the text "
+                f"{missing[0][:60]!r}; last: {trouble}"
+            )
+        return [found[place] for place in range(len(questions))]
+
+    def _generate(self, conversations: Sequence[list[dict[str, str]]], attempt: int) -> list[str]:
+        import torch
+
+        tokenizer, model = self._loaded
+        texts = [
+            tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True) for turns in conversations
+        ]
+        batch = tokenizer(texts, return_tensors="pt", padding=True, add_special_tokens=False).to(model.device)
+        length = batch["input_ids"].shape[1]
+        limit = getattr(model.config, "max_position_embeddings", None)
+        if limit is not None and length + self.max_new_tokens > limit:
+            raise ValueError(
+                f"{self.model} reads and writes at most {limit} tokens, got a question of {length} with "
+                f"`max_new_tokens` {self.max_new_tokens}"
+            )
+        temperature = self.temperature or (RETRY_TEMPERATURE if attempt else 0.0)
+        sampling = {"do_sample": True, "temperature": temperature} if temperature else {"do_sample": False}
+        with torch.random.fork_rng(), torch.inference_mode():
+            torch.manual_seed(self.seed + attempt)
+            written = model.generate(
+                **batch, **sampling, max_new_tokens=self.max_new_tokens, pad_token_id=tokenizer.pad_token_id
+            )
+        return list(tokenizer.batch_decode(written[:, length:], skip_special_tokens=True))
+
+    @cached_property
+    def _loaded(self) -> tuple[Any, Any]:
+        import torch
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+
+        source = {"revision": self.revision, **({"gguf_file": self.gguf_file} if self.gguf_file else {})}
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(self.model, padding_side="left", **source)
+            model = AutoModelForCausalLM.from_pretrained(self.model, dtype=getattr(torch, self.dtype), **source)
+        except (OSError, ValueError, ImportError) as error:
+            raise ValueError(
+                f"`model` must be a local folder or a reachable hub id of a causal language model, got "
+                f"{self.model!r}: {error}"
+            ) from error
+        if tokenizer.chat_template is None:
+            raise ValueError(f"{self.model}: needed a model with a chat template, found none")
+        tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
+        device = self.device or ("cuda" if torch.cuda.is_available() else "cpu")
+        return tokenizer, model.to(device).eval()
