@@ -102,7 +102,7 @@ def test_numbers_out_of_range(model: Path, settings: dict, message: str) -> None
 
 
 def test_model_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="`model` must be a local folder or a reachable hub id .* got '.*nothing'"):
+    with pytest.raises(ValueError, match=r"`model` must be a local folder or a reachable hub id .* got '.*nothing'"):
         make(tmp_path / "nothing").ask(["a"], system=None, read=str)
 
 
