@@ -1,0 +1,218 @@
+"""Reproduction capsules: what a run of ``evaluate.py`` was made of, and where a second one differs from it."""
+
+import hashlib
+import json
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from graphrerank.evaluation.study import Study
+from graphrerank.files import write_text
+
+CAPSULE = "capsule.json"
+FORMAT = 1  # raise when an older file can no longer be read
+TOLERANCE = 1e-6  # of a mean, as a fraction
+CANDIDATES = "base_ranking"  # the run file whose lists are the candidates that checkpoints rerank
+SHOWN = 10  # differing measures of a data set that are named
+
+
+@dataclass(frozen=True)
+class Capsule:
+    """What a run was made of, and what it measured.
+
+    Attributes:
+        overrides: What its command line set; the same again make the same run.
+        config: The configuration that came of it, without folders of the machine.
+        settings: What its statistics depend on, seeds among it.
+        versions: Version of each library that decides a result.
+        weights: SHA-256 of each checkpoint's weights, by system.
+        data: By data set: ``fingerprint`` of corpus, queries and judgements, ``split``, ``queries`` (how many),
+            ``query_ids`` (SHA-256), ``encoder`` (fingerprint, or None), ``candidates`` (SHA-256 of
+            ``runs/<dataset>.base_ranking.trec`` without its scores, or None where the systems retrieve for themselves).
+        measures: Mean of each measure by data set and system; None where no query counts.
+        tolerance: How far a mean may be off.
+    """
+
+    overrides: Sequence[str]
+    config: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    versions: Mapping[str, str]
+    weights: Mapping[str, str]
+    data: Mapping[str, Mapping[str, Any]]
+    measures: Mapping[str, Mapping[str, Mapping[str, float | None]]]
+    tolerance: float = TOLERANCE
+
+
+def make_capsule(
+    run_dir: Path,
+    study: Study,
+    *,
+    overrides: Sequence[str],
+    config: Mapping[str, Any],
+    versions: Mapping[str, str],
+    weights: Mapping[str, str],
+    encoders: Mapping[str, str | None],
+) -> Capsule:
+    """Describe a run that has written its run files.
+
+    Args:
+        run_dir: Its folder.
+        study: What it found.
+        overrides: As in :class:`Capsule`, as the other arguments.
+        config: The configuration.
+        versions: Versions of libraries; Python's is added.
+        weights: Hashes of weights.
+        encoders: Fingerprint of each data set's encoder.
+    """
+    data, measures = {}, {}
+    for name, dataset in study.datasets.items():
+        file = run_dir / "runs" / f"{name}.{CANDIDATES}.trec"
+        data[name] = {
+            "fingerprint": dataset.fingerprint,
+            "split": dataset.split,
+            "queries": len(dataset.query_ids),
+            "query_ids": _hash_lines(dataset.query_ids),
+            "encoder": encoders.get(name),
+            "candidates": _hash_lines(f"{q}\t{d}" for q, d in _listed(file)) if file.is_file() else None,
+        }
+        measures[name] = {key: system.to_json()["means"] for key, system in dataset.systems.items()}
+    return Capsule(
+        overrides=tuple(overrides),
+        config=config,
+        settings=study.settings,
+        versions={"python": platform.python_version(), **versions},
+        weights=weights,
+        data=data,
+        measures=measures,
+    )
+
+
+def write_capsule(run_dir: Path, capsule: Capsule) -> None:
+    """Write ``capsule.json`` into a run folder."""
+    write_text(run_dir / CAPSULE, json.dumps({"format": FORMAT, **asdict(capsule)}, indent=2) + "\n")
+
+
+def read_capsule(run_dir: Path) -> Capsule:
+    """Read a run folder's ``capsule.json``.
+
+    Raises:
+        ValueError: If there is none, or it is damaged or of another format.
+    """
+    path = run_dir / CAPSULE
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file; needed the folder of a finished run of evaluate.py")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content["format"] != FORMAT:
+            raise ValueError(f"needed format {FORMAT}, found {content['format']!r}")
+        return Capsule(**{field.name: content[field.name] for field in fields(Capsule)})
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path}: not a capsule that can be read ({error!r})") from error
+
+
+def capsule_differences(before_dir: Path, after_dir: Path) -> list[str]:
+    """Say where a run differs from an earlier one, in the order in which causes come before effects.
+
+    Versions, configuration, weights, data and candidates must be equal, means within the earlier run's tolerance. What
+    time the systems took is not compared.
+
+    Args:
+        before_dir: Folder of the earlier run.
+        after_dir: Folder of the later one.
+
+    Returns:
+        One line per difference; empty where there is none.
+
+    Raises:
+        ValueError: If one has no capsule that can be read.
+    """
+    before, after = (json.loads(json.dumps(asdict(read_capsule(folder)))) for folder in (before_dir, after_dir))
+    lines = []
+    for part in ("versions", "config", "settings", "weights"):
+        lines += _changes(part, _flat(before[part]), _flat(after[part]))
+    lines += _changes("data", *(dict.fromkeys(one["data"], "judged") for one in (before, after)))
+    for name in before["data"]:
+        if name in after["data"]:
+            then, now = dict(before["data"][name]), dict(after["data"][name])
+            same_candidates = then.pop("candidates") == now.pop("candidates")
+            lines += _changes(f"data {name}", then, now)
+            if not same_candidates:
+                files = (folder / "runs" / f"{name}.{CANDIDATES}.trec" for folder in (before_dir, after_dir))
+                lines.append(f"candidates of {name}: {_changed_lists(*files)}")
+            lines += _changed_means(name, before["measures"][name], after["measures"][name], before["tolerance"])
+    return lines
+
+
+def _changes(part: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Say which entries differ."""
+    missing = object()
+    lines = []
+    for key in dict.fromkeys([*before, *after]):
+        then, now = before.get(key, missing), after.get(key, missing)
+        if then != now:
+            lines.append(f"{part} {key}: {_short(then, missing)} then, {_short(now, missing)} now")
+    return lines
+
+
+def _changed_means(dataset: str, before: Mapping[str, Any], after: Mapping[str, Any], tolerance: float) -> list[str]:
+    lines = _changes(f"systems of {dataset}", *(dict.fromkeys(one, "judged") for one in (before, after)))
+    changed = []
+    for system in before:
+        if system not in after:
+            continue
+        for measure, then in before[system].items():
+            now = after[system].get(measure)
+            same = then == now if then is None or now is None else abs(then - now) <= tolerance
+            if not same:
+                changed.append(f"measures of {dataset}, {system} {measure}: {then} then, {now} now")
+    if len(changed) > SHOWN:
+        changed[SHOWN:] = [f"measures of {dataset}: {len(changed) - SHOWN} more"]
+    return lines + changed
+
+
+def _changed_lists(before: Path, after: Path) -> str:
+    """Count the queries whose candidates differ."""
+    if not before.is_file() or not after.is_file():
+        return "; ".join(f"no {path.name} in {path.parent.parent}" for path in (before, after) if not path.is_file())
+    lists = [
+        {q: [d for _, d in rows] for q, rows in groupby(_listed(path), lambda row: row[0])} for path in (before, after)
+    ]
+    queries = [query for query in dict.fromkeys([*lists[0], *lists[1]]) if lists[0].get(query) != lists[1].get(query)]
+    if not queries:
+        return "the capsule's hash is not that of its run file"
+    return f"those of {len(queries):,} of {len(lists[0]):,} queries differ, first {queries[0]!r}"
+
+
+def _listed(path: Path) -> Iterator[tuple[str, str]]:
+    """Read the query and document of each line of a run file that this package wrote."""
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            query, rest = line.split(" Q0 ", 1)
+            yield query, rest.rsplit(" ", 3)[0]
+
+
+def _hash_lines(lines: Any) -> str:
+    sha = hashlib.sha256()
+    for line in lines:
+        sha.update(f"{line}\n".encode("utf-8", "surrogatepass"))
+    return sha.hexdigest()
+
+
+def _flat(content: Any, prefix: str = "") -> dict[str, Any]:
+    """Name nested entries by their path: ``{"a": {"b": 1}}`` is ``{"a.b": 1}``."""
+    if not isinstance(content, dict) or not content:
+        return {prefix: content} if prefix else {}
+    flat: dict[str, Any] = {}
+    for key, entry in content.items():
+        flat |= _flat(entry, f"{prefix}.{key}" if prefix else str(key))
+    return flat
+
+
+def _short(entry: Any, missing: object) -> str:
+    if entry is missing:
+        return "nothing"
+    text = str(entry)
+    return f"{text[:12]}…" if len(text) == 64 and text.isalnum() else text
