@@ -194,6 +194,8 @@ class EvaluateConfig:
     pipeline: Any = None
     pipelines: list[str] = field(default_factory=list)
     num_queries: int | None = None
+    report: list[str] = field(default_factory=list)
+    verify: str | None = None
     curves: CurvesPlan | None = None
     routing: RoutingPlan | None = None
     ket: KETPlan | None = None
@@ -224,6 +226,20 @@ def register() -> None:
     store.store(name="train_schema", node=TrainConfig)
     store.store(name="evaluate_schema", node=EvaluateConfig)
     store.store(name="serve_schema", node=ServeConfig)
+
+
+def list_override(argument: str, key: str) -> str:
+    """Write ``key=a,b`` as a list; Hydra would take it for a sweep.
+
+    Example:
+        >>> list_override("report=runs/a,runs/b", "report")
+        "report=['runs/a','runs/b']"
+    """
+    name, _, listed = argument.partition("=")
+    if name != key or listed.startswith("["):
+        return argument
+    quoted = ("'" + entry.replace("'", r"\'") + "'" for entry in listed.split(","))
+    return f"{key}=[{','.join(quoted)}]"
 
 
 def check_keys(cfg: DictConfig, schema: type) -> None:
