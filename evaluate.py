@@ -24,6 +24,10 @@ def main(cfg: DictConfig) -> None:
         from graphrerank.doors.ket import judge_ket
 
         judge_ket(cfg)
+    elif cfg.retag is not None:
+        from graphrerank.doors.retag import judge_retag
+
+        judge_retag(cfg)
     else:
         from graphrerank.doors.evaluate import evaluate  # heavy: not for --help
 

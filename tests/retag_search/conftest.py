@@ -1,4 +1,5 @@
 import hashlib
+import itertools
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -11,7 +12,7 @@ from torch import Tensor
 from graphrerank.graphs import Queries
 from graphrerank.indexes import ReTAGIndex, ReTAGReport, ReTAGSettings, Sentences, Subgraph, Topics
 from graphrerank.indexes.communities import Communities, Rows
-from graphrerank.text import ChatModel
+from graphrerank.text import ChatModel, Entity, Knowledge, Relation
 
 Reply = Callable[[str, str], Any]  # system message, question -> what is written as JSON
 DIM = 256  # texts without a common word are nearly orthogonal
@@ -46,6 +47,24 @@ class WordEncoder:
     def _word(self, word: str) -> Tensor:
         seed = int.from_bytes(hashlib.sha256(word.encode()).digest()[:6], "little")
         return torch.randn(DIM, generator=torch.Generator().manual_seed(seed))
+
+
+class NameExtractor:
+    """An extractor without a model: capitalised words are entities, neighbours in a sentence are related."""
+
+    fingerprint = "names"
+
+    def extract(self, texts: Sequence[str]) -> list[Knowledge]:
+        return [self._knowledge(text) for text in texts]
+
+    def _knowledge(self, text: str) -> Knowledge:
+        entities: dict[str, Entity] = {}
+        relations = []
+        for sentence in text.split("."):
+            found = list(dict.fromkeys(re.findall(r"[A-Z]\w+", sentence)))
+            entities |= {name: Entity(name, "NAME", sentence.strip()) for name in found if name not in entities}
+            relations += [Relation(a, "before", b, f"{a} stands before {b}.") for a, b in itertools.pairwise(found)]
+        return Knowledge(tuple(entities.values()), tuple(dict.fromkeys(relations)))
 
 
 class ScriptedModel:
@@ -119,3 +138,8 @@ def empty_index(encoder: WordEncoder) -> ReTAGIndex:
 @pytest.fixture
 def scripted() -> Callable[[Reply], ChatModel]:
     return ScriptedModel
+
+
+@pytest.fixture
+def extractor() -> NameExtractor:
+    return NameExtractor()

@@ -1,8 +1,11 @@
+from typing import Any
+
 import pytest
 import torch
 
 from graphrerank.indexes import ReTAGIndex
 from graphrerank.pipelines import LevelSummaries
+from tests.retag_search.conftest import make_index
 
 
 def test_a_level_of_all_graphs_and_parents_behind(index: ReTAGIndex) -> None:
@@ -33,6 +36,12 @@ def test_of_equal_summaries_one_is_a_candidate(index: ReTAGIndex) -> None:
         [0, 0, 0, 1, 1, 1, 0],
         [0, 0, 0, 0, 0, 0, 0],
     ]
+
+
+def test_an_empty_summary_is_no_candidate(encoder: Any) -> None:
+    plan = [(0, 0, -1, (0,), "Metz fell."), (0, 0, -1, (1,), "")]  # no usable answer of a language model
+    summaries = LevelSummaries(make_index(encoder, plan), 0)
+    assert summaries.in_graph.tolist() == [[True, False], [False, False], [False, False]]
 
 
 def test_an_empty_index(empty_index: ReTAGIndex) -> None:

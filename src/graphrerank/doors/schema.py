@@ -181,6 +181,26 @@ class KETPlan:
 
 
 @dataclass
+class ReTAGPlan:
+    """The plan of ``experiment=retag_podcast``; see there."""
+
+    data: str = MISSING
+    level: int = MISSING
+    top_p: int = MISSING
+    chosen_on: float = MISSING
+    seed: int = MISSING
+    num_keywords: list[int] = MISSING
+    num_sentences: list[int] = MISSING
+    keyword_weights: list[float] = MISSING
+    bm25_weights: list[float] = MISSING
+    checkpoint: str = MISSING
+    rerank_depths: list[int] = MISSING
+    language_model: Any = None
+    part_tokens: int = MISSING
+    context_tokens: int = MISSING
+
+
+@dataclass
 class EvaluateConfig:
     """``conf/evaluate.yaml``."""
 
@@ -199,6 +219,7 @@ class EvaluateConfig:
     curves: CurvesPlan | None = None
     routing: RoutingPlan | None = None
     ket: KETPlan | None = None
+    retag: ReTAGPlan | None = None
     experiment: Any = None
     paths: Paths = field(default_factory=Paths)
     num_threads: int = 1

@@ -20,6 +20,8 @@ from graphrerank.pipelines.retag_keywords import (
 )
 from graphrerank.pipelines.retag_retrieval import ReTAGRetrieval, ReTAGSearchSettings, RetrievedSummaries
 from graphrerank.pipelines.retag_routing import route_to_topics
+from graphrerank.pipelines.retag_search import ReTAGSearch
+from graphrerank.pipelines.retag_setup import ReTAGSetup
 from graphrerank.pipelines.retag_summaries import LevelSummaries
 from graphrerank.pipelines.router import ComplexityScorer, Router, fuse_paths
 from graphrerank.pipelines.state import RetrievalState
@@ -49,7 +51,9 @@ __all__ = [
     "PageRank",
     "Pipeline",
     "ReTAGRetrieval",
+    "ReTAGSearch",
     "ReTAGSearchSettings",
+    "ReTAGSetup",
     "Rerank",
     "RetrievalState",
     "Retrieved",

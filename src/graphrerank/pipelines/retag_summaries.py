@@ -27,7 +27,8 @@ class LevelSummaries:
         num_listed: How many of the nodes, the first ones, may be retrieved.
         graph: The nodes with their summaries, vectors and edges: shared entities, parent and child.
         parent: ``[N]`` int64, the node of each node's parent, -1 where there is none.
-        in_graph: ``[1 + T, N]`` bool, which nodes may be retrieved in the general graph, and in each topic's.
+        in_graph: ``[1 + T, N]`` bool, which nodes may be retrieved in the general graph, and in each topic's; never one
+            whose summary is empty.
         num_tokens: ``[N]`` int64, of the summaries.
 
     Raises:
@@ -54,7 +55,8 @@ class LevelSummaries:
         in_graph = torch.zeros(len(rows), len(self.communities), dtype=torch.bool)
         for graph, row in enumerate(rows):
             in_graph[graph, place[row]] = True
-        self.in_graph = in_graph.to(device)
+        is_told = torch.tensor([bool(text) for text in self.graph.texts], dtype=torch.bool)
+        self.in_graph = (in_graph & is_told).to(device)
         number = {text: i for i, text in enumerate(dict.fromkeys(self.graph.texts))}
         self._text = torch.tensor([number[text] for text in self.graph.texts], dtype=torch.int64, device=device)
 
@@ -79,9 +81,6 @@ class LevelSummaries:
 
         Returns:
             ``[B, N]`` bool.
-
-        Example:
-            With ``graphs`` false everywhere nothing may be retrieved.
         """
         held = (graphs.float() @ self.in_graph.float()) > 0
         places = torch.arange(len(self), device=held.device).expand(held.shape)

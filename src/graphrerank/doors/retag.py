@@ -1,0 +1,331 @@
+"""``python evaluate.py experiment=retag_podcast``: ReTAG's retrieval of summaries and its answers beside GraphRAG's."""
+
+import json
+import shlex
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from hydra.core.hydra_config import HydraConfig
+from hydra.utils import instantiate
+from omegaconf import DictConfig
+from torch import Tensor
+
+from graphrerank.data import PairCache, VectorCache, read_documents, read_queries
+from graphrerank.doors.parts import compose_group, pick_device
+from graphrerank.doors.tables import without_paths
+from graphrerank.doors.two_paths import hashed_order
+from graphrerank.evaluation.retag_page import RecallTable, compare_recall, render_retag
+from graphrerank.evaluation.summary_retrieval import (
+    Reading,
+    SummaryResult,
+    measure_reading,
+    most_relevant,
+    read_by_pairs,
+    summary_recall,
+    time_retrieval,
+)
+from graphrerank.evaluation.win_rates import WinRate, win_rates
+from graphrerank.files import write_text
+from graphrerank.graphs import Queries
+from graphrerank.inference import CheckpointScorer
+from graphrerank.pipelines import (
+    LevelSummaries,
+    ReTAGRetrieval,
+    ReTAGSearchSettings,
+    ReTAGSetup,
+    SummarySentences,
+)
+from graphrerank.text import CitedAnswer, MapReduceAnswers, PairwiseJudge, Summary, remembering
+
+GRAPHRAG, RETAG = "GraphRAG", "ReTAG"
+SCOPES = {"general graph": False, "topics": True}  # whether questions are asked in topics
+BM25, EXPANDED, DENSE, HYBRID = "BM25", "BM25 + expansion", "dense", "hybrid"
+HYBRID_EXPANDED, RERANKED = "hybrid + expansion", "hybrid + graph reranker"
+COMPARED = (
+    (EXPANDED, BM25),
+    (DENSE, BM25),
+    (HYBRID, BM25),
+    (HYBRID_EXPANDED, HYBRID),
+    (RERANKED, HYBRID),
+)
+KEYWORDS = ("num_keywords", "num_sentences", "num_terms")  # settings of the step that expand a question
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A way to choose summaries that may be taken for a row of the table.
+
+    Attributes:
+        search: How summaries are chosen.
+        keywords: Of :data:`KEYWORDS`; none for no expansion.
+        reranked: Whether a graph reranker ranks anew.
+        told: What the table says of the settings.
+    """
+
+    search: ReTAGSearchSettings
+    keywords: Mapping[str, int]
+    reranked: bool
+    told: Mapping[str, float]
+
+
+def judge_retag(cfg: DictConfig) -> Path:
+    """Measure what there is to read and what retrieval finds; let a language model answer where one is given.
+
+    Returns:
+        The run folder, which is also the last line printed.
+
+    Raises:
+        ValueError: If there is no question, or no cross-encoder.
+    """
+    run_dir, bench = Path(cfg.paths.run_dir), _Bench(cfg)
+    readings = [reading for level in range(bench.num_levels) for reading in bench.readings(level)]
+    tables: list[RecallTable] = []
+    wins: dict[str, list[WinRate]] = {}
+
+    def write() -> str:
+        content = {
+            "index": bench.index_counts,
+            "reading": [asdict(reading) for reading in readings],
+            "retrieval": {table.scope: table.to_json() for table in tables},
+            "answers": {name: [asdict(rate) for rate in rates] for name, rates in wins.items()},
+        }
+        write_text(run_dir / "metrics.json", json.dumps(content, indent=2) + "\n")
+        command = shlex.join(["python", "evaluate.py", *map(without_paths, HydraConfig.get().overrides.task)])
+        page = render_retag(command, bench.index_line, readings, tables, wins)
+        write_text(run_dir / "report.md", page)
+        return page
+
+    for scope in SCOPES:
+        tables.append(bench.recall(scope))
+        page = write()
+    if cfg.retag.language_model is not None:
+        wins[f"{RETAG} against {GRAPHRAG}"] = bench.answers(run_dir / "answers.jsonl")
+        page = write()
+    print(page)
+    print(run_dir, flush=True)
+    return run_dir
+
+
+class _Bench:
+    """Corpus, index and questions, and what retrieves, judges and answers."""
+
+    def __init__(self, cfg: DictConfig) -> None:
+        self._cfg, self._plan, self._step = cfg, cfg.retag, cfg.pipeline.steps[0]
+        torch.set_num_threads(cfg.num_threads)
+        folder, self._cache = Path(self._plan.data), Path(cfg.paths.cache)
+        documents, questions = list(read_documents(folder)), list(read_queries(folder))
+        questions = questions[: cfg.num_queries]
+        if not questions:
+            raise ValueError(f"{folder}: needed questions, found none")
+        encoder = cfg.encoder or compose_group(cfg, "encoder", "minilm")
+        self._encoder = VectorCache(instantiate(encoder), self._cache / "vectors")
+        self._setup: ReTAGSetup = instantiate(self._step.setup)
+        begin = time.perf_counter()
+        ids, passages = [one.doc_id for one in documents], [one.passage for one in documents]
+        self.index = self._setup.build_index(self._encoder, ids, passages)
+        self._index_seconds = time.perf_counter() - begin
+        self._sentences = SummarySentences(self.index, self._encoder)
+        texts = [question.text for question in questions]
+        begin = time.perf_counter()
+        vectors = self._encoder.encode(texts)
+        print(
+            f"index: {self._index_seconds:.0f} s; questions' vectors: {time.perf_counter() - begin:.0f} s", flush=True
+        )
+        self._queries = Queries([question.query_id for question in questions], texts, vectors)
+        self._device = pick_device(cfg.device)
+        self._levels: dict[int, LevelSummaries] = {}
+
+    @property
+    def num_levels(self) -> int:
+        """Levels of the general graph."""
+        return self.index.communities.num_levels(0)
+
+    @property
+    def index_counts(self) -> dict[str, Any]:
+        """What the index holds, for ``metrics.json``."""
+        return {
+            **asdict(self.index.report),
+            "communities": len(self.index.communities),
+            "topics": len(self.index.topics),
+        }
+
+    @property
+    def index_line(self) -> str:
+        """What the index holds, in a sentence."""
+        report, topics = self.index.report, self.index.topics
+        return (
+            f"Index: {report.passages:,} passages of {report.corpus_tokens:,} tokens, {report.entities:,} entities, "
+            f"{report.relations:,} relations, {len(self.index.communities):,} communities on {self.num_levels} levels "
+            f"of the general graph and in {len(topics)} topics ({'; '.join(topics.names)})."
+        )
+
+    def readings(self, level: int) -> Iterator[Reading]:
+        """Count what there is to read at a level, all summaries and the retrieved ones, without topics and with."""
+        for name, top_p, use_topics in (
+            (f"all ({GRAPHRAG})", None, False),
+            ("topics", None, True),
+            ("retrieval", self._plan.top_p, False),
+            (f"topics and retrieval ({RETAG})", self._plan.top_p, True),
+        ):
+            search = self._search(top_p=top_p, use_topics=use_topics)
+            yield measure_reading(
+                name, self._retrieval(Choice(search, self._keywords(), False, {}), level), self._queries
+            )
+
+    def recall(self, scope: str) -> RecallTable:
+        """Choose the settings of each row on one part of the questions, and judge it on the other."""
+        plan, level = self._plan, self._plan.level
+        use_topics = SCOPES[scope]
+        relevant, num_candidates = self._relevant(scope)
+        order = hashed_order(self._queries.ids, plan.seed)
+        split = round(plan.chosen_on * len(order))
+        chosen_on, judged_on = (
+            torch.tensor(sorted(part), dtype=torch.int64) for part in (order[:split], order[split:])
+        )
+        results: list[SummaryResult] = []
+        best: dict[str, Choice] = {}
+        for name, choices in self._rows(use_topics, best):
+            recalls = [self._recall(choice, relevant, chosen_on) for choice in choices] if len(choices) > 1 else [0.0]
+            best[name] = choices[recalls.index(max(recalls))]
+            retrieval = self._retrieval(best[name], level)
+            judged = self._queries.select(judged_on)
+            recall = summary_recall(retrieval.retrieve(judged).ranking, relevant[judged_on], top_k=plan.top_p)
+            results.append(SummaryResult(name, best[name].told, recall, time_retrieval(retrieval, judged)))
+            print(
+                f"{scope}, {name}: R@{plan.top_p} {100 * float(recall.nanmean()):.1f}, of {len(choices)} settings",
+                flush=True,
+            )
+        comparisons = compare_recall(results, COMPARED, seed=plan.seed)
+        return RecallTable(scope, level, plan.top_p, num_candidates, len(chosen_on), results, comparisons)
+
+    def answers(self, file: Path) -> list[WinRate]:
+        """Let a language model answer from all summaries and from the retrieved ones, and compare the answers."""
+        plan = self._plan
+        model = remembering(instantiate(plan.language_model), self._cache / "answers")
+        reader = MapReduceAnswers(
+            model,
+            self._setup.tokenizer,
+            part_tokens=plan.part_tokens,
+            context_tokens=plan.context_tokens,
+            seed=plan.seed,
+        )
+        answers: dict[str, list[CitedAnswer]] = {}
+        for name, top_p, use_topics in ((RETAG, plan.top_p, True), (GRAPHRAG, None, False)):
+            search = self._search(top_p=top_p, use_topics=use_topics)
+            retrieval = self._retrieval(Choice(search, self._keywords(), False, {}), plan.level)
+            answers[name] = reader.answer(self._queries.texts, self._listed(retrieval))
+        lines = [
+            json.dumps({"query_id": query_id, "system": name, **asdict(answer)}, ensure_ascii=False)
+            for name, own in answers.items()
+            for query_id, answer in zip(self._queries.ids, own, strict=True)
+        ]
+        write_text(file, "\n".join(lines) + "\n")
+        judge = PairwiseJudge(model)
+        texts = [[answer.text for answer in answers[name]] for name in (RETAG, GRAPHRAG)]
+        verdicts = judge.compare(self._queries.texts, *texts)
+        print(f"unusable: {len(reader.skipped)} answers, {len(judge.skipped)} verdicts", flush=True)
+        return win_rates(verdicts, seed=plan.seed)
+
+    def _listed(self, retrieval: ReTAGRetrieval) -> list[list[Summary]]:
+        """List the summaries to read for each question, under their ids."""
+        graph, nodes = retrieval.summaries.graph, retrieval.retrieve(self._queries).ranking.nodes.tolist()
+        return [[Summary(graph.node_ids[node], graph.texts[node]) for node in row if node >= 0] for row in nodes]
+
+    def _rows(self, use_topics: bool, best: Mapping[str, Choice]) -> Iterator[tuple[str, list[Choice]]]:
+        """Give the rows of the table, each with the settings to choose from; later rows build on the best of others."""
+        plan = self._plan
+        plain = self._search(top_p=plan.top_p, use_topics=use_topics, bm25_weight=1.0, dense_weight=0.0)
+        yield BM25, [Choice(plain, {}, False, {})]
+        yield (
+            EXPANDED,
+            [
+                Choice(
+                    replace(plain, keyword_weight=weight),
+                    {"num_keywords": count, "num_sentences": sentences, "num_terms": self._step.num_terms},
+                    False,
+                    {"keywords": count, "sentences": sentences, "weight": weight},
+                )
+                for count in plan.num_keywords
+                for sentences in plan.num_sentences
+                for weight in plan.keyword_weights
+            ],
+        )
+        yield DENSE, [Choice(replace(plain, bm25_weight=0.0, dense_weight=1.0), {}, False, {})]
+        for name, base in ((HYBRID, BM25), (HYBRID_EXPANDED, EXPANDED)):
+            yield (
+                name,
+                [
+                    replace(
+                        best[base],
+                        search=replace(best[base].search, bm25_weight=weight, dense_weight=1 - weight),
+                        told={**best[base].told, "BM25": weight},
+                    )
+                    for weight in plan.bm25_weights
+                ],
+            )
+        yield (
+            RERANKED,
+            [
+                replace(
+                    best[HYBRID],
+                    search=replace(best[HYBRID].search, rerank_depth=depth),
+                    reranked=True,
+                    told={**best[HYBRID].told, "depth": depth},
+                )
+                for depth in plan.rerank_depths
+            ],
+        )
+
+    def _relevant(self, scope: str) -> tuple[Tensor, float]:
+        """Let the cross-encoder read all candidates: ``[Q, N]`` bool, and how many there are on the mean."""
+        if self._cfg.pair_encoder is None:
+            raise ValueError(
+                "`pair_encoder` must be given (pair_encoder=cross_encoder pair_encoder.model=MODEL), got none"
+            )
+        search = self._search(top_p=None, use_topics=SCOPES[scope])
+        retrieval = self._retrieval(Choice(search, {}, False, {}), self._plan.level)
+        candidates = retrieval.retrieve(self._queries).candidates.cpu()
+        encoder = PairCache(instantiate(self._cfg.pair_encoder), self._cache / "pairs")
+        texts = retrieval.summaries.graph.texts
+        scores = read_by_pairs(encoder, self._queries.texts, texts, candidates, advance=_progress(scope))
+        return most_relevant(scores, self._plan.top_p), float(candidates.sum(1).double().mean())
+
+    def _recall(self, choice: Choice, relevant: Tensor, rows: Tensor) -> float:
+        ranking = self._retrieval(choice, self._plan.level).retrieve(self._queries.select(rows)).ranking
+        return float(summary_recall(ranking, relevant[rows], top_k=self._plan.top_p).nanmean())
+
+    def _search(self, **settings: Any) -> ReTAGSearchSettings:
+        """Take the step's settings, but for some."""
+        search: ReTAGSearchSettings = instantiate(self._step.search)
+        return replace(search, **settings)
+
+    def _keywords(self) -> dict[str, int]:
+        """Take the step's keyword settings."""
+        return {name: self._step[name] for name in KEYWORDS}
+
+    def _retrieval(self, choice: Choice, level: int) -> ReTAGRetrieval:
+        if level not in self._levels:
+            self._levels[level] = LevelSummaries(self.index, level, device=self._device)
+        summaries = self._levels[level]
+        finder = self._setup.keyword_finder(self.index, self._sentences, **choice.keywords) if choice.keywords else None
+        scorer = None
+        if choice.reranked:
+            scorer = CheckpointScorer(
+                summaries.graph, checkpoint=self._plan.checkpoint, text_encoder=self._encoder, device=self._device
+            )
+        return ReTAGRetrieval(summaries, choice.search, keywords=finder, scorer=scorer)
+
+
+def _progress(scope: str) -> Callable[[int, int], None]:
+    begin, told = time.perf_counter(), [0]
+
+    def advance(done: int, total: int) -> None:
+        if (tenth := 10 * done // max(1, total)) > told[0]:
+            told[0] = tenth
+            print(f"{scope}: {done:,} of {total:,} pairs read, {time.perf_counter() - begin:.0f} s", flush=True)
+
+    return advance

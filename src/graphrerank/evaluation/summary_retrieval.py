@@ -1,0 +1,176 @@
+"""Judging the retrieval of summaries by what a full read would select, and what there is to read."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphrerank.graphs import PairEncoder, Queries, Ranking, top_k_by_node_order
+from graphrerank.metrics import parse_measure
+from graphrerank.pipelines import ReTAGRetrieval, RetrievedSummaries
+
+TIMED_QUERIES = 64  # one at a time, after one that loads what there is to load
+
+
+@dataclass(frozen=True)
+class SummaryResult:
+    """What one way to choose summaries achieved.
+
+    Attributes:
+        name: What it is called in tables.
+        settings: What was chosen for it, by name.
+        recall: ``[Q]`` float64, share of the relevant summaries that it retrieved; NaN = the question has none.
+        milliseconds: Median and 95th percentile per question, one at a time, the question's vector at hand.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+    recall: Tensor
+    milliseconds: tuple[float, float]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what ``metrics.json`` holds of it."""
+        median, high = self.milliseconds
+        return {
+            "settings": dict(self.settings),
+            "recall": float(self.recall.nanmean()),
+            "ms": {"p50": median, "p95": high},
+        }
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What there is to read for a question, on the mean.
+
+    Attributes:
+        name: What chose the summaries.
+        level: Of the communities.
+        summaries: Mean number of summaries.
+        tokens: Mean tokens of them.
+        shares: Share of the questions by the number of topics that they were asked in: none, one, more.
+    """
+
+    name: str
+    level: int
+    summaries: float
+    tokens: float
+    shares: tuple[float, float, float] = field(default=(1.0, 0.0, 0.0))
+
+
+def read_by_pairs(
+    encoder: PairEncoder,
+    query_texts: Sequence[str],
+    texts: Sequence[str],
+    candidates: Tensor,
+    *,
+    advance: Callable[[int, int], None] | None = None,
+) -> Tensor:
+    """Score every summary that a full read would see, by a cross-encoder.
+
+    Args:
+        encoder: The cross-encoder; a ``PairCache`` remembers its pairs.
+        query_texts: ``Q`` questions.
+        texts: ``N`` summaries.
+        candidates: ``[Q, N]`` bool, which of them each question may retrieve.
+        advance: Called after each question with the number of pairs that were read and of all.
+
+    Returns:
+        ``[Q, N]`` float32 logits; -inf where there is no candidate.
+    """
+    scores = torch.full(candidates.shape, -torch.inf)
+    total, done = int(candidates.sum()), 0
+    for row, question in enumerate(query_texts):
+        nodes = candidates[row].nonzero().flatten().tolist()
+        if nodes:
+            vectors = encoder.encode([question] * len(nodes), [texts[node] for node in nodes])
+            scores[row, nodes] = encoder.head(vectors).cpu().float()
+        done += len(nodes)
+        if advance is not None:
+            advance(done, total)
+    return scores
+
+
+def most_relevant(scores: Tensor, count: int) -> Tensor:
+    """Take the best summaries of each question, ties by number: what a full read would select.
+
+    Args:
+        scores: ``[Q, N]``, -inf for what is no candidate.
+        count: How many, at least 1; fewer where there are fewer candidates.
+
+    Returns:
+        ``[Q, N]`` bool.
+
+    Example:
+        >>> most_relevant(torch.tensor([[0.1, 0.9, 0.5, -torch.inf]]), 2).int()
+        tensor([[0, 1, 1, 0]], dtype=torch.int32)
+    """
+    nodes, _ = top_k_by_node_order(scores, count)
+    relevant = torch.zeros(scores.shape[0], scores.shape[1] + 1, dtype=torch.bool)
+    return relevant.scatter(1, nodes.masked_fill(nodes < 0, scores.shape[1]), True)[:, :-1]
+
+
+def summary_recall(ranking: Ranking, relevant: Tensor, *, top_k: int) -> Tensor:
+    """Measure how many of the relevant summaries are in the top K.
+
+    Args:
+        ranking: ``[Q, K]`` summaries.
+        relevant: ``[Q, N]`` bool.
+        top_k: Cutoff rank.
+
+    Returns:
+        ``[Q]`` float64; NaN where a question has no relevant summary.
+
+    Example:
+        >>> ranking = Ranking(torch.tensor([[2, 0]]), torch.tensor([[0.9, 0.5]]))
+        >>> summary_recall(ranking, torch.tensor([[False, True, True]]), top_k=2)
+        tensor([0.5000], dtype=torch.float64)
+    """
+    has_any = relevant.any(1)
+    found = torch.full((len(relevant),), torch.nan, dtype=torch.float64)
+    if bool(has_any.any()):
+        nodes, held = ranking.nodes[has_any], relevant[has_any]
+        ranked = held.gather(1, nodes.clamp(min=0)).masked_fill(nodes < 0, False)
+        gains = held.float().sort(dim=1, descending=True).values
+        found[has_any] = parse_measure(f"R@{top_k}")(ranked.float(), gains)
+    return found
+
+
+def time_retrieval(retrieval: ReTAGRetrieval, queries: Queries) -> tuple[float, float]:
+    """Time questions one at a time: median and 95th percentile in milliseconds; NaN where there is none."""
+    if not len(queries):
+        return torch.nan, torch.nan
+    retrieval.retrieve(queries.block(0, 1))
+    seconds = []
+    for number in range(min(TIMED_QUERIES, len(queries))):
+        begin = time.perf_counter()
+        retrieval.retrieve(queries.block(number, number + 1))
+        seconds.append(time.perf_counter() - begin)
+    median, high = (
+        (1000 * torch.tensor(seconds, dtype=torch.float64)).quantile(torch.tensor([0.5, 0.95]).double()).tolist()
+    )
+    return median, high
+
+
+def measure_reading(name: str, retrieval: ReTAGRetrieval, queries: Queries) -> Reading:
+    """Count what a way to choose summaries gives to read per question."""
+    found = retrieval.retrieve(queries)
+    summaries, level = retrieval.summaries, retrieval.summaries.level
+    nodes = found.ranking.nodes.cpu()
+    tokens = summaries.num_tokens[nodes.clamp(min=0)].masked_fill(nodes < 0, 0).sum(1)
+    return Reading(
+        name,
+        level,
+        float((nodes >= 0).sum(1).double().mean()),
+        float(tokens.double().mean()),
+        topic_shares(found),
+    )
+
+
+def topic_shares(found: RetrievedSummaries) -> tuple[float, float, float]:
+    """Share of the questions that were asked in no topic, in one, and in more."""
+    topics = found.graphs[:, 1:].sum(1)
+    none, one, more = (float(part.double().mean()) for part in (topics == 0, topics == 1, topics > 1))
+    return none, one, more
