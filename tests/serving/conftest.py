@@ -1,13 +1,21 @@
 import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import pytest
 import torch
+from fastapi import FastAPI
 from torch import Tensor
 
+from graphrerank.doors.http_service import RERANK
 from graphrerank.models import Checkpoint, GATv2Reranker
+from graphrerank.serving import Artifact, Limits, RerankEngine, export_artifact, load_artifact
+from graphrerank.serving.engine import Answer, answer_all
+from graphrerank.serving.http_guard import HttpGuard
+from graphrerank.serving.queue_spec import QueueSpec
+from graphrerank.serving.routes import add_routes
 
 DIM = 8
 NAMES = ["base_score", "bm25_score", "dense_score"]
@@ -61,5 +69,37 @@ def make_checkpoint() -> Callable[..., Checkpoint]:
             "candidate_depth": 100,
         }
         return Checkpoint(model, manifest, Path("model.safetensors"))
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def artifact(tmp_path_factory: pytest.TempPathFactory, make_checkpoint: Callable[..., Checkpoint]) -> Artifact:
+    """A small model that reads edge weights."""
+    folder = tmp_path_factory.mktemp("serving") / "artifact"
+    return load_artifact(export_artifact(make_checkpoint(edge_features=True), folder))
+
+
+class InlineSpec(QueueSpec):
+    """Answers in the place of workers."""
+
+    def __init__(self, engine: RerankEngine, limits: Limits) -> None:
+        super().__init__(limits)
+        self.engine = engine
+        self.request_queue = Queue()
+
+    async def ask(self, kind: str, request: Any, uid: str) -> Answer:
+        return answer_all(self.engine, {uid: request})[uid]
+
+
+@pytest.fixture(scope="session")
+def make_app(artifact: Artifact, encoder: FakeEncoder) -> Callable[..., FastAPI]:
+    def make(limits: Limits | None = None, *, api_key: str | None = None) -> FastAPI:
+        """The service's routes with an engine in the same process."""
+        limits = limits or Limits()
+        app = FastAPI()
+        add_routes(app, [RERANK], InlineSpec(RerankEngine(artifact, encoder, limits=limits), limits), limits)
+        app.add_middleware(HttpGuard, limits=limits, api_key=api_key)
+        return app
 
     return make

@@ -179,7 +179,7 @@ def prepare(
     """
     query_vectors = None
     if encoder is not None:
-        dataset = _encode(dataset, encoder, Path(cache))
+        dataset = encode_dataset(dataset, encoder, Path(cache))
         query_vectors = encoder.encode(dataset.query_texts)
     elif dataset.knn:
         raise ValueError(f"`knn` edges of data set {dataset.name!r} need an encoder (encoder=minilm), got none")
@@ -205,8 +205,17 @@ def prepare(
     return PreparedDataset(dataset, query_vectors, ranking, retriever.feature_names, name, encoded_by or None)
 
 
-def _encode(dataset: RetrievalDataset, encoder: Encoder, cache: Path) -> RetrievalDataset:
-    """Add vectors to the graph, and the edges to nearest neighbours that the data set asks for."""
+def encode_dataset(dataset: RetrievalDataset, encoder: Encoder, cache: Path) -> RetrievalDataset:
+    """Add vectors to the graph, and the edges to nearest neighbours that the data set asks for.
+
+    Args:
+        dataset: The data set.
+        encoder: Encodes texts; wrap it in a ``VectorCache`` to keep the vectors.
+        cache: Folder for the edges.
+
+    Raises:
+        ValueError: If a cache file is damaged, naming it.
+    """
     graph = dataset.graph.with_embedding(encoder.encode(dataset.graph.texts))
     if not dataset.knn:
         return dataset.with_graph(graph)

@@ -227,18 +227,44 @@ class EvaluateConfig:
 
 
 @dataclass
+class ServiceLimits:
+    """See ``graphrerank.serving.Limits``."""
+
+    body_bytes: int = MISSING
+    documents: int = MISSING
+    edges: int = MISSING
+    explained_edges: int = MISSING
+    text_chars: int = MISSING
+    request_seconds: float = MISSING
+    body_seconds: float = MISSING
+    waiting: int = MISSING
+
+
+@dataclass
 class ServeConfig:
-    """``conf/serve.yaml``."""
+    """``conf/serve.yaml``; of the service also ``graphrerank.serving.ServiceSettings``."""
 
     mode: str = "http"
     checkpoint: str | None = None
     artifact: str | None = None
+    index: str | None = None
+    stanza_folder: str | None = None
     encoder: Any = None
+    retriever: Any = None
+    pipeline: Any = None
     paths: Paths = field(default_factory=Paths)
-    host: str = "127.0.0.1"
-    port: int = 8000
+    host: str = MISSING
+    port: int = MISSING
+    workers: int = MISSING
+    http_processes: int = MISSING
+    batch_requests: int = MISSING
+    batch_candidates: int = MISSING
     num_threads: int = 1
     device: str | None = None
+    api_key: str | None = None
+    cors_origins: list[str] = MISSING
+    shutdown_seconds: int = MISSING
+    limits: ServiceLimits = field(default_factory=ServiceLimits)
 
 
 def register() -> None:

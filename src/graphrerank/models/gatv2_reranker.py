@@ -138,6 +138,25 @@ class GATv2Reranker(nn.Module):
         Returns:
             ``[N]``; higher is more relevant. A ranking score, comparable within a query only.
         """
+        gcs_part, learned_part = self.score_parts(
+            base_features, query_vectors, node_vectors, edge_index, edge_weight, ptr
+        )
+        return gcs_part + learned_part
+
+    def score_parts(
+        self,
+        base_features: Tensor,
+        query_vectors: Tensor,
+        node_vectors: Tensor,
+        edge_index: Tensor,
+        edge_weight: Tensor,
+        ptr: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """Score every candidate, in two parts; arguments as of :meth:`forward`.
+
+        Returns:
+            ``[N]`` what GCS adds to the score, 0 in ``paper`` mode, and ``[N]`` what the network adds.
+        """
         num_nodes = base_features.shape[0]
         scores = self.score_features(base_features, edge_index, edge_weight, ptr)
         gcs = scores[:, base_features.shape[1]]
@@ -161,10 +180,10 @@ class GATv2Reranker(nn.Module):
         delta = self.lin_out(F.relu(self.lin_hidden(self.norm(x)))).squeeze(1)
         gcs_weight = self.gcs_weight
         if gcs_weight is None:
-            return delta
+            return torch.zeros_like(delta), delta
         if self.features == "scores":
-            return torch.where(evidence, gcs_weight * gcs + delta, gcs)
-        return gcs_weight * gcs + delta
+            return torch.where(evidence, gcs_weight * gcs, gcs), torch.where(evidence, delta, 0.0)
+        return gcs_weight * gcs, delta
 
 
 def _has_evidence(other_scores: Tensor, edge_index: Tensor, graph: Tensor, num_graphs: int) -> Tensor:

@@ -1,15 +1,21 @@
-"""Exported artifacts, and the HTTP service that answers from one."""
+"""Exported artifacts, and the HTTP service that answers from them."""
 
 from graphrerank.serving.export import Artifact, export_artifact, load_artifact, parity_difference
-from graphrerank.serving.service import RerankRequest, RerankService, create_app, serve_http
+from graphrerank.serving.limits import Limits
+from graphrerank.serving.rerank_engine import RerankEngine
+from graphrerank.serving.rerank_request import RerankRequest, RerankResponse
+from graphrerank.serving.server import ServiceSettings, create_server, run
 
 __all__ = [
     "Artifact",
+    "Limits",
+    "RerankEngine",
     "RerankRequest",
-    "RerankService",
-    "create_app",
+    "RerankResponse",
+    "ServiceSettings",
+    "create_server",
     "export_artifact",
     "load_artifact",
     "parity_difference",
-    "serve_http",
+    "run",
 ]

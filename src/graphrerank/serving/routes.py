@@ -1,0 +1,108 @@
+"""The HTTP routes of a service."""
+
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from pydantic import BaseModel, ValidationError
+
+from graphrerank.serving.engine import Answer
+from graphrerank.serving.limits import Limits
+from graphrerank.serving.metrics import metrics
+from graphrerank.serving.queue_spec import QueueSpec
+
+ERRORS = {
+    400: "The body is no JSON.",
+    401: "The key is missing or wrong.",
+    408: "The body came too slowly.",
+    413: "The body is too long.",
+    422: "A field is at fault; the message names it.",
+    429: "Too many requests are waiting.",
+    503: "Workers died with the request.",
+    504: "It took too long.",
+}
+
+
+class ErrorAnswer(BaseModel):
+    """What every error answers.
+
+    Attributes:
+        message: What is at fault, by field.
+        detail: For each field ``loc``, ``msg`` and ``type``.
+    """
+
+    message: str
+    detail: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Route:
+    """A route that an engine answers.
+
+    Attributes:
+        paths: Where it is.
+        kind: Name of the engine.
+        request: What it takes.
+        response: What it answers.
+        summary: For the documentation.
+    """
+
+    paths: tuple[str, ...]
+    kind: str
+    request: type[BaseModel]
+    response: type[BaseModel]
+    summary: str
+
+
+def add_routes(app: FastAPI, routes: list[Route], spec: QueueSpec, limits: Limits) -> None:
+    """Add the engines' routes, ``GET /health`` and ``GET /metrics``."""
+    for route in routes:
+        for path in route.paths:
+            app.add_api_route(
+                path,
+                _endpoint(route, spec, limits),
+                methods=["POST"],
+                summary=route.summary,
+                description=route.request.__doc__,
+                response_model=route.response,
+                responses={status: {"model": ErrorAnswer, "description": said} for status, said in ERRORS.items()},
+                openapi_extra={
+                    "requestBody": {
+                        "required": True,
+                        "content": {"application/json": {"schema": route.request.model_json_schema()}},
+                    }
+                },
+            )
+
+    @app.get("/health", summary="Whether the HTTP process runs; /ready tells whether workers do.")
+    async def health() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @app.get("/metrics", summary="Measures in Prometheus's text format.", response_class=Response)
+    def measures() -> Response:  # no `async`: reads files, in the thread pool
+        metrics().queue_length.set(spec.request_queue.qsize())
+        return Response(metrics().render(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def _endpoint(route: Route, spec: QueueSpec, limits: Limits) -> Callable[[Request], Awaitable[Response]]:
+    async def endpoint(request: Request) -> Response:
+        answer = await _answer(route, spec, limits, request)
+        return Response(answer.body, answer.status, media_type="application/json")
+
+    endpoint.__name__ = route.kind
+    return endpoint
+
+
+async def _answer(route: Route, spec: QueueSpec, limits: Limits, request: Request) -> Answer:
+    try:
+        given = json.loads(await request.body())
+    except (ValueError, RecursionError) as error:
+        return Answer.refuse(400, f"body: must be JSON: {type(error).__name__}")
+    try:
+        checked = route.request.model_validate(given, context=limits)
+    except ValidationError as error:
+        return Answer.invalid(error)
+    request.state.counts = {"documents": getattr(checked, "num_documents", 0)}
+    return await spec.ask(route.kind, checked, request.state.uid)

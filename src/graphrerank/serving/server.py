@@ -1,0 +1,183 @@
+"""The service: LitServe's processes and queue, with our loop in the workers and our routes before them.
+
+What LitServe 0.2.19 does not do, and is done here: it leaves requests of a dead worker unanswered (:class:`QueueSpec`),
+batches by waiting (:class:`BatchLoop`), and dies of SIGTERM without finishing what is in flight (:func:`run`).
+"""
+
+import os
+import signal
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from threading import Thread
+from types import FrameType
+from typing import Any
+
+import torch
+from litserve import LitAPI, LitServer
+from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.gzip import GZipMiddleware
+
+from graphrerank.serving.batch_loop import BatchLoop
+from graphrerank.serving.engine import EngineFactory
+from graphrerank.serving.http_guard import HttpGuard
+from graphrerank.serving.json_log import log_config, start_logging
+from graphrerank.serving.limits import Limits
+from graphrerank.serving.metrics import count_together
+from graphrerank.serving.queue_spec import QueueSpec
+from graphrerank.serving.routes import Route, add_routes
+
+HOSTS = ("127.0.0.1", "0.0.0.0", "::")  # what LitServe takes
+
+
+@dataclass(frozen=True)
+class ServiceSettings:
+    """How a service runs.
+
+    Attributes:
+        host: Where it listens: this machine alone, or ``0.0.0.0`` or ``::`` for all networks.
+        port: Where it listens.
+        workers: Processes that rank.
+        http_processes: Processes that read and check requests.
+        batch_requests: Largest number of requests in a batch; 1 for no batching.
+        batch_candidates: A batch is full when its requests have so many documents together.
+        num_threads: Torch threads of each worker.
+        device: ``cpu`` or ``cuda``.
+        api_key: What clients must send; None for none.
+        cors_origins: Web pages that may call; none by default.
+        shutdown_seconds: Time to finish what is in flight when the service is to end.
+        limits: What it takes on.
+
+    Raises:
+        ValueError: If ``host`` is another, or a number is not positive.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    workers: int = 1
+    http_processes: int = 1
+    batch_requests: int = 32
+    batch_candidates: int = 4096
+    num_threads: int = 1
+    device: str = "cpu"
+    api_key: str | None = None
+    cors_origins: Sequence[str] = ()
+    shutdown_seconds: int = 30
+    limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        if self.host not in HOSTS:
+            raise ValueError(f"`host` must be one of {HOSTS}, got {self.host!r}")
+        for name in ("workers", "http_processes", "batch_requests", "batch_candidates", "num_threads"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"`{name}` must be positive, got {getattr(self, name)}")
+
+
+class EngineAPI(LitAPI):
+    """What LitServe starts in a worker: it builds the engines there, and warms them up.
+
+    Args:
+        factories: Make the engines, by kind.
+        settings: How the service runs.
+    """
+
+    def __init__(self, factories: Mapping[str, EngineFactory], settings: ServiceSettings) -> None:
+        loop = BatchLoop(
+            batch_requests=settings.batch_requests,
+            batch_candidates=settings.batch_candidates,
+            request_seconds=settings.limits.request_seconds,
+            http_processes=settings.http_processes,
+        )
+        super().__init__(max_batch_size=settings.batch_requests, spec=QueueSpec(settings.limits), loop=loop)
+        self._factories = dict(factories)
+        self._num_threads = settings.num_threads
+
+    def setup(self, device: str) -> None:
+        """Build the engines; ``GET /ready`` says so when it is done."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C reaches all processes; the main one ends this one
+        start_logging()
+        torch.set_num_threads(self._num_threads)
+        self.engines = {kind: make(device) for kind, make in self._factories.items()}
+        for engine in self.engines.values():
+            engine.warm_up()
+
+
+def create_server(
+    factories: Mapping[str, EngineFactory], routes: list[Route], settings: ServiceSettings, *, info: Mapping[str, Any]
+) -> LitServer:
+    """Put a service together.
+
+    Args:
+        factories: Make the engines in the workers, by kind; they are pickled.
+        routes: What the engines answer.
+        settings: How it runs.
+        info: What ``GET /info`` tells of the models.
+    """
+    api = EngineAPI(factories, settings)
+    limits = settings.limits
+    middlewares: list[Any] = [(HttpGuard, {"limits": limits, "api_key": settings.api_key})]
+    if settings.cors_origins:
+        middlewares.append(
+            (
+                CORSMiddleware,
+                {"allow_origins": list(settings.cors_origins), "allow_methods": ["*"], "allow_headers": ["*"]},
+            )
+        )
+    server = LitServer(
+        api,
+        accelerator="cuda" if settings.device.startswith("cuda") else "cpu",
+        devices=1,
+        workers_per_device=settings.workers,
+        timeout=limits.request_seconds,
+        healthcheck_path="/ready",
+        info_path="/info",
+        model_metadata=dict(info),
+        middlewares=middlewares,
+        restart_workers=True,
+    )
+    server.app.title = "graphrerank"
+    server.app.description = "Learned graph reranking for graph RAG."
+    server.uvicorn_graceful_timeout = settings.shutdown_seconds
+    server.monitor_internal = 0.5  # seconds between looks for dead workers
+    server.app.user_middleware = [used for used in server.app.user_middleware if used.cls is not GZipMiddleware]
+    assert isinstance(api.spec, QueueSpec)
+    add_routes(server.app, routes, api.spec, limits)
+    return server
+
+
+def run(server: LitServer, settings: ServiceSettings) -> None:
+    """Serve until SIGTERM or Ctrl+C, then finish what is in flight."""
+    os.register_at_fork(after_in_child=_default_signals)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, partial(_end, server))
+    with tempfile.TemporaryDirectory(prefix="graphrerank-metrics-") as folder:
+        count_together(Path(folder))
+        try:
+            server.run(
+                host=settings.host,
+                port=settings.port,
+                num_api_servers=settings.http_processes,
+                generate_client_file=False,
+                log_config=log_config(),
+                access_log=False,
+                server_header=False,
+            )
+        finally:
+            for process in getattr(server, "inference_workers", []):
+                if process.is_alive():
+                    process.terminate()
+
+
+def _end(server: LitServer, number: int, frame: FrameType | None) -> None:
+    """Let LitServe end as its own shutdown route does."""
+    event = server._shutdown_event
+    if event is None:
+        raise SystemExit(128 + number)
+    Thread(target=event.set).start()  # in this thread LitServe waits for it, over the same connection
+
+
+def _default_signals() -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)

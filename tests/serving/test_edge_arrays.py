@@ -1,0 +1,55 @@
+import numpy as np
+import pytest
+
+from graphrerank.serving.edge_arrays import check_ends, read_edges
+
+
+def test_pairs_and_weights() -> None:
+    edges = read_edges([[0, 1], (2, 1, 0.5), [3, 0, 4]], most=3)
+    assert edges.pairs.tolist() == [[0, 1], [2, 1], [3, 0]]
+    assert edges.weights.tolist() == [1.0, 0.5, 4.0]
+    assert (edges.pairs.dtype, edges.weights.dtype) == (np.int64, np.float64)
+    check_ends(edges, 4)
+    assert len(read_edges([], most=1)) == 0
+    check_ends(read_edges([], most=1), 1)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("01", "must be a list of .* got str"),
+        ({}, "must be a list of .* got dict"),
+        ([[0, 1]] * 4, "must be at most 3, got 4"),
+        ([[0, 1], 7], r"be \[i, j\] or \[i, j, weight\], found another at place 1"),
+        ([[0, 1], [0]], "found another at place 1"),
+        ([[0, 1, 1, 1]], "found another at place 0"),
+        ([[0, 1], [0, 1.5]], "whole numbers from 0, found another at place 1"),
+        ([[True, 0]], "whole numbers from 0"),
+        ([["0", 1]], "whole numbers from 0"),
+        ([[0, None]], "whole numbers from 0"),
+        ([[0, 1], [-1, 0]], "whole numbers from 0, found another at place 1"),
+        ([[0, 10**30]], "whole numbers from 0"),
+        ([[0, 1, 0]], r"a weight in \[1e-09, 1e\+09\], found another at place 0"),
+        ([[0, 1, 1e10]], "a weight in"),
+        ([[0, 1, 10**400]], "a weight in"),
+        ([[0, 1, float("nan")]], "a weight in"),
+        ([[0, 1], [0, 2, True]], "a weight in .* at place 1"),
+        ([[0, 1, "1"]], "a weight in"),
+    ],
+)
+def test_what_is_no_edge(given: object, message: str) -> None:
+    with pytest.raises(ValueError, match=f"`edges` must .*{message}|`edges` {message}"):
+        read_edges(given, most=3)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([[0, 1], [0, 6]], r"join documents 0 to 5, got \[0, 6\] at place 1"),
+        ([[0, 1], [2, 2]], r"join two different documents, got \[2, 2\] at place 1"),
+        ([[0, 1], [3, 2], [1, 0]], r"be given once, in one direction, got \[1, 0\] at place 2"),
+    ],
+)
+def test_ends(given: list[list[int]], message: str) -> None:
+    with pytest.raises(ValueError, match=f"`edges` must each {message}"):
+        check_ends(read_edges(given, most=9), 6)

@@ -1,0 +1,51 @@
+"""Requests drawn from the OpenAPI schema, right and wrong ones: none may be answered with 5xx."""
+
+import json
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is optional")
+from schemathesis import GenerationMode  # noqa: E402
+from schemathesis.checks import not_a_server_error  # noqa: E402
+
+ROUTES = ["/v1/rerank", "/v2/rerank"]
+
+
+def fuzz(app, examples):
+    schema = schemathesis.openapi.from_asgi("/openapi.json", app)
+    modes = st.one_of(
+        *(
+            schema[path]["POST"].as_strategy(generation_mode=mode)
+            for path in ROUTES
+            for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
+        )
+    )
+    statuses = []
+
+    @given(case=modes)
+    @settings(
+        max_examples=examples, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
+    )
+    def send(case):
+        response = case.call()
+        statuses.append(response.status_code)
+        case.validate_response(response, checks=[not_a_server_error])
+        if response.status_code >= 400:
+            assert json.loads(response.content)["message"] or response.status_code in (404, 405)
+
+    send()
+    return statuses
+
+
+def test_a_few_hundred(make_app):
+    statuses = fuzz(make_app(), 200)
+    assert len(statuses) >= 200
+    assert 200 in statuses
+    assert set(statuses) & {400, 422}
+
+
+@pytest.mark.slow
+def test_ten_thousand(make_app):
+    assert len(fuzz(make_app(), 10_000)) >= 10_000

@@ -1,0 +1,210 @@
+"""Routes, limits, key and log, with an engine in this process."""
+
+import asyncio
+import json
+import logging
+import warnings
+
+import pytest
+
+from graphrerank.serving import Limits, RerankEngine
+from graphrerank.serving.json_log import LOGGER, JsonFormatter
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # starlette asks for httpx2 where there is httpx only
+    from fastapi.testclient import TestClient
+
+BODY = {"query": "who wrote the red book", "documents": ["the red book", "a green pear", "who is who"]}
+
+
+@pytest.fixture(scope="module")
+def client(make_app):
+    return TestClient(make_app())
+
+
+def send(client, body, path="/v2/rerank"):
+    content = body if isinstance(body, bytes | str) else json.dumps(body)
+    return client.post(path, content=content)
+
+
+@pytest.mark.parametrize("path", ["/v1/rerank", "/v2/rerank"])
+def test_an_answer(client, artifact, encoder, path):
+    response = send(client, {**BODY, "edges": [[0, 2]], "top_n": 2}, path)
+    assert response.status_code == 200
+    found = response.json()
+    assert set(found) == {"id", "results", "meta"}
+    assert found["id"] == response.headers["x-request-id"]
+    assert found["meta"] == {"api_version": {"version": "2"}, "model": "test-model"}
+    assert [set(result) for result in found["results"]] == [{"index", "relevance_score"}] * 2
+    assert client.get("/health").json() == {"status": "ok"}
+
+
+NAN, INFINITY = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "message"),
+    [
+        ({"documents": []}, "documents", "at least 1 item"),
+        ({"documents": ["x"] * 1001}, "documents", "at most 1000, got 1001"),
+        ({"documents": ["x", 3]}, "documents", "valid string"),
+        ({"documents": "x"}, "documents", "valid list"),
+        ({"documents": ["x", ""]}, "documents", "got 0 at place 1"),
+        ({"documents": ["x", "\ud800"]}, "documents", "valid Unicode .* at place 1"),
+        ({"documents": [{"text": "\udfff"}]}, "documents", "valid Unicode"),
+        ({"query": ""}, "query", "at least 1 character"),
+        ({"query": None}, "query", "valid string"),
+        ({"query": "\ud800"}, "query", "valid string"),
+        ({"edges": [[0, 3]]}, "edges", r"join documents 0 to 2, got \[0, 3\] at place 0"),
+        ({"edges": [[0, 1], [1, 0]]}, "edges", r"be given once, in one direction, got \[1, 0\] at place 1"),
+        ({"edges": [[-1, 0]]}, "edges", "whole numbers from 0"),
+        ({"edges": [[0, 1]] * 1_000_000}, "edges", "at most 100000, got 1000000"),
+        ({"edges": [[0, 1, NAN]]}, "edges", "a weight in"),
+        ({"scores": [1.0] * 2}, "scores", r"one entry per document \(3\), got 2"),
+        ({"scores": []}, "scores", "at least 1 item"),
+        ({"scores": [1.0, 1.0, NAN]}, "scores", "finite number"),
+        ({"scores": [1.0, 1.0, -INFINITY]}, "scores", "finite number|greater than or equal"),
+        ({"scores": [1.0, 1.0, 1e39]}, "scores", "less than or equal to"),
+        ({"scores": [1.0, 1.0, None]}, "scores", "valid number"),
+        ({"top_n": 0}, "top_n", "greater than or equal to 1"),
+        ({"top_n": 1.5}, "top_n", "valid integer"),
+        ({"max_tokens_per_doc": 0}, "max_tokens_per_doc", "greater than or equal to 1"),
+        ({"entities": ["ab"]}, "entities", "valid list"),
+        ({"topn": 1}, "topn", "not permitted"),
+    ],
+)
+def test_bad_requests_are_refused_by_field(client, change, field, message):
+    response = send(client, {**BODY, **change})
+    assert response.status_code == 422, response.text
+    found = response.json()
+    assert field in found["message"]
+    assert all(set(error) == {"loc", "msg", "type"} for error in found["detail"])  # no echo of the request
+    with pytest.raises(ValueError, match=message):
+        raise ValueError(found["message"])
+    assert len(response.content) < 1000
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b"null", b'{"query": "q"}', b"\xff", b'{"\\ud800": 1}', b"[" * 200_000, b"9" * 5000]
+)
+def test_bodies_that_are_no_request(client, body):
+    assert send(client, body).status_code in {400, 422}
+
+
+def test_limits_are_answered(client):
+    documents = [f"document {i}" for i in range(1000)]
+    edges = [[i, j] for i in range(1000) for j in range(i + 1, min(1000, i + 101))][:95_000]
+    scores = [1e30 * (-1) ** i for i in range(1000)]
+    response = send(client, {"query": "q", "documents": documents, "edges": edges, "scores": scores})
+    assert response.status_code == 200
+    assert len(response.json()["results"]) == 1000
+    assert send(client, {**BODY, "edges": [[0, 1, 1e9], [1, 2, 1e-9]]}).status_code == 200
+    many = [[i, j] for i in range(60) for j in range(i)]
+    response = send(client, {"query": "q", "documents": documents[:60], "edges": many, "explain": True})
+    assert response.status_code == 422
+    assert "`explain` leaves out each edge once, of at most 1000, got 1770" in response.json()["message"]
+
+
+def test_long_bodies_are_refused_before_they_are_read(make_app):
+    client = TestClient(make_app(Limits(body_bytes=1000)))
+    sent = 0
+
+    def chunks():
+        nonlocal sent
+        for _ in range(20):
+            sent += 1
+            yield b" " * 100_000
+
+    response = client.post("/v2/rerank", content=chunks())
+    assert response.status_code == 413
+    assert response.json()["message"] == "body: must have at most 1000 bytes"
+    assert client.post("/v2/rerank", content=b" " * 900).status_code == 400
+    headers = {"content-length": "200000000", "expect": "100-continue"}
+    assert client.post("/v2/rerank", content=iter([b""]), headers=headers).status_code == 413
+
+
+def test_slow_bodies_are_refused(make_app):
+    app = make_app(Limits(body_seconds=0.05))
+    sent = []
+
+    async def receive():
+        await asyncio.sleep(0.02)
+        return {"type": "http.request", "body": b" ", "more_body": True}
+
+    async def send_back(message):
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/v2/rerank", "headers": [], "query_string": b""}
+    asyncio.run(app(scope, receive, send_back))
+    assert sent[0]["status"] == 408
+    assert b"within 0.05 seconds" in sent[1]["body"]
+
+
+def test_the_key(make_app):
+    client = TestClient(make_app(api_key="kéy"))
+    assert client.get("/health").status_code == 200  # open, for who balances load
+    for headers in ({}, {"authorization": "Bearer wrong"}, {"x-api-key": ""}):
+        response = client.post("/v2/rerank", json=BODY, headers=headers)
+        assert response.status_code == 401
+        assert "key is missing or wrong" in response.json()["message"]
+        assert client.get("/metrics", headers=headers).status_code == 401
+    for name, key in (("authorization", "Bearer kéy"), ("x-api-key", "kéy")):
+        assert client.post("/v2/rerank", json=BODY, headers={name: key.encode()}).status_code == 200
+
+
+def test_logs_hold_numbers_and_no_texts(make_app, caplog):
+    client = TestClient(make_app())
+    with caplog.at_level(logging.INFO, LOGGER):
+        response = send(client, {**BODY, "query": "secret"})
+        send(client, {"query": "secret", "documents": ["secret", ""]})
+        client.get("/secret")
+    lines = [json.loads(JsonFormatter().format(record)) for record in caplog.records if record.name == LOGGER]
+    assert [(line["route"], line["status"]) for line in lines] == [
+        ("/v2/rerank", 200),
+        ("/v2/rerank", 422),
+        ("none", 404),
+    ]
+    assert (lines[0]["documents"], lines[0]["id"]) == (3, response.json()["id"])
+    assert lines[0]["seconds"] > 0
+    assert "secret" not in json.dumps(lines)
+
+
+def test_a_failure_is_logged_without_its_message(make_app, caplog, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("secret")
+
+    monkeypatch.setattr(RerankEngine, "rerank", fail)
+    with caplog.at_level(logging.INFO, LOGGER):
+        response = send(TestClient(make_app()), {**BODY, "query": "secret"})
+    assert response.status_code == 500
+    lines = [JsonFormatter().format(record) for record in caplog.records if record.name == LOGGER]
+    assert json.loads(lines[0])["error"] == "RuntimeError"
+    assert "fail (" in json.loads(lines[0])["at"][-1]
+    assert "secret" not in " ".join(lines) + response.text
+
+
+def test_measures(client):
+    send(client, BODY)
+    send(client, {})
+    text = client.get("/metrics").text
+    for line in (
+        'graphrerank_stage_seconds_bucket{le="0.001",stage="rerank"}',
+        'graphrerank_stage_seconds_count{stage="total"}',
+        'graphrerank_errors_total{route="/v2/rerank",status="422"}',
+        "graphrerank_queue_length 0.0",
+        "graphrerank_batch_requests_count",
+    ):
+        assert line in text
+
+
+def test_the_schema_names_what_is_taken_and_answered(client):
+    schema = client.get("/openapi.json").json()
+    post = schema["paths"]["/v2/rerank"]["post"]
+    body = post["requestBody"]["content"]["application/json"]["schema"]
+    assert {"query", "documents", "top_n", "edges", "entities", "doc_ids", "scores", "explain"} <= set(
+        body["properties"]
+    )
+    assert body["required"] == ["query"]
+    assert set(post["responses"]) >= {"200", "400", "401", "413", "422", "504"}
+    assert "RerankResponse" in schema["components"]["schemas"]
+    assert client.get("/docs").status_code == 200

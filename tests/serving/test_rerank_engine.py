@@ -1,0 +1,178 @@
+from dataclasses import replace
+
+import pytest
+import torch
+
+from graphrerank import GraphReranker
+from graphrerank.operators import BM25, HybridExpandRetriever
+from graphrerank.serving import RerankEngine, RerankRequest, export_artifact, load_artifact
+from graphrerank.serving.engine import answer_all
+
+QUERY = "who wrote the red book"
+DOCUMENTS = ["the red book", "a green pear", "who is who", "the author wrote it", "the red book", "?"]
+EDGES = [[3, 0], [3, 4, 2.5], [1, 2]]
+
+
+@pytest.fixture(scope="module")
+def engine(artifact, encoder):
+    return RerankEngine(artifact, encoder)
+
+
+def ask(engine, documents=DOCUMENTS, edges=None, **fields):
+    request = RerankRequest(query=QUERY, documents=documents, edges=edges, **fields)
+    return engine.rerank({"a": request})["a"].results
+
+
+def by_index(results):
+    return torch.tensor([r.relevance_score for r in sorted(results, key=lambda r: r.index)])
+
+
+@pytest.mark.parametrize("features", ["scores", "paper", "full"])
+@pytest.mark.parametrize("scores", [None, [0.5, 3.0, -1.0, 0.5, 0.0, 2.0]])
+def test_against_eager_by_hand(tmp_path, make_checkpoint, encoder, features, scores):
+    checkpoint = make_checkpoint(features=features, edge_features=True)
+    engine = RerankEngine(load_artifact(export_artifact(checkpoint, tmp_path / "artifact")), encoder)
+    query, nodes = encoder.encode([QUERY]), encoder.encode(DOCUMENTS)
+    bm25 = BM25(DOCUMENTS).score_all([QUERY])[0]
+    bm25, dense = bm25 / bm25.max(), nodes @ query[0]
+    base = 0.4 * bm25 + 0.6 * dense if scores is None else torch.tensor(scores)
+    edge_index = torch.tensor([[3, 0, 3, 4, 1, 2], [0, 3, 4, 3, 2, 1]])
+    edge_weight = torch.tensor([1.0, 1.0, 2.5, 2.5, 1.0, 1.0])
+    x = torch.stack([base, bm25, dense], dim=1)
+    expected = checkpoint.model(x, query, nodes, edge_index, edge_weight, torch.tensor([0, 6]))
+
+    results = ask(engine, edges=EDGES, scores=scores)
+    torch.testing.assert_close(by_index(results), expected, rtol=0, atol=1e-5)
+    assert [r.index for r in results] == sorted(range(6), key=lambda i: (-by_index(results)[i].item(), i))
+
+
+def test_a_batch_equals_single_requests(engine):
+    requests = {
+        f"r{i}": RerankRequest(
+            query=f"{QUERY} {i}",
+            documents=DOCUMENTS[i % 3 :] * (1 + i % 4),
+            edges=[[0, 1 + i % 2]],
+            top_n=None if i % 2 else 2,
+        )
+        for i in range(12)
+    }
+    together = engine.rerank(requests)
+    for uid, request in requests.items():
+        alone = engine.rerank({uid: request})[uid]
+        assert together[uid].id == uid
+        assert [r.index for r in together[uid].results] == [r.index for r in alone.results]
+        torch.testing.assert_close(by_index(together[uid].results), by_index(alone.results), rtol=0, atol=1e-5)
+
+
+def test_edges_change_the_answer(engine):
+    without = by_index(ask(engine))
+    assert torch.equal(without, by_index(ask(engine, edges=[])))
+    touched = (by_index(ask(engine, edges=[[0, 3]])) - without).abs() > 1e-4
+    assert touched.tolist() == [True, False, False, True, False, False]
+    joined = by_index(ask(engine, entities=[["red book"], [], [], ["red book"], [], []]))
+    assert not torch.allclose(joined, without)
+    chunks = by_index(ask(engine, doc_ids=["d", "e", "e", "d", "f", "f"], chunk_ids=[0, 0, 9, 1, 0, 9]))
+    torch.testing.assert_close(chunks, by_index(ask(engine, edges=[[0, 3]])))
+
+
+def test_relabelling_documents_permutes_scores(engine):
+    place = [4, 2, 0, 5, 1, 3]  # document i goes to place[i]
+    documents = [DOCUMENTS[place.index(i)] for i in range(6)]
+    edges = [[place[i], place[j], *weight] for i, j, *weight in EDGES]
+    distinct = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]  # ranks of ties would follow the order
+    moved = [distinct[place.index(i)] for i in range(6)]
+    torch.testing.assert_close(
+        by_index(ask(engine, documents, edges, scores=moved))[place],
+        by_index(ask(engine, edges=EDGES, scores=distinct)),
+    )
+
+
+def test_vectors_of_a_request_take_the_encoders_place(engine, encoder):
+    vectors = encoder.encode([QUERY, *DOCUMENTS])
+    given = ask(engine, query_vector=vectors[0].tolist(), vectors=vectors[1:].tolist())
+    torch.testing.assert_close(by_index(given), by_index(ask(engine)))
+    other = ask(engine, query_vector=vectors[1].tolist(), vectors=vectors[1:].tolist())
+    assert not torch.allclose(by_index(other), by_index(given))
+
+
+def test_scores_alone_need_no_documents(artifact):
+    engine, eager = RerankEngine(artifact), GraphReranker.from_pretrained(artifact.folder)
+    scores = [0.5, 3.0, -1.0, 0.25]
+    expected = eager.rerank(QUERY, scores=scores, edges=[[3, 0]])
+    found = ask(engine, None, [[3, 0]], scores=scores, return_documents=True)
+    assert [r.index for r in found] == list(expected.ids)
+    assert [r.relevance_score for r in found] == pytest.approx(expected.scores.tolist(), abs=1e-5)
+    assert found[0].document is None
+
+
+def test_documents_come_back_as_they_were(engine):
+    documents = ["a text", {"text": "an object", "year": 1972}]
+    results = ask(engine, documents, return_documents=True)
+    assert {r.index: r.document for r in results} == {0: {"text": "a text"}, 1: documents[1]}
+
+
+def test_explanations(artifact, engine, encoder):
+    results = ask(engine, edges=EDGES, explain=True, scores=[0.1, 0.5, 0.4, 0.3, 0.2, 0.6])
+    full = by_index(results)
+    assert {r.index: r.explanation.base_rank for r in results} == {0: 6, 1: 2, 2: 3, 3: 4, 4: 5, 5: 1}
+    for result in results:
+        why = result.explanation
+        assert why.gcs_part + why.learned_part == pytest.approx(result.relevance_score, abs=1e-5)
+        assert why.probability is None  # this model is not calibrated
+        for effect in why.edges:
+            left = [edge for edge in EDGES if set(edge[:2]) != set(effect.edge)]
+            without = by_index(ask(engine, edges=left, scores=[0.1, 0.5, 0.4, 0.3, 0.2, 0.6]))
+            assert effect.effect == pytest.approx((full - without)[result.index].item(), abs=1e-5)
+    assert {r.index: len(r.explanation.edges) for r in results}[5] == 0  # joined with nothing
+    assert any(r.explanation.edges for r in results)
+
+
+def test_another_encoder_or_retriever_is_refused(artifact, encoder, make_checkpoint, tmp_path):
+    other = type(encoder)()
+    other.fingerprint = "0" * 64
+    with pytest.raises(ValueError, match=f"fingerprint {'f' * 64}.*got 'fake' with fingerprint {'0' * 64}"):
+        RerankEngine(artifact, other)
+    retriever = {**artifact.manifest["retriever"], "feature_names": ["dense_score"]}
+    with pytest.raises(ValueError, match=r"trained on \['dense_score'\]"):
+        RerankEngine(replace(artifact, manifest={**artifact.manifest, "retriever": retriever}), encoder)
+    reads_vectors = load_artifact(export_artifact(make_checkpoint(features="paper"), tmp_path / "artifact"))
+    with pytest.raises(ValueError, match="`encoder` must be 'fake': the model 'test-model' reads its vectors"):
+        RerankEngine(reads_vectors)
+
+
+def test_models_of_expanded_candidates_are_served(tmp_path, make_checkpoint, encoder):
+    """Nothing is expanded here: the features of a walk are 0, as for the candidates of a base ranking."""
+    names = list(HybridExpandRetriever.feature_names)
+    checkpoint = make_checkpoint(num_scores=len(names))
+    checkpoint.manifest["retriever"] |= {"choice": "hybrid_expand", "feature_names": names}
+    checkpoint.manifest["features"] = checkpoint.model.feature_names(names)
+    engine = RerankEngine(load_artifact(export_artifact(checkpoint, tmp_path / "artifact")), encoder)
+    query, nodes = encoder.encode([QUERY]), encoder.encode(DOCUMENTS)
+    bm25 = BM25(DOCUMENTS).score_all([QUERY])[0]
+    x = torch.stack([torch.arange(6.0), bm25 / bm25.max(), nodes @ query[0], *torch.zeros(4, 6)], dim=1)
+    none = torch.zeros(0, 0)
+    edge_index, weight = torch.zeros(2, 0, dtype=torch.int64), torch.zeros(0)
+    expected = checkpoint.model(x, none, none, edge_index, weight, torch.tensor([0, 6]))
+    torch.testing.assert_close(by_index(ask(engine, scores=[0, 1, 2, 3, 4, 5])), expected, rtol=0, atol=1e-5)
+
+
+def test_one_bad_request_of_a_batch_fails_alone(engine):
+    good = RerankRequest(query=QUERY, documents=DOCUMENTS)
+    bad = RerankRequest(query=QUERY, documents=["a", "b"], doc_ids=["d", "d"], chunk_ids=[1, 1])
+    answers = answer_all(engine, {"good": good, "bad": bad, "too": good})
+    assert {uid: answer.status for uid, answer in answers.items()} == {"good": 200, "bad": 422, "too": 200}
+    assert b"`" in answers["bad"].body
+
+
+def test_a_failing_encoder_is_not_the_clients_fault(artifact, encoder, caplog):
+    class Broken(type(encoder)):
+        def encode(self, texts):
+            return super().encode(texts) * float("nan")
+
+    answers = answer_all(RerankEngine(artifact, Broken()), {"a": RerankRequest(query="secret", documents=["secret"])})
+    assert answers["a"].status == 500
+    assert b"secret" not in answers["a"].body
+
+
+def test_warm_up(artifact, encoder):
+    RerankEngine(artifact, encoder).warm_up()

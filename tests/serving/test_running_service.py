@@ -1,0 +1,175 @@
+"""The service as processes: real clients, faults, and its end."""
+
+import json
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import httpx
+import pytest
+
+from graphrerank import GraphReranker
+
+RUNNING = spec_from_file_location("running", Path(__file__).with_name("running.py"))
+running_module = module_from_spec(RUNNING)
+RUNNING.loader.exec_module(running_module)
+running, ROOT = running_module.running, running_module.ROOT
+
+QUERY = "spreads by removable media"
+DOCUMENTS = ["a cake", "malware on removable media", "a dog"]
+BODY = {"query": QUERY, "documents": DOCUMENTS, "edges": [[0, 2]]}
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    with running(
+        tmp_path_factory.mktemp("service"), "artifact=attack", "encoder=none", "limits.body_seconds=3"
+    ) as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def expected():
+    return GraphReranker.from_pretrained("attack").rerank(QUERY, DOCUMENTS)
+
+
+def test_cohere_version_1(service, expected):
+    cohere = pytest.importorskip("cohere", reason="cohere is optional")
+    client = cohere.Client("any key", base_url=service.url)
+    found = client.rerank(model="any", query=QUERY, documents=DOCUMENTS, top_n=2, return_documents=True)
+    assert [result.index for result in found.results] == list(expected.ids)[:2]
+    assert [result.relevance_score for result in found.results] == pytest.approx(expected.scores[:2].tolist(), abs=1e-5)
+    assert [result.document.text for result in found.results] == [DOCUMENTS[i] for i in list(expected.ids)[:2]]
+    assert found.id
+    objects = [{"text": text, "title": "t"} for text in DOCUMENTS]
+    found = client.rerank(model="any", query=QUERY, documents=objects, rank_fields=["text"])
+    assert [result.index for result in found.results] == list(expected.ids)
+
+
+def test_cohere_version_2(service, expected):
+    cohere = pytest.importorskip("cohere", reason="cohere is optional")
+    client = cohere.ClientV2("any key", base_url=service.url)
+    found = client.rerank(model="any", query=QUERY, documents=DOCUMENTS, max_tokens_per_doc=100)
+    assert [result.index for result in found.results] == list(expected.ids)
+    with pytest.raises(cohere.errors.UnprocessableEntityError) as refused:
+        client.rerank(model="any", query=QUERY, documents=[])
+    assert "documents" in refused.value.body["message"]
+
+
+def test_the_curl_line_of_the_readme(service):
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    line = re.search(r"^curl .*?^  .*\}'$", text, re.MULTILINE | re.DOTALL).group()
+    command = shlex.split(line.replace("localhost:8000", service.url.removeprefix("http://")))
+    answer = json.loads(subprocess.run([*command, "-s"], capture_output=True, check=True).stdout)
+    assert [result["index"] for result in answer["results"]] == [1, 2]
+
+
+def test_what_it_tells_of_itself(service):
+    info = httpx.get(f"{service.url}/info").json()
+    assert info["model"]["name"] == "gatv2"
+    assert httpx.get(f"{service.url}/health").json() == {"status": "ok"}
+    text = httpx.get(f"{service.url}/metrics").text
+    for stage in ("queue", "rerank", "total"):  # of workers and of the HTTP process
+        assert float(re.search(rf'stage_seconds_count{{stage="{stage}"}} (\S+)', text).group(1)) > 0
+    assert httpx.get(f"{service.url}/docs").status_code == 200
+
+
+def test_no_other_page_may_call(service):
+    response = httpx.post(f"{service.url}/v2/rerank", json=BODY, headers={"origin": "http://elsewhere.example"})
+    assert "access-control-allow-origin" not in response.headers
+
+
+def test_concurrent_requests_are_batched_and_answered_as_alone(service):
+    bodies = [{**BODY, "query": f"{QUERY} {i}", "documents": DOCUMENTS[: 1 + i % 3], "edges": []} for i in range(40)]
+    with httpx.Client(base_url=service.url, timeout=60) as client, ThreadPoolExecutor(8) as pool:
+        alone = [client.post("/v2/rerank", json=body).json()["results"] for body in bodies[:6]]
+        together = [r.json()["results"] for r in pool.map(lambda body: client.post("/v2/rerank", json=body), bodies)]
+    for first, second in zip(alone, together, strict=False):
+        assert [r["index"] for r in first] == [r["index"] for r in second]
+        scores = [[r["relevance_score"] for r in results] for results in (first, second)]
+        assert scores[0] == pytest.approx(scores[1], abs=1e-5)
+    text = httpx.get(f"{service.url}/metrics").text
+    requests, batches = (float(re.search(rf"batch_requests_{key} (\S+)", text).group(1)) for key in ("sum", "count"))
+    assert requests > batches
+
+
+def test_a_body_of_200_mb(service):
+    response = httpx.post(f"{service.url}/v2/rerank", content=b" " * 200_000_000, timeout=120)
+    assert response.status_code == 413
+    assert "body: must have at most 8388608 bytes" in response.json()["message"]
+
+
+def test_a_slow_client_holds_up_nobody(service):
+    host, port = service.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port))) as slow:
+        slow.sendall(b"POST /v2/rerank HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n{")
+        assert httpx.post(f"{service.url}/v2/rerank", json=BODY, timeout=60).status_code == 200
+        slow.settimeout(60)
+        assert slow.recv(1000).startswith(b"HTTP/1.1 408")  # after `body_seconds`
+
+
+def test_a_killed_worker(service):
+    """Requests that it held are answered by the next one; the service is ready again."""
+    (worker,) = service.workers()
+    worker.suspend()  # so that it holds them for sure
+    with httpx.Client(base_url=service.url, timeout=120) as client, ThreadPoolExecutor(4) as pool:
+        waiting = [pool.submit(client.post, "/v2/rerank", json=BODY) for _ in range(4)]
+        time.sleep(1)
+        worker.kill()
+        statuses = [future.result().status_code for future in waiting]
+    assert set(statuses) <= {200, 504}
+    service.wait_until_ready()
+    assert httpx.post(f"{service.url}/v2/rerank", json=BODY, timeout=60).status_code == 200
+    assert service.workers()[0].pid != worker.pid
+
+
+@pytest.mark.slow
+def test_the_key_comes_from_the_environment(tmp_path):
+    """And a service of two workers and two HTTP processes is one."""
+    key = {"GRAPHRERANK_API_KEY": "k"}
+    settings = ("artifact=attack", "encoder=none", "workers=2", "http_processes=2")
+    with running(tmp_path, *settings, environment=key) as service:
+        assert httpx.post(f"{service.url}/v2/rerank", json=BODY).status_code == 401
+        for _ in range(6):
+            found = httpx.post(f"{service.url}/v2/rerank", json=BODY, headers={"x-api-key": "k"}, timeout=60)
+            assert found.status_code == 200
+        text = httpx.get(f"{service.url}/metrics", headers={"x-api-key": "k"}).text
+        assert float(re.search(r'stage_seconds_count{stage="queue"} (\S+)', text).group(1)) == 6
+        assert len(service.workers()) == 2
+
+
+def test_sigterm_under_load_loses_nothing(service):
+    """Every request that the service began to work on is answered, and the log says the same. It ends the service."""
+    answered, stop, before = [], threading.Event(), len(service.log.read_text())
+
+    def call():
+        while not stop.is_set():
+            try:  # a connection each: one that is kept may close just when a request is sent
+                answered.append(httpx.post(f"{service.url}/v2/rerank", json=BODY, timeout=60).status_code)
+            except httpx.TransportError:
+                return  # no longer listening
+
+    threads = [threading.Thread(target=call) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    while len(answered) < 20:
+        time.sleep(0.05)
+    os.kill(service.process.pid, signal.SIGTERM)
+    assert service.process.wait(timeout=120) == 0
+    stop.set()
+    for thread in threads:
+        thread.join()
+    text = service.log.read_text()[before:].splitlines()
+    lines = [json.loads(line) for line in text if line.startswith("{")]  # Python's own words stand beside
+    logged = [line["status"] for line in lines if line["event"] == "request" and line["route"] == "/v2/rerank"]
+    assert set(answered) == {200}
+    assert logged.count(200) == len(logged) == len(answered)
+    assert not [line for line in lines if line["level"] == "error"]
