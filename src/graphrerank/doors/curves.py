@@ -7,8 +7,8 @@ from typing import Any
 
 from omegaconf import DictConfig, ListConfig
 
-from graphrerank.doors.evaluate import dataset_names, prepare_for_pipelines
 from graphrerank.doors.parts import compose_group
+from graphrerank.doors.preparing import dataset_names, prepare_for_pipelines
 from graphrerank.evaluation import judge_pipelines
 from graphrerank.evaluation.curves import Curves, curves_json, draw_curves, gain_correlations, render_curves
 from graphrerank.evaluation.judge_pipelines import PIPELINE_MEASURES

@@ -1,8 +1,8 @@
-"""``python evaluate.py``: carry a checkpoint, or pipelines, to data sets and print a table of each."""
+"""``python evaluate.py``: carry a checkpoint, pipelines, or any systems to data sets and print a table of each."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from hydra.core.hydra_config import HydraConfig
@@ -10,10 +10,9 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from graphrerank.data import PreparedDataset, VectorCache
+from graphrerank.doors.judging import judge_systems
 from graphrerank.doors.parts import (
     compose_group,
-    data_group,
     frozen_grankers,
     group_from_manifest,
     pick_device,
@@ -22,6 +21,8 @@ from graphrerank.doors.parts import (
     trained_layers,
     with_pair_encoder,
 )
+from graphrerank.doors.preparing import check_encoder, choose_data, dataset_names, prepare_for_pipelines
+from graphrerank.doors.study import TIMED_ALONE, conclude, ranked_pipelines, ranked_rows, study_plan
 from graphrerank.evaluation import (
     judge,
     judge_pipelines,
@@ -33,14 +34,16 @@ from graphrerank.evaluation import (
     write_pipeline_runs,
     write_trec_runs,
 )
-from graphrerank.files import write_text
+from graphrerank.evaluation.build_study import build_study
+from graphrerank.evaluation.judge import MEASURES
+from graphrerank.evaluation.judge_pipelines import PIPELINE_MEASURES, first_queries
+from graphrerank.evaluation.measuring import MISSED, TOPOLOGICAL_RECALL
 from graphrerank.models import load_checkpoints
 from graphrerank.models.checkpoint import reads_vectors
-from graphrerank.pipelines import Pipeline
 
 
 def evaluate(cfg: DictConfig) -> Path:
-    """Judge a checkpoint, or pipelines where they are chosen, on every data set named.
+    """Judge a checkpoint on every data set named; or pipelines, or any systems, where they are chosen.
 
     Returns:
         The run folder, which is also the last line printed.
@@ -48,9 +51,12 @@ def evaluate(cfg: DictConfig) -> Path:
     Raises:
         ValueError: If no data set is named, both a checkpoint and a pipeline, or a checkpoint of no reranker.
     """
+    if cfg.systems or (not OmegaConf.is_missing(cfg, "checkpoint") and OmegaConf.is_list(cfg.checkpoint)):
+        return judge_systems(cfg)
     datasets = dataset_names(cfg)
     if cfg.pipeline is not None or cfg.pipelines:
         return _evaluate_pipelines(cfg, datasets)
+    plan = study_plan(cfg, MEASURES)
     run_dir = Path(cfg.paths.run_dir)
     checkpoints = load_checkpoints(cfg.checkpoint)
     manifest = next(reversed(checkpoints.values())).manifest
@@ -67,25 +73,33 @@ def evaluate(cfg: DictConfig) -> Path:
     pair_encoder = None
     if trained_on_pairs:
         pair_encoder = cfg.pair_encoder or group_from_manifest(cfg, "pair_encoder", trained_on_pairs)
-    results = []
+    results, studies = [], []
     for name in datasets:
-        data = _data_group(cfg, name, manifest)
+        data = choose_data(cfg, name, manifest)
         prepared = prepare_dataset(data, encoder, retriever, cfg.paths.cache, reads_vectors=vectors)
         prepared = prepared.with_features(manifest["retriever"]["feature_names"])
         if pair_encoder is not None:
             layers = trained_layers({key: loaded.manifest["model"]["arguments"] for key, loaded in checkpoints.items()})
             prepared = with_pair_encoder(prepared, pair_encoder, cfg.paths.cache, last_layers=layers)
         for checkpoint in checkpoints.values():
-            _check_encoder(str(checkpoint.path), checkpoint.manifest, prepared)
+            check_encoder(str(checkpoint.path), checkpoint.manifest, prepared)
         torch.set_num_threads(cfg.num_threads)
         models = {system: checkpoint.model for system, checkpoint in checkpoints.items()}
         models = {**frozen_grankers(prepared), **models}
         rows = systems(models, **manifest["operators"], device=pick_device(cfg.device))
-        result = judge(prepared, cfg.split, rows)
+        result = judge(prepared, cfg.split, rows, retriever=instantiate(retriever)(prepared.dataset.graph))
         write_trec_runs(run_dir / "runs", result, prepared.dataset.graph)
         Console().print(results_table(result))
         results.append(result)
+        queries = prepared.dataset.split(cfg.split).queries
+        ranked = ranked_rows(cfg, prepared, result, rows, checkpoints, queries=queries, source=str(cfg.checkpoint))
+        candidates = prepared.ranking.nodes[queries]
+        study = build_study(prepared.dataset, cfg.split, queries, ranked, plan, candidates=candidates)
+        studies.append(
+            replace(study, candidates=result.top_k, ceiling=result.ceiling, base_ceiling=result.base_ceiling)
+        )
         write_metrics(run_dir / "metrics.json", results, peak_memory_mib=peak_memory_mib())
+        conclude(cfg, studies)
     print(run_dir, flush=True)
     return run_dir
 
@@ -101,78 +115,20 @@ def _evaluate_pipelines(cfg: DictConfig, datasets: Sequence[str]) -> Path:
     if cfg.pipeline is not None:
         chosen = str(HydraConfig.get().runtime.choices["pipeline"])
         groups = {name: group for name, group in groups.items() if name != chosen} | {chosen: cfg.pipeline}
-    results = []
+    results, studies = [], []
+    plan = study_plan(cfg, (*PIPELINE_MEASURES, TOPOLOGICAL_RECALL, MISSED))
     for name in datasets:
         prepared, build = prepare_for_pipelines(cfg, name)
         pipelines = {system: build(group) for system, group in groups.items()}
-        result = judge_pipelines(prepared, cfg.split, pipelines, limit=cfg.num_queries, progress=True)
+        result = judge_pipelines(
+            prepared, cfg.split, pipelines, limit=cfg.num_queries, progress=True, alone=TIMED_ALONE
+        )
         write_pipeline_runs(run_dir / "runs", result, prepared.dataset.graph)
         Console().print(pipelines_table(result))
         results.append(result)
         write_metrics(run_dir / "metrics.json", results, peak_memory_mib=peak_memory_mib())
-        write_text(run_dir / "report.md", render_pipelines(results))
+        queries = first_queries(prepared.dataset, cfg.split, cfg.num_queries)
+        studies.append(build_study(prepared.dataset, cfg.split, queries, ranked_pipelines(result), plan))
+        conclude(cfg, studies, before=render_pipelines(results) + "\n")
     print(run_dir, flush=True)
     return run_dir
-
-
-def dataset_names(cfg: DictConfig) -> list[str]:
-    """Name the data sets to judge on: the one that ``data=`` chose, else those of ``datasets``.
-
-    Raises:
-        ValueError: If there is none.
-    """
-    names = list(cfg.datasets) if cfg.data is None else [str(HydraConfig.get().runtime.choices["data"])]
-    if not names:
-        raise ValueError("`datasets` must name at least one file of conf/data, got []")
-    return names
-
-
-def prepare_for_pipelines(cfg: DictConfig, name: str) -> tuple[PreparedDataset, Callable[[DictConfig], Pipeline]]:
-    """Make a data set ready.
-
-    Returns:
-        The data set, and what builds a pipeline over its graph, on the device, from a group of ``conf/pipeline``.
-    """
-    encoder = cfg.encoder or compose_group(cfg, "encoder", "minilm")
-    retriever = cfg.retriever or compose_group(cfg, "retriever", "dense")
-    prepared = prepare_dataset(_data_group(cfg, name, None), encoder, retriever, cfg.paths.cache)
-    if cfg.pair_encoder is not None:
-        prepared = with_pair_encoder(prepared, cfg.pair_encoder, cfg.paths.cache)
-    torch.set_num_threads(cfg.num_threads)
-    graph = prepared.dataset.graph.to(pick_device(cfg.device))
-    parts = {
-        "retriever": instantiate(retriever),
-        "pair_encoder": prepared.pair_encoder,
-        "text_encoder": VectorCache(instantiate(encoder), Path(cfg.paths.cache) / "vectors"),
-    }
-    return prepared, lambda group: instantiate(group)(graph, **parts)
-
-
-def _data_group(cfg: DictConfig, name: str, manifest: Mapping[str, Any] | None) -> DictConfig:
-    """Take the data set that ``data=`` chose, with its settings; else compose the one of a name.
-
-    The one that a manifest says was trained on comes with its own settings, any other as :func:`data_group` gives it.
-    """
-    if cfg.data is not None:
-        return cfg.data
-    if manifest is not None and manifest["data"]["choice"] == name:
-        return group_from_manifest(cfg, "data", manifest["data"])
-    return data_group(cfg, name)
-
-
-def _check_encoder(path: str, manifest: Mapping[str, Any], prepared: PreparedDataset) -> None:
-    """Refuse vectors of another encoder than the model was trained on."""
-    trained = manifest["encoder"]
-    if reads_vectors(manifest) and prepared.encoder_fingerprint != trained["fingerprint"]:
-        now = f"{prepared.encoder_name} ({str(prepared.encoder_fingerprint)[:12]})"
-        raise ValueError(
-            f"{path}: was trained on vectors of {trained['name']} ({trained['fingerprint'][:12]}), the encoder now is "
-            f"{now}; only features=scores changes encoders"
-        )
-    if prepared.pair_encoder is not None:
-        trained_on_pairs = manifest["pair_encoder"]
-        if prepared.pair_encoder.fingerprint != trained_on_pairs["fingerprint"]:
-            raise ValueError(
-                f"{path}: was trained on vectors of the cross-encoder {trained_on_pairs['fingerprint'][:12]}, "
-                f"`pair_encoder` now is {prepared.pair_encoder.fingerprint[:12]}"
-            )

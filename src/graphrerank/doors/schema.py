@@ -204,9 +204,18 @@ class ReTAGPlan:
 class EvaluateConfig:
     """``conf/evaluate.yaml``."""
 
-    checkpoint: str = MISSING
+    checkpoint: Any = MISSING
+    systems: list[str] = field(default_factory=list)
     datasets: list[str] = field(default_factory=list)
     split: str = "test"
+    measures: list[str] = field(default_factory=list)
+    tested: list[str] = field(default_factory=list)
+    ties: str = "own"
+    resamples: int = MISSING
+    counterfactuals: list[str] = field(default_factory=list)
+    seed: int = 0
+    logger: Any = None
+    system: str = MISSING
     encoder: Any = None
     pair_encoder: Any = None
     retriever: Any = None
