@@ -37,13 +37,23 @@ def cost_table(dataset: DatasetStudy) -> Markup:
         others = [plain(cost.encodings, ",.0f"), plain(cost.tokens, ",.0f"), plain(cost.peak_memory_mib, ",.0f")]
         rows.append([Cell(row_name(name)), *quantiles, *others])
     header = [f"{stage} {q} ms" for stage in shown for q in ("p50", "p95")]
-    return table(["system", *header, "encodings", "tokens", "peak MiB"], rows, caption="Cost of a query, one at a time")
+    return table(
+        ["system", *header, "pairs read", "words in the top 10", "peak MiB"],
+        rows,
+        caption="Cost of a query, one at a time",
+    )
 
 
 def systems_table(dataset: DatasetStudy) -> Markup:
     """Where the systems come from, and what they left out."""
     rows = [
-        [Cell(row_name(name)), Cell(system.kind), Cell(system.source), _missing(system), percent(system.tied_share)]
+        [
+            Cell(row_name(name)),
+            Cell(system.kind),
+            Cell(system.source, wraps=True),
+            _missing(system),
+            percent(system.tied_share),
+        ]
         for name, system in dataset.systems.items()
     ]
     caption = "Systems; queries that a system ranked nothing for count as zero; tied: a tie within the top 10, percent"

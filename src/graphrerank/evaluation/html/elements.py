@@ -51,12 +51,14 @@ class Cell:
         value: What it sorts by; None or NaN comes last. A text sorts by itself where this is left out.
         note: Smaller, below the text.
         strong: Whether it stands out.
+        wraps: Whether it may take several lines: sentences, not names.
     """
 
     text: str
     value: float | None = None
     note: str = ""
     strong: bool = False
+    wraps: bool = False
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[Cell]], *, caption: str, text_columns: int = 1) -> Markup:
@@ -100,6 +102,7 @@ def _cell(cell: Cell, kind: str, *, first: bool) -> Markup:
     note = tag("small", cell.note) if cell.note else Markup()
     has_value = cell.value is not None and isfinite(cell.value)
     value = repr(float(cell.value)) if has_value and cell.value is not None else None
+    kind = f"{kind} prose" if cell.wraps else kind
     if first:
         return tag("th", text, note, scope="row", class_=kind, data_value=value)
     return tag("td", text, note, class_=kind, data_value=value)

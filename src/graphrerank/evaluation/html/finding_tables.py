@@ -33,11 +33,10 @@ def tests_table(tests: Sequence[PairedTest]) -> Markup:
 
 
 def differences_table(differences: Sequence[QueryDifference], *, caption: str) -> Markup:
-    """Queries, with their texts."""
+    """Queries, with their texts and ids."""
     rows = [
         [
-            Cell(found.query_id),
-            Cell(found.query_text),
+            Cell(found.query_text, note=found.query_id, wraps=True),
             Cell(row_name(found.baseline)),
             points(found.system_score - found.baseline_score),
             percent(found.system_score),
@@ -46,8 +45,8 @@ def differences_table(differences: Sequence[QueryDifference], *, caption: str) -
         ]
         for found in differences
     ]
-    header = ["query", "text", "against", "difference", "its score", "the other's", "relevant"]
-    return table(header, rows, caption=caption, text_columns=3)
+    header = ["query", "against", "difference", "its score", "the other's", "relevant"]
+    return table(header, rows, caption=caption, text_columns=2)
 
 
 def breakdown_table(dataset: DatasetStudy, by: str) -> Markup:

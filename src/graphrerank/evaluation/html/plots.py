@@ -45,7 +45,7 @@ def pareto_plot(points: Sequence[ParetoPoint], measure: str) -> Markup:
     for point in points:
         at = x.at(max(FASTEST, point.ms)), y.at(100 * point.quality)
         marks.append(_pareto_mark(point, x, y, at, measure))
-        places.append((*at, f"{point.name} (dominated)" if point.dominated else point.name))
+        places.append((*at, point.name))
     marks += place_labels(places, left=LEFT, right=RIGHT + 8, top=TOP - 10, bottom=HEIGHT - 48)
     return svg(*marks, height=HEIGHT, title=f"{measure} against milliseconds per query")
 
@@ -118,9 +118,9 @@ def _pareto_mark(point: ParetoPoint, x: Scale, y: Scale, at: tuple[float, float]
     low, high = (100 * end for end in point.interval)
     text = (
         f"{point.name}: {measure} {100 * point.quality:.2f} (95% {low:.2f} to {high:.2f}), "
-        f"median {point.ms:.2f} ms, 95th percentile {point.slow_ms:.2f} ms"
+        f"median {point.ms:.2f} ms, 95th percentile {point.slow_ms:.2f} ms" + ("; dominated" if point.dominated else "")
     )
-    lines = [tag("line", x1=at[0], x2=x.at(max(FASTEST, point.slow_ms)), y1=at[1], y2=at[1], class_="interval")]
+    lines = [tag("line", x1=at[0], x2=x.at(max(FASTEST, point.slow_ms)), y1=at[1], y2=at[1], class_="interval tail")]
     if not isnan(low):
         lines.append(tag("line", x1=at[0], x2=at[0], y1=y.at(low), y2=y.at(high), class_="interval"))
     kind = "point" + (" primary" if point.primary else "") + (" dominated" if point.dominated else "")
