@@ -65,6 +65,28 @@ class EntityGraph:
         )
         return torch.nn.functional.normalize(torch.from_numpy(held.T @ sentence_vectors.numpy()), dim=1)
 
+    def entity_scores(self, scores: Tensor) -> Tensor:
+        """Take for each entity the largest of each score over the sentences that name it; -inf where none does.
+
+        Args:
+            scores: ``[S, n]``.
+
+        Returns:
+            ``[E, n]``.
+        """
+        sentence = torch.repeat_interleave(torch.arange(len(self.sentences)), self.named.indptr.diff())
+        return _largest(scores[sentence], self.named.indices, len(self.names))
+
+    def relation_scores(self, scores: Tensor) -> Tensor:
+        """Take for each edge the largest of each score over the sentences that name both ends; as above, ``[m, n]``."""
+        edge = torch.repeat_interleave(torch.arange(len(self.edges)), self.together.indptr.diff())
+        return _largest(scores[self.together.indices], edge, len(self.edges))
+
+
+def _largest(scores: Tensor, owner: Tensor, num_owners: int) -> Tensor:
+    found = scores.new_full((num_owners, scores.shape[1]), -torch.inf)
+    return found.scatter_reduce_(0, owner[:, None].expand(-1, scores.shape[1]), scores, "amax")
+
 
 def build_entity_graph(knowledge: Sequence[Knowledge], passages: Sequence[str]) -> EntityGraph:
     """Put together what passages say.

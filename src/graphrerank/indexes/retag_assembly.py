@@ -35,17 +35,19 @@ class Summarised:
     vectors: Tensor
 
 
-def subgraph(graph: EntityGraph, relevant: Tensor | None = None) -> tuple[Subgraph, Relations]:
-    """Take the entities of a topic and the relations between them; all of them without a topic.
+def subgraph(
+    graph: EntityGraph, entities: Tensor | None = None, related: Tensor | None = None
+) -> tuple[Subgraph, Relations]:
+    """Take the entities and relations of a topic; all of them without one.
 
     Args:
         graph: Of the corpus.
-        relevant: ``[E]`` bool, the topic's entities.
+        entities: ``[E]`` bool, the topic's.
+        related: ``[m]`` bool, the topic's; both ends are among its entities.
     """
     nodes, numbers = torch.arange(len(graph.names)), torch.arange(len(graph.edges))
-    if relevant is not None:
-        nodes = nodes[relevant]
-        numbers = numbers[relevant[graph.edges].all(dim=1)]
+    if entities is not None and related is not None:
+        nodes, numbers = nodes[entities], numbers[related]
     edges = graph.edges[numbers]
     relations = Relations.of([(head, tail) for head, tail in edges.tolist()], numbers.tolist())
     return Subgraph(nodes, edges, graph.weight[numbers]), relations

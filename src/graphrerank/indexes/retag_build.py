@@ -48,21 +48,24 @@ class ReTAGBuild:
 
     def index(self) -> ReTAGIndex:
         """Make what is missing, and put all together."""
-        key, topics, relevant = self._topics()
-        graphs = [subgraph(self._graph), *(subgraph(self._graph, column) for column in relevant.T)]
+        key, topics, entities, relations = self._topics()
+        graphs = [subgraph(self._graph, *own) for own in ((None, None), *zip(entities.T, relations.T, strict=True))]
         parts = [self._communities(key, number, relations) for number, (_, relations) in enumerate(graphs)]
         return self._together(topics, [graph for graph, _ in graphs], parts)
 
     def updated(self, index: ReTAGIndex) -> ReTAGIndex:
         """Put an index together whose topics and untouched communities are those of another."""
         old = OldIndex(index, self._graph.names)
-        new = old.new_entities
-        relevant = old.relevant
-        if len(new) and len(index.topics):
-            relevant[new] = self._language.relevant(self._corpus, index.topics, new)
+        new = {"first_passage": len(index.passage_ids)}
+        entities, related = old.entities, old.relations(self._graph)
+        if len(index.topics):
+            first_entity = len(index.entities)
+            more = self._language.relevant_entities(self._corpus, index.topics, **new, first_entity=first_entity)
+            entities |= more
+            related |= self._language.relevant_relations(self._corpus, index.topics, entities, **new)
         parts, graphs = [], []
-        for number, column in enumerate([None, *relevant.T]):
-            graph, relations = subgraph(self._graph, column)
+        for number, own in enumerate([(None, None), *zip(entities.T, related.T, strict=True)]):
+            graph, relations = subgraph(self._graph, *own)
             hierarchy, origin = old.grafted(number, graph)
             material = self._corpus.material.grown()
             known = old.known_summaries(number, hierarchy, origin, relations, material, picked=self._language.picked)
@@ -116,8 +119,8 @@ class ReTAGBuild:
         arrays, content = self._stages.get(key, _names("sources", "nodes", "edges"), make)
         return Material(content["texts"], content["num_tokens"], **_lists(arrays, "sources", "nodes", "edges"))
 
-    def _topics(self) -> tuple[str, Topics, Tensor]:
-        """Find topics and what belongs to them: ``[E, T]`` bool."""
+    def _topics(self) -> tuple[str, Topics, Tensor, Tensor]:
+        """Find topics, and the entities ``[E, T]`` and relations ``[m, T]`` of each."""
         settings, language = self._settings, self._language
 
         def make() -> Made:
@@ -126,25 +129,30 @@ class ReTAGBuild:
             centre = told.mean(dim=0) if len(told) else corpus.entity_vectors.new_zeros(told.shape[1])
             found = language.find_topics(corpus, centre)
             near = Topics(found.names, found.terms, found.vectors, centre, 1.0, 1.0).similarity
+            likeness = near(corpus.sentence_vectors)
+            best = corpus.graph.entity_scores(likeness)[corpus.entity_vectors.abs().sum(dim=1) > 0]
             topics = Topics(
                 names=found.names,
                 terms=found.terms,
                 vectors=found.vectors,
                 centre=centre,
-                entity_threshold=covering_threshold(near(told), coverage=settings.coverage),
-                threshold=covering_threshold(near(corpus.sentence_vectors), coverage=settings.coverage),
+                entity_threshold=covering_threshold(best, coverage=settings.coverage),
+                threshold=covering_threshold(likeness, coverage=settings.coverage),
             )
-            relevant = language.relevant(corpus, topics, range(len(corpus.graph.names)))
+            entities = language.relevant_entities(corpus, topics, first_passage=0, first_entity=0)
+            relations = language.relevant_relations(corpus, topics, entities, first_passage=0)
             content = {"names": topics.names, "terms": topics.terms, "skipped": language.skipped - before}
             content |= {"entity_threshold": topics.entity_threshold, "threshold": topics.threshold}
-            return {"vectors": topics.vectors, "centre": centre, "relevant": relevant}, content
+            arrays = {"vectors": topics.vectors, "centre": centre, "entities": entities, "relations": relations}
+            return arrays, content
 
         depends = (settings.num_topics, settings.coverage, settings.num_terms, settings.seed, settings.context_tokens)
         models = (language.fingerprint, self._encoder.fingerprint, self._tokenizer.fingerprint)
         key = self._stages.key("topics", FORMAT, self._key, settings.description_tokens, *depends, *models)
-        arrays, content = self._stages.get(key, ("vectors", "centre", "relevant"), make)
+        arrays, content = self._stages.get(key, ("vectors", "centre", "entities", "relations"), make)
         self._skipped += content.pop("skipped")
-        return key, Topics(**content, vectors=arrays["vectors"], centre=arrays["centre"]), arrays["relevant"]
+        topics = Topics(**content, vectors=arrays["vectors"], centre=arrays["centre"])
+        return key, topics, arrays["entities"], arrays["relations"]
 
     def _communities(self, topics_key: str, number: int, relations: Relations) -> Summarised:
         settings = self._settings

@@ -73,11 +73,23 @@ class ExtractiveLanguage:
         terms = telling_words(groups, num_words=settings.num_terms)
         return FoundTopics([", ".join(words[:NAME_WORDS]) for words in terms], terms, vectors)
 
-    def relevant(self, corpus: Corpus, topics: Topics, entities: Sequence[int]) -> Tensor:
-        """Compare the entities' vectors with the topics'; an entity without a vector belongs to none."""
-        vectors = corpus.entity_vectors[torch.tensor(entities, dtype=torch.int64)]
-        told = vectors.abs().sum(dim=1, keepdim=True) > 0
-        return (topics.similarity(vectors) >= topics.entity_threshold) & told
+    def relevant_entities(
+        self,
+        corpus: Corpus,
+        topics: Topics,
+        *,
+        first_passage: int,
+        first_entity: int,
+    ) -> Tensor:
+        """Take the entities that a sentence near the topic names."""
+        return corpus.graph.entity_scores(_likeness(corpus, topics, first_passage)) >= topics.entity_threshold
+
+    def relevant_relations(self, corpus: Corpus, topics: Topics, entities: Tensor, *, first_passage: int) -> Tensor:
+        """Take the relations whose ends a sentence near the topic names together; or its entities, where none does."""
+        graph = corpus.graph
+        near = graph.relation_scores(_likeness(corpus, topics, first_passage)) >= topics.entity_threshold
+        alone = graph.together.indptr.diff() == 0
+        return near | (alone[:, None] & entities[graph.edges].all(dim=1))
 
     def summarizer(self, corpus: Corpus) -> "SentencePicker":
         """Pick sentences."""
@@ -123,3 +135,9 @@ class SentencePicker:
             for place in waiting:
                 found[place].pop()
         return [sorted(numbers) for numbers in found]
+
+
+def _likeness(corpus: Corpus, topics: Topics, first_passage: int) -> Tensor:
+    """``[S, T]``, of each sentence; of those before ``first_passage`` none."""
+    likeness = topics.similarity(corpus.sentence_vectors)
+    return likeness.masked_fill((corpus.graph.passage < first_passage)[:, None], -torch.inf)

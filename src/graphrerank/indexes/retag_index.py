@@ -26,8 +26,8 @@ class ReTAGSettings:
 
     Attributes:
         num_topics: Topics to find at most; 0: the general graph alone.
-        coverage: Share in (0, 1] of the entities that some topic must take up, and of the corpus's sentences that a
-            question's threshold would let into some topic; the thresholds follow from it.
+        coverage: Share in (0, 1] of the entities that some topic must take up, and of the corpus's sentences that would
+            be let into some topic if they were questions; both thresholds follow from it.
         num_terms: Words of a topic.
         resolution: Of modularity; larger: smaller communities.
         max_community: Communities with more entities than this are split on the next level.

@@ -69,8 +69,22 @@ class Language(Protocol):
     def find_topics(self, corpus: Corpus, centre: Tensor) -> FoundTopics:
         """Find the topics of a corpus."""
 
-    def relevant(self, corpus: Corpus, topics: Topics, entities: Sequence[int]) -> Tensor:
-        """Tell which of ``n`` entities belong to which topics: ``[n, T]`` bool."""
+    def relevant_entities(self, corpus: Corpus, topics: Topics, *, first_passage: int, first_entity: int) -> Tensor:
+        """Tell which entities belong to which topics, by what passages from ``first_passage`` on say of them.
+
+        Returns:
+            ``[E, T]`` bool; of entities before ``first_entity`` no more need be told than those passages do.
+        """
+
+    def relevant_relations(self, corpus: Corpus, topics: Topics, entities: Tensor, *, first_passage: int) -> Tensor:
+        """Tell which relations belong to which topics, likewise: ``[m, T]`` bool.
+
+        Args:
+            corpus: The corpus.
+            topics: ``T`` topics.
+            entities: ``[E, T]`` bool, those of each topic; both ends of its relations are among them.
+            first_passage: What is said before it is known.
+        """
 
     def summarizer(self, corpus: Corpus) -> Summarizer:
         """Give what sums texts up."""

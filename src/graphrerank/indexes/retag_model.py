@@ -84,15 +84,26 @@ class ModelLanguage:
         vectors = centred(self._encode(names), centre) if names else centre.new_zeros(0, len(centre))
         return FoundTopics(names, telling_words([[name] for name in names], num_words=settings.num_terms), vectors)
 
-    def relevant(self, corpus: Corpus, topics: Topics, entities: Sequence[int]) -> Tensor:
+    def relevant_entities(
+        self,
+        corpus: Corpus,
+        topics: Topics,
+        *,
+        first_passage: int,
+        first_entity: int,
+    ) -> Tensor:
         """Ask which topics each entity is clearly relevant to."""
-        notes = [corpus.material.texts[entity] for entity in entities]
+        notes = corpus.material.texts[first_entity : len(corpus.graph.names)]
         rows, skipped = relate_to_topics(self._model, notes, topics.names, tries=self._tries)
         self.skipped += skipped
-        found = torch.zeros(len(notes), len(topics), dtype=torch.bool)
-        for place, numbers in enumerate(rows):
-            found[place, numbers] = True
+        found = torch.zeros(len(corpus.graph.names), len(topics), dtype=torch.bool)
+        for entity, numbers in enumerate(rows, first_entity):
+            found[entity, numbers] = True
         return found
+
+    def relevant_relations(self, corpus: Corpus, topics: Topics, entities: Tensor, *, first_passage: int) -> Tensor:
+        """Take the relations between a topic's entities."""
+        return entities[corpus.graph.edges].all(dim=1)
 
     def summarizer(self, corpus: Corpus) -> "ModelLanguage":
         """Ask the model."""

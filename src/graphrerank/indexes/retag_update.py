@@ -6,6 +6,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from graphrerank.indexes.entity_graph import EntityGraph
 from graphrerank.indexes.leiden import Hierarchy, hierarchical_leiden
 from graphrerank.indexes.retag_index import ReTAGIndex, ReTAGSettings, Subgraph
 from graphrerank.indexes.summary_material import Material, Relations
@@ -27,16 +28,23 @@ class OldIndex:
         if list(names[:known]) != list(index.entities):
             raise ValueError(f"`passages` must begin with those of the index, got others: its {known} entities differ")
         self.index = index
-        self.new_entities = list(range(known, len(names)))
+        self._num_entities = len(names)
         self._num_passages = len(index.passage_ids)
 
     @property
-    def relevant(self) -> Tensor:
-        """``[E, T]`` bool, the entities of each topic; none of the new ones."""
-        num_entities = len(self.index.entities) + len(self.new_entities)
-        found = torch.zeros(num_entities, len(self.index.topics), dtype=torch.bool)
+    def entities(self) -> Tensor:
+        """``[E, T]`` bool, the entities that each topic has."""
+        found = torch.zeros(self._num_entities, len(self.index.topics), dtype=torch.bool)
         for topic, graph in enumerate(self.index.graphs[1:]):
             found[graph.nodes, topic] = True
+        return found
+
+    def relations(self, graph: EntityGraph) -> Tensor:
+        """``[m, T]`` bool, which of a grown graph's relations each topic has."""
+        key = graph.edges[:, 0] * self._num_entities + graph.edges[:, 1]  # ascending, as the edges are
+        found = torch.zeros(len(key), len(self.index.topics), dtype=torch.bool)
+        for topic, own in enumerate(self.index.graphs[1:]):
+            found[torch.searchsorted(key, own.edges[:, 0] * self._num_entities + own.edges[:, 1]), topic] = True
         return found
 
     def grafted(self, number: int, graph: Subgraph) -> tuple[Hierarchy, list[int]]:

@@ -19,7 +19,7 @@ class Topics:
         terms: Of each topic its words, the most telling first.
         vectors: ``[T, d]`` float32 unit vectors, of centred vectors.
         centre: ``[d]`` float32, the mean that is subtracted from whatever is compared with a topic.
-        entity_threshold: Least likeness of an entity that belongs to a topic.
+        entity_threshold: Least likeness of a sentence whose entities and relations belong to a topic.
         threshold: Least likeness of a question that is asked in a topic.
     """
 

