@@ -4,6 +4,7 @@ from graphrerank.data.attack import load_attack
 from graphrerank.data.candidates import PreparedDataset, prepare
 from graphrerank.data.dataset import Qrels, RetrievalDataset
 from graphrerank.data.encoder import SentenceTransformerEncoder, packaged_model
+from graphrerank.data.file_knowledge import FileKnowledge
 from graphrerank.data.folder import load_folder, read_documents, read_queries
 from graphrerank.data.ir_datasets_reader import load_ir_dataset
 from graphrerank.data.named import load_named
@@ -17,6 +18,7 @@ from graphrerank.data.text_rich_graph import TextRichGraph, load_text_rich_graph
 from graphrerank.data.vector_cache import VectorCache
 
 __all__ = [
+    "FileKnowledge",
     "PairCache",
     "PreparedDataset",
     "Qrels",

@@ -4,7 +4,7 @@
 - ``queries.jsonl``: ``{"_id", "text", "metadata"?}`` a line.
 - ``qrels/<split>.tsv``: the header ``query-id corpus-id score``; a score of 0 means judged not relevant.
 - ``edges.tsv``, optional: ``source target type [weight]``.
-- ``entities.jsonl``, optional: ``{"_id", "entities": ["...", ...]}`` a line.
+- ``entities.jsonl``, optional: ``{"_id", "entities": ["...", ...], "triples": [["h", "r", "t"], ...]}`` a line.
 
 Gzipped JSONL and Parquet are read too, so that a BEIR data set as it lies on the Hugging Face hub is such a folder. An
 id that does not match, a text that is empty, a score that is no number: each is an error that names file and line.
