@@ -11,7 +11,7 @@ from omegaconf import open_dict
 
 from graphrerank.doors import schema
 from graphrerank.doors.evaluate import evaluate
-from graphrerank.doors.judging import short_names
+from graphrerank.doors.named_systems import short_names
 from graphrerank.evaluation.study import Study, read_study
 
 ROOT = Path(__file__).parents[2]

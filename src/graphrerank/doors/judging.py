@@ -1,18 +1,18 @@
 """``python evaluate.py 'systems=[...]' 'checkpoint=[...]'``: any systems on the same queries, side by side."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from hydra.core.global_hydra import GlobalHydra
 from hydra.utils import instantiate
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from torch import Tensor
 
 from graphrerank.data import PreparedDataset, RetrievalDataset, VectorCache
 from graphrerank.data.run_candidates import read_run
+from graphrerank.doors.named_systems import DATASET, Named, check_run_files, name_systems
 from graphrerank.doors.parts import (
     compose_group,
     frozen_grankers,
@@ -30,31 +30,14 @@ from graphrerank.evaluation.build_study import RankedSystem, build_study
 from graphrerank.evaluation.judge_pipelines import first_queries
 from graphrerank.evaluation.study import DatasetStudy
 from graphrerank.evaluation.study_report import print_study, write_study_metrics
-from graphrerank.files import write_text
+from graphrerank.files import hash_files, write_text
 from graphrerank.graphs import Ranking
 from graphrerank.models import Checkpoint, load_checkpoints
 from graphrerank.models.checkpoint import reads_pairs, reads_vectors
 
 MEASURES = ("nDCG@10", "PR@5", "PR@10", "R@5", "R@10")  # where `measures` names none
 UNUSED = ("R@1",)  # what the judges measure for themselves; a study measures again, all systems alike
-RUN_ENDINGS = (".trec", ".run", ".txt", ".tsv", ".jsonl", ".gz")
 RUN_DEPTH = 1_000  # nodes that are read of a run file, per query
-DATASET = "{dataset}"  # in a run file's path: the name of the data set
-
-
-@dataclass(frozen=True)
-class Named:
-    """A system as the command named it.
-
-    Attributes:
-        label: Its name in reports.
-        kind: ``pipeline``, ``run`` or ``checkpoint``.
-        source: What the command says.
-    """
-
-    label: str
-    kind: str
-    source: str
 
 
 def judge_systems(cfg: DictConfig) -> Path:
@@ -71,7 +54,7 @@ def judge_systems(cfg: DictConfig) -> Path:
         raise ValueError("`systems` names pipelines too; leave `pipeline` and `pipelines` out")
     names, datasets = dataset_names(cfg), []
     named = name_systems(cfg)
-    _check_run_files(named, names)
+    check_run_files(named, names)
     plan, run_dir = study_plan(cfg, MEASURES), Path(cfg.paths.run_dir)
     loaded = {one.label: load_checkpoints(one.source) for one in named if one.kind == "checkpoint"}
     for label, checkpoints in loaded.items():
@@ -93,38 +76,6 @@ def judge_systems(cfg: DictConfig) -> Path:
         write_study_metrics(run_dir / "metrics.json", whole, peak_memory_mib=peak_memory_mib())
     print(run_dir, flush=True)
     return run_dir
-
-
-def name_systems(cfg: DictConfig) -> list[Named]:
-    """Tell what ``systems`` and ``checkpoint`` name: a file of ``conf/pipeline``, else a run file, else a checkpoint.
-
-    Raises:
-        ValueError: If there is none, or one is named twice.
-    """
-    sources = [str(source) for source in cfg.systems]
-    if not OmegaConf.is_missing(cfg, "checkpoint"):
-        listed = cfg.checkpoint if OmegaConf.is_list(cfg.checkpoint) else [cfg.checkpoint]
-        sources += [str(source) for source in listed]
-    if not sources or len(set(sources)) != len(sources):
-        raise ValueError(f"`systems` and `checkpoint` must name one system or more, and none twice, got {sources}")
-    pipelines = GlobalHydra.instance().config_loader().get_group_options("pipeline")
-    kinds = [_kind(source, pipelines) for source in sources]
-    return [Named(*entry) for entry in zip(short_names(sources), kinds, sources, strict=True)]
-
-
-def short_names(sources: Sequence[str]) -> list[str]:
-    """Name paths by as many of their last parts as tell them apart, without the endings of run files and checkpoints.
-
-    Example:
-        >>> short_names(["base", "runs/1", "more/1", "out/{dataset}.bm25.trec"])
-        ['base', 'runs-1', 'more-1', 'bm25']
-    """
-    parts = [Path(source.replace(DATASET, "").rstrip("/")).parts for source in sources]
-    for count in range(1, max(map(len, parts)) + 1):
-        names = ["-".join(_bare(part) for part in path[-count:]) for path in parts]
-        if len(set(names)) == len(names):
-            return names
-    raise ValueError(f"`systems` must have different names, got {list(sources)}")
 
 
 def read_run_file(path: str, dataset: RetrievalDataset, split: str, queries: Tensor) -> Ranking:
@@ -166,7 +117,9 @@ def _rank(
         if one.kind == "run":
             path = one.source.replace(DATASET, dataset.name)
             ranking = read_run_file(path, dataset, cfg.split, queries)
-            rows[one.label] = [RankedSystem(one.label, "run", one.source, ranking)]
+            rows[one.label] = [
+                RankedSystem(one.label, "run", one.source, ranking, fingerprint=hash_files([Path(path)]))
+            ]
     listed = [*rows.get("", []), *(row for one in named for row in rows[one.label])]
     return dataset, queries, candidates, listed
 
@@ -179,14 +132,17 @@ def _prepare(
     has_pipelines: bool,
 ) -> PreparedDataset:
     """Make a data set ready with the encoder and retriever chosen, else those of the last checkpoint."""
-    trained_with = manifest["encoder"] if manifest else None
-    encoder = cfg.encoder or (group_from_manifest(cfg, "encoder", trained_with) if trained_with else None)
-    vectors = any(reads_vectors(one.manifest) for part in loaded.values() for one in part.values())
-    if has_pipelines and encoder is None:
-        encoder = compose_group(cfg, "encoder", "minilm")
-    return prepare_dataset(
-        data, encoder, _retriever(cfg, manifest), cfg.paths.cache, reads_vectors=vectors or has_pipelines
-    )
+    vectors = has_pipelines or any(reads_vectors(one.manifest) for part in loaded.values() for one in part.values())
+    encoder = _encoder(cfg, manifest, has_pipelines)
+    return prepare_dataset(data, encoder, _retriever(cfg, manifest), cfg.paths.cache, reads_vectors=vectors)
+
+
+def _encoder(cfg: DictConfig, manifest: Mapping[str, Any] | None, has_pipelines: bool) -> DictConfig | None:
+    if cfg.encoder is not None:
+        return cfg.encoder
+    if manifest and manifest["encoder"]:
+        return group_from_manifest(cfg, "encoder", manifest["encoder"])
+    return compose_group(cfg, "encoder", "minilm") if has_pipelines else None
 
 
 def _retriever(cfg: DictConfig, manifest: Mapping[str, Any] | None) -> DictConfig:
@@ -239,15 +195,10 @@ def _rank_pipelines(
     """Let pipelines retrieve; vector searches that name no retriever ask the one that gave the candidates."""
     if cfg.pair_encoder is not None:
         prepared = with_pair_encoder(prepared, cfg.pair_encoder, cfg.paths.cache)
-    encoder = cfg.encoder or (
-        group_from_manifest(cfg, "encoder", manifest["encoder"])
-        if manifest and manifest["encoder"]
-        else compose_group(cfg, "encoder", "minilm")
-    )
     parts = {
         "retriever": instantiate(_retriever(cfg, manifest)),
         "pair_encoder": prepared.pair_encoder,
-        "text_encoder": VectorCache(instantiate(encoder), Path(cfg.paths.cache) / "vectors"),
+        "text_encoder": VectorCache(instantiate(_encoder(cfg, manifest, True)), Path(cfg.paths.cache) / "vectors"),
     }
     graph = prepared.dataset.graph.to(pick_device(cfg.device))
     pipelines = {name: instantiate(compose_group(cfg, "pipeline", name))(graph, **parts) for name in names}
@@ -272,30 +223,6 @@ def _with_ceiling(study: DatasetStudy, candidates: Ranking, dataset: RetrievalDa
         ceiling=share(candidates.nodes),
         base_ceiling=share(base),
     )
-
-
-def _kind(source: str, pipelines: Sequence[str]) -> str:
-    if source in pipelines:
-        return "pipeline"
-    path = Path(source)
-    if source.endswith(RUN_ENDINGS) or DATASET in source or (path.is_file() and path.suffix != ".ckpt"):
-        return "run"
-    return "checkpoint"
-
-
-def _bare(part: str) -> str:
-    for ending in (*RUN_ENDINGS[::-1], ".ckpt"):
-        part = part.removesuffix(ending)
-    return part.strip(".-_") or part
-
-
-def _check_run_files(named: Sequence[Named], datasets: Sequence[str]) -> None:
-    for one in named:
-        if one.kind == "run" and DATASET not in one.source and len(datasets) > 1:
-            raise ValueError(
-                f"`systems`: the run file {one.source} is of one data set, `datasets` names {len(datasets)}; write its "
-                f"path with {DATASET} in the place of the name"
-            )
 
 
 def _check_reranker(label: str, checkpoints: Mapping[str, Checkpoint]) -> None:
