@@ -87,12 +87,16 @@ def test_only_what_is_touched_changes(builder: ReTAGIndexBuilder, make_passages:
     old, new = by_members(before), by_members(grown)
     names = grown.entities
     added = {names.index("Metz9"), names.index("Nancy9")}
+    touched = added | {names.index("Metz0")}
     for (graph, members), text in new.items():
-        if not added & set(members) and names.index("Metz0") not in members:
+        if not touched & set(members) and (graph, members) in old:
             assert old[graph, members] == text
-    changed = [key for key in new if key not in old]
-    assert changed
-    assert all(added & set(members) for _, members in changed)
+    own = grown.communities
+    for community, (graph, members) in enumerate(zip(own.graph.tolist(), own.members.tolist(), strict=True)):
+        if (graph, tuple(members)) not in old:  # it grew, or was split off one that grew
+            above = int(own.parent[community])
+            assert touched & (set(members) | set(own.members[above].tolist() if above >= 0 else ()))
+    assert set(new) != set(old)
     assert grown.report.summarised < len(grown.communities) / 4
     assert grown.topics is before.topics
 
@@ -140,7 +144,7 @@ def test_graft() -> None:
     old = Hierarchy([0, 0, 1, 1], [-1, -1, 0, 0], [[0, 1, 2, 3], [4, 5], [0, 1], [2, 3]])
     edges = torch.tensor([[0, 1], [0, 2], [2, 3], [4, 5], [0, 6], [4, 6], [6, 7], [8, 9]])
     weight = torch.tensor([1.0, 1.0, 1.0, 1.0, 1.0, 3.0, 1.0, 1.0])
-    grown, origin = graft(old, edges, weight, ReTAGSettings(max_community=4, min_component=2))
+    grown, origin = graft(old, edges, weight, ReTAGSettings(max_community=5, min_component=2))
     assert grown.members == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9], [0, 1], [2, 3]]  # 7 by way of 6
     assert (grown.level, grown.parent) == ([0, 0, 0, 1, 1], [-1, -1, -1, 0, 0])
     assert origin == [0, 1, -1, 2, 3]
@@ -151,7 +155,7 @@ def test_graft_splits_what_outgrows_its_limit() -> None:
     other = [[node + 3 for node in pair] for pair in triangle]
     old = Hierarchy([0], [-1], [[0, 1, 2, 3]])
     grown, origin = graft(
-        old, torch.tensor([*triangle, *other, [2, 3]]), torch.ones(7), ReTAGSettings(max_community=4, min_component=2)
+        old, torch.tensor([*triangle, *other, [2, 3]]), torch.ones(7), ReTAGSettings(max_community=5, min_component=2)
     )
     assert grown.members == [[0, 1, 2, 3, 4, 5], [0, 1, 2], [3, 4, 5]]
     assert (grown.level, grown.parent, origin) == ([0, 1, 1], [-1, 0, 0], [0, -1, -1])

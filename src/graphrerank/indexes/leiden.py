@@ -46,7 +46,7 @@ def hierarchical_leiden(
     min_component: int = 1,
     seed: int = 0,
 ) -> Hierarchy:
-    """Find communities, and communities within those that have more than ``max_community`` nodes and can be split.
+    """Find communities, and communities within those that have ``max_community`` nodes or more and can be split.
 
     Source: "From Louvain to Leiden", 2019, as GraphRAG ("From Local to Global", 2024, section 3.1.3) uses it; the code
     is Microsoft's, ``graspologic-native``.
@@ -55,7 +55,7 @@ def hierarchical_leiden(
         edges: ``[m, 2]`` int64, undirected, each pair once; a node is what an edge ends at.
         weight: ``[m]``, positive.
         resolution: Of modularity; larger: smaller communities.
-        max_community: Larger ones are split on the next level, where Leiden finds more than one community in them.
+        max_community: Those of so many nodes or more are split on the next level, if Leiden finds several in them.
         min_component: Nodes of smaller connected components are in no community.
         seed: Same seed, same communities.
 

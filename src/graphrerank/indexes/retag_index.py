@@ -30,7 +30,7 @@ class ReTAGSettings:
             be let into some topic if they were questions; both thresholds follow from it.
         num_terms: Words of a topic.
         resolution: Of modularity; larger: smaller communities.
-        max_community: Communities with more entities than this are split on the next level.
+        max_community: Communities of so many entities or more are split on the next level.
         min_component: Entities that are joined with fewer than so many, themselves among them, are in no community.
         context_tokens: Most tokens that a summary is made from.
         summary_tokens: Most tokens of a summary.

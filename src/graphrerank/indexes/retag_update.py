@@ -139,7 +139,7 @@ def graft(hierarchy: Hierarchy, edges: Tensor, weight: Tensor, settings: ReTAGSe
     A new node joins the finest community that most of its edges' weight leads to, the smaller number among equals; in
     rounds, until none is left that is joined to a community. What remains makes communities of its own, where at least
     ``min_component`` nodes hang together. A community
-    that took up nodes and then has more than ``max_community`` is split on the next level.
+    that took up nodes and then has ``max_community`` or more is split on the next level.
 
     Args:
         hierarchy: Communities of the graph before.
@@ -179,7 +179,7 @@ def graft(hierarchy: Hierarchy, edges: Tensor, weight: Tensor, settings: ReTAGSe
         members.extend(list(own) for own in found.members)
 
     for community in sorted(set(grown.values())):
-        if len(members[community]) > settings.max_community:
+        if len(members[community]) >= settings.max_community:
             put(set(members[community]), community)
     placed = finest.keys() | grown.keys()
     if rest := {node for pair, _ in pairs for node in pair if node not in placed}:

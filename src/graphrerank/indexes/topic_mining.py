@@ -51,7 +51,7 @@ def telling_words(groups: Sequence[Sequence[str]], *, num_words: int) -> list[li
 
     .. math:: \mathrm{tf}_{w, g} \cdot \log \left(1 + \frac{A}{\mathrm{tf}_w}\right)
 
-    with :math:`A` the mean number of words of a group.
+    with :math:`\mathrm{tf}` the number of texts that hold a word, and :math:`A` the mean of a group's sum of them.
 
     Source: "BERTopic: Neural topic modeling with a class-based TF-IDF procedure", 2022, Eq. (2).
 

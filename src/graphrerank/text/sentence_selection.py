@@ -35,8 +35,10 @@ def pick_sentences(vectors: Tensor, num_tokens: Sequence[int], *, limit: int, ce
         >>> pick_sentences(torch.stack([east, east, north]), [3, 3, 3], limit=9, centrality=0.5)
         [0, 2]
     """
+    if not len(vectors):
+        return []
     unit, tokens = vectors.numpy(), np.asarray(num_tokens)
-    mean = unit.mean(axis=0) if len(unit) else np.zeros(0)
+    mean = unit.mean(axis=0)
     central = unit @ (mean / max(float(np.linalg.norm(mean)), 1e-12))
     nearest = np.zeros(len(unit))
     picked: list[int] = []
