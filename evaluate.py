@@ -1,5 +1,7 @@
 """Judge a checkpoint on data sets: ``python evaluate.py checkpoint=RUN 'datasets=[attack]'``."""
 
+import sys
+
 import hydra
 from omegaconf import DictConfig
 
@@ -12,7 +14,16 @@ schema.register()
 def main(cfg: DictConfig) -> None:
     """Judge, print the tables and the run folder."""
     schema.check_keys(cfg, schema.EvaluateConfig)
-    if cfg.curves is not None:
+    if cfg.report:
+        from graphrerank.doors.compare import compare
+
+        compare(cfg)
+    elif cfg.verify is not None:
+        from graphrerank.doors.verify import verify
+
+        if verify(cfg):
+            sys.exit(1)
+    elif cfg.curves is not None:
         from graphrerank.doors.curves import write_curves
 
         write_curves(cfg)
@@ -35,4 +46,5 @@ def main(cfg: DictConfig) -> None:
 
 
 if __name__ == "__main__":
+    sys.argv[1:] = [schema.list_override(argument, "report") for argument in sys.argv[1:]]
     main()

@@ -26,7 +26,7 @@ def system(name: str, *scores: float) -> SystemStudy:
     cost = Cost({"rerank": {"p50": 1.5, "p95": 2.0}}, encodings=100.0, peak_memory_mib=512.0)
     return SystemStudy(
         name, "checkpoint", "runs/1", values, {"nDCG@10": (0.1, 0.9), "PR@10/multi": (NAN, NAN)}, cost, ("q2",),
-        0.5, "abc", 1, None,
+        0.5, "abc", 1, "f" * 64, None,
     )  # fmt: skip
 
 

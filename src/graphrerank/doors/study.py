@@ -14,17 +14,20 @@ from graphrerank.data import PreparedDataset
 from graphrerank.doors.steps import digest
 from graphrerank.doors.study_files import write_study_files
 from graphrerank.doors.tables import without_paths
+from graphrerank.doors.train import portable_config
 from graphrerank.evaluation import DatasetResult, PipelinesResult, System, rerank
 from graphrerank.evaluation.across import across_datasets
 from graphrerank.evaluation.build_study import RankedSystem, StudyPlan
+from graphrerank.evaluation.capsule import make_capsule, write_capsule
 from graphrerank.evaluation.counterfactual import EDGES, OtherEdges
 from graphrerank.evaluation.measuring import check_measures
 from graphrerank.evaluation.study import Cost, DatasetStudy, Study
 from graphrerank.evaluation.study_report import render_study
 from graphrerank.evaluation.study_tables import study_tables
-from graphrerank.files import write_text
+from graphrerank.files import hash_files, write_text
+from graphrerank.graphs.calibration import read_calibration
 from graphrerank.models import Checkpoint
-from graphrerank.models.checkpoint import reads_pairs
+from graphrerank.models.checkpoint import library_versions, reads_pairs
 
 TIMED_ALONE = 50  # queries that pipelines retrieve once more, one at a time
 TESTED = ("nDCG@10", "PR@10", "CR@10")  # where `tested` names none: those of them that are measured
@@ -91,6 +94,8 @@ def ranked_rows(
                 cost=Cost(entry.stages_ms, float(prepared.top_k) if reads else None, None, entry.peak_memory_mib),
                 config=training_config(manifest, row.name),
                 seed=manifest.get("config", {}).get("seed"),
+                fingerprint=None if loaded is None else hash_files([loaded.path]),
+                calibration=read_calibration(manifest),
                 on_other_edges=changed,
             )
         )
@@ -126,7 +131,7 @@ def command() -> str:
 
 
 def conclude(cfg: DictConfig, datasets: Sequence[DatasetStudy], *, before: str = "") -> Study:
-    """Compare over data sets, write all files of a study and ``report.md``, and send the tables to the loggers.
+    """Compare over data sets, write all files of a study, its capsule and ``report.md``, and send tables to loggers.
 
     Args:
         cfg: The door's configuration.
@@ -141,6 +146,9 @@ def conclude(cfg: DictConfig, datasets: Sequence[DatasetStudy], *, before: str =
         settings={"ties": cfg.ties, "resamples": cfg.resamples, "level": 0.95, "seed": cfg.seed},
     )
     write_study_files(run_dir, study)
+    overrides, versions = HydraConfig.get().overrides.task, library_versions()
+    capsule = make_capsule(run_dir, study, overrides=overrides, config=portable_config(cfg), versions=versions)
+    write_capsule(run_dir, capsule)
     write_text(run_dir / "report.md", before + render_study(study))
     for logger in (cfg.logger or {}).values():
         log_study(instantiate(logger), study)
@@ -149,9 +157,14 @@ def conclude(cfg: DictConfig, datasets: Sequence[DatasetStudy], *, before: str =
 
 def log_study(logger: Any, study: Study) -> None:
     """Send the means to a Lightning logger, and all tables where it takes tables (W&B)."""
-    for name, dataset in study.datasets.items():
-        for system, found in dataset.systems.items():
-            logger.log_metrics({f"{name}/{system}/{measure}".lower(): mean for measure, mean in found.means.items()})
+    logger.log_metrics(
+        {
+            f"{name}/{system}/{measure}".lower(): mean
+            for name, dataset in study.datasets.items()
+            for system, found in dataset.systems.items()
+            for measure, mean in found.means.items()
+        }
+    )
     if hasattr(logger, "log_table"):
         for title, (header, rows) in study_tables(study).items():
             logger.log_table(key=title, columns=list(header), data=[list(row) for row in rows])

@@ -12,9 +12,11 @@ from graphrerank.evaluation.hub_bias import hub_bias
 from graphrerank.evaluation.measuring import break_ties, measure_ranking, relevant_nodes, tied_share
 from graphrerank.evaluation.paired_tests import compare_pairs, mean_intervals
 from graphrerank.evaluation.query_analysis import break_down, quantile_groups, query_differences, relevant_groups
+from graphrerank.evaluation.reliability import judge_reliability, ranked_pairs
 from graphrerank.evaluation.significance import holm
 from graphrerank.evaluation.study import Cost, DatasetStudy, SystemStudy
 from graphrerank.graphs import CorpusGraph, Ranking, candidate_edges
+from graphrerank.graphs.calibration import Calibration
 from graphrerank.text import WordTokenizer
 from graphrerank.text.tokenizer import count_tokens
 
@@ -34,6 +36,8 @@ class RankedSystem:
         cost: What it takes, or None.
         config: Hash of what it was trained with beside the seed, or None.
         seed: Seed of its training, or None.
+        fingerprint: SHA-256 of its weights or run file, or None.
+        calibration: What turns its scores into probabilities, or None.
         on_other_edges: What it ranks on a graph with ``shuffled`` or ``removed`` edges; empty where not tried.
     """
 
@@ -44,6 +48,8 @@ class RankedSystem:
     cost: Cost | None = None
     config: str | None = None
     seed: int | None = None
+    fingerprint: str | None = None
+    calibration: Calibration | None = None
     on_other_edges: Mapping[str, Ranking] = field(default_factory=dict)
 
 
@@ -149,6 +155,15 @@ def build_study(
             for edges, ranking in system.on_other_edges.items()
         ],
         seed_spreads=seed_spreads(list(studies.values()), plan.tested),
+        reliability=[
+            judge_reliability(
+                system.name,
+                system.calibration,
+                *ranked_pairs(system.ranking, qrels, queries, num_nodes=graph.num_nodes),
+            )
+            for system in systems
+            if system.calibration is not None
+        ],
     )
 
 
@@ -272,6 +287,7 @@ def _system_study(
         tied_share=tied_share(system.ranking),
         config=system.config,
         seed=system.seed,
+        fingerprint=system.fingerprint,
         ranking=break_ties(system.ranking, graph.node_ids, ties=plan.ties),
     )
 

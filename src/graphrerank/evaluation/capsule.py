@@ -28,10 +28,10 @@ class Capsule:
         config: The configuration that came of it, without folders of the machine.
         settings: What its statistics depend on, seeds among it.
         versions: Version of each library that decides a result.
-        weights: SHA-256 of each checkpoint's weights, by system.
+        weights: SHA-256 of each checkpoint's weights and of each run file, by system.
         data: By data set: ``fingerprint`` of corpus, queries and judgements, ``split``, ``queries`` (how many),
-            ``query_ids`` (SHA-256), ``encoder`` (fingerprint, or None), ``candidates`` (SHA-256 of
-            ``runs/<dataset>.base_ranking.trec`` without its scores, or None where the systems retrieve for themselves).
+            ``query_ids`` (SHA-256), ``candidates`` (SHA-256 of ``runs/<dataset>.base_ranking.trec`` without its scores,
+            or None where the systems retrieve for themselves).
         measures: Mean of each measure by data set and system; None where no query counts.
         tolerance: How far a mean may be off.
     """
@@ -53,8 +53,6 @@ def make_capsule(
     overrides: Sequence[str],
     config: Mapping[str, Any],
     versions: Mapping[str, str],
-    weights: Mapping[str, str],
-    encoders: Mapping[str, str | None],
 ) -> Capsule:
     """Describe a run that has written its run files.
 
@@ -64,10 +62,9 @@ def make_capsule(
         overrides: As in :class:`Capsule`, as the other arguments.
         config: The configuration.
         versions: Versions of libraries; Python's is added.
-        weights: Hashes of weights.
-        encoders: Fingerprint of each data set's encoder.
     """
     data, measures = {}, {}
+    weights: dict[str, str] = {}
     for name, dataset in study.datasets.items():
         file = run_dir / "runs" / f"{name}.{CANDIDATES}.trec"
         data[name] = {
@@ -75,9 +72,9 @@ def make_capsule(
             "split": dataset.split,
             "queries": len(dataset.query_ids),
             "query_ids": _hash_lines(dataset.query_ids),
-            "encoder": encoders.get(name),
             "candidates": _hash_lines(f"{q}\t{d}" for q, d in _listed(file)) if file.is_file() else None,
         }
+        weights |= {key: one.fingerprint for key, one in dataset.systems.items() if one.fingerprint is not None}
         measures[name] = {key: system.to_json()["means"] for key, system in dataset.systems.items()}
     return Capsule(
         overrides=tuple(overrides),

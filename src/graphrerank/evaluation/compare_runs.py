@@ -29,7 +29,7 @@ def compare_runs(studies: Mapping[str, Study], *, command: str, resamples: int =
 
     Raises:
         ValueError: If there is one run, no data set is in all of them, or they judged one on different queries, data or
-            measures.
+            measures, or broke ties in different ways.
     """
     if len(studies) < 2:
         raise ValueError(f"`report` must name two runs or more, got {list(studies)}")
@@ -43,7 +43,15 @@ def compare_runs(studies: Mapping[str, Study], *, command: str, resamples: int =
         for name in shared
     }
     left_out = {run: [name for name in study.datasets if name not in shared] for run, study in studies.items()}
-    settings: dict[str, Any] = {"runs": ", ".join(studies), "resamples": resamples, "seed": seed}
+    ties = {run: study.settings.get("ties", "own") for run, study in studies.items()}
+    if len(set(ties.values())) > 1:
+        raise ValueError(f"`report` must name runs that break ties alike, got {ties}")
+    settings: dict[str, Any] = {
+        "ties": ties.popitem()[1],
+        "runs": ", ".join(studies),
+        "resamples": resamples,
+        "seed": seed,
+    }
     if any(left_out.values()):
         settings["not in all runs"] = "; ".join(
             f"{run}: {', '.join(names)}" for run, names in left_out.items() if names

@@ -24,18 +24,19 @@ def labelled_scores(prepared: PreparedDataset, split: str, system: System) -> tu
     """
     qrels = prepared.dataset.split(split)
     ranking = rerank(prepared, qrels.queries, system)
-    return ranked_pairs(ranking, qrels, num_nodes=prepared.dataset.graph.num_nodes)
+    return ranked_pairs(ranking, qrels, qrels.queries, num_nodes=prepared.dataset.graph.num_nodes)
 
 
-def ranked_pairs(ranking: Ranking, qrels: Qrels, *, num_nodes: int) -> tuple[Tensor, Tensor]:
-    """List what was ranked for the queries of a split, without padding; as :func:`labelled_scores`.
+def ranked_pairs(ranking: Ranking, qrels: Qrels, queries: Tensor, *, num_nodes: int) -> tuple[Tensor, Tensor]:
+    """List what was ranked for some queries, without padding; as :func:`labelled_scores`.
 
     Args:
-        ranking: ``[Q, K]``, a row per query of the split, ascending.
-        qrels: The split.
+        ranking: ``[Q, K]``.
+        qrels: Their judgements.
+        queries: ``[Q]`` int64, numbers of the queries.
         num_nodes: Size of the corpus.
     """
-    relevance = qrels.relevance(qrels.queries, ranking.nodes, num_nodes=num_nodes)
+    relevance = qrels.relevance(queries, ranking.nodes, num_nodes=num_nodes)
     ranked = ranking.nodes >= 0
     return ranking.scores[ranked], (relevance[ranked] > 0).double()
 

@@ -69,6 +69,7 @@ class SystemStudy:
         tied_share: Share of the queries where a tie of scores straddles rank 10 or lies above it.
         config: Hash of what it was trained with beside the seed; None where not trained.
         seed: Seed of its training, or None.
+        fingerprint: SHA-256 of its weights or run file; None where it has neither.
         ranking: ``[Q, K]`` nodes of the corpus, or None where read back (``runs/`` holds it).
     """
 
@@ -82,6 +83,7 @@ class SystemStudy:
     tied_share: float | None = None
     config: str | None = None
     seed: int | None = None
+    fingerprint: str | None = None
     ranking: Ranking | None = None
 
     @property
@@ -101,6 +103,7 @@ class SystemStudy:
             "tied_share": self.tied_share,
             "config": self.config,
             "seed": self.seed,
+            "fingerprint": self.fingerprint,
             "values": {name: [_number(one) for one in row.tolist()] for name, row in self.values.items()},
         }
 
@@ -113,7 +116,7 @@ class SystemStudy:
             intervals={measure: (_float(low), _float(high)) for measure, (low, high) in content["intervals"].items()},
             cost=None if content["cost"] is None else Cost(**content["cost"]),
             missing=tuple(content["missing"]),
-            **{key: content[key] for key in ("kind", "source", "tied_share", "config", "seed")},
+            **{key: content[key] for key in ("kind", "source", "tied_share", "config", "seed", "fingerprint")},
         )
 
 
