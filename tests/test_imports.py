@@ -17,7 +17,7 @@ FLOORS = [  # DESIGN.md, section 2: a room sees the floors below its own, never 
     {"training"},
     {"evaluation"},
     {"inference"},
-    {"serving"},
+    {"serving", "integrations"},
     {"doors"},
 ]
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
@@ -25,6 +25,7 @@ NARROWER = {  # where a room may see less than all floors below
     "models": {"files", "graphs", "operators"},
     "pipelines": {"graphs", "text", "indexes", "operators"},
     "training": {"files", "graphs", "losses", "metrics"},
+    "integrations": {"inference"},
     "inference": {"graphs", "text", "data", "operators", "models"},
 }
 HEAVY = ("torch_geometric", "transformers", "sentence_transformers", "wandb", "lightning", "hydra", "fastapi")

@@ -9,7 +9,7 @@ import torch
 from graphrerank import GraphReranker
 from graphrerank.graphs.calibration import IsotonicCalibration, LogisticCalibration
 from graphrerank.models.checkpoint import save_weights, write_manifest
-from graphrerank.serving import RerankService, export_artifact, load_artifact
+from graphrerank.serving import RerankEngine, RerankRequest, export_artifact, load_artifact
 
 PASSAGES = ["the red book", "a green pear", "who is who", "the author wrote it"]
 LOGISTIC, ISOTONIC = LogisticCalibration(0.7, -1.0), IsotonicCalibration((-1.0, 1.0), (0.25, 0.25))
@@ -41,7 +41,10 @@ def test_an_artifact_and_a_checkpoint_keep_the_calibration(make_checkpoint, tmp_
     for name in ("folder", "artifact"):
         found = GraphReranker.from_pretrained(tmp_path / name).rerank("red book", PASSAGES)
         torch.testing.assert_close(found.probabilities, expected)
-    RerankService(load_artifact(tmp_path / "artifact"), None)
+    request = RerankRequest(query="red book", documents=PASSAGES, explain=True)
+    served = RerankEngine(load_artifact(tmp_path / "artifact")).rerank({"a": request})["a"]
+    probabilities = [result.explanation.probability for result in served.results]
+    assert probabilities == pytest.approx(expected.tolist(), abs=1e-5)
 
 
 @pytest.mark.parametrize("name", ["base", "attack"])

@@ -99,7 +99,7 @@ class Explainer:
                 nodes = torch.arange(graphs.num_nodes).repeat(len(left_out))
                 found = match.score([given.query] * len(left_out), nodes, variants.edge_index, variants.ptr)
                 variants.x[:, column] = found[:, MATCH_FEATURES.index(NEIGHBOURHOOD)]
-            yield from self._model(*variants.model_inputs()).reshape(len(left_out), -1)
+            yield from self._model(*variants.model_inputs()).reshape(-1, graphs.num_nodes)
 
 
 def _undirected_pairs(graphs: CandidateGraphs) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,208 @@
+"""python benchmarks/serve_load.py  # the service under load, against itself without batching and with PyG's layers.
+
+Both services run on loopback and are loaded in turns, ten seconds each, by 16 clients that send 100 candidates a
+request: scores and edges (``scores`` mode), with ``--documents`` texts as well. Both answer alike, which is checked
+first. Memory is that of all processes of the service, after ten seconds under load and at the end.
+"""
+
+import argparse
+import http.client
+import json
+import random
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import psutil
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import GATv2Conv
+
+from graphrerank.models import find_checkpoint, load_checkpoint
+from graphrerank.serving import Limits, RerankEngine, ServiceSettings, create_server, load_artifact, run
+
+CANDIDATES, EDGES, TURN_S, BODIES = 100, 300, 10.0, 64
+WORDS = [f"word{number}" for number in range(2000)]
+
+
+class PyGLayer(nn.Module):
+    """PyTorch Geometric's layer with the signature and the weights of ours."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        heads, out = layer.heads, layer.out_channels
+        self.conv = GATv2Conv(heads * out, out, heads=heads, add_self_loops=False)  # they are there already
+        with torch.no_grad():
+            self.conv.lin_l.load_state_dict(layer.lin_source.state_dict())
+            self.conv.lin_r.load_state_dict(layer.lin_target.state_dict())
+            self.conv.att.copy_(layer.attention)
+            self.conv.bias.copy_(layer.bias)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor, rowptr: Tensor) -> Tensor:
+        """Return ``[N, heads * out_channels]``."""
+        return self.conv(x, edge_index)
+
+
+def make_engine(name: str, layers: str, device: str) -> RerankEngine:
+    """Load an artifact in a worker, as it is or as an eager model with the rival's layers."""
+    artifact = load_artifact(find_checkpoint(name))
+    if layers == "pyg":
+        model = load_checkpoint(artifact.folder).model
+        for block in model.blocks:
+            block.layer = PyGLayer(block.layer)
+        artifact = replace(artifact, module=model.eval())
+    return RerankEngine(artifact)
+
+
+def serve(name: str, layers: str, port: int, workers: int) -> None:
+    """Run one of the services."""
+    from graphrerank.doors.http_service import RERANK
+
+    batch_requests = 1 if layers == "pyg" else 32
+    settings = ServiceSettings(port=port, workers=workers, batch_requests=batch_requests, limits=Limits())
+    server = create_server({"rerank": partial(make_engine, name, layers)}, [RERANK], settings, info={"layers": layers})
+    run(server, settings)
+
+
+@dataclass
+class Measured:
+    """What one service did under load."""
+
+    seconds: list[float] = field(default_factory=list)
+    failed: int = 0
+    duration: float = 0.0
+    memory: list[tuple[float, int]] = field(default_factory=list)  # seconds under load, bytes
+
+    def row(self, name: str) -> str:
+        """Write one line of the table."""
+        early = next(size for since, size in self.memory if since >= 10)
+        late = self.memory[-1][1]
+        times = sorted(self.seconds)
+        percentile = [1000 * times[int(share * (len(times) - 1))] for share in (0.5, 0.99)]
+        return (
+            f"| {name} | {len(times) / self.duration:.0f} | {percentile[0]:.0f} | {percentile[1]:.0f} | {self.failed} "
+            f"| {early / 2**20:.0f} | {100 * (late - early) / early:+.1f}% |"
+        )
+
+
+def load(port: int, bodies: list[bytes], clients: int, duration: float, measured: Measured) -> None:
+    """Send requests for a time, each client one after the other."""
+    end = time.perf_counter() + duration
+    lock = threading.Lock()
+
+    def client(number: int) -> None:
+        connection, draw = http.client.HTTPConnection("127.0.0.1", port, timeout=60), random.Random(number)
+        while (start := time.perf_counter()) < end:
+            try:
+                connection.request("POST", "/v2/rerank", draw.choice(bodies))
+                response = connection.getresponse()
+                good = len(response.read()) > 0 and response.status == 200
+            except OSError:
+                good = False
+            with lock:
+                measured.seconds.append(time.perf_counter() - start)
+                measured.failed += not good
+
+    threads = [threading.Thread(target=client, args=(number,)) for number in range(clients)]
+    start = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    measured.duration += time.perf_counter() - start
+
+
+def request_bodies(documents: bool) -> list[bytes]:
+    """Draw requests: random scores and edges, and texts of 40 words where asked for."""
+    draw = random.Random(0)
+    bodies = []
+    for _ in range(BODIES):
+        pairs = {tuple(sorted(draw.sample(range(CANDIDATES), 2))) for _ in range(EDGES)}
+        body = {"query": " ".join(draw.choices(WORDS, k=10)), "edges": sorted(pairs)}
+        body["scores"] = [round(draw.random(), 4) for _ in range(CANDIDATES)]
+        if documents:
+            body["documents"] = [" ".join(draw.choices(WORDS, k=40)) for _ in range(CANDIDATES)]
+        bodies.append(json.dumps(body).encode())
+    return bodies
+
+
+def ask(port: int, body: bytes) -> dict[int, float]:
+    """Return the scores of one answer, by document."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.request("POST", "/v2/rerank", body)
+    results = json.loads(connection.getresponse().read())["results"]
+    return {result["index"]: result["relevance_score"] for result in results}
+
+
+@contextmanager
+def service(arguments: argparse.Namespace, layers: str) -> Iterator[tuple[int, psutil.Process]]:
+    """Run a service in processes of its own."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, __file__, "--serve", layers, "--port", str(port)]
+    command += ["--artifact", arguments.artifact, "--workers", str(arguments.workers)]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    try:
+        while True:
+            try:
+                connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+                connection.request("GET", "/ready")
+                if connection.getresponse().status == 200:
+                    break
+            except OSError:
+                time.sleep(0.2)
+            if process.poll() is not None:
+                raise SystemExit(f"the service {layers!r} did not start")
+        yield port, psutil.Process(process.pid)
+    finally:
+        process.terminate()
+        process.wait(timeout=60)
+
+
+def memory_of(process: psutil.Process) -> int:
+    """Sum what the processes of a service hold, shared pages shared out among them."""
+    return sum(one.memory_full_info().pss for one in [process, *process.children(recursive=True)])
+
+
+def main() -> None:
+    """Check, load in turns, and print one table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--artifact", default="attack")
+    parser.add_argument("--seconds", type=float, default=60, help="of load for each service")
+    parser.add_argument("--clients", type=int, default=16)
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--documents", action="store_true", help="send texts as well")
+    parser.add_argument("--serve", choices=["ours", "pyg"], help=argparse.SUPPRESS)
+    parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.serve:
+        serve(arguments.artifact, arguments.serve, arguments.port, arguments.workers)
+        return
+    bodies = request_bodies(arguments.documents)
+    measured = {"pyg": Measured(), "ours": Measured()}
+    with service(arguments, "pyg") as (pyg_port, pyg), service(arguments, "ours") as (port, ours):
+        rivals = {"pyg": (pyg_port, pyg), "ours": (port, ours)}
+        for body in bodies[:3]:
+            scores = [ask(rival_port, body) for rival_port, _ in rivals.values()]
+            assert all(abs(scores[0][index] - scores[1][index]) < 1e-4 for index in scores[0])
+        for _ in range(max(2, round(arguments.seconds / TURN_S))):
+            for name, (rival_port, process) in rivals.items():
+                load(rival_port, bodies, arguments.clients, TURN_S, measured[name])
+                measured[name].memory.append((measured[name].duration, memory_of(process)))
+    rates = {name: len(one.seconds) / one.duration for name, one in measured.items()}
+    print("| service | requests per second | p50 ms | p99 ms | failed | MiB after 10 s | growth to the end |")
+    print("| --- | --: | --: | --: | --: | --: | --: |")
+    print(measured["pyg"].row("batching off, PyG's layers, eager"))
+    print(measured["ours"].row("batching on, the artifact"))
+    print(f"throughput: {rates['ours'] / rates['pyg']:.2f}x")
+
+
+if __name__ == "__main__":
+    main()

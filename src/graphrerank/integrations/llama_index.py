@@ -1,0 +1,63 @@
+"""The reranker as a node postprocessor of LlamaIndex; ``pip install graphrerank[llama-index]``."""
+
+from collections.abc import Iterator, Sequence
+
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle
+from pydantic import Field
+
+from graphrerank.inference import GraphReranker
+from graphrerank.integrations.metadata import input_from_metadata
+
+
+class GraphRerankPostprocessor(BaseNodePostprocessor):
+    """Ranks what a retriever of LlamaIndex found, in a query engine or on its own.
+
+    Chunks that follow each other (``prev_node``, ``next_node``) are joined. The retriever's scores are read where all
+    nodes have one; of the metadata ``entities``, and ``doc_id`` with ``chunk_id``.
+
+    Attributes:
+        reranker: The reranker; one that reads no vectors.
+        top_n: How many nodes to keep; None for all.
+    """
+
+    reranker: GraphReranker = Field(exclude=True)
+    top_n: int | None = None
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Name it in LlamaIndex's events."""
+        return "GraphRerankPostprocessor"
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        """Rank nodes: best first, with new scores.
+
+        Raises:
+            ValueError: If there is no query, or metadata are of another form.
+        """
+        if query_bundle is None:
+            raise ValueError("`query_bundle` must be given: the reranker ranks for a query, got none")
+        if not nodes:
+            return []
+        scores = [node.score for node in nodes if node.score is not None]
+        given = input_from_metadata(
+            query_bundle.query_str,
+            [node.node.get_content(metadata_mode=MetadataMode.NONE) for node in nodes],
+            [node.node.metadata for node in nodes],
+            scores=scores if len(scores) == len(nodes) else None,
+            edges=list(_following([node.node for node in nodes])),
+            top_n=self.top_n,
+        )
+        ranking = self.reranker.rerank_batch([given])[0]
+        return [NodeWithScore(node=nodes[place].node, score=score) for place, score in ranking]
+
+
+def _following(nodes: Sequence[BaseNode]) -> Iterator[tuple[int, int]]:
+    """List the pairs of nodes of which one follows the other."""
+    place_of = {node.node_id: place for place, node in enumerate(nodes)}
+    for place, node in enumerate(nodes):
+        for other in (node.prev_node, node.next_node):
+            if other is not None and place_of.get(other.node_id, place) != place:
+                yield place, place_of[other.node_id]

@@ -1,0 +1,62 @@
+"""Within LlamaIndex's own retriever and query engine."""
+
+import pytest
+
+from graphrerank import GraphReranker
+
+pytest.importorskip("llama_index.core", reason="llama-index-core is optional")
+from llama_index.core import MockEmbedding, VectorStoreIndex
+from llama_index.core.llms import MockLLM
+from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.response_synthesizers import get_response_synthesizer
+from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
+
+from graphrerank.integrations.llama_index import GraphRerankPostprocessor
+
+QUERY = "malware that spreads through USB sticks"
+TEXTS = ["a cake recipe", "worm on removable drives", "infected USB sticks", "a phishing mail with malware"]
+
+
+@pytest.fixture(scope="module")
+def reranker():
+    return GraphReranker.from_pretrained("attack")
+
+
+def nodes():
+    made = [TextNode(text=text, id_=f"n{place}") for place, text in enumerate(TEXTS)]
+    made[1].relationships[NodeRelationship.NEXT] = RelatedNodeInfo(node_id="n2")
+    made[2].relationships[NodeRelationship.PREVIOUS] = RelatedNodeInfo(node_id="n1")
+    made[3].relationships[NodeRelationship.NEXT] = RelatedNodeInfo(node_id="elsewhere")
+    return made
+
+
+def test_in_a_query_engine(reranker):
+    index = VectorStoreIndex(nodes(), embed_model=MockEmbedding(embed_dim=8))
+    engine = RetrieverQueryEngine(
+        index.as_retriever(similarity_top_k=4),
+        node_postprocessors=[GraphRerankPostprocessor(reranker=reranker, top_n=2)],
+        response_synthesizer=get_response_synthesizer(llm=MockLLM()),
+    )
+    base = index.as_retriever(similarity_top_k=4).retrieve(QUERY)
+    texts, scores = [node.text for node in base], [node.score for node in base]
+    joined = (texts.index(TEXTS[1]), texts.index(TEXTS[2]))
+    expected = reranker.rerank(QUERY, texts, scores=scores, edges=[joined], top_n=2)
+    found = engine.query(QUERY).source_nodes
+    assert [node.text for node in found] == [texts[place] for place in expected.ids]
+    assert [node.score for node in found] == pytest.approx(expected.scores.tolist())
+
+
+def test_without_scores(reranker):
+    given = [NodeWithScore(node=node, score=0.5 if place else None) for place, node in enumerate(nodes())]
+    found = GraphRerankPostprocessor(reranker=reranker).postprocess_nodes(given, query_str=QUERY)
+    expected = reranker.rerank(QUERY, TEXTS, edges=[(1, 2)])
+    assert [node.text for node in found] == [TEXTS[place] for place in expected.ids]
+    assert [node.score for node in found] == pytest.approx(expected.scores.tolist())
+    assert given[0].score is None
+
+
+def test_a_query_is_needed(reranker):
+    postprocessor = GraphRerankPostprocessor(reranker=reranker)
+    assert postprocessor.postprocess_nodes([], query_str=QUERY) == []
+    with pytest.raises(ValueError, match="`query_bundle` must be given"):
+        postprocessor.postprocess_nodes([NodeWithScore(node=TextNode(text="a"))])

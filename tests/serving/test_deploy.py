@@ -1,0 +1,66 @@
+"""What deploy/ and docs/serving.md say is what there is."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+from hydra import compose, initialize_config_dir
+
+from graphrerank.doors import schema
+from graphrerank.serving.metrics import Metrics
+
+ROOT = Path(__file__).parents[2]
+DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text(encoding="utf-8")
+DOCS = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
+ENTRYPOINT, CMD = (
+    json.loads(found) for found in re.findall(r"^(?:ENTRYPOINT|CMD) (\[.*\])$", DOCKERFILE, re.MULTILINE)
+)
+COMPOSE = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text(encoding="utf-8"))
+
+
+def plain(setting: str) -> str:
+    """Put in what compose puts in for variables that are not set."""
+    return re.sub(r"\$\{\w+:-(.*?)\}", r"\1", setting)
+
+
+COMMANDS = [
+    [*ENTRYPOINT[2:], *CMD],
+    [*ENTRYPOINT[2:], *map(plain, COMPOSE["services"]["rerank"]["command"])],
+    *(shlex.split(line, comments=True)[2:] for line in DOCS.splitlines() if line.startswith("python serve.py")),
+]
+
+
+@pytest.mark.parametrize("overrides", COMMANDS)
+def test_every_command_composes(overrides):
+    schema.register()
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        compose("serve", overrides=overrides)
+
+
+def test_the_image_holds_what_it_copies_and_runs_without_rights():
+    ignored = (ROOT / "deploy" / "Dockerfile.dockerignore").read_text(encoding="utf-8")
+    for copied in re.findall(r"^COPY (.*) \S+$", DOCKERFILE, re.MULTILINE):
+        for name in copied.split():
+            assert (ROOT / name).exists()
+            assert f"!{name}" in ignored
+    assert DOCKERFILE.index("USER graphrerank") < DOCKERFILE.index("ENTRYPOINT")
+    assert "HEALTHCHECK" in DOCKERFILE
+    assert ENTRYPOINT[:2] == ["python", "serve.py"]
+
+
+def test_prometheus_is_told_where_to_look():
+    (job,) = yaml.safe_load((ROOT / "deploy" / "prometheus.yml").read_text(encoding="utf-8"))["scrape_configs"]
+    (target,) = job["static_configs"][0]["targets"]
+    assert target.split(":")[0] in COMPOSE["services"]
+    assert job["authorization"]["credentials_file"] == "/run/secrets/" + COMPOSE["services"]["prometheus"]["secrets"][0]
+
+
+def test_measures_of_the_docs_exist():
+    rendered = Metrics()
+    rendered.stage_seconds.labels("queue").observe(1)
+    text = rendered.render().decode()
+    for name in re.findall(r"graphrerank_\w+", DOCS):
+        assert re.search(rf"^{name}\b", text, re.MULTILINE) or f"# TYPE {name} " in text
