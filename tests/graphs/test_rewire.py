@@ -2,7 +2,8 @@ import networkx as nx
 import pytest
 import torch
 
-from graphrerank.graphs.rewire import shuffle_edges
+from graphrerank.graphs import CorpusGraph, EntityIncidence
+from graphrerank.graphs.rewire import shuffle_edges, shuffled_graph
 
 
 def packed(graphs: list[nx.Graph]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -74,3 +75,21 @@ def test_one_way_edges_keep_their_number() -> None:
     assert sorted(weight.tolist()) == [1.0, 2.0, 3.0, 4.0, 5.0]
     ends = torch.bincount(index.flatten(), minlength=6)
     assert torch.equal(torch.bincount(after.flatten(), minlength=6), ends)
+
+
+def test_a_corpus_keeps_its_degrees_texts_and_vectors() -> None:
+    edges = torch.tensor(list(nx.gnm_random_graph(50, 120, seed=2).edges))
+    graph = CorpusGraph.from_edges([f"n{i}" for i in range(50)], ["text"] * 50, edges).with_embedding(torch.eye(50))
+    shuffled = shuffled_graph(graph)
+    assert torch.equal(shuffled.degree, graph.degree)
+    assert not torch.equal(shuffled.indices, graph.indices)
+    assert shuffled.embedding is graph.embedding
+    assert torch.equal(shuffled_graph(graph).indices, shuffled.indices)
+    assert not torch.equal(shuffled_graph(graph, seed=1).indices, shuffled.indices)
+
+
+def test_entities_are_not_shuffled() -> None:
+    graph = CorpusGraph.from_edges(["a", "b"], ["", ""], torch.tensor([[0, 1]]))
+    entities = EntityIncidence.from_names([["x"], ["x"]], max_share=1.0)
+    with pytest.raises(ValueError, match="got one that joins passages by entities"):
+        shuffled_graph(graph.with_entities(entities))

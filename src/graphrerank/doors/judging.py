@@ -31,9 +31,11 @@ from graphrerank.evaluation.judge_pipelines import first_queries
 from graphrerank.evaluation.study import DatasetStudy
 from graphrerank.evaluation.study_report import print_study, write_study_metrics
 from graphrerank.files import hash_files, write_text
-from graphrerank.graphs import Ranking
+from graphrerank.graphs import CorpusGraph, Queries, Ranking
+from graphrerank.graphs.rewire import shuffled_graph
 from graphrerank.models import Checkpoint, load_checkpoints
 from graphrerank.models.checkpoint import reads_pairs, reads_vectors
+from graphrerank.pipelines import Pipeline
 
 MEASURES = ("nDCG@10", "PR@5", "PR@10", "R@5", "R@10")  # where `measures` names none
 UNUSED = ("R@1",)  # what the judges measure for themselves; a study measures again, all systems alike
@@ -55,6 +57,9 @@ def judge_systems(cfg: DictConfig) -> Path:
     names, datasets = dataset_names(cfg), []
     named = name_systems(cfg)
     check_run_files(named, names)
+    strangers = set(cfg.counterfactual_pipelines) - {one.label for one in named if one.kind == "pipeline"}
+    if strangers:
+        raise ValueError(f"`counterfactual_pipelines` must be of `systems`, got {sorted(strangers)}")
     plan, run_dir = study_plan(cfg, MEASURES), Path(cfg.paths.run_dir)
     loaded = {one.label: load_checkpoints(one.source) for one in named if one.kind == "checkpoint"}
     for label, checkpoints in loaded.items():
@@ -112,7 +117,7 @@ def _rank(
         candidates = prepared.ranking.select(queries)
         rows = _rank_checkpoints(cfg, prepared, loaded, {one.label: one.source for one in named}, queries)
     if prepared is not None and pipelines:
-        rows |= {one.name: [one] for one in _rank_pipelines(cfg, prepared, manifest, pipelines)}
+        rows |= {one.name: [one] for one in _rank_pipelines(cfg, prepared, manifest, pipelines, queries)}
     for one in named:
         if one.kind == "run":
             path = one.source.replace(DATASET, dataset.name)
@@ -190,7 +195,11 @@ def _rank_checkpoints(
 
 
 def _rank_pipelines(
-    cfg: DictConfig, prepared: PreparedDataset, manifest: Mapping[str, Any] | None, names: Sequence[str]
+    cfg: DictConfig,
+    prepared: PreparedDataset,
+    manifest: Mapping[str, Any] | None,
+    names: Sequence[str],
+    queries: Tensor,
 ) -> list[RankedSystem]:
     """Let pipelines retrieve; vector searches that name no retriever ask the one that gave the candidates."""
     if cfg.pair_encoder is not None:
@@ -200,12 +209,24 @@ def _rank_pipelines(
         "pair_encoder": prepared.pair_encoder,
         "text_encoder": VectorCache(instantiate(_encoder(cfg, manifest, True)), Path(cfg.paths.cache) / "vectors"),
     }
-    graph = prepared.dataset.graph.to(pick_device(cfg.device))
-    pipelines = {name: instantiate(compose_group(cfg, "pipeline", name))(graph, **parts) for name in names}
+    data, graph = prepared.dataset, prepared.dataset.graph.to(pick_device(cfg.device))
+
+    def build(name: str, graph: CorpusGraph) -> Pipeline:
+        return instantiate(compose_group(cfg, "pipeline", name))(graph, **parts)
+
+    pipelines = {name: build(name, graph) for name in names}
     result = judge_pipelines(
         prepared, cfg.split, pipelines, measures=UNUSED, limit=cfg.num_queries, progress=True, alone=TIMED_ALONE
     )
-    return ranked_pipelines(result)
+    rows = {row.name: row for row in ranked_pipelines(result)}
+    asked = Queries(data.query_ids, data.query_texts, prepared.query_vectors).select(queries)
+    for name in cfg.counterfactual_pipelines:
+        found = {}
+        for edges in cfg.counterfactuals:
+            other = shuffled_graph(graph, seed=cfg.seed) if edges == "shuffled" else graph.without_edges()
+            found[edges] = build(name, other).retrieve(asked).ranking
+        rows[name] = replace(rows[name], on_other_edges=found)
+    return list(rows.values())
 
 
 def _with_ceiling(study: DatasetStudy, candidates: Ranking, dataset: RetrievalDataset, queries: Tensor) -> DatasetStudy:

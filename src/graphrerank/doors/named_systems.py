@@ -48,7 +48,7 @@ def short_names(sources: Sequence[str]) -> list[str]:
 
     Example:
         >>> short_names(["base", "runs/1", "more/1", "out/{dataset}.bm25.trec"])
-        ['base', 'runs-1', 'more-1', 'bm25']
+        ['base', 'runs-1', 'more-1', 'out-bm25']
     """
     parts = [Path(source.replace(DATASET, "").rstrip("/")).parts for source in sources]
     for count in range(1, max(map(len, parts)) + 1):

@@ -213,6 +213,7 @@ class EvaluateConfig:
     ties: str = "own"
     resamples: int = MISSING
     counterfactuals: list[str] = field(default_factory=list)
+    counterfactual_pipelines: list[str] = field(default_factory=list)
     seed: int = 0
     logger: Any = None
     system: str = MISSING

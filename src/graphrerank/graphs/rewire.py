@@ -1,11 +1,12 @@
 """Graphs with other edges between the same nodes: shuffled so that every node keeps its degree."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from graphrerank.graphs.algebra import graph_index
+from graphrerank.graphs.corpus_graph import CorpusGraph
 
 ROUNDS = 20  # of swaps; in each, every edge is tried once
 
@@ -61,6 +62,27 @@ def shuffle_edges(
     source, target, weight = source[weight > 0], target[weight > 0], weight[weight > 0]
     order = torch.argsort(target * num_nodes + source)
     return torch.stack([source[order], target[order]]), weight[order]
+
+
+def shuffled_graph(graph: CorpusGraph, *, seed: int = 0) -> CorpusGraph:
+    """Return the same passages with shuffled edges: each with as many neighbours as before (:func:`shuffle_edges`).
+
+    Args:
+        graph: The corpus; on any device.
+        seed: Seed of the shuffling.
+
+    Raises:
+        ValueError: If passages are joined by the entities that they share, which cannot be swapped edge by edge.
+    """
+    if graph.entities is not None:
+        raise ValueError("`graph` must have edges alone to be shuffled, got one that joins passages by entities")
+    target = torch.repeat_interleave(torch.arange(graph.num_nodes), graph.degree.cpu())
+    edge_index, weight = torch.stack([graph.indices.cpu(), target]), graph.weight.cpu()
+    generator = torch.Generator().manual_seed(seed)
+    new, weight = shuffle_edges(edge_index, weight, torch.tensor([0, graph.num_nodes]), generator=generator)
+    shuffled = CorpusGraph.from_edges(graph.node_ids, graph.texts, new.flip(0).T, weight, undirected=False)
+    parts = {name: getattr(shuffled, name).to(graph.device) for name in ("indptr", "indices", "weight")}
+    return replace(graph, **parts)
 
 
 def _pairs(edge_index: Tensor, edge_attr: Tensor, num_nodes: int) -> _Pairs:
