@@ -28,6 +28,14 @@ class Hierarchy:
         return len(self.members)
 
     @property
+    def by_level(self) -> list[dict[int, int]]:
+        """For each level the community of each node; a node whose community was not split is in no finer one."""
+        found: list[dict[int, int]] = [{} for _ in range(max(self.level, default=-1) + 1)]
+        for community, (level, nodes) in enumerate(zip(self.level, self.members, strict=True)):
+            found[level].update(dict.fromkeys(nodes, community))
+        return found
+
+    @property
     def children(self) -> list[list[int]]:
         """The communities that each was split into, ascending."""
         rows: list[list[int]] = [[] for _ in self.members]

@@ -90,13 +90,15 @@ class OldIndex:
             for pair, edge in zip(relations.ends, relations.numbers, strict=True)
             if pair not in edges or self._is_fresh(material, material.edges[edge])
         ]
-        found = {}
-        for community, (members, before) in enumerate(zip(hierarchy.members, origin, strict=True)):
-            own = set(members)
-            touched = own & fresh_nodes or any(head in own and tail in own for head, tail in fresh_edges)
-            if before >= 0 and not touched:
-                found[community] = self._recall(before, material, picked=picked)
-        return found
+        touched: set[int | None] = set()
+        for own in hierarchy.by_level:
+            touched |= {own.get(node) for node in fresh_nodes}
+            touched |= {own.get(head) for head, tail in fresh_edges if own.get(head) == own.get(tail)}
+        return {
+            community: self._recall(before, material, picked=picked)
+            for community, before in enumerate(origin)
+            if before >= 0 and community not in touched
+        }
 
     def _recall(self, community: int, material: Material, *, picked: bool) -> list[int]:
         own = self.index.communities
@@ -160,8 +162,15 @@ def graft(hierarchy: Hierarchy, edges: Tensor, weight: Tensor, settings: ReTAGSe
             members[community].append(node)
             community = parent[community]
 
+    leaving: dict[int, list[int]] = {}
+    for edge, ((head, _), _) in enumerate(pairs):
+        leaving.setdefault(head, []).append(edge)
+
     def put(nodes: set[int], below: int) -> None:
-        inside = torch.tensor([head in nodes and tail in nodes for (head, tail), _ in pairs], dtype=torch.bool)
+        inside = torch.tensor(
+            sorted(edge for node in nodes for edge in leaving.get(node, ()) if pairs[edge][0][1] in nodes),
+            dtype=torch.int64,
+        )
         found = hierarchical_leiden(
             edges[inside],
             weight[inside],

@@ -91,13 +91,7 @@ def element_texts(hierarchy: Hierarchy, relations: Relations, material: Material
         range(len(relations.ends)), key=lambda edge: (-sum(degree[node] for node in relations.ends[edge]), edge)
     )
     found: list[dict[int, None]] = [{} for _ in hierarchy.members]
-    for level in range(max(hierarchy.level, default=-1) + 1):
-        own = {
-            node: community
-            for community, members in enumerate(hierarchy.members)
-            if hierarchy.level[community] == level
-            for node in members
-        }
+    for own in hierarchy.by_level:
         for edge in by_edge:
             head, tail = relations.ends[edge]
             community = own.get(head)
