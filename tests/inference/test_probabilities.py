@@ -45,6 +45,7 @@ def test_an_artifact_and_a_checkpoint_keep_the_calibration(make_checkpoint, tmp_
     served = RerankEngine(load_artifact(tmp_path / "artifact")).rerank({"a": request})["a"]
     probabilities = [result.explanation.probability for result in served.results]
     assert probabilities == pytest.approx(expected.tolist(), abs=1e-5)
+    assert [result.relevance_score for result in served.results] == probabilities
 
 
 @pytest.mark.parametrize("name", ["base", "attack"])

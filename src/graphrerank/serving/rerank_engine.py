@@ -124,6 +124,7 @@ class RerankEngine:
 
     def _response(self, uid: str, request: RerankRequest, given: RerankInput, ranking: RerankedList) -> RerankResponse:
         indices = ranking.indices.tolist()
+        served = ranking.scores if ranking.probabilities is None else ranking.probabilities
         explanations = self._explain(given, ranking) if request.explain else [None] * len(indices)
         results = [
             RerankResult(
@@ -132,7 +133,7 @@ class RerankEngine:
                 document=_as_object(request, index) if request.return_documents else None,
                 explanation=explanation,
             )
-            for index, score, explanation in zip(indices, ranking.scores.tolist(), explanations, strict=True)
+            for index, score, explanation in zip(indices, served.tolist(), explanations, strict=True)
         ]
         return RerankResponse(id=uid, results=results, meta={"api_version": API_VERSION, "model": self.name})
 

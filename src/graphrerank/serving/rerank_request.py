@@ -199,7 +199,8 @@ class RerankResult(BaseModel):
 
     Attributes:
         index: The document's place in the request, from 0.
-        relevance_score: Higher is more relevant; comparable within an answer only.
+        relevance_score: Of a calibrated model the probability that the document is relevant, in [0, 1]; of another one
+            its score, of any size and comparable within an answer only.
         document: The document, where ``return_documents`` asks for it; a text as ``{"text": ...}``.
         explanation: Where ``explain`` asks for it.
     """
@@ -215,7 +216,7 @@ class RerankResponse(BaseModel):
 
     Attributes:
         id: Of the request, as in the logs.
-        results: Best first, ties by index.
+        results: Best first by the model's score, ties by index.
         meta: ``api_version`` as Cohere's clients expect it, and the model's name.
     """
 
