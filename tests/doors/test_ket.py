@@ -32,7 +32,8 @@ def test_table_sweeps_and_rerankers(door, folder: Path, reader: Path, tmp_path: 
         "evaluate.py", *SMALL, f"ket.data={folder}", "ket.solutions=[text_rag,keyword_rag,ket_p]",
         "ket.sweeps={graph_share: {values: [0.0, 1.0], solutions: [ket_p]}, "
         "num_splits: {values: [1, 0], solutions: [ket_p], chunk_tokens: [24, 12]}}",
-        "pair_encoder=cross_encoder", f"pair_encoder.model={reader}", f"hydra.run.dir={tmp_path}",
+        "pair_encoder=cross_encoder", f"pair_encoder.model={reader}", "pair_encoder.max_length=48",
+        f"hydra.run.dir={tmp_path}",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == str(tmp_path)

@@ -112,8 +112,9 @@ def _rerankers_table(results: Sequence[ContextResult]) -> str:
     found = {(result.settings["order"], result.settings["limit"]): result for result in results}
     rows = []
     for order in dict.fromkeys(result.settings["order"] for result in results):
-        own = [found[order, limit] for limit in limits]
-        rows.append([order, *(f"{one.mean('Coverage'):.1f}" for one in own), f"{own[-1].milliseconds:.1f}"])
+        own = [found.get((order, limit)) for limit in limits]  # those to come are not there yet
+        told = ["-" if one is None else f"{one.mean('Coverage'):.1f}" for one in own]
+        rows.append([order, *told, f"{next(one for one in own if one is not None).milliseconds:.1f}"])
     first = results[0]
     caption = (
         f"Coverage of the first {len(first.values['Coverage'])} questions in contexts of fewer tokens. Candidates: the "
