@@ -1,4 +1,5 @@
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from graphrerank.doors import schema
 from graphrerank.doors.evaluate import evaluate
 from graphrerank.doors.named_systems import short_names
 from graphrerank.evaluation.study import Study, read_study
+from graphrerank.models.checkpoint import PRETRAINED
 
 ROOT = Path(__file__).parents[2]
 WORDS = ["river", "stone", "metal", "cloud", "forest", "engine", "violin", "planet", "bread", "castle", "ice", "sand"]
@@ -107,6 +109,33 @@ def test_any_systems_on_the_same_queries(run: Run, ring: Path, mine: Path, capsy
     assert {path.name for path in (folder / "runs").iterdir()} == {f"ring.{name}.trec" for name in study.systems}
     for title in ("Tests", "Cost", "Groups of queries", "Hubs", "Other edges", "Queries"):
         assert f"### {title}" in report
+
+
+def test_seeds_and_several_data_sets(run: Run, ring: Path, mine: Path, tmp_path: Path) -> None:
+    second = ring.parent / "second"
+    if not second.exists():
+        shutil.copytree(ring, second)
+        (ring.parent / "second.mine.trec").write_text(mine.read_text())
+    for seed in (1, 2):
+        shutil.copytree(PRETRAINED / "base", tmp_path / f"seed{seed}")
+        manifest = json.loads((tmp_path / f"seed{seed}" / "manifest.json").read_text())
+        del manifest["artifact"]  # whose hashes would no longer be right
+        manifest["config"]["seed"] = seed
+        (tmp_path / f"seed{seed}" / "manifest.json").write_text(json.dumps(manifest))
+    folder = run(
+        f"datasets=[{ring},{second}]", f"systems=['{mine.parent}/{{dataset}}.mine.trec']",
+        f"checkpoint=[{tmp_path / 'seed1'},{tmp_path / 'seed2'}]", "counterfactuals=[]",
+    )  # fmt: skip
+    whole, metrics, report = written(folder)
+    assert list(whole.datasets) == ["ring", "second"]
+    spread = whole.datasets["ring"].seed_spreads[0]
+    assert (spread.systems, spread.seeds, spread.std) == (("seed1", "seed2"), (1, 2), 0.0)  # the same weights
+    assert {one.baseline for one in whole.across} == {"base_ranking", "ppr", "gcs", "mine", "seed1"}
+    twin = next(one for one in whole.across if one.baseline == "seed1")
+    assert (twin.datasets, twin.num_replicated, twin.difference, twin.p_combined) == (("ring", "second"), 0, 0.0, 1.0)
+    assert len(metrics["across"]) == len(whole.across)
+    assert "## Over all data sets" in report
+    assert "### Seeds" in report
 
 
 def test_pipelines_on_other_edges(run: Run, ring: Path) -> None:
