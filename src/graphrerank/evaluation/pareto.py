@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isnan
 
-from graphrerank.evaluation.report import ROW_NAMES
+from graphrerank.evaluation.cost import TOTAL
 from graphrerank.evaluation.study import DatasetStudy
+from graphrerank.evaluation.study_tables import row_name
 
-TOTAL = "total"  # of a cost's stages: all together
 FASTEST = 1e-3  # milliseconds: the least that a logarithmic axis shows
 
 
@@ -53,7 +53,7 @@ def pareto_points(dataset: DatasetStudy, measure: str) -> list[ParetoPoint]:
         assert cost is not None
         points.append(
             ParetoPoint(
-                name=ROW_NAMES.get(name, name),
+                name=row_name(name),
                 ms=ms,
                 slow_ms=cost.ms[TOTAL]["p95"],
                 quality=quality,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from graphrerank.evaluation.findings import Reliability
 from graphrerank.evaluation.pareto import FASTEST, ParetoPoint, pareto_points
 from graphrerank.evaluation.reliability import wilson_interval
-from graphrerank.evaluation.report import ROW_NAMES
 from graphrerank.evaluation.study import Study
+from graphrerank.evaluation.study_tables import row_name
 from graphrerank.files import atomic_path
 
 if TYPE_CHECKING:
@@ -72,8 +72,7 @@ def draw_pareto(points: Sequence[ParetoPoint], *, measure: str, title: str) -> "
 
 def draw_reliability(found: Reliability, *, title: str) -> "Figure":
     """Draw the share of relevant candidates against the probability that they were given, above how many they are."""
-    name = ROW_NAMES.get(found.system, found.system)
-    figure, axes = _figure(f"{title}: {name}, {found.method}, ECE {found.ece:.4f}")
+    figure, axes = _figure(f"{title}: {row_name(found.system)}, {found.method}, ECE {found.ece:.4f}")
     axes.plot([0, 1], [0, 1], ls="--", color=SOFT, lw=1)
     bins = [one for one in zip(found.counts, found.probabilities, found.shares, strict=True) if one[0]]
     for count, probability, share in bins:

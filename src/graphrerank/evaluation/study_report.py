@@ -43,6 +43,10 @@ EXPLAINED = {
     "other edges": (
         "The same candidates, reranked with shuffled edges (each candidate with as many neighbours as before) or none."
     ),
+    "calibration": (
+        "Scores as probabilities of relevance, over all candidates of all queries: expected calibration error in ten "
+        "bins, and the Brier score, which knowing nothing but the share of relevant candidates would give as the last."
+    ),
     "queries": "Against the best of the others: the queries that gain most, then those that lose most.",
 }
 ACROSS = (

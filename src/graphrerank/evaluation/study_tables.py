@@ -143,6 +143,17 @@ def seeds_table(dataset: DatasetStudy) -> TextTable:
     return header, rows
 
 
+def calibration_table(dataset: DatasetStudy) -> TextTable:
+    """A row per system whose scores were calibrated: how near its probabilities are to frequencies."""
+    header = ["system", "calibration", "candidates", "relevant, %", "ECE", "Brier score", "Brier of the share alone"]
+    rows = []
+    for one in dataset.reliability:
+        alone = one.share_relevant * (1 - one.share_relevant)
+        numbers = [number(found, ".4f") for found in (one.ece, one.brier, alone)]
+        rows.append([row_name(one.system), one.method, f"{one.num_pairs:,}", percent(one.share_relevant), *numbers])
+    return header, rows
+
+
 def differences_table(dataset: DatasetStudy) -> TextTable:
     """A row per query that gains or loses most."""
     if not dataset.query_differences:
@@ -201,6 +212,7 @@ DATASET_TABLES: Mapping[str, Callable[[DatasetStudy], TextTable]] = {
     "hubs": hubs_table,
     "other edges": counterfactuals_table,
     "seeds": seeds_table,
+    "calibration": calibration_table,
     "queries": differences_table,
 }
 

@@ -1,45 +1,34 @@
-"""What the cells of the report's tables hold."""
+"""What the cells of the report's tables hold: texts as in the other reports, with the numbers that they sort by."""
 
+from collections.abc import Sequence
 from math import isnan
 
+from graphrerank.evaluation import study_tables
 from graphrerank.evaluation.html.elements import Cell
-from graphrerank.evaluation.report import ROW_NAMES, p_text
-
-NOTHING = "-"
+from graphrerank.evaluation.study_tables import NOTHING, interval_text
 
 
-def row_name(name: str) -> str:
-    """Return the name that tables give a system."""
-    return ROW_NAMES.get(name, name)
-
-
-def percent(share: float | None, *, note: str = "", strong: bool = False) -> Cell:
-    """Write a share in percent."""
+def percent(share: float | None, interval: Sequence[float] | None = None, *, strong: bool = False) -> Cell:
+    """Write a share in percent, with its interval below; a dash where there is none."""
     if share is None or isnan(share):
         return Cell(NOTHING)
-    return Cell(f"{100 * share:.2f}", share, note, strong)
+    return Cell(study_tables.percent(share), share, _note(interval), strong)
 
 
-def points(difference: float, interval: tuple[float, float] | None = None) -> Cell:
-    """Write a difference of shares in points, signed, with its interval below."""
-    if isnan(difference):
-        return Cell(NOTHING)
-    return Cell(f"{100 * difference:+.2f}", difference, "" if interval is None else ends(interval, signed=True))
-
-
-def ends(interval: tuple[float, float], *, signed: bool = False) -> str:
-    """Write an interval of shares in percent; nothing where it is NaN."""
-    low, high = (100 * end for end in interval)
-    if isnan(low):
-        return ""
-    return f"{low:+.1f} to {high:+.1f}" if signed else f"{low:.1f} to {high:.1f}"
+def points(difference: float, interval: Sequence[float] | None = None) -> Cell:
+    """Write a difference of shares in points, with its interval below."""
+    return Cell(study_tables.points(difference), difference, _note(interval, signed=True))
 
 
 def plain(number: float | None, form: str = ".2f") -> Cell:
-    """Write a number, a dash where there is none."""
-    return Cell(NOTHING) if number is None or isnan(number) else Cell(format(number, form), number)
+    """Write a number; a dash where there is none."""
+    return Cell(study_tables.number(number, form), number)
 
 
-def probability(p: float) -> Cell:
+def probability(p_value: float) -> Cell:
     """Write a p-value."""
-    return Cell(NOTHING) if isnan(p) else Cell(p_text(p).removeprefix("p ").removeprefix("= "), p)
+    return Cell(study_tables.p_cell(p_value), p_value)
+
+
+def _note(interval: Sequence[float] | None, *, signed: bool = False) -> str:
+    return "" if interval is None or isnan(interval[0]) else interval_text(interval, signed=signed)

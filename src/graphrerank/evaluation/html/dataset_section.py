@@ -3,7 +3,6 @@
 from math import isnan
 
 from graphrerank.evaluation.findings import PairedTest
-from graphrerank.evaluation.html.cells import ends, probability, row_name
 from graphrerank.evaluation.html.dataset_tables import cost_table, quality_table, systems_table
 from graphrerank.evaluation.html.elements import Markup, details, figure, join, tag
 from graphrerank.evaluation.html.finding_tables import (
@@ -18,6 +17,8 @@ from graphrerank.evaluation.html.finding_tables import (
 from graphrerank.evaluation.html.plots import differences_plot, intervals_plot, pareto_plot, reliability_plot
 from graphrerank.evaluation.pareto import pareto_points
 from graphrerank.evaluation.study import DatasetStudy
+from graphrerank.evaluation.study_report import EXPLAINED
+from graphrerank.evaluation.study_tables import interval_text, p_cell, row_name
 
 
 def dataset_section(dataset: DatasetStudy) -> Markup:
@@ -31,10 +32,10 @@ def dataset_section(dataset: DatasetStudy) -> Markup:
         _costs(dataset),
     ]
     if dataset.tests:
-        parts.append(details("Statistics", tests_table(dataset.tests), is_open=True))
+        parts.append(details("Statistics", _explained("tests"), tests_table(dataset.tests), is_open=True))
     parts += [part for part in (_queries(dataset), _analyses(dataset)) if part]
     if dataset.reliability:
-        parts.append(details("Calibration", reliability_table(dataset)))
+        parts.append(details("Calibration", _explained("calibration"), reliability_table(dataset)))
     parts.append(details("Systems", systems_table(dataset)))
     return tag("section", *parts, id=section_id(dataset.name))
 
@@ -42,6 +43,10 @@ def dataset_section(dataset: DatasetStudy) -> Markup:
 def section_id(name: str) -> str:
     """Return the place of a data set in the page."""
     return f"data-{name}"
+
+
+def _explained(part: str) -> Markup:
+    return tag("p", EXPLAINED[part], class_="caption")
 
 
 def _facts(dataset: DatasetStudy) -> Markup:
@@ -76,8 +81,8 @@ def _verdict(dataset: DatasetStudy) -> Markup:
 
 
 def _evidence(test: PairedTest) -> str:
-    p = probability(test.p_holm).text
-    return f"95% {ends(test.interval, signed=True)}, p {p if p.startswith('<') else f'= {p}'} after Holm"
+    p = p_cell(test.p_holm)
+    return f"95% {interval_text(test.interval, signed=True)}, p {p if p.startswith('<') else f'= {p}'} after Holm"
 
 
 def _plots(dataset: DatasetStudy) -> list[Markup]:
@@ -114,7 +119,7 @@ def _means_plots(dataset: DatasetStudy, measure: str) -> list[Markup]:
 def _costs(dataset: DatasetStudy) -> Markup:
     if all(system.cost is None for system in dataset.systems.values()):
         return Markup()
-    return details("Cost", cost_table(dataset), is_open=True)
+    return details("Cost", _explained("cost"), cost_table(dataset), is_open=True)
 
 
 def _queries(dataset: DatasetStudy) -> Markup:
@@ -141,9 +146,9 @@ def _analyses(dataset: DatasetStudy) -> Markup:
         groups = list(dict.fromkeys(found.by for found in dataset.breakdowns))
         parts.append(details("Kinds of queries", *(breakdown_table(dataset, by) for by in groups)))
     if dataset.counterfactuals:
-        parts.append(details("Does the graph matter?", counterfactuals_table(dataset)))
+        parts.append(details("Does the graph matter?", _explained("other edges"), counterfactuals_table(dataset)))
     if dataset.hub_bias:
-        parts.append(details("Hubs", hubs_table(dataset)))
+        parts.append(details("Hubs", _explained("hubs"), hubs_table(dataset)))
     if dataset.seed_spreads:
         parts.append(details("Seeds", seeds_table(dataset)))
     return join(*parts)

@@ -1,11 +1,12 @@
 """The tables of one data set's systems: quality, cost, and where they come from."""
 
-from math import isnan, nan
+from math import isnan
 
-from graphrerank.evaluation.html.cells import ends, percent, plain, row_name
+from graphrerank.evaluation.cost import TOTAL
+from graphrerank.evaluation.html.cells import percent, plain
 from graphrerank.evaluation.html.elements import Cell, Markup, table
-from graphrerank.evaluation.pareto import TOTAL
 from graphrerank.evaluation.study import DatasetStudy, SystemStudy
+from graphrerank.evaluation.study_tables import row_name
 
 
 def quality_table(dataset: DatasetStudy) -> Markup:
@@ -17,10 +18,7 @@ def quality_table(dataset: DatasetStudy) -> Markup:
     rows = []
     for name, system in dataset.systems.items():
         means = system.means
-        cells = [
-            percent(means[m], note=ends(system.intervals.get(m, (nan, nan))), strong=means[m] == best[m])
-            for m in measures
-        ]
+        cells = [percent(means[m], system.intervals.get(m), strong=means[m] == best[m]) for m in measures]
         rows.append([Cell(row_name(name)), *cells])
     caption = "Quality in percent, 95% bootstrap intervals over queries below; bold: the highest of a column"
     return table(["system", *measures], rows, caption=caption)

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from math import isnan
 
 from graphrerank.evaluation.findings import PairedTest, QueryDifference
-from graphrerank.evaluation.html.cells import percent, plain, points, probability, row_name
+from graphrerank.evaluation.html.cells import percent, plain, points, probability
 from graphrerank.evaluation.html.elements import Cell, Markup, table
 from graphrerank.evaluation.study import DatasetStudy
+from graphrerank.evaluation.study_tables import row_name
 
 
 def tests_table(tests: Sequence[PairedTest]) -> Markup:
@@ -81,9 +82,7 @@ def hubs_table(dataset: DatasetStudy) -> Markup:
         for found in dataset.hub_bias
     ]
     degree = dataset.hub_bias[0].hub_degree
-    caption = (
-        f"Hubs: nodes of {degree:,} neighbours or more. Without bias a system's numbers are near those of relevance"
-    )
+    caption = f"Hubs: nodes of {degree:,} neighbours or more"
     header = [
         "system",
         "correlation with degree",
@@ -108,8 +107,8 @@ def counterfactuals_table(dataset: DatasetStudy) -> Markup:
         ]
         for found in dataset.counterfactuals
     ]
-    header = ["system", "edges", "measure", "without the true edges", "they are worth", "p", "top 10 changed"]
-    caption = "Does the graph matter? The same systems with edges shuffled (every node keeps its degree) or removed"
+    header = ["system", "edges", "measure", "mean on them", "worth of the true ones", "p", "top 10 changed"]
+    caption = "The same systems on other edges, and how many points the true ones are worth"
     return table(header, rows, caption=caption, text_columns=3)
 
 

@@ -17,7 +17,7 @@ from graphrerank.evaluation.html.svg import (
 )
 from graphrerank.evaluation.pareto import FASTEST, ParetoPoint
 from graphrerank.evaluation.reliability import wilson_interval
-from graphrerank.evaluation.report import ROW_NAMES
+from graphrerank.evaluation.study_tables import row_name
 
 LEFT, RIGHT, TOP = 44, WIDTH - 12, 26
 HEIGHT = 300
@@ -69,12 +69,9 @@ def intervals_plot(rows: Sequence[tuple[str, float, tuple[float, float]]], *, pr
 
 def differences_plot(tests: Sequence[PairedTest]) -> Markup:
     """Draw how far the primary system is ahead of each other one, with 95% intervals; all tests of one measure."""
-    rows = [
-        (ROW_NAMES.get(t.baseline, t.baseline), 100 * t.difference, (100 * t.interval[0], 100 * t.interval[1]))
-        for t in tests
-    ]
+    rows = [(row_name(t.baseline), 100 * t.difference, (100 * t.interval[0], 100 * t.interval[1])) for t in tests]
     ends = [0.0, *(end for _, difference, interval in rows for end in (difference, *interval))]
-    name = ROW_NAMES.get(tests[0].system, tests[0].system)
+    name = row_name(tests[0].system)
     return _rows_plot(
         rows,
         ends,
