@@ -118,8 +118,8 @@ def _rerankers_table(results: Sequence[ContextResult]) -> str:
     first = results[0]
     caption = (
         f"Coverage of the first {len(first.values['Coverage'])} questions in contexts of fewer tokens. Candidates: the "
-        "chunks of the whole context; each row puts them into an order of its own and keeps those that fit. ms: with the "
-        "retrieval; pairs that a row before left in the cache are not read again."
+        "chunks of the whole context; each row puts them into an order of its own and keeps those that fit. "
+        "ms: with the retrieval; pairs that a row before left in the cache are not read again."
     )
     return caption + "\n\n" + markdown_table(["order", *(f"{limit:,} tokens" for limit in limits), "ms"], rows)
 
