@@ -85,7 +85,6 @@ def assemble(
             told = {entity for number in numbers for entity in named[number]} if picked else names_in(texts[-1], names)
             mentioned.append(sorted(told))
     every = [count for counts in num_tokens for count in counts]
-    lengths = [part.material.num_tokens for part in parts[:1]]
     sizes = torch.tensor([len(part.hierarchy) for part in parts])
     communities = Communities(
         graph=torch.repeat_interleave(torch.arange(len(parts)), sizes),
@@ -103,6 +102,6 @@ def assemble(
     quoted = Sentences(
         texts=[graph.sentences[number] for number in used],
         passage=graph.passage[torch.tensor(used, dtype=torch.int64)],
-        num_tokens=torch.tensor([lengths[0][number] for number in used], dtype=torch.int64),
+        num_tokens=torch.tensor([parts[0].material.num_tokens[number] for number in used], dtype=torch.int64),
     )
     return communities, quoted

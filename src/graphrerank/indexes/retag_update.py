@@ -30,6 +30,7 @@ class OldIndex:
         self.index = index
         self._num_entities = len(names)
         self._num_passages = len(index.passage_ids)
+        self._places: dict[tuple[int, str], int] = {}  # of sentences among the material's texts, by passage and text
 
     @property
     def entities(self) -> Tensor:
@@ -114,14 +115,11 @@ class OldIndex:
 
     def _place(self, sentence: int, material: Material) -> int:
         """Find a sentence of the index among the material's texts."""
-        if self._places is None:
-            self._places = {}
+        if not self._places:
             for number, (text, sources) in enumerate(zip(material.texts, material.sources, strict=True)):
                 self._places.setdefault((sources[0], text), number)
         known = self.index.sentences
         return self._places[int(known.passage[sentence]), known.texts[sentence]]
-
-    _places: dict[tuple[int, str], int] | None = None
 
     @cached_property
     def _members(self) -> list[list[int]]:
