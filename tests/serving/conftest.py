@@ -1,5 +1,7 @@
 import hashlib
+import sys
 from collections.abc import Callable, Sequence
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from queue import Queue
 from typing import Any
@@ -103,3 +105,15 @@ def make_app(artifact: Artifact, encoder: FakeEncoder) -> Callable[..., FastAPI]
         return app
 
     return make
+
+
+@pytest.fixture(scope="session")
+def running() -> Callable[..., Any]:
+    """What starts a service as processes; see ``running.py``."""
+    spec = spec_from_file_location("running", Path(__file__).with_name("running.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules["running"] = module  # where dataclasses look for their own
+    spec.loader.exec_module(module)
+    return module.running

@@ -15,7 +15,7 @@ import httpx
 import psutil
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 180
+PATIENCE_S = 400
 
 
 @dataclass

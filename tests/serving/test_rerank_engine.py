@@ -117,7 +117,7 @@ def test_explanations(artifact, engine, encoder):
     assert {r.index: r.explanation.base_rank for r in results} == {0: 6, 1: 2, 2: 3, 3: 4, 4: 5, 5: 1}
     for result in results:
         why = result.explanation
-        assert why.gcs_part + why.learned_part == pytest.approx(result.relevance_score, abs=1e-5)
+        assert why.gcs_part + why.learned_part == why.score == pytest.approx(result.relevance_score, abs=1e-5)
         assert why.probability is None  # this model is not calibrated
         for effect in why.edges:
             left = [edge for edge in EDGES if set(edge[:2]) != set(effect.edge)]

@@ -10,7 +10,6 @@ import subprocess
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import httpx
@@ -18,18 +17,14 @@ import pytest
 
 from graphrerank import GraphReranker
 
-RUNNING = spec_from_file_location("running", Path(__file__).with_name("running.py"))
-running_module = module_from_spec(RUNNING)
-RUNNING.loader.exec_module(running_module)
-running, ROOT = running_module.running, running_module.ROOT
-
+ROOT = Path(__file__).parents[2]
 QUERY = "spreads by removable media"
 DOCUMENTS = ["a cake", "malware on removable media", "a dog"]
 BODY = {"query": QUERY, "documents": DOCUMENTS, "edges": [[0, 2]]}
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory):
+def service(running, tmp_path_factory):
     with running(
         tmp_path_factory.mktemp("service"), "artifact=attack", "encoder=none", "limits.body_seconds=3"
     ) as service:
@@ -132,7 +127,7 @@ def test_a_killed_worker(service):
 
 
 @pytest.mark.slow
-def test_the_key_comes_from_the_environment(tmp_path):
+def test_the_key_comes_from_the_environment(running, tmp_path):
     """And a service of two workers and two HTTP processes is one."""
     key = {"GRAPHRERANK_API_KEY": "k"}
     settings = ("artifact=attack", "encoder=none", "workers=2", "http_processes=2")

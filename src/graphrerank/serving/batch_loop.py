@@ -1,8 +1,8 @@
 """What a worker does: take all that waits, up to a batch, answer it, and send the answers back.
 
 LitServe's own batching loop waits a fixed time for a batch to fill, asks the queue a thousand times a second meanwhile,
-and fails a whole batch with one of its requests. This one takes what is there: a lone request never waits for company,
-and under load batches fill by themselves.
+fails a whole batch with one of its requests, and sends each answer alone. This one takes what is there: a lone request
+never waits for company, and under load batches fill by themselves; the answers of a batch go back together.
 """
 
 import time
@@ -16,10 +16,10 @@ from litserve.loops.base import LitLoop
 from litserve.transport.base import MessageTransport
 from litserve.utils import LitAPIStatus, LoopResponseType
 
-from graphrerank.serving.engine import Answer, Engine, answer_all
+from graphrerank.serving.engine import Engine, answer_all
 from graphrerank.serving.metrics import metrics
 
-STARTED = "a worker has started"  # in the place of a request's id
+ANSWERS, STARTED = "the answers of a batch", "a worker has started"  # in the place of a request's id
 Waiting = tuple[int, str, float, tuple[str, Any]]  # HTTP process, id, when it was put there, kind and request
 
 
@@ -57,7 +57,7 @@ class BatchLoop(LitLoop):
         metrics().restarts.inc()
         try:
             for http_process in range(self.http_processes):
-                self._send(transport, http_process, STARTED, Answer(200, str(worker_id).encode()))
+                self._send(transport, http_process, STARTED, worker_id)
             while True:
                 self._work(engines, self.next_batch(request_queue), transport)
         except (EOFError, ConnectionError):  # the main process is gone, and the queue with it
@@ -85,11 +85,13 @@ class BatchLoop(LitLoop):
         in_time = [waiting for waiting in batch if now - waiting[2] <= self.request_seconds]
         http_process_of = {uid: http_process for http_process, uid, _, _ in in_time}
         for kind, requests in _by_kind(in_time):
-            for uid, answer in answer_all(engines[kind], requests).items():
-                self._send(transport, http_process_of[uid], uid, answer)
+            answers = answer_all(engines[kind], requests)
+            for http_process in sorted({http_process_of[uid] for uid in answers}):
+                own = {uid: answer for uid, answer in answers.items() if http_process_of[uid] == http_process}
+                self._send(transport, http_process, ANSWERS, own)
 
-    def _send(self, transport: MessageTransport, http_process: int, uid: str, answer: Answer) -> None:
-        self.put_response(transport, http_process, uid, answer, LitAPIStatus.OK, LoopResponseType.REGULAR)
+    def _send(self, transport: MessageTransport, http_process: int, uid: str, message: Any) -> None:
+        self.put_response(transport, http_process, uid, message, LitAPIStatus.OK, LoopResponseType.REGULAR)
 
 
 def _by_kind(batch: list[Waiting]) -> Iterator[tuple[str, dict[str, Any]]]:

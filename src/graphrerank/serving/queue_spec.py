@@ -2,17 +2,18 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from litserve import LitServer
 from litserve.specs.base import LitSpec
 from litserve.utils import ResponseBufferItem
 
-from graphrerank.serving.batch_loop import STARTED
+from graphrerank.serving.batch_loop import ANSWERS, STARTED
 from graphrerank.serving.engine import Answer
 from graphrerank.serving.limits import Limits
 
+NUM_MAILBOXES = 2
 ATTEMPTS = 2  # of a request whose worker may have died with it: an answer does not depend on how often it is computed
 
 
@@ -38,7 +39,22 @@ class QueueSpec(LitSpec):
     def setup(self, server: LitServer) -> None:
         """Connect with LitServe's queue and buffer of answers."""
         super().setup(server)
-        self.response_buffer[STARTED] = _StartNotice(self.response_buffer)
+        started: set[int] = set()
+
+        def give(answers: Mapping[str, Answer]) -> None:
+            for uid, answer in answers.items():
+                if (item := self.response_buffer.get(uid)) is not None:  # else it took too long
+                    item.response = answer
+                    item.event.set()
+
+        def wake_all_after_another(worker: int) -> None:
+            if worker in started:
+                for item in self.response_buffer.values():
+                    item.event.set()
+            started.add(worker)
+
+        self.response_buffer[ANSWERS] = _Mailbox(give)
+        self.response_buffer[STARTED] = _Mailbox(wake_all_after_another)
 
     async def ask(self, kind: str, request: Any, uid: str) -> Answer:
         """Have a request answered by a worker.
@@ -51,7 +67,7 @@ class QueueSpec(LitSpec):
         Returns:
             The answer; 429 where too many wait, 503 where workers died with it, 504 where it took too long.
         """
-        if len(self.response_buffer) > self.limits.waiting:
+        if len(self.response_buffer) - NUM_MAILBOXES >= self.limits.waiting:
             return Answer.refuse(429, f"too many requests: {self.limits.waiting} are waiting; try again later")
         item = self.response_buffer[uid] = ResponseBufferItem(event=asyncio.Event())
         try:
@@ -61,7 +77,7 @@ class QueueSpec(LitSpec):
                     self.request_queue.put((self.response_queue_id, uid, time.monotonic(), (kind, request)))
                     await item.event.wait()
                     if item.response is not None:
-                        answer: Answer = item.response[0]
+                        answer: Answer = item.response
                         return answer
         except TimeoutError:
             return Answer.refuse(504, f"no answer within {self.limits.request_seconds:g} seconds")
@@ -70,18 +86,17 @@ class QueueSpec(LitSpec):
         return Answer.refuse(503, "workers died with this request; try again later")
 
 
-class _StartNotice:
-    """Stands among the requests that wait, and gets what workers say when they start.
+class _Mailbox:
+    """Stands among the requests that wait, for what workers send to all of them together.
 
     Args:
-        waiting: All that wait, by id: those without an answer are woken when a worker starts for another time.
+        take: Is given each message.
     """
 
-    def __init__(self, waiting: dict[str, Any]) -> None:
+    def __init__(self, take: Callable[[Any], None]) -> None:
         self.event = asyncio.Event()  # LitServe sets it
         self.worker_id = None  # LitServe looks at it
-        self._waiting = waiting
-        self._started: set[bytes] = set()
+        self._take = take
 
     @property
     def response(self) -> None:
@@ -89,8 +104,4 @@ class _StartNotice:
 
     @response.setter
     def response(self, message: Sequence[Any]) -> None:
-        worker: bytes = message[0].body
-        if worker in self._started:
-            for item in self._waiting.values():
-                item.event.set()
-        self._started.add(worker)
+        self._take(message[0])

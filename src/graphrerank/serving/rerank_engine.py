@@ -191,6 +191,7 @@ def _explanation(found: DocumentExplanation, probability: float | None) -> Expla
         base_score=found.base_score,
         gcs_part=found.gcs_part,
         learned_part=found.learned_part,
+        score=found.gcs_part + found.learned_part,
         edges=[EdgeEffect(edge=pair, effect=effect) for pair, effect in found.edges],
         probability=probability,
     )

@@ -169,7 +169,8 @@ class Explanation(BaseModel):
         base_rank: Its rank by the base score, from 1, ties by index.
         base_score: The base score: the given one, or the hybrid of BM25 and cosine.
         gcs_part: What Graph Cohesive Smoothing adds to the score; 0 for a model without it.
-        learned_part: What the network adds to it. Both parts sum to the score.
+        learned_part: What the network adds to it.
+        score: The model's score, the sum of both parts.
         edges: Up to five edges whose removal changes the score most, largest change first.
         probability: That the document is relevant, where the artifact is calibrated.
     """
@@ -178,6 +179,7 @@ class Explanation(BaseModel):
     base_score: float
     gcs_part: float
     learned_part: float
+    score: float
     edges: list["EdgeEffect"]
     probability: float | None = None
 
