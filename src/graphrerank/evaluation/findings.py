@@ -111,8 +111,8 @@ class HubBias(Finding):
 
     Attributes:
         system: Its name.
-        correlation: Mean over queries of Spearman's rank correlation of score with degree among what was ranked; NaN
-            where no query has two scores and two degrees that differ.
+        correlation: Mean over queries of Spearman's rank correlation of score with degree among the top 100; NaN where
+            no query has two scores and two degrees that differ.
         relevant_correlation: The same of relevance with degree: what would be no bias.
         lift: Share of hubs in the top 10 over their share in the corpus; 1 is no preference.
         relevant_lift: Share of hubs among relevant nodes over their share in the corpus.

@@ -12,6 +12,7 @@ from graphrerank.graphs import CorpusGraph, Ranking
 
 HUB_SHARE = 0.1  # of the corpus
 TOP = 10
+DEPTH = 100  # nodes whose scores and degrees are correlated
 
 
 def hub_bias(graph: CorpusGraph, ranking: Ranking, relevant: Tensor, *, system: str) -> HubBias | None:
@@ -29,15 +30,16 @@ def hub_bias(graph: CorpusGraph, ranking: Ranking, relevant: Tensor, *, system: 
     degree = graph.num_neighbours.double()
     if not degree.numel() or bool((degree == degree[0]).all()):
         return None
-    nodes = ranking.nodes.cpu()
+    nodes, scores = ranking.nodes[:, :DEPTH].cpu(), ranking.scores[:, :DEPTH].cpu().double()
     hub_degree = max(1, math.ceil(np.quantile(degree.numpy(), 1 - HUB_SHARE)))
     hub = degree >= hub_degree
     share = float(hub.double().mean())
     ranked = nodes >= 0
     degrees = degree[nodes.clamp(min=0)].masked_fill(~ranked, torch.nan)
-    is_relevant = (nodes.unsqueeze(2) == relevant.unsqueeze(1)).any(2) if relevant.numel() else torch.zeros_like(ranked)
+    row = torch.arange(len(nodes)).unsqueeze(1) * graph.num_nodes
+    is_relevant = torch.isin(row + nodes, (row + relevant)[relevant >= 0])
     judged = is_relevant.double().masked_fill(~ranked, torch.nan)
-    scores = ranking.scores.cpu().double().masked_fill(~ranked, torch.nan)
+    scores = scores.masked_fill(~ranked, torch.nan)
     top, found = nodes[:, :TOP], relevant[relevant >= 0]
     return HubBias(
         system=system,
