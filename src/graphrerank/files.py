@@ -43,6 +43,8 @@ def atomic_path(path: Path) -> Iterator[Path]:
 def atomic_folder(folder: Path) -> Iterator[Path]:
     """Give a temporary folder beside ``folder``; put it in its place when the block ends well, else delete it.
 
+    Where it cannot be put there, an older folder is put back.
+
     Example:
         >>> folder = Path(tempfile.mkdtemp()) / "a"
         >>> for text in ("old", "new"):
@@ -51,14 +53,20 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
         >>> [file.name for file in folder.parent.iterdir()], (folder / "b.txt").read_text()
         (['a'], 'new')
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", suffix=".tmp", dir=folder.parent) as work:
-        new = Path(work) / "new"
+    parent = next(path for path in folder.absolute().parents if path.is_dir())
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", suffix=".tmp", dir=parent) as work:
+        new, old = Path(work) / "new", Path(work) / "old"
         new.mkdir()
         yield new
+        folder.parent.mkdir(parents=True, exist_ok=True)
         if folder.exists():
-            folder.rename(Path(work) / "old")
-        new.rename(folder)
+            folder.rename(old)
+        try:
+            new.rename(folder)
+        except OSError:
+            if old.exists():
+                old.rename(folder)
+            raise
 
 
 def write_text(path: Path, text: str) -> None:

@@ -221,7 +221,7 @@ def _post(url: str, request: dict) -> httpx.Response:
         ("evaluate.py", ["checkpont=nowhere"], "Key 'checkpont' not in 'EvaluateConfig'"),
         ("serve.py", ["mode=export"], "mode=export needs `checkpoint`"),
         ("serve.py", ["mode=http"], "mode=http needs `artifact`"),
-        ("serve.py", ["mode=fax"], "`mode` must be export or http, got 'fax'"),
+        ("serve.py", ["mode=fax"], "`mode` must be export, bench or http, got 'fax'"),
     ],
 )
 def test_bad_settings_are_refused_by_name(

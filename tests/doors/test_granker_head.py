@@ -7,7 +7,7 @@ from transformers import BertForSequenceClassification
 
 from graphrerank.inference import GraphReranker
 from graphrerank.models import GRankerHead, load_checkpoints
-from graphrerank.serving.export import load_artifact
+from graphrerank.serving import load_artifact
 
 SYSTEMS = ["base_ranking", "ppr", "gcs", "cross_encoder", "granker", "cross_encoder_head", "granker_head"]
 

@@ -16,7 +16,7 @@ from graphrerank.inference import GraphReranker
 from graphrerank.models import load_checkpoint, load_checkpoints
 from graphrerank.models.granker_layers import GRankerLayers
 from graphrerank.operators import CrossEncoder
-from graphrerank.serving.export import export_artifact, load_artifact
+from graphrerank.serving import export_artifact, load_artifact
 
 ROOT = Path(__file__).parents[2]
 

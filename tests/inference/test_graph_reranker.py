@@ -332,7 +332,7 @@ def test_from_pretrained(tmp_path: Path, make_checkpoint) -> None:
 def test_another_manifest_of_shipped_weights(tmp_path: Path) -> None:
     shutil.copytree(PRETRAINED / "attack", tmp_path / "attack")
     manifest = json.loads((tmp_path / "attack" / "manifest.json").read_text())
-    del manifest["retriever"]["feature_names"]
+    del manifest["artifact"], manifest["retriever"]["feature_names"]
     write_manifest(tmp_path / "attack", manifest)
     with pytest.raises(ValueError, match=r"`retriever\.feature_names`"):
         GraphReranker.from_pretrained(tmp_path / "attack")

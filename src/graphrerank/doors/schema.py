@@ -251,12 +251,24 @@ class ServiceLimits:
 
 
 @dataclass
+class BenchPlan:
+    """What ``mode=bench`` times; see ``graphrerank.serving.bench``."""
+
+    candidates: int = MISSING
+    edges: int = MISSING
+    batch_queries: int = MISSING
+    rounds: int = MISSING
+
+
+@dataclass
 class ServeConfig:
     """``conf/serve.yaml``; of the service also ``graphrerank.serving.ServiceSettings``."""
 
     mode: str = "http"
     checkpoint: str | None = None
     artifact: str | None = None
+    formats: list[str] = MISSING
+    bench: BenchPlan = field(default_factory=BenchPlan)
     index: str | None = None
     stanza_folder: str | None = None
     encoder: Any = None

@@ -63,6 +63,26 @@ def graph_index(ptr: Tensor) -> Tensor:
     return torch.repeat_interleave(torch.arange(ptr.numel() - 1, device=ptr.device), ptr[1:] - ptr[:-1])
 
 
+def graph_of_nodes(ptr: Tensor, num_nodes: int) -> Tensor:
+    """Give each node the number of its graph, as :func:`graph_index`, where the number of nodes is known.
+
+    The result's shape then depends on no data, which is what ``torch.export`` needs.
+
+    Args:
+        ptr: ``[B + 1]`` int64, non-decreasing, from 0 to ``num_nodes``.
+        num_nodes: Number of nodes.
+
+    Returns:
+        ``[num_nodes]`` int64 in ``[0, B)``.
+
+    Example:
+        >>> graph_of_nodes(torch.tensor([0, 2, 2, 3]), 3)
+        tensor([0, 0, 2])
+    """
+    ends = torch.zeros([num_nodes + 1], dtype=torch.int64, device=ptr.device)
+    return ends.index_add_(0, ptr[1:], torch.ones_like(ptr[1:])).cumsum(0)[:num_nodes]
+
+
 def row_normalize(edge_index: Tensor, edge_weight: Tensor, num_nodes: int) -> Tensor:
     r"""Divide each edge weight by the sum over the edges into its target: :math:`W_{ij} = A_{ij} / \sum_k A_{ik}`.
 

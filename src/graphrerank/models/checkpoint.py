@@ -26,6 +26,7 @@ from graphrerank.models.complexity_adapter import ComplexityAdapter
 from graphrerank.models.gatv2_reranker import GATv2Reranker
 from graphrerank.models.granker_head import GRankerHead
 from graphrerank.models.granker_layers import GRankerLayers
+from graphrerank.models.integrity import check_file, check_manifest
 
 MODELS: dict[str, type[nn.Module]] = {
     "complexity_adapter": ComplexityAdapter,
@@ -71,13 +72,17 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
     """Load a checkpoint folder or a Lightning ``.ckpt``.
 
     Raises:
-        ValueError: If a file is missing or damaged, or the weights do not fit the manifest (another feature mode, say).
+        ValueError: If a file is missing or damaged or, in an artifact, not the one that was exported, or the weights do
+            not fit the manifest (another feature mode, say).
     """
     path = Path(path)
     if not path.exists():
         raise ValueError(f"{path}: no such checkpoint")
     weights = path / WEIGHTS if path.is_dir() else path
     manifest = read_manifest(path)
+    if path.is_dir() and isinstance(manifest.get("artifact"), dict):
+        check_manifest(path, manifest)
+        check_file(path, manifest, WEIGHTS)
     model = build_model(manifest, source=path)
     state = _read_weights(weights)
     try:

@@ -5,6 +5,7 @@ Notable about them:
 - Equal to PyTorch Geometric's ``GATv2Conv`` to the last bit with the same weights, and scriptable, which that is not.
 - Self-loops, the sort by target and the row pointers are made once for a stack of layers, not once per layer.
 - Without gradients it works in place, two to three times as fast as that (``benchmarks/gatv2_layers.py``).
+- Under ``torch.export`` it takes the steps of :mod:`graphrerank.models.static_attention`, whose shapes are known.
 - Without message passing a layer is what GATv2 becomes on a graph of self-loops alone: a linear map.
 """
 
@@ -13,8 +14,10 @@ import math
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch._jit_internal import is_scripting  # where torch.jit has it from, and mypy sees it
 
 from graphrerank.graphs.algebra import with_self_loops
+from graphrerank.models.static_attention import static_attention, static_edges
 
 
 class GATv2Layer(nn.Module):
@@ -80,6 +83,10 @@ class GATv2Layer(nn.Module):
         Returns:
             ``[N, heads * out_channels]``.
         """
+        # nested, as TorchScript leaves out what is within the first test, not what `and` joins to it
+        if not is_scripting():  # noqa: SIM102
+            if torch.compiler.is_exporting():
+                return self._static_forward(x, edge_index, edge_attr, rowptr)
         source, target = edge_index[0], edge_index[1]
         x_source = self.lin_source(x)
         logits = self._logits(x_source, self.lin_target(x), edge_index, edge_attr)
@@ -96,6 +103,16 @@ class GATv2Layer(nn.Module):
             hidden = hidden + self.lin_edge(edge_attr)
         hidden = F.leaky_relu(hidden, self.negative_slope, inplace=True)
         return _scale(self._by_head(hidden), self.attention).sum(-1)  # [E, heads]
+
+    @torch.jit.unused
+    def _static_forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor, counts: Tensor) -> Tensor:
+        """Attend as :meth:`forward`; the edges are those of :func:`static_edges`."""
+        sent = self.lin_source(x).index_select(0, edge_index[0])
+        hidden = sent + self.lin_target(x).index_select(0, edge_index[1])
+        if self.edge_dim > 0:
+            hidden = hidden + self.lin_edge(edge_attr)
+        logits = (self._by_head(F.leaky_relu(hidden, self.negative_slope)) * self.attention).sum(-1)
+        return static_attention(logits, self._by_head(sent), edge_index[1], counts, x.shape[0]) + self.bias
 
     def _by_head(self, rows: Tensor) -> Tensor:
         return rows.view(-1, self.heads, self.out_channels)
@@ -125,8 +142,12 @@ def attention_edges(edge_index: Tensor, edge_attr: Tensor, num_nodes: int) -> tu
         num_nodes: Number of nodes.
 
     Returns:
-        ``edge_index`` and ``edge_attr`` with one self-loop per node, sorted by target, and ``rowptr [num_nodes + 1]``.
+        ``edge_index`` and ``edge_attr`` with one self-loop per node, sorted by target, and ``rowptr [num_nodes + 1]``;
+        under ``torch.export`` what :func:`~graphrerank.models.static_attention.static_edges` returns.
     """
+    if not is_scripting():  # noqa: SIM102
+        if torch.compiler.is_exporting():
+            return static_edges(edge_index, edge_attr, num_nodes)
     edge_index, edge_attr = with_self_loops(edge_index, edge_attr, num_nodes)
     rowptr = torch.zeros(num_nodes + 1, dtype=torch.int64, device=edge_index.device)
     rowptr[1:] = torch.bincount(edge_index[1], minlength=num_nodes).cumsum(0)

@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from graphrerank.graphs.algebra import graph_index, scatter_sum
+from graphrerank.graphs.algebra import graph_of_nodes, scatter_sum
 from graphrerank.models.gatv2 import GATv2Block, attention_edges
 from graphrerank.models.score_features import ScoreFeatures
 
@@ -160,7 +160,7 @@ class GATv2Reranker(nn.Module):
         num_nodes = base_features.shape[0]
         scores = self.score_features(base_features, edge_index, edge_weight, ptr)
         gcs = scores[:, base_features.shape[1]]
-        graph = graph_index(ptr)
+        graph = graph_of_nodes(ptr, num_nodes)
         others = scores[:, 1 : base_features.shape[1]]
         evidence = _has_evidence(others, edge_index, graph, ptr.numel() - 1)
         if self.features == "paper":

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from graphrerank.graphs.algebra import graph_index, scatter_max, scatter_sum
+from graphrerank.graphs.algebra import graph_of_nodes, scatter_max, scatter_sum
 from graphrerank.operators.gcs import graph_cohesive_smoothing, num_smoothing_steps
 
 
@@ -50,9 +50,8 @@ def rank_by_graph(scores: Tensor, graph: Tensor, ptr: Tensor) -> Tensor:
     """
     by_score = torch.argsort(scores, descending=True, stable=True)
     order = by_score[torch.argsort(graph[by_score], stable=True)]
-    rank = torch.empty_like(order)
-    rank[order] = torch.arange(order.numel(), device=order.device) - ptr[graph[order]] + 1
-    return rank
+    rank = torch.arange(order.numel(), device=order.device) - ptr[graph[order]] + 1
+    return torch.empty_like(order).scatter_(0, order, rank)
 
 
 class ScoreFeatures(nn.Module):
@@ -96,7 +95,7 @@ class ScoreFeatures(nn.Module):
             ``[N, num_columns]``; GCS is column ``num_scores``.
         """
         num_nodes = base_features.shape[0]
-        graph = graph_index(ptr)
+        graph = graph_of_nodes(ptr, num_nodes)
         scores = min_max_by_graph(base_features, graph, ptr.numel() - 1)
         gcs = graph_cohesive_smoothing(scores[:, 0], edge_index, edge_weight, self.restart_prob, self.num_steps)
         rank = rank_by_graph(base_features[:, 0], graph, ptr).to(scores.dtype)

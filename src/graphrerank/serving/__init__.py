@@ -1,6 +1,7 @@
 """Exported artifacts, and the HTTP service that answers from them."""
 
-from graphrerank.serving.export import Artifact, export_artifact, load_artifact, parity_difference
+from graphrerank.serving.artifact import Artifact, load_artifact
+from graphrerank.serving.export import export_artifact
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.rerank_engine import RerankEngine
 from graphrerank.serving.rerank_request import RerankRequest, RerankResponse
@@ -16,6 +17,5 @@ __all__ = [
     "create_server",
     "export_artifact",
     "load_artifact",
-    "parity_difference",
     "run",
 ]

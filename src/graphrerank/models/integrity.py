@@ -1,0 +1,58 @@
+"""Hashes of an artifact: its manifest names the SHA-256 of each file and of itself.
+
+They guard against damage and mix-ups. They are no signature: who can write the folder can write its hashes too, which
+is why what can hold a program is only ever loaded where the operator named it.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from graphrerank.files import hash_files
+
+MANIFEST_HASH = "manifest_sha256"
+
+
+def seal_manifest(manifest: Mapping[str, Any], folder: Path, names: Iterable[str]) -> dict[str, Any]:
+    """Return an artifact's manifest with the hashes of its files in ``folder``, and its own."""
+    manifest = json.loads(json.dumps(manifest))  # as it will be read
+    entry = {**manifest["artifact"], "sha256": {name: hash_files([folder / name]) for name in sorted(names)}}
+    sealed = {**manifest, "artifact": entry}
+    return {**sealed, "artifact": {**entry, MANIFEST_HASH: hash_manifest(sealed)}}
+
+
+def hash_manifest(manifest: Mapping[str, Any]) -> str:
+    """SHA-256 of a manifest as sorted JSON, without its own hash."""
+    entry = {key: value for key, value in manifest["artifact"].items() if key != MANIFEST_HASH}
+    content = json.dumps({**manifest, "artifact": entry}, sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def check_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Hold an artifact's manifest against its own hash.
+
+    Raises:
+        ValueError: If it has none, or was changed.
+    """
+    needed = manifest["artifact"].get(MANIFEST_HASH)
+    if (found := hash_manifest(manifest)) != needed:
+        raise ValueError(
+            f"{folder}: the manifest was changed: needed SHA-256 {needed}, found {found}; export the artifact again"
+        )
+
+
+def check_file(folder: Path, manifest: Mapping[str, Any], name: str) -> None:
+    """Hold a file of an artifact against the manifest.
+
+    Raises:
+        ValueError: If the manifest names no such file, or it is missing or another one.
+    """
+    hashes = manifest["artifact"].get("sha256")
+    if not isinstance(hashes, Mapping) or name not in hashes:
+        raise ValueError(f"the manifest needs an entry `artifact.sha256.{name}`, found none")
+    if not (folder / name).is_file():
+        raise ValueError(f"{folder / name}: no such file; export the artifact again")
+    if (found := hash_files([folder / name])) != hashes[name]:
+        raise ValueError(f"{folder / name}: needed SHA-256 {hashes[name]}, found {found}; export the artifact again")

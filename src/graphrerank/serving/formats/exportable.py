@@ -1,0 +1,97 @@
+"""What all formats are made of: a model with its calibration, and the program that ``torch.export`` traces of it."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+import torch.fx.experimental._config as symbolic_config
+from torch import Tensor, nn
+from torch.export import Dim, ExportedProgram
+
+from graphrerank.serving.schema import Entry, symbols
+
+MACHINE_KEYS = ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn", "from_node")  # name files and classes
+
+
+@dataclass(frozen=True)
+class Exportable:
+    """A model to be written.
+
+    Attributes:
+        model: In evaluation mode, on the CPU.
+        calibration: Maps scores to probabilities; None where there is none.
+        inputs: What the model takes (:func:`~graphrerank.serving.schema.input_schema`).
+        outputs: What it gives (:func:`~graphrerank.serving.schema.output_schema`).
+        example: Tensors that it takes, with no size of 0 or 1 where sizes may change.
+    """
+
+    model: nn.Module
+    calibration: nn.Module | None
+    inputs: Sequence[Entry]
+    outputs: Sequence[Entry]
+    example: tuple[Tensor, ...]
+
+    @cached_property
+    def program(self) -> ExportedProgram:
+        """The traced model, with sizes as the schema says; it names no file of this machine.
+
+        Raises:
+            ValueError: If the model cannot be traced.
+        """
+        dynamic = tuple(
+            {place: Dim.DYNAMIC for place, size in enumerate(symbols(entry)) if isinstance(size, str)}
+            for entry in self.inputs
+        )
+        model, calibration = self.model, self.calibration
+        hook = calibration and model.register_forward_hook(lambda module, inputs, scores: (scores, calibration(scores)))
+        try:
+            with torch.no_grad(), all_sizes_alike():
+                program = torch.export.export(model, self.example, dynamic_shapes=dynamic, strict=False)
+        except Exception as error:  # torch.export raises almost anything
+            raise ValueError(f"torch.export cannot trace this model: {error}") from error
+        finally:
+            if hook:
+                hook.remove()
+        for node in program.graph.nodes:
+            for key in MACHINE_KEYS:
+                node.meta.pop(key, None)
+        program.example_inputs = None  # which would be pickled
+        return program
+
+
+def all_sizes_alike() -> AbstractContextManager[None]:
+    """Let the tracer and the compiler take sizes 0 and 1 (no edge, one node) for sizes like any other."""
+    return symbolic_config.patch(backed_size_oblivious=True)  # type: ignore[attr-defined]
+
+
+class Runner(nn.Module):
+    """A loaded model that runs on the CPU alone, called as the eager one.
+
+    Args:
+        run: Takes the tensors of the schema and gives all outputs, the scores first.
+        name: The format's.
+    """
+
+    def __init__(self, run: Callable[..., Any], name: str) -> None:
+        super().__init__()
+        self._run = run
+        self._name = name
+
+    def outputs(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """Return all outputs.
+
+        Raises:
+            ValueError: If a tensor is not on the CPU.
+        """
+        for given in inputs:
+            if given.device.type != "cpu":
+                raise ValueError(f"`device` must be cpu for the format {self._name}, got {given.device}")
+        found = self._run(*inputs)
+        return (found,) if isinstance(found, Tensor) else tuple(found)
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        """Return the scores."""
+        return self.outputs(*inputs)[0]

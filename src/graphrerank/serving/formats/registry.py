@@ -1,0 +1,48 @@
+"""The formats by name."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from graphrerank.serving.formats import aot, onnx, pt2, torchscript
+from graphrerank.serving.formats.exportable import Exportable
+
+Load = Callable[[Path, dict[str, Any]], nn.Module]
+
+
+@dataclass(frozen=True)
+class Format:
+    """How a model is written and read.
+
+    Attributes:
+        file: Name of its file in an artifact.
+        write: Writes a model to a path.
+        load: Reads a module that scores from a path and the artifact's manifest; on the CPU, in evaluation mode.
+    """
+
+    file: str
+    write: Callable[[Exportable, Path], None]
+    load: Load
+
+
+FORMATS = {
+    "torchscript": Format("model.pt", torchscript.write, torchscript.load),
+    "pt2": Format("model.pt2", pt2.write, pt2.load),
+    "onnx": Format("model.onnx", onnx.write, onnx.load),
+    "aot": Format("model.aot.pt2", aot.write, aot.load),
+}
+
+
+def find_formats(names: Sequence[str]) -> dict[str, Format]:
+    """Return formats by their names, each once.
+
+    Raises:
+        ValueError: If there is none, or one that is not known.
+    """
+    unknown = [name for name in names if name not in FORMATS]
+    if unknown or not names:
+        raise ValueError(f"`formats` must be one or more of {list(FORMATS)}, got {list(names)}")
+    return {name: FORMATS[name] for name in FORMATS if name in names}

@@ -1,0 +1,46 @@
+import time
+
+import pytest
+import torch
+
+from graphrerank.serving import export_artifact
+from graphrerank.serving.bench import FormatTime, bench_artifact, bench_table
+from graphrerank.serving.parity_batches import HARD_CASES
+
+
+def test_every_format_is_timed_beside_eager(tmp_path, make_checkpoint, monkeypatch):
+    folder = export_artifact(make_checkpoint(), tmp_path / "artifact", num_batches=len(HARD_CASES))
+    module = type(torch.jit.load(folder / "model.pt"))
+    forward = module.__call__
+
+    def slow(self, *inputs):
+        time.sleep(0.2)
+        return forward(self, *inputs)
+
+    monkeypatch.setattr(module, "__call__", slow)
+    eager, script = bench_artifact(folder, candidates=5, edges=6, batch_queries=4, rounds=3)
+    assert (eager.name, eager.speedup_alone, eager.speedup_batched) == ("eager", 1.0, 1.0)
+    assert script.name == "torchscript"
+    assert script.ms_alone >= 200
+    assert 50 <= script.ms_batched < script.ms_alone
+    assert script.speedup_alone < 1
+
+
+def test_table_and_json():
+    times = [FormatTime("eager", 2.0, 0.5, 1.0, 1.0), FormatTime("onnx", 1.0, 0.25, 2.0, 2.0)]
+    assert bench_table(times).splitlines()[-1] == "| onnx | 1.000 | 1000 | 2.00 | 0.250 | 4000 | 2.00 |"
+    assert times[0].to_json() == {
+        "name": "eager",
+        "ms_alone": 2.0,
+        "ms_batched": 0.5,
+        "speedup_alone": 1.0,
+        "speedup_batched": 1.0,
+        "qps_alone": 500.0,
+        "qps_batched": 2000.0,
+    }
+
+
+@pytest.mark.parametrize("more", [{"rounds": 0}, {"edges": -1}, {"candidates": 0}])
+def test_numbers_out_of_range(tmp_path, more):
+    with pytest.raises(ValueError, match="must be positive"):
+        bench_artifact(tmp_path, **more)

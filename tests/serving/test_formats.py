@@ -1,0 +1,193 @@
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from graphrerank.graphs.calibration import read_calibration
+from graphrerank.models import Checkpoint, ComplexityAdapter, GRankerHead
+from graphrerank.serving import export_artifact, load_artifact
+from graphrerank.serving.formats import Runner, find_formats
+from graphrerank.serving.parity_batches import QueryFeatures, random_graphs
+
+FORMATS = ("torchscript", "pt2", "onnx")
+LOGISTIC = {"method": "logistic", "slope": 1.5, "intercept": -0.5}
+ISOTONIC = {"method": "isotonic", "knots": [-1.0, -0.25, 0.5], "shares": [0.1, 0.4, 0.9]}
+SMALL = {"num_layers": 1, "restart_prob": 0.9}  # one step of smoothing less to trace for each step less
+
+
+def adapter() -> Checkpoint:
+    torch.manual_seed(0)
+    arguments = {"num_features": 9, "num_selected": 4, "hidden_channels": [8, 8]}
+    model = ComplexityAdapter(**arguments).eval()
+    model.standardize(torch.tensor([1, 3, 4, 8]), torch.arange(4.0), torch.arange(1.0, 5.0))
+    model.temperature.fill_(2.5)
+    manifest = {"name": "adapter", "model": {"name": "complexity_adapter", "arguments": arguments}}
+    return Checkpoint(model, manifest, Path("best.ckpt"))
+
+
+def head() -> Checkpoint:
+    torch.manual_seed(0)
+    arguments = {"hidden_size": 8, "smoothing": 0.3, "learn_smoothing": True, "activation": "gelu", "norm_eps": 1e-5}
+    manifest = {
+        "name": "head",
+        "model": {"name": "granker_head", "arguments": arguments},
+        "features": ["pair_vector", "degree"],
+        "pair_encoder": {"dim": 8},
+        "retriever": {"feature_names": ["base_score"]},
+        "calibration": LOGISTIC,
+    }
+    return Checkpoint(GRankerHead(**arguments).eval(), manifest, Path("best.ckpt"))
+
+
+@pytest.fixture(
+    scope="module",
+    params=["adapter", "head", *(pytest.param(name, marks=pytest.mark.slow) for name in ("scores", "paper", "full"))],
+)
+def exported(request, make_checkpoint, tmp_path_factory) -> tuple[Checkpoint, Path]:
+    """A model of each kind in all formats, past the whole gate."""
+    if request.param == "adapter":
+        checkpoint = adapter()
+    elif request.param == "head":
+        checkpoint = head()
+    else:
+        checkpoint = make_checkpoint(features=request.param, edge_features=request.param != "scores", **SMALL)
+        if request.param == "full":
+            checkpoint.manifest["calibration"] = ISOTONIC
+    return checkpoint, export_artifact(checkpoint, tmp_path_factory.mktemp("formats") / "artifact", FORMATS)
+
+
+def test_every_format_passes_the_gate(exported):
+    _, folder = exported
+    files = {"model.pt", "model.pt2", "model.onnx", "model.safetensors"}
+    assert {file.name for file in folder.iterdir()} == files | {"manifest.json"}
+    entry = json.loads((folder / "manifest.json").read_text())["artifact"]
+    assert set(entry["sha256"]) == files
+    assert entry["parity"]["batches"] == 500
+    assert set(entry["parity"]["max_difference"]) == {*FORMATS, "safetensors"}
+    assert max(entry["parity"]["max_difference"].values()) <= 1e-5
+
+
+def test_formats_give_scores_and_probabilities_at_other_sizes(exported):
+    checkpoint, folder = exported
+    calibration = read_calibration(checkpoint.manifest)
+    generator = torch.Generator().manual_seed(5)
+    if "features" in checkpoint.manifest:
+        batches = [random_graphs(checkpoint.manifest, *case, generator) for case in (([2], 0), ([1], 3), ([9, 33], 99))]
+    else:
+        batches = [QueryFeatures(torch.randn(rows, 9, generator=generator)) for rows in (1, 50)]
+    for name in FORMATS:
+        module = load_artifact(folder, name).module
+        for batch in batches:
+            inputs = batch.model_inputs()
+            with torch.inference_mode():
+                expected, found = checkpoint.model(*inputs), module(*inputs)
+                torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+                if calibration is None:
+                    continue
+                if name == "torchscript":
+                    probabilities = module.calibration(found)
+                else:
+                    _, probabilities = module.outputs(*inputs)
+            torch.testing.assert_close(probabilities, calibration.probabilities(found), rtol=0, atol=1e-6)
+
+
+def test_onnx_says_what_the_schema_says(exported):
+    onnx = pytest.importorskip("onnx", reason="the extra `onnx` is not installed")
+    checkpoint, folder = exported
+    model = onnx.load(folder / "model.onnx")
+    onnx.checker.check_model(model)
+    entry = json.loads((folder / "manifest.json").read_text())["artifact"]
+    types = {onnx.TensorProto.FLOAT: "float32", onnx.TensorProto.INT64: "int64"}
+    for entries, found in ((entry["inputs"], model.graph.input), (entry["outputs"], model.graph.output)):
+        assert entries == [
+            {
+                "name": tensor.name,
+                "dtype": types[tensor.type.tensor_type.elem_type],
+                "shape": f"[{', '.join(d.dim_param or str(d.dim_value) for d in tensor.type.tensor_type.shape.dim)}]",
+            }
+            for tensor in found
+        ]
+    names = ["scores"] if "calibration" not in checkpoint.manifest else ["scores", "probabilities"]
+    assert [entry["name"] for entry in entry["outputs"]] == names
+
+
+def test_no_format_names_a_folder_of_this_machine(exported):
+    here = str(Path(__file__).parents[2]).encode()
+    assert not [file.name for file in exported[1].iterdir() if here in file.read_bytes()]
+
+
+def test_other_devices_are_refused():
+    runner = Runner(lambda x: [2 * x, x], "onnx")
+    assert runner(torch.ones(1)) == 2
+    assert [found.item() for found in runner.outputs(torch.ones(1))] == [2, 1]
+    with pytest.raises(ValueError, match="`device` must be cpu for the format onnx, got meta"):
+        runner(torch.zeros(2, 9, device="meta"))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+def test_compiled_ahead_of_time(tmp_path):
+    checkpoint = adapter()
+    folder = export_artifact(checkpoint, tmp_path / "artifact", ["aot"], num_batches=20)
+    assert {file.name for file in folder.iterdir()} == {"model.aot.pt2", "model.safetensors", "manifest.json"}
+    x = torch.randn(3, 9)
+    found = load_artifact(folder).module(x)  # the one format that it holds
+    torch.testing.assert_close(found, checkpoint.model(x), rtol=0, atol=1e-5)
+
+
+def test_no_compiler(tmp_path, monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    with pytest.raises(ValueError, match=r"formats=\[aot\] needs a C\+\+ compiler, one of .* found none"):
+        export_artifact(adapter(), tmp_path / "new" / "artifact", ["torchscript", "aot"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_onnx(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    with pytest.raises(ValueError, match=r"formats=\[onnx\] needs `pip install graphrerank\[onnx\]`"):
+        export_artifact(adapter(), tmp_path / "artifact", ["onnx"])
+    assert list(tmp_path.iterdir()) == []
+
+
+class Untranslated(ComplexityAdapter):
+    """Uses an operator that ONNX has not."""
+
+    def forward(self, features: Tensor) -> Tensor:
+        return torch.special.bessel_j0(self.logits(features))
+
+
+class Branching(ComplexityAdapter):
+    """Cannot be traced for all inputs."""
+
+    def forward(self, features: Tensor) -> Tensor:
+        logits = self.logits(features)
+        return logits if logits.sum() > 0 else -logits
+
+
+@pytest.mark.parametrize(
+    ("model_class", "name", "message"),
+    [
+        (Untranslated, "onnx", "onnx cannot express this model: .*bessel_j0"),
+        (Branching, "pt2", r"torch\.export cannot trace this model: "),
+    ],
+)
+def test_what_a_format_cannot_express_is_an_error(
+    tmp_path, model_class: Callable[..., nn.Module], name: str, message: str
+):
+    checkpoint = adapter()
+    model = model_class(**checkpoint.manifest["model"]["arguments"]).eval()
+    with pytest.raises(ValueError, match=rf"(?s){message}"):
+        export_artifact(Checkpoint(model, checkpoint.manifest, Path("best.ckpt")), tmp_path / "artifact", [name])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_unknown_formats():
+    assert list(find_formats(["onnx", "torchscript", "onnx"])) == ["torchscript", "onnx"]
+    for names in ([], ["onnx", "pickle"]):
+        with pytest.raises(ValueError, match="`formats` must be one or more of"):
+            find_formats(names)
