@@ -112,7 +112,12 @@ def _means_plots(dataset: DatasetStudy, measure: str) -> list[Markup]:
         plots.append(figure(plot, f"{measure} of every system; blue: {row_name(dataset.primary)}"))
     tests = [test for test in dataset.tests if test.measure == measure and not isnan(test.difference)]
     if tests:
-        plots.append(figure(differences_plot(tests), f"Gain in {measure}; blue: the interval leaves 0 out"))
+        plots.append(
+            figure(
+                differences_plot(tests),
+                f"Gain in {measure}; blue, a gain, and orange, a loss: the interval leaves 0 out",
+            )
+        )
     return plots
 
 

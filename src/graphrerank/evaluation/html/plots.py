@@ -62,7 +62,7 @@ def intervals_plot(rows: Sequence[tuple[str, float, tuple[float, float]]], *, pr
     return _rows_plot(
         [(name, 100 * mean, (100 * low, 100 * high)) for name, mean, (low, high) in rows],
         ends,
-        strong=[name == primary for name, *_ in rows],
+        kinds=["point primary" if name == primary else "point" for name, *_ in rows],
         label=f"{measure}, percent, with 95% intervals",
     )
 
@@ -75,7 +75,7 @@ def differences_plot(tests: Sequence[PairedTest]) -> Markup:
     return _rows_plot(
         rows,
         ends,
-        strong=[low > 0 or high < 0 for _, _, (low, high) in rows],
+        kinds=[_kind(interval) for _, _, interval in rows],
         label=f"{name} minus the other, points of {tests[0].measure}",
         zero=True,
     )
@@ -128,7 +128,7 @@ def _rows_plot(
     rows: Sequence[tuple[str, float, tuple[float, float]]],
     ends: Sequence[float],
     *,
-    strong: Sequence[bool],
+    kinds: Sequence[str],
     label: str,
     zero: bool = False,
 ) -> Markup:
@@ -142,7 +142,6 @@ def _rows_plot(
         marks.append(tag("line", x1=x.at(0), x2=x.at(0), y1=TOP - 14, y2=bottom, class_="zero"))
     for place, (name, number, (low, high)) in enumerate(rows):
         y = TOP - 12 + ROW * (place + 0.5)
-        kind = "point primary" if strong[place] else "point"
         text = f"{number:+.1f}" if zero else f"{number:.1f}"
         marks += [
             tag("text", names[place], x=left - 8, y=y + 4, class_="name", text_anchor="end"),
@@ -150,12 +149,17 @@ def _rows_plot(
                 "g",
                 tag("title", f"{name}: {text} (95% {low:.2f} to {high:.2f})"),
                 tag("line", x1=x.at(low), x2=x.at(high), y1=y, y2=y, class_="interval"),
-                tag("circle", cx=x.at(number), cy=y, r=5, class_=kind),
+                tag("circle", cx=x.at(number), cy=y, r=5, class_=kinds[place]),
                 class_="mark",
             ),
             tag("text", text, x=WIDTH - 4, y=y + 4, class_="name", text_anchor="end"),
         ]
     return svg(*marks, height=bottom + 42, title=label)
+
+
+def _kind(interval: tuple[float, float]) -> str:
+    """Mark a gain and a loss whose interval leaves 0 out."""
+    return "point primary" if interval[0] > 0 else "point behind" if interval[1] < 0 else "point"
 
 
 def _padded(numbers: Sequence[float], start: float, stop: float) -> Scale:
