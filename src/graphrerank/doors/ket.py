@@ -48,6 +48,7 @@ def judge_ket(cfg: DictConfig) -> Path:
         ValueError: If the plan names an unknown setting, or a question has no answer.
     """
     run_dir = Path(cfg.paths.run_dir)
+    plans = {str(name): list(_points(cfg.ket, name, plan)) for name, plan in (cfg.ket.sweeps or {}).items()}
     bench = _Bench(cfg)
     solutions: list[ContextResult] = []
     sweeps: dict[str, dict[str, dict[float, ContextResult]]] = {}
@@ -66,10 +67,10 @@ def judge_ket(cfg: DictConfig) -> Path:
         solutions.append(bench.judge(solution, **settings))
         print(_line(solutions[-1]), flush=True)
         write()
-    for name, plan in (cfg.ket.sweeps or {}).items():
-        points: dict[str, dict[float, ContextResult]] = {solution: {} for solution in plan.solutions}
-        for value, settings in _points(cfg.ket, name, plan):
-            for solution in plan.solutions:
+    for name, settings_of in plans.items():
+        points: dict[str, dict[float, ContextResult]] = {key: {} for key in cfg.ket.sweeps[name].solutions}
+        for value, settings in settings_of:
+            for solution in points:
                 points[solution][value] = bench.judge(solution, **settings)
                 print(name, _line(points[solution][value]), flush=True)
         sweeps[name] = points
