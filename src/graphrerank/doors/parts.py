@@ -1,5 +1,6 @@
 """Parts that more than one door builds from its configuration."""
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -185,9 +186,12 @@ def group_from_manifest(door: DictConfig, group: str, entry: Mapping[str, Any]) 
     sets and caches and the device, which are this machine's.
 
     Raises:
-        ValueError: If the choice is not a file of the group, or an argument is unknown to it.
+        ValueError: If the choice is not a file of the group, or an argument is unknown to it or refers to something
+            outside the manifest.
     """
     arguments = _without_hydra_keys(dict(entry.get("arguments", {})))
+    if "${" in (written := json.dumps(arguments)):
+        raise ValueError(f"the manifest's arguments of {group} must be plain, got {written[:200]}")
     return compose_group(door, group, str(entry.get("choice")), **_without_machine_keys(arguments))
 
 
@@ -219,12 +223,11 @@ def _scorer(model: nn.Module, device: torch.device) -> Any:
     return score
 
 
-def _without_hydra_keys(content: dict[Any, Any]) -> dict[str, Any]:
-    return {
-        key: _without_hydra_keys(entry) if isinstance(entry, dict) else entry
-        for key, entry in content.items()
-        if not str(key).startswith("_")
-    }
+def _without_hydra_keys(content: Any) -> Any:
+    """Leave out what Hydra would act on, at any depth, also within lists."""
+    if isinstance(content, Mapping):
+        return {key: _without_hydra_keys(entry) for key, entry in content.items() if not str(key).startswith("_")}
+    return [_without_hydra_keys(entry) for entry in content] if isinstance(content, list) else content
 
 
 def _without_machine_keys(arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,206 @@
+"""What a stranger's checkpoint or artifact could try, and is refused without running anything of it."""
+
+import json
+import os
+import pickle
+import shutil
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from graphrerank import GraphReranker
+from graphrerank.models import ComplexityAdapter, load_checkpoint
+from graphrerank.models.checkpoint import save_weights, write_manifest
+from graphrerank.models.integrity import seal_manifest
+from graphrerank.serving import export_artifact, load_artifact
+from graphrerank.serving.formats import Exportable, onnx, pt2
+
+ARGUMENTS = {"num_features": 3, "num_selected": 2, "hidden_channels": [4]}
+
+
+class Payload:
+    """Makes a folder when it is unpickled."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.marker),)
+
+
+@pytest.fixture
+def marker(tmp_path) -> Path:
+    return tmp_path / "ran"
+
+
+def test_the_payload_works(marker):
+    pickle.loads(pickle.dumps(Payload(marker)))
+    assert marker.exists()
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_pickled_checkpoint_is_refused(tmp_path, marker, zipped):
+    write_manifest(tmp_path, {"model": {"name": "complexity_adapter", "arguments": ARGUMENTS}})
+    state = {"state_dict": {"model.mean": Payload(marker)}}
+    torch.save(state, tmp_path / "best.ckpt", _use_new_zipfile_serialization=zipped)
+    with pytest.raises(ValueError, match="not a Lightning checkpoint that is safe to load"):
+        load_checkpoint(tmp_path / "best.ckpt")
+    assert not marker.exists()
+
+
+def test_pickled_weights_under_the_name_of_safetensors_are_refused(tmp_path, marker):
+    write_manifest(tmp_path, {"model": {"name": "complexity_adapter", "arguments": ARGUMENTS}})
+    (tmp_path / "model.safetensors").write_bytes(pickle.dumps(Payload(marker)))
+    with pytest.raises(ValueError, match="damaged weights"):
+        load_checkpoint(tmp_path)
+    assert not marker.exists()
+
+
+def test_a_manifest_names_models_and_no_classes(tmp_path, marker):
+    save_weights(tmp_path, ComplexityAdapter(**ARGUMENTS))
+    for entry in (
+        {"_target_": "os.mkdir", "arguments": {"path": str(marker)}},
+        {"name": "os.mkdir", "arguments": {"path": str(marker)}},
+        {"name": "complexity_adapter", "arguments": {"_target_": "os.mkdir", "path": str(marker)}},
+    ):
+        write_manifest(tmp_path, {"model": entry})
+        with pytest.raises(ValueError, match="the manifest's"):
+            load_checkpoint(tmp_path)
+    assert not marker.exists()
+
+
+@pytest.fixture(scope="module")
+def exported(make_checkpoint, tmp_path_factory) -> Path:
+    return export_artifact(make_checkpoint(), tmp_path_factory.mktemp("exported") / "artifact", num_batches=2)
+
+
+@pytest.mark.parametrize("how", ["torch.save", "pickle"])
+def test_a_pickle_in_the_place_of_torchscript_is_refused_or_not_looked_at(exported, tmp_path, marker, how):
+    folder = shutil.copytree(exported, tmp_path / "artifact")
+    if how == "pickle":
+        (folder / "model.pt").write_bytes(pickle.dumps(Payload(marker)))
+    else:
+        torch.save(Payload(marker), folder / "model.pt")
+    with pytest.raises(ValueError, match=r"model\.pt: needed SHA-256"):
+        load_artifact(folder)
+    sealed = seal_manifest(
+        json.loads((folder / "manifest.json").read_text()), folder, ["model.pt", "model.safetensors"]
+    )
+    write_manifest(folder, sealed)
+    with pytest.raises(ValueError, match="not TorchScript"):
+        load_artifact(folder)
+    assert GraphReranker.from_pretrained(folder).name == "test-model"  # reads weights and manifest alone
+    assert not marker.exists()
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("program") / "model.pt2"
+    inputs = [{"name": "features", "dtype": "float32", "shape": "[n, 3]"}]
+    outputs = [{"name": "scores", "dtype": "float32", "shape": "[n]"}]
+    model = ComplexityAdapter(**ARGUMENTS).eval()
+    pt2.write(Exportable(model, None, inputs, outputs, (torch.randn(5, 3),)), path)
+    return path
+
+
+def rewrite(source: Path, target: Path, change: Callable[[str, bytes], bytes], extra: dict[str, bytes]) -> Path:
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
+        root = old.namelist()[0].split("/")[0]
+        for record in old.infolist():
+            new.writestr(record.filename, change(record.filename, old.read(record)))
+        for name, content in extra.items():
+            new.writestr(f"{root}/{name}", content)
+    return target
+
+
+def changed_json(end: str, change: Callable[[Any], None]) -> Callable[[str, bytes], bytes]:
+    def of(name: str, content: bytes) -> bytes:
+        if not name.endswith(end):
+            return content
+        parsed = json.loads(content)
+        change(parsed)
+        return json.dumps(parsed).encode()
+
+    return of
+
+
+def set_target(program: Any) -> None:
+    program["graph_module"]["graph"]["nodes"][3]["target"] = "torch.os.system"
+
+
+def set_expression(program: Any) -> None:
+    sizes = program["graph_module"]["graph"]["sym_int_values"]
+    sizes["n"] = {"as_expr": {"expr_str": "__import__('os').getcwd()", "hint": {"as_int": 3}}}
+
+
+def set_guard(program: Any) -> None:
+    program["guards_code"] = ["__import__('os').getcwd() == 1"]
+
+
+def set_metadata(program: Any) -> None:
+    program["graph_module"]["graph"]["nodes"][3]["metadata"] = {"source_fn_stack": "a,os.system"}
+
+
+def set_pickled(config: Any) -> None:
+    next(iter(config["config"].values()))["use_pickle"] = True
+
+
+def set_path(config: Any) -> None:
+    next(iter(config["config"].values()))["path_name"] = "opaque_obj_0"
+
+
+def test_an_honest_program_loads(program):
+    x = torch.randn(4, 3)
+    assert pt2.load(program, {})(x).shape == (4,)
+
+
+@pytest.mark.parametrize(
+    ("end", "change", "message"),
+    [
+        ("models/model.json", set_target, r"the operator 'torch\.os\.system'"),
+        ("models/model.json", set_expression, "the expression"),
+        ("models/model.json", set_guard, "the guard"),
+        ("models/model.json", set_metadata, "metadata"),
+        ("model_weights_config.json", set_pickled, "the pickled constant"),
+        ("model_weights_config.json", set_path, "the pickled constant"),
+    ],
+)
+def test_a_program_of_more_than_operators_is_refused(program, tmp_path, end, change, message):
+    path = rewrite(program, tmp_path / "model.pt2", changed_json(end, change), {})
+    with pytest.raises(ValueError, match=f"needed a graph of ATen operators and raw weights, found {message}"):
+        pt2.load(path, {})
+
+
+def test_pickles_in_a_program_are_refused(program, tmp_path, marker):
+    payload = pickle.dumps(Payload(marker))
+
+    def sample_inputs(name: str, content: bytes) -> bytes:
+        return payload if name.endswith("sample_inputs/model.pt") else content
+
+    with pytest.raises(ValueError, match="found pickled sample inputs"):
+        pt2.load(rewrite(program, tmp_path / "a.pt2", sample_inputs, {}), {})
+    for name in ("data/weights/model.pt", "data/constants/opaque_obj_0", "data/aotinductor/model/a.so", "extra/a"):
+        with pytest.raises(ValueError, match=f"found the record '.*{name}'"):
+            pt2.load(rewrite(program, tmp_path / "b.pt2", lambda _, content: content, {name: payload}), {})
+    (tmp_path / "c.pt2").write_bytes(payload)
+    with pytest.raises(ValueError, match="not an exported program"):
+        pt2.load(tmp_path / "c.pt2", {})
+    assert not marker.exists()
+
+
+def test_onnx_that_refers_to_other_files_is_refused(tmp_path, monkeypatch):
+    made = pytest.importorskip("onnx", reason="the extra `onnx` is not installed")
+    (tmp_path / "secret").write_bytes(b"\0" * 16)
+    tensor = made.TensorProto(name="w", data_type=made.TensorProto.FLOAT, dims=[4], data_location=1)
+    tensor.external_data.add(key="location", value="secret")
+    output = made.helper.make_tensor_value_info("y", made.TensorProto.FLOAT, [4])
+    node = made.helper.make_node("Identity", ["w"], ["y"])
+    model = made.helper.make_model(made.helper.make_graph([node], "g", [], [output], [tensor]))
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="not a model that ONNX Runtime can load"):
+        onnx.load(tmp_path / "model.onnx", {})
