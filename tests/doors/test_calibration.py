@@ -5,7 +5,11 @@ import pytest
 import torch
 
 from graphrerank import GraphReranker
-from graphrerank.graphs.calibration import read_calibration
+from graphrerank.data import PreparedDataset, Qrels, RetrievalDataset
+from graphrerank.doors.calibration import calibrate_system
+from graphrerank.evaluation import System, base_ranking
+from graphrerank.graphs import CorpusGraph, Ranking
+from graphrerank.graphs.calibration import IsotonicCalibration, read_calibration
 
 PASSAGES = ["worm on removable drives", "a cake recipe", "infected USB sticks"]
 
@@ -40,3 +44,20 @@ def test_an_unknown_method_is_refused_before_training(door, small_attack: Path, 
     assert done.returncode != 0
     assert "`calibration` must be one of ['logistic', 'isotonic'] or null, got 'magic'" in done.stderr
     assert not list(tmp_path.glob("*/manifest.json"))
+
+
+def _toy(scores: list[float], relevant: int) -> PreparedDataset:
+    """One query with three candidates."""
+    graph = CorpusGraph.from_edges(["a", "b", "c"], ["", "", ""], torch.zeros(0, 2, dtype=torch.int64))
+    qrels = Qrels(torch.tensor([0]), torch.tensor([relevant]), torch.ones(1))
+    dataset = RetrievalDataset("toy", graph, ["q"], [""], {"val": qrels})
+    row = torch.tensor([scores])
+    return PreparedDataset(dataset, None, Ranking(torch.tensor([[0, 1, 2]]), row, row.unsqueeze(-1)), ("base_score",))
+
+
+def test_several_data_sets_are_fitted_together() -> None:
+    parts = {"one": _toy([0.75, 0.5, 0.25], relevant=0), "two": _toy([0.75, 0.5, 0.25], relevant=1)}
+    found = calibrate_system("isotonic", parts, "val", System("base", base_ranking, reads_graph=False))
+    assert read_calibration({"calibration": found}) == IsotonicCalibration((0.25, 0.5, 0.75), (0.0, 0.5, 0.5))
+    assert found["fitted"]["datasets"] == ["one", "two"]
+    assert (found["fitted"]["pairs"], found["fitted"]["ece"]) == (6, 0.0)
