@@ -145,7 +145,7 @@ def build_study(
         num_relevant=num_relevant,
         systems=studies,
         tested=tuple(plan.tested),
-        tests=tests_of_last(values, plan),
+        tests=compare_last(values, plan),
         query_differences=_differences(scores, main, ids, texts, num_relevant),
         breakdowns=_breakdowns(scores, groups, main),
         hub_bias=[bias for bias in found if bias is not None],
@@ -167,7 +167,7 @@ def build_study(
     )
 
 
-def tests_of_last(values: Mapping[str, Mapping[str, Tensor]], plan: StudyPlan) -> list[PairedTest]:
+def compare_last(values: Mapping[str, Mapping[str, Tensor]], plan: StudyPlan) -> list[PairedTest]:
     """Test the last system against every other one in the tested measures; Holm's correction covers all of it.
 
     Args:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from graphrerank.evaluation.across import across_datasets
-from graphrerank.evaluation.build_study import StudyPlan, seed_spreads, tests_of_last
+from graphrerank.evaluation.build_study import StudyPlan, compare_last, seed_spreads
 from graphrerank.evaluation.findings import Breakdown, QueryDifference
 from graphrerank.evaluation.query_analysis import query_differences
 from graphrerank.evaluation.study import DatasetStudy, Study, SystemStudy
@@ -81,7 +81,7 @@ def _compare_dataset(parts: Mapping[str, DatasetStudy], resamples: int, seed: in
         last,
         systems=systems,
         tested=tuple(tested),
-        tests=tests_of_last({name: system.values for name, system in systems.items()}, plan),
+        tests=compare_last({name: system.values for name, system in systems.items()}, plan),
         query_differences=_query_differences(last, systems, tested[0]),
         breakdowns=_breakdowns(parts, names, tested[0]),
         seed_spreads=seed_spreads(list(systems.values()), tested),

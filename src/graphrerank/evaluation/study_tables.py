@@ -32,7 +32,7 @@ def quality_table(dataset: DatasetStudy, *, intervals: bool = True) -> TextTable
     return header, [[row_name(name), *_means(one, tested), *_total(one)] for name, one in dataset.systems.items()]
 
 
-def tests_table(dataset: DatasetStudy) -> TextTable:
+def comparisons_table(dataset: DatasetStudy) -> TextTable:
     """A row per comparison of the last system with another one."""
     header = [
         "against",
@@ -206,7 +206,7 @@ def across_table(study: Study) -> TextTable:
 
 DATASET_TABLES: Mapping[str, Callable[[DatasetStudy], TextTable]] = {
     "quality": quality_table,
-    "tests": tests_table,
+    "tests": comparisons_table,
     "cost": cost_table,
     "groups of queries": breakdown_table,
     "hubs": hubs_table,
