@@ -7,8 +7,9 @@ import torch
 from graphrerank.data import Qrels, RetrievalDataset
 from graphrerank.evaluation import paired_randomization
 from graphrerank.evaluation.across import across_datasets
-from graphrerank.evaluation.build_study import RankedSystem, StudyPlan, build_study, mean_degree
+from graphrerank.evaluation.build_study import RankedSystem, StudyPlan, build_study
 from graphrerank.evaluation.measuring import measure_ranking
+from graphrerank.evaluation.query_analysis import mean_degree
 from graphrerank.evaluation.significance import holm
 from graphrerank.evaluation.study import Cost, DatasetStudy, read_study, write_study
 from graphrerank.evaluation.study import Study as WholeStudy

@@ -7,21 +7,27 @@ import torch
 from torch import Tensor
 
 from graphrerank.data import RetrievalDataset
-from graphrerank.evaluation.findings import Breakdown, Counterfactual, PairedTest, QueryDifference, SeedSpread
+from graphrerank.evaluation.findings import Breakdown, Counterfactual, PairedTest, QueryDifference
 from graphrerank.evaluation.hub_bias import hub_bias
 from graphrerank.evaluation.measuring import break_ties, measure_ranking, relevant_nodes, tied_share
 from graphrerank.evaluation.paired_tests import compare_pairs, mean_intervals
-from graphrerank.evaluation.query_analysis import break_down, quantile_groups, query_differences, relevant_groups
+from graphrerank.evaluation.query_analysis import (
+    break_down,
+    mean_degree,
+    quantile_groups,
+    query_differences,
+    relevant_groups,
+)
 from graphrerank.evaluation.reliability import judge_reliability, ranked_pairs
+from graphrerank.evaluation.seeds import seed_spreads
 from graphrerank.evaluation.significance import holm
 from graphrerank.evaluation.study import Cost, DatasetStudy, SystemStudy
-from graphrerank.graphs import CorpusGraph, Ranking, candidate_edges
+from graphrerank.graphs import CorpusGraph, Ranking
 from graphrerank.graphs.calibration import Calibration
 from graphrerank.text import WordTokenizer
 from graphrerank.text.tokenizer import count_tokens
 
 TOP = 10
-BLOCK_QUERIES = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,43 +233,6 @@ def counterfactual(
         p_randomization=float(found.p_randomization),
         share_changed=float((top != other).any(dim=1).double().mean()),
     )
-
-
-def seed_spreads(systems: Sequence[SystemStudy], measures: Sequence[str]) -> list[SeedSpread]:
-    """Describe checkpoints that were trained alike but for the seed: how far their means lie apart."""
-    alike: dict[str, list[SystemStudy]] = {}
-    for system in systems:
-        if system.config is not None and system.seed is not None:
-            alike.setdefault(system.config, []).append(system)
-    spreads = []
-    for group in alike.values():
-        seeds = tuple(system.seed for system in group if system.seed is not None)
-        if len(set(seeds)) < 2:
-            continue
-        for measure in measures:
-            means = torch.tensor([system.means[measure] for system in group], dtype=torch.float64)
-            names = tuple(system.name for system in group)
-            numbers = (means.mean(), means.std(), means.min(), means.max())
-            spreads.append(SeedSpread(names, seeds, measure, *map(float, numbers)))
-    return spreads
-
-
-def mean_degree(graph: CorpusGraph, nodes: Tensor) -> Tensor:
-    """Average each query's candidates' numbers of neighbours among the candidates.
-
-    Args:
-        graph: The corpus.
-        nodes: ``[Q, K]`` candidates, padded with -1.
-
-    Returns:
-        ``[Q]`` float64; 0 for a query without candidates.
-    """
-    edges = []
-    for part in torch.split(nodes.cpu(), BLOCK_QUERIES):
-        edge_index, _, ptr = candidate_edges(graph, part)
-        ends = torch.searchsorted(torch.sort(edge_index[1]).values, ptr)
-        edges.append(ends[1:] - ends[:-1])
-    return torch.cat(edges).double() / (nodes.cpu() >= 0).sum(1).clamp(min=1)
 
 
 def _system_study(

@@ -7,9 +7,10 @@ from typing import Any
 import torch
 
 from graphrerank.evaluation.across import across_datasets
-from graphrerank.evaluation.build_study import StudyPlan, compare_last, seed_spreads
+from graphrerank.evaluation.build_study import StudyPlan, compare_last
 from graphrerank.evaluation.findings import Breakdown, QueryDifference
 from graphrerank.evaluation.query_analysis import query_differences
+from graphrerank.evaluation.seeds import seed_spreads
 from graphrerank.evaluation.study import DatasetStudy, Study, SystemStudy
 
 Renamed = Mapping[str, Mapping[str, str]]  # run -> name of a system in it -> name in the comparison

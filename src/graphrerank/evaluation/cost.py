@@ -10,7 +10,11 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from graphrerank.data import PreparedDataset
+from graphrerank.graphs import Queries, Retriever
+
 TOTAL = "total"
+WARM_UP = 10  # searches
 MOST_SECONDS = 20.0  # that timing one system takes; what is slow is timed on fewer queries
 RESET = Path("/proc/self/clear_refs")  # Linux: 5 makes the peak of resident memory begin anew
 STATUS = Path("/proc/self/status")
@@ -78,6 +82,29 @@ def time_stages(
             break
     stages = dict.fromkeys(stage for row in rows for stage in row)
     return {stage: [1000 * row.get(stage, 0.0) for row in rows] for stage in stages}
+
+
+def retrieval_times(prepared: PreparedDataset, queries: Tensor, retriever: Retriever) -> dict[str, list[float]]:
+    """Time the search for candidates, one query at a time.
+
+    Args:
+        prepared: The data set; its queries are encoded already.
+        queries: ``[n]`` int64 numbers of queries.
+        retriever: What searches.
+
+    Returns:
+        As :func:`time_stages`, of the one stage ``retrieve``.
+    """
+    data, vectors = prepared.dataset, prepared.query_vectors
+
+    def run(query: int) -> dict[str, float]:
+        vector = None if vectors is None else vectors[query : query + 1]
+        one, laps = Queries([data.query_ids[query]], [data.query_texts[query]], vector), Laps()
+        retriever.retrieve(one)
+        laps.lap("retrieve")
+        return laps.seconds
+
+    return time_stages(queries.tolist(), run, warm_up=WARM_UP)
 
 
 def stage_quantiles(times: Mapping[str, Sequence[float]]) -> dict[str, dict[str, float]]:

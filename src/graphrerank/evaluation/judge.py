@@ -10,9 +10,17 @@ import torch
 from torch import Tensor
 
 from graphrerank.data.candidates import PreparedDataset
-from graphrerank.evaluation.cost import TOTAL, Laps, spread_over, stage_quantiles, time_stages, with_peak_memory
+from graphrerank.evaluation.cost import (
+    TOTAL,
+    Laps,
+    retrieval_times,
+    spread_over,
+    stage_quantiles,
+    time_stages,
+    with_peak_memory,
+)
 from graphrerank.evaluation.significance import bootstrap_interval, paired_randomization
-from graphrerank.graphs import CandidateGraphs, Queries, Ranking, Retriever
+from graphrerank.graphs import CandidateGraphs, Ranking, Retriever
 from graphrerank.metrics import parse_measure
 
 Scorer = Callable[[CandidateGraphs], Tensor]
@@ -160,7 +168,7 @@ def judge(
     if queries is None:
         queries = prepared.dataset.split(split).queries
     sample = queries[spread_over(len(queries), LATENCY_QUERIES)]
-    retrieval = {} if retriever is None else _retrieval_times(prepared, sample, retriever)
+    retrieval = {} if retriever is None else retrieval_times(prepared, sample, retriever)
     results = {}
     for system in systems:
         measured = partial(measure_queries, prepared, split, system, measures=measures, queries=queries)
@@ -286,20 +294,6 @@ def _reranking_times(prepared: PreparedDataset, queries: Tensor, system: System)
         laps.lap("graph")
         _rerank_batch(graphs, system, prepared.top_k)
         laps.lap("rerank")
-        return laps.seconds
-
-    return time_stages(queries.tolist(), run, warm_up=LATENCY_WARMUP)
-
-
-def _retrieval_times(prepared: PreparedDataset, queries: Tensor, retriever: Retriever) -> dict[str, list[float]]:
-    """Time the search for candidates, one query at a time, of encoded queries."""
-    data, vectors = prepared.dataset, prepared.query_vectors
-
-    def run(query: int) -> dict[str, float]:
-        vector = None if vectors is None else vectors[query : query + 1]
-        one, laps = Queries([data.query_ids[query]], [data.query_texts[query]], vector), Laps()
-        retriever.retrieve(one)
-        laps.lap("retrieve")
         return laps.seconds
 
     return time_stages(queries.tolist(), run, warm_up=LATENCY_WARMUP)

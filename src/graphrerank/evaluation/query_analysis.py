@@ -6,9 +6,11 @@ import torch
 from torch import Tensor
 
 from graphrerank.evaluation.findings import Breakdown, QueryDifference
+from graphrerank.graphs import CorpusGraph, candidate_edges
 
 MOST = 10  # queries listed on either side
 GROUPS = 3
+BLOCK_QUERIES = 256
 RELEVANT_GROUPS = ((1, 1), (2, 2), (3, 5), (6, 20), (21, None))
 
 
@@ -107,3 +109,21 @@ def quantile_groups(numbers: Tensor, *, unit: str, num_groups: int = GROUPS) -> 
         groups[f"{low} {unit}" if low == high else f"{low} to {high} {unit}"] = inside
         below = end
     return groups if len(groups) > 1 else {}
+
+
+def mean_degree(graph: CorpusGraph, nodes: Tensor) -> Tensor:
+    """Average each query's candidates' numbers of neighbours among the candidates.
+
+    Args:
+        graph: The corpus.
+        nodes: ``[Q, K]`` candidates, padded with -1.
+
+    Returns:
+        ``[Q]`` float64; 0 for a query without candidates.
+    """
+    edges = []
+    for part in torch.split(nodes.cpu(), BLOCK_QUERIES):
+        edge_index, _, ptr = candidate_edges(graph, part)
+        ends = torch.searchsorted(torch.sort(edge_index[1]).values, ptr)
+        edges.append(ends[1:] - ends[:-1])
+    return torch.cat(edges).double() / (nodes.cpu() >= 0).sum(1).clamp(min=1)
