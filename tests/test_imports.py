@@ -26,7 +26,7 @@ NARROWER = {  # where a room may see less than all floors below
     "pipelines": {"graphs", "text", "indexes", "operators"},
     "training": {"files", "graphs", "losses", "metrics"},
     "integrations": {"inference"},
-    "inference": {"graphs", "text", "data", "operators", "models"},
+    "inference": {"graphs", "text", "data", "operators", "models", "evaluation"},  # of that the model card's table
 }
 HEAVY = ("torch_geometric", "transformers", "sentence_transformers", "wandb", "lightning", "hydra", "fastapi")
 UNUSED = (*HEAVY, "torchmetrics", "pydantic", "uvicorn", "sklearn", "spacy", "matplotlib", "pandas")  # by GraphReranker

@@ -16,6 +16,7 @@ from graphrerank.graphs import CandidateGraphs, CorpusGraph
 from graphrerank.graphs.calibration import Calibration, read_calibration
 from graphrerank.graphs.retriever import BASE_SCORE
 from graphrerank.inference.arrays import Matrix, Numbers, Pairs
+from graphrerank.inference.hub import download_model, is_hub_id, push_model
 from graphrerank.inference.input_edges import input_edges
 from graphrerank.inference.input_features import KNOWN_FEATURES, input_features, unit_vectors
 from graphrerank.inference.rerank_input import RerankInput
@@ -66,21 +67,37 @@ class GraphReranker:
         self._dim = int(manifest_entry(manifest, "encoder", "dim")) if self.reads_vectors else None
         self._weights = _hybrid_weights(manifest)
         self._calibration = read_calibration(manifest)
+        self._checkpoint = checkpoint
         self._model = checkpoint.model.to(self.device).eval()
 
     @classmethod
-    def from_pretrained(cls, checkpoint: str | Path, *, device: str | torch.device | None = None) -> "GraphReranker":
-        """Load a checkpoint.
+    def from_pretrained(
+        cls, checkpoint: str | Path, *, revision: str | None = None, device: str | torch.device | None = None
+    ) -> "GraphReranker":
+        """Load a checkpoint: weights and manifest, which hold no program.
 
         Args:
             checkpoint: The name of one that ships with the package, a run folder (of its models the primary one), a
-                ``.ckpt`` file or an artifact's folder.
+                ``.ckpt`` file, an artifact's folder, or ``owner/name`` of a model on the Hugging Face hub.
+            revision: A branch, tag or commit on the hub.
             device: Where the model runs; None for the CPU.
 
         Raises:
             ValueError: If there is nothing of that name, or it cannot be loaded.
         """
+        if is_hub_id(str(checkpoint)):
+            checkpoint = download_model(str(checkpoint), revision=revision)
+        elif revision is not None:
+            raise ValueError(f"`revision` is of models from the hub, got {revision!r} for {checkpoint}")
         return cls(list(load_checkpoints(str(checkpoint)).values())[-1], device=device)
+
+    def push_to_hub(self, repo_id: str, *, license_name: str, private: bool = True, token: str | None = None) -> str:
+        """Upload the model with a model card to the Hugging Face hub; as :func:`~graphrerank.inference.hub.push_model`.
+
+        Returns:
+            The repository's address.
+        """
+        return push_model(self._checkpoint, repo_id, license_name=license_name, private=private, token=token)
 
     def rerank(
         self,

@@ -21,6 +21,7 @@ def write(exportable: Exportable, path: Path) -> None:
     if not any(map(shutil.which, COMPILERS)):
         raise ValueError(f"formats=[aot] needs a C++ compiler, one of {list(COMPILERS)}, found none")
     program = exportable.program
+    program.example_inputs = exportable.example, {}
     try:
         with torch.no_grad(), all_sizes_alike():
             torch._inductor.aoti_compile_and_package(program, package_path=str(path))

@@ -58,7 +58,6 @@ class Exportable:
         for node in program.graph.nodes:
             for key in MACHINE_KEYS:
                 node.meta.pop(key, None)
-        program.example_inputs = None  # which would be pickled
         return program
 
 
@@ -89,7 +88,7 @@ class Runner(nn.Module):
         for given in inputs:
             if given.device.type != "cpu":
                 raise ValueError(f"`device` must be cpu for the format {self._name}, got {given.device}")
-        found = self._run(*inputs)
+        found = self._run(*(given.contiguous() for given in inputs))  # compiled code reads rows as they were traced
         return (found,) if isinstance(found, Tensor) else tuple(found)
 
     def forward(self, *inputs: Tensor) -> Tensor:

@@ -16,7 +16,9 @@ def write(exportable: Exportable, path: Path) -> None:
     Raises:
         ValueError: If the model cannot be traced, or holds what :func:`load` would refuse.
     """
-    torch.export.save(exportable.program, path)
+    program = exportable.program
+    program.example_inputs = None  # which would be pickled
+    torch.export.save(program, path)
     check_pt2(path)
 
 

@@ -1,0 +1,89 @@
+"""Models to and from the Hugging Face hub: manifest and safetensors, and nothing that could run unless it is named."""
+
+import re
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from graphrerank.inference.model_card import model_card
+from graphrerank.models import Checkpoint
+from graphrerank.models.checkpoint import MANIFEST, WEIGHTS, save_weights, write_manifest
+
+HUB_ID = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
+CARD = "README.md"
+
+
+def is_hub_id(name: str) -> bool:
+    """Tell whether a name that is no path here could be one of the hub: ``owner/name``.
+
+    Example:
+        >>> is_hub_id("owner/name"), is_hub_id("base"), is_hub_id("./owner/name")
+        (True, False, False)
+    """
+    return HUB_ID.fullmatch(name) is not None and not Path(name).exists()
+
+
+def download_model(hub_id: str, *, revision: str | None = None, files: Sequence[str] = ()) -> Path:
+    """Download a model from the hub, or find it in the hub's cache.
+
+    Args:
+        hub_id: ``owner/name``.
+        revision: A branch, tag or commit; the newest when None. Name a commit to get the same files forever.
+        files: Names of further files, as ``model.pt``. TorchScript and its like are programs: name them only if you
+            trust the owner.
+
+    Returns:
+        A folder with ``manifest.json``, ``model.safetensors`` and the further files.
+
+    Raises:
+        ValueError: If the hub cannot be reached, or has no such model or file.
+    """
+    import huggingface_hub
+
+    needed = [MANIFEST, WEIGHTS, *files]
+    try:
+        folder = Path(huggingface_hub.snapshot_download(hub_id, revision=revision, allow_patterns=needed))
+    except (OSError, ValueError, huggingface_hub.errors.HfHubHTTPError) as error:
+        raise ValueError(f"{hub_id}: no such path here, and not to be had from the hub: {error}") from error
+    if missing := [name for name in needed if not (folder / name).is_file()]:
+        raise ValueError(f"{hub_id}: needed {missing[0]} in the hub's repository, found none")
+    return folder
+
+
+def push_model(
+    checkpoint: Checkpoint, repo_id: str, *, license_name: str, private: bool = True, token: str | None = None
+) -> str:
+    """Upload a checkpoint with a model card; of an artifact all of its files.
+
+    Args:
+        checkpoint: The model and its manifest.
+        repo_id: ``owner/name``; made where there is none.
+        license_name: Of the weights, as the hub names it.
+        private: Whether a new repository is seen by its owner alone.
+        token: The hub's; the one of ``hf auth login`` when None.
+
+    Returns:
+        The repository's address.
+
+    Raises:
+        ValueError: If ``repo_id`` is none, or the manifest lacks what the card says.
+    """
+    import huggingface_hub
+
+    if not HUB_ID.fullmatch(repo_id):
+        raise ValueError(f"`repo_id` must be owner/name, got {repo_id!r}")
+    card = model_card(checkpoint.manifest, repo_id, license_name)
+    with tempfile.TemporaryDirectory() as work:
+        folder = Path(work)
+        if artifact := checkpoint.manifest.get("artifact"):
+            for name in (MANIFEST, *artifact["sha256"]):
+                shutil.copyfile(checkpoint.path.parent / name, folder / name)
+        else:
+            save_weights(folder, checkpoint.model)
+            write_manifest(folder, checkpoint.manifest)
+        (folder / CARD).write_text(card, encoding="utf-8")
+        api = huggingface_hub.HfApi(token=token)
+        url = api.create_repo(repo_id, private=private, exist_ok=True)
+        api.upload_folder(repo_id=repo_id, folder_path=folder, commit_message="graphrerank model")
+    return str(url)

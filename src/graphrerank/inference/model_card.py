@@ -1,0 +1,113 @@
+"""A model card: what a reader of the Hugging Face hub sees, written from the manifest alone."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from graphrerank.models.checkpoint import manifest_entry, reads_vectors
+
+
+def model_card(manifest: Mapping[str, Any], repo_id: str, license_name: str) -> str:
+    """Write the card of a reranker: use, features, data, measures, files, in Markdown with the hub's header.
+
+    Args:
+        manifest: Of the checkpoint or artifact.
+        repo_id: Where the model will be, ``owner/name``.
+        license_name: Of the weights, as the hub names it: ``apache-2.0``, ``mit``, ``other``.
+
+    Raises:
+        ValueError: If the manifest lacks an entry.
+    """
+    parts = [
+        _header(license_name),
+        f"# {repo_id}",
+        f"A learned graph reranker, `{manifest_entry(manifest, 'model', 'name')}` of graphrerank: it scores a "
+        "retriever's candidates together with the graph among them.",
+        *_usage(manifest, repo_id),
+        "## What it reads",
+        "\n".join(f"- `{name}`" for name in manifest_entry(manifest, "features")),
+        "## Data",
+        "\n".join(_data(manifest)),
+        "## Measures",
+        _measures(manifest),
+        *_calibration(manifest),
+        *_files(manifest),
+        "## Model",
+        "```json\n" + json.dumps(manifest_entry(manifest, "model"), indent=2, sort_keys=True) + "\n```",
+        f"Licence: {license_name}",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _header(license_name: str) -> str:
+    lines = [f"license: {json.dumps(license_name)}", "library_name: graphrerank", "pipeline_tag: text-ranking"]
+    return "\n".join(["---", *lines, "tags: [reranker, graph, graph-rag, retrieval]", "---"])
+
+
+def _usage(manifest: Mapping[str, Any], repo_id: str) -> Iterator[str]:
+    vectors = ", query_vector=query_vector, vectors=vectors" if reads_vectors(manifest) else ""
+    yield "## Use"
+    yield "\n".join(
+        [
+            "```python",
+            "from graphrerank import GraphReranker",
+            "",
+            f"reranker = GraphReranker.from_pretrained({repo_id!r})",
+            f"ranking = reranker.rerank(query, passages, scores=scores, edges=[(0, 3)]{vectors})",
+            "```",
+        ]
+    )
+    if vectors:
+        name = manifest_entry(manifest, "encoder", "name")
+        yield f"Vectors must be those of {name}, of width {manifest_entry(manifest, 'encoder', 'dim')}."
+    else:
+        yield "It reads no embedding: scores of any retriever and any scale will do."
+
+
+def _data(manifest: Mapping[str, Any]) -> Iterator[str]:
+    data = manifest_entry(manifest, "data")
+    entries = {str(data.get("choice")): data, **manifest.get("mix", {})}
+    for name, entry in entries.items():
+        yield f"- {name}, fingerprint `{str(entry.get('fingerprint'))[:12]}`"
+    retriever = manifest_entry(manifest, "retriever")
+    scores = ", ".join(f"`{name}`" for name in manifest_entry(manifest, "retriever", "feature_names"))
+    yield f"- candidates of the retriever {retriever.get('choice')}, with {scores}"
+
+
+def _measures(manifest: Mapping[str, Any]) -> str:
+    from graphrerank.evaluation.report import markdown_table  # loads more than a reranker needs
+
+    metrics = manifest.get("metrics")
+    if not metrics:
+        return "None were kept with the checkpoint."
+    names = sorted({name for row in metrics.values() for name in row})
+    rows = [
+        [split, *(f"{row[name]:.4f}" if name in row else "" for name in names)]
+        for split, row in sorted(metrics.items())
+    ]
+    return markdown_table(["data set/split", *names], rows)
+
+
+def _calibration(manifest: Mapping[str, Any]) -> Iterator[str]:
+    if (entry := manifest.get("calibration")) is None:
+        return
+    yield "## Calibration"
+    text = f"`probabilities` come of a calibration by the method {entry['method']}"
+    fitted = entry.get("fitted", {})
+    if {"datasets", "split", "pairs", "ece"} <= set(fitted):
+        text += (
+            f", fitted on {fitted['pairs']} pairs of {', '.join(fitted['datasets'])} ({fitted['split']}); expected "
+            f"calibration error there {fitted['ece']:.4f}"
+        )
+    yield text + "."
+
+
+def _files(manifest: Mapping[str, Any]) -> Iterator[str]:
+    if not (artifact := manifest.get("artifact")):
+        return
+    yield "## Files"
+    yield "\n".join(f"- `{name}`, SHA-256 `{sha256}`" for name, sha256 in sorted(artifact["sha256"].items()))
+    yield (
+        "`from_pretrained` reads `manifest.json` and `model.safetensors` alone, which hold no program. The other "
+        "formats do: load them only if you trust whoever made them."
+    )

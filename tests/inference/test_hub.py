@@ -1,0 +1,156 @@
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import huggingface_hub
+import pytest
+import torch
+
+from graphrerank import GraphReranker
+from graphrerank.inference import hub
+from graphrerank.inference.model_card import model_card
+from graphrerank.models import Checkpoint, load_checkpoint
+from graphrerank.models.checkpoint import PRETRAINED
+
+HUB_ID = "someone/reranker"
+
+
+class FakeHub:
+    """A folder in the hub's place."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.asked: list[dict[str, Any]] = []
+
+    def snapshot_download(self, repo_id: str, *, revision: str | None, allow_patterns: list[str]) -> str:
+        self.asked.append({"repo_id": repo_id, "revision": revision, "allow_patterns": allow_patterns})
+        target = self.folder / "cache"
+        target.mkdir(exist_ok=True)
+        for name in allow_patterns:
+            if (self.folder / repo_id / name).exists():
+                shutil.copy(self.folder / repo_id / name, target)
+        return str(target)
+
+    def create_repo(self, repo_id: str, *, private: bool, exist_ok: bool) -> str:
+        (self.folder / repo_id).mkdir(parents=True, exist_ok=exist_ok)
+        self.private = private
+        return f"https://hub.test/{repo_id}"
+
+    def upload_folder(self, *, repo_id: str, folder_path: Path, commit_message: str) -> None:
+        shutil.copytree(folder_path, self.folder / repo_id, dirs_exist_ok=True)
+
+
+@pytest.fixture
+def fake_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHub:
+    fake = FakeHub(tmp_path / "hub")
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", fake.snapshot_download)
+    monkeypatch.setattr(huggingface_hub, "HfApi", type("HfApi", (), {"__new__": lambda cls, token: fake}))
+    monkeypatch.chdir(tmp_path)
+    return fake
+
+
+def files(folder: Path) -> set[str]:
+    return {file.name for file in folder.iterdir()}
+
+
+def test_an_artifact_goes_to_the_hub_and_comes_back(fake_hub: FakeHub) -> None:
+    reranker = GraphReranker.from_pretrained("attack")
+    assert reranker.push_to_hub(HUB_ID, license_name="apache-2.0") == f"https://hub.test/{HUB_ID}"
+    assert fake_hub.private
+    there = fake_hub.folder / HUB_ID
+    assert files(there) == {"README.md", "manifest.json", "model.pt", "model.safetensors"}
+    assert (there / "model.pt").read_bytes() == (PRETRAINED / "attack" / "model.pt").read_bytes()
+
+    again = GraphReranker.from_pretrained(HUB_ID, revision="v1")
+    assert fake_hub.asked == [
+        {"repo_id": HUB_ID, "revision": "v1", "allow_patterns": ["manifest.json", "model.safetensors"]}
+    ]
+    assert files(fake_hub.folder / "cache") == {"manifest.json", "model.safetensors"}  # no program came along
+    given = {"scores": [0.5, 0.2, 0.1], "edges": [(0, 2)]}
+    assert torch.equal(again.rerank("q", **given).scores, reranker.rerank("q", **given).scores)
+    assert (hub.download_model(HUB_ID, files=["model.pt"]) / "model.pt").is_file()
+
+
+def test_a_checkpoint_goes_without_its_folder(fake_hub: FakeHub, make_checkpoint: Callable[..., Checkpoint]) -> None:
+    checkpoint = make_checkpoint()
+    checkpoint.manifest["data"] = {"choice": "cats", "fingerprint": "c" * 64}
+    GraphReranker(checkpoint).push_to_hub(HUB_ID, license_name="mit", private=False)
+    assert not fake_hub.private
+    there = fake_hub.folder / HUB_ID
+    assert files(there) == {"README.md", "manifest.json", "model.safetensors"}
+    state = load_checkpoint(there).model.state_dict()
+    assert all(torch.equal(tensor, state[name]) for name, tensor in checkpoint.model.state_dict().items())
+
+
+def test_a_tampered_download_is_refused(fake_hub: FakeHub) -> None:
+    there = shutil.copytree(PRETRAINED / "attack", fake_hub.folder / HUB_ID)
+    manifest = json.loads((there / "manifest.json").read_text())
+    manifest["retriever"]["arguments"]["bm25_weight"] = 0.9
+    (there / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(ValueError, match="the manifest was changed"):
+        GraphReranker.from_pretrained(HUB_ID)
+
+
+def test_what_the_hub_does_not_have(fake_hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_hub.folder.mkdir()
+    with pytest.raises(ValueError, match=r"someone/reranker: needed manifest\.json in the hub's repository"):
+        GraphReranker.from_pretrained(HUB_ID)
+
+    def refuse(*arguments: Any, **more: Any) -> None:
+        raise huggingface_hub.errors.LocalEntryNotFoundError("offline")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", refuse)
+    with pytest.raises(
+        ValueError, match="someone/reranker: no such path here, and not to be had from the hub: offline"
+    ):
+        GraphReranker.from_pretrained(HUB_ID)
+
+
+@pytest.mark.parametrize("name", ["nothing", "./some/one", "/some/one", "a/b/c"])
+def test_what_is_no_hub_id_is_not_asked_for(fake_hub: FakeHub, name: str) -> None:
+    with pytest.raises(ValueError, match="or one of the shipped names"):
+        GraphReranker.from_pretrained(name)
+    assert fake_hub.asked == []
+    with pytest.raises(ValueError, match="`repo_id` must be owner/name"):
+        GraphReranker.from_pretrained("attack").push_to_hub(name, license_name="mit")
+
+
+def test_a_path_comes_before_the_hub(fake_hub: FakeHub, tmp_path: Path) -> None:
+    shutil.copytree(PRETRAINED / "attack", tmp_path / HUB_ID)
+    assert GraphReranker.from_pretrained(HUB_ID).name == "gatv2"
+    with pytest.raises(ValueError, match="`revision` is of models from the hub"):
+        GraphReranker.from_pretrained(HUB_ID, revision="v1")
+    assert fake_hub.asked == []
+
+
+def test_the_card_says_what_the_manifest_says() -> None:
+    manifest = json.loads((PRETRAINED / "attack" / "manifest.json").read_text())
+    manifest["calibration"] = {
+        "method": "logistic",
+        "fitted": {"datasets": ["attack"], "split": "val", "pairs": 900, "ece": 0.01234},
+    }
+    card = model_card(manifest, HUB_ID, "apache-2.0")
+    assert card.startswith('---\nlicense: "apache-2.0"\nlibrary_name: graphrerank\n')
+    assert f"GraphReranker.from_pretrained('{HUB_ID}')" in card
+    for name in manifest["features"]:
+        assert f"- `{name}`" in card
+    assert "- attack, fingerprint `e0907122f705`" in card
+    header, _, row = card[card.index("| data set/split") :].splitlines()[:3]
+    assert header.split(" | ")[1:3] == ["PR@10", "PR@10/multi"]
+    assert row.startswith("| attack/test | 0.7003 | 0.7003 | 0.5597 |")
+    assert "logistic, fitted on 900 pairs of attack (val); expected calibration error there 0.0123." in card
+    for name, sha256 in manifest["artifact"]["sha256"].items():
+        assert f"- `{name}`, SHA-256 `{sha256}`" in card
+    assert "It reads no embedding" in card
+    assert '"name": "gatv2_reranker"' in card
+
+
+def test_the_card_of_a_model_that_reads_vectors(make_checkpoint: Callable[..., Checkpoint]) -> None:
+    manifest = {**make_checkpoint(features="paper").manifest, "data": {"choice": "cats", "fingerprint": "c" * 64}}
+    card = model_card(manifest, HUB_ID, "other")
+    assert "query_vector=query_vector, vectors=vectors" in card
+    assert "None were kept with the checkpoint." in card
+    assert "## Calibration" not in card
+    assert "## Files" not in card
