@@ -7,6 +7,7 @@ from torch import Tensor
 
 from graphrerank.evaluation.retag_page import RecallTable, compare_recall, reading_table, recall_table
 from graphrerank.evaluation.summary_retrieval import (
+    Latency,
     Reading,
     SummaryResult,
     most_relevant,
@@ -62,7 +63,7 @@ def test_recall_by_hand() -> None:
 
 
 def result(name: str, recall: list[float]) -> SummaryResult:
-    return SummaryResult(name, {"weight": 0.25}, torch.tensor(recall).double(), (1.0, 2.0))
+    return SummaryResult(name, {"weight": 0.25}, torch.tensor(recall).double(), Latency(1.0, 2.0, 0.5))
 
 
 def test_comparisons_and_table() -> None:
@@ -82,7 +83,7 @@ def test_comparisons_and_table() -> None:
     assert content["systems"]["a"] == {
         "settings": {"weight": 0.25},
         "recall": pytest.approx(0.1875),
-        "ms": {"p50": 1.0, "p95": 2.0},
+        "ms": {"p50": 1.0, "p95": 2.0, "cpu": 0.5},
     }
     assert content["comparisons"][0]["first"] == "b"
 

@@ -3,8 +3,8 @@
 import json
 import shlex
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,9 @@ from omegaconf import DictConfig
 from torch import Tensor
 
 from graphrerank.data import PairCache, VectorCache, read_documents, read_queries
-from graphrerank.doors.parts import compose_group, pick_device
+from graphrerank.data.folder import Document
+from graphrerank.doors.parts import pick_device
+from graphrerank.doors.retag_choices import COMPARED, Choice, table_rows
 from graphrerank.doors.tables import without_paths
 from graphrerank.doors.two_paths import hashed_order
 from graphrerank.evaluation.retag_page import RecallTable, compare_recall, render_retag
@@ -31,6 +33,7 @@ from graphrerank.evaluation.summary_retrieval import (
 from graphrerank.evaluation.win_rates import WinRate, win_rates
 from graphrerank.files import write_text
 from graphrerank.graphs import Queries
+from graphrerank.indexes import ReTAGIndex
 from graphrerank.inference import CheckpointScorer
 from graphrerank.pipelines import (
     LevelSummaries,
@@ -43,33 +46,7 @@ from graphrerank.text import CitedAnswer, MapReduceAnswers, PairwiseJudge, Summa
 
 GRAPHRAG, RETAG = "GraphRAG", "ReTAG"
 SCOPES = {"general graph": False, "topics": True}  # whether questions are asked in topics
-BM25, EXPANDED, DENSE, HYBRID = "BM25", "BM25 + expansion", "dense", "hybrid"
-HYBRID_EXPANDED, RERANKED = "hybrid + expansion", "hybrid + graph reranker"
-COMPARED = (
-    (EXPANDED, BM25),
-    (DENSE, BM25),
-    (HYBRID, BM25),
-    (HYBRID_EXPANDED, HYBRID),
-    (RERANKED, HYBRID),
-)
 KEYWORDS = ("num_keywords", "num_sentences", "num_terms")  # settings of the step that expand a question
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A way to choose summaries that may be taken for a row of the table.
-
-    Attributes:
-        search: How summaries are chosen.
-        keywords: Of :data:`KEYWORDS`; none for no expansion.
-        reranked: Whether a graph reranker ranks anew.
-        told: What the table says of the settings.
-    """
-
-    search: ReTAGSearchSettings
-    keywords: Mapping[str, int]
-    reranked: bool
-    told: Mapping[str, float]
 
 
 def judge_retag(cfg: DictConfig) -> Path:
@@ -79,7 +56,7 @@ def judge_retag(cfg: DictConfig) -> Path:
         The run folder, which is also the last line printed.
 
     Raises:
-        ValueError: If there is no question, or no cross-encoder.
+        ValueError: If there is no question, the plan names an unknown scope, or a saved index is of other chunks.
     """
     run_dir, bench = Path(cfg.paths.run_dir), _Bench(cfg)
     readings = [reading for level in range(bench.num_levels) for reading in bench.readings(level)]
@@ -90,7 +67,7 @@ def judge_retag(cfg: DictConfig) -> Path:
         content = {
             "index": bench.index_counts,
             "reading": [asdict(reading) for reading in readings],
-            "retrieval": {table.scope: table.to_json() for table in tables},
+            "retrieval": [table.to_json() for table in tables],
             "answers": {name: [asdict(rate) for rate in rates] for name, rates in wins.items()},
         }
         write_text(run_dir / "metrics.json", json.dumps(content, indent=2) + "\n")
@@ -99,9 +76,11 @@ def judge_retag(cfg: DictConfig) -> Path:
         write_text(run_dir / "report.md", page)
         return page
 
-    for scope in SCOPES:
-        tables.append(bench.recall(scope))
-        page = write()
+    page = write()
+    for level in cfg.retag.levels:
+        for scope in cfg.retag.scopes:
+            tables.append(bench.recall(scope, level))
+            page = write()
     if cfg.retag.language_model is not None:
         wins[f"{RETAG} against {GRAPHRAG}"] = bench.answers(run_dir / "answers.jsonl")
         page = write()
@@ -121,21 +100,16 @@ class _Bench:
         questions = questions[: cfg.num_queries]
         if not questions:
             raise ValueError(f"{folder}: needed questions, found none")
-        encoder = cfg.encoder or compose_group(cfg, "encoder", "minilm")
-        self._encoder = VectorCache(instantiate(encoder), self._cache / "vectors")
+        if unknown := sorted(set(self._plan.scopes) - set(SCOPES)):
+            raise ValueError(f"`retag.scopes` must be some of {list(SCOPES)}, got {unknown[0]!r}")
+        self._encoder = VectorCache(instantiate(cfg.encoder), self._cache / "vectors")
         self._setup: ReTAGSetup = instantiate(self._step.setup)
         begin = time.perf_counter()
-        ids, passages = [one.doc_id for one in documents], [one.passage for one in documents]
-        self.index = self._setup.build_index(self._encoder, ids, passages)
-        self._index_seconds = time.perf_counter() - begin
+        self.index = self._index(documents)
+        print(f"index: {time.perf_counter() - begin:.0f} s", flush=True)
         self._sentences = SummarySentences(self.index, self._encoder)
-        texts = [question.text for question in questions]
-        begin = time.perf_counter()
-        vectors = self._encoder.encode(texts)
-        print(
-            f"index: {self._index_seconds:.0f} s; questions' vectors: {time.perf_counter() - begin:.0f} s", flush=True
-        )
-        self._queries = Queries([question.query_id for question in questions], texts, vectors)
+        ids, texts = [question.query_id for question in questions], [question.text for question in questions]
+        self._queries = Queries(ids, texts, self._encoder.encode(texts))
         self._device = pick_device(cfg.device)
         self._levels: dict[int, LevelSummaries] = {}
 
@@ -163,6 +137,19 @@ class _Bench:
             f"of the general graph and in {len(topics)} topics ({'; '.join(topics.names)})."
         )
 
+    def _index(self, documents: Sequence[Document]) -> ReTAGIndex:
+        """Build the index, or read a saved one of the same chunks."""
+        ids, saved = [one.doc_id for one in documents], self._plan.index
+        if saved is None:
+            passages = [one.passage if self._plan.titles else one.text for one in documents]
+            return self._setup.build_index(self._encoder, ids, passages)
+        index = ReTAGIndex.load(saved)
+        if list(index.passage_ids) != ids:
+            raise ValueError(
+                f"`retag.index` must be of the {len(ids)} chunks of {self._plan.data}, {saved} is of others"
+            )
+        return index
+
     def readings(self, level: int) -> Iterator[Reading]:
         """Count what there is to read at a level, all summaries and the retrieved ones, without topics and with."""
         for name, top_p, use_topics in (
@@ -172,15 +159,12 @@ class _Bench:
             (f"topics and retrieval ({RETAG})", self._plan.top_p, True),
         ):
             search = self._search(top_p=top_p, use_topics=use_topics)
-            yield measure_reading(
-                name, self._retrieval(Choice(search, self._keywords(), False, {}), level), self._queries
-            )
+            yield measure_reading(name, self._retrieval(Choice(search, self._keywords()), level), self._queries)
 
-    def recall(self, scope: str) -> RecallTable:
+    def recall(self, scope: str, level: int) -> RecallTable:
         """Choose the settings of each row on one part of the questions, and judge it on the other."""
-        plan, level = self._plan, self._plan.level
-        use_topics = SCOPES[scope]
-        relevant, num_candidates = self._relevant(scope)
+        plan, use_topics = self._plan, SCOPES[scope]
+        relevant, num_candidates = self._relevant(scope, level)
         order = hashed_order(self._queries.ids, plan.seed)
         split = round(plan.chosen_on * len(order))
         chosen_on, judged_on = (
@@ -188,17 +172,18 @@ class _Bench:
         )
         results: list[SummaryResult] = []
         best: dict[str, Choice] = {}
-        for name, choices in self._rows(use_topics, best):
-            recalls = [self._recall(choice, relevant, chosen_on) for choice in choices] if len(choices) > 1 else [0.0]
+        plain = self._search(top_p=plan.top_p, use_topics=use_topics, bm25_weight=1.0, dense_weight=0.0)
+        for name, choices in table_rows(plan, plain, num_terms=self._step.num_terms, best=best):
+            recalls = (
+                [self._recall(choice, level, relevant, chosen_on) for choice in choices] if len(choices) > 1 else [0.0]
+            )
             best[name] = choices[recalls.index(max(recalls))]
             retrieval = self._retrieval(best[name], level)
             judged = self._queries.select(judged_on)
             recall = summary_recall(retrieval.retrieve(judged).ranking, relevant[judged_on], top_k=plan.top_p)
             results.append(SummaryResult(name, best[name].told, recall, time_retrieval(retrieval, judged)))
-            print(
-                f"{scope}, {name}: R@{plan.top_p} {100 * float(recall.nanmean()):.1f}, of {len(choices)} settings",
-                flush=True,
-            )
+            mean = f"{100 * float(recall.nanmean()):.1f}"
+            print(f"level {level}, {scope}, {name}: R@{plan.top_p} {mean}, of {len(choices)} settings", flush=True)
         comparisons = compare_recall(results, COMPARED, seed=plan.seed)
         return RecallTable(scope, level, plan.top_p, num_candidates, len(chosen_on), results, comparisons)
 
@@ -216,7 +201,7 @@ class _Bench:
         answers: dict[str, list[CitedAnswer]] = {}
         for name, top_p, use_topics in ((RETAG, plan.top_p, True), (GRAPHRAG, None, False)):
             search = self._search(top_p=top_p, use_topics=use_topics)
-            retrieval = self._retrieval(Choice(search, self._keywords(), False, {}), plan.level)
+            retrieval = self._retrieval(Choice(search, self._keywords()), plan.answer_level)
             answers[name] = reader.answer(self._queries.texts, self._listed(retrieval))
         lines = [
             json.dumps({"query_id": query_id, "system": name, **asdict(answer)}, ensure_ascii=False)
@@ -235,67 +220,20 @@ class _Bench:
         graph, nodes = retrieval.summaries.graph, retrieval.retrieve(self._queries).ranking.nodes.tolist()
         return [[Summary(graph.node_ids[node], graph.texts[node]) for node in row if node >= 0] for row in nodes]
 
-    def _rows(self, use_topics: bool, best: Mapping[str, Choice]) -> Iterator[tuple[str, list[Choice]]]:
-        """Give the rows of the table, each with the settings to choose from; later rows build on the best of others."""
-        plan = self._plan
-        plain = self._search(top_p=plan.top_p, use_topics=use_topics, bm25_weight=1.0, dense_weight=0.0)
-        yield BM25, [Choice(plain, {}, False, {})]
-        yield (
-            EXPANDED,
-            [
-                Choice(
-                    replace(plain, keyword_weight=weight),
-                    {"num_keywords": count, "num_sentences": sentences, "num_terms": self._step.num_terms},
-                    False,
-                    {"keywords": count, "sentences": sentences, "weight": weight},
-                )
-                for count in plan.num_keywords
-                for sentences in plan.num_sentences
-                for weight in plan.keyword_weights
-            ],
-        )
-        yield DENSE, [Choice(replace(plain, bm25_weight=0.0, dense_weight=1.0), {}, False, {})]
-        for name, base in ((HYBRID, BM25), (HYBRID_EXPANDED, EXPANDED)):
-            yield (
-                name,
-                [
-                    replace(
-                        best[base],
-                        search=replace(best[base].search, bm25_weight=weight, dense_weight=1 - weight),
-                        told={**best[base].told, "BM25": weight},
-                    )
-                    for weight in plan.bm25_weights
-                ],
-            )
-        yield (
-            RERANKED,
-            [
-                replace(
-                    best[HYBRID],
-                    search=replace(best[HYBRID].search, rerank_depth=depth),
-                    reranked=True,
-                    told={**best[HYBRID].told, "depth": depth},
-                )
-                for depth in plan.rerank_depths
-            ],
-        )
-
-    def _relevant(self, scope: str) -> tuple[Tensor, float]:
+    def _relevant(self, scope: str, level: int) -> tuple[Tensor, float]:
         """Let the cross-encoder read all candidates: ``[Q, N]`` bool, and how many there are on the mean."""
-        if self._cfg.pair_encoder is None:
-            raise ValueError(
-                "`pair_encoder` must be given (pair_encoder=cross_encoder pair_encoder.model=MODEL), got none"
-            )
         search = self._search(top_p=None, use_topics=SCOPES[scope])
-        retrieval = self._retrieval(Choice(search, {}, False, {}), self._plan.level)
+        retrieval = self._retrieval(Choice(search), level)
         candidates = retrieval.retrieve(self._queries).candidates.cpu()
         encoder = PairCache(instantiate(self._cfg.pair_encoder), self._cache / "pairs")
         texts = retrieval.summaries.graph.texts
-        scores = read_by_pairs(encoder, self._queries.texts, texts, candidates, advance=_progress(scope))
+        scores = read_by_pairs(
+            encoder, self._queries.texts, texts, candidates, advance=_progress(f"level {level}, {scope}")
+        )
         return most_relevant(scores, self._plan.top_p), float(candidates.sum(1).double().mean())
 
-    def _recall(self, choice: Choice, relevant: Tensor, rows: Tensor) -> float:
-        ranking = self._retrieval(choice, self._plan.level).retrieve(self._queries.select(rows)).ranking
+    def _recall(self, choice: Choice, level: int, relevant: Tensor, rows: Tensor) -> float:
+        ranking = self._retrieval(choice, level).retrieve(self._queries.select(rows)).ranking
         return float(summary_recall(ranking, relevant[rows], top_k=self._plan.top_p).nanmean())
 
     def _search(self, **settings: Any) -> ReTAGSearchSettings:

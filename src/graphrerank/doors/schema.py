@@ -185,7 +185,10 @@ class ReTAGPlan:
     """The plan of ``experiment=retag_podcast``; see there."""
 
     data: str = MISSING
-    level: int = MISSING
+    titles: bool = False
+    index: str | None = None
+    levels: list[int] = MISSING
+    scopes: list[str] = MISSING
     top_p: int = MISSING
     chosen_on: float = MISSING
     seed: int = MISSING
@@ -195,6 +198,7 @@ class ReTAGPlan:
     bm25_weights: list[float] = MISSING
     checkpoint: str = MISSING
     rerank_depths: list[int] = MISSING
+    answer_level: int = MISSING
     language_model: Any = None
     part_tokens: int = MISSING
     context_tokens: int = MISSING

@@ -57,6 +57,7 @@ class RecallTable:
     def to_json(self) -> dict[str, Any]:
         """Return what ``metrics.json`` holds of it."""
         return {
+            "scope": self.scope,
             "level": self.level,
             "top_k": self.top_k,
             "candidates": self.candidates,
@@ -99,7 +100,7 @@ def reading_table(readings: Sequence[Reading]) -> str:
 
 def recall_table(table: RecallTable) -> str:
     """Lay out recall with its interval, latency, settings and comparisons."""
-    header = ["retrieval", f"R@{table.top_k}", "95% interval", "p50 ms", "p95 ms", "settings"]
+    header = ["retrieval", f"R@{table.top_k}", "95% interval", "p50 ms", "p95 ms", "CPU ms", "settings"]
     rows = []
     for result in table.results:
         low, high = bootstrap_interval(result.recall).tolist()
@@ -146,8 +147,9 @@ def render_retag(
             f"R@{table.top_k}: of the {table.top_k} summaries that a full read would select (best under the "
             f"cross-encoder of {table.candidates:.1f} candidates on the mean), the share among the first "
             f"{table.top_k}; percent. Settings were chosen on {table.num_chosen} questions, numbers are of the other "
-            f"{judged}. p50, p95: one question at a time, its vector at hand. p-values: paired randomisation test, "
-            "after Holm over the comparisons of this table; in brackets the difference's 95% bootstrap interval.",
+            f"{judged}. p50, p95 (the clock's) and CPU (median of the processor's time): one question at a time, its "
+            "vector at hand. p-values: paired randomisation test, after Holm over the comparisons of this table; in "
+            "brackets the difference's 95% bootstrap interval.",
             recall_table(table),
         ]
     for name, rates in wins.items():

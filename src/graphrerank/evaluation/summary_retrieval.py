@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,6 +15,20 @@ from graphrerank.pipelines import ReTAGRetrieval, RetrievedSummaries
 TIMED_QUERIES = 64  # one at a time, after one that loads what there is to load
 
 
+class Latency(NamedTuple):
+    """Milliseconds per question, one at a time, the question's vector at hand.
+
+    Attributes:
+        p50: Median by the clock.
+        p95: 95th percentile by the clock.
+        cpu: Median of the processor's time, which other jobs on the machine do not change.
+    """
+
+    p50: float
+    p95: float
+    cpu: float
+
+
 @dataclass(frozen=True)
 class SummaryResult:
     """What one way to choose summaries achieved.
@@ -23,21 +37,20 @@ class SummaryResult:
         name: What it is called in tables.
         settings: What was chosen for it, by name.
         recall: ``[Q]`` float64, share of the relevant summaries that it retrieved; NaN = the question has none.
-        milliseconds: Median and 95th percentile per question, one at a time, the question's vector at hand.
+        milliseconds: What it takes.
     """
 
     name: str
     settings: Mapping[str, Any]
     recall: Tensor
-    milliseconds: tuple[float, float]
+    milliseconds: Latency
 
     def to_json(self) -> dict[str, Any]:
         """Return what ``metrics.json`` holds of it."""
-        median, high = self.milliseconds
         return {
             "settings": dict(self.settings),
             "recall": float(self.recall.nanmean()),
-            "ms": {"p50": median, "p95": high},
+            "ms": self.milliseconds._asdict(),
         }
 
 
@@ -138,20 +151,20 @@ def summary_recall(ranking: Ranking, relevant: Tensor, *, top_k: int) -> Tensor:
     return found
 
 
-def time_retrieval(retrieval: ReTAGRetrieval, queries: Queries) -> tuple[float, float]:
-    """Time questions one at a time: median and 95th percentile in milliseconds; NaN where there is none."""
+def time_retrieval(retrieval: ReTAGRetrieval, queries: Queries) -> Latency:
+    """Time questions one at a time; NaN where there is none."""
     if not len(queries):
-        return torch.nan, torch.nan
+        return Latency(torch.nan, torch.nan, torch.nan)
     retrieval.retrieve(queries.block(0, 1))
-    seconds = []
+    clock, processor = [], []
     for number in range(min(TIMED_QUERIES, len(queries))):
-        begin = time.perf_counter()
+        begin = time.perf_counter(), time.process_time()
         retrieval.retrieve(queries.block(number, number + 1))
-        seconds.append(time.perf_counter() - begin)
-    median, high = (
-        (1000 * torch.tensor(seconds, dtype=torch.float64)).quantile(torch.tensor([0.5, 0.95]).double()).tolist()
-    )
-    return median, high
+        clock.append(time.perf_counter() - begin[0])
+        processor.append(time.process_time() - begin[1])
+    seconds = torch.tensor([clock, processor], dtype=torch.float64)
+    (median, cpu), (high, _) = (1000 * seconds).quantile(torch.tensor([0.5, 0.95]).double(), dim=1).tolist()
+    return Latency(median, high, cpu)
 
 
 def measure_reading(name: str, retrieval: ReTAGRetrieval, queries: Queries) -> Reading:
