@@ -1,6 +1,7 @@
 """Ahead-of-time compiled: AOTInductor's machine code for this kind of processor, asked for by name."""
 
 import shutil
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,8 @@ def write(exportable: Exportable, path: Path) -> None:
     program = exportable.program
     program.example_inputs = exportable.example, {}
     try:
-        with torch.no_grad(), all_sizes_alike():
+        with torch.no_grad(), all_sizes_alike(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # of torch to itself
             torch._inductor.aoti_compile_and_package(program, package_path=str(path))
     except Exception as error:  # also what the C++ compiler says
         raise ValueError(f"aot cannot compile this model: {error}") from error
