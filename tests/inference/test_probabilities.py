@@ -56,5 +56,5 @@ def test_a_shipped_model_makes_no_probability_up(name: str) -> None:
 def test_a_broken_calibration_is_refused_when_the_model_is_loaded(make_checkpoint) -> None:
     checkpoint = make_checkpoint()
     checkpoint.manifest["calibration"] = {"method": "logistic", "slope": -1.0, "intercept": 0.0}
-    with pytest.raises(ValueError, match="`calibration` cannot be read.*`slope` must be finite and not negative"):
+    with pytest.raises(ValueError, match=r"`calibration` cannot be read.*`slope` must be finite and not negative"):
         GraphReranker(checkpoint)

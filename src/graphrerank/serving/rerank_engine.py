@@ -17,8 +17,8 @@ from graphrerank.inference import Explainer, GraphReranker, RerankedList, Rerank
 from graphrerank.inference.explanation import DocumentExplanation
 from graphrerank.models import Checkpoint, load_checkpoint
 from graphrerank.models.checkpoint import manifest_entry
-from graphrerank.serving.engine import Answer
 from graphrerank.serving.artifact import Artifact, load_artifact
+from graphrerank.serving.engine import Answer
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.metrics import metrics
 from graphrerank.serving.rerank_request import (

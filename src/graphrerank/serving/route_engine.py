@@ -8,8 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 
 from graphrerank.graphs.routes import ROUTES, choose_routes
 from graphrerank.inference import AdapterScorer
-from graphrerank.serving.engine import Answer
 from graphrerank.serving.artifact import load_artifact
+from graphrerank.serving.engine import Answer
 from graphrerank.serving.limits import limits_of
 from graphrerank.serving.metrics import metrics
 

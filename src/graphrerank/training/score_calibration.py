@@ -134,5 +134,5 @@ def _checked_pairs(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     if not bool(scores.isfinite().all()):
         raise ValueError(f"`scores` must be finite, got {scores[~scores.isfinite()].tolist()[:3]}")
     if not bool(((labels == 0) | (labels == 1)).all()):
-        raise ValueError(f"`labels` must be 0 or 1, got {labels.unique().tolist()[:5]}")
+        raise ValueError(f"`labels` must be 0 or 1, got {sorted(set(labels.tolist()))[:5]}")
     return scores.detach().cpu().double(), labels.cpu().double()
