@@ -185,16 +185,16 @@ def test_export_then_http(trained: Path, door, cache: Path, tmp_path: Path) -> N
             "query": "spreads by removable media",
             "documents": ["a cake", "malware on removable media", "a dog"],
         }
-        answer = _post(f"http://127.0.0.1:{port}/rerank", request | {"edges": [[0, 2]], "top_n": 2})
+        answer = _post(f"http://127.0.0.1:{port}/v2/rerank", request | {"edges": [[0, 2]], "top_n": 2})
         assert answer.json()["results"][0]["index"] == 1
         assert len(answer.json()["results"]) == 2
-        refused = httpx.post(f"http://127.0.0.1:{port}/rerank", json=request | {"edges": [[0, 9]]})
+        refused = httpx.post(f"http://127.0.0.1:{port}/v2/rerank", json=request | {"edges": [[0, 9]]})
         assert refused.status_code == 422
         assert "edges" in refused.text
     finally:
         server.terminate()
         output, _ = server.communicate(timeout=30)
-    assert output.splitlines()[-1] == str(artifact)
+    assert str(artifact) in output.splitlines()  # what is served; workers write behind it
 
 
 def _post(url: str, request: dict) -> httpx.Response:
