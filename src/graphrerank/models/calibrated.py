@@ -7,7 +7,7 @@ from graphrerank.graphs.calibration import Calibration, LogisticCalibration
 
 
 class LogisticModule(nn.Module):
-    """:class:`~graphrerank.graphs.calibration.LogisticCalibration` in float32.
+    """:class:`~graphrerank.graphs.calibration.LogisticCalibration` in float64, given out in float32.
 
     Args:
         slope: Not negative.
@@ -19,16 +19,16 @@ class LogisticModule(nn.Module):
 
     def __init__(self, slope: float, intercept: float) -> None:
         super().__init__()
-        self.register_buffer("slope", torch.tensor(slope))
-        self.register_buffer("intercept", torch.tensor(intercept))
+        self.register_buffer("slope", torch.tensor(slope, dtype=torch.float64))
+        self.register_buffer("intercept", torch.tensor(intercept, dtype=torch.float64))
 
     def forward(self, scores: Tensor) -> Tensor:
         """Map scores ``[N]`` to probabilities ``[N]``."""
-        return torch.sigmoid(self.slope * scores + self.intercept)
+        return torch.sigmoid(self.slope * scores.double() + self.intercept).float()
 
 
 class IsotonicModule(nn.Module):
-    """:class:`~graphrerank.graphs.calibration.IsotonicCalibration` in float32, without a binary search.
+    """:class:`~graphrerank.graphs.calibration.IsotonicCalibration` in float64, given out in float32, without a binary search.
 
     Args:
         knots: ``[K]`` rising.
@@ -40,19 +40,19 @@ class IsotonicModule(nn.Module):
 
     def __init__(self, knots: Tensor, shares: Tensor) -> None:
         super().__init__()
-        self.register_buffer("knots", knots)
-        self.register_buffer("shares", shares)
+        self.register_buffer("knots", knots.double())
+        self.register_buffer("shares", shares.double())
 
     def forward(self, scores: Tensor) -> Tensor:
         """Map scores ``[N]`` to probabilities ``[N]``; takes ``[N, K]`` comparisons."""
-        s = scores.clamp(self.knots.min(), self.knots.max())
+        s = scores.double().clamp(self.knots.min(), self.knots.max())
         below = (self.knots.unsqueeze(0) < s.unsqueeze(1)).sum(1)
         right = below.clamp(min=1 if self.knots.shape[0] > 1 else 0)
         left = (right - 1).clamp(min=0)
         low, high = self.shares.index_select(0, left), self.shares.index_select(0, right)
         start, end = self.knots.index_select(0, left), self.knots.index_select(0, right)
         width = torch.where(end > start, end - start, torch.ones_like(start))
-        return torch.minimum(torch.maximum(low + (s - start) / width * (high - low), low), high)
+        return torch.minimum(torch.maximum(low + (s - start) / width * (high - low), low), high).float()
 
 
 def calibration_module(calibration: Calibration) -> LogisticModule | IsotonicModule:
@@ -64,4 +64,6 @@ def calibration_module(calibration: Calibration) -> LogisticModule | IsotonicMod
     """
     if isinstance(calibration, LogisticCalibration):
         return LogisticModule(calibration.slope, calibration.intercept)
-    return IsotonicModule(torch.tensor(calibration.knots), torch.tensor(calibration.shares))
+    return IsotonicModule(
+        torch.tensor(calibration.knots, dtype=torch.float64), torch.tensor(calibration.shares, dtype=torch.float64)
+    )
