@@ -28,7 +28,7 @@ class LogisticModule(nn.Module):
 
 
 class IsotonicModule(nn.Module):
-    """:class:`~graphrerank.graphs.calibration.IsotonicCalibration` in float64, given out in float32, without a binary search.
+    """:class:`~graphrerank.graphs.calibration.IsotonicCalibration` in float64, given out in float32; no binary search.
 
     Args:
         knots: ``[K]`` rising.
