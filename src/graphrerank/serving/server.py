@@ -4,6 +4,7 @@ What LitServe 0.2.19 does not do, and is done here: it leaves requests of a dead
 batches by waiting (:class:`BatchLoop`), and dies of SIGTERM without finishing what is in flight (:func:`run`).
 """
 
+import logging
 import os
 import signal
 import tempfile
@@ -175,7 +176,13 @@ def _end(server: LitServer, number: int, frame: FrameType | None) -> None:
     event = server._shutdown_event
     if event is None:
         raise SystemExit(128 + number)
+    logging.getLogger("litserve.server").addFilter(_is_trouble)
     Thread(target=event.set).start()  # in this thread LitServe waits for it, over the same connection
+
+
+def _is_trouble(record: logging.LogRecord) -> bool:
+    """Tell whether a record is of more than the end: LitServe's monitor may ask a manager that has ended already."""
+    return "Monitoring worker crashed" not in record.getMessage()
 
 
 def _default_signals() -> None:
