@@ -4,7 +4,7 @@ import hashlib
 import os
 import sqlite3
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -161,6 +161,20 @@ def hash_text(text: str) -> bytes:
         'ca978112'
     """
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def hash_model(model: str, revision: str | None, kinds: Collection[str]) -> str:
+    """Tell models apart: SHA-256 of a local folder's files of some kinds; id and revision of a hub model.
+
+    Args:
+        model: A local folder, or a model id of the Hugging Face hub.
+        revision: Commit of a hub model.
+        kinds: Endings of the files that decide what the model says, as ``.safetensors``.
+    """
+    folder = Path(model)
+    if not folder.is_dir():
+        return f"{model}@{revision}"
+    return hash_files(sorted(file for file in folder.rglob("*") if file.suffix in kinds))
 
 
 def hash_files(files: Sequence[Path]) -> str:

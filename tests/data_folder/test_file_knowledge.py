@@ -1,3 +1,4 @@
+import gzip
 import json
 from pathlib import Path
 
@@ -43,6 +44,15 @@ def test_fingerprint_changes_with_the_file(tmp_path: Path) -> None:
     before = write(tmp_path, {"_id": "a", "entities": ["Metz"]}).fingerprint
     assert write(tmp_path, {"_id": "a", "entities": ["Metz"]}).fingerprint == before
     assert write(tmp_path, {"_id": "a", "entities": ["Nancy"]}).fingerprint != before
+
+
+def test_a_corpus_of_another_form(tmp_path: Path) -> None:
+    known = write(tmp_path, {"_id": "b", "entities": ["Metz"]})
+    content = (tmp_path / "corpus.jsonl").read_bytes()
+    (tmp_path / "corpus.jsonl").unlink()
+    (tmp_path / "corpus.jsonl.gz").write_bytes(gzip.compress(content))
+    assert known.fingerprint
+    assert [entity.name for entity in known.extract(["Metz. A city."])[0].entities] == ["Metz"]
 
 
 def test_a_text_that_is_no_passage_is_refused(tmp_path: Path) -> None:

@@ -1,8 +1,14 @@
+from functools import partial
+from pathlib import Path
+
 import pytest
 import torch
 
+from graphrerank.data import RunRetriever, prepare
+from graphrerank.data.folder import load_folder
 from graphrerank.evaluation import peak_memory_mib
-from graphrerank.evaluation.cost import Laps, stage_quantiles, time_stages, with_peak_memory
+from graphrerank.evaluation.cost import Laps, retrieval_times, stage_quantiles, time_stages, with_peak_memory
+from graphrerank.operators import BM25Retriever, ExpandRetriever
 
 MIB = 1 << 18  # float32 numbers
 
@@ -39,6 +45,27 @@ def test_a_slow_system_is_timed_on_fewer(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("graphrerank.evaluation.cost.MOST_SECONDS", 0.0)
     assert time_stages([1, 2, 3], lambda query: {"rerank": 1.0}, warm_up=0) == {"rerank": [1000.0]}
     assert stage_quantiles({"a": [1.0, 2.0], "b": [1.0]})["total"] == {"p50": 2.0, "p95": 2.0}
+
+
+class LocalRetriever(BM25Retriever):
+    fingerprint = "hash of a local model"
+
+
+def test_a_search_is_timed_and_a_lookup_is_not(tmp_path: Path) -> None:
+    (tmp_path / "corpus.jsonl").write_text('{"_id": "a", "text": "a cat"}\n{"_id": "b", "text": "a dog"}\n')
+    (tmp_path / "queries.jsonl").write_text('{"_id": "1", "text": "cat"}\n')
+    (tmp_path / "qrels").mkdir()
+    (tmp_path / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n1\ta\t1\n")
+    (tmp_path / "run.trec").write_text("1 Q0 a 1 2.5 x\n")
+    dataset, queries = load_folder(tmp_path), torch.tensor([0])
+    data = prepare(dataset, encoder=None, build_retriever=partial(BM25Retriever, top_k=2), cache=tmp_path)
+    search = LocalRetriever(dataset.graph)
+    assert list(retrieval_times(data, queries, search)) == ["retrieve"]
+    lookup = RunRetriever(dataset.graph, path=tmp_path / "run.trec")
+    assert retrieval_times(data, queries, lookup) == {}
+    assert (
+        retrieval_times(data, queries, ExpandRetriever(dataset.graph, base=lambda _, **__: lookup, similarity_weight=0)) == {}
+    )
 
 
 def test_laps_add_up() -> None:

@@ -94,6 +94,7 @@ def test_fingerprint_tells_models_and_settings_apart(model: Path, tmp_path: Path
         ({"max_new_tokens": 0}, "`max_new_tokens` and `batch_size` must be positive"),
         ({"max_retries": -1}, "`max_retries` not negative"),
         ({"temperature": -1.0}, "`temperature` must not be negative, got -1.0"),
+        ({"dtype": "int8"}, "`dtype` must be one of .* got 'int8'"),
     ],
 )
 def test_numbers_out_of_range(model: Path, settings: dict, message: str) -> None:

@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from graphrerank.files import hash_files
+from graphrerank.files import hash_files, hash_model
 from graphrerank.graphs import DTYPES
+
+FINGERPRINTED = {".safetensors", ".json", ".txt"}  # weights, settings and vocabularies
 
 
 class Encoder(Protocol):
@@ -72,11 +74,7 @@ class SentenceTransformerEncoder:
     @cached_property
     def fingerprint(self) -> str:
         """Hash of the weights and settings that decide the vectors; of the name and revision for a hub model."""
-        folder = Path(self.model)
-        if folder.is_dir():
-            weights = hash_files(sorted(f for f in folder.rglob("*") if f.suffix in {".safetensors", ".json", ".txt"}))
-        else:
-            weights = f"{self.model}@{self.revision}"
+        weights = hash_model(self.model, self.revision, FINGERPRINTED)
         numbers = () if self.dtype == "float32" else (self.dtype,)
         return hashlib.sha256(repr((weights, self.max_length, self.prompt, *numbers)).encode()).hexdigest()
 

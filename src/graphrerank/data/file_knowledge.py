@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from graphrerank.data.folder import ENTITIES, read_documents
-from graphrerank.data.records import Record, bad_line, read_jsonl
+from graphrerank.data.records import Record, bad_line, find_record_files, read_jsonl
 from graphrerank.files import hash_files
 from graphrerank.text import Entity, Knowledge, Relation
 
@@ -21,7 +21,7 @@ class FileKnowledge:
     theirs.
 
     Args:
-        folder: With ``corpus.jsonl`` and ``entities.jsonl``.
+        folder: A data set folder with ``entities.jsonl``.
 
     Raises:
         ValueError: When it is first asked: with file and line, if a line is not of that form, or an id is not in the
@@ -34,7 +34,7 @@ class FileKnowledge:
     @cached_property
     def fingerprint(self) -> str:
         """Hash of the corpus and the file."""
-        return repr(("file knowledge", hash_files([self.folder / "corpus.jsonl", self.folder / ENTITIES])))
+        return repr(("file knowledge", hash_files([*find_record_files(self.folder, "corpus"), self.folder / ENTITIES])))
 
     def extract(self, texts: Sequence[str]) -> list[Knowledge]:
         """Tell the knowledge of passages, given by the texts of their nodes."""

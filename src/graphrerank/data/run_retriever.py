@@ -26,6 +26,8 @@ class RunRetriever:
         ValueError: If there is no such file, or it is malformed where its features are named.
     """
 
+    is_lookup = True
+
     def __init__(
         self, graph: CorpusGraph, *, path: str | Path, top_k: int = 100, ignore_unknown_queries: bool = False
     ) -> None:

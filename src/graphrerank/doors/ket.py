@@ -16,7 +16,7 @@ from graphrerank.doors.parts import pick_device
 from graphrerank.evaluation.contexts import ContextResult, Questions, judge_contexts
 from graphrerank.evaluation.ket_page import Sweep, draw_sweep, render_ket
 from graphrerank.files import write_text
-from graphrerank.graphs import PairEncoder, Queries, Ranking
+from graphrerank.graphs import CorpusGraph, PairEncoder, Queries, Ranking
 from graphrerank.indexes import KETIndex, KETIndexBuilder, KETSettings
 from graphrerank.inference import GraphReranker, RerankInput
 from graphrerank.pipelines import (
@@ -141,14 +141,15 @@ class _Bench:
                 yield judge_contexts(rerank, questions, settings={"order": name, "limit": limit})
 
     def _orders(self, index: KETIndex, plan: DictConfig) -> dict[str, Order]:
+        graph = chunk_corpus(index)
         orders: dict[str, Order] = {"cosine": lambda queries, ranking: ranking}
         if plan.checkpoint is not None:
             reranker = GraphReranker.from_pretrained(plan.checkpoint, device=pick_device(self._cfg.device))
-            orders[f"GATv2 `{plan.checkpoint}`"] = by_graph_reranker(index, reranker)
+            orders[f"GATv2 `{plan.checkpoint}`"] = by_graph_reranker(graph, reranker)
         if self._cfg.pair_encoder is not None:
             encoder = PairCache(instantiate(self._cfg.pair_encoder), Path(self._cfg.paths.cache) / "pairs")
-            orders["cross-encoder"] = by_granker(index, encoder, smoothing=0.0)
-            orders["GRanker"] = by_granker(index, encoder, smoothing=plan.smoothing)
+            orders["cross-encoder"] = by_granker(graph, encoder, smoothing=0.0)
+            orders["GRanker"] = by_granker(graph, encoder, smoothing=plan.smoothing)
         return orders
 
     def _index(self, solution: str, settings: Mapping[str, Any]) -> tuple[KETIndex, float]:
@@ -165,10 +166,11 @@ class _Bench:
         return KETRetrieval(index, solution=solution, **asked).to(pick_device(self._cfg.device))
 
 
-def by_graph_reranker(index: KETIndex, reranker: GraphReranker) -> Order:
+def by_graph_reranker(graph: CorpusGraph, reranker: GraphReranker) -> Order:
     """Order chunks by a trained graph reranker of BM25, cosine and the edges among them."""
-    graph, vectors = chunk_corpus(index), index.sub_chunk_texts.vectors
+    assert graph.embedding is not None
     assert graph.entities is not None
+    vectors = graph.embedding
     names, entities = graph.entities.names, graph.entities
     neighbours = {
         node: graph.indices[graph.indptr[node] : graph.indptr[node + 1]].tolist() for node in range(graph.num_nodes)
@@ -200,9 +202,8 @@ def by_graph_reranker(index: KETIndex, reranker: GraphReranker) -> Order:
     return order
 
 
-def by_granker(index: KETIndex, encoder: PairEncoder, *, smoothing: float) -> Order:
+def by_granker(graph: CorpusGraph, encoder: PairEncoder, *, smoothing: float) -> Order:
     """Order chunks by a cross-encoder's head on smoothed vectors; without smoothing, by the cross-encoder."""
-    graph = chunk_corpus(index)
     workplace = Workplace(graph, budget=graph.num_nodes, retriever=_no_retriever, pair_encoder=encoder)
     step = GRanker(workplace, smoothing=smoothing)
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from graphrerank.data import PreparedDataset
 from graphrerank.graphs import Queries, Retriever
+from graphrerank.graphs.retriever import is_lookup
 
 TOTAL = "total"
 WARM_UP = 10  # searches
@@ -96,7 +97,7 @@ def retrieval_times(prepared: PreparedDataset, queries: Tensor, retriever: Retri
         As :func:`time_stages`, of the one stage ``retrieve``; nothing for rankings that a file holds, which are looked
         up for a whole data set at once.
     """
-    if getattr(retriever, "fingerprint", ""):  # of the file
+    if is_lookup(retriever):
         return {}
     data, vectors = prepared.dataset, prepared.query_vectors
 

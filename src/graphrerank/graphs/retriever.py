@@ -16,9 +16,10 @@ OPTIONAL_FEATURES = (*TEXT_FEATURES, *EXPANSION_FEATURES)  # 0 for all candidate
 class Retriever(Protocol):
     """Anything that ranks the corpus for queries.
 
-    Two more members are optional. ``fingerprint``, a string: changes whenever the rankings would, though the settings
+    Three more members are optional. ``fingerprint``, a string: changes whenever the rankings would, though the settings
     stay (the hash of a file that is read). ``needs_vectors(**settings)``, static: whether a retriever of these settings
-    needs an encoded corpus and encoded queries; True where it is missing.
+    needs an encoded corpus and encoded queries; True where it is missing. ``is_lookup``: whether the rankings lie in a
+    file, to be read for all queries of a data set at once; False where it is missing.
     """
 
     @property
@@ -38,3 +39,8 @@ def needs_vectors(build_retriever: RetrieverFactory) -> bool:
         asks = getattr(build_retriever.func, "needs_vectors", None)
         return True if asks is None else bool(asks(**build_retriever.keywords))
     return True
+
+
+def is_lookup(retriever: Retriever) -> bool:
+    """Tell whether a retriever looks rankings up that were made before, so that asking it is no search to be timed."""
+    return bool(getattr(retriever, "is_lookup", False))

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from graphrerank.files import atomic_folder, hash_files
+from graphrerank.files import atomic_folder, hash_model
 from graphrerank.graphs import DTYPES
 from graphrerank.operators.classification_head import ClassificationHead
 from graphrerank.operators.encoder_layers import EncoderLayers, layer_settings, layers_of, like_lengths, pool
@@ -76,11 +76,7 @@ class CrossEncoder:
     @cached_property
     def fingerprint(self) -> str:
         """Hash of the weights and settings that decide vectors and scores; of id and revision for a hub model."""
-        folder = Path(self.model)
-        if folder.is_dir():
-            weights = hash_files(sorted(file for file in folder.rglob("*") if file.suffix in FINGERPRINTED))
-        else:
-            weights = f"{self.model}@{self.revision}"
+        weights = hash_model(self.model, self.revision, FINGERPRINTED)
         numbers = () if self.dtype == "float32" else (self.dtype,)
         return hashlib.sha256(repr(("cross-encoder", weights, self.max_length, *numbers)).encode()).hexdigest()
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.graphs import CorpusGraph, Queries, Ranking, RetrieverFactory
-from graphrerank.graphs.retriever import EXPANSION_FEATURES, TEXT_FEATURES, needs_vectors
+from graphrerank.graphs.retriever import EXPANSION_FEATURES, TEXT_FEATURES, is_lookup, needs_vectors
 from graphrerank.operators.bm25 import BM25
 from graphrerank.operators.expander import Expander, rank_candidates
 from graphrerank.operators.hybrid import BLOCK_SCORES, concatenate, lexical_scores
@@ -85,6 +85,11 @@ class ExpandRetriever:
     def fingerprint(self) -> str:
         """The base retriever's, empty where it has none."""
         return getattr(self._base, "fingerprint", "")
+
+    @property
+    def is_lookup(self) -> bool:
+        """Whether the base retriever's rankings lie in a file."""
+        return is_lookup(self._base)
 
     def retrieve(self, queries: Queries) -> Ranking:
         """Rank the candidates of each query by their base score, ties by node number.

@@ -5,11 +5,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from graphrerank.files import hash_files
+from graphrerank.files import hash_model
 
 Answer = TypeVar("Answer")
 
 FINGERPRINTED = {".safetensors", ".gguf", ".bin", ".json", ".txt", ".model", ".jinja"}
+DTYPES = ("float32", "bfloat16", "float16")
 RETRY_TEMPERATURE = 0.7  # of further tries, as the likeliest answer would be the same again
 
 
@@ -23,7 +24,7 @@ class TransformersLanguageModel:
         gguf_file: Name of a GGUF file in it to load (needs the package ``gguf``); None for safetensors.
         revision: Commit of a hub model.
         device: Torch device; CUDA where there is one when None.
-        dtype: Numbers of the model, a name of torch.
+        dtype: Numbers of the model: ``float32``, ``bfloat16`` or ``float16``.
         max_new_tokens: Most tokens of an answer.
         batch_size: Questions at once.
         temperature: Of sampling, not negative; 0 for the likeliest answer.
@@ -31,7 +32,7 @@ class TransformersLanguageModel:
         seed: Of sampling.
 
     Raises:
-        ValueError: If a number is out of range. When it loads: if the model is not found, or has no chat template.
+        ValueError: If an argument is out of range. When it loads: if the model is not found, or has no chat template.
     """
 
     def __init__(
@@ -55,6 +56,8 @@ class TransformersLanguageModel:
             )
         if not temperature >= 0:
             raise ValueError(f"`temperature` must not be negative, got {temperature}")
+        if dtype not in DTYPES:
+            raise ValueError(f"`dtype` must be one of {DTYPES}, got {dtype!r}")
         self.model = str(model)
         self.gguf_file = gguf_file
         self.revision = revision
@@ -69,11 +72,7 @@ class TransformersLanguageModel:
     @cached_property
     def fingerprint(self) -> str:
         """Hash of the weights, or id and revision of a hub model, and what decides the answers."""
-        folder = Path(self.model)
-        if folder.is_dir():
-            weights = hash_files(sorted(file for file in folder.rglob("*") if file.suffix in FINGERPRINTED))
-        else:
-            weights = f"{self.model}@{self.revision}"
+        weights = hash_model(self.model, self.revision, FINGERPRINTED)
         decides = (self.gguf_file, self.dtype, self.max_new_tokens, self.temperature, self.seed)
         return repr(("transformers", weights, *decides))
 
