@@ -20,6 +20,10 @@ def main(cfg: DictConfig) -> None:
         from graphrerank.doors.adapter import train_adapter
 
         train_adapter(cfg)
+    elif cfg.calibrate is not None:
+        from graphrerank.doors.calibration import calibrate_checkpoint
+
+        calibrate_checkpoint(cfg)
     else:
         from graphrerank.doors.train import train  # heavy: not for --help
 

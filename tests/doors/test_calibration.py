@@ -1,4 +1,5 @@
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from graphrerank.doors.calibration import calibrate_system
 from graphrerank.evaluation import System, base_ranking
 from graphrerank.graphs import CorpusGraph, Ranking
 from graphrerank.graphs.calibration import IsotonicCalibration, read_calibration
+from graphrerank.models import load_checkpoint
 
 PASSAGES = ["worm on removable drives", "a cake recipe", "infected USB sticks"]
 
@@ -39,6 +41,41 @@ def test_a_trained_model_gives_probabilities(trained: Path) -> None:
     assert torch.equal(ranking.probabilities, expected)
 
 
+def test_a_finished_checkpoint_is_calibrated_as_its_training_did(door, trained: Path, tmp_path: Path) -> None:
+    done = door("train.py", f"calibrate={trained}", f"hydra.run.dir={tmp_path}")
+    assert done.returncode == 0, done.stderr
+    *_, of_one, together, last = done.stdout.splitlines()
+    expected, found = _manifest(trained / "gatv2"), _manifest(tmp_path)
+    assert found == expected
+    error = found["calibration"]["fitted"]["ece"]
+    assert found["calibration"]["fitted"]["ece_by_dataset"] == {"attack": error}
+    assert of_one == f"attack val: expected calibration error {error:.4f}"
+    assert together.startswith(f"together: {error:.4f}, ")
+    assert last == str(tmp_path)
+    before = load_checkpoint(trained / "gatv2" / "checkpoints" / "best.ckpt").model.state_dict()
+    after = load_checkpoint(tmp_path).model.state_dict()
+    assert before.keys() == after.keys()
+    assert all(torch.equal(tensor, after[name]) for name, tensor in before.items())
+
+
+def test_what_cannot_be_calibrated(door, trained: Path, tmp_path: Path) -> None:
+    other = shutil.copytree(trained, tmp_path / "other")
+    manifest = _manifest(other / "gatv2")
+    manifest["data"]["fingerprint"] = "0" * 64
+    (other / "gatv2" / "manifest.json").write_text(json.dumps(manifest))
+    for arguments, message in (
+        (
+            [f"calibrate={other}"],
+            "was trained on attack with fingerprint 000000000000, the data set is now another one",
+        ),
+        ([f"calibrate={trained}", "calibration=null"], "`calibrate` needs a method: calibration=logistic or isotonic"),
+    ):
+        done = door("train.py", *arguments, f"hydra.run.dir={tmp_path / 'run'}")
+        assert done.returncode != 0
+        assert message in done.stderr
+        assert not (tmp_path / "run" / "manifest.json").exists()
+
+
 def test_an_unknown_method_is_refused_before_training(door, small_attack: Path, tmp_path: Path) -> None:
     done = door("train.py", "calibration=magic", f"data.path={small_attack}", f"hydra.run.dir={tmp_path}")
     assert done.returncode != 0
@@ -61,3 +98,5 @@ def test_several_data_sets_are_fitted_together() -> None:
     assert read_calibration({"calibration": found}) == IsotonicCalibration((0.25, 0.5, 0.75), (0.0, 0.5, 0.5))
     assert found["fitted"]["datasets"] == ["one", "two"]
     assert (found["fitted"]["pairs"], found["fitted"]["ece"]) == (6, 0.0)
+    by_dataset = found["fitted"]["ece_by_dataset"]  # of p = 0.5, 0.5 and 0 one candidate is relevant, on either
+    assert by_dataset == {"one": 0.0, "two": 0.0}

@@ -140,6 +140,7 @@ class TrainConfig:
     seed: int = MISSING
     system: str = MISSING
     calibration: str | None = None
+    calibrate: str | None = None
     ckpt_path: str | None = None
     num_threads: int = 1
     device: str | None = None
