@@ -40,9 +40,14 @@ SYSTEMS = {"base_ranking": "base ranking", "ppr": "PPR", "gcs": "GCS", "gatv2": 
 MEASURES = ("PR@5", "PR@10", "R@2", "R@5", "R@10", "nDCG@10")
 
 
+def run_folder(arguments: argparse.Namespace, title: str, name: str) -> Path:
+    """Where the run on one data set under one title is."""
+    return arguments.folder.resolve() / title.replace(" ", "_") / name
+
+
 def run(arguments: argparse.Namespace, title: str, name: str, settings: list[str]) -> dict:
     """Evaluate on one data set with some settings and return what ``metrics.json`` says of it."""
-    run_dir = arguments.folder.resolve() / title.replace(" ", "_") / name
+    run_dir = run_folder(arguments, title, name)
     if not (run_dir / "metrics.json").is_file():
         print(f"{title}: {name}", file=sys.stderr, flush=True)
         overrides = [f"checkpoint={arguments.checkpoint}", f"paths.datasets={arguments.datasets.resolve()}"]
@@ -64,6 +69,23 @@ def full_table(results: dict[str, dict]) -> str:
             cells = [percent(numbers[measure]) for measure in MEASURES]
             latency = f"{numbers['latency_ms']['p50']:.1f}"
             lines.append(f"| {title if not place else ''} | {system} | {' | '.join(cells)} | {latency} |")
+    return "\n".join(lines)
+
+
+def probabilities_table(studies: list[Path]) -> str:
+    """Lay out how near the probabilities are to what is relevant, on every data set of some ``study.json``."""
+    lines = [
+        "| data set | candidates | relevant | mean probability | ECE | Brier score | of the share alone |",
+        "| --- | --: | --: | --: | --: | --: | --: |",
+    ]
+    for study in studies:
+        for name, dataset in json.loads(study.read_text())["datasets"].items():
+            (found,) = dataset["reliability"]
+            pairs, share = found["num_pairs"], found["share_relevant"]
+            bins = zip(found["counts"], found["probabilities"], strict=True)
+            mean = sum(count * probability for count, probability in bins if count) / pairs
+            errors = " | ".join(f"{number:.4f}" for number in (found["ece"], found["brier"], share * (1 - share)))
+            lines.append(f"| {name} | {pairs:,} | {percent(share)} | {percent(mean)} | {errors} |")
     return "\n".join(lines)
 
 
@@ -119,6 +141,7 @@ def main() -> None:
     page = PAGE.format(
         full=full_table(results["expanded"] | extra),
         tests=tests_table(results["expanded"] | extra),
+        probabilities=probabilities_table([run_folder(arguments, "expanded", name) / "study.json" for name in SETS]),
         pr=robustness_table(results, "PR@10"),
         ndcg=robustness_table(results, "nDCG@10"),
     )
@@ -144,6 +167,14 @@ tuned on BIRD train. Latency of the reranking stage for one query at a time, one
 Difference in points; p of a paired randomisation test over queries, two-sided.
 
 {tests}
+
+## Probabilities
+
+Of all candidates of the test splits, expanded: how far the probabilities are from the shares of relevant ones (ECE:
+expected calibration error). The calibration was fitted on the validation splits of all seven sets together by `python
+train.py calibrate=base`: it knows no data set, and is too low where far more candidates are relevant than elsewhere.
+
+{probabilities}
 
 ## Other retrievers and graphs
 

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from graphrerank import GraphReranker
-from graphrerank.graphs.calibration import IsotonicCalibration, LogisticCalibration
-from graphrerank.models.checkpoint import save_weights, write_manifest
+from graphrerank.graphs.calibration import IsotonicCalibration, LogisticCalibration, read_calibration
+from graphrerank.models import load_checkpoint
+from graphrerank.models.checkpoint import PRETRAINED, save_weights, write_manifest
 from graphrerank.serving import RerankEngine, RerankRequest, export_artifact, load_artifact
 
 PASSAGES = ["the red book", "a green pear", "who is who", "the author wrote it"]
@@ -49,8 +50,15 @@ def test_an_artifact_and_a_checkpoint_keep_the_calibration(make_checkpoint, tmp_
 
 
 @pytest.mark.parametrize("name", ["base", "attack"])
-def test_a_shipped_model_makes_no_probability_up(name: str) -> None:
-    assert GraphReranker.from_pretrained(name).rerank("red book", PASSAGES).probabilities is None
+def test_a_shipped_model_was_calibrated_on_validation_splits_of_what_it_was_trained_on(name: str) -> None:
+    manifest = load_checkpoint(PRETRAINED / name).manifest
+    fitted = manifest["calibration"]["fitted"]
+    assert fitted["split"] == manifest["config"]["batches"]["val_split"] == "val"
+    assert set(fitted["datasets"]) == {manifest["data"]["choice"], *manifest.get("mix", {})}
+    ranking = GraphReranker.from_pretrained(name).rerank("red book", PASSAGES, edges=[(0, 3)])
+    assert torch.equal(ranking.probabilities, read_calibration(manifest).probabilities(ranking.scores))
+    assert list(ranking.probabilities) == sorted(ranking.probabilities, reverse=True)
+    assert 0 < ranking.probabilities.min() < ranking.probabilities.max() < 1
 
 
 def test_a_broken_calibration_is_refused_when_the_model_is_loaded(make_checkpoint) -> None:
