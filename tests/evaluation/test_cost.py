@@ -64,7 +64,8 @@ def test_a_search_is_timed_and_a_lookup_is_not(tmp_path: Path) -> None:
     lookup = RunRetriever(dataset.graph, path=tmp_path / "run.trec")
     assert retrieval_times(data, queries, lookup) == {}
     assert (
-        retrieval_times(data, queries, ExpandRetriever(dataset.graph, base=lambda _, **__: lookup, similarity_weight=0)) == {}
+        retrieval_times(data, queries, ExpandRetriever(dataset.graph, base=lambda _, **__: lookup, similarity_weight=0))
+        == {}
     )
 
 

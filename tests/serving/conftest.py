@@ -3,7 +3,6 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from queue import Queue
 from typing import Any
 
 import pytest
@@ -14,9 +13,9 @@ from torch import Tensor
 from graphrerank.doors.http_service import RERANK
 from graphrerank.models import Checkpoint, GATv2Reranker
 from graphrerank.serving import Artifact, Limits, RerankEngine, export_artifact, load_artifact
+from graphrerank.serving.dispatcher import Dispatcher
 from graphrerank.serving.engine import Answer, answer_all
 from graphrerank.serving.http_guard import HttpGuard
-from graphrerank.serving.queue_spec import QueueSpec
 from graphrerank.serving.routes import add_routes
 
 DIM = 8
@@ -82,13 +81,12 @@ def artifact(tmp_path_factory: pytest.TempPathFactory, make_checkpoint: Callable
     return load_artifact(export_artifact(make_checkpoint(edge_features=True), folder))
 
 
-class InlineSpec(QueueSpec):
+class InlineDispatcher(Dispatcher):
     """Answers in the place of workers."""
 
     def __init__(self, engine: RerankEngine, limits: Limits) -> None:
-        super().__init__(limits)
+        super().__init__(limits, batch_requests=1, batch_candidates=1)
         self.engine = engine
-        self.request_queue = Queue()
 
     async def ask(self, kind: str, request: Any, uid: str) -> Answer:
         return answer_all(self.engine, {uid: request})[uid]
@@ -100,7 +98,7 @@ def make_app(artifact: Artifact, encoder: FakeEncoder) -> Callable[..., FastAPI]
         """The service's routes with an engine in the same process."""
         limits = limits or Limits()
         app = FastAPI()
-        add_routes(app, [RERANK], InlineSpec(RerankEngine(artifact, encoder, limits=limits), limits), limits)
+        add_routes(app, [RERANK], InlineDispatcher(RerankEngine(artifact, encoder, limits=limits), limits), limits)
         app.add_middleware(HttpGuard, limits=limits, api_key=api_key)
         return app
 

@@ -173,7 +173,7 @@ def test_a_failure_is_logged_without_its_message(make_app, caplog, monkeypatch):
     def fail(*_):
         raise RuntimeError("secret")
 
-    monkeypatch.setattr(RerankEngine, "rerank", fail)
+    monkeypatch.setattr(RerankEngine, "answer", fail)
     with caplog.at_level(logging.INFO, LOGGER):
         response = send(TestClient(make_app()), {**BODY, "query": "secret"})
     assert response.status_code == 500

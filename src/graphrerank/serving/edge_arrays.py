@@ -1,6 +1,8 @@
 """The edges of a request, as arrays: a request may hold 100,000, and is checked before it waits for its turn."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -49,6 +51,8 @@ def read_edges(given: Any, *, most: int) -> EdgeArrays:
         _refuse(
             given, "be [i, j] or [i, j, weight]", lambda edge: isinstance(edge, list | tuple) and 2 <= len(edge) < 4
         )
+    if (pairs := _plain_pairs(given)) is not None:
+        return EdgeArrays(pairs, np.ones(len(pairs)))
     indices = [index for edge in given for index in edge[:2]]
     if not set(map(type, indices)) <= {int} or min(indices, default=0) < 0 or max(indices, default=0) > LARGEST_INDEX:
         _refuse(
@@ -68,6 +72,16 @@ def read_edges(given: Any, *, most: int) -> EdgeArrays:
     return EdgeArrays(np.array(indices, dtype=np.int64).reshape(-1, 2), np.array(weights, dtype=np.float64))
 
 
+def _plain_pairs(given: Sequence[Sequence[Any]]) -> npt.NDArray[np.int64] | None:
+    """Read edges without weights, some three times as fast as others; None where one is another or at fault."""
+    numbers = list(chain.from_iterable(given))
+    if len(numbers) != 2 * len(given) or not set(map(type, numbers)) <= {int}:
+        return None
+    if not 0 <= min(numbers, default=0) <= max(numbers, default=0) <= LARGEST_INDEX:
+        return None
+    return np.array(numbers, dtype=np.int64).reshape(-1, 2)
+
+
 def check_ends(edges: EdgeArrays, num_documents: int) -> None:
     """Check that each edge joins two different documents, and no two of them the same ones.
 
@@ -76,8 +90,10 @@ def check_ends(edges: EdgeArrays, num_documents: int) -> None:
     """
     low, high = edges.pairs.min(axis=1, initial=LARGEST_INDEX), edges.pairs.max(axis=1, initial=0)
     key = low * num_documents + high
-    repeated = np.ones(len(edges), dtype=bool)
-    repeated[np.unique(key, return_index=True)[1]] = False
+    repeated = np.zeros(len(edges), dtype=bool)
+    if len(np.unique(key)) < len(key):
+        repeated[:] = True
+        repeated[np.unique(key, return_index=True)[1]] = False
     for bad, needed in (
         (high >= num_documents, f"join documents 0 to {num_documents - 1}"),
         (low == high, "join two different documents"),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import to_json
 
 from graphrerank.serving.json_log import log
 
@@ -28,9 +29,9 @@ class Answer:
     body: bytes
 
     @classmethod
-    def of(cls, response: BaseModel) -> "Answer":
-        """Answer with a response."""
-        return cls(200, response.model_dump_json(exclude_none=True).encode())
+    def of(cls, response: BaseModel | Mapping[str, Any]) -> "Answer":
+        """Answer with a response, or what one holds."""
+        return cls(200, to_json(response, exclude_none=True))
 
     @classmethod
     def refuse(cls, status: int, message: str, detail: Sequence[Mapping[str, Any]] = ()) -> "Answer":

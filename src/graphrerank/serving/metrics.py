@@ -29,7 +29,7 @@ class Metrics:
         self.errors = Counter("errors", "Answers that are errors.", ["route", "status"], **kept)
         self.restarts = Counter("worker_starts", "Starts of workers.", **kept)
         self.queue_length = Gauge(
-            "queue_length", "Requests that wait for a worker.", multiprocess_mode="mostrecent", **kept
+            "queue_length", "Requests that wait for a worker.", multiprocess_mode="livesum", **kept
         )
 
     def render(self) -> bytes:

@@ -21,13 +21,7 @@ from graphrerank.serving.artifact import Artifact, load_artifact
 from graphrerank.serving.engine import Answer
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.metrics import metrics
-from graphrerank.serving.rerank_request import (
-    EdgeEffect,
-    Explanation,
-    RerankRequest,
-    RerankResponse,
-    RerankResult,
-)
+from graphrerank.serving.rerank_request import Document, EdgeEffect, Explanation, RerankRequest, RerankResponse
 
 API_VERSION = {"version": "2"}
 
@@ -73,7 +67,7 @@ class RerankEngine:
         Raises:
             ValueError: If a request is at fault; names what.
         """
-        return {uid: Answer.of(response) for uid, response in self.rerank(requests).items()}
+        return {uid: Answer.of(response) for uid, response in self._responses(requests).items()}
 
     def rerank(self, requests: Mapping[str, RerankRequest]) -> dict[str, RerankResponse]:
         """Rank the documents of a batch of requests, by their ids.
@@ -81,13 +75,8 @@ class RerankEngine:
         Raises:
             ValueError: As :meth:`answer`.
         """
-        inputs = self._encoded(list(requests.values()))
-        with metrics().stage_seconds.labels("rerank").time():
-            rankings = self._reranker.rerank_batch(inputs)
-        return {
-            uid: self._response(uid, request, given, ranking)
-            for (uid, request), given, ranking in zip(requests.items(), inputs, rankings, strict=True)
-        }
+        responses = self._responses(requests)
+        return {uid: RerankResponse.model_validate(response) for uid, response in responses.items()}
 
     def warm_up(self) -> None:
         """Rank twice, with and without edges: TorchScript optimises its graphs on the second call."""
@@ -97,6 +86,16 @@ class RerankEngine:
             for _ in range(2):
                 self.rerank({"first": request, "second": request})
         self.rerank({"explained": request.model_copy(update={"explain": True})})
+
+    def _responses(self, requests: Mapping[str, RerankRequest]) -> dict[str, dict[str, Any]]:
+        """Return what a ``RerankResponse`` holds, as plain values: a model of each would take long."""
+        inputs = self._encoded(list(requests.values()))
+        with metrics().stage_seconds.labels("rerank").time():
+            rankings = self._reranker.rerank_batch(inputs)
+        return {
+            uid: self._response(uid, request, given, ranking)
+            for (uid, request), given, ranking in zip(requests.items(), inputs, rankings, strict=True)
+        }
 
     def _encoded(self, requests: Sequence[RerankRequest]) -> list[RerankInput]:
         """Add the vectors of those requests that have texts and bring no vectors, all encoded at once."""
@@ -122,20 +121,19 @@ class RerankEngine:
         except ValueError as error:
             raise RuntimeError(str(error)) from error  # no fault of the request
 
-    def _response(self, uid: str, request: RerankRequest, given: RerankInput, ranking: RerankedList) -> RerankResponse:
+    def _response(self, uid: str, request: RerankRequest, given: RerankInput, ranking: RerankedList) -> dict[str, Any]:
         indices = ranking.indices.tolist()
         served = ranking.scores if ranking.probabilities is None else ranking.probabilities
-        explanations = self._explain(given, ranking) if request.explain else [None] * len(indices)
-        results = [
-            RerankResult(
-                index=index,
-                relevance_score=score,
-                document=_as_object(request, index) if request.return_documents else None,
-                explanation=explanation,
-            )
-            for index, score, explanation in zip(indices, served.tolist(), explanations, strict=True)
+        results: list[dict[str, Any]] = [
+            {"index": index, "relevance_score": score} for index, score in zip(indices, served.tolist(), strict=True)
         ]
-        return RerankResponse(id=uid, results=results, meta={"api_version": API_VERSION, "model": self.name})
+        if request.return_documents and request.documents is not None:
+            for result in results:
+                result["document"] = _as_object(request.documents[result["index"]])
+        if request.explain:
+            for result, explanation in zip(results, self._explain(given, ranking), strict=True):
+                result["explanation"] = explanation
+        return {"id": uid, "results": results, "meta": {"api_version": API_VERSION, "model": self.name}}
 
     def _explain(self, given: RerankInput, ranking: RerankedList) -> list[Explanation]:
         with metrics().stage_seconds.labels("explain").time():
@@ -151,7 +149,12 @@ class RerankEngine:
 
 
 def load_rerank_engine(
-    folder: Path, make_encoder: Callable[[], Encoder] | None, limits: Limits, device: str
+    folder: Path,
+    make_encoder: Callable[[], Encoder] | None,
+    limits: Limits,
+    device: str,
+    *,
+    format_name: str | None = None,
 ) -> RerankEngine:
     """Load an artifact in a worker.
 
@@ -160,12 +163,13 @@ def load_rerank_engine(
         make_encoder: Makes the encoder; None to go without.
         limits: What the service takes on.
         device: Where the model runs.
+        format_name: As of :func:`load_artifact`.
 
     Raises:
         ValueError: As :func:`load_artifact` and :class:`RerankEngine`.
     """
     encoder = None if make_encoder is None else make_encoder()
-    return RerankEngine(load_artifact(folder), encoder, limits=limits, device=device)
+    return RerankEngine(load_artifact(folder, format_name), encoder, limits=limits, device=device)
 
 
 def _check_encoder(manifest: Mapping[str, Any], encoder: Encoder) -> None:
@@ -178,10 +182,7 @@ def _check_encoder(manifest: Mapping[str, Any], encoder: Encoder) -> None:
         )
 
 
-def _as_object(request: RerankRequest, index: int) -> dict[str, Any] | None:
-    if request.documents is None:
-        return None
-    document = request.documents[index]
+def _as_object(document: Document) -> dict[str, Any]:
     return {"text": document} if isinstance(document, str) else document
 
 

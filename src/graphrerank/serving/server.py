@@ -1,14 +1,16 @@
-"""The service: LitServe's processes and queue, with our loop in the workers and our routes before them.
+"""The service: LitServe's processes, with our way of requests between them and our routes before them.
 
-What LitServe 0.2.19 does not do, and is done here: it leaves requests of a dead worker unanswered (:class:`QueueSpec`),
-batches by waiting (:class:`BatchLoop`), and dies of SIGTERM without finishing what is in flight (:func:`run`).
+What LitServe 0.2.19 does not do, and is done here: it leaves requests of a dead worker unanswered and batches by
+waiting (:class:`Dispatcher`), and dies of SIGTERM without finishing what is in flight (:func:`run`).
 """
 
+import ctypes
 import logging
 import os
 import signal
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,19 +19,21 @@ from types import FrameType
 from typing import Any
 
 import torch
+from fastapi import FastAPI
 from litserve import LitAPI, LitServer
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 
 from graphrerank.serving.batch_loop import BatchLoop
+from graphrerank.serving.dispatcher import Dispatcher
 from graphrerank.serving.engine import EngineFactory
 from graphrerank.serving.http_guard import HttpGuard
 from graphrerank.serving.json_log import log_config, start_logging
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.metrics import count_together
-from graphrerank.serving.queue_spec import QueueSpec
 from graphrerank.serving.routes import Route, add_routes
 
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
 HOSTS = ("127.0.0.1", "0.0.0.0", "::")  # what LitServe takes
 
 
@@ -85,21 +89,27 @@ class EngineAPI(LitAPI):
     """
 
     def __init__(self, factories: Mapping[str, EngineFactory], settings: ServiceSettings) -> None:
-        loop = BatchLoop(
+        self.dispatcher = Dispatcher(
+            settings.limits,
             batch_requests=settings.batch_requests,
             batch_candidates=settings.batch_candidates,
-            request_seconds=settings.limits.request_seconds,
-            http_processes=settings.http_processes,
         )
-        super().__init__(max_batch_size=settings.batch_requests, spec=QueueSpec(settings.limits), loop=loop)
+        self.batch_loop = BatchLoop()
+        super().__init__(max_batch_size=settings.batch_requests, spec=self.dispatcher, loop=self.batch_loop)
         self._factories = dict(factories)
         self._num_threads = settings.num_threads
+
+    def listen(self, folder: Path, http_processes: int) -> None:
+        """Open the sockets over which HTTP processes and workers speak, before either is started."""
+        self.batch_loop.addresses = [folder / f"http-{number}" for number in range(http_processes)]
+        self.dispatcher.listen(self.batch_loop.addresses)
 
     def setup(self, device: str) -> None:
         """Build the engines; ``GET /ready`` says so when it is done."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C reaches all processes; the main one ends this one
         start_logging()
         torch.set_num_threads(self._num_threads)
+        _keep_freed_memory()
         self.engines = {kind: make(device) for kind, make in self._factories.items()}
         for engine in self.engines.values():
             engine.warm_up()
@@ -143,8 +153,8 @@ def create_server(
     server.uvicorn_graceful_timeout = settings.shutdown_seconds
     server.monitor_internal = 0.5  # seconds between looks for dead workers
     server.app.user_middleware = [used for used in server.app.user_middleware if used.cls is not GZipMiddleware]
-    assert isinstance(api.spec, QueueSpec)
-    add_routes(server.app, routes, api.spec, limits)
+    server.app.router.lifespan_context = _attended(server.app.router.lifespan_context, api.dispatcher)
+    add_routes(server.app, routes, api.dispatcher, limits)
     return server
 
 
@@ -153,8 +163,11 @@ def run(server: LitServer, settings: ServiceSettings) -> None:
     os.register_at_fork(after_in_child=_default_signals)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, partial(_end, server))
-    with tempfile.TemporaryDirectory(prefix="graphrerank-metrics-") as folder:
+    with tempfile.TemporaryDirectory(prefix="graphrerank-") as folder:
         count_together(Path(folder))
+        api = server.lit_api
+        assert isinstance(api, EngineAPI)
+        api.listen(Path(folder), settings.http_processes)
         try:
             server.run(
                 host=settings.host,
@@ -169,6 +182,29 @@ def run(server: LitServer, settings: ServiceSettings) -> None:
             for process in getattr(server, "inference_workers", []):
                 if process.is_alive():
                     process.terminate()
+
+
+def _attended(lifespan: Any, dispatcher: Dispatcher) -> Any:
+    """Let workers in while an application lives."""
+
+    @asynccontextmanager
+    async def both(app: FastAPI) -> AsyncIterator[Any]:
+        async with dispatcher.attending(), lifespan(app) as state:
+            yield state
+
+    return both
+
+
+def _keep_freed_memory() -> None:
+    """Let the C library keep what is freed, up to 32 MiB a piece, where it is glibc.
+
+    A batch's tensors have a few MiB each; to give them back to the system and ask for them again costs more than the
+    arithmetic.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(M_MMAP_THRESHOLD, 32 << 20)
+        mallopt(M_TRIM_THRESHOLD, 512 << 20)
 
 
 def _end(server: LitServer, number: int, frame: FrameType | None) -> None:
