@@ -58,7 +58,10 @@ def test_reading_recall_and_answers(door: Any, folder: Path, reader: Path, endpo
         assert table["questions"] == {"chosen_on": 3, "judged_on": 3}
         assert all(0 <= system["recall"] <= 1 and system["ms"]["p50"] > 0 for system in table["systems"].values())
         assert [entry["first"] for entry in table["comparisons"]] == SYSTEMS[1:]
-    ((name, rates),) = found["answers"].items()
+    assert [(own["system"], own["questions"], own["answered"], own["skipped"]) for own in found["answers"]] == [
+        ("ReTAG", 6, 0, 6), ("GraphRAG", 6, 0, 6)
+    ]  # fmt: skip
+    ((name, rates),) = found["win_rates"].items()
     assert name == "ReTAG against GraphRAG"
     assert [(rate["ties"], rate["rate"]) for rate in rates] == [(6, 0.5)] * 4
     lines = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text().splitlines()]
@@ -68,6 +71,7 @@ def test_reading_recall_and_answers(door: Any, folder: Path, reader: Path, endpo
     report = (tmp_path / "report.md").read_text()
     assert report in done.stdout
     assert "| hybrid + graph reranker |" in report
+    assert "| ReTAG | 6 | 0 |" in report
 
 
 def test_a_pipeline_of_its_documents(door: Any, folder: Path, tmp_path: Path) -> None:
@@ -79,6 +83,17 @@ def test_a_pipeline_of_its_documents(door: Any, folder: Path, tmp_path: Path) ->
     assert done.returncode == 0, done.stderr
     (content,) = json.loads((tmp_path / "metrics.json").read_text())["datasets"].values()
     assert content["pipelines"]["retag"]["R@5"] > 0
+
+
+@pytest.mark.parametrize("texts", [[], ["Metz fell."]])
+def test_a_corpus_without_communities(texts: list[str], door: Any, tmp_path: Path) -> None:
+    lines = [json.dumps({"_id": f"d{i}", "title": "", "text": text}) for i, text in enumerate(texts)]
+    (tmp_path / "corpus.jsonl").write_text("\n".join(lines))
+    (tmp_path / "queries.jsonl").write_text(json.dumps({"_id": "q0", "text": "What fell?"}))
+    done = door("evaluate.py", *SMALL, f"retag.data={tmp_path}", f"hydra.run.dir={tmp_path / 'run'}")
+    assert done.returncode != 0
+    assert "needed 5 or more entities that hang together" in done.stderr
+    assert f"found {len(texts)} entities and 0 relations" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def test_over_http_and_from_disk(endpoint: Any, tmp_path: Path) -> None:
                 '{"reason": null, "winner": 1}', '{"reason": "", "winner": 1, "why": ""}', "{"]
 )  # fmt: skip
 def test_strict_parsing(content: str) -> None:
-    with pytest.raises(ValueError, match=r"the answer must be|Expecting"):
+    with pytest.raises(ValueError, match="the answer must be"):
         parse_winner(content)
 
 

@@ -35,7 +35,7 @@ def test_bad_answers_are_asked_for_again_then_counted(endpoint: Any) -> None:
                 '{"keywords": [], "more": 1}']
 )  # fmt: skip
 def test_strict_parsing(content: str) -> None:
-    with pytest.raises(ValueError, match=r"the answer must be|Expecting value"):
+    with pytest.raises(ValueError, match="the answer must be"):
         parse_keywords(content)
 
 

@@ -140,6 +140,8 @@ def test_settings_out_of_range(name: str, scripted: Callable[..., Any]) -> None:
 
 
 def test_messages_of_the_parsers() -> None:
+    with pytest.raises(ValueError, match="the answer must be JSON and nothing else, got 'I think so'"):
+        parse_partial_answer("I think so")
     with pytest.raises(ValueError, match="keys \\['answer', 'helpfulness', 'summaries'\\]"):
         parse_partial_answer('{"answer": "a"}')
     with pytest.raises(ValueError, match="must have a text and name the summaries"):

@@ -20,6 +20,7 @@ from graphrerank.doors.parts import pick_device
 from graphrerank.doors.retag_choices import COMPARED, Choice, table_rows
 from graphrerank.doors.tables import without_paths
 from graphrerank.doors.two_paths import hashed_order
+from graphrerank.evaluation.cited_answers import AnswerCounts, count_answers
 from graphrerank.evaluation.retag_page import RecallTable, compare_recall, render_retag
 from graphrerank.evaluation.summary_retrieval import (
     Reading,
@@ -56,11 +57,13 @@ def judge_retag(cfg: DictConfig) -> Path:
         The run folder, which is also the last line printed.
 
     Raises:
-        ValueError: If there is no question, the plan names an unknown scope, or a saved index is of other chunks.
+        ValueError: If there is no question, the plan names an unknown scope, a saved index is of other chunks, or there
+            is no community.
     """
     run_dir, bench = Path(cfg.paths.run_dir), _Bench(cfg)
     readings = [reading for level in range(bench.num_levels) for reading in bench.readings(level)]
     tables: list[RecallTable] = []
+    counts: list[AnswerCounts] = []
     wins: dict[str, list[WinRate]] = {}
 
     def write() -> str:
@@ -68,11 +71,12 @@ def judge_retag(cfg: DictConfig) -> Path:
             "index": bench.index_counts,
             "reading": [asdict(reading) for reading in readings],
             "retrieval": [table.to_json() for table in tables],
-            "answers": {name: [asdict(rate) for rate in rates] for name, rates in wins.items()},
+            "answers": [asdict(own) for own in counts],
+            "win_rates": {name: [asdict(rate) for rate in rates] for name, rates in wins.items()},
         }
         write_text(run_dir / "metrics.json", json.dumps(content, indent=2) + "\n")
         command = shlex.join(["python", "evaluate.py", *map(without_paths, HydraConfig.get().overrides.task)])
-        page = render_retag(command, bench.index_line, readings, tables, wins)
+        page = render_retag(command, bench.index_line, readings, tables, counts, wins)
         write_text(run_dir / "report.md", page)
         return page
 
@@ -82,7 +86,7 @@ def judge_retag(cfg: DictConfig) -> Path:
             tables.append(bench.recall(scope, level))
             page = write()
     if cfg.retag.language_model is not None:
-        wins[f"{RETAG} against {GRAPHRAG}"] = bench.answers(run_dir / "answers.jsonl")
+        counts, wins[f"{RETAG} against {GRAPHRAG}"] = bench.answers(run_dir / "answers.jsonl")
         page = write()
     print(page)
     print(run_dir, flush=True)
@@ -107,6 +111,12 @@ class _Bench:
         begin = time.perf_counter()
         self.index = self._index(documents)
         print(f"index: {time.perf_counter() - begin:.0f} s", flush=True)
+        if not len(self.index.communities):
+            report, least = self.index.report, self.index.settings.min_component
+            raise ValueError(
+                f"{folder}: needed {least} or more entities that hang together (`min_component`), found "
+                f"{report.entities} entities and {report.relations} relations and so no community to sum up"
+            )
         self._sentences = SummarySentences(self.index, self._encoder)
         ids, texts = [question.query_id for question in questions], [question.text for question in questions]
         self._queries = Queries(ids, texts, self._encoder.encode(texts))
@@ -187,7 +197,7 @@ class _Bench:
         comparisons = compare_recall(results, COMPARED, seed=plan.seed)
         return RecallTable(scope, level, plan.top_p, num_candidates, len(chosen_on), results, comparisons)
 
-    def answers(self, file: Path) -> list[WinRate]:
+    def answers(self, file: Path) -> tuple[list[AnswerCounts], list[WinRate]]:
         """Let a language model answer from all summaries and from the retrieved ones, and compare the answers."""
         plan = self._plan
         model = remembering(instantiate(plan.language_model), self._cache / "answers")
@@ -213,7 +223,7 @@ class _Bench:
         texts = [[answer.text for answer in answers[name]] for name in (RETAG, GRAPHRAG)]
         verdicts = judge.compare(self._queries.texts, *texts)
         print(f"unusable: {len(reader.skipped)} answers, {len(judge.skipped)} verdicts", flush=True)
-        return win_rates(verdicts, seed=plan.seed)
+        return [count_answers(*own) for own in answers.items()], win_rates(verdicts, seed=plan.seed)
 
     def _listed(self, retrieval: ReTAGRetrieval) -> list[list[Summary]]:
         """List the summaries to read for each question, under their ids."""

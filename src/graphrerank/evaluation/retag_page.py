@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from graphrerank.evaluation.cited_answers import AnswerCounts, answers_table
 from graphrerank.evaluation.paired_tests import compare_pairs
 from graphrerank.evaluation.report import markdown_table, p_text
 from graphrerank.evaluation.significance import bootstrap_interval, holm
@@ -120,6 +121,7 @@ def render_retag(
     index_line: str,
     readings: Sequence[Reading],
     tables: Sequence[RecallTable],
+    counts: Sequence[AnswerCounts],
     wins: Mapping[str, Sequence[WinRate]],
 ) -> str:
     """Write the page.
@@ -129,6 +131,7 @@ def render_retag(
         index_line: What the index holds, in a sentence.
         readings: What there is to read, level by level.
         tables: Of retrieval.
+        counts: Of the answers of each system; none where no language model was asked.
         wins: Win rates by what was compared; none where no language model was asked.
     """
     parts = [
@@ -152,11 +155,19 @@ def render_retag(
             "brackets the difference's 95% bootstrap interval.",
             recall_table(table),
         ]
+    if counts:
+        parts += [
+            "## Answers",
+            "By a language model. An answer is empty where no summary helps, or the model gave nothing usable although "
+            "it was asked again.",
+            answers_table(counts),
+        ]
     for name, rates in wins.items():
         parts += [
             f"## Answers: {name}",
-            "By a language model, each pair in both orders; a pair whose two verdicts contradict each other is tied, "
-            "and ties count half.",
+            "Judged by the language model, each pair in both orders; a pair whose two verdicts contradict each other "
+            "is tied, as are two equal answers, empty ones too; an empty one loses to any other. Ties count half; "
+            "pairs without a usable verdict do not count.",
             win_rates_table(rates),
         ]
     return "\n\n".join(parts) + "\n"

@@ -1,6 +1,5 @@
 """Answers compared by a language model: each pair twice, with either answer first."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -9,7 +8,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.text.answer_cache import ChatModel
-from graphrerank.text.strict_answers import ask_strictly
+from graphrerank.text.strict_answers import ask_strictly, read_json
 
 PROMPT = """You compare two answers to the same question by one criterion and by nothing else.
 Neither the order of the answers nor their length is a merit. If neither is better by the criterion, it is a tie.
@@ -128,7 +127,7 @@ def parse_winner(content: str) -> int:
         >>> parse_winner('{"reason": "It names the cities.", "winner": 2}')
         2
     """
-    answer = json.loads(content)
+    answer = read_json(content)
     fits = isinstance(answer, dict) and set(answer) == {"reason", "winner"} and isinstance(answer["reason"], str)
     if not fits or type(answer["winner"]) is not int or answer["winner"] not in SHOWN_FIRST:
         raise ValueError(f'the answer must be {{"reason": "...", "winner": 0, 1 or 2}}, got {content[:80]!r}')

@@ -1,10 +1,9 @@
 """Keywords that a question's answer may hold, by a language model: what lexical search is asked besides."""
 
-import json
 from collections.abc import Sequence
 
 from graphrerank.text.answer_cache import ChatModel
-from graphrerank.text.strict_answers import ask_strictly
+from graphrerank.text.strict_answers import ask_strictly, read_json
 
 PROMPT = """You help a lexical search engine that looks for summaries of parts of a document collection.
 You are given what the collection is about and a question over the whole of it. Write the words that summaries which \
@@ -73,7 +72,7 @@ def parse_keywords(content: str) -> list[str]:
         >>> parse_keywords('{"keywords": ["neural network", " GPU ", "GPU"]}')
         ['neural network', 'GPU']
     """
-    answer = json.loads(content)
+    answer = read_json(content)
     keywords = answer.get("keywords") if isinstance(answer, dict) and len(answer) == 1 else None
     if not isinstance(keywords, list) or not all(isinstance(word, str) and word.strip() for word in keywords):
         raise ValueError(f'the answer must be {{"keywords": ["...", ...]}}, got {content[:80]!r}')

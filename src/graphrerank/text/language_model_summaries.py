@@ -1,11 +1,10 @@
 """Summaries by a language model, none longer than its limit."""
 
-import json
 from collections.abc import Sequence
 from functools import partial
 
 from graphrerank.text.answer_cache import ChatModel
-from graphrerank.text.strict_answers import ask_strictly
+from graphrerank.text.strict_answers import ask_strictly, read_json
 from graphrerank.text.tokenizer import Tokenizer, count_tokens
 
 WORDS_PER_TOKEN = 0.6  # that the prompt asks for: a little less than fits
@@ -58,7 +57,7 @@ def parse_summary(content: str, *, tokenizer: Tokenizer, limit: int) -> str:
         >>> parse_summary('{"summary": "Metz fell. "}', tokenizer=WordTokenizer(), limit=2)
         'Metz fell.'
     """
-    answer = json.loads(content)
+    answer = read_json(content)
     text = answer.get("summary") if isinstance(answer, dict) and set(answer) == {"summary"} else None
     if not isinstance(text, str) or not text.strip():
         raise ValueError(f'the answer must be {{"summary": "..."}}, got {content[:80]!r}')

@@ -1,11 +1,10 @@
 """Topics of a document collection by a language model: which there are, and which a thing belongs to."""
 
-import json
 from collections.abc import Sequence
 from functools import partial
 
 from graphrerank.text.answer_cache import ChatModel
-from graphrerank.text.strict_answers import ask_strictly
+from graphrerank.text.strict_answers import ask_strictly, read_json
 
 MINE = """You read notes on what a document collection says about its people, organisations, works, ideas and other \
 things. Name the topics of the collection that show in them: the themes that somebody who wants to understand the \
@@ -116,7 +115,7 @@ def parse_topics(content: str, *, limit: int) -> list[str]:
         >>> parse_topics('{"topics": [{"name": "Music", "description": "How it is made."}]}', limit=2)
         ['Music: How it is made.']
     """
-    answer = json.loads(content)
+    answer = read_json(content)
     rows = answer.get("topics") if isinstance(answer, dict) and set(answer) == {"topics"} else None
     if not isinstance(rows, list) or not 0 < len(rows) <= limit:
         raise ValueError(f'the answer must be {{"topics": [...]}} with 1 to {limit} topics, got {content[:80]!r}')
@@ -143,7 +142,7 @@ def parse_relevant(content: str, *, num_notes: int, num_topics: int) -> list[lis
         >>> parse_relevant('{"relevant": [[2, 1], []]}', num_notes=2, num_topics=2)
         [[0, 1], []]
     """
-    answer = json.loads(content)
+    answer = read_json(content)
     rows = answer.get("relevant") if isinstance(answer, dict) and set(answer) == {"relevant"} else None
     if not isinstance(rows, list) or len(rows) != num_notes:
         raise ValueError(f'the answer must be {{"relevant": [...]}} with {num_notes} lists, got {content[:80]!r}')

@@ -1,7 +1,6 @@
 """Answers to questions over a whole corpus: many summaries read in parts, and what the parts say put together."""
 
 import hashlib
-import json
 import random
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
@@ -10,7 +9,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from graphrerank.text.answer_cache import ChatModel
-from graphrerank.text.strict_answers import ask_strictly
+from graphrerank.text.strict_answers import ask_strictly, read_json
 from graphrerank.text.tokenizer import Tokenizer, count_tokens
 
 MAP_PROMPT = """You answer a question over a document collection from numbered summaries of some of its parts.
@@ -252,7 +251,7 @@ def parse_final_answer(content: str) -> PartialAnswer:
 
 
 def _object(content: str, keys: set[str]) -> dict[str, Any]:
-    answer = json.loads(content)
+    answer = read_json(content)
     if not isinstance(answer, dict) or set(answer) != keys:
         raise ValueError(f"the answer must be a JSON object with the keys {sorted(keys)}, got {content[:80]!r}")
     return answer

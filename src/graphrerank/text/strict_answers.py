@@ -1,7 +1,8 @@
 """Answers of a language model that must have a form: asked for again where they have not, and skipped in the end."""
 
+import json
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from graphrerank.text.answer_cache import ChatModel
 
@@ -62,6 +63,22 @@ def ask_strictly(
         if not waiting:
             break
     return found
+
+
+def read_json(content: str) -> Any:
+    """Read an answer that must be JSON.
+
+    Raises:
+        ValueError: If it is anything else; the message shows how it begins, as a model that is asked again is told.
+
+    Example:
+        >>> read_json('{"winner": 2}')
+        {'winner': 2}
+    """
+    try:
+        return json.loads(content)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"the answer must be JSON and nothing else, got {content[:80]!r}") from error
 
 
 def _refusal(check: Callable[[int, Answer], None] | None, place: int, answer: Answer) -> str | None:
