@@ -51,6 +51,23 @@ def download_model(hub_id: str, *, revision: str | None = None, files: Sequence[
     return folder
 
 
+def locate_model(name: str, *, revision: str | None = None) -> str:
+    """Download the model of a hub's id; a path or the name of what ships stays as it is.
+
+    Args:
+        name: A path, the name of a checkpoint that ships, or ``owner/name``.
+        revision: As :func:`download_model`.
+
+    Raises:
+        ValueError: If a revision is asked of what is not on the hub, or as :func:`download_model`.
+    """
+    if is_hub_id(name):
+        return str(download_model(name, revision=revision))
+    if revision is not None:
+        raise ValueError(f"`revision` is of models from the hub, got {revision!r} for {name}")
+    return name
+
+
 def push_model(
     checkpoint: Checkpoint, repo_id: str, *, license_name: str, private: bool = True, token: str | None = None
 ) -> str:
