@@ -83,12 +83,10 @@ class CorpusGraph:
         _check_edges(node_ids, edges, weight)
         if undirected:
             edges, weight = torch.cat([edges, edges.flip(1)]), torch.cat([weight, weight])
-        key, inverse = torch.unique(edges[:, 0] * num_nodes + edges[:, 1], return_inverse=True)
-        largest = torch.zeros(len(key), device=edges.device).scatter_reduce_(0, inverse, weight, "amax")
-        row = torch.div(key, max(num_nodes, 1), rounding_mode="floor")
+        merged, largest = merge_parallel(edges, weight, num_nodes)
         indptr = torch.zeros(num_nodes + 1, dtype=torch.int64, device=edges.device)
-        indptr[1:] = torch.bincount(row, minlength=num_nodes).cumsum(0)
-        return cls(node_ids, texts, indptr, key - row * num_nodes, largest)
+        indptr[1:] = torch.bincount(merged[:, 0], minlength=num_nodes).cumsum(0)
+        return cls(node_ids, texts, indptr, merged[:, 1].contiguous(), largest)
 
     @property
     def num_nodes(self) -> int:
@@ -185,6 +183,32 @@ class CorpusGraph:
         """Return the same passages with no edge between them, and nothing known of entities."""
         none = self.indices[:0]
         return replace(self, indptr=torch.zeros_like(self.indptr), indices=none, weight=self.weight[:0], entities=None)
+
+
+def merge_parallel(edges: Tensor, weight: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
+    """Sort edges, and let parallel ones be one with the largest weight.
+
+    Args:
+        edges: ``[M, 2]`` int64.
+        weight: ``[M]``, positive.
+        num_nodes: One more than the largest node number, at least.
+
+    Returns:
+        ``[M', 2]`` in the order of the first node, then of the second, and ``[M']``.
+
+    Example:
+        >>> merge_parallel(torch.tensor([[1, 0], [0, 1], [1, 0]]), torch.tensor([1.0, 2.0, 3.0]), 2)
+        (tensor([[0, 1],
+                [1, 0]]), tensor([2., 3.]))
+    """
+    key, order = torch.sort(edges[:, 0] * num_nodes + edges[:, 1], stable=True)
+    is_new = torch.ones_like(key, dtype=torch.bool)
+    is_new[1:] = key[1:] != key[:-1]
+    if bool(is_new.all()):
+        return edges[order], weight[order]
+    first = order[is_new]
+    largest = weight.new_zeros(len(first)).scatter_reduce_(0, is_new.cumsum(0) - 1, weight[order], "amax")
+    return edges[first], largest
 
 
 def _check_edges(node_ids: Sequence[str], edges: Tensor, weight: Tensor) -> None:

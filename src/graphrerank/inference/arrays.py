@@ -36,9 +36,8 @@ def to_floats(name: str, given: Numbers | Matrix, shape: tuple[int | None, ...])
         raise ValueError(f"`{name}` must hold numbers, got the type {array.dtype}")
     _check_shape(name, array, shape)
     array = array.astype(np.float64)
-    bad = np.argwhere(~(np.abs(array) <= LARGEST))  # also where it is NaN
-    if len(bad):
-        place = bad[0].tolist()
+    if not np.abs(array).max(initial=0) <= LARGEST:  # also where it is NaN
+        place = np.argwhere(~(np.abs(array) <= LARGEST))[0].tolist()
         raise ValueError(
             f"`{name}` must be finite and at most {LARGEST:g} in size, "
             f"got {array[tuple(place)]} at place {place[0] if len(place) == 1 else place}"

@@ -12,11 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphrerank.graphs import CandidateGraphs, CorpusGraph
+from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.calibration import Calibration, read_calibration
+from graphrerank.graphs.corpus_graph import merge_parallel
 from graphrerank.graphs.retriever import BASE_SCORE
 from graphrerank.inference.arrays import Matrix, Numbers, Pairs
-from graphrerank.inference.hub import download_model, is_hub_id, push_model
+from graphrerank.inference.hub import locate_model, push_model
 from graphrerank.inference.input_edges import input_edges
 from graphrerank.inference.input_features import KNOWN_FEATURES, input_features, unit_vectors
 from graphrerank.inference.rerank_input import RerankInput
@@ -85,11 +86,8 @@ class GraphReranker:
         Raises:
             ValueError: If there is nothing of that name, or it cannot be loaded.
         """
-        if is_hub_id(str(checkpoint)):
-            checkpoint = download_model(str(checkpoint), revision=revision)
-        elif revision is not None:
-            raise ValueError(f"`revision` is of models from the hub, got {revision!r} for {checkpoint}")
-        return cls(list(load_checkpoints(str(checkpoint)).values())[-1], device=device)
+        name = locate_model(str(checkpoint), revision=revision)
+        return cls(list(load_checkpoints(name).values())[-1], device=device)
 
     def push_to_hub(self, repo_id: str, *, license_name: str, private: bool = True, token: str | None = None) -> str:
         """Upload the model with a model card to the Hugging Face hub; as :func:`~graphrerank.inference.hub.push_model`.
@@ -195,14 +193,10 @@ class GraphReranker:
 
 def _packed_edges(parts: Sequence[tuple[Tensor, Tensor]], ptr: Tensor) -> tuple[Tensor, Tensor]:
     """Number the edges of all graphs through, merge parallel ones and sort them by target and source."""
-    num_nodes = int(ptr[-1])
-    edges = torch.cat([pairs + start for (pairs, _), start in zip(parts, ptr[:-1], strict=True)])
+    edges = torch.cat([pairs + start for (pairs, _), start in zip(parts, ptr.tolist()[:-1], strict=True)])
     weight = torch.cat([weight for _, weight in parts])
-    packed = CorpusGraph.from_edges(
-        [str(node) for node in range(num_nodes)], [""] * num_nodes, edges, weight, undirected=False
-    )
-    target = torch.repeat_interleave(torch.arange(num_nodes), packed.degree)
-    return torch.stack([packed.indices, target]), packed.weight
+    merged, largest = merge_parallel(edges, weight, int(ptr[-1]))
+    return merged.flip(1).T.contiguous(), largest
 
 
 def _reranked(given: RerankInput, order: Tensor, scores: Tensor, calibration: Calibration | None) -> RerankedList:

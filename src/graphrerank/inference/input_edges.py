@@ -43,13 +43,11 @@ def _own_edges(given: RerankInput) -> tuple[Tensor, Tensor]:
         return torch.zeros(0, 2, dtype=torch.int64), torch.zeros(0)
     edges = to_integers("edges", given.edges, (None, 2))
     last = given.num_passages - 1
-    for bad, needed in (
-        (((edges < 0) | (edges > last)).any(1), f"join passages 0 to {last}"),
-        (edges[:, 0] == edges[:, 1], "join two different passages"),
-    ):
-        if bad.any():
-            place = int(bad.nonzero()[0])
-            raise ValueError(f"`edges` must each {needed}, got {edges[place].tolist()} at place {place}")
+    outside = (edges < 0) | (edges > last)
+    if outside.any():
+        _refuse(edges, outside.any(1), f"join passages 0 to {last}")
+    if (loops := edges[:, 0] == edges[:, 1]).any():
+        _refuse(edges, loops, "join two different passages")
     if given.edge_weights is None:
         return edges, torch.ones(len(edges))
     weight = to_floats("edge_weights", given.edge_weights, (len(edges),))
@@ -61,6 +59,11 @@ def _own_edges(given: RerankInput) -> tuple[Tensor, Tensor]:
             f"got {weight[place].item():g} at place {place}"
         )
     return edges, weight
+
+
+def _refuse(edges: Tensor, bad: Tensor, needed: str) -> None:
+    place = int(bad.nonzero()[0])
+    raise ValueError(f"`edges` must each {needed}, got {edges[place].tolist()} at place {place}")
 
 
 def _contextual_edges(given: RerankInput) -> tuple[Tensor, Tensor]:
