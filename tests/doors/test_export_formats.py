@@ -24,6 +24,7 @@ def test_export_in_some_formats_then_bench(tmp_path: Path, capsys: pytest.Captur
         "checkpoint": str(tmp_path / "run"),
         "artifact": str(artifact),
         "formats": ["pt2", "torchscript"],
+        "revision": None,
     }
     assert serve(OmegaConf.create(cfg)) == artifact
     *lines, last = capsys.readouterr().out.splitlines()
@@ -38,6 +39,8 @@ def test_export_in_some_formats_then_bench(tmp_path: Path, capsys: pytest.Captur
         "mode": "bench",
         "artifact": str(artifact),
         "bench": bench,
+        "revision": None,
+        "format": None,
         "num_threads": 1,
         "paths": {"run_dir": str(folder)},
     }

@@ -65,5 +65,5 @@ def test_other_features_are_refused(changed) -> None:
 
 
 def test_a_stranger_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"needed a complexity adapter .* found a GATv2Reranker"):
+    with pytest.raises(ValueError, match=r"needed a complexity adapter .* found a gatv2_reranker"):
         AdapterScorer(checkpoint="base")

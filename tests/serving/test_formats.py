@@ -1,6 +1,7 @@
 import json
 import shutil
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -135,6 +136,10 @@ def test_compiled_ahead_of_time(tmp_path):
     checkpoint = adapter()
     folder = export_artifact(checkpoint, tmp_path / "artifact", ["aot"], num_batches=20)
     assert {file.name for file in folder.iterdir()} == {"model.aot.pt2", "model.safetensors", "manifest.json"}
+    with zipfile.ZipFile(folder / "model.aot.pt2") as package:
+        contents = b"".join(map(package.read, package.namelist()))
+    assert str(Path(torch.__file__).parent).encode() not in contents
+    assert b"torchinductor_" not in contents  # a folder that is called after its user
     x = torch.randn(3, 9)
     found = load_artifact(folder).module(x)  # the one format that it holds
     torch.testing.assert_close(found, checkpoint.model(x), rtol=0, atol=1e-5)

@@ -3,6 +3,8 @@ import json
 import pytest
 
 from graphrerank.inference import AdapterScorer
+from graphrerank.models import load_checkpoint
+from graphrerank.serving import export_artifact
 from graphrerank.serving.route_engine import RouteEngine, RouteRequest, load_route_engine
 
 TEXTS = ["Who directed the film that won?", "zebra", "Which actor of the film that Tarkovsky made was born in Moscow?"]
@@ -20,6 +22,21 @@ def test_against_the_scorer(adapter_folder):
     assert [one["route"] for one in found] == expected
     assert all(one["thresholds"] == {"low": low, "high": high} for one in found)
     assert [one["id"] for one in found] == ["0", "1", "2"]
+
+
+def test_every_format_scores_alike(adapter_folder, tmp_path):
+    formats = ["torchscript", "pt2"]
+    folder = export_artifact(load_checkpoint(adapter_folder), tmp_path / "artifact", formats, num_batches=20)
+    expected = AdapterScorer(checkpoint=adapter_folder).score(TEXTS).tolist()
+    for name in [None, *formats]:
+        engine = load_route_engine(folder, None, "cpu", format_name=name)
+        answers = engine.answer({str(i): RouteRequest(query=text) for i, text in enumerate(TEXTS)})
+        assert [json.loads(answer.body)["score"] for answer in answers.values()] == pytest.approx(expected, abs=1e-5)
+    (folder / "model.pt2").write_bytes(b"another file")
+    with pytest.raises(ValueError, match="needed SHA-256"):
+        load_route_engine(folder, None, "cpu", format_name="pt2")
+    with pytest.raises(ValueError, match=r"holds the formats \['torchscript', 'pt2'\], got `format` 'aot'"):
+        load_route_engine(folder, None, "cpu", format_name="aot")
 
 
 def test_only_an_artifact_is_served(adapter_folder):

@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from hydra.core.hydra_config import HydraConfig
 from hydra.utils import instantiate
 from omegaconf import DictConfig, ListConfig, OmegaConf
@@ -12,11 +13,12 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from graphrerank.data import VectorCache
 from graphrerank.data.candidates import encode_dataset
 from graphrerank.data.encoder import Encoder
+from graphrerank.doors.artifacts import artifact_folder
 from graphrerank.doors.parts import compose_group, data_group, group_from_manifest, pick_device
-from graphrerank.models import find_checkpoint
 from graphrerank.models.checkpoint import scores_queries
 from graphrerank.serving import Artifact, Limits, ServiceSettings, create_server, load_artifact, run
 from graphrerank.serving.engine import EngineFactory
+from graphrerank.serving.formats import Runner
 from graphrerank.serving.rerank_engine import load_rerank_engine
 from graphrerank.serving.rerank_request import RerankRequest, RerankResponse
 from graphrerank.serving.route_engine import RouteRequest, RouteResponse, load_route_engine
@@ -39,15 +41,19 @@ def serve_http(cfg: DictConfig) -> Path:
     if cfg.artifact is None:
         raise ValueError("mode=http needs `artifact`: a folder that `python serve.py mode=export checkpoint=...` wrote")
     settings = service_settings(cfg)
-    artifact = load_artifact(find_checkpoint(cfg.artifact))
+    artifact = load_artifact(artifact_folder(cfg), cfg.format)
     if scores_queries(artifact.manifest):
         if cfg.index is not None:
             raise ValueError(f"`index` needs the artifact of a reranker, {artifact.folder} holds a complexity adapter")
-        engines: dict[str, EngineFactory] = {"route": partial(load_route_engine, artifact.folder, cfg.stanza_folder)}
+        route = partial(load_route_engine, artifact.folder, cfg.stanza_folder, format_name=cfg.format)
+        engines: dict[str, EngineFactory] = {"route": route}
         routes = [ROUTE]
     else:
+        if isinstance(artifact.module, Runner):
+            artifact.module.check_device(torch.device(settings.device))
         make_encoder = _encoder_factory(cfg, artifact.manifest["encoder"])
-        engines = {"rerank": partial(load_rerank_engine, artifact.folder, make_encoder, settings.limits)}
+        rerank = partial(load_rerank_engine, artifact.folder, make_encoder, settings.limits, format_name=cfg.format)
+        engines = {"rerank": rerank}
         routes = [RERANK]
     for make in engines.values():
         make("cpu")  # what does not fit is said here, not by a worker

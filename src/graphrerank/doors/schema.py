@@ -272,6 +272,8 @@ class ServeConfig:
     mode: str = "http"
     checkpoint: str | None = None
     artifact: str | None = None
+    revision: str | None = None
+    format: str | None = None
     formats: list[str] = MISSING
     bench: BenchPlan = field(default_factory=BenchPlan)
     index: str | None = None

@@ -6,9 +6,11 @@ from pathlib import Path
 import torch
 from omegaconf import DictConfig
 
+from graphrerank.doors.artifacts import artifact_folder
 from graphrerank.doors.http_service import serve_http
 from graphrerank.files import write_text
-from graphrerank.models import find_checkpoint, load_checkpoints
+from graphrerank.inference.hub import locate_model
+from graphrerank.models import load_checkpoints
 from graphrerank.serving import export_artifact
 from graphrerank.serving.artifact import read_artifact_manifest
 from graphrerank.serving.bench import bench_artifact, bench_table
@@ -27,7 +29,8 @@ def serve(cfg: DictConfig) -> Path:
 def _export(cfg: DictConfig) -> Path:
     if cfg.checkpoint is None:
         raise ValueError("mode=export needs `checkpoint`: a run folder, a .ckpt or a shipped name, got none")
-    checkpoint = list(load_checkpoints(cfg.checkpoint).values())[-1]  # of a run folder the primary model
+    located = locate_model(str(cfg.checkpoint), revision=cfg.revision)
+    checkpoint = list(load_checkpoints(located).values())[-1]  # of a run folder the primary model
     folder = export_artifact(checkpoint, Path(cfg.artifact or cfg.paths.run_dir), list(cfg.formats))
     parity = read_artifact_manifest(folder)["artifact"]["parity"]
     for name, difference in parity["max_difference"].items():
@@ -40,7 +43,7 @@ def _bench(cfg: DictConfig) -> Path:
     if cfg.artifact is None:
         raise ValueError("mode=bench needs `artifact`: a folder that `python serve.py mode=export` wrote, got none")
     torch.set_num_threads(cfg.num_threads)
-    artifact, folder = find_checkpoint(cfg.artifact), Path(cfg.paths.run_dir)
+    artifact, folder = artifact_folder(cfg), Path(cfg.paths.run_dir)
     times = bench_artifact(artifact, **cfg.bench)
     content = {"artifact": str(artifact), "settings": dict(cfg.bench), "formats": [entry.to_json() for entry in times]}
     write_text(folder / BENCH, json.dumps(content, indent=2) + "\n")

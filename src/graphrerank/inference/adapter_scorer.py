@@ -7,9 +7,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from graphrerank.models import load_checkpoints
-from graphrerank.models.checkpoint import manifest_entry
-from graphrerank.models.complexity_adapter import ComplexityAdapter
+from graphrerank.models import Checkpoint, load_checkpoints
+from graphrerank.models.checkpoint import manifest_entry, scores_queries
 from graphrerank.text.syntax import FEATURES, SyntaxFeatures
 
 
@@ -19,7 +18,7 @@ class AdapterScorer:
     Source: "EA-GraphRAG", 2026, Algorithm 1, lines 1 and 2.
 
     Args:
-        checkpoint: A run folder, a ``.ckpt`` file or an artifact's folder.
+        checkpoint: A run folder, a ``.ckpt`` file or an artifact's folder; or what is loaded already.
         low: Up to this score a query takes the dense path; the checkpoint's when None.
         high: From this score on it takes the graph path; the checkpoint's when None.
         stanza_folder: Where Stanza's model lies, for a checkpoint that was trained with ``syntax: stanza``; see
@@ -34,17 +33,20 @@ class AdapterScorer:
     def __init__(
         self,
         *,
-        checkpoint: str | Path,
+        checkpoint: str | Path | Checkpoint,
         low: float | None = None,
         high: float | None = None,
         stanza_folder: str | Path | None = None,
         cache: str | Path | None = None,
     ) -> None:
-        loaded = list(load_checkpoints(str(checkpoint)).values())[-1]
-        if not isinstance(loaded.model, ComplexityAdapter):
+        if isinstance(checkpoint, Checkpoint):
+            loaded = checkpoint
+        else:
+            loaded = list(load_checkpoints(str(checkpoint)).values())[-1]
+        if not scores_queries(loaded.manifest):
             raise ValueError(
                 f"{loaded.path}: needed a complexity adapter (train.py model=complexity_adapter), found a "
-                f"{type(loaded.model).__name__}"
+                f"{manifest_entry(loaded.manifest, 'model', 'name')}"
             )
         trained_on = tuple(manifest_entry(loaded.manifest, "syntax", "feature_names"))
         if trained_on != tuple(feature.name for feature in FEATURES):

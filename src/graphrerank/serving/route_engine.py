@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 
 from graphrerank.graphs.routes import ROUTES, choose_routes
 from graphrerank.inference import AdapterScorer
+from graphrerank.models import Checkpoint
 from graphrerank.serving.artifact import load_artifact
 from graphrerank.serving.engine import Answer
 from graphrerank.serving.limits import limits_of
@@ -86,15 +87,20 @@ class RouteEngine:
         self.answer({"first": RouteRequest(query="what warms up?")})
 
 
-def load_route_engine(folder: Path, stanza_folder: str | None, device: str) -> RouteEngine:
+def load_route_engine(
+    folder: Path, stanza_folder: str | None, device: str, *, format_name: str | None = None
+) -> RouteEngine:
     """Load an adapter's artifact in a worker.
 
     Args:
         folder: The artifact's.
         stanza_folder: Where Stanza's model lies, for an adapter that was trained with it.
         device: Not used: the adapter is small.
+        format_name: Of the artifact's formats the one that scores; None for TorchScript where there is any.
 
     Raises:
         ValueError: As :func:`load_artifact` and :class:`AdapterScorer`.
     """
-    return RouteEngine(AdapterScorer(checkpoint=load_artifact(folder).folder, stanza_folder=stanza_folder))
+    artifact = load_artifact(folder, format_name)
+    checkpoint = Checkpoint(artifact.module, artifact.manifest, artifact.folder)
+    return RouteEngine(AdapterScorer(checkpoint=checkpoint, stanza_folder=stanza_folder))

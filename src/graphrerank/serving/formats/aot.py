@@ -1,7 +1,9 @@
 """Ahead-of-time compiled: AOTInductor's machine code for this kind of processor, asked for by name."""
 
+import os
 import shutil
 import warnings
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,8 @@ def write(exportable: Exportable, path: Path) -> None:
     """
     if not any(map(shutil.which, COMPILERS)):
         raise ValueError(f"formats=[aot] needs a C++ compiler, one of {list(COMPILERS)}, found none")
+    from torch._inductor.runtime.cache_dir_utils import cache_dir  # heavy: not for loading
+
     program = exportable.program
     program.example_inputs = exportable.example, {}
     try:
@@ -29,6 +33,23 @@ def write(exportable: Exportable, path: Path) -> None:
             torch._inductor.aoti_compile_and_package(program, package_path=str(path))
     except Exception as error:  # also what the C++ compiler says
         raise ValueError(f"aot cannot compile this model: {error}") from error
+    _leave_out_folders(path, [cache_dir(), str(Path(torch.__file__).parents[1])])
+
+
+def _leave_out_folders(path: Path, folders: list[str]) -> None:
+    """Empty a package's C++ sources, which hold the compiler's command, and name no folder of this machine.
+
+    In machine code a folder stands in assertions and debug records; dots of the same number keep every offset.
+    """
+    with zipfile.ZipFile(path) as package:
+        entries = [(entry, package.read(entry)) for entry in package.infolist()]
+    with zipfile.ZipFile(path, "w") as package:
+        for entry, content in entries:
+            if entry.filename.endswith(".cpp"):
+                content = b""
+            for folder in map(os.fsencode, folders):
+                content = content.replace(folder, b"/" + b"." * (len(folder) - 1))
+            package.writestr(entry, content)
 
 
 def load(path: Path, manifest: dict[str, Any]) -> nn.Module:

@@ -79,6 +79,15 @@ class Runner(nn.Module):
         self._run = run
         self._name = name
 
+    def check_device(self, device: torch.device) -> None:
+        """Refuse any device but the CPU.
+
+        Raises:
+            ValueError: If it is another one.
+        """
+        if device.type != "cpu":
+            raise ValueError(f"`device` must be cpu for the format {self._name}, got {device}")
+
     def outputs(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         """Return all outputs.
 
@@ -86,8 +95,7 @@ class Runner(nn.Module):
             ValueError: If a tensor is not on the CPU.
         """
         for given in inputs:
-            if given.device.type != "cpu":
-                raise ValueError(f"`device` must be cpu for the format {self._name}, got {given.device}")
+            self.check_device(given.device)
         found = self._run(*(given.contiguous() for given in inputs))  # compiled code reads rows as they were traced
         return (found,) if isinstance(found, Tensor) else tuple(found)
 

@@ -1,0 +1,39 @@
+"""Which artifact is served or timed: a folder, one that ships, or one made here of a hub's model's weights."""
+
+import hashlib
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from graphrerank.data.dataset import digest_strings
+from graphrerank.files import hash_files
+from graphrerank.inference.hub import is_hub_id, locate_model
+from graphrerank.models import find_checkpoint, load_checkpoint
+from graphrerank.models.checkpoint import MANIFEST, WEIGHTS, library_versions
+from graphrerank.serving import export_artifact
+from graphrerank.serving.formats import FORMATS
+
+
+def artifact_folder(cfg: DictConfig) -> Path:
+    """Find the artifact that ``artifact`` names.
+
+    Of a model on the hub manifest and safetensors are downloaded, which hold no program, and exported into the cache,
+    past the parity gate: TorchScript and its like never come from there.
+
+    Raises:
+        ValueError: If there is no such artifact, model or format, or a hub's model cannot be exported.
+    """
+    if cfg.format not in (None, *FORMATS):
+        raise ValueError(f"`format` must be one of {list(FORMATS)} or null, got {cfg.format!r}")
+    located = locate_model(str(cfg.artifact), revision=cfg.revision)
+    if not is_hub_id(str(cfg.artifact)):
+        return find_checkpoint(located)
+    downloaded, formats = Path(located), [cfg.format or "torchscript"]
+    content = hash_files([downloaded / MANIFEST, downloaded / WEIGHTS])
+    parts = [content, *formats, *(f"{name} {version}" for name, version in library_versions().items())]
+    key = hashlib.sha256(digest_strings(parts)).hexdigest()[:32]
+    folder = Path(cfg.paths.cache) / "artifacts" / key
+    if not folder.is_dir():
+        print(f"exporting {cfg.artifact} from its weights", flush=True)
+        export_artifact(load_checkpoint(downloaded), folder, formats)
+    return folder

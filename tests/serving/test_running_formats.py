@@ -1,0 +1,60 @@
+"""What serves over HTTP, whatever its format and wherever its weights came from, ranks alike."""
+
+import shutil
+
+import httpx
+import pytest
+
+from graphrerank import GraphReranker
+from graphrerank.models.checkpoint import PRETRAINED
+from graphrerank.serving import export_artifact
+from graphrerank.serving.formats import FORMATS, aot
+
+BODY = {
+    "query": "spreads by removable media",
+    "documents": ["a cake", "malware on removable media", "infected media spread it", "a dog"],
+    "edges": [[1, 2], [2, 3]],
+}
+
+
+def ranked(service) -> tuple[list[int], list[float]]:
+    response = httpx.post(f"{service.url}/v2/rerank", json=BODY, timeout=60)
+    assert response.status_code == 200, response.text
+    results = response.json()["results"]
+    return [result["index"] for result in results], [result["relevance_score"] for result in results]
+
+
+@pytest.mark.slow
+def test_every_format_ranks_alike_over_http(running, make_checkpoint, tmp_path):
+    pytest.importorskip("onnxruntime", reason="onnx is optional")
+    compiler = any(map(shutil.which, aot.COMPILERS))
+    formats = [name for name in FORMATS if compiler or name != "aot"]
+    checkpoint = make_checkpoint(features="scores", num_layers=1, restart_prob=0.9)  # small: compiled soon
+    checkpoint.manifest["calibration"] = {"method": "logistic", "slope": 1.5, "intercept": -0.5}
+    folder = export_artifact(checkpoint, tmp_path / "artifact", formats, num_batches=20)
+    expected = GraphReranker(checkpoint).rerank(BODY["query"], BODY["documents"], edges=BODY["edges"])
+    for name in formats:
+        with running(tmp_path, f"artifact={folder}", "encoder=none", f"format={name}") as service:
+            order, scores = ranked(service)
+            assert order == list(expected.ids), name
+            assert scores == pytest.approx(expected.probabilities.tolist(), abs=1e-5), name
+
+
+@pytest.mark.slow
+def test_a_model_of_the_hub_is_served_without_a_program_of_its_own(running, tmp_path):
+    """The hub's own client and its cache, without a network."""
+    repository = tmp_path / "hub" / "models--someone--reranker"
+    there = shutil.copytree(PRETRAINED / "attack", repository / "snapshots" / ("c" * 40))
+    (there / "model.pt").write_bytes(b"a program of a stranger")
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("c" * 40)
+    environment = {
+        "HF_HUB_CACHE": str(tmp_path / "hub"),
+        "HF_HUB_OFFLINE": "1",
+        "GRAPHRERANK_CACHE": str(tmp_path / "cache"),
+    }
+    expected = GraphReranker.from_pretrained("attack").rerank(BODY["query"], BODY["documents"], edges=BODY["edges"])
+    with running(tmp_path, "artifact=someone/reranker", "encoder=none", environment=environment) as service:
+        order, scores = ranked(service)
+    assert order == list(expected.ids)
+    assert scores == pytest.approx(expected.probabilities.tolist(), abs=1e-5)
