@@ -1,7 +1,8 @@
 import pytest
 import torch
 
-from graphrerank.metrics import RankingMeasures, parse_measure
+from graphrerank.metrics import parse_measure
+from graphrerank.metrics.retrieval import RankingMeasures
 
 NAMES = ["PR@3", "PR@3/multi", "R@3", "CR@3", "nDCG@3", "MRR", "MRR@1"]
 QRELS = torch.tensor([[1, 0, 0], [2, 1, 0], [1, 1, 1], [3, 0, 0], [1, 2, 0]])

@@ -16,9 +16,8 @@ from omegaconf import DictConfig
 from torch import Tensor
 
 from graphrerank.doors.parts import compose_group, plain_arguments
-from graphrerank.doors.steps import digest
-from graphrerank.doors.tables import without_paths
-from graphrerank.doors.train import be_quiet, finish_loggers, portable_config
+from graphrerank.doors.portable import digest, portable_config, without_paths
+from graphrerank.doors.train import be_quiet, finish_loggers
 from graphrerank.doors.two_paths import PathRunner, hashed_order, path_settings, question_key
 from graphrerank.evaluation.report import markdown_table
 from graphrerank.evaluation.two_paths import TwoPaths, parse_rule

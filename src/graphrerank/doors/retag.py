@@ -18,7 +18,7 @@ from graphrerank.data import PairCache, VectorCache, read_documents, read_querie
 from graphrerank.data.folder import Document
 from graphrerank.doors.parts import pick_device
 from graphrerank.doors.retag_choices import COMPARED, Choice, table_rows
-from graphrerank.doors.tables import without_paths
+from graphrerank.doors.portable import without_paths
 from graphrerank.doors.two_paths import hashed_order
 from graphrerank.evaluation.cited_answers import AnswerCounts, count_answers
 from graphrerank.evaluation.retag_page import RecallTable, compare_recall, render_retag

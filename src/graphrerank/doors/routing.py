@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from graphrerank.doors.parts import compose_group
-from graphrerank.doors.tables import without_paths
+from graphrerank.doors.portable import without_paths
 from graphrerank.doors.two_paths import PathRunner, hashed_order, path_settings, question_key
 from graphrerank.evaluation.report import markdown_table
 from graphrerank.evaluation.routing import (

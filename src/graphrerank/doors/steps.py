@@ -3,7 +3,6 @@
 The file's name holds a hash of the step's configuration and data: a changed setting repeats the steps that it concerns.
 """
 
-import hashlib
 import json
 import math
 import multiprocessing
@@ -23,7 +22,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from graphrerank.data import PreparedDataset
 from graphrerank.doors.parts import data_group, pick_device, prepare_dataset, systems
-from graphrerank.doors.train import portable_config, prepare_parts, train_one
+from graphrerank.doors.portable import digest, portable_config
+from graphrerank.doors.train import prepare_parts, train_one
 from graphrerank.evaluation import measure_queries
 from graphrerank.evaluation.results_page import PAGE_MEASURES
 from graphrerank.files import write_text
@@ -161,11 +161,6 @@ def slug(name: str) -> str:
         'gatv2-scores-loss-bce'
     """
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-
-
-def digest(parts: Any) -> str:
-    """Hash what JSON can write, to 12 hexadecimal digits."""
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
 
 
 _shared: Work | None = None  # in a worker process: what it was born with

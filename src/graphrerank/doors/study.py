@@ -11,10 +11,8 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from graphrerank.data import PreparedDataset
-from graphrerank.doors.steps import digest
+from graphrerank.doors.portable import digest, portable_config, without_paths
 from graphrerank.doors.study_files import write_study_files
-from graphrerank.doors.tables import without_paths
-from graphrerank.doors.train import portable_config
 from graphrerank.evaluation import DatasetResult, PipelinesResult, System, rerank
 from graphrerank.evaluation.across import across_datasets
 from graphrerank.evaluation.build_study import RankedSystem, StudyPlan

@@ -15,7 +15,8 @@ import torch
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from graphrerank.doors.steps import Step, Work, digest, do_steps, fingerprints, num_workers
+from graphrerank.doors.portable import digest, without_paths
+from graphrerank.doors.steps import Step, Work, do_steps, fingerprints, num_workers
 from graphrerank.doors.train import be_quiet, tune_operators
 from graphrerank.evaluation.results_page import JudgedSet, ResultRow, ResultTables, Values, draw_plot, render_page
 from graphrerank.files import write_text
@@ -210,14 +211,3 @@ def _in_words(settings: Iterable[str]) -> str:
     """
     pairs = [setting.split("=", 1) for setting in settings]
     return ", ".join(f"{key.split('.')[-1].replace('_', ' ')} {setting}" for key, setting in pairs)
-
-
-def without_paths(override: str) -> str:
-    """Hide the folders of this machine.
-
-    Example:
-        >>> without_paths("paths.datasets=/home/me/data")
-        'paths.datasets=DIR'
-    """
-    key = override.split("=", 1)[0]
-    return f"{key}=DIR" if key.startswith("paths.") else override

@@ -32,6 +32,7 @@ from graphrerank.doors.parts import (
     trained_layers,
     with_pair_encoder,
 )
+from graphrerank.doors.portable import portable_config
 from graphrerank.evaluation import (
     DatasetResult,
     judge,
@@ -307,13 +308,6 @@ def _manifest(job: DictConfig, parts: Mapping[str, PreparedDataset], operators: 
         "versions": library_versions(),
         "metrics": {},
     }
-
-
-def portable_config(job: DictConfig) -> dict[str, Any]:
-    """Return the configuration as written, without the folders of this machine."""
-    content = OmegaConf.to_container(job, resolve=False)
-    assert isinstance(content, dict)
-    return {str(key): entry for key, entry in content.items() if key not in ("paths", "ckpt_path")}
 
 
 def _log_results(loggers: list[Logger], result: DatasetResult, folder: Path) -> None:

@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from graphrerank.data import PreparedDataset, Qrels, VectorCache
 from graphrerank.doors.parts import compose_group, data_group, pick_device, prepare_dataset
-from graphrerank.doors.steps import digest
+from graphrerank.doors.portable import digest
 from graphrerank.evaluation.two_paths import TwoPaths
 from graphrerank.files import load_tensors, save_tensors
 from graphrerank.graphs import Queries, Ranking

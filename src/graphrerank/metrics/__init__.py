@@ -1,4 +1,7 @@
-"""Ranking measures: pure functions of gains in rank order and of all gains of a query, and a torchmetrics class."""
+"""Ranking measures: pure functions of gains in rank order and of all gains of a query, and a torchmetrics class.
+
+That class is in :mod:`graphrerank.metrics.retrieval` alone: torchmetrics takes seconds to import.
+"""
 
 from graphrerank.metrics.answers import answer_f1, coverage, exact_match, normalize_answer
 from graphrerank.metrics.auc import area_under_roc
@@ -13,12 +16,10 @@ from graphrerank.metrics.mrr import reciprocal_rank
 from graphrerank.metrics.ndcg import ndcg
 from graphrerank.metrics.perfect_recall import perfect_recall
 from graphrerank.metrics.recall import capped_recall, recall
-from graphrerank.metrics.retrieval import RankingMeasures
 from graphrerank.metrics.topological_recall import missed_topological_recall, path_uncertainty, topological_recall
 
 __all__ = [
     "Measure",
-    "RankingMeasures",
     "ReliabilityBins",
     "answer_f1",
     "area_under_roc",

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from graphrerank.graphs import CandidateGraphs
-from graphrerank.metrics import RankingMeasures
+from graphrerank.metrics.retrieval import RankingMeasures
 
 RankingLoss = Callable[[Tensor, Tensor, Tensor], Tensor]
 
