@@ -9,6 +9,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from graphrerank.evaluation.run_json import read_run_json
 from graphrerank.evaluation.study import Study
 from graphrerank.files import write_text
 
@@ -98,16 +99,12 @@ def read_capsule(run_dir: Path) -> Capsule:
     Raises:
         ValueError: If there is none, or it is damaged or of another format.
     """
-    path = run_dir / CAPSULE
-    if not path.is_file():
-        raise ValueError(f"{path}: no such file; needed the folder of a finished run of evaluate.py")
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if content["format"] != FORMAT:
-            raise ValueError(f"needed format {FORMAT}, found {content['format']!r}")
-        return Capsule(**{field.name: content[field.name] for field in fields(Capsule)})
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path}: not a capsule that can be read ({error!r})") from error
+    return read_run_json(
+        run_dir / CAPSULE,
+        what="capsule",
+        form=FORMAT,
+        build=lambda content: Capsule(**{field.name: content[field.name] for field in fields(Capsule)}),
+    )
 
 
 def capsule_differences(before_dir: Path, after_dir: Path) -> list[str]:

@@ -21,6 +21,7 @@ from graphrerank.evaluation.findings import (
     Replication,
     SeedSpread,
 )
+from graphrerank.evaluation.run_json import read_run_json
 from graphrerank.files import write_text
 from graphrerank.graphs import Ranking
 
@@ -243,16 +244,7 @@ def read_study(run_dir: Path) -> Study:
     Raises:
         ValueError: If there is none, or it is damaged or of another format.
     """
-    path = run_dir / STUDY
-    if not path.is_file():
-        raise ValueError(f"{path}: no such file; needed the folder of a finished run of evaluate.py")
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if content["format"] != FORMAT:
-            raise ValueError(f"needed format {FORMAT}, found {content['format']!r}")
-        return Study.from_json(content)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path}: not a study that can be read ({error!r})") from error
+    return read_run_json(run_dir / STUDY, what="study", form=FORMAT, build=Study.from_json)
 
 
 def _number(number: float) -> float | None:
