@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -23,3 +25,10 @@ def test_a_slice_is_a_list_again() -> None:
     assert best.indices.tolist() == [1, 0]
     assert list(ranking[::-1]) == list(ranking)[::-1]
     assert list(ranking[5:]) == []
+
+
+def test_its_relevance_is_a_probability_where_there_is_one() -> None:
+    ranking = RerankedList(("b", "a"), torch.tensor([1, 0]), torch.tensor([2.0, 0.5]))
+    assert torch.equal(ranking.relevance, ranking.scores)
+    calibrated = replace(ranking, probabilities=torch.tensor([0.75, 0.25]))
+    assert torch.equal(calibrated.relevance, calibrated.probabilities)

@@ -34,7 +34,9 @@ def test_in_a_contextual_compression_retriever(reranker):
     base = [document.page_content for document in store.as_retriever(search_kwargs={"k": 4}).invoke(QUERY)]
     expected = reranker.rerank(QUERY, base, top_n=2)
     assert [document.page_content for document in found] == [base[place] for place in expected.ids]
-    assert [document.metadata["relevance_score"] for document in found] == pytest.approx(expected.scores.tolist())
+    assert [document.metadata["relevance_score"] for document in found] == pytest.approx(
+        expected.probabilities.tolist()
+    )
     assert all(document.metadata["source"] == str(TEXTS.index(document.page_content)) for document in found)
     assert asyncio.run(chain.ainvoke(QUERY)) == found
 
@@ -48,7 +50,9 @@ def test_metadata_and_edges_reach_the_reranker(reranker):
     found = compressor.compress_documents(documents, QUERY)
     expected = reranker.rerank(QUERY, TEXTS, scores=[0.9, 0.3, 0.2, 0.1], edges=[(0, 1), (2, 3)])
     assert [document.page_content for document in found] == [TEXTS[place] for place in expected.ids]
-    assert [document.metadata["relevance_score"] for document in found] == pytest.approx(expected.scores.tolist())
+    assert [document.metadata["relevance_score"] for document in found] == pytest.approx(
+        expected.probabilities.tolist()
+    )
     assert "relevance_score" not in documents[0].metadata
 
 
@@ -56,7 +60,9 @@ def test_entities(reranker):
     documents = [Document(text, metadata={"entities": ["USB"]} if "s" in text else {}) for text in TEXTS]
     found = GraphRerankCompressor(reranker=reranker).compress_documents(documents, QUERY)
     expected = reranker.rerank(QUERY, TEXTS, entities=[d.metadata.get("entities", []) for d in documents])
-    assert [document.metadata["relevance_score"] for document in found] == pytest.approx(expected.scores.tolist())
+    assert [document.metadata["relevance_score"] for document in found] == pytest.approx(
+        expected.probabilities.tolist()
+    )
 
 
 def test_nothing_found(reranker):

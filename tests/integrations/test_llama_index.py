@@ -43,7 +43,7 @@ def test_in_a_query_engine(reranker):
     expected = reranker.rerank(QUERY, texts, scores=scores, edges=[joined], top_n=2)
     found = engine.query(QUERY).source_nodes
     assert [node.text for node in found] == [texts[place] for place in expected.ids]
-    assert [node.score for node in found] == pytest.approx(expected.scores.tolist())
+    assert [node.score for node in found] == pytest.approx(expected.probabilities.tolist())
 
 
 def test_without_scores(reranker):
@@ -51,7 +51,7 @@ def test_without_scores(reranker):
     found = GraphRerankPostprocessor(reranker=reranker).postprocess_nodes(given, query_str=QUERY)
     expected = reranker.rerank(QUERY, TEXTS, edges=[(1, 2)])
     assert [node.text for node in found] == [TEXTS[place] for place in expected.ids]
-    assert [node.score for node in found] == pytest.approx(expected.scores.tolist())
+    assert [node.score for node in found] == pytest.approx(expected.probabilities.tolist())
     assert given[0].score is None
 
 

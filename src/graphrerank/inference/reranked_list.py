@@ -30,6 +30,11 @@ class RerankedList(Sequence[tuple[Any, float]]):
     scores: Tensor
     probabilities: Tensor | None = None
 
+    @property
+    def relevance(self) -> Tensor:
+        """``[k]`` float32: the probabilities, of a model without calibration the scores; what is given on."""
+        return self.scores if self.probabilities is None else self.probabilities
+
     def __len__(self) -> int:
         return len(self.ids)
 

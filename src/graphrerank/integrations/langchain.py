@@ -47,7 +47,8 @@ class GraphRerankCompressor(BaseDocumentCompressor):
             callbacks: Not used.
 
         Returns:
-            Copies, best first, with ``relevance_score`` in their metadata.
+            Copies, best first, with ``relevance_score`` in their metadata: the probability that they are relevant where
+            the model is calibrated, else its score.
 
         Raises:
             ValueError: If the query is empty, or metadata are of another form.
@@ -61,7 +62,8 @@ class GraphRerankCompressor(BaseDocumentCompressor):
             edges=() if self.edges is None else self.edges(documents),
             top_n=self.top_n,
         )
+        ranking = self.reranker.rerank_batch([given])[0]
         return [
             documents[place].model_copy(update={"metadata": {**documents[place].metadata, "relevance_score": score}})
-            for place, score in self.reranker.rerank_batch([given])[0]
+            for place, score in zip(ranking.ids, ranking.relevance.tolist(), strict=True)
         ]

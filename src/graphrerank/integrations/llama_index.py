@@ -32,7 +32,7 @@ class GraphRerankPostprocessor(BaseNodePostprocessor):
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        """Rank nodes: best first, with new scores.
+        """Rank nodes: best first, with probabilities of relevance where the model is calibrated, else its scores.
 
         Raises:
             ValueError: If there is no query, or metadata are of another form.
@@ -51,7 +51,8 @@ class GraphRerankPostprocessor(BaseNodePostprocessor):
             top_n=self.top_n,
         )
         ranking = self.reranker.rerank_batch([given])[0]
-        return [NodeWithScore(node=nodes[place].node, score=score) for place, score in ranking]
+        served = zip(ranking.ids, ranking.relevance.tolist(), strict=True)
+        return [NodeWithScore(node=nodes[place].node, score=score) for place, score in served]
 
 
 def _following(nodes: Sequence[BaseNode]) -> Iterator[tuple[int, int]]:
