@@ -122,7 +122,7 @@ def column_normalize(edge_index: Tensor, edge_weight: Tensor, num_nodes: int) ->
 
 
 def _normalize(edge_weight: Tensor, index: Tensor, num_nodes: int) -> Tensor:
-    total = scatter_sum(edge_weight, index, num_nodes)[index]
+    total = scatter_sum(edge_weight, index, num_nodes).index_select(0, index)
     return torch.where(total > 0, edge_weight / torch.where(total > 0, total, torch.ones_like(total)), 0.0)
 
 
@@ -141,7 +141,7 @@ def propagate(scores: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor
         >>> propagate(torch.tensor([1.0, 2.0]), torch.tensor([[0, 1], [1, 0]]), torch.tensor([0.5, 1.0]))
         tensor([2.0000, 0.5000])
     """
-    return torch.zeros_like(scores).index_add_(0, edge_index[1], scores[edge_index[0]] * edge_weight)
+    return torch.zeros_like(scores).index_add_(0, edge_index[1], scores.index_select(0, edge_index[0]) * edge_weight)
 
 
 def with_self_loops(edge_index: Tensor, edge_attr: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:

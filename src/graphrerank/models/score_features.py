@@ -28,8 +28,8 @@ def min_max_by_graph(values: Tensor, graph: Tensor, num_graphs: int) -> Tensor:
         >>> min_max_by_graph(torch.tensor([[2.0], [4.0], [3.0], [7.0]]), torch.tensor([0, 0, 0, 1]), 2).flatten()
         tensor([0.0000, 1.0000, 0.5000, 0.0000])
     """
-    high = scatter_max(values, graph, num_graphs)[graph]
-    low = -scatter_max(-values, graph, num_graphs)[graph]
+    high = scatter_max(values, graph, num_graphs).index_select(0, graph)
+    low = -scatter_max(-values, graph, num_graphs).index_select(0, graph)
     return (values - low) / torch.where(high > low, high - low, torch.ones_like(high))
 
 
@@ -101,7 +101,7 @@ class ScoreFeatures(nn.Module):
         rank = rank_by_graph(base_features[:, 0], graph, ptr).to(scores.dtype)
         source, target = edge_index[0], edge_index[1]
         degree = scatter_sum(torch.ones_like(edge_weight), target, num_nodes)
-        total = scatter_sum(scores[:, 0][source], target, num_nodes)
-        best = scatter_max(scores[source], target, num_nodes)
+        total = scatter_sum(scores[:, 0].index_select(0, source), target, num_nodes)
+        best = scatter_max(scores.index_select(0, source), target, num_nodes)
         columns = [gcs, 1 / rank, torch.log(rank) / 5, torch.log1p(degree) / 3, total / degree.clamp(min=1)]
         return torch.cat([scores, torch.stack(columns, dim=1), best], dim=1)
