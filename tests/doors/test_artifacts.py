@@ -8,12 +8,13 @@ import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
-from graphrerank.doors import schema
+from graphrerank.doors import http_service, schema
 from graphrerank.doors.artifacts import artifact_folder
 from graphrerank.doors.serve import serve
 from graphrerank.models import load_checkpoint
-from graphrerank.models.checkpoint import PRETRAINED
-from graphrerank.serving import load_artifact
+from graphrerank.models.checkpoint import PRETRAINED, read_manifest
+from graphrerank.serving import Artifact, load_artifact
+from graphrerank.serving.formats import Runner
 from graphrerank.serving.parity_batches import random_graphs
 
 ROOT = Path(__file__).parents[2]
@@ -107,3 +108,10 @@ def test_an_unknown_format_is_refused_before_the_service_starts(settings, hub, a
 def test_a_format_that_is_not_there_is_refused_before_the_service_starts(settings) -> None:
     with pytest.raises(ValueError, match=r"holds the formats \['torchscript'\], got `format` 'onnx'"):
         serve(settings("artifact=attack", "format=onnx"))
+
+
+def test_a_format_that_runs_on_the_cpu_alone_is_refused_for_another_device(settings, monkeypatch) -> None:
+    artifact = Artifact(Runner(print, "onnx"), read_manifest(PRETRAINED / "attack"), PRETRAINED / "attack")
+    monkeypatch.setattr(http_service, "load_artifact", lambda folder, format_name: artifact)
+    with pytest.raises(ValueError, match="`device` must be cpu for the format onnx, got cuda"):
+        serve(settings("artifact=attack", "format=onnx", "device=cuda"))
