@@ -38,7 +38,7 @@ SMALL = (
 
 
 def test_reading_recall_and_answers(door: Any, folder: Path, reader: Path, endpoint: Any, tmp_path: Path) -> None:
-    url, handler = endpoint  # it echoes: no answer is usable, so that every pair of answers is an empty tie
+    url, handler = endpoint  # it echoes: no answer is usable, so that both of every pair are empty
     model = f"{{_target_: graphrerank.text.LanguageModel, base_url: '{url}', model: small, pause: 0.0}}"
     done = door(
         "evaluate.py", *SMALL, f"retag.data={folder}", f"pair_encoder.model={reader}", f"hydra.run.dir={tmp_path}",
@@ -63,7 +63,7 @@ def test_reading_recall_and_answers(door: Any, folder: Path, reader: Path, endpo
     ]  # fmt: skip
     ((name, rates),) = found["win_rates"].items()
     assert name == "ReTAG against GraphRAG"
-    assert [(rate["ties"], rate["rate"]) for rate in rates] == [(6, 0.5)] * 4
+    assert [(rate["wins"], rate["ties"], rate["losses"]) for rate in rates] == [(0, 0, 0)] * 4  # nothing to compare
     lines = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text().splitlines()]
     assert len(lines) == 12
     assert all(line["text"] == "" and line["helpfulness"] == [None] for line in lines)
@@ -100,6 +100,8 @@ def test_a_corpus_without_communities(texts: list[str], door: Any, tmp_path: Pat
     ("overrides", "message"),
     [
         (["retag.level=1"], "level"),
+        (["retag.chosen_on=1"], "`retag.chosen_on` must leave questions to judge, got 1.0 of 6"),
+        (["retag.chosen_on=0"], "must leave questions to choose among the `keyword_weights` on, got 0.0 of 6"),
         (["retag.scopes=[topic]"], "`retag.scopes` must be some of ['general graph', 'topics'], got 'topic'"),
         (["retag.index=nowhere"], "nowhere/index.json: no index, or a damaged one"),
         (["pipeline.steps.0.setup.language=latin"], "`language` must be one of"),

@@ -27,6 +27,7 @@ def test_no_usable_verdict() -> None:
     assert (rate.wins, rate.ties, rate.losses) == (0, 0, 0)
     assert math.isnan(rate.rate)
     assert math.isnan(rate.p_value)
+    assert "| a | 0 | 0 | 0 |  |  |  |  |" in win_rates_table([rate])
 
 
 def test_table() -> None:

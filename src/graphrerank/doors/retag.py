@@ -17,8 +17,8 @@ from torch import Tensor
 from graphrerank.data import PairCache, VectorCache, read_documents, read_queries
 from graphrerank.data.folder import Document
 from graphrerank.doors.parts import pick_device
-from graphrerank.doors.retag_choices import COMPARED, Choice, table_rows
 from graphrerank.doors.portable import without_paths
+from graphrerank.doors.retag_choices import COMPARED, Choice, table_rows
 from graphrerank.doors.two_paths import hashed_order
 from graphrerank.evaluation.cited_answers import AnswerCounts, count_answers
 from graphrerank.evaluation.retag_page import RecallTable, compare_recall, render_retag
@@ -47,6 +47,7 @@ from graphrerank.text import CitedAnswer, MapReduceAnswers, PairwiseJudge, Summa
 
 GRAPHRAG, RETAG = "GraphRAG", "ReTAG"
 SCOPES = {"general graph": False, "topics": True}  # whether questions are asked in topics
+GRIDS = ("num_keywords", "num_sentences", "keyword_weights", "bm25_weights", "rerank_depths")  # of the plan
 KEYWORDS = ("num_keywords", "num_sentences", "num_terms")  # settings of the step that expand a question
 
 
@@ -172,11 +173,22 @@ class _Bench:
             yield measure_reading(name, self._retrieval(Choice(search, self._keywords()), level), self._queries)
 
     def recall(self, scope: str, level: int) -> RecallTable:
-        """Choose the settings of each row on one part of the questions, and judge it on the other."""
+        """Choose the settings of each row on one part of the questions, and judge it on the other.
+
+        Raises:
+            ValueError: If no question is left to judge, or to choose among several settings on.
+        """
         plan, use_topics = self._plan, SCOPES[scope]
-        relevant, num_candidates = self._relevant(scope, level)
         order = hashed_order(self._queries.ids, plan.seed)
         split = round(plan.chosen_on * len(order))
+        if not split < len(order):
+            raise ValueError(f"`retag.chosen_on` must leave questions to judge, got {plan.chosen_on} of {len(order)}")
+        if not split and (several := next((name for name in GRIDS if len(plan[name]) > 1), None)):
+            raise ValueError(
+                f"`retag.chosen_on` must leave questions to choose among the `{several}` on, got {plan.chosen_on} of "
+                f"{len(order)}; or give one of them alone"
+            )
+        relevant, num_candidates = self._relevant(scope, level)
         chosen_on, judged_on = (
             torch.tensor(sorted(part), dtype=torch.int64) for part in (order[:split], order[split:])
         )

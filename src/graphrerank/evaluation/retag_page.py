@@ -166,8 +166,8 @@ def render_retag(
         parts += [
             f"## Answers: {name}",
             "Judged by the language model, each pair in both orders; a pair whose two verdicts contradict each other "
-            "is tied, as are two equal answers, empty ones too; an empty one loses to any other. Ties count half; "
-            "pairs without a usable verdict do not count.",
+            "is tied, as are two equal answers; an empty one loses to any other. Ties count half; two empty answers "
+            "and pairs without a usable verdict do not count.",
             win_rates_table(rates),
         ]
     return "\n\n".join(parts) + "\n"

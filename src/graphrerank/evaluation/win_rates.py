@@ -64,15 +64,14 @@ def win_rates(verdicts: Verdicts, *, seed: int = 0) -> list[WinRate]:
 def win_rates_table(rates: Sequence[WinRate]) -> str:
     """Lay win rates out in Markdown, in percent."""
     header = ["criterion", "won", "tied", "lost", "win rate", "95% interval", "p", "same in both orders"]
-    rows = [
-        [
-            rate.criterion,
-            *(str(count) for count in (rate.wins, rate.ties, rate.losses)),
+    rows = []
+    for rate in rates:
+        counts = (rate.wins, rate.ties, rate.losses)
+        shares = [
             f"{100 * rate.rate:.1f}",
             f"{100 * rate.interval[0]:.1f} to {100 * rate.interval[1]:.1f}",
             p_text(rate.p_value).removeprefix("p = ").removeprefix("p "),
             f"{100 * rate.agreement:.0f}",
         ]
-        for rate in rates
-    ]
+        rows.append([rate.criterion, *map(str, counts), *(shares if any(counts) else [""] * len(shares))])
     return markdown_table(header, rows)

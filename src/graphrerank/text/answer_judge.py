@@ -33,7 +33,7 @@ class Verdicts:
     Attributes:
         criteria: ``C`` names.
         forward: ``[C, Q]`` float64, with the first system's answer shown first: 1 it is better, 0 a tie, -1 worse; NaN
-            where there is no usable verdict.
+            where there is no usable verdict, or nothing to compare.
         backward: ``[C, Q]``, alike, with the second system's answer shown first.
     """
 
@@ -63,7 +63,7 @@ class PairwiseJudge:
     Source: Edge et al., *From Local to Global: A GraphRAG Approach to Query-Focused Summarization*, 2024, section 4.1.1
     (head-to-head comparison, its criteria), which ReTAG takes over; the prompt and the criteria's wording are ours.
     *Where we differ:* both orders are asked once, not one order five times, as a model may prefer a place. Equal
-    answers are a tie without asking, and an answer of white space loses to any other.
+    answers are a tie without asking, an answer of white space loses to any other, and two of them are not compared.
 
     Args:
         model: Whom to ask; an :class:`~graphrerank.text.AnswerCache` keeps the answers.
@@ -97,7 +97,7 @@ class PairwiseJudge:
                 f"{len(second)}"
             )
         known = torch.tensor([_without_asking(*pair) for pair in zip(first, second, strict=True)], dtype=torch.float64)
-        asked = known.isnan().nonzero().flatten().tolist()
+        asked = [row for row in known.isnan().nonzero().flatten().tolist() if first[row].strip()]
         cells = [(criterion, row) for criterion in range(len(self.criteria)) for row in asked]
         ways = []
         for one, other in ((first, second), (second, first)):
@@ -136,13 +136,11 @@ def parse_winner(content: str) -> int:
 
 
 def _without_asking(first: str, second: str) -> float:
-    """Compare answers that need no model; NaN for the others."""
+    """Compare answers that need no model; NaN for the others, and for two empty ones."""
     first, second = first.strip(), second.strip()
-    if first == second:
-        return 0.0
-    if not (first and second):
+    if bool(first) != bool(second):
         return 1.0 if first else -1.0
-    return float("nan")
+    return 0.0 if first and first == second else float("nan")
 
 
 def _message(criterion: str, question: str, one: str, other: str) -> str:

