@@ -51,6 +51,7 @@ def test_reading_recall_and_answers(door: Any, folder: Path, reader: Path, endpo
     first, *others = [row for row in found["reading"] if row["level"] == 0]
     assert first["name"] == "all (GraphRAG)"
     assert all(row["tokens"] <= first["tokens"] for row in others if "topics" not in row["name"])
+    assert all(row["ms"]["p50"] > 0 for row in found["reading"])
     scopes = [(table["level"], table["scope"]) for table in found["retrieval"]]
     assert scopes == [(0, "general graph"), (0, "topics"), (1, "general graph"), (1, "topics")]
     for table in found["retrieval"]:

@@ -90,11 +90,12 @@ def test_comparisons_and_table() -> None:
 
 def test_reading_beside_the_first_row_of_its_level() -> None:
     readings = [
-        Reading("all", 0, 40.0, 8000.0),
-        Reading("some", 0, 10.0, 2000.0, (0.5, 0.25, 0.25)),
-        Reading("all", 1, 0.0, 0.0),
+        Reading("all", 0, 40.0, 8000.0, Latency(0.5, 1.25, 0.4)),
+        Reading("some", 0, 10.0, 2000.0, Latency(3.0, 4.0, 2.0), (0.5, 0.25, 0.25)),
+        Reading("all", 1, 0.0, 0.0, Latency(0.1, 0.2, 0.1)),
     ]
     lines: list[Any] = reading_table(readings).splitlines()[2:]
-    assert lines[0] == "| 0 | all | 40.0 | 8,000 | 100.0 | 100 | 0 | 0 |"
-    assert lines[1] == "| 0 | some | 10.0 | 2,000 | 25.0 | 50 | 25 | 25 |"
-    assert lines[2] == "| 1 | all | 0.0 | 0 | nan | 100 | 0 | 0 |"
+    assert lines[0] == "| 0 | all | 40.0 | 8,000 | 100.0 | 100 | 0 | 0 | 0.5 | 1.2 | 0.4 |"
+    assert lines[1] == "| 0 | some | 10.0 | 2,000 | 25.0 | 50 | 25 | 25 | 3.0 | 4.0 | 2.0 |"
+    assert lines[2] == "| 1 | all | 0.0 | 0 | nan | 100 | 0 | 0 | 0.1 | 0.2 | 0.1 |"
+    assert readings[1].to_json()["ms"] == {"p50": 3.0, "p95": 4.0, "cpu": 2.0}

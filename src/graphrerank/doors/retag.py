@@ -70,7 +70,7 @@ def judge_retag(cfg: DictConfig) -> Path:
     def write() -> str:
         content = {
             "index": bench.index_counts,
-            "reading": [asdict(reading) for reading in readings],
+            "reading": [reading.to_json() for reading in readings],
             "retrieval": [table.to_json() for table in tables],
             "answers": [asdict(own) for own in counts],
             "win_rates": {name: [asdict(rate) for rate in rates] for name, rates in wins.items()},

@@ -63,6 +63,7 @@ class Reading:
         level: Of the communities.
         summaries: Mean number of summaries.
         tokens: Mean tokens of them.
+        milliseconds: What choosing them takes.
         shares: Share of the questions by the number of topics that they were asked in: none, one, more.
     """
 
@@ -70,7 +71,19 @@ class Reading:
     level: int
     summaries: float
     tokens: float
+    milliseconds: Latency
     shares: tuple[float, float, float] = field(default=(1.0, 0.0, 0.0))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what ``metrics.json`` holds of it."""
+        return {
+            "name": self.name,
+            "level": self.level,
+            "summaries": self.summaries,
+            "tokens": self.tokens,
+            "ms": self.milliseconds._asdict(),
+            "shares": self.shares,
+        }
 
 
 def read_by_pairs(
@@ -168,7 +181,7 @@ def time_retrieval(retrieval: ReTAGRetrieval, queries: Queries) -> Latency:
 
 
 def measure_reading(name: str, retrieval: ReTAGRetrieval, queries: Queries) -> Reading:
-    """Count what a way to choose summaries gives to read per question."""
+    """Count what a way to choose summaries gives to read per question, and time it."""
     found = retrieval.retrieve(queries)
     summaries, level = retrieval.summaries, retrieval.summaries.level
     nodes = found.ranking.nodes.cpu()
@@ -178,6 +191,7 @@ def measure_reading(name: str, retrieval: ReTAGRetrieval, queries: Queries) -> R
         level,
         float((nodes >= 0).sum(1).double().mean()),
         float(tokens.double().mean()),
+        time_retrieval(retrieval, queries),
         topic_shares(found),
     )
 
