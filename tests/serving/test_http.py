@@ -152,6 +152,16 @@ def test_the_key(make_app):
         assert client.post("/v2/rerank", json=BODY, headers={name: key.encode()}).status_code == 200
 
 
+def test_what_no_route_takes(make_app):
+    client = TestClient(make_app())
+    for response, status, said in (
+        (client.get("/nothing"), 404, "Not Found"),
+        (client.get("/v2/rerank"), 405, "Method Not Allowed"),
+    ):
+        assert (response.status_code, response.json()) == (status, {"message": said, "detail": []})
+    assert response.headers["allow"] == "POST"
+
+
 def test_logs_hold_numbers_and_no_texts(make_app, caplog):
     client = TestClient(make_app())
     with caplog.at_level(logging.INFO, LOGGER):

@@ -6,7 +6,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -91,6 +91,9 @@ class Dispatcher(LitSpec):
             return Answer.refuse(504, f"no answer within {self.limits.request_seconds:g} seconds")
         finally:
             self._unanswered -= 1
+            if waiting.answer.cancelled():  # it took too long, or the client is gone
+                with suppress(ValueError):  # a worker has it
+                    self._waiting.remove(waiting)
 
     async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Work with one worker until it is gone."""
@@ -113,10 +116,10 @@ class Dispatcher(LitSpec):
             worker = min(self._workers, key=lambda worker: len(worker.batches))
             if len(worker.batches) >= AHEAD:
                 break
-            if batch := self._next_batch():
-                worker.batches.append(batch)
-                requests = [(waiting.uid, waiting.since, waiting.request) for waiting in batch]
-                worker.writer.write(pack((batch[0].kind, requests)))
+            batch = self._next_batch()
+            worker.batches.append(batch)
+            requests = [(waiting.uid, waiting.since, waiting.request) for waiting in batch]
+            worker.writer.write(pack((batch[0].kind, requests)))
         metrics().queue_length.set(len(self._waiting))
 
     def _next_batch(self) -> "list[_Waiting]":
@@ -126,8 +129,6 @@ class Dispatcher(LitSpec):
         candidates = 0
         while self._waiting and len(batch) < self.batch_requests and candidates < self.batch_candidates:
             waiting = self._waiting.popleft()
-            if waiting.answer.done():  # it took too long
-                continue
             if batch and waiting.kind != batch[0].kind:
                 others.append(waiting)
                 continue

@@ -123,9 +123,9 @@ class RerankEngine:
 
     def _response(self, uid: str, request: RerankRequest, given: RerankInput, ranking: RerankedList) -> dict[str, Any]:
         indices = ranking.indices.tolist()
-        served = ranking.scores if ranking.probabilities is None else ranking.probabilities
         results: list[dict[str, Any]] = [
-            {"index": index, "relevance_score": score} for index, score in zip(indices, served.tolist(), strict=True)
+            {"index": index, "relevance_score": score}
+            for index, score in zip(indices, ranking.relevance.tolist(), strict=True)
         ]
         if request.return_documents and request.documents is not None:
             for result in results:

@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
+from starlette.exceptions import HTTPException
 
 from graphrerank.serving.dispatcher import Dispatcher
 from graphrerank.serving.engine import Answer
@@ -76,6 +77,12 @@ def add_routes(app: FastAPI, routes: list[Route], dispatcher: Dispatcher, limits
                     }
                 },
             )
+
+    @app.exception_handler(HTTPException)
+    async def refuse(request: Request, error: HTTPException) -> Response:
+        """Answer what no route takes, in the form of all errors."""
+        answer = Answer.refuse(error.status_code, str(error.detail))
+        return Response(answer.body, answer.status, headers=error.headers, media_type="application/json")
 
     @app.get("/health", summary="Whether the HTTP process runs; /ready tells whether workers do.")
     async def health() -> dict[str, str]:

@@ -46,12 +46,12 @@ class SearchResult(BaseModel):
 
     Attributes:
         doc_id: Its id in the corpus.
-        relevance_score: Higher is more relevant; comparable within an answer only.
+        score: Of the pipeline's last step, of any scale; higher is more relevant, comparable within an answer only.
         document: Its text, where ``return_documents`` asks for it.
     """
 
     doc_id: str
-    relevance_score: float
+    score: float
     document: dict[str, Any] | None = None
 
 
@@ -161,7 +161,7 @@ def _results(graph: CorpusGraph, request: SearchRequest, nodes: list[int], score
     return [
         SearchResult(
             doc_id=graph.node_ids[node],
-            relevance_score=score,
+            score=score,
             document={"text": graph.texts[node]} if request.return_documents else None,
         )
         for node, score in list(zip(nodes, scores, strict=True))[: request.top_n]
