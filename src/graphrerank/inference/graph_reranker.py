@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.graphs import CandidateGraphs
-from graphrerank.graphs.calibration import Calibration, read_calibration
+from graphrerank.graphs.calibration import read_calibration
 from graphrerank.graphs.corpus_graph import merge_parallel
 from graphrerank.graphs.retriever import BASE_SCORE
 from graphrerank.inference.arrays import Matrix, Numbers, Pairs
@@ -149,12 +149,14 @@ class GraphReranker:
         with torch.inference_mode():
             scored = self._model(*graphs.to(self.device).model_inputs())
         scores = scored.cpu().clone()  # outside of inference mode: an ordinary tensor, which callers may train on
-        order = graphs.order(scores)
-        starts = graphs.ptr.tolist()
-        return [
-            _reranked(given, places[: given.num_passages] - start, scores[start:], self._calibration)
-            for given, places, start in zip(inputs, order, starts[:-1], strict=True)
-        ]
+        if torch.isnan(scores).any():
+            raise ValueError(f"{self._checkpoint.path}: the model gave a score that is not a number")
+        sizes = [given.num_passages for given in inputs]
+        probabilities: Sequence[Tensor | None] = [None] * len(inputs)
+        if self._calibration is not None:
+            probabilities = torch.split(self._calibration.probabilities(scores), sizes)
+        lists = zip(inputs, torch.split(scores, sizes), probabilities, strict=True)
+        return [_reranked(given, own, probable) for given, own, probable in lists]
 
     def candidate_graphs(self, inputs: Sequence[RerankInput]) -> CandidateGraphs:
         """Build what the model reads, on the CPU: one graph per query, its nodes in the order of the passages.
@@ -199,12 +201,13 @@ def _packed_edges(parts: Sequence[tuple[Tensor, Tensor]], ptr: Tensor) -> tuple[
     return merged.flip(1).T.contiguous(), largest
 
 
-def _reranked(given: RerankInput, order: Tensor, scores: Tensor, calibration: Calibration | None) -> RerankedList:
-    indices = order[: given.top_n]
-    ids = range(given.num_passages) if given.ids is None else list(given.ids)
-    ranked = scores[indices]
-    probabilities = None if calibration is None else calibration.probabilities(ranked)
-    return RerankedList(tuple(ids[place] for place in indices.tolist()), indices, ranked, probabilities)
+def _reranked(given: RerankInput, scores: Tensor, probabilities: Tensor | None) -> RerankedList:
+    indices = torch.argsort(scores, descending=True, stable=True)[: given.top_n]
+    ids = range(len(scores)) if given.ids is None else list(given.ids)
+    ranked = None if probabilities is None else probabilities.index_select(0, indices)
+    return RerankedList(
+        tuple(ids[place] for place in indices.tolist()), indices, scores.index_select(0, indices), ranked
+    )
 
 
 def _hybrid_weights(manifest: Mapping[str, Any]) -> dict[str, float]:

@@ -27,7 +27,7 @@ def input_edges(given: RerankInput) -> tuple[Tensor, Tensor]:
         ([[0, 2], [2, 0]], [3.0, 3.0])
     """
     pairs, weights = [torch.zeros(0, 2, dtype=torch.int64)], [torch.zeros(0)]
-    for undirected, weight in (_own_edges(given), _contextual_edges(given)):
+    for undirected, weight in filter(None, (_own_edges(given), _contextual_edges(given))):
         pairs += [undirected, undirected.flip(1)]
         weights += [weight, weight]
     if given.entities is not None:
@@ -38,16 +38,15 @@ def input_edges(given: RerankInput) -> tuple[Tensor, Tensor]:
     return torch.cat(pairs), torch.cat(weights)
 
 
-def _own_edges(given: RerankInput) -> tuple[Tensor, Tensor]:
+def _own_edges(given: RerankInput) -> tuple[Tensor, Tensor] | None:
     if given.edges is None:
-        return torch.zeros(0, 2, dtype=torch.int64), torch.zeros(0)
+        return None
     edges = to_integers("edges", given.edges, (None, 2))
-    last = given.num_passages - 1
-    outside = (edges < 0) | (edges > last)
-    if outside.any():
-        _refuse(edges, outside.any(1), f"join passages 0 to {last}")
-    if (loops := edges[:, 0] == edges[:, 1]).any():
-        _refuse(edges, loops, "join two different passages")
+    last, pairs = given.num_passages - 1, edges.numpy()  # whose checks of so few numbers are the quicker ones
+    if pairs.min(initial=0) < 0 or pairs.max(initial=0) > last:
+        _refuse(edges, ((edges < 0) | (edges > last)).any(1), f"join passages 0 to {last}")
+    if (pairs[:, 0] == pairs[:, 1]).any():
+        _refuse(edges, edges[:, 0] == edges[:, 1], "join two different passages")
     if given.edge_weights is None:
         return edges, torch.ones(len(edges))
     weight = to_floats("edge_weights", given.edge_weights, (len(edges),))
@@ -66,9 +65,9 @@ def _refuse(edges: Tensor, bad: Tensor, needed: str) -> None:
     raise ValueError(f"`edges` must each {needed}, got {edges[place].tolist()} at place {place}")
 
 
-def _contextual_edges(given: RerankInput) -> tuple[Tensor, Tensor]:
+def _contextual_edges(given: RerankInput) -> tuple[Tensor, Tensor] | None:
     if given.doc_ids is None or given.chunk_ids is None:
-        return torch.zeros(0, 2, dtype=torch.int64), torch.zeros(0)
+        return None
     chunk_ids = to_integers("chunk_ids", given.chunk_ids, (given.num_passages,)).tolist()
     edges = adjacency_edges(list(given.doc_ids), chunk_ids)
     return edges, torch.ones(len(edges))
