@@ -1,9 +1,11 @@
+import json
+import math
 from pathlib import Path
 
 import pytest
 import torch
 
-from graphrerank.files import atomic_path, load_tensors, save_tensors, write_text
+from graphrerank.files import atomic_path, load_tensors, save_tensors, write_json, write_text
 
 
 def test_failure_leaves_the_old_content_and_no_temporary_file(tmp_path: Path) -> None:
@@ -58,3 +60,10 @@ def test_other_tensors_are_refused(tmp_path: Path) -> None:
     save_tensors(path, {"a": torch.rand(2), "c": torch.rand(2)})
     with pytest.raises(ValueError, match=r"needed the tensors \['a', 'b'\], found \['a', 'c'\]; delete this file"):
         load_tensors(path, ("b", "a"))
+
+
+def test_json_without_what_json_does_not_know(tmp_path: Path) -> None:
+    write_json(tmp_path / "a.json", {"a": [1, math.nan, (True, "NaN")], "b": {"c": -math.inf, "d": 0.5, "e": None}})
+    text = (tmp_path / "a.json").read_text(encoding="utf-8")
+    expected = {"a": [1, None, [True, "NaN"]], "b": {"c": None, "d": 0.5, "e": None}}
+    assert json.loads(text, parse_constant=pytest.fail) == expected

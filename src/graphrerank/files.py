@@ -1,12 +1,15 @@
 """Files that are either whole or not there: written under a temporary name, then renamed; or in transactions."""
 
 import hashlib
+import json
+import math
 import os
 import sqlite3
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import safetensors
 from safetensors.torch import load_file, save_file
@@ -73,6 +76,11 @@ def write_text(path: Path, text: str) -> None:
     """Write a text file atomically, in UTF-8."""
     with atomic_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write a JSON file atomically; null in the place of numbers that are NaN or infinite, which JSON does not know."""
+    write_text(path, json.dumps(_finite(content), indent=2, allow_nan=False) + "\n")
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
@@ -151,6 +159,14 @@ class BlobTable:
             if isinstance(error, sqlite3.OperationalError):  # locked, or the disk is full
                 raise ValueError(f"{self.path}: cannot be read or written: {error}") from error
             raise ValueError(f"{self.path}: damaged cache ({error}); delete this file and run again") from error
+
+
+def _finite(content: Any) -> Any:
+    if isinstance(content, Mapping):
+        return {key: _finite(value) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
 
 
 def hash_text(text: str) -> bytes:

@@ -1,6 +1,5 @@
 """``python evaluate.py experiment=fastinsight_curves``: quality against time, budget and FastInsight's two weights."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from graphrerank.doors.preparing import dataset_names, prepare_for_pipelines
 from graphrerank.evaluation import judge_pipelines
 from graphrerank.evaluation.curves import Curves, curves_json, draw_curves, gain_correlations, render_curves
 from graphrerank.evaluation.judge_pipelines import PIPELINE_MEASURES
-from graphrerank.files import write_text
+from graphrerank.files import write_json, write_text
 
 VARIED = "fastinsight"  # whose settings are varied
 SEARCH = "vector_search"
@@ -73,7 +72,7 @@ def write_curves(cfg: DictConfig) -> Path:
         found.append(curves)
         draw_curves(run_dir / f"{curves.dataset}.png", curves)
         content = {"datasets": {one.dataset: curves_json(one) for one in found}}
-        write_text(run_dir / "metrics.json", json.dumps(content, indent=2) + "\n")
+        write_json(run_dir / "metrics.json", content)
         report = render_curves(found, plots=[f"{one.dataset}.png" for one in found])
         write_text(run_dir / "report.md", report)
     print(report, end="\n\n")

@@ -1,6 +1,5 @@
 """``python evaluate.py experiment=ket_solutions``: KET-RAG's solutions, sweeps, rerankers behind it."""
 
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -15,7 +14,7 @@ from graphrerank.data.folder import read_documents, read_queries, right_answers
 from graphrerank.doors.parts import pick_device
 from graphrerank.evaluation.contexts import ContextResult, Questions, judge_contexts
 from graphrerank.evaluation.ket_page import Sweep, draw_sweep, render_ket
-from graphrerank.files import write_text
+from graphrerank.files import write_json, write_text
 from graphrerank.graphs import CorpusGraph, PairEncoder, Queries, Ranking
 from graphrerank.indexes import KETIndex, KETIndexBuilder, KETSettings
 from graphrerank.inference import GraphReranker, RerankInput
@@ -60,7 +59,7 @@ def judge_ket(cfg: DictConfig) -> Path:
             "sweeps": {name: _sweep_json(points) for name, points in sweeps.items()},
             "rerankers": [result.to_json() for result in rerankers],
         }
-        write_text(run_dir / "metrics.json", json.dumps(content, indent=2) + "\n")
+        write_json(run_dir / "metrics.json", content)
         write_text(run_dir / "report.md", render_ket(solutions, sweeps, rerankers))
 
     for solution, settings in _table(cfg.ket):

@@ -32,7 +32,7 @@ from graphrerank.evaluation.summary_retrieval import (
     time_retrieval,
 )
 from graphrerank.evaluation.win_rates import WinRate, win_rates
-from graphrerank.files import write_text
+from graphrerank.files import write_json, write_text
 from graphrerank.graphs import Queries
 from graphrerank.indexes import ReTAGIndex
 from graphrerank.inference import CheckpointScorer
@@ -75,7 +75,7 @@ def judge_retag(cfg: DictConfig) -> Path:
             "answers": [asdict(own) for own in counts],
             "win_rates": {name: [asdict(rate) for rate in rates] for name, rates in wins.items()},
         }
-        write_text(run_dir / "metrics.json", json.dumps(content, indent=2) + "\n")
+        write_json(run_dir / "metrics.json", content)
         command = shlex.join(["python", "evaluate.py", *map(without_paths, HydraConfig.get().overrides.task)])
         page = render_retag(command, bench.index_line, readings, tables, counts, wins)
         write_text(run_dir / "report.md", page)

@@ -1,6 +1,5 @@
 """``python evaluate.py experiment=ea_benchmark``: the router on questions half of one hop and half of several."""
 
-import json
 import shlex
 import time
 from collections.abc import Mapping, Sequence
@@ -29,7 +28,7 @@ from graphrerank.evaluation.routing import (
     weigh_choices,
 )
 from graphrerank.evaluation.two_paths import TwoPaths
-from graphrerank.files import write_text
+from graphrerank.files import write_json, write_text
 from graphrerank.graphs import Queries
 from graphrerank.graphs.routes import GRAPH, choose_routes
 from graphrerank.inference import AdapterScorer
@@ -112,7 +111,7 @@ def judge_routing(cfg: DictConfig) -> Path:
         "left_out_as_known": known,
         "thresholds": {"low": scorer.low, "high": scorer.high, "without_fusion": list(without)},
     }
-    write_text(run_dir / "metrics.json", json.dumps(content, indent=2) + "\n")
+    write_json(run_dir / "metrics.json", content)
     report = _report(sets, known, mix, results, real)
     write_text(run_dir / "report.md", report)
     print(report)

@@ -1,6 +1,5 @@
 """``python serve.py``: export a checkpoint, time an artifact's formats, or answer HTTP requests from an artifact."""
 
-import json
 from pathlib import Path
 
 import torch
@@ -8,7 +7,7 @@ from omegaconf import DictConfig
 
 from graphrerank.doors.artifacts import artifact_folder
 from graphrerank.doors.http_service import serve_http
-from graphrerank.files import write_text
+from graphrerank.files import write_json
 from graphrerank.inference.hub import locate_model
 from graphrerank.models import load_checkpoints
 from graphrerank.serving import export_artifact
@@ -46,7 +45,7 @@ def _bench(cfg: DictConfig) -> Path:
     artifact, folder = artifact_folder(cfg), Path(cfg.paths.run_dir)
     times = bench_artifact(artifact, **cfg.bench)
     content = {"artifact": str(artifact), "settings": dict(cfg.bench), "formats": [entry.to_json() for entry in times]}
-    write_text(folder / BENCH, json.dumps(content, indent=2) + "\n")
+    write_json(folder / BENCH, content)
     print(bench_table(times))
     print(folder, flush=True)
     return folder

@@ -1,6 +1,5 @@
 """What a run leaves behind: the table, ``metrics.json`` and TREC run files."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ from rich.table import Table
 
 from graphrerank.evaluation.judge import DatasetResult
 from graphrerank.evaluation.judge_pipelines import PipelinesResult
-from graphrerank.files import write_text
+from graphrerank.files import write_json, write_text
 from graphrerank.graphs import CorpusGraph, Ranking
 
 COLUMNS = ("PR@5", "PR@10", "R@2", "R@5", "R@10", "nDCG@10")
@@ -92,7 +91,7 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def write_metrics(path: Path, results: Sequence[DatasetResult | PipelinesResult], **extra: Any) -> None:
     """Write ``metrics.json``: ``datasets`` by name, and whatever else the run measured."""
     content = {"datasets": {result.dataset: result.to_json() for result in results}, **extra}
-    write_text(path, json.dumps(content, indent=2) + "\n")
+    write_json(path, content)
 
 
 def write_trec_runs(folder: Path, result: DatasetResult, graph: CorpusGraph) -> None:

@@ -1,6 +1,5 @@
 """A study for people: on the terminal, as Markdown, and as the numbers of ``metrics.json``."""
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from graphrerank.evaluation.study_tables import (
     quality_table,
     row_name,
 )
-from graphrerank.files import write_text
+from graphrerank.files import write_json
 
 NAMED = 5  # missing queries that are named
 LEVEL = 0.05
@@ -136,7 +135,7 @@ def study_metrics(study: Study) -> dict[str, Any]:
 
 def write_study_metrics(path: Path, study: Study, **extra: Any) -> None:
     """Write ``metrics.json`` of a study, and whatever else the run measured."""
-    write_text(path, json.dumps({**study_metrics(study), **extra}, indent=2) + "\n")
+    write_json(path, {**study_metrics(study), **extra})
 
 
 def verdicts(dataset: DatasetStudy) -> list[str]:
