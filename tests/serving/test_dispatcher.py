@@ -100,6 +100,11 @@ def test_messages_come_as_they_were(folder, size):
     asyncio.run(play())
 
 
+def test_a_path_that_is_too_long_for_a_socket(folder):
+    with pytest.raises(ValueError, match=r"x: no socket can be there .* set TMPDIR"):
+        listen(folder / ("x" * 200))
+
+
 @pytest.mark.parametrize(
     ("sizes", "expected"),
     [([1] * 6, [4, 2]), ([60, 30, 20, 1], [3, 1]), ([500, 1, 1], [1, 2]), ([1], [1])],

@@ -1,6 +1,5 @@
 """What a worker does: answer the batches that the HTTP processes hand out."""
 
-import gc
 import selectors
 import time
 from collections.abc import Mapping, Sequence
@@ -34,7 +33,6 @@ class BatchLoop(LitLoop):
     def __call__(self, lit_api: LitAPI, *_: Any, **__: Any) -> None:
         """Work until the HTTP processes are gone; the arguments are LitServe's."""
         metrics().restarts.inc()
-        gc.freeze()
         with ExitStack() as open_connections, selectors.DefaultSelector() as connected:
             for address in self.addresses:
                 connected.register(open_connections.enter_context(connect(address)), selectors.EVENT_READ)

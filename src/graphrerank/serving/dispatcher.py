@@ -1,7 +1,6 @@
 """The way of a request from an HTTP process to a worker and back."""
 
 import asyncio
-import gc
 import socket
 import time
 from collections import deque
@@ -57,7 +56,6 @@ class Dispatcher(LitSpec):
     @asynccontextmanager
     async def attending(self) -> AsyncIterator[None]:
         """Let the workers in, in an HTTP process."""
-        gc.freeze()
         server = await asyncio.start_unix_server(self._attend, sock=self._listeners[self.response_queue_id or 0])
         try:
             yield

@@ -40,9 +40,19 @@ def receive(connection: socket.socket) -> Any:
 
 
 def listen(path: Path) -> socket.socket:
-    """Make the end that others connect to, at a path of at most some 100 characters."""
+    """Make the end that others connect to.
+
+    Raises:
+        ValueError: If the path is longer than the system takes, some 100 characters.
+    """
     listener = socket.socket(socket.AF_UNIX)
-    listener.bind(str(path))
+    try:
+        listener.bind(str(path))
+    except OSError as error:
+        listener.close()
+        raise ValueError(
+            f"{path}: no socket can be there ({error}); needed a short path of temporary files, set TMPDIR"
+        ) from error
     listener.listen()
     return listener
 

@@ -5,6 +5,7 @@ waiting (:class:`Dispatcher`), and dies of SIGTERM without finishing what is in 
 """
 
 import ctypes
+import gc
 import logging
 import os
 import signal
@@ -113,6 +114,7 @@ class EngineAPI(LitAPI):
         self.engines = {kind: make(device) for kind, make in self._factories.items()}
         for engine in self.engines.values():
             engine.warm_up()
+        gc.freeze()  # modules and models stay: the garbage collector need not look at them again
 
 
 def create_server(
@@ -190,6 +192,7 @@ def _attended(lifespan: Any, dispatcher: Dispatcher) -> Any:
     @asynccontextmanager
     async def both(app: FastAPI) -> AsyncIterator[Any]:
         async with dispatcher.attending(), lifespan(app) as state:
+            gc.freeze()
             yield state
 
     return both
