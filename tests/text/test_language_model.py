@@ -1,6 +1,7 @@
 from typing import Any
 
 import pytest
+from omegaconf import OmegaConf
 
 from graphrerank.text import LanguageModel
 
@@ -25,6 +26,19 @@ def test_a_system_message_comes_first(endpoint: tuple[str, Any]) -> None:
     (request,) = handler.requests
     assert request["messages"] == [{"role": "system", "content": "be short"}, {"role": "user", "content": "a"}]
     assert request["key"] is None
+
+
+def test_further_fields_of_a_request(endpoint: tuple[str, Any]) -> None:
+    url, handler = endpoint
+    given = OmegaConf.create({"max_tokens": 9, "response_format": {"type": "json_object"}, "stop": ["a", "b"]})
+    model = LanguageModel(url, "m", request=given)
+    model.ask(["a"], system=None, read=str)
+    sent = handler.requests[0]
+    assert (sent["max_tokens"], sent["stop"]) == (9, ["a", "b"])
+    assert sent["response_format"] == {"type": "json_object"}
+    assert model.fingerprint != LanguageModel(url, "m").fingerprint
+    with pytest.raises(ValueError, match=r"`request` must leave what is set elsewhere, got \['model'\]"):
+        LanguageModel(url, "m", request={"model": "other"})
 
 
 def test_nothing_asked(endpoint: tuple[str, Any]) -> None:

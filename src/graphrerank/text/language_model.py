@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -23,13 +23,15 @@ class LanguageModel:
         model: The model's name there.
         api_key_variable: Environment variable that holds the key; no key is sent where it is not set.
         temperature: Of sampling, not negative; 0 for the likeliest answer.
+        request: Further fields of each request, as the endpoint knows them: ``{"max_tokens": 500}``, or
+            ``{"response_format": {"type": "json_object"}}`` for a model that does not keep to JSON by itself.
         timeout: Seconds per request.
         max_retries: Tries after the first.
         pause: Seconds before the second try; doubled before each further one.
         concurrency: Requests at once.
 
     Raises:
-        ValueError: If a number is out of range.
+        ValueError: If a number is out of range, or ``request`` sets what is set here.
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class LanguageModel:
         *,
         api_key_variable: str = "OPENAI_API_KEY",
         temperature: float = 0.0,
+        request: Mapping[str, Any] | None = None,
         timeout: float = 60.0,
         max_retries: int = 5,
         pause: float = 1.0,
@@ -50,10 +53,13 @@ class LanguageModel:
             )
         if not temperature >= 0:
             raise ValueError(f"`temperature` must not be negative, got {temperature}")
+        if taken := sorted({"model", "messages", "temperature"} & set(request or ())):
+            raise ValueError(f"`request` must leave what is set elsewhere, got {taken}")
         self.base_url = base_url.rstrip("/")
         self.model = model
         self.api_key_variable = api_key_variable
         self.temperature = temperature
+        self.request = _plain(request or {})
         self.timeout = timeout
         self.max_retries = max_retries
         self.pause = pause
@@ -61,8 +67,9 @@ class LanguageModel:
 
     @property
     def fingerprint(self) -> str:
-        """The model's name and temperature; not the endpoint, which may move."""
-        return repr(("language model", self.model, self.temperature))
+        """The model's name and what decides its answers; not the endpoint, which may move."""
+        further = (sorted(self.request.items()),) if self.request else ()
+        return repr(("language model", self.model, self.temperature, *further))
 
     def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], Answer]) -> list[Answer]:
         """Ask each question in a conversation of its own.
@@ -100,7 +107,7 @@ class LanguageModel:
     def _ask_one(self, client: Any, messages: list[dict[str, str]], read: Callable[[str], Answer]) -> Answer:
         import httpx
 
-        body = {"model": self.model, "messages": messages, "temperature": self.temperature}
+        body = {"model": self.model, "messages": messages, "temperature": self.temperature, **self.request}
         url, trouble = f"{self.base_url}/chat/completions", ""
         for attempt in range(self.max_retries + 1):
             wait = self.pause * 2**attempt
@@ -125,6 +132,15 @@ class LanguageModel:
             f"{url} gave no usable answer in {self.max_retries + 1} tries for the text "
             f"{messages[-1]['content'][:60]!r}; last: {trouble}"
         )
+
+
+def _plain(value: Any) -> Any:
+    """Turn the mappings and sequences of a configuration into those of JSON."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(entry) for entry in value]
+    return value
 
 
 def _retry_after(header: str | None, wait: float) -> float:
