@@ -113,7 +113,7 @@ def study_metrics(study: Study) -> dict[str, Any]:
     for name, dataset in study.datasets.items():
         systems = {
             key: {
-                **{measure: None if math.isnan(mean) else mean for measure, mean in one.means.items()},
+                **one.means,
                 "interval": {measure: list(ends) for measure, ends in one.intervals.items() if not math.isnan(ends[0])},
                 "cost": None if one.cost is None else vars(one.cost),
                 "missing": len(one.missing),
