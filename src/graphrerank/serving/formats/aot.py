@@ -12,6 +12,7 @@ from torch import nn
 
 from graphrerank.serving.formats.exportable import Exportable, Runner, all_sizes_alike
 
+ONE_THREAD = {"cpp.threads": 1}  # else it keeps as many threads as the export had, whatever the service sets
 COMPILERS = ("g++", "clang++", "cl")
 
 
@@ -30,7 +31,7 @@ def write(exportable: Exportable, path: Path) -> None:
     try:
         with torch.no_grad(), all_sizes_alike(), warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # of torch to itself
-            torch._inductor.aoti_compile_and_package(program, package_path=str(path))
+            torch._inductor.aoti_compile_and_package(program, package_path=str(path), inductor_configs=ONE_THREAD)
     except Exception as error:  # also what the C++ compiler says
         raise ValueError(f"aot cannot compile this model: {error}") from error
     _leave_out_folders(path, [cache_dir(), str(Path(torch.__file__).parents[1])])
