@@ -5,7 +5,7 @@ import sys
 import hydra
 from omegaconf import DictConfig
 
-from graphrerank.doors import schema
+from graphrerank.cli import schema
 
 schema.register()
 
@@ -15,32 +15,32 @@ def main(cfg: DictConfig) -> None:
     """Judge, print the tables and the run folder."""
     schema.check_keys(cfg, schema.EvaluateConfig)
     if cfg.report:
-        from graphrerank.doors.compare import compare
+        from graphrerank.cli.compare import compare
 
         compare(cfg)
     elif cfg.verify is not None:
-        from graphrerank.doors.verify import verify
+        from graphrerank.cli.verify import verify
 
         if verify(cfg):
             sys.exit(1)
     elif cfg.curves is not None:
-        from graphrerank.doors.curves import write_curves
+        from graphrerank.experiments.fastinsight.job import write_curves
 
         write_curves(cfg)
     elif cfg.routing is not None:
-        from graphrerank.doors.routing import judge_routing
+        from graphrerank.experiments.ea_graphrag.benchmark_job import judge_routing
 
         judge_routing(cfg)
     elif cfg.ket is not None:
-        from graphrerank.doors.ket import judge_ket
+        from graphrerank.experiments.ket.job import judge_ket
 
         judge_ket(cfg)
     elif cfg.retag is not None:
-        from graphrerank.doors.retag import judge_retag
+        from graphrerank.experiments.retag.job import judge_retag
 
         judge_retag(cfg)
     else:
-        from graphrerank.doors.evaluate import evaluate  # heavy: not for --help
+        from graphrerank.cli.evaluate import evaluate
 
         evaluate(cfg)
 

@@ -3,7 +3,7 @@
 import hydra
 from omegaconf import DictConfig
 
-from graphrerank.doors import schema
+from graphrerank.cli import schema
 
 schema.register()
 
@@ -11,7 +11,7 @@ schema.register()
 @hydra.main(version_base="1.3", config_path="conf", config_name="serve")
 def main(cfg: DictConfig) -> None:
     """Export an artifact, or serve one over HTTP."""
-    from graphrerank.doors.serve import serve  # heavy: not for --help
+    from graphrerank.cli.serve import serve
 
     schema.check_keys(cfg, schema.ServeConfig)
     serve(cfg)

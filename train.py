@@ -3,7 +3,7 @@
 import hydra
 from omegaconf import DictConfig
 
-from graphrerank.doors import schema
+from graphrerank.cli import schema
 
 schema.register()
 
@@ -13,19 +13,19 @@ def main(cfg: DictConfig) -> None:
     """Train, judge, print the table and the run folder."""
     schema.check_keys(cfg, schema.TrainConfig)
     if cfg.tables is not None:
-        from graphrerank.doors.tables import write_tables
+        from graphrerank.experiments.grapher.job import write_tables
 
         write_tables(cfg)
     elif cfg.adapter is not None:
-        from graphrerank.doors.adapter import train_adapter
+        from graphrerank.experiments.ea_graphrag.training_job import train_adapter
 
         train_adapter(cfg)
     elif cfg.calibrate is not None:
-        from graphrerank.doors.calibration import calibrate_checkpoint
+        from graphrerank.cli.calibration import calibrate_checkpoint
 
         calibrate_checkpoint(cfg)
     else:
-        from graphrerank.doors.train import train  # heavy: not for --help
+        from graphrerank.cli.train import train
 
         train(cfg)
 

@@ -19,8 +19,9 @@ import torch
 from graphrerank.data import SentenceTransformerEncoder, VectorCache, packaged_model
 from graphrerank.evaluation.report import markdown_table
 from graphrerank.indexes import ReTAGIndex, ReTAGIndexBuilder, ReTAGSettings, index_difference
-from graphrerank.indexes.entity_graph import EntityGraph, build_entity_graph
-from graphrerank.text import KnowledgeCache, SpacyKnowledgeExtractor, TransformersTokenizer
+from graphrerank.indexes.retag.entity_graph import EntityGraph, build_entity_graph
+from graphrerank.knowledge import KnowledgeCache, SpacyKnowledgeExtractor
+from graphrerank.text import TransformersTokenizer
 
 MINILM = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 

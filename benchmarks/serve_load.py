@@ -69,7 +69,7 @@ def make_engine(name: str, layers: str, device: str) -> RerankEngine:
 
 def serve(name: str, layers: str, port: int, workers: int) -> None:
     """Run one of the services."""
-    from graphrerank.doors.http_service import RERANK
+    from graphrerank.cli.http_service import RERANK
 
     batch_requests = 1 if layers == "pyg" else 32
     settings = ServiceSettings(port=port, workers=workers, batch_requests=batch_requests, limits=Limits())

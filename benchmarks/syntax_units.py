@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 
+from graphrerank.syntax import DependencyUnits, StanzaParser, SyntaxFeatures, Units, count_units, read_tree
+from graphrerank.syntax.syntax_features import COMPONENTS
 from graphrerank.text.spacy_pipeline import ENGLISH, load_spacy
-from graphrerank.text.syntax import DependencyUnits, StanzaParser, SyntaxFeatures, Units, count_units, read_tree
-from graphrerank.text.syntax.syntax_features import COMPONENTS
 
 BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
 FREE = "genres whose licence allows commercial use"

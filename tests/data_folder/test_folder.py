@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank.data.folder import Document, load_folder, read_documents, read_queries
-from graphrerank.data.judgements import plan_splits
-from graphrerank.data.records import parse_number
+from graphrerank.data.readers.folder import Document, load_folder, read_documents, read_queries
+from graphrerank.data.readers.judgements import plan_splits
+from graphrerank.data.readers.records import parse_number
 
 HEADER = "query-id\tcorpus-id\tscore\n"
 

@@ -10,12 +10,12 @@ import pytest
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
-from graphrerank.data import fetch, named
+from graphrerank.cli import schema
 from graphrerank.data.enrichment import mention_edges
-from graphrerank.data.fetch import RemoteFile
-from graphrerank.data.folder import load_folder, read_documents
-from graphrerank.data.named import HOMES, SOURCE, load_named
-from graphrerank.doors import schema
+from graphrerank.data.readers import fetch, named
+from graphrerank.data.readers.fetch import RemoteFile
+from graphrerank.data.readers.folder import load_folder, read_documents
+from graphrerank.data.readers.named import HOMES, SOURCE, load_named
 
 REPOSITORY = Path(__file__).parents[2]
 NAMED = sorted(HOMES)

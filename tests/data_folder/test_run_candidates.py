@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank.data.run_candidates import read_run
+from graphrerank.data.readers.run_candidates import read_run
 from graphrerank.evaluation.report import trec_run
 from graphrerank.graphs import Ranking
 

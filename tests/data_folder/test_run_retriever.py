@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from graphrerank.data import RunRetriever, prepare, read_run
-from graphrerank.data.folder import load_folder
-from graphrerank.data.run_candidates import run_feature_names
+from graphrerank.data.readers.folder import load_folder
+from graphrerank.data.readers.run_candidates import run_feature_names
 from graphrerank.graphs import CorpusGraph, Queries
 from graphrerank.graphs.retriever import needs_vectors
 

@@ -8,9 +8,9 @@ import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
-from graphrerank.doors import http_service, schema
-from graphrerank.doors.artifacts import artifact_folder
-from graphrerank.doors.serve import serve
+from graphrerank.cli import http_service, schema
+from graphrerank.cli.artifacts import artifact_folder
+from graphrerank.cli.serve import serve
 from graphrerank.models import load_checkpoint
 from graphrerank.models.checkpoint import PRETRAINED, read_manifest
 from graphrerank.serving import Artifact, load_artifact

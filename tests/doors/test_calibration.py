@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from graphrerank import GraphReranker
+from graphrerank.cli.calibration import calibrate_system
 from graphrerank.data import PreparedDataset, Qrels, RetrievalDataset
-from graphrerank.doors.calibration import calibrate_system
 from graphrerank.evaluation import System, base_ranking
 from graphrerank.graphs import CorpusGraph, Ranking
 from graphrerank.graphs.calibration import IsotonicCalibration, read_calibration

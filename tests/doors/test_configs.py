@@ -5,8 +5,8 @@ import torch
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
+from graphrerank.cli import schema
 from graphrerank.data import SentenceTransformerEncoder
-from graphrerank.doors import schema
 from graphrerank.graphs import CorpusGraph
 from graphrerank.operators import CrossEncoder
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from graphrerank.doors.serve import serve
+from graphrerank.cli.serve import serve
 from graphrerank.models import ComplexityAdapter
 from graphrerank.models.checkpoint import save_weights, write_manifest
 

@@ -10,9 +10,9 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.errors import InstantiationException
 from omegaconf import open_dict
 
-from graphrerank.doors import schema
-from graphrerank.doors.evaluate import evaluate
-from graphrerank.doors.named_systems import short_names
+from graphrerank.cli import schema
+from graphrerank.cli.evaluate import evaluate
+from graphrerank.cli.named_systems import short_names
 from graphrerank.evaluation.study import Study, read_study
 from graphrerank.models.checkpoint import PRETRAINED
 

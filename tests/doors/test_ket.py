@@ -65,7 +65,7 @@ def test_answers_of_a_language_model_over_http(door, folder: Path, endpoint, tmp
     url, handler = endpoint  # it says what it is asked, so that every answer but the exact one scores something
     done = door(
         "evaluate.py", *SMALL, f"ket.data={folder}", "ket.solutions=[text_rag]", "ket.sweeps=null", "ket.rerank=null",
-        f"ket.language_model={{_target_: graphrerank.text.LanguageModel, base_url: '{url}', model: small}}",
+        f"ket.language_model={{_target_: graphrerank.language_models.LanguageModel, base_url: '{url}', model: small}}",
         f"hydra.run.dir={tmp_path}",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -39,7 +39,7 @@ SMALL = (
 
 def test_reading_recall_and_answers(door: Any, folder: Path, reader: Path, endpoint: Any, tmp_path: Path) -> None:
     url, handler = endpoint  # it echoes: no answer is usable, so that both of every pair are empty
-    model = f"{{_target_: graphrerank.text.LanguageModel, base_url: '{url}', model: small, pause: 0.0}}"
+    model = f"{{_target_: graphrerank.language_models.LanguageModel, base_url: '{url}', model: small, pause: 0.0}}"
     done = door(
         "evaluate.py", *SMALL, f"retag.data={folder}", f"pair_encoder.model={reader}", f"hydra.run.dir={tmp_path}",
         f"retag.language_model={model}", "num_queries=6",

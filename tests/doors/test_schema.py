@@ -1,6 +1,6 @@
 import pytest
 
-from graphrerank.doors.schema import list_override
+from graphrerank.cli.schema import list_override
 
 
 @pytest.mark.parametrize(

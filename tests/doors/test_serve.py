@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from graphrerank.doors.serve import serve
+from graphrerank.cli.serve import serve
 
 
 def test_what_is_missing_or_mistyped(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
-from graphrerank.doors import schema
-from graphrerank.doors.parts import group_from_manifest
+from graphrerank.cli import schema
+from graphrerank.cli.parts import group_from_manifest
 
 ROOT = Path(__file__).parents[2]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphrerank.doors.study import log_study, training_config
+from graphrerank.cli.study import log_study, training_config
 from graphrerank.evaluation.study import DatasetStudy, Study, SystemStudy
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from graphrerank.doors.steps import num_workers
+from graphrerank.experiments.grapher.steps import num_workers
 
 COLOURS = ["red", "green", "blue", "pale", "dark", "bright", "dull", "grey"]
 THINGS = ["cat", "dog", "cow", "car", "bus", "train", "plane", "ship", "house", "tower", "river", "lake", "hill"]

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from graphrerank.data.enrichment import CitationPatterns, LanguageModelCitations, Reference
-from graphrerank.text import LanguageModel
+from graphrerank.language_models import LanguageModel
 
 SMITH = Reference("a", key="1", title="Ants of the North", authors=("Ann Smith", "Bo Lee", "Cy Roy"), year="2020")
 LEE = Reference("b", key="[9]", title="Bees", authors=("Lee, Bo", "Smith, Ann"), year="2019b")

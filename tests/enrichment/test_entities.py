@@ -7,13 +7,7 @@ from typing import Any
 
 import pytest
 
-from graphrerank.data.enrichment import (
-    EntityCache,
-    LanguageModelExtractor,
-    SpacyExtractor,
-    entity_cache,
-    read_entities,
-)
+from graphrerank.data.enrichment import EntityCache, LanguageModelExtractor, SpacyExtractor, entity_cache, read_entities
 
 TEXTS = ["Angela Merkel met Barack Obama in Berlin.", "Nothing here.", "Microsoft bought GitHub in 2018."]
 

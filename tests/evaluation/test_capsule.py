@@ -5,13 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphrerank.evaluation.capsule import (
-    SHOWN,
-    capsule_differences,
-    make_capsule,
-    read_capsule,
-    write_capsule,
-)
+from graphrerank.evaluation.capsule import SHOWN, capsule_differences, make_capsule, read_capsule, write_capsule
 from graphrerank.evaluation.study import DatasetStudy, Study, SystemStudy
 
 RUN = "q1 Q0 a 1 0.5 base_ranking\nq1 Q0 b 2 0.25 base_ranking\nq2 Q0 an id with blanks 1 0.5 base_ranking\n"

@@ -1,7 +1,7 @@
 import math
 
-from graphrerank.evaluation.cited_answers import answers_table, count_answers
-from graphrerank.text import CitedAnswer
+from graphrerank.experiments.retag.cited_answers import answers_table, count_answers
+from graphrerank.language_models import CitedAnswer
 
 SOME = [
     CitedAnswer("Metz fell.", ("0.0.1", "0.0.4"), (70, 0, None), 300),

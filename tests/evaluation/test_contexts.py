@@ -3,7 +3,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from graphrerank.evaluation.contexts import BATCH, Questions, judge_contexts
+from graphrerank.experiments.ket.contexts import BATCH, Questions, judge_contexts
 from graphrerank.graphs import Queries, Ranking
 from graphrerank.pipelines import Contexts
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from graphrerank.data import RunRetriever, prepare
-from graphrerank.data.folder import load_folder
+from graphrerank.data.readers.folder import load_folder
 from graphrerank.evaluation import peak_memory_mib
 from graphrerank.evaluation.cost import Laps, retrieval_times, stage_quantiles, time_stages, with_peak_memory
 from graphrerank.operators import BM25Retriever, ExpandRetriever

@@ -5,7 +5,13 @@ import pytest
 import torch
 
 from graphrerank.evaluation import PipelineResult
-from graphrerank.evaluation.curves import Curves, curves_json, draw_curves, gain_correlations, render_curves
+from graphrerank.experiments.fastinsight.curves import (
+    Curves,
+    curves_json,
+    draw_curves,
+    gain_correlations,
+    render_curves,
+)
 from graphrerank.graphs import Ranking
 
 EMPTY = Ranking(torch.zeros(4, 0).long(), torch.zeros(4, 0))

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from graphrerank.data import Qrels, RetrievalDataset
-from graphrerank.data.run_candidates import read_run
+from graphrerank.data.readers.run_candidates import read_run
 from graphrerank.evaluation.measuring import break_ties, check_measures, measure_ranking, relevant_nodes, tied_share
 from graphrerank.graphs import CorpusGraph, Ranking
 from graphrerank.metrics import missed_topological_recall, topological_recall

@@ -7,7 +7,7 @@ import torch
 
 from graphrerank.evaluation import bootstrap_interval, paired_randomization
 from graphrerank.evaluation.report import p_text
-from graphrerank.evaluation.results_page import (
+from graphrerank.experiments.grapher.page import (
     PAGE_MEASURES,
     JudgedSet,
     ResultRow,

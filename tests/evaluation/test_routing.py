@@ -5,8 +5,8 @@ import torch
 
 from graphrerank.data import PreparedDataset, Qrels, RetrievalDataset
 from graphrerank.evaluation import judge_pipelines, pipelines_table
-from graphrerank.evaluation.routing import Choices, compare_routing, join_choices, routing_table
-from graphrerank.evaluation.two_paths import ROUTED_MEASURES
+from graphrerank.experiments.ea_graphrag.routing import Choices, compare_routing, join_choices, routing_table
+from graphrerank.experiments.ea_graphrag.two_paths import ROUTED_MEASURES
 from graphrerank.graphs import CorpusGraph, Ranking
 from graphrerank.pipelines import PageRank, Pipeline, Router, VectorSearch
 

@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphrerank.evaluation.retag_page import RecallTable, compare_recall, reading_table, recall_table
-from graphrerank.evaluation.summary_retrieval import (
+from graphrerank.experiments.retag.page import RecallTable, compare_recall, reading_table, recall_table
+from graphrerank.experiments.retag.summary_retrieval import (
     Latency,
     Reading,
     SummaryResult,

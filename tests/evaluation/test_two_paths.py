@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from graphrerank.data import Qrels
-from graphrerank.evaluation.two_paths import TwoPaths, parse_rule
+from graphrerank.experiments.ea_graphrag.two_paths import TwoPaths, parse_rule
 from graphrerank.graphs import Ranking
 
 PASSAGES = ["Metz is a city.", "Lothair died in Piacenza.", "A river.", "A stone.", "A bridge.", "The Moselle."]

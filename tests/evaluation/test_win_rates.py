@@ -3,8 +3,8 @@ import math
 import pytest
 import torch
 
-from graphrerank.evaluation.win_rates import win_rates, win_rates_table
-from graphrerank.text import Verdicts
+from graphrerank.experiments.retag.win_rates import win_rates, win_rates_table
+from graphrerank.language_models import Verdicts
 
 NAN = math.nan
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.indexes import FactGraph, FactGraphBuilder, FactGraphSettings
-from graphrerank.text import Entity, Knowledge, Relation
+from graphrerank.knowledge import Entity, Knowledge, Relation
 
 # passage "Lothair|died in|Metz; Metz|lies on|Moselle": statements in so many words; a name alone is an entity
 TOY = (

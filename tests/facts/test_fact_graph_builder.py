@@ -7,7 +7,7 @@ import torch
 
 from graphrerank.data import VectorCache
 from graphrerank.indexes import FactGraph, FactGraphBuilder, FactGraphSettings, encode
-from graphrerank.text import KnowledgeCache
+from graphrerank.knowledge import KnowledgeCache
 
 Build = Callable[..., FactGraph]
 

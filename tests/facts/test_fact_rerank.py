@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from graphrerank.language_models import LanguageModel
 from graphrerank.operators import LanguageModelFactFilter, PairFactReranker
-from graphrerank.text import LanguageModel
 
 FACTS = [["Metz lies on Moselle", "Trier is old", "Lothair died in Metz"], [], ["Trier is old"]]
 TEXTS = ["Where did Lothair die?", "Who?", "How old is Trier?"]

@@ -1,7 +1,7 @@
 import pytest
 
 from graphrerank.indexes import merge_knowledge
-from graphrerank.text import Entity, Knowledge, Relation
+from graphrerank.knowledge import Entity, Knowledge, Relation
 
 
 def test_by_hand(extractor, toy: tuple[str, ...]) -> None:

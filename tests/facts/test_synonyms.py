@@ -1,7 +1,8 @@
 import pytest
 import torch
 
-from graphrerank.indexes import synonym_edges, synonyms
+from graphrerank.indexes import synonym_edges
+from graphrerank.indexes.facts.facts import synonyms
 
 
 def vectors(num: int = 60, *, seed: int = 0) -> torch.Tensor:

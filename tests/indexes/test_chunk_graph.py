@@ -53,7 +53,7 @@ def test_against_naive_loop(num_chunks: int, duplicates: int, num_neighbours: in
 def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     words, vectors = corpus(60, seed=3, duplicates=10)
     whole = build_chunk_graph(words, vectors, num_neighbours=4)
-    monkeypatch.setattr("graphrerank.indexes.chunk_graph.BLOCK_SCORES", 180)
+    monkeypatch.setattr("graphrerank.indexes.ket.chunk_graph.BLOCK_SCORES", 180)
     blocks = build_chunk_graph(words, vectors, num_neighbours=4)
     assert torch.equal(whole.lexical, blocks.lexical)
     assert torch.equal(whole.semantic, blocks.semantic)

@@ -7,7 +7,7 @@ import torch
 
 from graphrerank.inference import AdapterScorer
 from graphrerank.models import load_checkpoint
-from graphrerank.text.syntax import SyntaxFeatures
+from graphrerank.syntax import SyntaxFeatures
 
 TEXTS = ["Who directed the film that won?", "", "zebra", "Où est la gare ?", "word " * 2000]
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphrerank.text import Entity, Knowledge, Relation
+from graphrerank.knowledge import Entity, Knowledge, Relation
 
 NAMES = ("Metz", "Nancy", "Lothair II", "Waldrada", "Teutberga", "Trier", "Cologne", "Verdun")
 OTHERS = ("king", "war", "river", "letter", "bishop", "marriage", "rose", "fell", "wrote", "the", "of", "and")

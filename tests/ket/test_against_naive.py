@@ -233,8 +233,8 @@ def listed(numbers: Tensor) -> list[int]:
 def test_algorithms_2_and_4(
     name: str, solution: str, context_tokens: int, setup: Setup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("graphrerank.pipelines.ket_channels.FIRST_SEEDS", 2)
-    monkeypatch.setattr("graphrerank.pipelines.ket_channels.MARGIN", 1)
+    monkeypatch.setattr("graphrerank.pipelines.ket.channels.FIRST_SEEDS", 2)
+    monkeypatch.setattr("graphrerank.pipelines.ket.channels.MARGIN", 1)
     naive, index = setup(solution, SETTINGS[name])
     retrieval = KETRetrieval(index, solution=solution, context_tokens=context_tokens, graph_share=0.6)
     found = retrieval(queries(7))

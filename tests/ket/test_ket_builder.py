@@ -25,8 +25,9 @@ from graphrerank.indexes import (
     knowledge_graph_tokens,
     prompts_of,
 )
+from graphrerank.knowledge import KnowledgeCache, LanguageModelKnowledgeExtractor
 from graphrerank.pipelines import KETRetrieval
-from graphrerank.text import KnowledgeCache, LanguageModelKnowledgeExtractor, WordTokenizer, count_tokens
+from graphrerank.text import WordTokenizer, count_tokens
 
 MakeDocuments = Callable[..., list[str]]
 SETTINGS = KETSettings(chunk_tokens=24, num_splits=1, core_share=0.5)

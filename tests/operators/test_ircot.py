@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from graphrerank.graphs import CorpusGraph, Queries, Ranking
+from graphrerank.language_models import LanguageModel
 from graphrerank.operators import BM25Retriever, IRCoT
 from graphrerank.operators.ircot import INSTRUCTIONS
 from graphrerank.pipelines import ChainOfThought, Pipeline
-from graphrerank.text import LanguageModel
 
 TEXTS = [
     "Solaris. A film by Andrei Tarkovsky.",

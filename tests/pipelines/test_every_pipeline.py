@@ -11,7 +11,7 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from torch import Tensor
 
-from graphrerank.doors import schema
+from graphrerank.cli import schema
 from graphrerank.graphs import CorpusGraph, Queries
 from graphrerank.pipelines import Pipeline, Retrieved
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphrerank.text import Entity, Knowledge, Relation
+from graphrerank.knowledge import Entity, Knowledge, Relation
 
 DIM = 24
 THEMES = (  # names, and words that go with them

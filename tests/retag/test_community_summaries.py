@@ -1,8 +1,8 @@
 from collections.abc import Sequence
 
-from graphrerank.indexes.community_summaries import summarise_communities
-from graphrerank.indexes.leiden import Hierarchy
-from graphrerank.indexes.summary_material import Material, Relations, element_texts, parent_context
+from graphrerank.indexes.retag.community_summaries import summarise_communities
+from graphrerank.indexes.retag.leiden import Hierarchy
+from graphrerank.indexes.retag.summary_material import Material, Relations, element_texts, parent_context
 
 # a star around 1 and a pair behind it: 0-1, 1-2, 1-3, 3-4
 ENDS = [(0, 1), (1, 2), (1, 3), (3, 4)]

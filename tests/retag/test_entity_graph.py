@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from graphrerank.indexes.entity_graph import build_entity_graph, names_in
-from graphrerank.text import Entity, Knowledge, Relation
+from graphrerank.indexes.retag.entity_graph import build_entity_graph, names_in
+from graphrerank.knowledge import Entity, Knowledge, Relation
 
 
 def told(*names: str, related: tuple[str, str] | None = None) -> Knowledge:

@@ -3,9 +3,10 @@ from typing import Any
 
 import pytest
 
-from graphrerank.text import LanguageModel, WordTokenizer
-from graphrerank.text.language_model_summaries import PROMPT, parse_summary, write_summaries
-from graphrerank.text.strict_answers import REFUSED
+from graphrerank.language_models import LanguageModel
+from graphrerank.language_models.strict_answers import REFUSED
+from graphrerank.language_models.summaries import PROMPT, parse_summary, write_summaries
+from graphrerank.text import WordTokenizer
 
 pytest.importorskip("httpx", reason="httpx is optional")
 

@@ -3,15 +3,8 @@ from typing import Any
 
 import pytest
 
-from graphrerank.text import LanguageModel
-from graphrerank.text.language_model_topics import (
-    MERGE,
-    MINE,
-    mine_topics,
-    parse_relevant,
-    parse_topics,
-    relate_to_topics,
-)
+from graphrerank.language_models import LanguageModel
+from graphrerank.language_models.topics import MERGE, MINE, mine_topics, parse_relevant, parse_topics, relate_to_topics
 
 pytest.importorskip("httpx", reason="httpx is optional")
 

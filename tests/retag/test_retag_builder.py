@@ -9,7 +9,8 @@ import torch
 
 from graphrerank.files import save_tensors
 from graphrerank.indexes import ReTAGIndex, ReTAGIndexBuilder, ReTAGSettings
-from graphrerank.text import Entity, Knowledge, WordTokenizer, count_tokens
+from graphrerank.knowledge import Entity, Knowledge
+from graphrerank.text import WordTokenizer, count_tokens
 
 pytest.importorskip("graspologic_native", reason="communities need graspologic-native")
 

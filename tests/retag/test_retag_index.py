@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank.indexes.communities import Communities, Rows
-from graphrerank.indexes.retag_index import ReTAGIndex, ReTAGSettings, Sentences, Subgraph
-from graphrerank.indexes.retag_report import ReTAGReport
-from graphrerank.indexes.topics import Topics
+from graphrerank.indexes.retag.communities import Communities, Rows
+from graphrerank.indexes.retag.index import ReTAGIndex, ReTAGSettings, Sentences, Subgraph
+from graphrerank.indexes.retag.report import ReTAGReport
+from graphrerank.indexes.retag.topics import Topics
 
 
 def make_index(num_topics: int = 1) -> ReTAGIndex:

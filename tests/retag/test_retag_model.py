@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from graphrerank.indexes import ReTAGIndex, ReTAGIndexBuilder, ReTAGSettings
-from graphrerank.text import AnswerCache, LanguageModel, WordTokenizer, count_tokens
-from graphrerank.text.language_model_topics import MERGE, MINE, RELATE
+from graphrerank.language_models import AnswerCache, LanguageModel
+from graphrerank.language_models.topics import MERGE, MINE, RELATE
+from graphrerank.text import WordTokenizer, count_tokens
 
 pytest.importorskip("httpx", reason="httpx is optional")
 pytest.importorskip("graspologic_native", reason="communities need graspologic-native")

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from graphrerank.indexes import ReTAGIndex, ReTAGIndexBuilder, ReTAGSettings, index_difference
-from graphrerank.indexes.leiden import Hierarchy
-from graphrerank.indexes.retag_update import graft
+from graphrerank.indexes.retag.leiden import Hierarchy
+from graphrerank.indexes.retag.update import graft
 from graphrerank.text import WordTokenizer, count_tokens
 
 pytest.importorskip("graspologic_native", reason="communities need graspologic-native")

@@ -3,7 +3,7 @@ from math import log
 import pytest
 import torch
 
-from graphrerank.indexes.topic_mining import cluster_entities, covering_threshold, telling_words
+from graphrerank.indexes.retag.topic_mining import cluster_entities, covering_threshold, telling_words
 
 
 def test_clusters_are_the_groups_the_largest_first() -> None:

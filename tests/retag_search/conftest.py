@@ -11,8 +11,9 @@ from torch import Tensor
 
 from graphrerank.graphs import Queries
 from graphrerank.indexes import ReTAGIndex, ReTAGReport, ReTAGSettings, Sentences, Subgraph, Topics
-from graphrerank.indexes.communities import Communities, Rows
-from graphrerank.text import ChatModel, Entity, Knowledge, Relation
+from graphrerank.indexes.retag.communities import Communities, Rows
+from graphrerank.knowledge import Entity, Knowledge, Relation
+from graphrerank.language_models import ChatModel
 
 Reply = Callable[[str, str], Any]  # system message, question -> what is written as JSON
 DIM = 256  # texts without a common word are nearly orthogonal

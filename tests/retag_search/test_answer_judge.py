@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank.text import AnswerCache, LanguageModel, PairwiseJudge
-from graphrerank.text.answer_judge import CRITERIA, parse_winner
+from graphrerank.language_models import AnswerCache, LanguageModel, PairwiseJudge
+from graphrerank.language_models.answer_judge import CRITERIA, parse_winner
 
 ONE = {"length": "Which is longer?"}
 

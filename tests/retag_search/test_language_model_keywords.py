@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from graphrerank.text import LanguageModel, LanguageModelKeywords
-from graphrerank.text.language_model_keywords import parse_keywords
+from graphrerank.language_models import LanguageModel, LanguageModelKeywords
+from graphrerank.language_models.keywords import parse_keywords
 
 
 def test_each_question_is_asked_with_its_description(scripted: Callable[..., Any]) -> None:

@@ -2,7 +2,8 @@ from collections.abc import Callable
 
 import pytest
 
-from graphrerank.text import MapReduceAnswers, PairwiseJudge, Summary, TransformersLanguageModel, WordTokenizer
+from graphrerank.language_models import MapReduceAnswers, PairwiseJudge, Summary, TransformersLanguageModel
+from graphrerank.text import WordTokenizer
 
 QUESTION = "Which towns fell?"
 SUMMARIES = [

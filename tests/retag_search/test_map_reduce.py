@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from graphrerank.text import AnswerCache, CitedAnswer, LanguageModel, MapReduceAnswers, Summary, WordTokenizer
-from graphrerank.text.map_reduce import MAP_PROMPT, REDUCE_PROMPT, parse_final_answer, parse_partial_answer
+from graphrerank.language_models import AnswerCache, CitedAnswer, LanguageModel, MapReduceAnswers, Summary
+from graphrerank.language_models.map_reduce import MAP_PROMPT, REDUCE_PROMPT, parse_final_answer, parse_partial_answer
+from graphrerank.text import WordTokenizer
 
 SUMMARIES = [Summary(f"c{i}", f"Summary {i}: thing{i} matters") for i in range(1, 8)]  # four words each
 

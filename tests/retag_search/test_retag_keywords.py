@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from graphrerank.indexes import ReTAGIndex
+from graphrerank.language_models import LanguageModelKeywords
 from graphrerank.pipelines import ExtractiveKeywords, SummarySentences, WrittenKeywords
-from graphrerank.text import LanguageModelKeywords, find_keywords
+from graphrerank.text import find_keywords
 
 GENERAL, PLACES, PEOPLE, BOTH = ([True, False, False], [False, True, False], [False, False, True], [False, True, True])
 

@@ -95,7 +95,7 @@ def test_a_batch_equals_single_questions(
             alone = retrieval.retrieve(queries.block(row, row + 1))
             assert rows(alone.ranking)[0] == rows(together.ranking)[row]
             assert alone.keywords[0] == together.keywords[row]
-        monkeypatch.setattr("graphrerank.pipelines.retag_retrieval.BLOCK_SCORES", 14)  # two questions at once
+        monkeypatch.setattr("graphrerank.pipelines.retag.retrieval.BLOCK_SCORES", 14)  # two questions at once
         blocks = retrieval.retrieve(queries)
         monkeypatch.undo()
         assert torch.equal(blocks.ranking.nodes, together.ranking.nodes)

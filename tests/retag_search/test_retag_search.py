@@ -10,6 +10,7 @@ import torch
 
 from graphrerank.graphs import CorpusGraph
 from graphrerank.indexes import ReTAGIndex, ReTAGSettings
+from graphrerank.language_models import LanguageModel
 from graphrerank.pipelines import (
     ExtractiveKeywords,
     Pipeline,
@@ -18,7 +19,7 @@ from graphrerank.pipelines import (
     ReTAGSetup,
     SummarySentences,
 )
-from graphrerank.text import LanguageModel, WordTokenizer
+from graphrerank.text import WordTokenizer
 
 pytest.importorskip("graspologic_native", reason="graspologic-native is optional")
 

@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from graphrerank.text import AnswerCache, LanguageModel, ask_strictly
-from graphrerank.text.strict_answers import REFUSED
+from graphrerank.language_models import AnswerCache, LanguageModel, ask_strictly
+from graphrerank.language_models.strict_answers import REFUSED
 
 pytest.importorskip("httpx", reason="httpx is optional")
 

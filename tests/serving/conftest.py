@@ -10,7 +10,7 @@ import torch
 from fastapi import FastAPI
 from torch import Tensor
 
-from graphrerank.doors.http_service import RERANK
+from graphrerank.cli.http_service import RERANK
 from graphrerank.models import Checkpoint, GATv2Reranker
 from graphrerank.serving import Artifact, Limits, RerankEngine, export_artifact, load_artifact
 from graphrerank.serving.dispatcher import Dispatcher

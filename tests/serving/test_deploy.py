@@ -9,7 +9,7 @@ import pytest
 import yaml
 from hydra import compose, initialize_config_dir
 
-from graphrerank.doors import schema
+from graphrerank.cli import schema
 from graphrerank.serving.metrics import Metrics
 
 ROOT = Path(__file__).parents[2]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from graphrerank.text import AnswerCache, LanguageModel, answer_cache, remembering
+from graphrerank.language_models import AnswerCache, LanguageModel, answer_cache, remembering
 
 
 class Counting:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from graphrerank.files import BlobTable, hash_text
-from graphrerank.text import Entity, Knowledge, Relation, knowledge_cache
-from graphrerank.text.knowledge_cache import KnowledgeCache
+from graphrerank.knowledge import Entity, Knowledge, Relation, knowledge_cache
+from graphrerank.knowledge.knowledge_cache import KnowledgeCache
 
 
 class Reader:

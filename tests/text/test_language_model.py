@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from graphrerank.text import LanguageModel
+from graphrerank.language_models import LanguageModel
 
 pytest.importorskip("httpx", reason="httpx is optional")
 

@@ -3,8 +3,9 @@ from typing import Any
 
 import pytest
 
-from graphrerank.text import Entity, Knowledge, LanguageModel, Relation
-from graphrerank.text.language_model_knowledge import PROMPT, LanguageModelKnowledgeExtractor, parse_knowledge
+from graphrerank.knowledge import Entity, Knowledge, Relation
+from graphrerank.knowledge.language_model_extractor import PROMPT, LanguageModelKnowledgeExtractor, parse_knowledge
+from graphrerank.language_models import LanguageModel
 
 pytest.importorskip("httpx", reason="httpx is optional")
 

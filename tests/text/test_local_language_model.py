@@ -8,7 +8,8 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from graphrerank.text import LanguageModelKnowledgeExtractor, TransformersLanguageModel
+from graphrerank.knowledge import LanguageModelKnowledgeExtractor
+from graphrerank.language_models import TransformersLanguageModel
 
 WORDS = ["[PAD]", "[UNK]", "[EOS]", "user", "system", "assistant", *"abcdefghijklmnopqrstuvwxyz"]
 TEMPLATE = "{% for m in messages %}{{ m.role }} {{ m.content }} [EOS] {% endfor %}assistant "

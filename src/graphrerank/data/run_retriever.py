@@ -5,13 +5,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from graphrerank.data.fetch import file_digest
-from graphrerank.data.run_candidates import read_run, run_feature_names
+from graphrerank.data.readers.fetch import file_digest
+from graphrerank.data.readers.run_candidates import read_run, run_feature_names
 from graphrerank.graphs import CorpusGraph, Queries, Ranking
 
 
 class RunRetriever:
-    """Look candidates up in a file, a TREC run or JSONL (:func:`~graphrerank.data.run_candidates.read_run`).
+    """Look candidates up in a file, a TREC run or JSONL (:func:`~graphrerank.data.readers.run_candidates.read_run`).
 
     Features: the run's score as ``base_score``, and those of a JSONL run's candidates. Reads no vectors.
 

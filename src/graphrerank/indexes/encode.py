@@ -2,15 +2,27 @@
 
 import hashlib
 from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
-from graphrerank.indexes.ket_builder import IndexEncoder
 from graphrerank.indexes.stages import Made, Stages
 
 FORMAT = 1  # of the files: a change of what a stage holds must change it
 PART_TEXTS = 4096  # encoded between two writes: at most this much work is lost on a stop
+
+
+@runtime_checkable
+class IndexEncoder(Protocol):
+    """Anything that turns texts into vectors; one that remembers them makes adding documents cheap."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A string that changes whenever the vectors would."""
+
+    def encode(self, texts: Sequence[str]) -> Tensor:
+        """Encode ``n`` texts as ``[n, d]`` float32 unit vectors."""
 
 
 def encode_in_parts(stages: Stages, encoder: IndexEncoder, texts: Sequence[str]) -> Tensor:

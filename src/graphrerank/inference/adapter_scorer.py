@@ -9,7 +9,7 @@ from torch import Tensor
 
 from graphrerank.models import Checkpoint, load_checkpoints
 from graphrerank.models.checkpoint import manifest_entry, scores_queries
-from graphrerank.text.syntax import FEATURES, SyntaxFeatures
+from graphrerank.syntax import FEATURES, SyntaxFeatures
 
 
 class AdapterScorer:
@@ -22,7 +22,7 @@ class AdapterScorer:
         low: Up to this score a query takes the dense path; the checkpoint's when None.
         high: From this score on it takes the graph path; the checkpoint's when None.
         stanza_folder: Where Stanza's model lies, for a checkpoint that was trained with ``syntax: stanza``; see
-            :class:`~graphrerank.text.syntax.SyntaxFeatures`.
+            :class:`~graphrerank.syntax.SyntaxFeatures`.
         cache: Folder that keeps the syntax of queries; it is read anew each time when None.
 
     Raises:

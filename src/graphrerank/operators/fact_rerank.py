@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from graphrerank.graphs import PairEncoder
-from graphrerank.text import ChatModel
+from graphrerank.language_models import ChatModel
 
 PROMPT = """You are given a question and a numbered list of facts that were found for it in a document collection.
 Choose the facts that help to find documents which answer the question, or which lead to such documents.

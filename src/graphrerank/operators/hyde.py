@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.graphs import Queries
-from graphrerank.text import ChatModel
+from graphrerank.language_models import ChatModel
 
 PROMPT = "Please write a passage to answer the question.\nQuestion: {}\nPassage:"
 
@@ -30,7 +30,7 @@ class HyDE:
     is scaled to unit length, which changes no ranking by dot product; a query of white space keeps its vector.
 
     Args:
-        language_model: Writes the passages; an :class:`~graphrerank.text.AnswerCache` keeps them.
+        language_model: Writes the passages; an :class:`~graphrerank.language_models.AnswerCache` keeps them.
         encoder: The encoder of the corpus.
         num_passages: ``M`` per query, at least 1.
         prompt: The question to the language model, with ``{}`` for the query.

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import torch
 
 from graphrerank.graphs import Queries, Ranking, Retriever
+from graphrerank.language_models import ChatModel
 from graphrerank.operators.hyde import TextEncoder
-from graphrerank.text import ChatModel, split_sentences
+from graphrerank.text import split_sentences
 
 INSTRUCTIONS = """You reason step by step towards the answer of a question, from passages of a document collection.
 You are given the passages found so far, the question, and the sentences of reasoning written so far.
@@ -33,7 +34,7 @@ class IRCoT:
 
     Args:
         retriever: Searches by text or vector, not by query id; its first ``top_k`` are taken.
-        language_model: Writes the thoughts; an :class:`~graphrerank.text.AnswerCache` keeps them.
+        language_model: Writes the thoughts; an :class:`~graphrerank.language_models.AnswerCache` keeps them.
         texts: ``N`` texts of the corpus.
         encoder: The encoder of the corpus, for the thoughts' vectors; None where the retriever reads none.
         num_steps: Searches per query, at least 1.

@@ -6,23 +6,18 @@ from graphrerank.pipelines.frontier import AlternateFrontier
 from graphrerank.pipelines.granker import GRanker
 from graphrerank.pipelines.graph_rerank import GraphRerank, GraphScorer
 from graphrerank.pipelines.hypothetical_passages import HypotheticalPassages
-from graphrerank.pipelines.ket_rerank import chunk_corpus, pack_chunks
-from graphrerank.pipelines.ket_retrieval import SOLUTIONS, Contexts, KETRetrieval, Solution, find_solution
-from graphrerank.pipelines.ket_search import KETSearch
+from graphrerank.pipelines.ket.rerank import chunk_corpus, pack_chunks
+from graphrerank.pipelines.ket.retrieval import SOLUTIONS, Contexts, KETRetrieval, Solution, find_solution
+from graphrerank.pipelines.ket.search import KETSearch
 from graphrerank.pipelines.page_rank import PageRank
 from graphrerank.pipelines.pipeline import Pipeline, Retrieved
 from graphrerank.pipelines.rerank import Rerank
-from graphrerank.pipelines.retag_keywords import (
-    ExtractiveKeywords,
-    KeywordFinder,
-    SummarySentences,
-    WrittenKeywords,
-)
-from graphrerank.pipelines.retag_retrieval import ReTAGRetrieval, ReTAGSearchSettings, RetrievedSummaries
-from graphrerank.pipelines.retag_routing import route_to_topics
-from graphrerank.pipelines.retag_search import ReTAGSearch
-from graphrerank.pipelines.retag_setup import ReTAGSetup
-from graphrerank.pipelines.retag_summaries import LevelSummaries
+from graphrerank.pipelines.retag.keywords import ExtractiveKeywords, KeywordFinder, SummarySentences, WrittenKeywords
+from graphrerank.pipelines.retag.retrieval import ReTAGRetrieval, ReTAGSearchSettings, RetrievedSummaries
+from graphrerank.pipelines.retag.routing import route_to_topics
+from graphrerank.pipelines.retag.search import ReTAGSearch
+from graphrerank.pipelines.retag.setup import ReTAGSetup
+from graphrerank.pipelines.retag.summaries import LevelSummaries
 from graphrerank.pipelines.router import ComplexityScorer, Router, fuse_paths
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.steiner_tree import SteinerTree

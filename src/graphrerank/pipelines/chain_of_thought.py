@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from graphrerank.graphs.retriever import needs_vectors
+from graphrerank.language_models import ChatModel, remembering
 from graphrerank.operators import IRCoT
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Workplace
-from graphrerank.text import ChatModel, remembering
 
 
 class ChainOfThought:

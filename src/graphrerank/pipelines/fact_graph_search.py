@@ -8,6 +8,8 @@ from torch import Tensor
 
 from graphrerank.graphs import Ranking, top_k_by_node_order
 from graphrerank.indexes import FactGraphBuilder, FactGraphSettings, IndexEncoder
+from graphrerank.knowledge import KnowledgeExtractor
+from graphrerank.language_models import ChatModel, remembering
 from graphrerank.operators import (
     CorpusPPR,
     FactReranker,
@@ -19,7 +21,6 @@ from graphrerank.operators import (
 from graphrerank.operators.fact_seeds import COMBINATIONS
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Workplace
-from graphrerank.text import ChatModel, KnowledgeExtractor, remembering
 
 RERANKERS = ("none", "cross_encoder", "language_model")
 

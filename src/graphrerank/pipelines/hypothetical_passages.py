@@ -3,10 +3,10 @@
 from dataclasses import replace
 from pathlib import Path
 
+from graphrerank.language_models import ChatModel, remembering
 from graphrerank.operators import HyDE
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Workplace
-from graphrerank.text import ChatModel, remembering
 
 
 class HypotheticalPassages:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import torch
 
+from graphrerank.syntax import read_tree
+from graphrerank.syntax.syntax_features import COMPONENTS
 from graphrerank.text.spacy_pipeline import ENGLISH, load_spacy
-from graphrerank.text.syntax import read_tree
-from graphrerank.text.syntax.syntax_features import COMPONENTS
 
 TREES = (
     "(ROOT (S (NP (DT The) (NN cat)) (VP (VBD slept)) (. .)))",

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from graphrerank.text.syntax import DependencyUnits, Units, approximate_units, count_units, read_tree
+from graphrerank.syntax import DependencyUnits, Units, approximate_units, count_units, read_tree
 
 # Counted by hand by the same definitions as in test_units.py: W, S, VP, C, T, DC, CT, CP, CN
 GOLD = {

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from graphrerank.text.syntax import StanzaParser, Tree, count_units, read_tree
+from graphrerank.syntax import StanzaParser, Tree, count_units, read_tree
 
 TRAINED = (
     "(ROOT (S (NP (DT The) (JJ old) (NN cat)) (VP (VBD slept) (PP (IN in) (NP (DT the) (NN house)))) (. .)))",

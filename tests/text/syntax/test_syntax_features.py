@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank.text.syntax import FEATURES, SyntaxFeatures, Units, syntax_features
+from graphrerank.syntax import FEATURES, SyntaxFeatures, Units, syntax_features
 
 NAMES = [feature.name for feature in FEATURES]
 QUESTION = "Did Mary Shelley write a long novel about science in 1818?"
@@ -223,6 +223,6 @@ def test_a_missing_pipeline_is_named() -> None:
 
 
 def test_importing_loads_no_parser() -> None:
-    code = "import sys, graphrerank.text.syntax; print([n for n in ('spacy', 'stanza', 'nltk') if n in sys.modules])"
+    code = "import sys, graphrerank.syntax; print([n for n in ('spacy', 'stanza', 'nltk') if n in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

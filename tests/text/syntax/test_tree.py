@@ -1,6 +1,6 @@
 import pytest
 
-from graphrerank.text.syntax import Tree, read_tree
+from graphrerank.syntax import Tree, read_tree
 
 QUESTION = "(ROOT (SBARQ (WHNP-1 (WP Who)) (SQ (VP (VBD won))) (. ?)))"
 

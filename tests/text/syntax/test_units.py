@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from graphrerank.text.syntax import Units, count_units, read_tree
-from graphrerank.text.syntax.units import RATIO_NAMES, UNIT_NAMES, is_word
+from graphrerank.syntax import Units, count_units, read_tree
+from graphrerank.syntax.units import RATIO_NAMES, UNIT_NAMES, is_word
 
 # Counted by hand from Lu's definitions:                                W, S, VP, C, T, DC, CT, CP, CN
 GOLD = {

@@ -2,12 +2,7 @@
 
 from graphrerank.data.enrichment.adjacency import adjacency_edges
 from graphrerank.data.enrichment.chunker import Chunk, chunk_document
-from graphrerank.data.enrichment.citations import (
-    CitationDetector,
-    CitationPatterns,
-    LanguageModelCitations,
-    Reference,
-)
+from graphrerank.data.enrichment.citations import CitationDetector, CitationPatterns, LanguageModelCitations, Reference
 from graphrerank.data.enrichment.entities import EntityExtractor, read_entities
 from graphrerank.data.enrichment.entity_cache import EntityCache
 from graphrerank.data.enrichment.incidence import entity_incidence

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from graphrerank.text import ChatModel, normalize_entity
+from graphrerank.language_models import ChatModel
+from graphrerank.text import normalize_entity
 
 MIN_TITLE_WORDS = 3  # shorter titles are mentioned by chance
 PROMPT = """You read one piece of a scientific paper and the numbered list of the paper's references.

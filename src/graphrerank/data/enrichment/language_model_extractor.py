@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 
 from graphrerank.data.enrichment.entities import check_names
-from graphrerank.text import LanguageModel
+from graphrerank.language_models import LanguageModel
 
 PROMPT = """You read one passage of a document collection and list its named entities: people, organisations, places, \
 works, products, events, laws, and technical terms that have a name of their own.

@@ -1,0 +1,1 @@
+"""Entry points: compose a configuration and call one job."""

@@ -1,0 +1,104 @@
+"""Calibrate what was trained, on the validation splits of the data sets that it was trained on."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from omegaconf import DictConfig
+
+from graphrerank.cli.parts import group_from_manifest, pick_device, prepare_dataset, systems
+from graphrerank.cli.preparing import check_encoder
+from graphrerank.data import PreparedDataset
+from graphrerank.evaluation import System
+from graphrerank.evaluation.reliability import judge_reliability, labelled_scores
+from graphrerank.models import load_checkpoints
+from graphrerank.models.checkpoint import manifest_entry, reads_pairs, reads_vectors, save_weights, write_manifest
+from graphrerank.training import calibration_method
+
+
+def calibrate_system(method: str, parts: Mapping[str, PreparedDataset], split: str, system: System) -> dict[str, Any]:
+    """Fit what turns a system's scores into probabilities of relevance, on all candidates of all data sets together.
+
+    Args:
+        method: ``logistic`` or ``isotonic``.
+        parts: The data sets.
+        split: The split of each to fit on.
+        system: What scores.
+
+    Returns:
+        What a manifest holds as ``calibration``, with what it was fitted on and how well it fits there, on all of it
+        and on each data set.
+    """
+    pairs = {name: labelled_scores(part, split, system) for name, part in parts.items()}
+    scores, labels = (torch.cat(column) for column in zip(*pairs.values(), strict=True))
+    calibration = calibration_method(method)(scores, labels)
+    found = judge_reliability(system.name, calibration, scores, labels)
+    fitted = {"datasets": list(parts), "split": split, "pairs": found.num_pairs, "ece": found.ece, "brier": found.brier}
+    by_dataset = {name: judge_reliability(system.name, calibration, *pairs[name]).ece for name in parts}
+    fitted |= {"share_relevant": found.share_relevant, "ece_by_dataset": by_dataset}
+    return {**calibration.to_json(), "fitted": fitted}
+
+
+def calibrate_checkpoint(cfg: DictConfig) -> Path:
+    """Calibrate a finished checkpoint as its training would have: the weights stay, the manifest tells the rest.
+
+    Data sets, retriever and validation split are those of the manifest, and must be what they were.
+
+    Returns:
+        The run folder, a checkpoint folder, which is also the last line printed.
+
+    Raises:
+        ValueError: If the checkpoint is no reranker of scores or vectors, there is no method, or a data set is not the
+            one that was trained on.
+    """
+    if cfg.calibration is None:
+        raise ValueError("`calibrate` needs a method: calibration=logistic or isotonic, got null")
+    checkpoint = list(load_checkpoints(cfg.calibrate).values())[-1]
+    manifest = {key: entry for key, entry in checkpoint.manifest.items() if key not in ("artifact", "calibration")}
+    if "retriever" not in manifest or reads_pairs(manifest):
+        name = manifest_entry(manifest, "model", "name")
+        raise ValueError(f"`calibrate` must be a gatv2_reranker, got {cfg.calibrate}: {name}")
+    parts = _trained_on(cfg, manifest)
+    for part in parts.values():
+        check_encoder(str(checkpoint.path), manifest, part)
+    torch.set_num_threads(cfg.num_threads)
+    name = str(manifest_entry(manifest, "name"))
+    operators = manifest_entry(manifest, "operators")
+    row = systems({name: checkpoint.model}, **operators, device=pick_device(cfg.device))[-1]
+    split = str(manifest_entry(manifest, "config", "batches", "val_split"))
+    manifest["calibration"] = calibrate_system(cfg.calibration, parts, split, row)
+    folder = Path(cfg.paths.run_dir)
+    save_weights(folder, checkpoint.model.cpu())
+    write_manifest(folder, manifest)
+    fitted = manifest["calibration"]["fitted"]
+    for dataset, error in fitted["ece_by_dataset"].items():
+        print(f"{dataset} {split}: expected calibration error {error:.4f}")
+    print(f"together: {fitted['ece']:.4f}, {fitted['pairs']:,} candidates, {fitted['share_relevant']:.1%} relevant")
+    print(folder, flush=True)
+    return folder
+
+
+def _trained_on(cfg: DictConfig, manifest: Mapping[str, Any]) -> dict[str, PreparedDataset]:
+    """Make the data sets that a manifest names ready, with candidates and features as in training, by name."""
+    first = manifest_entry(manifest, "data")
+    entries = {str(manifest_entry(first, "choice")): first}
+    for name, mixed in manifest.get("mix", {}).items():
+        arguments = dict(mixed.get("arguments", {}))
+        choice = arguments.pop("data", name)
+        entries[str(name)] = {**mixed, "choice": choice, "arguments": arguments}
+    trained_with = manifest_entry(manifest, "encoder")  # None where nothing was encoded
+    encoder = group_from_manifest(cfg, "encoder", trained_with) if trained_with else None
+    retriever = group_from_manifest(cfg, "retriever", manifest_entry(manifest, "retriever"))
+    features = manifest_entry(manifest, "retriever", "feature_names")
+    parts = {}
+    for name, entry in entries.items():
+        data = group_from_manifest(cfg, "data", entry)
+        part = prepare_dataset(data, encoder, retriever, cfg.paths.cache, reads_vectors=reads_vectors(manifest))
+        if (found := part.dataset.fingerprint) != (needed := manifest_entry(entry, "fingerprint")):
+            raise ValueError(
+                f"{cfg.calibrate}: was trained on {name} with fingerprint {needed[:12]}, the data set is now another "
+                f"one ({found[:12]})"
+            )
+        parts[name] = part.with_features(features)
+    return parts

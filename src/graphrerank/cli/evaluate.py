@@ -1,0 +1,134 @@
+"""``python evaluate.py``: carry a checkpoint, pipelines, or any systems to data sets and print a table of each."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from hydra.core.hydra_config import HydraConfig
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+
+from graphrerank.cli.judging import judge_systems
+from graphrerank.cli.parts import (
+    compose_group,
+    frozen_grankers,
+    group_from_manifest,
+    pick_device,
+    prepare_dataset,
+    systems,
+    trained_layers,
+    with_pair_encoder,
+)
+from graphrerank.cli.preparing import check_encoder, choose_data, dataset_names, prepare_for_pipelines
+from graphrerank.cli.study import TIMED_ALONE, conclude, ranked_pipelines, ranked_rows, study_plan
+from graphrerank.evaluation import (
+    judge,
+    judge_pipelines,
+    peak_memory_mib,
+    pipelines_table,
+    render_pipelines,
+    results_table,
+    write_metrics,
+    write_pipeline_runs,
+    write_trec_runs,
+)
+from graphrerank.evaluation.build_study import build_study
+from graphrerank.evaluation.judge import MEASURES
+from graphrerank.evaluation.judge_pipelines import PIPELINE_MEASURES, first_queries
+from graphrerank.evaluation.measuring import MISSED, TOPOLOGICAL_RECALL
+from graphrerank.models import load_checkpoints
+from graphrerank.models.checkpoint import reads_vectors
+
+
+def evaluate(cfg: DictConfig) -> Path:
+    """Judge a checkpoint on every data set named; or pipelines, or any systems, where they are chosen.
+
+    Returns:
+        The run folder, which is also the last line printed.
+
+    Raises:
+        ValueError: If no data set is named, both a checkpoint and a pipeline, or a checkpoint of no reranker.
+    """
+    if cfg.systems or (not OmegaConf.is_missing(cfg, "checkpoint") and OmegaConf.is_list(cfg.checkpoint)):
+        return judge_systems(cfg)
+    datasets = dataset_names(cfg)
+    if cfg.pipeline is not None or cfg.pipelines:
+        return _evaluate_pipelines(cfg, datasets)
+    plan = study_plan(cfg, MEASURES)
+    run_dir = Path(cfg.paths.run_dir)
+    checkpoints = load_checkpoints(cfg.checkpoint)
+    manifest = next(reversed(checkpoints.values())).manifest
+    if "retriever" not in manifest:
+        raise ValueError(
+            f"{cfg.checkpoint}: {manifest['model']['name']} is no reranker; pipeline=ea_graphrag "
+            "pipeline.steps.0.adapter.checkpoint=RUN routes by it, experiment=ea_benchmark judges it"
+        )
+    trained_with = manifest["encoder"]  # None where nothing was encoded
+    encoder = cfg.encoder or (group_from_manifest(cfg, "encoder", trained_with) if trained_with else None)
+    vectors = any(reads_vectors(checkpoint.manifest) for checkpoint in checkpoints.values())
+    retriever = cfg.retriever or group_from_manifest(cfg, "retriever", manifest["retriever"])
+    trained_on_pairs = manifest.get("pair_encoder")  # None where the model reads none
+    pair_encoder = None
+    if trained_on_pairs:
+        pair_encoder = cfg.pair_encoder or group_from_manifest(cfg, "pair_encoder", trained_on_pairs)
+    results, studies = [], []
+    for name in datasets:
+        data = choose_data(cfg, name, manifest)
+        prepared = prepare_dataset(data, encoder, retriever, cfg.paths.cache, reads_vectors=vectors)
+        prepared = prepared.with_features(manifest["retriever"]["feature_names"])
+        if pair_encoder is not None:
+            layers = trained_layers({key: loaded.manifest["model"]["arguments"] for key, loaded in checkpoints.items()})
+            prepared = with_pair_encoder(prepared, pair_encoder, cfg.paths.cache, last_layers=layers)
+        for checkpoint in checkpoints.values():
+            check_encoder(str(checkpoint.path), checkpoint.manifest, prepared)
+        torch.set_num_threads(cfg.num_threads)
+        models = {system: checkpoint.model for system, checkpoint in checkpoints.items()}
+        models = {**frozen_grankers(prepared), **models}
+        rows = systems(models, **manifest["operators"], device=pick_device(cfg.device))
+        result = judge(prepared, cfg.split, rows, retriever=instantiate(retriever)(prepared.dataset.graph))
+        write_trec_runs(run_dir / "runs", result, prepared.dataset.graph)
+        Console().print(results_table(result))
+        results.append(result)
+        queries = prepared.dataset.split(cfg.split).queries
+        ranked = ranked_rows(cfg, prepared, result, rows, checkpoints, queries=queries, source=str(cfg.checkpoint))
+        candidates = prepared.ranking.nodes[queries]
+        study = build_study(prepared.dataset, cfg.split, queries, ranked, plan, candidates=candidates)
+        studies.append(
+            replace(study, candidates=result.top_k, ceiling=result.ceiling, base_ceiling=result.base_ceiling)
+        )
+        write_metrics(run_dir / "metrics.json", results, peak_memory_mib=peak_memory_mib())
+        conclude(cfg, studies)
+    print(run_dir, flush=True)
+    return run_dir
+
+
+def _evaluate_pipelines(cfg: DictConfig, datasets: Sequence[str]) -> Path:
+    """Judge pipelines side by side: those named in ``pipelines``, and last the chosen one."""
+    if not OmegaConf.is_missing(cfg, "checkpoint"):
+        raise ValueError(
+            f"`checkpoint` must not be given with a pipeline, which retrieves alone, got {cfg.checkpoint!r}"
+        )
+    run_dir = Path(cfg.paths.run_dir)
+    groups = {name: compose_group(cfg, "pipeline", name) for name in cfg.pipelines}
+    if cfg.pipeline is not None:
+        chosen = str(HydraConfig.get().runtime.choices["pipeline"])
+        groups = {name: group for name, group in groups.items() if name != chosen} | {chosen: cfg.pipeline}
+    results, studies = [], []
+    plan = study_plan(cfg, (*PIPELINE_MEASURES, TOPOLOGICAL_RECALL, MISSED))
+    for name in datasets:
+        prepared, build = prepare_for_pipelines(cfg, name)
+        pipelines = {system: build(group) for system, group in groups.items()}
+        result = judge_pipelines(
+            prepared, cfg.split, pipelines, limit=cfg.num_queries, progress=True, alone=TIMED_ALONE
+        )
+        write_pipeline_runs(run_dir / "runs", result, prepared.dataset.graph)
+        Console().print(pipelines_table(result))
+        results.append(result)
+        write_metrics(run_dir / "metrics.json", results, peak_memory_mib=peak_memory_mib())
+        queries = first_queries(prepared.dataset, cfg.split, cfg.num_queries)
+        studies.append(build_study(prepared.dataset, cfg.split, queries, ranked_pipelines(result), plan))
+        conclude(cfg, studies, before=render_pipelines(results) + "\n")
+    print(run_dir, flush=True)
+    return run_dir

@@ -1,0 +1,166 @@
+"""``python serve.py artifact=...``: answer HTTP requests from exported artifacts."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from hydra.core.hydra_config import HydraConfig
+from hydra.utils import instantiate
+from omegaconf import DictConfig, ListConfig, OmegaConf
+
+from graphrerank.cli.artifacts import artifact_folder
+from graphrerank.cli.parts import compose_group, data_group, group_from_manifest, pick_device
+from graphrerank.data import VectorCache
+from graphrerank.data.candidates import encode_dataset
+from graphrerank.data.encoder import Encoder
+from graphrerank.models.checkpoint import scores_queries
+from graphrerank.serving import Artifact, Limits, ServiceSettings, create_server, load_artifact, run
+from graphrerank.serving.engine import EngineFactory
+from graphrerank.serving.formats import Runner
+from graphrerank.serving.rerank_engine import load_rerank_engine
+from graphrerank.serving.rerank_request import RerankRequest, RerankResponse
+from graphrerank.serving.route_engine import RouteRequest, RouteResponse, load_route_engine
+from graphrerank.serving.routes import Route
+from graphrerank.serving.search_engine import SearchableCorpus, SearchEngine, SearchRequest, SearchResponse
+
+RERANK = Route(
+    ("/v1/rerank", "/v2/rerank"), "rerank", RerankRequest, RerankResponse, "Rank documents, in Cohere's wire format."
+)
+ROUTE = Route(("/route",), "route", RouteRequest, RouteResponse, "Tell how much a query needs the graph.")
+SEARCH = Route(("/search",), "search", SearchRequest, SearchResponse, "Search the indexed corpus.")
+
+
+def serve_http(cfg: DictConfig) -> Path:
+    """Serve until told to end; the artifact's folder is the last line printed, before the first request.
+
+    Raises:
+        ValueError: If there is no artifact, or a setting does not fit it.
+    """
+    if cfg.artifact is None:
+        raise ValueError("mode=http needs `artifact`: a folder that `python serve.py mode=export checkpoint=...` wrote")
+    settings = service_settings(cfg)
+    artifact = load_artifact(artifact_folder(cfg), cfg.format)
+    if scores_queries(artifact.manifest):
+        if cfg.index is not None:
+            raise ValueError(f"`index` needs the artifact of a reranker, {artifact.folder} holds a complexity adapter")
+        route = partial(load_route_engine, artifact.folder, cfg.stanza_folder, format_name=cfg.format)
+        engines: dict[str, EngineFactory] = {"route": route}
+        routes = [ROUTE]
+    else:
+        if isinstance(artifact.module, Runner):
+            artifact.module.check_device(torch.device(settings.device))
+        make_encoder = _encoder_factory(cfg, artifact.manifest["encoder"])
+        rerank = partial(load_rerank_engine, artifact.folder, make_encoder, settings.limits, format_name=cfg.format)
+        engines = {"rerank": rerank}
+        routes = [RERANK]
+    for make in engines.values():
+        make("cpu")  # what does not fit is said here, not by a worker
+    if cfg.index is not None:
+        engines["search"] = _search_factory(cfg, artifact)
+        routes.append(SEARCH)
+    server = create_server(engines, routes, settings, info=artifact.manifest)
+    print(f"POST http://{cfg.host}:{cfg.port}{routes[-1].paths[-1]}, documented at http://{cfg.host}:{cfg.port}/docs")
+    print(artifact.folder, flush=True)
+    run(server, settings)
+    return artifact.folder
+
+
+def load_corpus(
+    folder: Path,
+    *,
+    data: DictConfig,
+    encoder: DictConfig | None,
+    retriever: DictConfig,
+    pipeline: DictConfig,
+    cache: Path,
+    device: str,
+) -> SearchableCorpus:
+    """Index a data set folder for a pipeline, in a worker.
+
+    Args:
+        folder: The data set's.
+        data: How data set folders are read.
+        encoder: Encodes corpus and queries; None to go without vectors.
+        retriever: What the pipeline's vector searches ask.
+        pipeline: The pipeline.
+        cache: Folder that keeps the corpus's vectors; those of queries are not kept.
+        device: Where the corpus and the models are.
+
+    Raises:
+        ValueError: If the data set is damaged, or a part does not fit another.
+    """
+    dataset = instantiate(data, path=str(folder))
+    bare = None if encoder is None else instantiate(encoder)
+    if bare is not None:
+        dataset = encode_dataset(dataset, VectorCache(bare, cache / "vectors"), cache / "candidates")
+    graph = dataset.graph.to(device)
+    return SearchableCorpus(
+        graph, instantiate(pipeline)(graph, retriever=instantiate(retriever), text_encoder=bare), bare
+    )
+
+
+def service_settings(cfg: DictConfig) -> ServiceSettings:
+    """Read how the service runs.
+
+    Raises:
+        ValueError: If a setting is out of range.
+    """
+    names = (
+        *("host", "port", "workers", "http_processes", "batch_requests", "batch_candidates"),
+        *("num_threads", "api_key", "shutdown_seconds"),
+    )
+    return ServiceSettings(
+        **{name: cfg[name] for name in names},
+        cors_origins=tuple(cfg.cors_origins),
+        device=str(pick_device(cfg.device)),
+        limits=Limits(**OmegaConf.to_container(cfg.limits)),  # type: ignore[arg-type]
+    )
+
+
+def _encoder_factory(cfg: DictConfig, trained: Mapping[str, Any] | None) -> Callable[[], Encoder] | None:
+    """Make what makes the encoder that was asked for, else the one of training; None where there is to be none."""
+    if cfg.encoder is not None:
+        return partial(instantiate, cfg.encoder)
+    if trained is None or HydraConfig.get().runtime.choices["encoder"] == "none":
+        return None
+    return partial(instantiate, group_from_manifest(cfg, "encoder", trained))
+
+
+def _search_factory(cfg: DictConfig, artifact: Artifact) -> EngineFactory:
+    """Make what makes the search engine: with the pipeline that was asked for, whose reranker is the artifact."""
+    folder = Path(cfg.index)
+    if not folder.is_dir():
+        raise ValueError(f"`index` must be a data set folder, got {cfg.index!r}")
+    chosen = HydraConfig.get().runtime.choices
+    pipeline: DictConfig = cfg.pipeline or compose_group(cfg, "pipeline", "expand_then_rerank")
+    OmegaConf.resolve(pipeline)
+    _set_checkpoints(pipeline, str(artifact.folder))
+    encoder = None if chosen["encoder"] == "none" else cfg.encoder or compose_group(cfg, "encoder", "minilm")
+    load = partial(
+        load_corpus,
+        data=data_group(cfg, str(folder) + "/"),
+        encoder=encoder,
+        retriever=cfg.retriever or compose_group(cfg, "retriever", "dense"),
+        pipeline=pipeline,
+        cache=Path(cfg.paths.cache),
+        device=str(pick_device(cfg.device)),
+    )
+    return partial(_search_engine, load, folder)
+
+
+def _search_engine(load: Callable[[Path], SearchableCorpus], folder: Path, device: str) -> SearchEngine:
+    return SearchEngine(load, folder)
+
+
+def _set_checkpoints(node: Any, folder: str) -> None:
+    """Let every checkpoint scorer of a pipeline be the artifact."""
+    if isinstance(node, DictConfig):
+        if str(node.get("_target_", "")).endswith(".CheckpointScorer"):
+            node.checkpoint = folder
+        for key in node:
+            _set_checkpoints(node[key], folder)
+    elif isinstance(node, ListConfig):
+        for entry in node:
+            _set_checkpoints(entry, folder)

@@ -1,0 +1,1 @@
+"""Readers of data sets: folders, registry packages, databases and run files."""

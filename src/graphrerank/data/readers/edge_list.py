@@ -1,0 +1,77 @@
+"""Edges of a corpus graph in a TSV file: ``source target type [weight]``."""
+
+from array import array
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphrerank.data.readers.records import bad_line, check_columns, parse_number, read_tsv
+
+HEADER = ("source", "target", "type")
+FILTERED = -1  # the number of a node that is known, and left out
+
+
+def read_edges(
+    files: Sequence[Path], number: Mapping[str, int], *, edge_types: Collection[str] | None = None
+) -> tuple[Tensor, Tensor]:
+    """Read edges as pairs of node numbers.
+
+    A file begins with a header, which may name further columns (they are ignored) and ``weight``, or goes without:
+    then its columns are source, target, type and, where there is a fourth, weight.
+
+    Args:
+        files: TSV files.
+        number: Node number by id; -1 marks a node that is left out, and its edges with it.
+        edge_types: Types to keep; None keeps all.
+
+    Returns:
+        ``edges [M, 2]`` int64 and ``weight [M]`` float32; 1 where a file gives none.
+
+    Raises:
+        ValueError: Naming file and line, if a row has the wrong columns, an unknown id, the same id twice, or a weight
+            that is not a positive number; or if a type of ``edge_types`` occurs nowhere.
+    """
+    pairs, weights, seen = array("q"), array("f"), set()
+    for path in files:
+        for line, source, target, kind, written_weight in _rows(path):
+            seen.add(kind)
+            start, end, weight = number.get(source), number.get(target), parse_number(written_weight)
+            if start is None or end is None:
+                unknown = source if start is None else target
+                raise bad_line(path, line, needed="ids of documents in the corpus", found=unknown)
+            if source == target:
+                raise bad_line(path, line, needed="two different documents, not a self-loop", found=source)
+            if not weight > 0:
+                raise bad_line(path, line, needed="a weight above 0", found=written_weight)
+            if (edge_types is None or kind in edge_types) and start != FILTERED != end:
+                pairs.extend((start, end))
+                weights.append(weight)
+    absent = sorted(set(edge_types or ()) - seen)
+    if absent:
+        raise ValueError(
+            f"`edge_types` must name types in {[str(path) for path in files]}, got {absent[0]!r}; "
+            f"there are {sorted(seen)}"
+        )
+    edges = np.frombuffer(pairs, dtype=np.int64).reshape(-1, 2).copy()
+    return torch.from_numpy(edges), torch.from_numpy(np.frombuffer(weights, dtype=np.float32).copy())
+
+
+def _rows(path: Path) -> Iterator[tuple[int, str, str, str, str]]:
+    """Read line number, source, target, type and weight as written; ``1`` where the file gives no weight."""
+    width, weight_at = 0, None
+    for line, columns in read_tsv(path):
+        if not width:
+            names = [column.strip().lower() for column in columns]
+            is_header = tuple(names[:3]) == HEADER
+            if not is_header and len(columns) not in (3, 4):
+                needed = "columns source, target, type and perhaps weight"
+                raise bad_line(path, line, needed=needed, found="\t".join(columns))
+            names = names if is_header else [*HEADER, "weight"][: len(columns)]
+            width, weight_at = len(names), names.index("weight") if "weight" in names else None
+            if is_header:
+                continue
+        check_columns(path, line, columns, count=width, names=", ".join(names))
+        yield line, columns[0], columns[1], columns[2], "1" if weight_at is None else columns[weight_at]

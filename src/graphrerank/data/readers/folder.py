@@ -1,0 +1,345 @@
+"""The data set folder: what a user brings. It is BEIR's layout, with edges.
+
+- ``corpus.jsonl``: ``{"_id", "title"?, "text", "metadata"?}`` a line.
+- ``queries.jsonl``: ``{"_id", "text", "metadata"?}`` a line.
+- ``qrels/<split>.tsv``: the header ``query-id corpus-id score``; a score of 0 means judged not relevant.
+- ``edges.tsv``, optional: ``source target type [weight]``.
+- ``entities.jsonl``, optional: ``{"_id", "entities": ["...", ...], "triples": [["h", "r", "t"], ...]}`` a line.
+
+Gzipped JSONL and Parquet are read too, so that a BEIR data set as it lies on the Hugging Face hub is such a folder. An
+id that does not match, a text that is empty, a score that is no number: each is an error that names file and line.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from graphrerank.data.dataset import RetrievalDataset
+from graphrerank.data.enrichment.adjacency import adjacency_edges
+from graphrerank.data.enrichment.entities import EntityExtractor, read_entities
+from graphrerank.data.enrichment.entity_cache import EntityCache
+from graphrerank.data.enrichment.incidence import entity_incidence
+from graphrerank.data.enrichment.mentions import mention_edges
+from graphrerank.data.enrichment.spacy_extractor import SpacyExtractor
+from graphrerank.data.readers.edge_list import FILTERED, read_edges
+from graphrerank.data.readers.judgements import (
+    Judgement,
+    Splits,
+    as_qrels,
+    plan_splits,
+    qrels_files,
+    read_qrels,
+    share_of_queries,
+)
+from graphrerank.data.readers.records import Record, bad_line, find_record_files, read_records
+from graphrerank.graphs import CorpusGraph
+
+EDGES = "edges.tsv"  # read where it is there
+ENTITIES = "entities.jsonl"  # read where it is asked for
+_ENDS = (".", "!", "?", ":", ";")
+_BREAKS = set("\t\r\n")  # would not survive a TSV file
+
+
+class Document(NamedTuple):
+    """One line of the corpus; ``metadata`` is empty where the file gives none."""
+
+    doc_id: str
+    title: str
+    text: str
+    metadata: Mapping[str, Any]
+
+    @property
+    def passage(self) -> str:
+        """The text of its node: title and text as two sentences.
+
+        Example:
+            >>> Document("1", "Marie Curie", "She was a physicist.", {}).passage
+            'Marie Curie. She was a physicist.'
+        """
+        if not (self.title and self.text):
+            return self.title or self.text
+        return f"{self.title}{'' if self.title.endswith(_ENDS) else '.'} {self.text}"
+
+
+class Query(NamedTuple):
+    """One line of the queries; ``metadata`` is empty where the file gives none."""
+
+    query_id: str
+    text: str
+    metadata: Mapping[str, Any]
+
+
+def load_folder(
+    path: str | Path,
+    *,
+    name: str | None = None,
+    splits: Splits = None,
+    edges: Sequence[str] | None = None,
+    edge_types: Sequence[str] | None = None,
+    corpus_where: Mapping[str, Any] | None = None,
+    drop_empty: bool = False,
+    mentions: bool = False,
+    adjacency: bool = False,
+    entities: str | EntityExtractor | None = None,
+    max_entity_share: float = 0.001,
+    knn: int = 0,
+    cache: str | Path | None = None,
+) -> RetrievalDataset:
+    """Read and check a data set folder.
+
+    Args:
+        path: The folder.
+        name: Short name; the folder's own when None.
+        splits: Which judgements to read. None: every file, each under its name, and queries without judgements stay.
+            A list of names; or a mapping from a split's name to a file's, or to a share of its queries in their file's
+            order: ``{"train": "train[:90%]", "val": "train[90%:]", "test": "dev"}``. Only their queries are kept.
+        edges: Names of edge files in the folder. None: ``edges.tsv`` where it is there. Edges between two documents
+            become one, with the largest weight.
+        edge_types: Types of edges to keep; None keeps all.
+        corpus_where: Keep only documents whose metadata holds these entries (for a list: one of its members), and the
+            edges among them: ``{"split": "dev"}``. Judgements of a document that is left out are an error: name the
+            ``splits`` that belong to these documents.
+        drop_empty: Leave out documents without title and text, which are an error otherwise.
+        mentions: Join documents also where one's title occurs in the other's text
+            (:func:`~graphrerank.data.enrichment.mentions.mention_edges`).
+        adjacency: Join also neighbouring chunks: documents of one ``doc_id`` whose ``chunk_id`` differ by 1, both in
+            every document's metadata (:func:`~graphrerank.data.enrichment.adjacency.adjacency_edges`).
+        entities: Who tells the entities of a document, by which its neighbours are known too: ``spacy``, ``file`` for
+            the folder's ``entities.jsonl``, an extractor, or None for nobody. No edge is listed for the whole corpus.
+        max_entity_share: An entity in more than this share of the documents (and in more than 10) joins
+            none, in (0, 1].
+        knn: Edges to add from each document to its nearest neighbours, once there are vectors; 0 for none.
+        cache: Folder for the extracted entities, in its ``entities/``; nothing is kept when None.
+
+    Raises:
+        ValueError: If a file is missing or malformed, naming file and line.
+    """
+    folder = Path(path)
+    if not folder.is_dir():
+        raise ValueError(
+            f"{folder}: no such folder; a data set needs corpus.jsonl, queries.jsonl and qrels/<split>.tsv"
+        )
+    edge_files = [folder / file for file in edges] if edges is not None else _default_edges(folder)
+    node_number, documents = _number_documents(folder, corpus_where, drop_empty=drop_empty)
+    queries, judged = read_judged_queries(folder, splits, node_number)
+    pairs, weight = read_edges(edge_files, node_number, edge_types=edge_types)
+    by_type = {"file": pairs}
+    if mentions:
+        by_type["mentions"], _ = mention_edges([doc.title for doc in documents], [doc.text for doc in documents])
+    if adjacency:
+        by_type["neighbouring chunks"] = adjacency_edges(*_places(folder, documents))
+    every = torch.cat(list(by_type.values()))
+    weight = torch.cat([weight, torch.ones(len(every) - len(pairs))])
+    graph = CorpusGraph.from_edges([doc.doc_id for doc in documents], [doc.passage for doc in documents], every, weight)
+    if entities is not None:
+        names = _entities(folder, entities, node_number, documents, cache)
+        graph = graph.with_entities(entity_incidence(names, max_share=max_entity_share))
+    edge_counts = {kind: len(torch.unique(found.sort(dim=1).values, dim=0)) for kind, found in by_type.items()}
+    return judged_dataset(name or folder.resolve().name, graph, queries, judged, knn=knn, edge_counts=edge_counts)
+
+
+def read_documents(folder: str | Path, *, drop_empty: bool = False) -> Iterator[Document]:
+    """Read the corpus of a data set folder, one document at a time.
+
+    Raises:
+        ValueError: Naming file and line, if an id is missing or repeats, or a document has neither title nor text.
+    """
+    for file, line, record, doc_id in _identified(Path(folder), "corpus"):
+        title, text = _text(file, line, record, "title", optional=True), _text(file, line, record, "text")
+        if title or text:
+            yield Document(doc_id, title, text, _metadata(file, line, record))
+        elif not drop_empty:
+            raise bad_line(file, line, needed="a `title` or a `text` (or `drop_empty`)", found=record)
+
+
+def read_queries(folder: str | Path) -> Iterator[Query]:
+    """Read the queries of a data set folder, one at a time.
+
+    Raises:
+        ValueError: Naming file and line, if an id is missing or repeats, or a text is empty.
+    """
+    for file, line, record, query_id in _identified(Path(folder), "queries"):
+        text = _text(file, line, record, "text")
+        if not text:
+            raise bad_line(file, line, needed="a `text`", found=record)
+        yield Query(query_id, text, _metadata(file, line, record))
+
+
+def read_judged_queries(
+    folder: Path, splits: Splits, node_number: Mapping[str, int]
+) -> tuple[list[Query], dict[str, list[Judgement]]]:
+    """Read the queries of a data set folder, and their judgements by split.
+
+    Args:
+        folder: Holds the queries and ``qrels/<split>.tsv``.
+        splits: As of :func:`load_folder`; unless None, only judged queries are kept.
+        node_number: Node number by document id; -1 marks a document that is left out.
+
+    Raises:
+        ValueError: If a file is missing or malformed, naming file and line.
+    """
+    queries = list(read_queries(folder))
+    query_number = {query.query_id: i for i, query in enumerate(queries)}
+    judged = _read_splits(folder, splits, query_number, node_number)
+    if splits is None:
+        return queries, judged
+    kept = sorted({row.query for rows in judged.values() for row in rows})
+    renumbered = {query: i for i, query in enumerate(kept)}
+    judged = {s: [row._replace(query=renumbered[row.query]) for row in rows] for s, rows in judged.items()}
+    return [queries[query] for query in kept], judged
+
+
+def judged_dataset(
+    name: str,
+    graph: CorpusGraph,
+    queries: Sequence[Query],
+    judged: Mapping[str, Sequence[Judgement]],
+    *,
+    knn: int,
+    edge_counts: Mapping[str, int],
+) -> RetrievalDataset:
+    """Put a corpus together with what :func:`read_judged_queries` read."""
+    return RetrievalDataset(
+        name,
+        graph,
+        [query.query_id for query in queries],
+        [query.text for query in queries],
+        {split: as_qrels(rows) for split, rows in judged.items()},
+        knn,
+        edge_counts,
+        {query.query_id: answers for query in queries if (answers := right_answers(query.metadata))},
+    )
+
+
+def right_answers(metadata: Mapping[str, Any]) -> list[str]:
+    """List the right answers that a query's metadata tell: ``answer`` and ``answer_aliases``, strings or lists of such.
+
+    Example:
+        >>> right_answers({"answer": "Detroit", "answer_aliases": ["Detroit", "Motor City"]})
+        ['Detroit', 'Motor City']
+    """
+    entries = [metadata.get(key) or [] for key in ("answer", "answer_aliases")]
+    listed = [part for entry in entries for part in (entry if isinstance(entry, list) else [entry])]
+    return list(dict.fromkeys(str(part) for part in listed if str(part).strip()))
+
+
+def _number_documents(
+    folder: Path, where: Mapping[str, Any] | None, *, drop_empty: bool
+) -> tuple[dict[str, int], list[Document]]:
+    """Number the documents kept, in order; the others get -1."""
+    number: dict[str, int] = {}
+    documents: list[Document] = []
+    for document in read_documents(folder, drop_empty=drop_empty):
+        kept = where is None or _matches(document.metadata, where)
+        number[document.doc_id] = len(documents) if kept else FILTERED
+        if kept:
+            documents.append(document)
+    if not documents:
+        wanted = f" with {dict(where)} in its metadata (`corpus_where`)" if where and number else ""
+        raise ValueError(f"{folder}: the corpus must hold a document{wanted}, found none")
+    return number, documents
+
+
+def _matches(metadata: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
+    for key, wanted in where.items():
+        several = isinstance(wanted, Sequence) and not isinstance(wanted, str)
+        if key not in metadata or metadata[key] not in (wanted if several else [wanted]):
+            return False
+    return True
+
+
+def _read_splits(
+    folder: Path, splits: Splits, query_number: Mapping[str, int], node_number: Mapping[str, int]
+) -> dict[str, list[Judgement]]:
+    files = qrels_files(folder)
+    plan = plan_splits(splits, files)
+    rows: dict[str, list[Judgement]] = {}
+    owner: dict[int, tuple[str, int]] = {}
+    ids = list(query_number)
+    for file in dict.fromkeys(file for file, _, _ in plan.values()):
+        rows[file], first_line = read_qrels(files[file], query_number, node_number)
+        for query, line in first_line.items():
+            if query in owner:
+                other = f"{ids[query]}, which {owner[query][0]} judges too (line {owner[query][1]})"
+                raise bad_line(files[file], line, needed="a query of no other split", found=other)
+            owner[query] = (files[file].name, line)
+    judged = {split: share_of_queries(rows[file], start, stop) for split, (file, start, stop) in plan.items()}
+    for split, part in judged.items():
+        if not part:
+            raise ValueError(f"`splits` must each hold a query, got none for {split!r} of {folder}")
+    return judged
+
+
+def _places(folder: Path, documents: Sequence[Document]) -> tuple[list[str], list[int]]:
+    """Read where each chunk stands: its document, and its number there."""
+    for document in documents:
+        doc_id, chunk_id = document.metadata.get("doc_id"), document.metadata.get("chunk_id")
+        if not isinstance(doc_id, str) or type(chunk_id) is not int:
+            raise ValueError(
+                f"{folder}: `adjacency` needs a string `doc_id` and an integer `chunk_id` in the metadata of every "
+                f"document, found {dict(document.metadata)} in {document.doc_id!r}"
+            )
+    return [doc.metadata["doc_id"] for doc in documents], [doc.metadata["chunk_id"] for doc in documents]
+
+
+def _entities(
+    folder: Path,
+    source: str | EntityExtractor,
+    node_number: Mapping[str, int],
+    documents: Sequence[Document],
+    cache: str | Path | None,
+) -> list[list[str]]:
+    """List the entities of each document that is kept."""
+    if source == "file":
+        rows = read_entities(folder / ENTITIES, list(node_number))
+        return [row for row, number in zip(rows, node_number.values(), strict=True) if number != FILTERED]
+    extractor = SpacyExtractor() if source == "spacy" else source
+    if isinstance(extractor, str) or not hasattr(extractor, "extract"):
+        raise ValueError(
+            f"`entities` must be null, spacy, file or an extractor (a config with `_target_`, which is not taken from "
+            f"a checkpoint's manifest: put its entities into {ENTITIES}), got {source!r}"
+        )
+    if cache is not None:
+        extractor = EntityCache(extractor, Path(cache) / "entities")
+    return extractor.extract([document.passage for document in documents])
+
+
+def _default_edges(folder: Path) -> list[Path]:
+    return [folder / EDGES] if (folder / EDGES).is_file() else []
+
+
+def _identified(folder: Path, table: str) -> Iterator[tuple[Path, int, Record, str]]:
+    """Read a table's records with their ids, each of which occurs once."""
+    seen: set[str] = set()
+    for file in find_record_files(folder, table):
+        for line, record in read_records(file):
+            found = record.get("_id")
+            if file.suffix == ".parquet" and type(found) is int:
+                found = str(found)
+            if not isinstance(found, str) or not found or found != found.strip() or _BREAKS & set(found):
+                needed = "an `_id`: a string, not empty, without tabs, line breaks or blanks at its ends"
+                raise bad_line(file, line, needed=needed, found=found)
+            if found in seen:
+                raise bad_line(file, line, needed="each `_id` once", found=f"{found} a second time")
+            seen.add(found)
+            yield file, line, record, found
+
+
+def _text(file: Path, line: int, record: Record, key: str, *, optional: bool = False) -> str:
+    text = record.get(key)
+    if text is None and optional:
+        return ""
+    if not isinstance(text, str):
+        raise bad_line(file, line, needed=f"a string as `{key}`", found=text)
+    return text.strip()
+
+
+def _metadata(file: Path, line: int, record: Record) -> Mapping[str, Any]:
+    metadata = record.get("metadata")
+    if metadata is None:
+        return {}
+    if not isinstance(metadata, dict):
+        raise bad_line(file, line, needed="an object as `metadata`", found=metadata)
+    return metadata

@@ -1,0 +1,146 @@
+"""Relevance judgements in BEIR's layout: ``qrels/<split>.tsv`` with the header ``query-id corpus-id score``."""
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from graphrerank.data.dataset import Qrels
+from graphrerank.data.readers.records import bad_line, check_columns, parse_number, read_tsv
+
+HEADER = ["query-id", "corpus-id", "score"]
+Splits = Sequence[str] | Mapping[str, str] | None
+
+_SLICE = re.compile(r"([^\[\]]+)(?:\[(?:(\d+)%)?:(?:(\d+)%)?\])?")
+
+
+class Judgement(NamedTuple):
+    """One row: a query's number, a node's number, a positive gain."""
+
+    query: int
+    node: int
+    gain: float
+
+
+def qrels_files(folder: Path) -> dict[str, Path]:
+    """Find the judgements of a data set by split: ``qrels/*.tsv``, or TSV files beside the corpus with the header."""
+    if (folder / "qrels").is_dir():
+        return {path.stem: path for path in sorted((folder / "qrels").glob("*.tsv"))}
+    flat = [path for path in sorted(folder.glob("*.tsv")) if next(read_tsv(path), (0, []))[1] == HEADER]
+    return {path.stem: path for path in flat}
+
+
+def read_qrels(
+    path: Path, query_number: Mapping[str, int], node_number: Mapping[str, int]
+) -> tuple[list[Judgement], dict[int, int]]:
+    """Read one file of judgements; a score of 0 means judged not relevant, and gives no judgement.
+
+    Args:
+        path: TSV with the header ``query-id corpus-id score``.
+        query_number: Query number by id.
+        node_number: Node number by id; -1 marks a document that is left out.
+
+    Returns:
+        The judgements with a positive score, and for each judged query the first line that judges it.
+
+    Raises:
+        ValueError: Naming file and line, if the header or a row has the wrong columns, an id is unknown or left out, a
+            pair is judged twice, or a score is not a number of 0 or more; or if no score is above 0.
+    """
+    rows: list[Judgement] = []
+    first_line: dict[int, int] = {}
+    pairs: set[tuple[str, str]] = set()
+    header_read = False
+    for line, columns in read_tsv(path):
+        if not header_read:
+            if columns != HEADER:
+                raise bad_line(path, line, needed=f"the header {' '.join(HEADER)!r}, by tabs", found="\t".join(columns))
+            header_read = True
+            continue
+        check_columns(path, line, columns, count=3, names=", ".join(HEADER))
+        query, node = query_number.get(columns[0]), node_number.get(columns[1])
+        if query is None:
+            raise bad_line(path, line, needed="a query-id of the queries", found=columns[0])
+        if node is None:
+            raise bad_line(path, line, needed="a corpus-id of the corpus", found=columns[1])
+        gain = parse_number(columns[2])
+        if not gain >= 0:
+            raise bad_line(path, line, needed="a score of 0 or more", found=columns[2])
+        pair = (columns[0], columns[1])
+        if pair in pairs:
+            raise bad_line(
+                path, line, needed="each query and document once", found=f"{pair[0]} {pair[1]} a second time"
+            )
+        pairs.add(pair)
+        first_line.setdefault(query, line)
+        if gain == 0:
+            continue
+        if node < 0:
+            raise bad_line(
+                path, line, needed="a document that `corpus_where` keeps (or name other `splits`)", found=columns[1]
+            )
+        rows.append(Judgement(query, node, gain))
+    if not rows:
+        raise ValueError(f"{path}: needed a score above 0 in at least one row, found none")
+    return rows, first_line
+
+
+def plan_splits(splits: Splits, files: Collection[str]) -> dict[str, tuple[str, int, int]]:
+    """Decide which part of which file makes each split.
+
+    Args:
+        splits: None: one split per file. Names of files. Or a mapping from a split's name to a file's name, perhaps
+            with a share of its queries, in their order: ``{"train": "train[:90%]", "val": "train[90%:]"}``.
+        files: Names of the files there are.
+
+    Returns:
+        For each split the file, and the first and last percent of its queries.
+
+    Raises:
+        ValueError: If a name is no file's, or a share is empty.
+
+    Example:
+        >>> plan_splits({"val": "train[90%:]", "test": "dev"}, ["train", "dev"])
+        {'val': ('train', 90, 100), 'test': ('dev', 0, 100)}
+    """
+    if isinstance(splits, str):
+        raise ValueError(f"`splits` must be a list of names or a mapping, got {splits!r}")
+    chosen = list(files) if splits is None else splits
+    wanted = chosen if isinstance(chosen, Mapping) else {name: name for name in chosen}
+    plan = {}
+    for name, source in wanted.items():
+        parts = _SLICE.fullmatch(source)
+        file = parts[1] if parts else source
+        if file not in files:
+            raise ValueError(f"`splits` must be of {sorted(files)} (files of qrels), got {source!r} for {name!r}")
+        assert parts is not None
+        start, stop = int(parts[2] or 0), int(parts[3] or 100)
+        if not 0 <= start < stop <= 100:
+            raise ValueError(f"`splits` must take a share between 0% and 100%, got {source!r} for {name!r}")
+        plan[name] = (file, start, stop)
+    return plan
+
+
+def share_of_queries(rows: Sequence[Judgement], start: int, stop: int) -> list[Judgement]:
+    """Keep the judgements of the queries from ``start`` to ``stop`` percent, in the order of their numbers.
+
+    Example:
+        >>> rows = [Judgement(query, 0, 1.0) for query in (7, 3, 5, 3)]
+        >>> [row.query for row in share_of_queries(rows, 0, 67)]
+        [3, 5, 3]
+    """
+    queries = sorted({row.query for row in rows})
+    kept = set(queries[len(queries) * start // 100 : len(queries) * stop // 100])
+    return [row for row in rows if row.query in kept]
+
+
+def as_qrels(rows: Iterable[Judgement]) -> Qrels:
+    """Turn rows into tensors."""
+    listed = list(rows)
+    return Qrels(
+        torch.tensor([row.query for row in listed], dtype=torch.int64),
+        torch.tensor([row.node for row in listed], dtype=torch.int64),
+        torch.tensor([row.gain for row in listed], dtype=torch.float32),
+    )

@@ -1,1 +1,0 @@
-"""The three doors: the only code that sees a configuration."""

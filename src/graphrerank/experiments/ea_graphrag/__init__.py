@@ -1,0 +1,1 @@
+"""EA-GraphRAG: training of the complexity adapter, and the benchmark of the router."""

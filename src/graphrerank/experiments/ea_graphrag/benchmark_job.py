@@ -1,0 +1,260 @@
+"""``python evaluate.py experiment=ea_benchmark``: the router on questions half of one hop and half of several."""
+
+import shlex
+import time
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from hydra.core.hydra_config import HydraConfig
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+from torch import Tensor
+
+from graphrerank.cli.parts import compose_group
+from graphrerank.cli.portable import without_paths
+from graphrerank.evaluation.report import markdown_table
+from graphrerank.experiments.ea_graphrag.path_runner import PathRunner, hashed_order, path_settings, question_key
+from graphrerank.experiments.ea_graphrag.routing import (
+    JUDGED,
+    Choices,
+    RoutedResult,
+    compare_routing,
+    join_choices,
+    routing_table,
+    weigh_choices,
+)
+from graphrerank.experiments.ea_graphrag.two_paths import TwoPaths
+from graphrerank.files import write_json, write_text
+from graphrerank.graphs import Queries
+from graphrerank.graphs.routes import GRAPH, choose_routes
+from graphrerank.inference import AdapterScorer
+from graphrerank.models import load_checkpoints
+from graphrerank.models.checkpoint import manifest_entry
+
+HALVES = ("single_hop", "multi_hop")
+COMPARED_DEPTH = 5  # of the real run's rankings, with those put together of what each path found
+
+
+@dataclass(frozen=True, eq=False)
+class TestSet:
+    """The questions of one data set of the benchmark.
+
+    Attributes:
+        half: ``single_hop`` or ``multi_hop``.
+        data: The data set, as ``conf/data`` or a folder names it.
+        paths: What both paths found for all its questions.
+        scores: ``[Q]``, s(q).
+        choices: What each path gives.
+        kept: ``[q]`` int64, the questions that are in the benchmark.
+    """
+
+    half: str
+    data: str
+    paths: TwoPaths
+    scores: Tensor
+    choices: Choices
+    kept: Tensor
+
+
+def judge_routing(cfg: DictConfig) -> Path:
+    """Judge all ways to choose the path, run the router itself, and write the report.
+
+    Returns:
+        The run folder, which is also the last line printed.
+
+    Raises:
+        ValueError: If the adapter was trained on other paths, a data set has no question that it was not trained on, or
+            the pipeline has no router.
+    """
+    torch.set_num_threads(cfg.num_threads)
+    run_dir, plan = Path(cfg.paths.run_dir), cfg.routing
+    pipeline = deepcopy(cfg.pipeline)
+    router = next((step for step in pipeline.steps if "adapter" in step), None)
+    if router is None:
+        raise ValueError("`pipeline` must have a step with an `adapter` (pipeline=ea_graphrag), got none")
+    if plan.graph is not None:
+        router.graph = compose_group(cfg, "pipeline", plan.graph).steps
+    router.adapter.checkpoint, router.adapter.cache = cfg.checkpoint, None  # a cache would hide what syntax takes
+    OmegaConf.resolve(pipeline)
+    runner = PathRunner(cfg, dense=_alone(pipeline, router.dense), graph=_alone(pipeline, router.graph))
+    scorer: AdapterScorer = instantiate(router.adapter)
+    manifest = list(load_checkpoints(cfg.checkpoint).values())[-1].manifest
+    _check_paths(runner, manifest)
+    without = tuple(float(manifest_entry(manifest, "without_fusion", name)) for name in ("low", "high"))
+
+    sets = {
+        name: _read(runner, scorer, half, name, entry, seed=plan.seed)
+        for half in HALVES
+        for name, entry in plan[half].items()
+    }
+    sets = _only_new(sets, manifest_entry(manifest, "questions"))
+    known = {name: len(one.paths) - len(one.kept) for name, one in sets.items()}
+    sets = _halved(sets, seed=plan.seed)
+
+    def compare(choices: Choices) -> RoutedResult:
+        thresholds = (scorer.low, scorer.high)
+        return compare_routing(
+            choices, thresholds=thresholds, without_fusion=(without[0], without[1]), draws=plan.draws, seed=plan.seed
+        )
+
+    results = {name: compare(one.choices.take(one.kept)) for name, one in sets.items()}
+    mix = compare(join_choices([one.choices.take(one.kept) for one in sets.values()]))
+    real = {name: _run_router(runner, pipeline, scorer, one) for name, one in sets.items()}
+    content = {
+        "mix": mix.to_json(),
+        "sets": {name: result.to_json() for name, result in results.items()},
+        "router": real,
+        "left_out_as_known": known,
+        "thresholds": {"low": scorer.low, "high": scorer.high, "without_fusion": list(without)},
+    }
+    write_json(run_dir / "metrics.json", content)
+    report = _report(sets, known, mix, results, real)
+    write_text(run_dir / "report.md", report)
+    print(report)
+    print(run_dir, flush=True)
+    return run_dir
+
+
+def _alone(pipeline: DictConfig, steps: Any) -> DictConfig:
+    """Make one path of a router a pipeline of its own."""
+    path = deepcopy(pipeline)
+    path.steps = deepcopy(steps)
+    return path
+
+
+def _check_paths(runner: PathRunner, manifest: Mapping[str, Any]) -> None:
+    """Refuse an adapter that was trained to choose between other paths."""
+    for path, group in runner.groups.items():
+        trained = manifest_entry(manifest, "paths", path)
+        if trained["settings"]["steps"] != path_settings(group)["steps"]:
+            raise ValueError(
+                f"`checkpoint` was trained on {path}={trained['choice']} with settings that are not those of the "
+                f"router's {path} path; routing.graph=NAME takes another of conf/pipeline"
+            )
+
+
+def _read(
+    runner: PathRunner, scorer: AdapterScorer, half: str, name: str, entry: Mapping[str, Any], *, seed: int
+) -> TestSet:
+    paths = runner.read(name, entry, seed=seed)
+    scorer.score(paths.texts[:1])  # loads the models
+    begin = time.perf_counter()
+    scores = scorer.score(paths.texts)
+    middle = time.perf_counter()
+    fused = paths.fused(scores)
+    fuse_seconds, route_seconds = time.perf_counter() - middle, middle - begin
+    choices = weigh_choices(
+        paths,
+        scores,
+        fused_nodes=fused.nodes,
+        fuse_seconds=fuse_seconds / len(paths),
+        route_seconds=route_seconds / len(paths),
+    )
+    return TestSet(half, str(entry.get("data") or name), paths, scores, choices, torch.arange(len(paths)))
+
+
+def _only_new(sets: Mapping[str, TestSet], trained: Mapping[str, Sequence[str]]) -> dict[str, TestSet]:
+    """Leave out questions that the adapter was trained or validated on, under whatever id, and those that come twice.
+
+    Raises:
+        ValueError: If a data set has no other question.
+    """
+    known = {key for keys in trained.values() for key in keys}
+    new = {}
+    for name, one in sets.items():
+        kept = []
+        for row, text in enumerate(one.paths.texts):
+            if (key := question_key(text)) not in known:
+                known.add(key)
+                kept.append(row)
+        if not kept:
+            raise ValueError(f"`routing` must have questions that the adapter was not trained on, found none in {name}")
+        new[name] = replace(one, kept=torch.tensor(kept))
+    return new
+
+
+def _halved(sets: Mapping[str, TestSet], *, seed: int) -> dict[str, TestSet]:
+    """Leave out questions of the larger half, by a hash of their ids, until both are equal."""
+    rows = {
+        half: [(name, row) for name, one in sets.items() if one.half == half for row in one.kept.tolist()]
+        for half in HALVES
+    }
+    size = min(len(listed) for listed in rows.values())
+    kept: dict[str, list[int]] = {name: [] for name in sets}
+    for listed in rows.values():
+        order = hashed_order([f"{name} {sets[name].paths.query_ids[row]}" for name, row in listed], seed)
+        for name, row in (listed[place] for place in order[:size]):
+            kept[name].append(row)
+    return {name: replace(one, kept=torch.tensor(sorted(kept[name]))) for name, one in sets.items() if kept[name]}
+
+
+def _run_router(runner: PathRunner, group: DictConfig, scorer: AdapterScorer, one: TestSet) -> dict[str, float]:
+    """Let the router itself retrieve the questions, and compare with what was put together."""
+    prepared, paths = runner.prepare(one.data), one.paths
+    numbers = paths.queries[one.kept]
+    ids, texts = ([strings[row] for row in one.kept.tolist()] for strings in (paths.query_ids, paths.texts))
+    vectors = None if prepared.query_vectors is None else prepared.query_vectors[numbers]
+    pipeline, queries = runner.pipeline(prepared, group), Queries(ids, texts, vectors)
+    pipeline.retrieve(queries.block(0, 1))  # loads the models
+    begin = time.perf_counter()
+    found = pipeline.retrieve(queries)
+    seconds = (time.perf_counter() - begin) / len(queries)
+    routes = choose_routes(one.scores, scorer.low, scorer.high)
+    fused = paths.fused(one.scores)
+    every = torch.stack([paths.dense.nodes, paths.graph.nodes, fused.nodes], dim=1)  # [Q, 3, K]
+    expected = every[torch.arange(len(paths)), routes][one.kept]
+    assert found.routes is not None
+    nodes = found.ranking.nodes
+    padded = torch.full_like(paths.dense.nodes, -1)
+    padded[one.kept] = nodes
+    return {
+        "questions": len(queries),
+        "same_route": float((found.routes == routes[one.kept]).double().mean()),
+        "same_top": float((nodes[:, :COMPARED_DEPTH] == expected[:, :COMPARED_DEPTH]).all(1).double().mean()),
+        JUDGED: float(paths.measure(padded)[JUDGED][one.kept].mean()),
+        "ms": 1000 * seconds,
+        "graph_share": float((found.routes == GRAPH).double().mean()),
+    }
+
+
+def _report(
+    sets: Mapping[str, TestSet],
+    known: Mapping[str, int],
+    mix: RoutedResult,
+    results: Mapping[str, RoutedResult],
+    real: Mapping[str, Mapping[str, float]],
+) -> str:
+    command = shlex.join(["python", "evaluate.py", *map(without_paths, HydraConfig.get().overrides.task)])
+    counts = ", ".join(f"{name} {len(one.kept)}" for name, one in sets.items())
+    lines = [
+        [
+            name,
+            f"{entry['questions']:.0f}",
+            *(f"{100 * entry[key]:.1f}" for key in ("same_route", "same_top", JUDGED)),
+            f"{100 * float(results[name].rows['full'].values[JUDGED].mean()):.1f}",
+            f"{entry['ms']:.1f}",
+            f"{1000 * results[name].rows['full'].seconds:.1f}",
+        ]
+        for name, entry in real.items()
+    ]
+    header = ["router itself", "questions", "same route", f"same top {COMPARED_DEPTH}"]
+    header += [JUDGED, f"{JUDGED} above", "ms", "ms above"]
+    parts = [
+        "# Routing",
+        f"`{command}`",
+        f"Half the questions of one hop, half of several: {counts}; each data set is searched in its own corpus, and "
+        f"none of the questions was trained on ({sum(known.values())} that were, or come twice, are left out). Hit@k: "
+        "a relevant passage in the top k (the paper's R@k); PR@5: all of them; Answer@5: a right answer in the text of "
+        "the top 5, where there is one. ms: per question, many at once, without encoding the question; of the "
+        "adapter's rows with reading its syntax. Each path retrieved once per question, and the rows choose among what "
+        "it found.",
+        routing_table(mix),
+        "The router itself, over the same questions (percent; milliseconds per question):",
+        markdown_table(header, lines),
+        *(f"## {name}\n\n{routing_table(result)}" for name, result in results.items()),
+    ]
+    return "\n\n".join(parts) + "\n"

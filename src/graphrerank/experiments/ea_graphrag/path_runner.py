@@ -1,0 +1,165 @@
+"""Both paths over data sets: run once, kept on disk, and read by the doors that train the router and judge it."""
+
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+
+from graphrerank.cli.parts import compose_group, data_group, pick_device, prepare_dataset
+from graphrerank.cli.portable import digest
+from graphrerank.data import PreparedDataset, Qrels, VectorCache
+from graphrerank.experiments.ea_graphrag.two_paths import TwoPaths
+from graphrerank.files import load_tensors, save_tensors
+from graphrerank.graphs import Queries, Ranking
+from graphrerank.pipelines import Pipeline
+
+WARM_UP = 8  # questions that each path retrieves before the clock starts
+KEPT = ("dense_nodes", "dense_scores", "graph_nodes", "graph_scores", "seconds")
+
+
+class PathRunner:
+    """Runs a dense and a graph pipeline over parts of data sets.
+
+    What a path finds lies in ``<cache>/two_paths``, under a hash of data set, encoder, questions and settings: a run
+    that was stopped goes on with the next data set.
+
+    Args:
+        door: The configuration of the door that asks.
+        dense: Group of ``conf/pipeline`` of the dense path.
+        graph: That of the graph path.
+
+    Raises:
+        ValueError: If the paths have different budgets.
+    """
+
+    def __init__(self, door: DictConfig, dense: DictConfig, graph: DictConfig) -> None:
+        if dense.budget != graph.budget:
+            raise ValueError(f"both paths must have one `budget`, got {dense.budget} and {graph.budget}")
+        self.door = door
+        self.groups = {"dense": dense, "graph": graph}
+        self.encoder = door.encoder or compose_group(door, "encoder", "minilm")
+        self.retriever = compose_group(door, "retriever", "dense")
+        self._vectors = VectorCache(instantiate(self.encoder), Path(door.paths.cache) / "vectors")
+
+    def read(self, name: str, entry: Mapping[str, Any], *, seed: int) -> TwoPaths:
+        """Give both paths' findings for some questions of a data set.
+
+        Args:
+            name: Of ``conf/data``, or the path of a folder; ``entry.data`` where that is given.
+            entry: ``splits``; ``share`` of their questions, in (0, 1], all by default; ``max_relevant``, the most
+                relevant passages that a question may have.
+            seed: Of which questions the share is.
+
+        Raises:
+            ValueError: If a setting is out of range or no question is left.
+        """
+        prepared = self.prepare(str(entry.get("data") or name))
+        queries = pick_queries(prepared, entry, seed=seed)
+        dataset = prepared.dataset
+        ids, texts = ([strings[n] for n in queries.tolist()] for strings in (dataset.query_ids, dataset.query_texts))
+        vectors = None if prepared.query_vectors is None else prepared.query_vectors[queries]
+        settings = {path: path_settings(group) for path, group in self.groups.items()}
+        key = digest([dataset.fingerprint, prepared.encoder_fingerprint, ids, settings])
+        file = Path(self.door.paths.cache) / "two_paths" / f"{dataset.name}-{key}.safetensors"
+        if not file.is_file():
+            save_tensors(file, self._retrieve(prepared, Queries(ids, texts, vectors)))
+        found = load_tensors(file, KEPT)
+        dense_seconds, graph_seconds = found["seconds"].tolist()
+        return TwoPaths(
+            dataset=dataset.name,
+            query_ids=ids,
+            texts=texts,
+            queries=queries,
+            qrels=_judgements(prepared, entry),
+            passages=dataset.graph.texts,
+            answers=dataset.answers,
+            dense=Ranking(found["dense_nodes"], found["dense_scores"]),
+            graph=Ranking(found["graph_nodes"], found["graph_scores"]),
+            seconds=(dense_seconds, graph_seconds),
+        )
+
+    def prepare(self, name: str) -> PreparedDataset:
+        """Load and encode a data set."""
+        return prepare_dataset(data_group(self.door, name), self.encoder, self.retriever, self.door.paths.cache)
+
+    def pipeline(self, prepared: PreparedDataset, group: DictConfig) -> Pipeline:
+        """Build a pipeline over a data set's corpus, on the device."""
+        graph = prepared.dataset.graph.to(pick_device(self.door.device))
+        parts = {"retriever": instantiate(self.retriever), "text_encoder": self._vectors}
+        pipeline: Pipeline = instantiate(group)(graph, **parts)
+        return pipeline
+
+    def _retrieve(self, prepared: PreparedDataset, queries: Queries) -> dict[str, torch.Tensor]:
+        tensors: dict[str, torch.Tensor] = {}
+        seconds = []
+        for path, group in self.groups.items():
+            pipeline = self.pipeline(prepared, group)
+            pipeline.retrieve(queries.block(0, WARM_UP))
+            begin = time.perf_counter()
+            ranking = pipeline.retrieve(queries).ranking
+            seconds.append((time.perf_counter() - begin) / len(queries))
+            tensors |= {f"{path}_nodes": ranking.nodes, f"{path}_scores": ranking.scores}
+            print(f"{prepared.dataset.name}: {path} path, {1000 * seconds[-1]:.1f} ms per question", flush=True)
+        return tensors | {"seconds": torch.tensor(seconds, dtype=torch.float64)}
+
+
+def pick_queries(prepared: PreparedDataset, entry: Mapping[str, Any], *, seed: int) -> torch.Tensor:
+    """Choose the questions of an entry (:meth:`PathRunner.read`): ``[Q]`` int64, ascending.
+
+    A share is the first of the questions in the order of a hash of seed and id, so that a larger one holds a smaller.
+    """
+    share, most = entry.get("share"), entry.get("max_relevant")
+    share = 1.0 if share is None else float(share)
+    if not 0 < share <= 1:
+        raise ValueError(f"`share` must lie in (0, 1], got {share}")
+    qrels = _judgements(prepared, entry)
+    queries = qrels.queries
+    if most is not None:
+        queries = queries[(qrels.gains(queries) > 0).sum(1) <= int(most)]
+    order = hashed_order([prepared.dataset.query_ids[number] for number in queries.tolist()], seed)
+    chosen = queries[torch.tensor(order[: round(share * len(order))], dtype=torch.int64)].sort().values
+    if not len(chosen):
+        raise ValueError(f"data set {prepared.dataset.name!r} must have questions for {dict(entry)}, found none")
+    return chosen
+
+
+def _judgements(prepared: PreparedDataset, entry: Mapping[str, Any]) -> Qrels:
+    """Put the judgements of an entry's splits together."""
+    parts = [prepared.dataset.split(str(name)) for name in entry["splits"]]
+    return Qrels(
+        torch.cat([part.query for part in parts]),
+        torch.cat([part.node for part in parts]),
+        torch.cat([part.gain for part in parts]),
+    )
+
+
+def hashed_order(ids: Sequence[str], seed: int) -> list[int]:
+    """Order ids by a hash of them and the seed: the same everywhere, and of any part of the ids."""
+    keys = [hashlib.sha256(f"{seed} {query_id}".encode()).digest() for query_id in ids]
+    return sorted(range(len(ids)), key=keys.__getitem__)
+
+
+def question_key(text: str) -> str:
+    """Hash a question, whatever its case and blanks: to tell whether two data sets share it.
+
+    Example:
+        >>> question_key("Who  died?") == question_key("who died? ")
+        True
+    """
+    return hashlib.sha256(" ".join(text.casefold().split()).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def path_settings(group: DictConfig) -> Any:
+    """Return all that a path's findings hang on: its settings and classes, without the folders of this machine."""
+    return _portable(OmegaConf.to_container(group, resolve=True))
+
+
+def _portable(node: Any) -> Any:
+    if isinstance(node, dict):
+        return {str(key): _portable(part) for key, part in node.items() if key not in ("folder", "cache")}
+    return [_portable(part) for part in node] if isinstance(node, list) else node

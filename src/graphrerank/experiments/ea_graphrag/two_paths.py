@@ -1,0 +1,141 @@
+"""Questions of a data set with what the dense path and the graph path found for them, and whose findings are right."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from graphrerank.data import Qrels
+from graphrerank.graphs import Ranking
+from graphrerank.language_models import ChatModel, answer_questions
+from graphrerank.metrics import coverage, perfect_recall
+from graphrerank.pipelines.router import fuse_paths
+
+ROUTED_MEASURES = ("Hit@3", "Hit@5", "PR@5", "Answer@5")
+RULES = ("all_relevant", "any_relevant", "answer_in_context", "language_model")
+
+
+@dataclass(frozen=True, eq=False)
+class TwoPaths:
+    """What both paths found for ``Q`` questions of one data set.
+
+    Attributes:
+        dataset: Name of the data set.
+        query_ids: ``Q`` strings.
+        texts: ``Q`` questions.
+        queries: ``[Q]`` int64, their numbers in the data set.
+        qrels: Judgements that hold these questions.
+        passages: Texts of the corpus.
+        answers: Right answers by query id, of those that have some.
+        dense: ``[Q, K]``, what the dense path found.
+        graph: ``[Q, K]``, what the graph path found.
+        seconds: Seconds per question on the dense and on the graph path, many at once, without encoding the question.
+    """
+
+    dataset: str
+    query_ids: Sequence[str]
+    texts: Sequence[str]
+    queries: Tensor
+    qrels: Qrels
+    passages: Sequence[str]
+    answers: Mapping[str, Sequence[str]]
+    dense: Ranking
+    graph: Ranking
+    seconds: tuple[float, float]
+
+    def __len__(self) -> int:
+        """Return the number of questions."""
+        return len(self.query_ids)
+
+    def fused(self, scores: Tensor) -> Ranking:
+        """Fuse both rankings, ``[Q, K]``, by the adapter's scores ``[Q]`` (:func:`fuse_paths`)."""
+        return fuse_paths(self.dense, self.graph, scores, top_k=self.dense.nodes.shape[1])
+
+    def measure(self, nodes: Tensor) -> dict[str, Tensor]:
+        """Measure rankings of the questions.
+
+        Args:
+            nodes: ``[Q, K]`` int64, best first, padded with -1.
+
+        Returns:
+            ``[Q]`` float64, 0 or 1, by measure: ``Hit@k``, a relevant passage in the top k; ``PR@5``, all of them;
+            ``Answer@5``, a right answer in the text of the top 5, NaN where the question has none.
+        """
+        relevance, gains = self._relevance(nodes)
+        found = {f"Hit@{k}": (relevance[:, :k] > 0).any(1).double() for k in (3, 5)}
+        found["PR@5"] = perfect_recall(relevance, gains, top_k=5)
+        found["Answer@5"] = self._holds_answer(nodes, 5)
+        return found
+
+    def is_right(self, nodes: Tensor, rule: str, *, language_model: ChatModel | None = None) -> Tensor:
+        """Tell for which questions a ranking is right.
+
+        Source: "EA-GraphRAG", 2026, section 3.3: "as measured by automatic QA metrics"; its metric is the containment
+        of the answer in what a language model says (``language_model``). The others need no language model.
+
+        Args:
+            nodes: ``[Q, K]`` int64, best first, padded with -1.
+            rule: One of :data:`RULES` with a depth, as ``all_relevant@5``: all relevant passages, or any, in the top 5;
+                a right answer in their texts; or in what a language model answers from them.
+            language_model: Who is asked with ``language_model@k``.
+
+        Returns:
+            ``[Q]`` bool.
+
+        Raises:
+            ValueError: If the rule is unknown, a question has no answer where the rule needs one, or there is no
+                language model.
+        """
+        name, top_k = parse_rule(rule)
+        relevance, gains = self._relevance(nodes)
+        if name == "all_relevant":
+            return perfect_recall(relevance, gains, top_k=top_k) > 0
+        if name == "any_relevant":
+            return (relevance[:, :top_k] > 0).any(1)
+        if missing := next((query_id for query_id in self.query_ids if query_id not in self.answers), None):
+            raise ValueError(
+                f"`right` = {rule} needs an `answer` in the metadata of every question, found none in {missing!r} of "
+                f"data set {self.dataset!r}"
+            )
+        if name == "answer_in_context":
+            return self._holds_answer(nodes, top_k) > 0
+        if language_model is None:
+            raise ValueError(f"`language_model` must be given with `right` = {rule}, got none")
+        contexts = ["\n\n".join(self._top(row, top_k)) for row in nodes.tolist()]
+        said = answer_questions(language_model, self.texts, contexts)
+        answers = [self.answers[query_id] for query_id in self.query_ids]
+        return torch.tensor([coverage(*pair) > 0 for pair in zip(said, answers, strict=True)], dtype=torch.bool)
+
+    def _relevance(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
+        relevance = self.qrels.relevance(self.queries, nodes, num_nodes=len(self.passages))
+        return relevance, self.qrels.gains(self.queries)
+
+    def _holds_answer(self, nodes: Tensor, top_k: int) -> Tensor:
+        found = [
+            coverage("\n".join(self._top(row, top_k)), self.answers[query_id])
+            if query_id in self.answers
+            else torch.nan
+            for query_id, row in zip(self.query_ids, nodes.tolist(), strict=True)
+        ]
+        return torch.tensor(found, dtype=torch.float64)
+
+    def _top(self, row: Sequence[int], top_k: int) -> list[str]:
+        return [self.passages[node] for node in row[:top_k] if node >= 0]
+
+
+def parse_rule(rule: str) -> tuple[str, int]:
+    """Read who is right and how deep to look.
+
+    Raises:
+        ValueError: If it is not one of :data:`RULES` with a depth.
+
+    Example:
+        >>> parse_rule("all_relevant@5")
+        ('all_relevant', 5)
+    """
+    found = re.fullmatch(rf"({'|'.join(RULES)})@([1-9]\d*)", rule)
+    if found is None:
+        raise ValueError(f"`right` must be one of {[f'{name}@5' for name in RULES]} or another depth, got {rule!r}")
+    return found[1], int(found[2])

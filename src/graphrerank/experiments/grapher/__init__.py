@@ -1,0 +1,1 @@
+"""GraphER's tables."""

@@ -1,0 +1,1 @@
+"""KET-RAG's solutions, sweeps and rerankers."""

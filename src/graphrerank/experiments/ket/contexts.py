@@ -1,0 +1,130 @@
+"""Judging what a retrieval puts into contexts: Coverage of the answers, tokens and time, and a model's answers."""
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphrerank.evaluation.significance import bootstrap_interval
+from graphrerank.graphs import Queries
+from graphrerank.indexes.ket.report import KETReport
+from graphrerank.language_models import ChatModel, answer_questions
+from graphrerank.metrics import answer_f1, coverage, exact_match
+from graphrerank.pipelines import Contexts
+
+BATCH = 16  # questions retrieved at once
+CONTEXT_MEASURES = ("Coverage", "EM", "F1")
+
+
+@dataclass(frozen=True)
+class Questions:
+    """Questions with their right answers.
+
+    Attributes:
+        queries: ``Q`` questions with their vectors.
+        answers: ``Q`` lists of one right answer or more.
+    """
+
+    queries: Queries
+    answers: Sequence[Sequence[str]]
+
+    def first(self, count: int | None) -> "Questions":
+        """Take the first ones; all when None."""
+        return self if count is None else Questions(self.queries.block(0, count), self.answers[:count])
+
+
+@dataclass(frozen=True)
+class ContextResult:
+    """What one way to make contexts achieved.
+
+    Attributes:
+        values: ``[Q]`` float64 by measure: ``Coverage``, and where a model answered ``EM`` and ``F1``.
+        milliseconds: Median per question, retrieved in batches of :data:`BATCH`, the question's vector at hand.
+        context_tokens: Mean tokens of a context.
+        settings: What sets it apart, by name, as it stands in tables.
+        index_seconds: What building, or reading, its index took.
+        report: What its index holds and cost.
+    """
+
+    values: Mapping[str, Tensor]
+    milliseconds: float
+    context_tokens: float
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    index_seconds: float = 0.0
+    report: KETReport | None = None
+
+    def mean(self, measure: str) -> float:
+        """Return the mean of a measure in percent."""
+        return 100 * float(self.values[measure].mean())
+
+    def interval(self, measure: str) -> tuple[float, float]:
+        """Return the 95% bootstrap interval of a measure's mean over questions, as fractions."""
+        low, high = bootstrap_interval(self.values[measure]).tolist()
+        return low, high
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what ``metrics.json`` holds."""
+        report = self.report
+        costs = {} if report is None else {
+            "index_seconds": self.index_seconds,
+            "chunks": report.sub_chunks,
+            "entities": report.entities,
+            "relations": report.relations,
+            "keywords": report.keywords,
+            "encoder_tokens": report.sent.encoder,
+            "model_tokens": report.sent.model_input + report.sent.model_output,
+            "core_tokens": report.core_tokens,
+        }  # fmt: skip
+        return {
+            **self.settings,
+            **{measure: float(values.mean()) for measure, values in self.values.items()},
+            "interval": {measure: list(self.interval(measure)) for measure in self.values},
+            "questions": len(self.values["Coverage"]),
+            "ms_per_question": self.milliseconds,
+            "context_tokens": self.context_tokens,
+            **costs,
+        }
+
+
+def judge_contexts(
+    retrieve: Callable[[Queries], Contexts],
+    questions: Questions,
+    *,
+    language_model: ChatModel | None = None,
+    **described: Any,
+) -> ContextResult:
+    """Retrieve contexts for questions and look for the answers in them.
+
+    Args:
+        retrieve: Gives the contexts of some questions.
+        questions: ``Q`` questions, at least one.
+        language_model: Answers them from the contexts, for EM and F1; None for Coverage alone.
+        described: Further attributes of the result.
+    """
+    retrieve(questions.queries.block(0, BATCH))  # warm
+    texts: list[str] = []
+    tokens: list[int] = []
+    milliseconds: list[float] = []
+    for start in range(0, len(questions.queries), BATCH):
+        block = questions.queries.block(start, start + BATCH)
+        begin = time.perf_counter()
+        found = retrieve(block)
+        milliseconds.append(1000 * (time.perf_counter() - begin) / len(block))
+        texts += found.texts
+        tokens += found.num_tokens.tolist()
+    values = {"Coverage": _measured(coverage, texts, questions.answers)}
+    if language_model is not None:
+        said = answer_questions(language_model, questions.queries.texts, texts)
+        values["EM"] = _measured(exact_match, said, questions.answers)
+        values["F1"] = _measured(answer_f1, said, questions.answers)
+    return ContextResult(values, statistics.median(milliseconds), statistics.mean(tokens), **described)
+
+
+def _measured(
+    measure: Callable[[str, Sequence[str]], float], texts: Sequence[str], answers: Sequence[Sequence[str]]
+) -> Tensor:
+    return torch.tensor([measure(*pair) for pair in zip(texts, answers, strict=True)], dtype=torch.float64)

@@ -1,0 +1,149 @@
+"""The page of KET-RAG's experiments: table 2 beside the paper's Coverage, sweeps, rerankers."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from graphrerank.evaluation.report import markdown_table
+from graphrerank.experiments.ket.contexts import CONTEXT_MEASURES, ContextResult
+from graphrerank.files import atomic_path
+
+PAPER = {  # Coverage on its MuSiQue questions, table 2: chunks of 1,200 and of 150 tokens
+    "text_rag": {1200: 26.4, 150: 76.8},
+    "knng_rag": {1200: 21.2, 150: 66.0},
+    "kg_rag": {1200: 47.6, 150: 69.6},
+    "hybrid_rag": {1200: 49.2, 150: 80.0},
+    "keyword_rag": {1200: 50.8, 150: 78.2},
+    "skeleton_rag": {1200: 43.4, 150: 69.6},
+    "ket_u": {1200: 76.2, 150: 80.2},
+    "ket_p": {1200: 77.0, 150: 79.6},
+}
+PAPER_SWEEPS: Mapping[str, Mapping[float, float]] = {  # KET-RAG-P, tables 3 and 4; its figures have no numbers
+    "chunk_tokens": {150: 79.6, 300: 79.6, 600: 77.8, 1200: 77.0},
+    "num_splits": {3: 77.0, 2: 70.4, 1: 61.0, 0: 56.8},
+    "num_neighbours": {2: 79.6, 4: 80.0, 10: 80.4},
+}
+SYMBOLS = {
+    "core_share": "β, share of core chunks",
+    "graph_share": "θ, the skeleton's share of a context",
+    "num_splits": "τ, how often chunks of 1,200 tokens are halved",
+    "num_neighbours": "K, neighbours of a chunk",
+    "chunk_tokens": "tokens of a chunk, halved to 150",
+}
+
+Sweep = Mapping[str, Mapping[float, ContextResult]]  # solution -> value -> result
+
+
+def render_ket(
+    solutions: Sequence[ContextResult], sweeps: Mapping[str, Sweep], rerankers: Sequence[ContextResult]
+) -> str:
+    """Write the page, in Markdown.
+
+    Args:
+        solutions: One per solution and version, with ``solution``, ``chunk_tokens`` and ``num_splits`` as settings.
+        sweeps: By setting; each has its plot in ``<setting>.png``.
+        rerankers: With ``order`` and ``limit`` as settings.
+    """
+    parts = ["# KET-RAG's experiments"]
+    if solutions:
+        parts += ["## Solutions", _solutions_table(solutions), NOTES]
+    for setting, points in sweeps.items():
+        parts += [f"## {SYMBOLS[setting]}", f"![Coverage]({setting}.png)", _sweep_table(setting, points)]
+    if rerankers:
+        parts += ["## Rerankers behind KET-RAG", _rerankers_table(rerankers)]
+    return "\n\n".join(parts) + "\n"
+
+
+NOTES = (
+    "Coverage: questions whose answer stands in the context, in percent. `paper`: table 2, whose vectors and entities "
+    "come from OpenAI's models. Seconds: what building the index took in this run; vectors, entities and stages that "
+    "another row left in the cache are not made twice. Model tokens: what a language model would read for the entities "
+    "and relations of the core chunks, each twice (section 5.3, without prompts)."
+)
+
+
+def _solutions_table(results: Sequence[ContextResult]) -> str:
+    answered = [name for name in CONTEXT_MEASURES[1:] if name in results[0].values]
+    header = ["solution", "tokens", "halved", "Coverage", "paper", *answered, "index s", "encoder tokens"]
+    rows = []
+    for result in results:
+        solution, length, report = result.settings["solution"], result.settings["chunk_tokens"], result.report
+        assert report is not None
+        low, high = result.interval("Coverage")
+        rows.append(
+            [
+                f"`{solution}`",
+                f"{length:,}",
+                str(result.settings["num_splits"]),
+                f"{result.mean('Coverage'):.1f} ({100 * low:.1f} to {100 * high:.1f})",
+                _paper(solution, length, result.settings["num_splits"]),
+                *(f"{result.mean(name):.1f}" for name in answered),
+                f"{result.index_seconds:.1f}",
+                f"{report.sent.encoder:,}",
+                f"{2 * report.core_tokens:,}",
+                f"{report.entities:,}",
+                f"{report.relations:,}",
+                f"{result.milliseconds:.1f}",
+                f"{result.context_tokens:,.0f}",
+            ]
+        )
+    return markdown_table([*header, "model tokens", "entities", "relations", "ms", "context"], rows)
+
+
+def _paper(solution: str, chunk_tokens: int, num_splits: int) -> str:
+    """Give the paper's Coverage where it has this row: keywords of chunks of 1,200 tokens are of halved ones."""
+    known = PAPER.get(solution, {}).get(chunk_tokens)
+    asked = 3 if chunk_tokens == 1200 and solution in ("keyword_rag", "ket_u", "ket_p") else 0
+    return "-" if known is None or num_splits != asked else f"{known:.1f}"
+
+
+def _sweep_table(setting: str, points: Sweep) -> str:
+    values = list(next(iter(points.values())))
+    rows = [
+        [f"`{name}`", *(f"{found[value].mean('Coverage'):.1f}" for value in values)] for name, found in points.items()
+    ]
+    if setting in PAPER_SWEEPS:
+        told = [PAPER_SWEEPS[setting].get(value) for value in values]
+        rows.append(["paper, `ket_p`", *("-" if number is None else f"{number:.1f}" for number in told)])
+    return markdown_table([setting, *(f"{value:g}" for value in values)], rows)
+
+
+def _rerankers_table(results: Sequence[ContextResult]) -> str:
+    limits = list(dict.fromkeys(result.settings["limit"] for result in results))
+    found = {(result.settings["order"], result.settings["limit"]): result for result in results}
+    rows = []
+    for order in dict.fromkeys(result.settings["order"] for result in results):
+        own = [found.get((order, limit)) for limit in limits]  # those to come are not there yet
+        told = ["-" if one is None else f"{one.mean('Coverage'):.1f}" for one in own]
+        rows.append([order, *told, f"{next(one for one in own if one is not None).milliseconds:.1f}"])
+    first = results[0]
+    caption = (
+        f"Coverage of the first {len(first.values['Coverage'])} questions in contexts of fewer tokens. Candidates: the "
+        "chunks of the whole context; each row puts them into an order of its own and keeps those that fit. "
+        "ms: with the retrieval; pairs that a row before left in the cache are not read again."
+    )
+    return caption + "\n\n" + markdown_table(["order", *(f"{limit:,} tokens" for limit in limits), "ms"], rows)
+
+
+def draw_sweep(path: Path, setting: str, points: Sweep) -> None:
+    """Draw Coverage against a setting as PNG, a line per solution, with 95% intervals and the paper's numbers."""
+    from matplotlib.figure import Figure  # slow to import, and the object interface needs no display
+
+    figure = Figure(figsize=(6, 4), layout="constrained")
+    axes = figure.subplots()
+    values = list(next(iter(points.values())))
+    places = range(len(values))
+    for name, found in points.items():
+        ends = [found[value].interval("Coverage") for value in values]
+        (line,) = axes.plot(places, [found[value].mean("Coverage") for value in values], marker="o", label=name)
+        low, high = ([100 * end[side] for end in ends] for side in (0, 1))
+        axes.fill_between(places, low, high, color=line.get_color(), alpha=0.1)
+    told = PAPER_SWEEPS.get(setting, {})
+    known = [(place, told[value]) for place, value in enumerate(values) if value in told]
+    if known:
+        axes.plot(*zip(*known, strict=True), marker="x", ls="--", color="0.4", label="ket_p in the paper")
+    axes.set_xticks(places, [f"{value:g}" for value in values])
+    axes.set(xlabel=SYMBOLS[setting], ylabel="Coverage (%), 95% interval")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=120)

@@ -1,0 +1,1 @@
+"""ReTAG over a corpus of global questions."""

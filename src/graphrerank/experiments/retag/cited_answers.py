@@ -1,0 +1,72 @@
+"""What the answers of a system rest on: how many there are, what they cite, what was read for them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from graphrerank.evaluation.report import markdown_table
+from graphrerank.language_models import CitedAnswer
+
+
+@dataclass(frozen=True)
+class AnswerCounts:
+    """The answers of one system.
+
+    Attributes:
+        system: Its name.
+        questions: That were asked.
+        answered: Of them, those whose answer is not empty.
+        citations: Mean number of summaries that an answer cites, over those that are not empty; NaN where all are.
+        tokens_read: Mean tokens of the summaries that were shown for a question; NaN without questions.
+        parts: Parts of the summaries that were read, over all questions.
+        skipped: Of them, those from which the model gave no usable answer.
+    """
+
+    system: str
+    questions: int
+    answered: int
+    citations: float
+    tokens_read: float
+    parts: int
+    skipped: int
+
+
+def count_answers(system: str, answers: Sequence[CitedAnswer]) -> AnswerCounts:
+    """Count what the answers of a system rest on.
+
+    Example:
+        >>> count_answers("ReTAG", [CitedAnswer("Metz.", ("0.0.3",), (80, None), 90), CitedAnswer("", (), (0,), 50)])
+        AnswerCounts(system='ReTAG', questions=2, answered=1, citations=1.0, tokens_read=70.0, parts=3, skipped=1)
+    """
+    told = [answer for answer in answers if answer.text]
+    parts = [helpfulness for answer in answers for helpfulness in answer.helpfulness]
+    return AnswerCounts(
+        system,
+        len(answers),
+        len(told),
+        _mean([len(answer.citations) for answer in told]),
+        _mean([answer.tokens_read for answer in answers]),
+        len(parts),
+        sum(helpfulness is None for helpfulness in parts),
+    )
+
+
+def answers_table(counts: Sequence[AnswerCounts]) -> str:
+    """Lay the counts of some systems out in Markdown."""
+    header = ["system", "questions", "answered", "summaries cited", "tokens read", "parts read", "of them unusable"]
+    rows = [
+        [
+            own.system,
+            f"{own.questions:,}",
+            f"{own.answered:,}",
+            f"{own.citations:.1f}" if own.answered else "",
+            f"{own.tokens_read:,.0f}",
+            f"{own.parts:,}",
+            f"{own.skipped:,}",
+        ]
+        for own in counts
+    ]
+    return markdown_table(header, rows)
+
+
+def _mean(numbers: Sequence[int]) -> float:
+    return sum(numbers) / len(numbers) if numbers else float("nan")

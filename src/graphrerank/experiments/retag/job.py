@@ -1,0 +1,285 @@
+"""``python evaluate.py experiment=retag_podcast``: ReTAG's retrieval of summaries and its answers beside GraphRAG's."""
+
+import json
+import shlex
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from hydra.core.hydra_config import HydraConfig
+from hydra.utils import instantiate
+from omegaconf import DictConfig
+from torch import Tensor
+
+from graphrerank.cli.parts import pick_device
+from graphrerank.cli.portable import without_paths
+from graphrerank.data import PairCache, VectorCache, read_documents, read_queries
+from graphrerank.data.readers.folder import Document
+from graphrerank.experiments.ea_graphrag.path_runner import hashed_order
+from graphrerank.experiments.retag.choices import COMPARED, Choice, table_rows
+from graphrerank.experiments.retag.cited_answers import AnswerCounts, count_answers
+from graphrerank.experiments.retag.page import RecallTable, compare_recall, render_retag
+from graphrerank.experiments.retag.summary_retrieval import (
+    Reading,
+    SummaryResult,
+    measure_reading,
+    most_relevant,
+    read_by_pairs,
+    summary_recall,
+    time_retrieval,
+)
+from graphrerank.experiments.retag.win_rates import WinRate, win_rates
+from graphrerank.files import write_json, write_text
+from graphrerank.graphs import Queries
+from graphrerank.indexes import ReTAGIndex
+from graphrerank.inference import CheckpointScorer
+from graphrerank.language_models import CitedAnswer, MapReduceAnswers, PairwiseJudge, Summary, remembering
+from graphrerank.pipelines import LevelSummaries, ReTAGRetrieval, ReTAGSearchSettings, ReTAGSetup, SummarySentences
+
+GRAPHRAG, RETAG = "GraphRAG", "ReTAG"
+SCOPES = {"general graph": False, "topics": True}  # whether questions are asked in topics
+GRIDS = ("num_keywords", "num_sentences", "keyword_weights", "bm25_weights", "rerank_depths")  # of the plan
+KEYWORDS = ("num_keywords", "num_sentences", "num_terms")  # settings of the step that expand a question
+
+
+def judge_retag(cfg: DictConfig) -> Path:
+    """Measure what there is to read and what retrieval finds; let a language model answer where one is given.
+
+    Returns:
+        The run folder, which is also the last line printed.
+
+    Raises:
+        ValueError: If there is no question, the plan names an unknown scope, a saved index is of other chunks, or there
+            is no community.
+    """
+    run_dir, bench = Path(cfg.paths.run_dir), _Bench(cfg)
+    readings = [reading for level in range(bench.num_levels) for reading in bench.readings(level)]
+    tables: list[RecallTable] = []
+    counts: list[AnswerCounts] = []
+    wins: dict[str, list[WinRate]] = {}
+
+    def write() -> str:
+        content = {
+            "index": bench.index_counts,
+            "reading": [reading.to_json() for reading in readings],
+            "retrieval": [table.to_json() for table in tables],
+            "answers": [asdict(own) for own in counts],
+            "win_rates": {name: [asdict(rate) for rate in rates] for name, rates in wins.items()},
+        }
+        write_json(run_dir / "metrics.json", content)
+        command = shlex.join(["python", "evaluate.py", *map(without_paths, HydraConfig.get().overrides.task)])
+        page = render_retag(command, bench.index_line, readings, tables, counts, wins)
+        write_text(run_dir / "report.md", page)
+        return page
+
+    page = write()
+    for level in cfg.retag.levels:
+        for scope in cfg.retag.scopes:
+            tables.append(bench.recall(scope, level))
+            page = write()
+    if cfg.retag.language_model is not None:
+        counts, wins[f"{RETAG} against {GRAPHRAG}"] = bench.answers(run_dir / "answers.jsonl")
+        page = write()
+    print(page)
+    print(run_dir, flush=True)
+    return run_dir
+
+
+class _Bench:
+    """Corpus, index and questions, and what retrieves, judges and answers."""
+
+    def __init__(self, cfg: DictConfig) -> None:
+        self._cfg, self._plan, self._step = cfg, cfg.retag, cfg.pipeline.steps[0]
+        torch.set_num_threads(cfg.num_threads)
+        folder, self._cache = Path(self._plan.data), Path(cfg.paths.cache)
+        documents, questions = list(read_documents(folder)), list(read_queries(folder))
+        questions = questions[: cfg.num_queries]
+        if not questions:
+            raise ValueError(f"{folder}: needed questions, found none")
+        if unknown := sorted(set(self._plan.scopes) - set(SCOPES)):
+            raise ValueError(f"`retag.scopes` must be some of {list(SCOPES)}, got {unknown[0]!r}")
+        self._encoder = VectorCache(instantiate(cfg.encoder), self._cache / "vectors")
+        self._setup: ReTAGSetup = instantiate(self._step.setup)
+        begin = time.perf_counter()
+        self.index = self._index(documents)
+        print(f"index: {time.perf_counter() - begin:.0f} s", flush=True)
+        if not len(self.index.communities):
+            report, least = self.index.report, self.index.settings.min_component
+            raise ValueError(
+                f"{folder}: needed {least} or more entities that hang together (`min_component`), found "
+                f"{report.entities} entities and {report.relations} relations and so no community to sum up"
+            )
+        self._sentences = SummarySentences(self.index, self._encoder)
+        ids, texts = [question.query_id for question in questions], [question.text for question in questions]
+        self._queries = Queries(ids, texts, self._encoder.encode(texts))
+        self._device = pick_device(cfg.device)
+        self._levels: dict[int, LevelSummaries] = {}
+
+    @property
+    def num_levels(self) -> int:
+        """Levels of the general graph."""
+        return self.index.communities.num_levels(0)
+
+    @property
+    def index_counts(self) -> dict[str, Any]:
+        """What the index holds, for ``metrics.json``."""
+        return {
+            **asdict(self.index.report),
+            "communities": len(self.index.communities),
+            "topics": len(self.index.topics),
+        }
+
+    @property
+    def index_line(self) -> str:
+        """What the index holds, in a sentence."""
+        report, topics = self.index.report, self.index.topics
+        return (
+            f"Index: {report.passages:,} passages of {report.corpus_tokens:,} tokens, {report.entities:,} entities, "
+            f"{report.relations:,} relations, {len(self.index.communities):,} communities on {self.num_levels} levels "
+            f"of the general graph and in {len(topics)} topics ({'; '.join(topics.names)})."
+        )
+
+    def _index(self, documents: Sequence[Document]) -> ReTAGIndex:
+        """Build the index, or read a saved one of the same chunks."""
+        ids, saved = [one.doc_id for one in documents], self._plan.index
+        if saved is None:
+            passages = [one.passage if self._plan.titles else one.text for one in documents]
+            return self._setup.build_index(self._encoder, ids, passages)
+        index = ReTAGIndex.load(saved)
+        if list(index.passage_ids) != ids:
+            raise ValueError(
+                f"`retag.index` must be of the {len(ids)} chunks of {self._plan.data}, {saved} is of others"
+            )
+        return index
+
+    def readings(self, level: int) -> Iterator[Reading]:
+        """Count what there is to read at a level, all summaries and the retrieved ones, without topics and with."""
+        for name, top_p, use_topics in (
+            (f"all ({GRAPHRAG})", None, False),
+            ("topics", None, True),
+            ("retrieval", self._plan.top_p, False),
+            (f"topics and retrieval ({RETAG})", self._plan.top_p, True),
+        ):
+            search = self._search(top_p=top_p, use_topics=use_topics)
+            yield measure_reading(name, self._retrieval(Choice(search, self._keywords()), level), self._queries)
+
+    def recall(self, scope: str, level: int) -> RecallTable:
+        """Choose the settings of each row on one part of the questions, and judge it on the other.
+
+        Raises:
+            ValueError: If no question is left to judge, or to choose among several settings on.
+        """
+        plan, use_topics = self._plan, SCOPES[scope]
+        order = hashed_order(self._queries.ids, plan.seed)
+        split = round(plan.chosen_on * len(order))
+        if not split < len(order):
+            raise ValueError(f"`retag.chosen_on` must leave questions to judge, got {plan.chosen_on} of {len(order)}")
+        if not split and (several := next((name for name in GRIDS if len(plan[name]) > 1), None)):
+            raise ValueError(
+                f"`retag.chosen_on` must leave questions to choose among the `{several}` on, got {plan.chosen_on} of "
+                f"{len(order)}; or give one of them alone"
+            )
+        relevant, num_candidates = self._relevant(scope, level)
+        chosen_on, judged_on = (
+            torch.tensor(sorted(part), dtype=torch.int64) for part in (order[:split], order[split:])
+        )
+        results: list[SummaryResult] = []
+        best: dict[str, Choice] = {}
+        plain = self._search(top_p=plan.top_p, use_topics=use_topics, bm25_weight=1.0, dense_weight=0.0)
+        for name, choices in table_rows(plan, plain, num_terms=self._step.num_terms, best=best):
+            recalls = (
+                [self._recall(choice, level, relevant, chosen_on) for choice in choices] if len(choices) > 1 else [0.0]
+            )
+            best[name] = choices[recalls.index(max(recalls))]
+            retrieval = self._retrieval(best[name], level)
+            judged = self._queries.select(judged_on)
+            recall = summary_recall(retrieval.retrieve(judged).ranking, relevant[judged_on], top_k=plan.top_p)
+            results.append(SummaryResult(name, best[name].told, recall, time_retrieval(retrieval, judged)))
+            mean = f"{100 * float(recall.nanmean()):.1f}"
+            print(f"level {level}, {scope}, {name}: R@{plan.top_p} {mean}, of {len(choices)} settings", flush=True)
+        comparisons = compare_recall(results, COMPARED, seed=plan.seed)
+        return RecallTable(scope, level, plan.top_p, num_candidates, len(chosen_on), results, comparisons)
+
+    def answers(self, file: Path) -> tuple[list[AnswerCounts], list[WinRate]]:
+        """Let a language model answer from all summaries and from the retrieved ones, and compare the answers."""
+        plan = self._plan
+        model = remembering(instantiate(plan.language_model), self._cache / "answers")
+        reader = MapReduceAnswers(
+            model,
+            self._setup.tokenizer,
+            part_tokens=plan.part_tokens,
+            context_tokens=plan.context_tokens,
+            seed=plan.seed,
+        )
+        answers: dict[str, list[CitedAnswer]] = {}
+        for name, top_p, use_topics in ((RETAG, plan.top_p, True), (GRAPHRAG, None, False)):
+            search = self._search(top_p=top_p, use_topics=use_topics)
+            retrieval = self._retrieval(Choice(search, self._keywords()), plan.answer_level)
+            answers[name] = reader.answer(self._queries.texts, self._listed(retrieval))
+        lines = [
+            json.dumps({"query_id": query_id, "system": name, **asdict(answer)}, ensure_ascii=False)
+            for name, own in answers.items()
+            for query_id, answer in zip(self._queries.ids, own, strict=True)
+        ]
+        write_text(file, "\n".join(lines) + "\n")
+        judge = PairwiseJudge(model)
+        texts = [[answer.text for answer in answers[name]] for name in (RETAG, GRAPHRAG)]
+        verdicts = judge.compare(self._queries.texts, *texts)
+        print(f"unusable: {len(reader.skipped)} answers, {len(judge.skipped)} verdicts", flush=True)
+        return [count_answers(*own) for own in answers.items()], win_rates(verdicts, seed=plan.seed)
+
+    def _listed(self, retrieval: ReTAGRetrieval) -> list[list[Summary]]:
+        """List the summaries to read for each question, under their ids."""
+        graph, nodes = retrieval.summaries.graph, retrieval.retrieve(self._queries).ranking.nodes.tolist()
+        return [[Summary(graph.node_ids[node], graph.texts[node]) for node in row if node >= 0] for row in nodes]
+
+    def _relevant(self, scope: str, level: int) -> tuple[Tensor, float]:
+        """Let the cross-encoder read all candidates: ``[Q, N]`` bool, and how many there are on the mean."""
+        search = self._search(top_p=None, use_topics=SCOPES[scope])
+        retrieval = self._retrieval(Choice(search), level)
+        candidates = retrieval.retrieve(self._queries).candidates.cpu()
+        encoder = PairCache(instantiate(self._cfg.pair_encoder), self._cache / "pairs")
+        texts = retrieval.summaries.graph.texts
+        scores = read_by_pairs(
+            encoder, self._queries.texts, texts, candidates, advance=_progress(f"level {level}, {scope}")
+        )
+        return most_relevant(scores, self._plan.top_p), float(candidates.sum(1).double().mean())
+
+    def _recall(self, choice: Choice, level: int, relevant: Tensor, rows: Tensor) -> float:
+        ranking = self._retrieval(choice, level).retrieve(self._queries.select(rows)).ranking
+        return float(summary_recall(ranking, relevant[rows], top_k=self._plan.top_p).nanmean())
+
+    def _search(self, **settings: Any) -> ReTAGSearchSettings:
+        """Take the step's settings, but for some."""
+        search: ReTAGSearchSettings = instantiate(self._step.search)
+        return replace(search, **settings)
+
+    def _keywords(self) -> dict[str, int]:
+        """Take the step's keyword settings."""
+        return {name: self._step[name] for name in KEYWORDS}
+
+    def _retrieval(self, choice: Choice, level: int) -> ReTAGRetrieval:
+        if level not in self._levels:
+            self._levels[level] = LevelSummaries(self.index, level, device=self._device)
+        summaries = self._levels[level]
+        finder = self._setup.keyword_finder(self.index, self._sentences, **choice.keywords) if choice.keywords else None
+        scorer = None
+        if choice.reranked:
+            scorer = CheckpointScorer(
+                summaries.graph, checkpoint=self._plan.checkpoint, text_encoder=self._encoder, device=self._device
+            )
+        return ReTAGRetrieval(summaries, choice.search, keywords=finder, scorer=scorer)
+
+
+def _progress(scope: str) -> Callable[[int, int], None]:
+    begin, told = time.perf_counter(), [0]
+
+    def advance(done: int, total: int) -> None:
+        if (tenth := 10 * done // max(1, total)) > told[0]:
+            told[0] = tenth
+            print(f"{scope}: {done:,} of {total:,} pairs read, {time.perf_counter() - begin:.0f} s", flush=True)
+
+    return advance

@@ -1,0 +1,177 @@
+"""The page of ``experiment=retag_podcast``: what there is to read, what retrieval finds of it, whose answers win."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from graphrerank.evaluation.paired_tests import compare_pairs
+from graphrerank.evaluation.report import markdown_table, p_text
+from graphrerank.evaluation.significance import bootstrap_interval, holm
+from graphrerank.experiments.retag.cited_answers import AnswerCounts, answers_table
+from graphrerank.experiments.retag.summary_retrieval import Reading, SummaryResult
+from graphrerank.experiments.retag.win_rates import WinRate, win_rates_table
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One way to choose summaries against another, in recall.
+
+    Attributes:
+        first: The one.
+        second: The other.
+        difference: Mean over questions of first minus second.
+        interval: Its 95% bootstrap interval.
+        p_value: Of the paired randomisation test, two-sided, after Holm's correction over all comparisons of a table.
+    """
+
+    first: str
+    second: str
+    difference: float
+    interval: tuple[float, float]
+    p_value: float
+
+
+@dataclass(frozen=True)
+class RecallTable:
+    """All ways to choose summaries, among the same candidates.
+
+    Attributes:
+        scope: Whose candidates: ``general graph`` or ``topics``.
+        level: Of the communities.
+        top_k: Summaries that are retrieved, and that a full read would select.
+        candidates: Mean number of candidates of a question.
+        num_chosen: Questions that settings were chosen on.
+        results: On the other questions.
+        comparisons: Between them.
+    """
+
+    scope: str
+    level: int
+    top_k: int
+    candidates: float
+    num_chosen: int
+    results: Sequence[SummaryResult]
+    comparisons: Sequence[Compared]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what ``metrics.json`` holds of it."""
+        return {
+            "scope": self.scope,
+            "level": self.level,
+            "top_k": self.top_k,
+            "candidates": self.candidates,
+            "questions": {"chosen_on": self.num_chosen, "judged_on": len(self.results[0].recall)},
+            "systems": {result.name: result.to_json() for result in self.results},
+            "comparisons": [vars(entry) for entry in self.comparisons],
+        }
+
+
+def compare_recall(results: Sequence[SummaryResult], pairs: Sequence[tuple[str, str]], *, seed: int) -> list[Compared]:
+    """Test pairs of ways against each other, over the same questions.
+
+    Args:
+        results: All ways.
+        pairs: Names, the one that is hoped to be better first.
+        seed: Of the test and the bootstrap.
+    """
+    number = {result.name: place for place, result in enumerate(results)}
+    scores = torch.stack([result.recall for result in results]).unsqueeze(1)  # [S, 1, Q]
+    statistics = compare_pairs(scores, [(number[first], number[second]) for first, second in pairs], seed=seed)
+    p_values = holm(statistics.p_randomization[:, 0]).tolist()
+    ends = statistics.interval[:, 0].tolist()
+    differences = statistics.difference[:, 0].tolist()
+    return [
+        Compared(*pair, difference, (low, high), p_value)
+        for pair, difference, (low, high), p_value in zip(pairs, differences, ends, p_values, strict=True)
+    ]
+
+
+def reading_table(readings: Sequence[Reading]) -> str:
+    """Lay out what there is to read, beside the first row of each level."""
+    counted = ["level", "summaries of", "summaries", "tokens", "tokens, %", "no topic, %", "one", "more"]
+    header = [*counted, "p50 ms", "p95 ms", "CPU ms"]
+    rows, first = [], {reading.level: reading.tokens for reading in reversed(readings)}
+    for reading in readings:
+        share = 100 * reading.tokens / first[reading.level] if first[reading.level] else torch.nan
+        counts = [f"{reading.summaries:.1f}", f"{reading.tokens:,.0f}", f"{share:.1f}"]
+        shares = [f"{100 * part:.0f}" for part in reading.shares]
+        times = [f"{number:.1f}" for number in reading.milliseconds]
+        rows.append([str(reading.level), reading.name, *counts, *shares, *times])
+    return markdown_table(header, rows)
+
+
+def recall_table(table: RecallTable) -> str:
+    """Lay out recall with its interval, latency, settings and comparisons."""
+    header = ["retrieval", f"R@{table.top_k}", "95% interval", "p50 ms", "p95 ms", "CPU ms", "settings"]
+    rows = []
+    for result in table.results:
+        low, high = bootstrap_interval(result.recall).tolist()
+        told = ", ".join(f"{name} {value:g}" for name, value in result.settings.items())
+        recall = [f"{100 * float(result.recall.nanmean()):.1f}", f"{100 * low:.1f} to {100 * high:.1f}"]
+        rows.append([result.name, *recall, *(f"{number:.1f}" for number in result.milliseconds), told])
+    lines = [
+        f"- {entry.first} against {entry.second}: {100 * entry.difference:+.1f} points "
+        f"({100 * entry.interval[0]:+.1f} to {100 * entry.interval[1]:+.1f}; {p_text(entry.p_value)})"
+        for entry in table.comparisons
+    ]
+    return markdown_table(header, rows) + "\n\n" + "\n".join(lines)
+
+
+def render_retag(
+    command: str,
+    index_line: str,
+    readings: Sequence[Reading],
+    tables: Sequence[RecallTable],
+    counts: Sequence[AnswerCounts],
+    wins: Mapping[str, Sequence[WinRate]],
+) -> str:
+    """Write the page.
+
+    Args:
+        command: That made it.
+        index_line: What the index holds, in a sentence.
+        readings: What there is to read, level by level.
+        tables: Of retrieval.
+        counts: Of the answers of each system; none where no language model was asked.
+        wins: Win rates by what was compared; none where no language model was asked.
+    """
+    parts = [
+        "# ReTAG: retrieval and answers",
+        f"`{command}`",
+        index_line,
+        "## What there is to read",
+        "Per question, on the mean. GraphRAG reads all summaries of a level of the general graph; level 0 is the "
+        "coarsest. Tokens in percent of GraphRAG's at the same level. p50 and p95 (the clock's) and CPU (median of the "
+        "processor's time): choosing the summaries of one question at a time, its vector at hand.",
+        reading_table(readings),
+    ]
+    for table in tables:
+        judged = len(table.results[0].recall)
+        parts += [
+            f"## Retrieval, level {table.level}, {table.scope}",
+            f"R@{table.top_k}: of the {table.top_k} summaries that a full read would select (best under the "
+            f"cross-encoder of {table.candidates:.1f} candidates on the mean), the share among the first "
+            f"{table.top_k}; percent. Settings were chosen on {table.num_chosen} questions, numbers are of the other "
+            f"{judged}. p50, p95 (the clock's) and CPU (median of the processor's time): one question at a time, its "
+            "vector at hand. p-values: paired randomisation test, after Holm over the comparisons of this table; in "
+            "brackets the difference's 95% bootstrap interval.",
+            recall_table(table),
+        ]
+    if counts:
+        parts += [
+            "## Answers",
+            "By a language model. An answer is empty where no summary helps, or the model gave nothing usable although "
+            "it was asked again.",
+            answers_table(counts),
+        ]
+    for name, rates in wins.items():
+        parts += [
+            f"## Answers: {name}",
+            "Judged by the language model, each pair in both orders; a pair whose two verdicts contradict each other "
+            "is tied, as are two equal answers; an empty one loses to any other. Ties count half; two empty answers "
+            "and pairs without a usable verdict do not count.",
+            win_rates_table(rates),
+        ]
+    return "\n\n".join(parts) + "\n"

@@ -1,0 +1,77 @@
+"""How often one system's answers are preferred to another's, and how sure that is."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from graphrerank.evaluation.report import markdown_table, p_text
+from graphrerank.evaluation.significance import bootstrap_interval, paired_randomization
+from graphrerank.language_models import Verdicts
+
+
+@dataclass(frozen=True)
+class WinRate:
+    """The first system against the second by one criterion.
+
+    Attributes:
+        criterion: Its name.
+        wins: Questions on which the first system's answer is better.
+        ties: Questions on which neither is.
+        losses: Questions on which the second system's is.
+        rate: Share of wins, ties counted half; NaN where no question counts.
+        interval: Its 95% bootstrap interval over questions.
+        p_value: Of the paired randomisation test against 0.5.
+        agreement: Share of the questions whose verdict is the same in both orders of the answers.
+    """
+
+    criterion: str
+    wins: int
+    ties: int
+    losses: int
+    rate: float
+    interval: tuple[float, float]
+    p_value: float
+    agreement: float
+
+
+def win_rates(verdicts: Verdicts, *, seed: int = 0) -> list[WinRate]:
+    """Count verdicts by criterion; questions without a usable one do not count.
+
+    Args:
+        verdicts: What was said of ``Q`` questions by ``C`` criteria.
+        seed: Of the bootstrap and the test.
+
+    Returns:
+        One entry per criterion.
+
+    Example:
+        >>> import torch
+        >>> forward = torch.tensor([[1.0, 0.0, -1.0, 1.0]])
+        >>> (rate,) = win_rates(Verdicts(("directness",), forward, forward))
+        >>> rate.wins, rate.ties, rate.losses, rate.rate
+        (2, 1, 1, 0.625)
+    """
+    found = []
+    for criterion, scores, agreement in zip(
+        verdicts.criteria, verdicts.scores, verdicts.agreement.tolist(), strict=True
+    ):
+        low, high = bootstrap_interval(scores, seed=seed).tolist()
+        wins, ties, losses = (int((scores == score).sum()) for score in (1.0, 0.5, 0.0))
+        p_value = float(paired_randomization(scores, 1 - scores, seed=seed))
+        found.append(WinRate(criterion, wins, ties, losses, float(scores.nanmean()), (low, high), p_value, agreement))
+    return found
+
+
+def win_rates_table(rates: Sequence[WinRate]) -> str:
+    """Lay win rates out in Markdown, in percent."""
+    header = ["criterion", "won", "tied", "lost", "win rate", "95% interval", "p", "same in both orders"]
+    rows = []
+    for rate in rates:
+        counts = (rate.wins, rate.ties, rate.losses)
+        shares = [
+            f"{100 * rate.rate:.1f}",
+            f"{100 * rate.interval[0]:.1f} to {100 * rate.interval[1]:.1f}",
+            p_text(rate.p_value).removeprefix("p = ").removeprefix("p "),
+            f"{100 * rate.agreement:.0f}",
+        ]
+        rows.append([rate.criterion, *map(str, counts), *(shares if any(counts) else [""] * len(shares))])
+    return markdown_table(header, rows)

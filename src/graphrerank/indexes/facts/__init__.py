@@ -1,0 +1,1 @@
+"""Facts of a corpus as a graph of entities and passages."""

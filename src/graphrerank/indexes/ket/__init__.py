@@ -1,0 +1,1 @@
+"""KET-RAG's index: a knowledge graph skeleton and a keyword-bipartite graph."""

@@ -1,0 +1,105 @@
+"""KET-RAG's index in memory, and the settings that make it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from graphrerank.indexes.chunks import Chunks
+from graphrerank.indexes.ket.chunk_graph import ChunkGraph
+from graphrerank.indexes.ket.keyword_graph import KeywordGraph
+from graphrerank.indexes.ket.report import KETReport
+from graphrerank.indexes.ket.skeleton import Skeleton
+
+
+@dataclass(frozen=True)
+class KETSettings:
+    r"""What an index is made of.
+
+    Attributes:
+        chunk_tokens: :math:`\ell`, tokens of a chunk.
+        join: Whether a chunk may go on in the next document, as in KET-RAG's experiments.
+        num_neighbours: :math:`K`, even.
+        core_share: :math:`\beta` in [0, 1], the share of chunks whose knowledge is extracted; 0: no skeleton.
+        core_selection: ``pagerank`` or ``random``.
+        seed: Of a random selection.
+        num_splits: :math:`\tau`, how often a chunk is halved.
+        has_keywords: Whether there is a text-keyword graph.
+        description_tokens: Most tokens that describe an entity or a relation.
+
+    Raises:
+        ValueError: If a setting is out of range.
+    """
+
+    chunk_tokens: int = 1200
+    join: bool = True
+    num_neighbours: int = 2
+    core_share: float = 0.8
+    core_selection: str = "pagerank"
+    seed: int = 0
+    num_splits: int = 3
+    has_keywords: bool = True
+    description_tokens: int = 100
+
+    def __post_init__(self) -> None:
+        for name in ("chunk_tokens", "description_tokens"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"`{name}` must be a positive integer, got {getattr(self, name)}")
+        if self.num_neighbours < 2 or self.num_neighbours % 2:
+            raise ValueError(f"`num_neighbours` must be a positive even number, got {self.num_neighbours}")
+        if not 0 <= self.core_share <= 1:
+            raise ValueError(f"`core_share` must lie in [0, 1], got {self.core_share}")
+        if self.core_selection not in ("pagerank", "random"):
+            raise ValueError(f"`core_selection` must be 'pagerank' or 'random', got {self.core_selection!r}")
+        if self.num_splits < 0:
+            raise ValueError(f"`num_splits` must not be negative, got {self.num_splits}")
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Texts that can go into a context.
+
+    Attributes:
+        texts: ``n`` strings.
+        num_tokens: ``[n]`` int64, of each text and the line end behind it.
+        vectors: ``[n, d]`` float32.
+    """
+
+    texts: Sequence[str]
+    num_tokens: Tensor
+    vectors: Tensor
+
+
+@dataclass(frozen=True)
+class KETIndex:
+    """An index in memory.
+
+    Attributes:
+        settings: What it was made with.
+        num_documents: Documents of the corpus.
+        chunks: ``n`` chunks, as they were cut from the documents.
+        chunk_texts: Their texts, lengths and vectors.
+        chunk_graph: Their neighbours.
+        core: Numbers of the core chunks, ascending.
+        sub_chunks: ``m`` sub-chunks; the chunks where nothing is halved.
+        sub_chunk_texts: Their texts, lengths and vectors.
+        skeleton: Entities and relations of the core chunks, tied to sub-chunks; None without core chunks.
+        entity_texts: ``E`` entities' texts, lengths and vectors; None without skeleton.
+        relation_tokens: ``[R]`` int64, lengths of the relations' texts; None without skeleton.
+        keyword_graph: None where it was not built.
+        report: What it holds and what it cost.
+    """
+
+    settings: KETSettings
+    num_documents: int
+    chunks: Chunks
+    chunk_texts: Texts
+    chunk_graph: ChunkGraph
+    core: Tensor
+    sub_chunks: Chunks
+    sub_chunk_texts: Texts
+    skeleton: Skeleton | None
+    entity_texts: Texts | None
+    relation_tokens: Tensor | None
+    keyword_graph: KeywordGraph | None
+    report: KETReport

@@ -1,0 +1,88 @@
+"""What a KET index holds and what it cost."""
+
+from dataclasses import dataclass
+
+from graphrerank.indexes.ket.costs import Prices, Tokens, keyword_graph_tokens, knowledge_graph_tokens
+
+
+@dataclass(frozen=True)
+class KETReport:
+    """Counts of nodes, edges and tokens.
+
+    Attributes:
+        documents: Documents of the corpus.
+        corpus_tokens: Tokens of all chunks.
+        chunks: Chunks.
+        chunk_edges: Edges of the chunks' graph.
+        core_chunks: Chunks whose knowledge was extracted.
+        core_tokens: Their tokens.
+        sub_chunks: Sub-chunks.
+        entities: Entities of the skeleton.
+        relations: Relations of the skeleton.
+        skeleton_edges: Links of entities and relations to sub-chunks.
+        description_tokens: Tokens of the entities' texts.
+        relation_tokens: Tokens of the relations' texts.
+        keywords: Keywords.
+        keyword_edges: Links of keywords to sub-chunks.
+        prompt_tokens: Tokens of all prompts that are put to a chunk; 0 without a language model.
+        num_prompts: How many prompts that are; 0 without a language model.
+        sent: Tokens that the models were given and wrote, those of texts whose vectors were at hand among them.
+    """
+
+    documents: int
+    corpus_tokens: int
+    chunks: int
+    chunk_edges: int
+    core_chunks: int
+    core_tokens: int
+    sub_chunks: int
+    entities: int
+    relations: int
+    skeleton_edges: int
+    description_tokens: int
+    relation_tokens: int
+    keywords: int
+    keyword_edges: int
+    prompt_tokens: int
+    num_prompts: int
+    sent: Tokens
+
+    @property
+    def foretold(self) -> Tokens:
+        r"""What the formulas of KET-RAG, section 5.3, say of this index: :math:`\beta` KG-Index and the keywords' part.
+
+        They count more than is sent: the core chunks' vectors a second time, relations' vectors, which no retrieval
+        reads, sub-chunks that are the chunks themselves, and sentences without a keyword.
+        """
+        tokens = Tokens()
+        if self.core_chunks:
+            tokens = tokens + knowledge_graph_tokens(
+                1,
+                self.core_tokens,
+                description_tokens=self.description_tokens + self.relation_tokens,
+                prompt_tokens=self.prompt_tokens * self.core_chunks,
+                num_prompts=self.num_prompts,
+            )
+        if self.keywords:
+            return tokens + keyword_graph_tokens(1, self.corpus_tokens)
+        return tokens + Tokens(encoder=self.corpus_tokens)
+
+    def lines(self, prices: Prices | None = None) -> list[str]:
+        """Write the report, a line each of nodes, edges, tokens and money.
+
+        Args:
+            prices: Of tokens; KET-RAG's models' when None.
+        """
+        prices = prices or Prices()
+        sent, foretold = self.sent, self.foretold
+        return [
+            f"nodes: {self.documents:,} documents of {self.corpus_tokens:,} tokens, {self.chunks:,} chunks "
+            f"({self.core_chunks:,} core), {self.sub_chunks:,} sub-chunks, {self.entities:,} entities, "
+            f"{self.keywords:,} keywords",
+            f"edges: {self.chunk_edges:,} between chunks, {self.relations:,} relations, {self.skeleton_edges:,} from "
+            f"entities and relations to sub-chunks, {self.keyword_edges:,} from keywords to sub-chunks",
+            f"language model: {sent.model_input:,} tokens read, {sent.model_output:,} written; "
+            f"encoder: {sent.encoder:,} tokens read; together ${sent.dollars(prices):.4f}",
+            f"by the paper's formulas: {foretold.model_input:,} tokens read by the language model, "
+            f"{foretold.encoder:,} by the encoder; together ${foretold.dollars(prices):.4f}",
+        ]

@@ -1,0 +1,1 @@
+"""ReTAG's index: topics, communities and their summaries."""

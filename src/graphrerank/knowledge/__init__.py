@@ -1,0 +1,16 @@
+"""Entities of passages and the relations between them: extractors and their cache."""
+
+from graphrerank.knowledge.knowledge_cache import KnowledgeCache
+from graphrerank.knowledge.language_model_extractor import LanguageModelKnowledgeExtractor
+from graphrerank.knowledge.passage_knowledge import Entity, Knowledge, KnowledgeExtractor, Relation
+from graphrerank.knowledge.spacy_extractor import SpacyKnowledgeExtractor
+
+__all__ = [
+    "Entity",
+    "Knowledge",
+    "KnowledgeCache",
+    "KnowledgeExtractor",
+    "LanguageModelKnowledgeExtractor",
+    "Relation",
+    "SpacyKnowledgeExtractor",
+]

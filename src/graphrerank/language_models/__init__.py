@@ -1,0 +1,26 @@
+"""Clients of language models, caches of their answers, and what they are asked."""
+
+from graphrerank.language_models.answer_cache import AnswerCache, ChatModel, remembering
+from graphrerank.language_models.answer_judge import PairwiseJudge, Verdicts
+from graphrerank.language_models.client import LanguageModel
+from graphrerank.language_models.keywords import LanguageModelKeywords
+from graphrerank.language_models.local import TransformersLanguageModel
+from graphrerank.language_models.map_reduce import CitedAnswer, MapReduceAnswers, Summary
+from graphrerank.language_models.question_answering import answer_questions
+from graphrerank.language_models.strict_answers import ask_strictly
+
+__all__ = [
+    "AnswerCache",
+    "ChatModel",
+    "CitedAnswer",
+    "LanguageModel",
+    "LanguageModelKeywords",
+    "MapReduceAnswers",
+    "PairwiseJudge",
+    "Summary",
+    "TransformersLanguageModel",
+    "Verdicts",
+    "answer_questions",
+    "ask_strictly",
+    "remembering",
+]

@@ -1,0 +1,109 @@
+"""Answers of a language model on disk: nothing is paid for twice, and an interrupted run goes on."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from graphrerank.files import BlobTable, hash_text
+
+Answer = TypeVar("Answer")
+
+SHARD_QUESTIONS = 32  # asked between two writes: at most this many answers are lost on a stop
+
+
+class ChatModel(Protocol):
+    """Anything that answers questions: a :class:`~graphrerank.language_models.LanguageModel`, or one that remembers."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A string that changes whenever the answers would."""
+
+    def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], Answer]) -> list[Answer]:
+        """Ask each question in a conversation of its own; as ``LanguageModel.ask``."""
+
+
+class AnswerCache:
+    """A language model that remembers.
+
+    Answers lie in one SQLite file per model, ``<folder>/<hash of its fingerprint>.sqlite``, under the SHA-256 of system
+    message and question. Of equal questions in one call the second is one of its own, and so has an answer of its own:
+    who asks a model of positive temperature eight times gets eight answers, and the same eight in the next run.
+
+    Args:
+        model: Whom to ask.
+        folder: Where the files lie.
+    """
+
+    def __init__(self, model: ChatModel, folder: str | Path) -> None:
+        self.model = model
+        self.folder = Path(folder)
+
+    @property
+    def fingerprint(self) -> str:
+        """The wrapped model's fingerprint."""
+        return self.model.fingerprint
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.folder / f"{hashlib.sha256(self.fingerprint.encode()).hexdigest()[:32]}.sqlite"
+
+    def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], Answer]) -> list[Answer]:
+        """Ask each question, or find its answer on disk; an answer that ``read`` refuses is not kept.
+
+        Args:
+            questions: The user's messages.
+            system: System message before each; none when None.
+            read: Reads an answer's text; raises ``ValueError`` for one that is of no use.
+
+        Returns:
+            What ``read`` made of the answers, in the order of the questions.
+
+        Raises:
+            ValueError: If the model gives no usable answer, or the file is damaged, naming it; or ``read`` refuses
+                what is on disk.
+        """
+        if not questions:
+            return []
+        table, keys = BlobTable(self.path, "answers"), _keys(questions, system)
+        known = table.read(keys)
+        missing = [place for place, key in enumerate(keys) if key not in known]
+        for start in range(0, len(missing), SHARD_QUESTIONS):
+            part = missing[start : start + SHARD_QUESTIONS]
+            answers = self.model.ask([questions[place] for place in part], system=system, read=_checked(read))
+            new = {keys[place]: _bytes(answer) for place, answer in zip(part, answers, strict=True)}
+            table.write(new)
+            known.update(new)
+        return [read(known[key].decode("utf-8", "surrogatepass")) for key in keys]
+
+
+def remembering(model: ChatModel, folder: str | Path | None) -> ChatModel:
+    """Put an :class:`AnswerCache` around a model; leave it as it is where there is no folder."""
+    return model if folder is None else AnswerCache(model, folder)
+
+
+def _checked(read: Callable[[str], object]) -> Callable[[str], str]:
+    def check(answer: str) -> str:
+        read(answer)
+        return answer
+
+    return check
+
+
+def _keys(questions: Sequence[str], system: str | None) -> list[bytes]:
+    """Hash each question with the system message and how often it came before."""
+    asked: Counter[str] = Counter()
+    begin = hashlib.sha256(b"" if system is None else hash_text(system))
+    keys = []
+    for question in questions:
+        sha = begin.copy()
+        sha.update(hash_text(question) + asked[question].to_bytes(4, "little"))
+        asked[question] += 1
+        keys.append(sha.digest())
+    return keys
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

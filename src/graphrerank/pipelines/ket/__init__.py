@@ -1,0 +1,1 @@
+"""Retrieval over a KET-RAG index."""

@@ -1,0 +1,189 @@
+"""ReTAG's retrieval: a question's topics, keywords, and the summaries of a level that are worth reading."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from graphrerank.graphs import Queries, Ranking, top_k_by_node_order
+from graphrerank.graphs.retriever import BASE_SCORE, TEXT_FEATURES
+from graphrerank.operators.hybrid import BLOCK_SCORES
+from graphrerank.pipelines.graph_rerank import GraphScorer
+from graphrerank.pipelines.retag.keywords import KeywordFinder
+from graphrerank.pipelines.retag.routing import route_to_topics
+from graphrerank.pipelines.retag.summaries import LevelSummaries
+
+FEATURES = (BASE_SCORE, *TEXT_FEATURES)
+
+
+@dataclass(frozen=True)
+class ReTAGSearchSettings:
+    """How summaries are chosen; as they stand, the paper's way.
+
+    Attributes:
+        top_p: Summaries to read per question; None: all there are, as in GraphRAG.
+        use_topics: Whether questions are asked in topics; if not, all in the general graph.
+        threshold: As :func:`route_to_topics`.
+        max_topics: As :func:`route_to_topics`.
+        bm25_weight: Weight of BM25, divided by the question's maximum over the summaries that it may retrieve.
+        dense_weight: Weight of the cosine of question and summary.
+        keyword_weight: Weight of a keyword in BM25, beside 1 of a word of the question.
+        rerank_depth: How many of the first ones a graph reranker ranks anew, where there is one; at least ``top_p``.
+
+    Raises:
+        ValueError: If a setting is out of range.
+    """
+
+    top_p: int | None = 10
+    use_topics: bool = True
+    threshold: float | None = None
+    max_topics: int | None = None
+    bm25_weight: float = 1.0
+    dense_weight: float = 0.0
+    keyword_weight: float = 1.0
+    rerank_depth: int = 100
+
+    def __post_init__(self) -> None:
+        for name in ("top_p", "max_topics", "rerank_depth"):
+            number = getattr(self, name)
+            if number is not None and number < 1:
+                raise ValueError(f"`{name}` must be a positive integer, got {number}")
+        if min(self.bm25_weight, self.dense_weight) < 0 or self.bm25_weight + self.dense_weight == 0:
+            raise ValueError(
+                f"`bm25_weight` and `dense_weight` must not be negative nor both 0, got {self.bm25_weight} and "
+                f"{self.dense_weight}"
+            )
+        if self.keyword_weight < 0:
+            raise ValueError(f"`keyword_weight` must not be negative, got {self.keyword_weight}")
+
+
+@dataclass(frozen=True)
+class RetrievedSummaries:
+    """What was chosen for ``B`` questions.
+
+    Attributes:
+        ranking: ``[B, K]`` nodes of the :class:`LevelSummaries`, best first; all scores are 0 where all are read.
+        graphs: ``[B, 1 + T]`` bool, where each was asked: in the general graph or in topics.
+        candidates: ``[B, N]`` bool, the summaries that could be retrieved.
+        keywords: Of each question; none where there is no expansion.
+    """
+
+    ranking: Ranking
+    graphs: Tensor
+    candidates: Tensor
+    keywords: Sequence[Sequence[str]]
+
+
+class ReTAGRetrieval:
+    """Choose the summaries of a level that are worth reading for a question, for many questions at once.
+
+    Source: ReTAG, sections 3.2.2 and 3.3. Scores are BM25 of question and keywords; *beside the paper*: the cosine of
+    question and summary, both, and a trained graph reranker over what they rank first. With ``top_p=None`` and
+    ``use_topics=False`` this is GraphRAG, which reads all summaries of a level. A question of white space is asked
+    nowhere, and retrieves nothing.
+
+    Args:
+        summaries: The summaries of a level.
+        settings: How they are chosen.
+        keywords: Tells what BM25 is asked beside the question; None for no expansion.
+        scorer: A trained graph reranker over the summaries' graph; None for none.
+    """
+
+    def __init__(
+        self,
+        summaries: LevelSummaries,
+        settings: ReTAGSearchSettings,
+        *,
+        keywords: KeywordFinder | None = None,
+        scorer: GraphScorer | None = None,
+    ) -> None:
+        self.summaries = summaries
+        self.settings = settings
+        self._keywords = keywords
+        self._scorer = scorer
+        self._is_open = summaries.in_graph[1:].any(1)
+
+    @torch.inference_mode()
+    def retrieve(self, queries: Queries) -> RetrievedSummaries:
+        """Choose for ``B`` questions with vectors.
+
+        Raises:
+            ValueError: If the questions have no vectors.
+        """
+        rows = max(1, BLOCK_SCORES // max(1, len(self.summaries)))
+        parts = [self._block(queries.block(start, start + rows)) for start in range(0, max(1, len(queries)), rows)]
+        width, pad = max(part.ranking.nodes.shape[1] for part in parts), torch.nn.functional.pad
+        behind = [(0, width - part.ranking.nodes.shape[1]) for part in parts]
+        nodes = [pad(part.ranking.nodes, room, value=-1) for part, room in zip(parts, behind, strict=True)]
+        scores = [pad(part.ranking.scores, room, value=-torch.inf) for part, room in zip(parts, behind, strict=True)]
+        return RetrievedSummaries(
+            Ranking(torch.cat(nodes), torch.cat(scores)),
+            torch.cat([part.graphs for part in parts]),
+            torch.cat([part.candidates for part in parts]),
+            [words for part in parts for words in part.keywords],
+        )
+
+    def _block(self, queries: Queries) -> RetrievedSummaries:
+        graphs = self._route(queries)
+        candidates = self.summaries.candidates(graphs)
+        most = int(candidates.sum(1).max()) if len(queries) else 0
+        if self.settings.top_p is None or not most:
+            scores = torch.zeros(candidates.shape, device=candidates.device).masked_fill(~candidates, -torch.inf)
+            nodes, kept = top_k_by_node_order(scores, max(1, most))
+            return RetrievedSummaries(Ranking(nodes, kept), graphs, candidates, [[] for _ in queries.texts])
+        keywords = [[] for _ in queries.texts] if self._keywords is None else self._keywords.find(queries, graphs)
+        table = self._score(queries, keywords, candidates)
+        scores = table[0].masked_fill(~candidates, -torch.inf)
+        if self._scorer is None:
+            ranking = Ranking(*top_k_by_node_order(scores, self.settings.top_p))
+        else:
+            depth = max(self.settings.rerank_depth, self.settings.top_p)
+            nodes, kept = top_k_by_node_order(scores, min(depth, most))
+            ranking = self._rerank(self._scorer, queries, Ranking(nodes, kept), table)
+        return RetrievedSummaries(ranking, graphs, candidates, keywords)
+
+    def _route(self, queries: Queries) -> Tensor:
+        """Choose graphs, ``[B, 1 + T]`` bool; none for white space."""
+        settings, vectors = self.settings, queries.encoded.to(self.summaries.device)
+        graphs = route_to_topics(
+            self.summaries.topics,
+            vectors,
+            self._is_open & settings.use_topics,
+            threshold=settings.threshold,
+            max_topics=settings.max_topics,
+        )
+        is_asked = torch.tensor([bool(text.strip()) for text in queries.texts], dtype=torch.bool, device=graphs.device)
+        return graphs & is_asked.unsqueeze(1)
+
+    def _score(self, queries: Queries, keywords: Sequence[Sequence[str]], candidates: Tensor) -> Tensor:
+        """Score all nodes: both scores together, BM25 and cosine, ``[3, B, N]``."""
+        settings, bm25 = self.settings, self.summaries.bm25
+        lexical = bm25.score_all(queries.texts)
+        if any(keywords) and settings.keyword_weight:
+            lexical += settings.keyword_weight * bm25.score_all([" ".join(words) for words in keywords])
+        lexical = lexical.to(candidates.device)
+        best = lexical.masked_fill(~candidates, 0.0).amax(1, keepdim=True)
+        lexical = lexical / best.clamp(min=torch.finfo(torch.float32).tiny)
+        embedding = self.summaries.graph.embedding
+        assert embedding is not None
+        dense = queries.encoded.to(candidates.device) @ embedding.T
+        return torch.stack([settings.bm25_weight * lexical + settings.dense_weight * dense, lexical, dense])
+
+    def _rerank(self, scorer: GraphScorer, queries: Queries, ranking: Ranking, table: Tensor) -> Ranking:
+        """Let the graph reranker see the first ones with their parents, and rank the first ones."""
+        nodes, width = ranking.nodes, ranking.nodes.shape[1]
+        parents = self.summaries.parent[nodes.clamp(min=0)].masked_fill(nodes < 0, -1).sort(dim=1).values
+        parents[:, 1:] = parents[:, 1:].masked_fill(parents[:, 1:] == parents[:, :-1], -1)  # each once
+        every = torch.cat([nodes, parents], dim=1)
+        features = table[:, torch.arange(len(nodes), device=nodes.device).unsqueeze(1), every.clamp(min=0)]
+        features = features.permute(1, 2, 0).masked_fill((every < 0).unsqueeze(-1), 0.0)  # [B, 2 W, 3]
+        base = features[:, :, 0].masked_fill(every < 0, -torch.inf)
+        graphs = scorer.candidate_graphs(queries, Ranking(every, base, features), FEATURES)
+        scores = base.clone()
+        scores[every >= 0] = scorer.score(graphs).to(scores)
+        own = torch.full((len(nodes), len(self.summaries)), -torch.inf, device=nodes.device)
+        row, column = torch.nonzero(nodes >= 0, as_tuple=True)
+        own[row, nodes[row, column]] = scores[:, :width][row, column]
+        assert self.settings.top_p is not None
+        return Ranking(*top_k_by_node_order(own, self.settings.top_p))

@@ -1,0 +1,160 @@
+"""The nine units of syntactic complexity, guessed from spaCy's dependency parse: no constituency parser is needed."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from graphrerank.syntax.units import FINITE, MODIFIERS, Units, is_word
+
+SUBJECTS = frozenset({"nsubj", "nsubjpass", "csubj", "csubjpass", "expl"})
+AUXILIARIES = frozenset({"aux", "auxpass"})
+WITHIN_CLAUSE = AUXILIARIES | {"amod", "compound", "prep", "case", "nmod", "punct", "intj", "poss", "agent"}
+SUBORDINATE = frozenset({"ccomp", "advcl", "relcl", "csubj", "csubjpass", "acl", "pcomp"})
+WITHIN_NOMINAL = frozenset({"compound", "nmod", "poss", "appos", "amod", "nummod", "quantmod", "det"})
+NOMINAL = frozenset({"NOUN", "PROPN", "PRON"})
+PHRASAL = NOMINAL | {"NUM", "ADJ", "ADV", "VERB", "AUX"}
+POSTMODIFIERS = frozenset({"prep", "relcl", "acl", "appos"})
+ARGUMENTS = frozenset({"nsubj", "nsubjpass", "dobj", "pobj", "attr", "dative"})
+FRAGMENTARY = frozenset({"intj", "cc", "neg"})  # before a verbless root they make more of it than a noun phrase
+REPORTING = frozenset(
+    {"add", "added", "ask", "asked", "asks", "replied", "reply", "said", "say", "says", "tell", "think", "thought"}
+    | {"told", "write", "wrote"}
+)
+RULES = 1  # version of the rules below; with another number, features on disk are counted anew
+
+
+class DependencyUnits:
+    """Units by :func:`approximate_units`, in place of a constituency parser."""
+
+    name = "dependency"
+    fingerprint = f"dependency rules {RULES}"
+
+    def count(self, documents: Sequence[Any]) -> list[Units]:
+        """Guess the units of each of spaCy's documents."""
+        return [approximate_units(document) for document in documents]
+
+
+def approximate_units(document: Any) -> Units:
+    """Guess the units of a text: which words head the phrases that :func:`count_units` would count.
+
+    The rules were written on GUM's training trees; ``benchmarks/syntax_units.py`` measures them on its test trees.
+
+    Args:
+        document: spaCy's, with tags, dependencies and sentence ends, labelled as ``en_core_web_sm`` does (ClearNLP).
+
+    Returns:
+        The counts; all 0 for a document without tokens.
+    """
+    total = Units(0, 0, 0, 0, 0, 0, 0, 0, 0)
+    for sentence in document.sents:
+        tokens = [token for token in sentence if not token.is_space]
+        if tokens:
+            total = Units(*map(sum, zip(total, _of_sentence(tokens, sentence.root), strict=True)))
+    return total
+
+
+def _of_sentence(tokens: list[Any], root: Any) -> Units:
+    clauses = [token for token in tokens if _heads_clause(token)]
+    finite = [token for token in clauses if _is_finite(token)]
+    main = [token for token in finite if _is_further_main(token)]
+    dependent = [token for token in finite if _is_dependent(token)]
+    fragment = not finite and not _is_verbal(root) and any(child.dep_ in FRAGMENTARY for child in root.lefts)
+    t_units = bool(root in clauses and not _has(root, {"mark"})) + len(main)
+    complex_main = [token for token in main if any(token in below.ancestors for below in dependent)]
+    return Units(
+        W=sum(is_word(token.tag_) for token in tokens),
+        S=1,
+        VP=len(clauses),
+        C=len(finite) + (fragment or _is_imperative(root)),
+        T=t_units + (fragment and not t_units),
+        DC=len(dependent),
+        CT=bool(dependent and t_units) + len(complex_main),
+        CP=sum(map(_joins_phrases, tokens)),
+        CN=sum(map(_heads_complex_noun, tokens)) + sum(map(_is_nominal_clause, dependent)),
+    )
+
+
+def _has(token: Any, dependencies: frozenset[str] | set[str]) -> bool:
+    return any(child.dep_ in dependencies for child in token.children)
+
+
+def _is_verbal(token: Any) -> bool:
+    return token.tag_[:2] == "VB" or token.tag_ == "MD"
+
+
+def _heads_clause(token: Any) -> bool:
+    if not _is_verbal(token) or token.dep_ in WITHIN_CLAUSE:
+        return False
+    if token.dep_ == "conj":
+        return _has(token, SUBJECTS)  # else it shares the clause of the verb before it
+    if token.dep_ == "acl":
+        return _has(token, SUBJECTS | AUXILIARIES)  # "to see", but not "seen by us"
+    return True
+
+
+def _is_finite(token: Any) -> bool:
+    return token.tag_ in FINITE or any(c.dep_ in AUXILIARIES and c.tag_ in FINITE for c in token.children)
+
+
+def _is_imperative(root: Any) -> bool:
+    return root.tag_ == "VB" and not _has(root, SUBJECTS | AUXILIARIES)
+
+
+def _is_further_main(token: Any) -> bool:
+    """Whether a finite verb heads a main clause beside the root's: after a conjunction, or only a comma or dash."""
+    while token.dep_ == "conj" and _has(token, SUBJECTS):
+        token = token.head
+        if token.head.i == token.i:
+            return True
+    return _is_spliced(token) and token.head.dep_ == "ROOT"
+
+
+def _is_spliced(token: Any) -> bool:
+    """Whether a clause that the parser calls a complement stands beside its head: "It rained, we left"."""
+    if token.dep_ not in {"ccomp", "parataxis"} or not _has(token, SUBJECTS) or _is_marked(token):
+        return False
+    return token.head.lower_ not in REPORTING and _is_set_off(token)
+
+
+def _is_set_off(token: Any) -> bool:
+    if token.i < token.head.i:
+        return True  # a complement that comes first
+    before = token.left_edge.i - 1
+    return before > token.head.i and token.doc[before].is_punct and token.doc[before].text not in {'"', "“", "``"}
+
+
+def _is_marked(token: Any) -> bool:
+    return any(child.dep_ == "mark" or child.tag_[:1] == "W" for child in token.children)
+
+
+def _is_dependent(token: Any) -> bool:
+    if token.dep_ == "ROOT":
+        return _has(token, {"mark"})  # "Because it rained."
+    if token.dep_ == "ccomp":
+        return _is_marked(token) or (token.i > token.head.i and not _is_set_off(token))  # else direct speech
+    return token.dep_ in SUBORDINATE and _has(token, SUBJECTS)
+
+
+def _joins_phrases(conjunction: Any) -> bool:
+    head = conjunction.head
+    if conjunction.dep_ != "cc" or head.pos_ not in PHRASAL:
+        return False
+    joined = next((child for child in head.children if child.dep_ == "conj" and child.i > conjunction.i), None)
+    return joined is not None and not (_is_verbal(joined) and _has(joined, SUBJECTS))
+
+
+def _heads_complex_noun(token: Any) -> bool:
+    if token.dep_ not in ARGUMENTS:
+        if token.pos_ not in NOMINAL or token.dep_ in WITHIN_NOMINAL:
+            return False
+        if token.dep_ == "conj" and token.head.pos_ in NOMINAL:
+            return False  # within the noun phrase of the noun before it
+    return any(below.tag_ in MODIFIERS or below.dep_ in POSTMODIFIERS for below in token.subtree)
+
+
+def _is_nominal_clause(token: Any) -> bool:
+    if token.dep_ not in {"ccomp", "csubj", "csubjpass"} or not _is_verbal(token.head):
+        return False
+    return not any(
+        child.tag_ == "WRB" or (child.dep_ == "mark" and child.lower_ not in {"that", "for"})  # "how", "whether"
+        for child in token.children
+    )

@@ -1,0 +1,71 @@
+"""The whole feature vector of a text's syntax: names, families, order."""
+
+from typing import Any, NamedTuple
+
+from graphrerank.syntax.interactions import INTERACTIONS, interaction_features
+from graphrerank.syntax.meaning import ENTITIES, ROLES, entity_features, role_features
+from graphrerank.syntax.parsed_text import ParsedText
+from graphrerank.syntax.structure import DEPENDENCY, TREE, dependency_features, tree_features
+from graphrerank.syntax.units import RATIO_NAMES, UNIT_NAMES, Units
+from graphrerank.syntax.wording import LEXICAL, MARKERS, QUESTION, lexical_features, marker_features, question_features
+
+
+class Feature(NamedTuple):
+    """One number that is read off a text.
+
+    Attributes:
+        name: Its name, one of a kind.
+        family: The family that it belongs to.
+        description: What it is, in a sentence.
+    """
+
+    name: str
+    family: str
+    description: str
+
+
+FAMILIES = {
+    "units": UNIT_NAMES,
+    "ratios": RATIO_NAMES,
+    "dependency": DEPENDENCY,
+    "entities": ENTITIES,
+    "roles": ROLES,
+    "lexical": LEXICAL,
+    "question": QUESTION,
+    "markers": MARKERS,
+    "tree": TREE,
+    "interactions": INTERACTIONS,
+}
+FEATURES = tuple(
+    Feature(name, family, description) for family, names in FAMILIES.items() for name, description in names.items()
+)
+VERSION = 1  # of what is counted; with another number, features on disk are counted anew
+
+
+def feature_values(document: Any, units: Units) -> list[float]:
+    """Read all features off one text.
+
+    Source: Dong et al., Use Graph When It Needs (EA-GraphRAG), section 3.2, which names the families and examples of
+    each.
+
+    Args:
+        document: spaCy's, with tags, dependencies and entities.
+        units: The text's units, however they were counted.
+
+    Returns:
+        One finite number for each of ``FEATURES``; all 0 for an empty text.
+    """
+    text = ParsedText(document)
+    found: dict[str, float] = {
+        **units._asdict(),
+        **units.ratios(),
+        **dependency_features(text),
+        **entity_features(text),
+        **role_features(text),
+        **lexical_features(text),
+        **question_features(text),
+        **marker_features(text),
+        **tree_features(text),
+    }
+    found.update(interaction_features(text, found))
+    return [float(found[feature.name]) for feature in FEATURES]

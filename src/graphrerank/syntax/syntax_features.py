@@ -1,0 +1,156 @@
+"""Texts in, features of their syntax out: batched, kept on disk, timed."""
+
+import hashlib
+import time
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphrerank.files import BlobTable, hash_text
+from graphrerank.syntax.dependency_units import DependencyUnits
+from graphrerank.syntax.features import FEATURES, VERSION, feature_values
+from graphrerank.syntax.stanza_parser import StanzaParser
+from graphrerank.syntax.units import Units
+from graphrerank.text.spacy_pipeline import ENGLISH, load_spacy, spacy_versions
+
+COMPONENTS = ("tok2vec", "transformer", "tagger", "parser", "attribute_ruler", "ner")
+SHARD_TEXTS = 256  # texts between two writes: at most this much work is lost on a stop
+ROW = np.dtype("<f4")
+
+
+class UnitCounter(Protocol):
+    """Anything that counts the nine units in parsed texts."""
+
+    @property
+    def name(self) -> str:
+        """What a manifest calls it."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A string that changes whenever the counts would."""
+
+    def count(self, documents: Sequence[Any]) -> list[Units]:
+        """Count the units of each of spaCy's documents."""
+
+
+class SyntaxFeatures:
+    """The features of ``FEATURES`` for any texts: empty, of one word, in another language, long.
+
+    All but the units and their ratios come from spaCy's dependency parse; the units from where ``syntax`` says. The two
+    sources give different numbers: their names and fingerprints differ, and they never share what is kept on disk.
+
+    Args:
+        syntax: ``stanza``: units from Stanza's constituency trees; ``dependency``: guessed from spaCy's parse.
+        stanza_folder: Where Stanza's model lies; see :class:`StanzaParser`. Only for ``stanza``.
+        download: Whether Stanza may fetch its model. Only for ``stanza``.
+        model: Import name of an installed spaCy pipeline, or its folder.
+        cache: Folder for what was counted, one SQLite file per fingerprint; None keeps nothing.
+        batch_size: Texts at once in spaCy.
+
+    Attributes:
+        num_counted: Texts that were parsed so far; what came from disk is not among them.
+        seconds: Time that this took, without loading the models.
+
+    Raises:
+        ValueError: If ``syntax`` is unknown, a setting does not go with it, or ``batch_size`` is not positive.
+    """
+
+    def __init__(
+        self,
+        syntax: str,
+        *,
+        stanza_folder: str | Path | None = None,
+        download: bool = False,
+        model: str = ENGLISH,
+        cache: str | Path | None = None,
+        batch_size: int = 64,
+    ) -> None:
+        if syntax not in {"stanza", "dependency"}:
+            raise ValueError(f"`syntax` must be stanza or dependency, got {syntax!r}")
+        if syntax == "dependency" and (stanza_folder is not None or download):
+            raise ValueError(
+                "`stanza_folder` and `download` go with syntax=stanza alone, "
+                f"got {stanza_folder} and {download} with syntax=dependency"
+            )
+        if batch_size < 1:
+            raise ValueError(f"`batch_size` must be a positive integer, got {batch_size}")
+        self.counter: UnitCounter = (
+            StanzaParser(stanza_folder, download=download) if syntax == "stanza" else DependencyUnits()
+        )
+        self.model = model
+        self.cache = None if cache is None else Path(cache)
+        self.batch_size = batch_size
+        self.num_counted = 0
+        self.seconds = 0.0
+
+    @property
+    def name(self) -> str:
+        """``stanza`` or ``dependency``."""
+        return self.counter.name
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """All that the features hang on: the source of units, spaCy's versions, the features and their version.
+
+        Raises:
+            ValueError: If a library or model is not there.
+        """
+        names = tuple(feature.name for feature in FEATURES)
+        return repr(("syntax", VERSION, self.counter.fingerprint, *spacy_versions(self.model), names))
+
+    @property
+    def path(self) -> Path | None:
+        """The file of what was counted; None where nothing is kept."""
+        if self.cache is None:
+            return None
+        return self.cache / f"{self.name}-{hashlib.sha256(self.fingerprint.encode()).hexdigest()[:32]}.sqlite"
+
+    def extract(self, texts: Sequence[str]) -> Tensor:
+        """Read the features off ``n`` texts, from disk where they are there.
+
+        White space of any kind and length is one blank; a text without words has zeros.
+
+        Returns:
+            ``[n, F]`` float32 in the order of ``FEATURES``, finite, on the CPU.
+
+        Raises:
+            ValueError: If a library or model is not there, or the file is damaged, naming it.
+        """
+        table = None if self.path is None else BlobTable(self.path, "features")
+        keys = [hash_text(text) for text in texts]
+        known = {} if table is None else table.read(list(dict.fromkeys(keys)))
+        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
+        order = sorted(missing, key=lambda key: len(missing[key]))  # like lengths together
+        for start in range(0, len(order), SHARD_TEXTS):
+            part = order[start : start + SHARD_TEXTS]
+            new = dict(zip(part, self._count([missing[key] for key in part]), strict=True))
+            if table is not None:
+                table.write(new)
+            known.update(new)
+        if odd := next((len(row) for row in known.values() if len(row) != len(FEATURES) * ROW.itemsize), None):
+            raise ValueError(f"{self.path}: damaged cache (a row of {odd} bytes); delete this file and run again")
+        joined = np.frombuffer(b"".join(known[key] for key in keys), dtype=ROW)
+        return torch.from_numpy(joined.reshape(len(texts), len(FEATURES)).astype(np.float32))
+
+    def _count(self, texts: Sequence[str]) -> list[bytes]:
+        pipeline = self._pipeline
+        begin = time.perf_counter()
+        cleaned = [" ".join(text.encode("utf-8", "replace").decode().split()) for text in texts]
+        documents = list(pipeline.pipe(cleaned, batch_size=self.batch_size))
+        units = self.counter.count(documents)
+        rows = [
+            np.array(feature_values(document, counts), dtype=ROW).tobytes()
+            for document, counts in zip(documents, units, strict=True)
+        ]
+        self.seconds += time.perf_counter() - begin
+        self.num_counted += len(texts)
+        return rows
+
+    @cached_property
+    def _pipeline(self) -> Any:
+        return load_spacy(self.model, components=COMPONENTS)
