@@ -28,7 +28,8 @@ NARROWER = {  # packages that may import less than all layers below
     "pipelines": {"graphs", "text", "language_models", "knowledge", "indexes", "operators"},
     "training": {"files", "graphs", "losses", "metrics"},
     "integrations": {"inference"},
-    "inference": {"graphs", "text", "syntax", "data", "operators", "models", "evaluation"},  # of that the model card's table
+    # of evaluation the model card's table
+    "inference": {"graphs", "text", "syntax", "data", "operators", "models", "evaluation"},
 }
 HEAVY = ("torch_geometric", "transformers", "sentence_transformers", "wandb", "lightning", "hydra", "fastapi")
 UNUSED = (*HEAVY, "torchmetrics", "pydantic", "uvicorn", "sklearn", "spacy", "matplotlib", "pandas")  # by GraphReranker

@@ -193,6 +193,16 @@ def hash_model(model: str, revision: str | None, kinds: Collection[str]) -> str:
     return hash_files(sorted(file for file in folder.rglob("*") if file.suffix in kinds))
 
 
+def hash_json(content: Any) -> str:
+    """Hash what JSON can write, to 12 hexadecimal digits.
+
+    Example:
+        >>> hash_json({"a": 1, "b": [2]}) == hash_json({"b": [2], "a": 1})
+        True
+    """
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
+
+
 def hash_files(files: Sequence[Path]) -> str:
     """SHA-256 over names and contents; of the bare content for a single file."""
     sha = hashlib.sha256()

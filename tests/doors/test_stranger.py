@@ -7,7 +7,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
 from graphrerank.cli import schema
-from graphrerank.cli.parts import group_from_manifest
+from graphrerank.cli.compose import group_from_manifest
 
 ROOT = Path(__file__).parents[2]
 

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from omegaconf import DictConfig
 
-from graphrerank.cli.parts import group_from_manifest, pick_device, prepare_dataset, systems
-from graphrerank.cli.preparing import check_encoder
+from graphrerank.cli.session import Session
+from graphrerank.cli.systems import check_encoder
 from graphrerank.data import PreparedDataset
 from graphrerank.evaluation import System
 from graphrerank.evaluation.reliability import judge_reliability, labelled_scores
@@ -59,16 +59,17 @@ def calibrate_checkpoint(cfg: DictConfig) -> Path:
     if "retriever" not in manifest or reads_pairs(manifest):
         name = manifest_entry(manifest, "model", "name")
         raise ValueError(f"`calibrate` must be a gatv2_reranker, got {cfg.calibrate}: {name}")
-    parts = _trained_on(cfg, manifest)
+    session = Session(cfg)
+    parts = _trained_on(session, manifest)
     for part in parts.values():
         check_encoder(str(checkpoint.path), manifest, part)
-    torch.set_num_threads(cfg.num_threads)
+    torch.set_num_threads(session.num_threads)
     name = str(manifest_entry(manifest, "name"))
     operators = manifest_entry(manifest, "operators")
-    row = systems({name: checkpoint.model}, **operators, device=pick_device(cfg.device))[-1]
+    row = session.systems({name: checkpoint.model}, operators)[-1]
     split = str(manifest_entry(manifest, "config", "batches", "val_split"))
     manifest["calibration"] = calibrate_system(cfg.calibration, parts, split, row)
-    folder = Path(cfg.paths.run_dir)
+    folder = session.run_dir
     save_weights(folder, checkpoint.model.cpu())
     write_manifest(folder, manifest)
     fitted = manifest["calibration"]["fitted"]
@@ -79,7 +80,7 @@ def calibrate_checkpoint(cfg: DictConfig) -> Path:
     return folder
 
 
-def _trained_on(cfg: DictConfig, manifest: Mapping[str, Any]) -> dict[str, PreparedDataset]:
+def _trained_on(session: Session, manifest: Mapping[str, Any]) -> dict[str, PreparedDataset]:
     """Make the data sets that a manifest names ready, with candidates and features as in training, by name."""
     first = manifest_entry(manifest, "data")
     entries = {str(manifest_entry(first, "choice")): first}
@@ -88,17 +89,17 @@ def _trained_on(cfg: DictConfig, manifest: Mapping[str, Any]) -> dict[str, Prepa
         choice = arguments.pop("data", name)
         entries[str(name)] = {**mixed, "choice": choice, "arguments": arguments}
     trained_with = manifest_entry(manifest, "encoder")  # None where nothing was encoded
-    encoder = group_from_manifest(cfg, "encoder", trained_with) if trained_with else None
-    retriever = group_from_manifest(cfg, "retriever", manifest_entry(manifest, "retriever"))
+    encoder = session.group_from_manifest("encoder", trained_with) if trained_with else None
+    retriever = session.group_from_manifest("retriever", manifest_entry(manifest, "retriever"))
     features = manifest_entry(manifest, "retriever", "feature_names")
     parts = {}
     for name, entry in entries.items():
-        data = group_from_manifest(cfg, "data", entry)
-        part = prepare_dataset(data, encoder, retriever, cfg.paths.cache, reads_vectors=reads_vectors(manifest))
+        data = session.group_from_manifest("data", entry)
+        part = session.prepare(data, encoder, retriever, reads_vectors=reads_vectors(manifest))
         if (found := part.dataset.fingerprint) != (needed := manifest_entry(entry, "fingerprint")):
             raise ValueError(
-                f"{cfg.calibrate}: was trained on {name} with fingerprint {needed[:12]}, the data set is now another "
-                f"one ({found[:12]})"
+                f"{session.cfg.calibrate}: was trained on {name} with fingerprint {needed[:12]}, the data set is now "
+                f"another one ({found[:12]})"
             )
         parts[name] = part.with_features(features)
     return parts

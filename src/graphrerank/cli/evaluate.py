@@ -5,24 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from hydra.core.hydra_config import HydraConfig
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from graphrerank.cli.judging import judge_systems
-from graphrerank.cli.parts import (
-    compose_group,
-    frozen_grankers,
-    group_from_manifest,
-    pick_device,
-    prepare_dataset,
-    systems,
-    trained_layers,
-    with_pair_encoder,
-)
-from graphrerank.cli.preparing import check_encoder, choose_data, dataset_names, prepare_for_pipelines
+from graphrerank.cli.session import Session
 from graphrerank.cli.study import TIMED_ALONE, conclude, ranked_pipelines, ranked_rows, study_plan
+from graphrerank.cli.systems import check_encoder, frozen_grankers, trained_layers
 from graphrerank.evaluation import (
     judge,
     judge_pipelines,
@@ -53,7 +43,8 @@ def evaluate(cfg: DictConfig) -> Path:
     """
     if cfg.systems or (not OmegaConf.is_missing(cfg, "checkpoint") and OmegaConf.is_list(cfg.checkpoint)):
         return judge_systems(cfg)
-    datasets = dataset_names(cfg)
+    session = Session(cfg)
+    datasets = session.dataset_names()
     if cfg.pipeline is not None or cfg.pipelines:
         return _evaluate_pipelines(cfg, datasets)
     plan = study_plan(cfg, MEASURES)
@@ -66,27 +57,27 @@ def evaluate(cfg: DictConfig) -> Path:
             "pipeline.steps.0.adapter.checkpoint=RUN routes by it, experiment=ea_benchmark judges it"
         )
     trained_with = manifest["encoder"]  # None where nothing was encoded
-    encoder = cfg.encoder or (group_from_manifest(cfg, "encoder", trained_with) if trained_with else None)
+    encoder = cfg.encoder or (session.group_from_manifest("encoder", trained_with) if trained_with else None)
     vectors = any(reads_vectors(checkpoint.manifest) for checkpoint in checkpoints.values())
-    retriever = cfg.retriever or group_from_manifest(cfg, "retriever", manifest["retriever"])
+    retriever = cfg.retriever or session.group_from_manifest("retriever", manifest["retriever"])
     trained_on_pairs = manifest.get("pair_encoder")  # None where the model reads none
     pair_encoder = None
     if trained_on_pairs:
-        pair_encoder = cfg.pair_encoder or group_from_manifest(cfg, "pair_encoder", trained_on_pairs)
+        pair_encoder = cfg.pair_encoder or session.group_from_manifest("pair_encoder", trained_on_pairs)
     results, studies = [], []
     for name in datasets:
-        data = choose_data(cfg, name, manifest)
-        prepared = prepare_dataset(data, encoder, retriever, cfg.paths.cache, reads_vectors=vectors)
+        data = session.data(name, manifest)
+        prepared = session.prepare(data, encoder, retriever, reads_vectors=vectors)
         prepared = prepared.with_features(manifest["retriever"]["feature_names"])
         if pair_encoder is not None:
             layers = trained_layers({key: loaded.manifest["model"]["arguments"] for key, loaded in checkpoints.items()})
-            prepared = with_pair_encoder(prepared, pair_encoder, cfg.paths.cache, last_layers=layers)
+            prepared = session.with_pair_encoder(prepared, pair_encoder, last_layers=layers)
         for checkpoint in checkpoints.values():
             check_encoder(str(checkpoint.path), checkpoint.manifest, prepared)
         torch.set_num_threads(cfg.num_threads)
         models = {system: checkpoint.model for system, checkpoint in checkpoints.items()}
         models = {**frozen_grankers(prepared), **models}
-        rows = systems(models, **manifest["operators"], device=pick_device(cfg.device))
+        rows = session.systems(models, manifest["operators"])
         result = judge(prepared, cfg.split, rows, retriever=instantiate(retriever)(prepared.dataset.graph))
         write_trec_runs(run_dir / "runs", result, prepared.dataset.graph)
         Console().print(results_table(result))
@@ -111,14 +102,17 @@ def _evaluate_pipelines(cfg: DictConfig, datasets: Sequence[str]) -> Path:
             f"`checkpoint` must not be given with a pipeline, which retrieves alone, got {cfg.checkpoint!r}"
         )
     run_dir = Path(cfg.paths.run_dir)
-    groups = {name: compose_group(cfg, "pipeline", name) for name in cfg.pipelines}
+    session = Session(cfg)
+    groups = {name: session.group("pipeline", name) for name in cfg.pipelines}
     if cfg.pipeline is not None:
-        chosen = str(HydraConfig.get().runtime.choices["pipeline"])
+        chosen = session.choice("pipeline")
         groups = {name: group for name, group in groups.items() if name != chosen} | {chosen: cfg.pipeline}
     results, studies = [], []
     plan = study_plan(cfg, (*PIPELINE_MEASURES, TOPOLOGICAL_RECALL, MISSED))
     for name in datasets:
-        prepared, build = prepare_for_pipelines(cfg, name)
+        prepared, build = session.prepare_for_pipelines(
+            session.data(name), retriever=cfg.retriever, pair_encoder=cfg.pair_encoder
+        )
         pipelines = {system: build(group) for system, group in groups.items()}
         result = judge_pipelines(
             prepared, cfg.split, pipelines, limit=cfg.num_queries, progress=True, alone=TIMED_ALONE

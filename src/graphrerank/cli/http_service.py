@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from hydra.core.hydra_config import HydraConfig
 from hydra.utils import instantiate
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from graphrerank.cli.artifacts import artifact_folder
-from graphrerank.cli.parts import compose_group, data_group, group_from_manifest, pick_device
+from graphrerank.cli.session import Session
 from graphrerank.data import VectorCache
 from graphrerank.data.candidates import encode_dataset
 from graphrerank.data.encoder import Encoder
@@ -114,38 +113,38 @@ def service_settings(cfg: DictConfig) -> ServiceSettings:
     return ServiceSettings(
         **{name: cfg[name] for name in names},
         cors_origins=tuple(cfg.cors_origins),
-        device=str(pick_device(cfg.device)),
+        device=str(Session(cfg).device),
         limits=Limits(**OmegaConf.to_container(cfg.limits)),  # type: ignore[arg-type]
     )
 
 
 def _encoder_factory(cfg: DictConfig, trained: Mapping[str, Any] | None) -> Callable[[], Encoder] | None:
-    """Make what makes the encoder that was asked for, else the one of training; None where there is to be none."""
+    """Return the factory of the chosen encoder, else of the one used in training; None where the model needs none."""
     if cfg.encoder is not None:
         return partial(instantiate, cfg.encoder)
-    if trained is None or HydraConfig.get().runtime.choices["encoder"] == "none":
+    if trained is None or Session(cfg).choice("encoder") == "none":
         return None
-    return partial(instantiate, group_from_manifest(cfg, "encoder", trained))
+    return partial(instantiate, Session(cfg).group_from_manifest("encoder", trained))
 
 
 def _search_factory(cfg: DictConfig, artifact: Artifact) -> EngineFactory:
-    """Make what makes the search engine: with the pipeline that was asked for, whose reranker is the artifact."""
+    """Return the factory of the search engine: with the chosen pipeline, whose reranker is the artifact."""
     folder = Path(cfg.index)
     if not folder.is_dir():
         raise ValueError(f"`index` must be a data set folder, got {cfg.index!r}")
-    chosen = HydraConfig.get().runtime.choices
-    pipeline: DictConfig = cfg.pipeline or compose_group(cfg, "pipeline", "expand_then_rerank")
+    session = Session(cfg)
+    pipeline: DictConfig = cfg.pipeline or session.group("pipeline", "expand_then_rerank")
     OmegaConf.resolve(pipeline)
     _set_checkpoints(pipeline, str(artifact.folder))
-    encoder = None if chosen["encoder"] == "none" else cfg.encoder or compose_group(cfg, "encoder", "minilm")
+    encoder = None if session.choice("encoder") == "none" else cfg.encoder or session.group("encoder", "minilm")
     load = partial(
         load_corpus,
-        data=data_group(cfg, str(folder) + "/"),
+        data=session.group("data", str(folder) + "/"),
         encoder=encoder,
-        retriever=cfg.retriever or compose_group(cfg, "retriever", "dense"),
+        retriever=cfg.retriever or session.group("retriever", "dense"),
         pipeline=pipeline,
-        cache=Path(cfg.paths.cache),
-        device=str(pick_device(cfg.device)),
+        cache=session.cache,
+        device=str(session.device),
     )
     return partial(_search_engine, load, folder)
 

@@ -11,19 +11,10 @@ from omegaconf import DictConfig
 from torch import Tensor
 
 from graphrerank.cli.named_systems import DATASET, Named, check_run_files, name_systems
-from graphrerank.cli.parts import (
-    compose_group,
-    frozen_grankers,
-    group_from_manifest,
-    pick_device,
-    prepare_dataset,
-    systems,
-    trained_layers,
-    with_pair_encoder,
-)
-from graphrerank.cli.preparing import check_encoder, choose_data, dataset_names
+from graphrerank.cli.session import Session
 from graphrerank.cli.study import TIMED_ALONE, conclude, ranked_pipelines, ranked_rows, study_plan
-from graphrerank.data import PreparedDataset, RetrievalDataset, VectorCache
+from graphrerank.cli.systems import check_encoder, frozen_grankers, trained_layers
+from graphrerank.data import PreparedDataset, RetrievalDataset
 from graphrerank.data.readers.run_candidates import read_run
 from graphrerank.evaluation import judge, judge_pipelines, peak_memory_mib, trec_run
 from graphrerank.evaluation.build_study import RankedSystem, build_study
@@ -31,11 +22,10 @@ from graphrerank.evaluation.judge_pipelines import first_queries
 from graphrerank.evaluation.study import DatasetStudy
 from graphrerank.evaluation.study_report import print_study, write_study_metrics
 from graphrerank.files import hash_files, write_text
-from graphrerank.graphs import CorpusGraph, Queries, Ranking
+from graphrerank.graphs import Queries, Ranking
 from graphrerank.graphs.rewire import shuffled_graph
 from graphrerank.models import Checkpoint, load_checkpoints
 from graphrerank.models.checkpoint import reads_pairs, reads_vectors
-from graphrerank.pipelines import Pipeline
 
 MEASURES = ("nDCG@10", "PR@5", "PR@10", "R@5", "R@10")  # where `measures` names none
 UNUSED = ("R@1",)  # what the judges measure for themselves; a study measures again, all systems alike
@@ -54,7 +44,7 @@ def judge_systems(cfg: DictConfig) -> Path:
     """
     if cfg.pipeline is not None or cfg.pipelines:
         raise ValueError("`systems` names pipelines too; leave `pipeline` and `pipelines` out")
-    names, datasets = dataset_names(cfg), []
+    names, datasets = Session(cfg).dataset_names(), []
     named = name_systems(cfg)
     check_run_files(named, names)
     strangers = set(cfg.counterfactual_pipelines) - {one.label for one in named if one.kind == "pipeline"}
@@ -104,7 +94,7 @@ def _rank(
 ) -> tuple[RetrievalDataset, Tensor, Ranking | None, list[RankedSystem]]:
     """Let all systems rank a data set's queries; with checkpoints, also the candidates that they reranked."""
     manifest = list(list(loaded.values())[-1].values())[-1].manifest if loaded else None
-    data = choose_data(cfg, name, manifest)
+    data = Session(cfg).data(name, manifest)
     pipelines = [one.label for one in named if one.kind == "pipeline"]
     prepared, candidates = None, None
     if loaded or pipelines:
@@ -139,24 +129,24 @@ def _prepare(
     """Make a data set ready with the encoder and retriever chosen, else those of the last checkpoint."""
     vectors = has_pipelines or any(reads_vectors(one.manifest) for part in loaded.values() for one in part.values())
     encoder = _encoder(cfg, manifest, has_pipelines)
-    return prepare_dataset(data, encoder, _retriever(cfg, manifest), cfg.paths.cache, reads_vectors=vectors)
+    return Session(cfg).prepare(data, encoder, _retriever(cfg, manifest), reads_vectors=vectors)
 
 
 def _encoder(cfg: DictConfig, manifest: Mapping[str, Any] | None, has_pipelines: bool) -> DictConfig | None:
     if cfg.encoder is not None:
         return cfg.encoder
     if manifest and manifest["encoder"]:
-        return group_from_manifest(cfg, "encoder", manifest["encoder"])
-    return compose_group(cfg, "encoder", "minilm") if has_pipelines else None
+        return Session(cfg).group_from_manifest("encoder", manifest["encoder"])
+    return Session(cfg).group("encoder", "minilm") if has_pipelines else None
 
 
 def _retriever(cfg: DictConfig, manifest: Mapping[str, Any] | None) -> DictConfig:
     if cfg.retriever is not None:
         return cfg.retriever
     return (
-        group_from_manifest(cfg, "retriever", manifest["retriever"])
+        Session(cfg).group_from_manifest("retriever", manifest["retriever"])
         if manifest
-        else compose_group(cfg, "retriever", "dense")
+        else Session(cfg).group("retriever", "dense")
     )
 
 
@@ -175,16 +165,17 @@ def _rank_checkpoints(
         manifest = list(checkpoints.values())[-1].manifest
         part = prepared.with_features(manifest["retriever"]["feature_names"])
         if reads_pairs(manifest):
-            pair_encoder = cfg.pair_encoder or group_from_manifest(cfg, "pair_encoder", manifest["pair_encoder"])
+            trained_with = manifest["pair_encoder"]
+            pair_encoder = cfg.pair_encoder or Session(cfg).group_from_manifest("pair_encoder", trained_with)
             layers = trained_layers({key: one.manifest["model"]["arguments"] for key, one in checkpoints.items()})
-            part = with_pair_encoder(part, pair_encoder, cfg.paths.cache, last_layers=layers)
+            part = Session(cfg).with_pair_encoder(part, pair_encoder, last_layers=layers)
         for one in checkpoints.values():
             check_encoder(str(one.path), one.manifest, part)
         names = {system: label if len(checkpoints) == 1 else f"{label}-{system}" for system in checkpoints}
         models = {names[system]: one.model for system, one in checkpoints.items()}
         if place == len(loaded) - 1:
             models = {**frozen_grankers(part), **models}
-        every = systems(models, **manifest["operators"], device=pick_device(cfg.device))
+        every = Session(cfg).systems(models, manifest["operators"])
         chosen = every if place == len(loaded) - 1 else every[-len(models) :]
         result = judge(part, cfg.split, chosen, measures=UNUSED, queries=queries, retriever=build)
         trained = {names[system]: one for system, one in checkpoints.items()}
@@ -202,19 +193,15 @@ def _rank_pipelines(
     queries: Tensor,
 ) -> list[RankedSystem]:
     """Let pipelines retrieve; vector searches that name no retriever ask the one that gave the candidates."""
+    session = Session(cfg)
     if cfg.pair_encoder is not None:
-        prepared = with_pair_encoder(prepared, cfg.pair_encoder, cfg.paths.cache)
-    parts = {
-        "retriever": instantiate(_retriever(cfg, manifest)),
-        "pair_encoder": prepared.pair_encoder,
-        "text_encoder": VectorCache(instantiate(_encoder(cfg, manifest, True)), Path(cfg.paths.cache) / "vectors"),
-    }
-    data, graph = prepared.dataset, prepared.dataset.graph.to(pick_device(cfg.device))
-
-    def build(name: str, graph: CorpusGraph) -> Pipeline:
-        return instantiate(compose_group(cfg, "pipeline", name))(graph, **parts)
-
-    pipelines = {name: build(name, graph) for name in names}
+        prepared = session.with_pair_encoder(prepared, cfg.pair_encoder)
+    encoder = _encoder(cfg, manifest, True)
+    assert encoder is not None
+    build = session.pipeline_factory(prepared, encoder, _retriever(cfg, manifest))
+    data, graph = prepared.dataset, prepared.dataset.graph.to(session.device)
+    groups = {name: session.group("pipeline", name) for name in names}
+    pipelines = {name: build(group) for name, group in groups.items()}
     result = judge_pipelines(
         prepared, cfg.split, pipelines, measures=UNUSED, limit=cfg.num_queries, progress=True, alone=TIMED_ALONE
     )
@@ -224,7 +211,7 @@ def _rank_pipelines(
         found = {}
         for edges in cfg.counterfactuals:
             other = shuffled_graph(graph, seed=cfg.seed) if edges == "shuffled" else graph.without_edges()
-            found[edges] = build(name, other).retrieve(asked).ranking
+            found[edges] = build(groups[name], other).retrieve(asked).ranking
         rows[name] = replace(rows[name], on_other_edges=found)
     return list(rows.values())
 

@@ -1,6 +1,5 @@
 """From judged systems to a study, and what a run of ``evaluate.py`` leaves behind of it."""
 
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,8 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from graphrerank.cli.portable import digest, portable_config, without_paths
+from graphrerank.cli.compose import portable_config
+from graphrerank.cli.session import Session
 from graphrerank.cli.study_files import write_study_files
 from graphrerank.data import PreparedDataset
 from graphrerank.evaluation import DatasetResult, PipelinesResult, System, rerank
@@ -22,7 +22,7 @@ from graphrerank.evaluation.measuring import check_measures
 from graphrerank.evaluation.study import Cost, DatasetStudy, Study
 from graphrerank.evaluation.study_report import render_study
 from graphrerank.evaluation.study_tables import study_tables
-from graphrerank.files import hash_files, write_text
+from graphrerank.files import hash_files, hash_json, write_text
 from graphrerank.graphs.calibration import read_calibration
 from graphrerank.models import Checkpoint
 from graphrerank.models.checkpoint import library_versions, reads_pairs
@@ -106,7 +106,7 @@ def training_config(manifest: Mapping[str, Any], system: str) -> str | None:
     if not isinstance(config, Mapping):
         return None
     kept = {key: entry for key, entry in config.items() if key not in MACHINE_SETTINGS}
-    return digest([manifest.get("name", system), kept, manifest.get("data")])
+    return hash_json([manifest.get("name", system), kept, manifest.get("data")])
 
 
 def ranked_pipelines(result: PipelinesResult) -> list[RankedSystem]:
@@ -123,11 +123,6 @@ def ranked_pipelines(result: PipelinesResult) -> list[RankedSystem]:
     ]
 
 
-def command() -> str:
-    """Return the command that was given, without folders of this machine."""
-    return shlex.join(["python", "evaluate.py", *map(without_paths, HydraConfig.get().overrides.task)])
-
-
 def conclude(cfg: DictConfig, datasets: Sequence[DatasetStudy], *, before: str = "") -> Study:
     """Compare over data sets, write all files of a study, its capsule and ``report.md``, and send tables to loggers.
 
@@ -138,7 +133,7 @@ def conclude(cfg: DictConfig, datasets: Sequence[DatasetStudy], *, before: str =
     """
     run_dir = Path(cfg.paths.run_dir)
     study = Study(
-        command=command(),
+        command=Session(cfg).command,
         datasets={dataset.name: dataset for dataset in datasets},
         across=across_datasets(datasets, permutations=cfg.resamples, seed=cfg.seed),
         settings={"ties": cfg.ties, "resamples": cfg.resamples, "level": 0.95, "seed": cfg.seed},

@@ -16,19 +16,9 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from graphrerank.cli.calibration import calibrate_system
-from graphrerank.cli.parts import (
-    compose_group,
-    frozen_grankers,
-    own_encoder,
-    pick_device,
-    plain_arguments,
-    portable_arguments,
-    prepare_dataset,
-    systems,
-    trained_layers,
-    with_pair_encoder,
-)
-from graphrerank.cli.portable import portable_config
+from graphrerank.cli.compose import compose_group, plain_arguments, portable_arguments, portable_config
+from graphrerank.cli.session import Session
+from graphrerank.cli.systems import frozen_grankers, own_encoder, trained_layers
 from graphrerank.data import PreparedDataset
 from graphrerank.data.augmentation import CandidateAugmentation
 from graphrerank.data.datamodule import CandidateDataModule, MixtureDataModule
@@ -67,7 +57,7 @@ def train(cfg: DictConfig) -> Path:
     be_quiet()
     if cfg.calibration is not None:
         calibration_method(cfg.calibration)  # refused before training, not after
-    run_dir = _run_folder(cfg)
+    session, run_dir = Session(cfg), _run_folder(cfg)
     names = [*cfg.ablations, cfg.system]
     models = {name: _job_of(cfg, name, run_dir).model for name in names}
     pairs = "train_last_layers" in cfg.model
@@ -77,8 +67,7 @@ def train(cfg: DictConfig) -> Path:
     if pairs:
         layers = trained_layers(models)
         parts = {
-            name: with_pair_encoder(part, cfg.pair_encoder, cfg.paths.cache, last_layers=layers)
-            for name, part in parts.items()
+            name: session.with_pair_encoder(part, cfg.pair_encoder, last_layers=layers) for name, part in parts.items()
         }
     prepared = next(iter(parts.values()))
     torch.set_num_threads(cfg.num_threads)
@@ -93,9 +82,8 @@ def train(cfg: DictConfig) -> Path:
         loggers = [instantiate(logger) for logger in (job.logger or {}).values()]
         manifests[name] = train_one(job, parts, operators, loggers)
 
-    device = pick_device(cfg.device)
     trained = {name: load_checkpoint(run_dir / name / "checkpoints" / "best.ckpt").model for name in names}
-    rows = systems({**frozen_grankers(prepared), **trained}, **operators, device=device)
+    rows = session.systems({**frozen_grankers(prepared), **trained}, operators)
     result = judge(prepared, cfg.test_split, rows)
     for row in rows:
         if row.name not in manifests:
@@ -123,7 +111,8 @@ def be_quiet() -> None:
 
 def prepare_parts(cfg: DictConfig, *, reads_vectors: bool) -> dict[str, PreparedDataset]:
     """Load, encode and rank ``data``, which comes first, and the data sets that are mixed in, by name."""
-    groups = {HydraConfig.get().runtime.choices["data"]: cfg.data}
+    session = Session(cfg)
+    groups = {session.choice("data"): cfg.data}
     for name, entry in (cfg.mix or {}).items():
         if name in groups:
             raise ValueError(f"`mix` must name data sets beside `data`, got {name!r}, which `data` is")
@@ -131,7 +120,7 @@ def prepare_parts(cfg: DictConfig, *, reads_vectors: bool) -> dict[str, Prepared
         groups[name] = compose_group(cfg, "data", str(arguments.pop("data", name)), **arguments)
     parts = {}
     for name, group in groups.items():
-        part = prepare_dataset(group, cfg.encoder, cfg.retriever, cfg.paths.cache, reads_vectors=reads_vectors)
+        part = session.prepare(group, cfg.encoder, cfg.retriever, reads_vectors=reads_vectors)
         if cfg.features.text_match:
             part = part.with_features([*part.feature_names, *MATCH_FEATURES])
         parts[str(name)] = part

@@ -14,8 +14,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
-from graphrerank.cli.parts import compose_group
-from graphrerank.cli.portable import without_paths
+from graphrerank.cli.compose import compose_group, without_paths
 from graphrerank.evaluation.report import markdown_table
 from graphrerank.experiments.ea_graphrag.path_runner import PathRunner, hashed_order, path_settings, question_key
 from graphrerank.experiments.ea_graphrag.routing import (
@@ -194,11 +193,11 @@ def _halved(sets: Mapping[str, TestSet], *, seed: int) -> dict[str, TestSet]:
 
 def _run_router(runner: PathRunner, group: DictConfig, scorer: AdapterScorer, one: TestSet) -> dict[str, float]:
     """Let the router itself retrieve the questions, and compare with what was put together."""
-    prepared, paths = runner.prepare(one.data), one.paths
+    (prepared, build), paths = runner.prepare(one.data), one.paths
     numbers = paths.queries[one.kept]
     ids, texts = ([strings[row] for row in one.kept.tolist()] for strings in (paths.query_ids, paths.texts))
     vectors = None if prepared.query_vectors is None else prepared.query_vectors[numbers]
-    pipeline, queries = runner.pipeline(prepared, group), Queries(ids, texts, vectors)
+    pipeline, queries = build(group), Queries(ids, texts, vectors)
     pipeline.retrieve(queries.block(0, 1))  # loads the models
     begin = time.perf_counter()
     found = pipeline.retrieve(queries)

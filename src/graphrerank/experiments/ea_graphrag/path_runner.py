@@ -7,16 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from graphrerank.cli.parts import compose_group, data_group, pick_device, prepare_dataset
-from graphrerank.cli.portable import digest
-from graphrerank.data import PreparedDataset, Qrels, VectorCache
+from graphrerank.cli.session import PipelineFactory, Session
+from graphrerank.data import PreparedDataset, Qrels
 from graphrerank.experiments.ea_graphrag.two_paths import TwoPaths
-from graphrerank.files import load_tensors, save_tensors
+from graphrerank.files import hash_json, load_tensors, save_tensors
 from graphrerank.graphs import Queries, Ranking
-from graphrerank.pipelines import Pipeline
 
 WARM_UP = 8  # questions that each path retrieves before the clock starts
 KEPT = ("dense_nodes", "dense_scores", "graph_nodes", "graph_scores", "seconds")
@@ -42,9 +39,6 @@ class PathRunner:
             raise ValueError(f"both paths must have one `budget`, got {dense.budget} and {graph.budget}")
         self.door = door
         self.groups = {"dense": dense, "graph": graph}
-        self.encoder = door.encoder or compose_group(door, "encoder", "minilm")
-        self.retriever = compose_group(door, "retriever", "dense")
-        self._vectors = VectorCache(instantiate(self.encoder), Path(door.paths.cache) / "vectors")
 
     def read(self, name: str, entry: Mapping[str, Any], *, seed: int) -> TwoPaths:
         """Give both paths' findings for some questions of a data set.
@@ -58,16 +52,16 @@ class PathRunner:
         Raises:
             ValueError: If a setting is out of range or no question is left.
         """
-        prepared = self.prepare(str(entry.get("data") or name))
+        prepared, build = self.prepare(str(entry.get("data") or name))
         queries = pick_queries(prepared, entry, seed=seed)
         dataset = prepared.dataset
         ids, texts = ([strings[n] for n in queries.tolist()] for strings in (dataset.query_ids, dataset.query_texts))
         vectors = None if prepared.query_vectors is None else prepared.query_vectors[queries]
         settings = {path: path_settings(group) for path, group in self.groups.items()}
-        key = digest([dataset.fingerprint, prepared.encoder_fingerprint, ids, settings])
+        key = hash_json([dataset.fingerprint, prepared.encoder_fingerprint, ids, settings])
         file = Path(self.door.paths.cache) / "two_paths" / f"{dataset.name}-{key}.safetensors"
         if not file.is_file():
-            save_tensors(file, self._retrieve(prepared, Queries(ids, texts, vectors)))
+            save_tensors(file, self._retrieve(prepared, build, Queries(ids, texts, vectors)))
         found = load_tensors(file, KEPT)
         dense_seconds, graph_seconds = found["seconds"].tolist()
         return TwoPaths(
@@ -83,22 +77,16 @@ class PathRunner:
             seconds=(dense_seconds, graph_seconds),
         )
 
-    def prepare(self, name: str) -> PreparedDataset:
-        """Load and encode a data set."""
-        return prepare_dataset(data_group(self.door, name), self.encoder, self.retriever, self.door.paths.cache)
+    def prepare(self, name: str) -> tuple[PreparedDataset, PipelineFactory]:
+        """Load and encode a data set, and return what builds a pipeline over its corpus."""
+        session = Session(self.door)
+        return session.prepare_for_pipelines(session.group("data", name))
 
-    def pipeline(self, prepared: PreparedDataset, group: DictConfig) -> Pipeline:
-        """Build a pipeline over a data set's corpus, on the device."""
-        graph = prepared.dataset.graph.to(pick_device(self.door.device))
-        parts = {"retriever": instantiate(self.retriever), "text_encoder": self._vectors}
-        pipeline: Pipeline = instantiate(group)(graph, **parts)
-        return pipeline
-
-    def _retrieve(self, prepared: PreparedDataset, queries: Queries) -> dict[str, torch.Tensor]:
+    def _retrieve(self, prepared: PreparedDataset, build: PipelineFactory, queries: Queries) -> dict[str, torch.Tensor]:
         tensors: dict[str, torch.Tensor] = {}
         seconds = []
         for path, group in self.groups.items():
-            pipeline = self.pipeline(prepared, group)
+            pipeline = build(group)
             pipeline.retrieve(queries.block(0, WARM_UP))
             begin = time.perf_counter()
             ranking = pipeline.retrieve(queries).ranking

@@ -15,13 +15,12 @@ from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig
 from torch import Tensor
 
-from graphrerank.cli.parts import compose_group, plain_arguments
-from graphrerank.cli.portable import digest, portable_config, without_paths
+from graphrerank.cli.compose import compose_group, plain_arguments, portable_config, without_paths
 from graphrerank.cli.train import be_quiet, finish_loggers
 from graphrerank.evaluation.report import markdown_table
 from graphrerank.experiments.ea_graphrag.path_runner import PathRunner, hashed_order, path_settings, question_key
 from graphrerank.experiments.ea_graphrag.two_paths import TwoPaths, parse_rule
-from graphrerank.files import atomic_path, write_text
+from graphrerank.files import atomic_path, hash_json, write_text
 from graphrerank.graphs.routes import ROUTES
 from graphrerank.language_models import ChatModel, remembering
 from graphrerank.metrics import area_under_roc
@@ -100,7 +99,7 @@ def train_adapter(cfg: DictConfig) -> Path:
     write_text(run_dir / "report.md", "\n\n".join(report) + "\n")
 
     train, held = (_rows(sets, held, cfg.seed) for held in (False, True))
-    key = digest([path_settings(groups[path]) for path in groups] + [_fingerprint(cfg, sets, syntax)])
+    key = hash_json([path_settings(groups[path]) for path in groups] + [_fingerprint(cfg, sets, syntax)])
     report += ["## On rows that were not seen", _cross_validation(cfg, run_dir, _rows(sets, None, cfg.seed), key)]
     write_text(run_dir / "report.md", "\n\n".join(report) + "\n")
 
@@ -227,7 +226,7 @@ def _cross_validation(cfg: DictConfig, run_dir: Path, rows: LabelledRows, key: s
     file = (
         run_dir
         / "steps"
-        / f"cross-validation-{digest([key, plan.num_folds, plan.num_inner_folds, list(plan.curve_shares)])}.json"
+        / f"cross-validation-{hash_json([key, plan.num_folds, plan.num_inner_folds, list(plan.curve_shares)])}.json"
     )
     if not file.is_file() or not (run_dir / CURVE_PNG).is_file():
         begin = time.perf_counter()
@@ -262,7 +261,7 @@ def _fingerprint(cfg: DictConfig, sets: Sequence[Judged], syntax: SyntaxFeatures
     plan = plain_arguments(cfg.adapter)
     kept = {name: plan[name] for name in ("right", "validation_share", "price", "settings")}
     rows = [[one.name, one.paths.query_ids, one.right.int().tolist(), one.held.int().tolist()] for one in sets]
-    return [kept, plain_arguments(cfg.model), cfg.seed, syntax.fingerprint, digest(rows)]
+    return [kept, plain_arguments(cfg.model), cfg.seed, syntax.fingerprint, hash_json(rows)]
 
 
 def _disagreements(sets: Sequence[Judged]) -> str:

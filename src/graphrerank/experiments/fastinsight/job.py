@@ -6,8 +6,8 @@ from typing import Any
 
 from omegaconf import DictConfig, ListConfig
 
-from graphrerank.cli.parts import compose_group
-from graphrerank.cli.preparing import dataset_names, prepare_for_pipelines
+from graphrerank.cli.compose import compose_group
+from graphrerank.cli.session import Session
 from graphrerank.evaluation import judge_pipelines
 from graphrerank.evaluation.judge_pipelines import PIPELINE_MEASURES
 from graphrerank.experiments.fastinsight.curves import (
@@ -37,8 +37,11 @@ def write_curves(cfg: DictConfig) -> Path:
     if not plan.budgets:
         raise ValueError("`curves.budgets` must name at least one budget, got []")
     found: list[Curves] = []
-    for name in dataset_names(cfg):
-        prepared, build = prepare_for_pipelines(cfg, name)
+    session = Session(cfg)
+    for name in session.dataset_names():
+        prepared, build = session.prepare_for_pipelines(
+            session.data(name), retriever=cfg.retriever, pair_encoder=cfg.pair_encoder
+        )
         budget, settings = max(plan.budgets), {key: list(values) for key, values in plan.settings.items()}
         groups: dict[tuple[str, Any], DictConfig] = {
             (SEARCH, START): compose_group(cfg, "pipeline", SEARCH, budget=START)

@@ -15,11 +15,11 @@ import torch
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from graphrerank.cli.portable import digest, without_paths
+from graphrerank.cli.compose import without_paths
 from graphrerank.cli.train import be_quiet, tune_operators
 from graphrerank.experiments.grapher.page import JudgedSet, ResultRow, ResultTables, Values, draw_plot, render_page
 from graphrerank.experiments.grapher.steps import Step, Work, do_steps, fingerprints, num_workers
-from graphrerank.files import write_text
+from graphrerank.files import hash_json, write_text
 
 FROZEN = {"base": "base_ranking", "PPR": "ppr", "GCS": "gcs"}
 TRAINED = {"MLP": ("mlp", ("model.message_passing=false",)), "GATv2": ("gatv2", ())}
@@ -109,7 +109,7 @@ def _tune(work: Work) -> float:
     prepared = work.parts(job)[work.data_name]
     asked = {name: entry.restart_prob for name, entry in job.operator.items()}
     parts = [fingerprints(prepared), asked, job.batches.val_split, OmegaConf.to_container(job.retriever, resolve=True)]
-    file = work.run_dir / "steps" / f"operators-{digest(parts)}.json"
+    file = work.run_dir / "steps" / f"operators-{hash_json(parts)}.json"
     if not file.is_file():
         begin = time.perf_counter()
         found = {"operators": tune_operators(job, prepared), "seconds": time.perf_counter() - begin}

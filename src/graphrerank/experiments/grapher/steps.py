@@ -20,13 +20,13 @@ from hydra import compose
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from graphrerank.cli.parts import data_group, pick_device, prepare_dataset, systems
-from graphrerank.cli.portable import digest, portable_config
+from graphrerank.cli.compose import portable_config
+from graphrerank.cli.session import Session
 from graphrerank.cli.train import prepare_parts, train_one
 from graphrerank.data import PreparedDataset
 from graphrerank.evaluation import measure_queries
 from graphrerank.experiments.grapher.page import PAGE_MEASURES
-from graphrerank.files import write_text
+from graphrerank.files import hash_json, write_text
 from graphrerank.models import load_checkpoint
 
 
@@ -98,7 +98,8 @@ class Work:
         names = next(iter(self.parts(job).values())).feature_names
         prepared = self.prepared[_candidates_key(job)]
         if name not in prepared:
-            one = prepare_dataset(data_group(job, name), job.encoder, job.retriever, job.paths.cache)
+            session = Session(job)
+            one = session.prepare(session.group("data", name), job.encoder, job.retriever)
             prepared[name] = one.with_features(names)
         return prepared[name]
 
@@ -109,7 +110,7 @@ class Work:
         config = {key: entry for key, entry in portable_config(job).items() if key not in aside}
         data = [fingerprints(self.dataset(job, name)) for name in (*step.train, *step.judge)]
         parts = [config, data, [*step.judge], step.split, None if step.train else self.operators]
-        return self.run_dir / "steps" / f"{slug(step.name)}-{digest(parts)}.json"
+        return self.run_dir / "steps" / f"{slug(step.name)}-{hash_json(parts)}.json"
 
 
 def do_steps(work: Work, steps: Iterable[Step], *, workers: int) -> dict[Step, dict[str, Any]]:
@@ -137,7 +138,7 @@ def num_workers(cfg: DictConfig) -> int:
     Raises:
         ValueError: If several processes are asked to share a GPU.
     """
-    on_gpu = pick_device(cfg.device).type == "cuda"
+    on_gpu = Session(cfg).device.type == "cuda"
     workers = cfg.tables.workers or (1 if on_gpu else os.cpu_count() or 1)
     if on_gpu and workers > 1:
         raise ValueError(f"`tables.workers` must be 1 with a GPU, got {workers}; device=cpu trainer.accelerator=cpu")
@@ -205,7 +206,7 @@ def _do(work: Work, step: Step) -> None:
         best = Path(job.paths.run_dir) / step.system / "checkpoints" / "best.ckpt"
         models[step.system] = load_checkpoint(best).model
     train_seconds = time.perf_counter() - begin
-    rows = systems(models, **work.operators, device=pick_device(job.device))
+    rows = Session(job).systems(models, work.operators)
     system = next(row for row in rows if row.name == step.system)
     values: dict[str, dict[str, list[float | None]]] = {}
     for name in step.judge:

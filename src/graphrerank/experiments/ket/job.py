@@ -9,7 +9,7 @@ import torch
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from graphrerank.cli.parts import pick_device
+from graphrerank.cli.session import Session
 from graphrerank.data import PairCache, VectorCache
 from graphrerank.data.readers.folder import read_documents, read_queries, right_answers
 from graphrerank.experiments.ket.contexts import ContextResult, Questions, judge_contexts
@@ -143,7 +143,7 @@ class _Bench:
         graph = chunk_corpus(index)
         orders: dict[str, Order] = {"cosine": lambda queries, ranking: ranking}
         if plan.checkpoint is not None:
-            reranker = GraphReranker.from_pretrained(plan.checkpoint, device=pick_device(self._cfg.device))
+            reranker = GraphReranker.from_pretrained(plan.checkpoint, device=Session(self._cfg).device)
             orders[f"GATv2 `{plan.checkpoint}`"] = by_graph_reranker(graph, reranker)
         if self._cfg.pair_encoder is not None:
             encoder = PairCache(instantiate(self._cfg.pair_encoder), Path(self._cfg.paths.cache) / "pairs")
@@ -162,7 +162,7 @@ class _Bench:
 
     def _retrieval(self, index: KETIndex, solution: str, settings: Mapping[str, Any]) -> KETRetrieval:
         asked = {name: settings.get(name, self._step[name]) for name in RETRIEVED}
-        return KETRetrieval(index, solution=solution, **asked).to(pick_device(self._cfg.device))
+        return KETRetrieval(index, solution=solution, **asked).to(Session(self._cfg).device)
 
 
 def by_graph_reranker(graph: CorpusGraph, reranker: GraphReranker) -> Order:

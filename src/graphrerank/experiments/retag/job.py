@@ -1,7 +1,6 @@
 """``python evaluate.py experiment=retag_podcast``: ReTAG's retrieval of summaries and its answers beside GraphRAG's."""
 
 import json
-import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
@@ -9,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from hydra.core.hydra_config import HydraConfig
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 from torch import Tensor
 
-from graphrerank.cli.parts import pick_device
-from graphrerank.cli.portable import without_paths
+from graphrerank.cli.session import Session
 from graphrerank.data import PairCache, VectorCache, read_documents, read_queries
 from graphrerank.data.readers.folder import Document
 from graphrerank.experiments.ea_graphrag.path_runner import hashed_order
@@ -70,8 +67,7 @@ def judge_retag(cfg: DictConfig) -> Path:
             "win_rates": {name: [asdict(rate) for rate in rates] for name, rates in wins.items()},
         }
         write_json(run_dir / "metrics.json", content)
-        command = shlex.join(["python", "evaluate.py", *map(without_paths, HydraConfig.get().overrides.task)])
-        page = render_retag(command, bench.index_line, readings, tables, counts, wins)
+        page = render_retag(Session(cfg).command, bench.index_line, readings, tables, counts, wins)
         write_text(run_dir / "report.md", page)
         return page
 
@@ -115,7 +111,7 @@ class _Bench:
         self._sentences = SummarySentences(self.index, self._encoder)
         ids, texts = [question.query_id for question in questions], [question.text for question in questions]
         self._queries = Queries(ids, texts, self._encoder.encode(texts))
-        self._device = pick_device(cfg.device)
+        self._device = Session(cfg).device
         self._levels: dict[int, LevelSummaries] = {}
 
     @property

@@ -1,0 +1,110 @@
+"""Composing parts of ``conf``, and what of a configuration may leave this machine."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from hydra import compose
+from hydra.errors import MissingConfigException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+MACHINE_KEYS = ("device", "datasets", "cache")  # settings that name a device or folder of this machine
+
+
+def compose_group(cfg: DictConfig, group: str, choice: str, **arguments: Any) -> DictConfig:
+    """Compose one file of ``conf/<group>``, resolved with the folders and the device of a command's configuration.
+
+    Args:
+        cfg: The command's configuration.
+        group: A folder of ``conf``.
+        choice: A file of that folder, without ending.
+        arguments: Settings of the group to replace.
+
+    Raises:
+        ValueError: If ``choice`` is not a plain name, there is no such file, or an argument is unknown to it.
+    """
+    if not re.fullmatch(r"[\w-]+", choice):
+        raise ValueError(f"`{group}` must name a file of conf/{group}, got {choice!r}")
+    try:
+        composed = compose("evaluate", overrides=[f"{group}={choice}", "checkpoint=none"])
+    except MissingConfigException as error:
+        raise ValueError(f"`{group}` must name a file of conf/{group}, got {choice!r}: {error}") from error
+    composed.device, composed.paths = cfg.device, cfg.paths
+    node: DictConfig = composed[group]
+    OmegaConf.set_struct(node, True)
+    try:
+        node.merge_with(arguments)
+    except OmegaConfBaseException as error:
+        raise ValueError(f"arguments do not fit conf/{group}/{choice}.yaml: {error}") from error
+    OmegaConf.resolve(node)
+    return node
+
+
+def data_group(cfg: DictConfig, name: str, **arguments: Any) -> DictConfig:
+    """Compose a data set by its name in ``conf/data``, or a data set folder by its path, as :func:`compose_group`.
+
+    Raises:
+        ValueError: If it is neither a path nor a file of ``conf/data``.
+    """
+    if "/" in name or "\\" in name:
+        return compose_group(cfg, "data", "folder", path=name, **arguments)
+    return compose_group(cfg, "data", name, **arguments)
+
+
+def group_from_manifest(cfg: DictConfig, group: str, entry: Mapping[str, Any]) -> DictConfig:
+    """Compose a group of ``conf`` as a manifest's entry describes it: its choice, then its plain arguments.
+
+    Targets always come from ``conf``, never from the manifest, which may be a stranger's; so do the folders of data
+    sets and caches and the device, which are this machine's.
+
+    Raises:
+        ValueError: If the choice is not a file of the group, or an argument is unknown to it or refers to something
+            outside the manifest.
+    """
+    arguments = _without_hydra_keys(dict(entry.get("arguments", {})))
+    if "${" in (written := json.dumps(arguments)):
+        raise ValueError(f"the manifest's arguments of {group} must be plain, got {written[:200]}")
+    return compose_group(cfg, group, str(entry.get("choice")), **_without_machine_keys(arguments))
+
+
+def plain_arguments(node: DictConfig) -> dict[str, Any]:
+    """Return a group's resolved settings without Hydra's own keys (``_target_`` and the like), nested ones too."""
+    content = OmegaConf.to_container(node, resolve=True)
+    assert isinstance(content, dict)
+    return _without_hydra_keys(content)
+
+
+def portable_arguments(node: DictConfig) -> dict[str, Any]:
+    """Return a group's resolved settings as :func:`plain_arguments`, without those of this machine."""
+    return _without_machine_keys(plain_arguments(node))
+
+
+def portable_config(cfg: DictConfig) -> dict[str, Any]:
+    """Return a command's configuration as written, without the folders of this machine."""
+    content = OmegaConf.to_container(cfg, resolve=False)
+    assert isinstance(content, dict)
+    return {str(key): entry for key, entry in content.items() if key not in ("paths", "ckpt_path")}
+
+
+def without_paths(override: str) -> str:
+    """Hide the folders of this machine.
+
+    Example:
+        >>> without_paths("paths.datasets=/home/me/data")
+        'paths.datasets=DIR'
+    """
+    key = override.split("=", 1)[0]
+    return f"{key}=DIR" if key.startswith("paths.") else override
+
+
+def _without_hydra_keys(content: Any) -> Any:
+    """Leave out what Hydra would act on, at any depth, also within lists."""
+    if isinstance(content, Mapping):
+        return {key: _without_hydra_keys(entry) for key, entry in content.items() if not str(key).startswith("_")}
+    return [_without_hydra_keys(entry) for entry in content] if isinstance(content, list) else content
+
+
+def _without_machine_keys(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: argument for key, argument in arguments.items() if key not in MACHINE_KEYS}

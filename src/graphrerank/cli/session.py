@@ -1,0 +1,213 @@
+"""One run of a command: its settings as plain numbers, and the parts that it builds from the configuration."""
+
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from hydra.core.hydra_config import HydraConfig
+from hydra.utils import instantiate
+from omegaconf import DictConfig
+from torch import nn
+
+from graphrerank.cli.compose import compose_group, data_group, group_from_manifest, without_paths
+from graphrerank.cli.systems import systems
+from graphrerank.data import PairCache, PreparedDataset, VectorCache, prepare
+from graphrerank.evaluation import System
+from graphrerank.graphs import CorpusGraph
+from graphrerank.graphs.retriever import needs_vectors
+from graphrerank.operators.first_layers import FirstLayers
+from graphrerank.pipelines import Pipeline
+
+PipelineFactory = Callable[..., Pipeline]  # (group of conf/pipeline, corpus graph = the data set's) -> pipeline
+
+
+class Session:
+    """What a job asks of the command that runs it.
+
+    Args:
+        cfg: The command's configuration.
+
+    Attributes:
+        cfg: The same.
+        run_dir: Folder that the job writes to.
+        cache: Folder that keeps vectors, candidate lists and answers.
+        device: Where models run.
+        num_threads: torch threads.
+        seed: Of all that is drawn.
+    """
+
+    def __init__(self, cfg: DictConfig) -> None:
+        self.cfg = cfg
+        self.run_dir, self.cache = Path(cfg.paths.run_dir), Path(cfg.paths.cache)
+        self.device = torch.device(cfg.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.num_threads = int(cfg.num_threads)
+        self.seed = int(cfg.get("seed", 0))
+
+    @property
+    def split(self) -> str:
+        """The split that is judged."""
+        return str(self.cfg.split if "split" in self.cfg else self.cfg.test_split)
+
+    @property
+    def num_queries(self) -> int | None:
+        """Queries that are judged, the first ones by id; None for all."""
+        count: int | None = self.cfg.get("num_queries")
+        return count
+
+    @property
+    def overrides(self) -> list[str]:
+        """The settings that the command was called with."""
+        return list(HydraConfig.get().overrides.task)
+
+    @property
+    def command(self) -> str:
+        """The command that was given, without folders of this machine."""
+        return shlex.join(["python", f"{HydraConfig.get().job.config_name}.py", *map(without_paths, self.overrides)])
+
+    def choice(self, group: str) -> str:
+        """Return the chosen file of ``conf/<group>``."""
+        return str(HydraConfig.get().runtime.choices[group])
+
+    def group(self, group: str, choice: str, **settings: Any) -> DictConfig:
+        """Compose a file of ``conf/<group>``, or a data set folder by its path, with some other settings.
+
+        Raises:
+            ValueError: If there is no such file, or a setting is unknown to it.
+        """
+        if group == "data":
+            return data_group(self.cfg, choice, **settings)
+        return compose_group(self.cfg, group, choice, **settings)
+
+    def group_from_manifest(self, group: str, entry: Mapping[str, Any]) -> DictConfig:
+        """Compose what a checkpoint was trained with (:func:`graphrerank.cli.compose.group_from_manifest`)."""
+        return group_from_manifest(self.cfg, group, entry)
+
+    def dataset_names(self) -> list[str]:
+        """Name the data sets to judge on: the one that ``data=`` chose, else those of ``datasets``.
+
+        Raises:
+            ValueError: If there is none.
+        """
+        names = list(self.cfg.datasets) if self.cfg.data is None else [self.choice("data")]
+        if not names:
+            raise ValueError("`datasets` must name at least one file of conf/data, got []")
+        return names
+
+    def data(self, name: str, manifest: Mapping[str, Any] | None = None) -> DictConfig:
+        """Take the data set that ``data=`` chose, with its settings; else compose the one of a name.
+
+        The one that a manifest says was trained on comes with its own settings, any other as ``conf`` gives it.
+        """
+        if self.cfg.data is not None:
+            return self.cfg.data
+        if manifest is not None and manifest["data"]["choice"] == name:
+            return self.group_from_manifest("data", manifest["data"])
+        return self.group("data", name)
+
+    def prepare(
+        self, data: DictConfig, encoder: DictConfig | None, retriever: DictConfig, *, reads_vectors: bool = True
+    ) -> PreparedDataset:
+        """Load, encode and rank a data set, from the caches where they hold it.
+
+        Args:
+            data: The data set.
+            encoder: The encoder, or None. It is not loaded where neither a model nor the retriever reads vectors.
+            retriever: The retriever.
+            reads_vectors: Whether a model reads query and node vectors.
+
+        Raises:
+            ValueError: If there is no encoder and something reads vectors.
+        """
+        dataset, build_retriever = instantiate(data), instantiate(retriever)
+        readers = {
+            "a model that reads vectors (features=scores does not)": reads_vectors,
+            "a retriever that reads vectors": needs_vectors(build_retriever),
+            "edges to nearest neighbours (data.knn)": dataset.knn > 0,
+        }
+        reader = next((reader for reader, reads in readers.items() if reads), None)
+        if encoder is None and reader is not None:
+            raise ValueError(f"`encoder` must be chosen (encoder=minilm) for {reader}, got none")
+        print(dataset.summary(), flush=True)
+        return prepare(
+            dataset,
+            encoder=None if reader is None else self.text_encoder(encoder),
+            build_retriever=build_retriever,
+            cache=self.cache / "candidates",
+        )
+
+    def with_pair_encoder(
+        self, prepared: PreparedDataset, pair_encoder: DictConfig, *, last_layers: int = 0
+    ) -> PreparedDataset:
+        """Let a data set's graphs carry a cross-encoder's vectors, kept on disk.
+
+        Args:
+            prepared: The data set.
+            pair_encoder: The cross-encoder.
+            last_layers: Layers that a model has of its own; with any, graphs carry the states before them, not kept.
+        """
+        encoder = instantiate(pair_encoder)
+        return replace(
+            prepared,
+            pair_encoder=PairCache(encoder, self.cache / "pairs"),
+            state_encoder=FirstLayers(encoder, last_layers) if last_layers else None,
+        )
+
+    def text_encoder(self, encoder: DictConfig | None) -> VectorCache:
+        """Build an encoder of texts whose vectors are kept on disk."""
+        return VectorCache(instantiate(encoder), self.cache / "vectors")
+
+    def prepare_for_pipelines(
+        self, data: DictConfig, *, retriever: DictConfig | None = None, pair_encoder: DictConfig | None = None
+    ) -> tuple[PreparedDataset, PipelineFactory]:
+        """Make a data set ready for pipelines, with the chosen encoder, or else MiniLM.
+
+        Args:
+            data: The data set.
+            retriever: The retriever of vector searches that name none; None: dense.
+            pair_encoder: The cross-encoder; None: none.
+
+        Returns:
+            The data set, and what builds a pipeline over its graph.
+        """
+        encoder = self.cfg.encoder or self.group("encoder", "minilm")
+        retriever = retriever or self.group("retriever", "dense")
+        prepared = self.prepare(data, encoder, retriever)
+        if pair_encoder is not None:
+            prepared = self.with_pair_encoder(prepared, pair_encoder)
+        return prepared, self.pipeline_factory(prepared, encoder, retriever)
+
+    def pipeline_factory(
+        self, prepared: PreparedDataset, encoder: DictConfig, retriever: DictConfig
+    ) -> PipelineFactory:
+        """Return what builds a pipeline over a data set's graph, or over another, on the device.
+
+        Args:
+            prepared: The data set, with its pair encoder.
+            encoder: Encodes queries and nodes.
+            retriever: The retriever of vector searches that name none.
+        """
+        torch.set_num_threads(self.num_threads)
+        own_graph = prepared.dataset.graph.to(self.device)
+        parts = {
+            "retriever": instantiate(retriever),
+            "pair_encoder": prepared.pair_encoder,
+            "text_encoder": self.text_encoder(encoder),
+        }
+
+        def build(group: DictConfig, graph: CorpusGraph | None = None) -> Pipeline:
+            pipeline: Pipeline = instantiate(group)(own_graph if graph is None else graph, **parts)
+            return pipeline
+
+        return build
+
+    def systems(self, models: Mapping[str, nn.Module], operators: Mapping[str, float]) -> list[System]:
+        """List the rows of a table of rerankers (:func:`graphrerank.cli.systems.systems`).
+
+        Args:
+            models: Trained models by system name.
+            operators: Restart probabilities, ``gcs`` and ``ppr``.
+        """
+        return systems(models, gcs=operators["gcs"], ppr=operators["ppr"], device=self.device)
