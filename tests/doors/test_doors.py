@@ -80,9 +80,9 @@ def test_evaluate_prints_the_table_of_training(trained: Path, door, tmp_path: Pa
         assert (tmp_path / "runs" / f"attack.{system}.trec").read_text() == (
             trained / "runs" / f"attack.{system}.trec"
         ).read_text()
-    for row in ("base", "PPR", "GCS", "MLP", "GATv2"):
+    for row in ("retriever", "PPR", "GCS", "MLP", "GATv2"):
         assert f"│ {row} " in done.stdout
-    for baseline in ("base", "GCS", "MLP"):
+    for baseline in ("retriever", "GCS", "MLP"):
         assert f"GATv2 against {baseline}: PR@10 " in done.stdout
 
 

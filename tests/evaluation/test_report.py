@@ -30,7 +30,7 @@ def test_table_rows_and_names(prepared: PreparedDataset) -> None:
     Console(file=out, width=100).print(results_table(result))
     text = out.getvalue()
     assert [line.split()[1] for line in text.splitlines() if line.startswith("│")] == [
-        "base", "PPR", "GCS", "MLP", "GATv2", "other",
+        "retriever", "PPR", "GCS", "MLP", "GATv2", "other",
     ]  # fmt: skip
     for column in ("PR@5", "PR@10", "R@2", "R@5", "R@10", "nDCG@10", "p50 ms", "p95 ms"):
         assert column in text
@@ -54,7 +54,7 @@ def test_table_says_how_sure_the_differences_are() -> None:
         ],
     )  # fmt: skip
     assert comparison_lines(result) == [
-        "GATv2 against base: PR@10 +53.4 (p < 0.0001), nDCG@10 -0.2 (p = 0.62)",
+        "GATv2 against retriever: PR@10 +53.4 (p < 0.0001), nDCG@10 -0.2 (p = 0.62)",
         "GATv2 against GCS: PR@10 +53.4 (p < 0.0001), nDCG@10 -0.2 (p = 0.62)",
     ]
     out = io.StringIO()

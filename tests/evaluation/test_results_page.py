@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from graphrerank.evaluation import bootstrap_interval, paired_randomization
-from graphrerank.evaluation.report import p_text
+from graphrerank.evaluation.tables import p_text
 from graphrerank.experiments.grapher.page import (
     PAGE_MEASURES,
     JudgedSet,

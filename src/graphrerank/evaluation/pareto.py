@@ -6,7 +6,7 @@ from math import isnan
 
 from graphrerank.evaluation.cost import TOTAL
 from graphrerank.evaluation.study import DatasetStudy
-from graphrerank.evaluation.study_tables import row_name
+from graphrerank.evaluation.tables import row_name
 
 FASTEST = 1e-3  # milliseconds: the least that a logarithmic axis shows
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from rich.table import Table
 
 from graphrerank.evaluation.judge_pipelines import READING, PipelinesResult
-from graphrerank.evaluation.report import markdown_table, p_text, trec_run
+from graphrerank.evaluation.report import trec_run
+from graphrerank.evaluation.tables import markdown_table, p_text
 from graphrerank.files import write_text
 from graphrerank.graphs import CorpusGraph
 

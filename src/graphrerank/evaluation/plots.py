@@ -10,7 +10,7 @@ from graphrerank.evaluation.findings import Reliability
 from graphrerank.evaluation.pareto import FASTEST, ParetoPoint, pareto_points
 from graphrerank.evaluation.reliability import wilson_interval
 from graphrerank.evaluation.study import Study
-from graphrerank.evaluation.study_tables import row_name
+from graphrerank.evaluation.tables import row_name
 from graphrerank.files import atomic_path
 
 if TYPE_CHECKING:

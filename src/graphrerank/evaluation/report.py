@@ -8,22 +8,12 @@ from rich.table import Table
 
 from graphrerank.evaluation.judge import DatasetResult
 from graphrerank.evaluation.judge_pipelines import PipelinesResult
+from graphrerank.evaluation.tables import ROW_NAMES, p_text
 from graphrerank.files import write_json, write_text
 from graphrerank.graphs import CorpusGraph, Ranking
 
 COLUMNS = ("PR@5", "PR@10", "R@2", "R@5", "R@10", "nDCG@10")
 HEADER = ("system", *COLUMNS, "p50 ms", "p95 ms")
-ROW_NAMES = {
-    "base_ranking": "base",
-    "ppr": "PPR",
-    "gcs": "GCS",
-    "mlp": "MLP",
-    "gatv2": "GATv2",
-    "cross_encoder": "cross-encoder",
-    "granker": "GRanker",
-    "cross_encoder_head": "trained head",
-    "granker_head": "trained GRanker",
-}
 
 
 def results_table(result: DatasetResult) -> Table:
@@ -63,29 +53,6 @@ def comparison_lines(result: DatasetResult) -> list[str]:
         f"{ROW_NAMES.get(names[-1], names[-1])} against {ROW_NAMES[name]}: {', '.join(texts)}"
         for name, texts in lines.items()
     ]
-
-
-def p_text(p_value: float) -> str:
-    """Write a p-value as ``p = 0.03`` or ``p < 0.0001``.
-
-    Example:
-        >>> p_text(0.0251), p_text(0.00042), p_text(1 / 10_001)
-        ('p = 0.025', 'p = 0.0004', 'p < 0.0001')
-    """
-    if p_value < 1e-4:
-        return "p < 0.0001"
-    return f"p = {p_value:.4f}" if p_value < 0.001 else f"p = {p_value:.2g}"
-
-
-def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    r"""Write a table in Markdown, numbers to the right of their columns.
-
-    Example:
-        >>> markdown_table(["name", "a"], [["x", "1"]])
-        '| name | a |\n| --- | --: |\n| x | 1 |'
-    """
-    lines = [header, ["---", *["--:"] * (len(header) - 1)], *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def write_metrics(path: Path, results: Sequence[DatasetResult | PipelinesResult], **extra: Any) -> None:

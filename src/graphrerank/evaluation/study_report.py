@@ -7,7 +7,6 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from graphrerank.evaluation.report import markdown_table
 from graphrerank.evaluation.study import DatasetStudy, Study
 from graphrerank.evaluation.study_tables import (
     DATASET_TABLES,
@@ -16,8 +15,8 @@ from graphrerank.evaluation.study_tables import (
     percent,
     points,
     quality_table,
-    row_name,
 )
+from graphrerank.evaluation.tables import markdown_table, row_name
 from graphrerank.files import write_json
 
 NAMED = 5  # missing queries that are named

@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from graphrerank.evaluation.cost import TOTAL
-from graphrerank.evaluation.report import ROW_NAMES, p_text
 from graphrerank.evaluation.study import DatasetStudy, Study, SystemStudy
+from graphrerank.evaluation.tables import p_text, row_name
 
 TextTable = tuple[Sequence[str], Sequence[Sequence[str]]]  # header and rows
 NOTHING = "-"
@@ -215,16 +215,6 @@ DATASET_TABLES: Mapping[str, Callable[[DatasetStudy], TextTable]] = {
     "calibration": calibration_table,
     "queries": differences_table,
 }
-
-
-def row_name(name: str) -> str:
-    """Return the name that tables give a system.
-
-    Example:
-        >>> row_name("base_ranking"), row_name("gcs"), row_name("re2")
-        ('base ranking', 'GCS', 're2')
-    """
-    return "base ranking" if name == "base_ranking" else ROW_NAMES.get(name, name)  # a checkpoint is named base
 
 
 def percent(share: float) -> str:

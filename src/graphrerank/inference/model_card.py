@@ -75,7 +75,7 @@ def _data(manifest: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _measures(manifest: Mapping[str, Any]) -> str:
-    from graphrerank.evaluation.report import markdown_table
+    from graphrerank.evaluation.tables import markdown_table
 
     metrics = manifest.get("metrics")
     if not metrics:

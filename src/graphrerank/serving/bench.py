@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphrerank.evaluation.report import markdown_table
+from graphrerank.evaluation.tables import markdown_table
 from graphrerank.models import load_checkpoint
 from graphrerank.models.checkpoint import manifest_entry, scores_queries
 from graphrerank.serving.artifact import artifact_formats, load_artifact, read_artifact_manifest

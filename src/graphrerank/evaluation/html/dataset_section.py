@@ -18,7 +18,8 @@ from graphrerank.evaluation.html.plots import differences_plot, intervals_plot, 
 from graphrerank.evaluation.pareto import pareto_points
 from graphrerank.evaluation.study import DatasetStudy
 from graphrerank.evaluation.study_report import EXPLAINED
-from graphrerank.evaluation.study_tables import interval_text, p_cell, row_name
+from graphrerank.evaluation.study_tables import interval_text, p_cell
+from graphrerank.evaluation.tables import row_name
 
 
 def dataset_section(dataset: DatasetStudy) -> Markup:

@@ -6,7 +6,7 @@ from graphrerank.evaluation.cost import TOTAL
 from graphrerank.evaluation.html.cells import percent, plain
 from graphrerank.evaluation.html.elements import Cell, Markup, table
 from graphrerank.evaluation.study import DatasetStudy, SystemStudy
-from graphrerank.evaluation.study_tables import row_name
+from graphrerank.evaluation.tables import row_name
 
 
 def quality_table(dataset: DatasetStudy) -> Markup:

@@ -7,7 +7,7 @@ from graphrerank.evaluation.findings import PairedTest, QueryDifference
 from graphrerank.evaluation.html.cells import percent, plain, points, probability
 from graphrerank.evaluation.html.elements import Cell, Markup, table
 from graphrerank.evaluation.study import DatasetStudy
-from graphrerank.evaluation.study_tables import row_name
+from graphrerank.evaluation.tables import row_name
 
 
 def tests_table(tests: Sequence[PairedTest]) -> Markup:

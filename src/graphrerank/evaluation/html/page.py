@@ -10,7 +10,7 @@ from graphrerank.evaluation.html.cells import plain, points, probability
 from graphrerank.evaluation.html.dataset_section import dataset_section, section_id
 from graphrerank.evaluation.html.elements import Cell, Markup, join, table, tag
 from graphrerank.evaluation.study import Study
-from graphrerank.evaluation.study_tables import row_name
+from graphrerank.evaluation.tables import row_name
 
 
 def render_html(study: Study, *, title: str = "Systems side by side", notes: Sequence[str] = ()) -> str:

@@ -8,7 +8,7 @@ from graphrerank.evaluation.html.elements import Markup, tag
 from graphrerank.evaluation.html.svg import CHARACTER, WIDTH, Scale, number_text, place_labels, svg, x_axis, y_axis
 from graphrerank.evaluation.pareto import FASTEST, ParetoPoint
 from graphrerank.evaluation.reliability import wilson_interval
-from graphrerank.evaluation.study_tables import row_name
+from graphrerank.evaluation.tables import row_name
 
 LEFT, RIGHT, TOP = 44, WIDTH - 12, 26
 HEIGHT = 300

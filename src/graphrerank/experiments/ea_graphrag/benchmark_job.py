@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from graphrerank.cli.compose import compose_group, without_paths
-from graphrerank.evaluation.report import markdown_table
+from graphrerank.evaluation.tables import markdown_table
 from graphrerank.experiments.ea_graphrag.path_runner import PathRunner, hashed_order, path_settings, question_key
 from graphrerank.experiments.ea_graphrag.routing import (
     JUDGED,

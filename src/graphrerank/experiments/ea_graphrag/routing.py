@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphrerank.evaluation.report import markdown_table, p_text
 from graphrerank.evaluation.significance import bootstrap_interval, paired_randomization
+from graphrerank.evaluation.tables import markdown_table, p_text
 from graphrerank.experiments.ea_graphrag.two_paths import ROUTED_MEASURES, TwoPaths
 from graphrerank.graphs.routes import DENSE, FUSION, GRAPH, ROUTES, choose_routes, route_shares
 

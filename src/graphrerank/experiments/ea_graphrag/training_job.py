@@ -17,7 +17,7 @@ from torch import Tensor
 
 from graphrerank.cli.compose import compose_group, plain_arguments, portable_config, without_paths
 from graphrerank.cli.train import be_quiet, finish_loggers
-from graphrerank.evaluation.report import markdown_table
+from graphrerank.evaluation.tables import markdown_table
 from graphrerank.experiments.ea_graphrag.path_runner import PathRunner, hashed_order, path_settings, question_key
 from graphrerank.experiments.ea_graphrag.two_paths import TwoPaths, parse_rule
 from graphrerank.files import atomic_path, hash_json, write_text

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from graphrerank.evaluation.judge_pipelines import PipelineResult
 from graphrerank.evaluation.measuring import MISSED, TOPOLOGICAL_RECALL
-from graphrerank.evaluation.report import markdown_table
+from graphrerank.evaluation.tables import markdown_table
 from graphrerank.files import atomic_path
 
 QUALITY = "CR@10"  # FastInsight's R@10 is capped (section 4.3.1)

@@ -8,8 +8,8 @@ from statistics import mean, stdev
 import torch
 from torch import Tensor
 
-from graphrerank.evaluation.report import markdown_table, p_text
 from graphrerank.evaluation.significance import bootstrap_interval, paired_randomization
+from graphrerank.evaluation.tables import markdown_table, p_text
 from graphrerank.files import atomic_path
 
 PAGE_MEASURES = ("PR@5/multi", "PR@5", "PR@10/multi", "PR@10")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from graphrerank.evaluation.report import markdown_table
+from graphrerank.evaluation.tables import markdown_table
 from graphrerank.experiments.ket.contexts import CONTEXT_MEASURES, ContextResult
 from graphrerank.files import atomic_path
 

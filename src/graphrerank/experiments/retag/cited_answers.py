@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from graphrerank.evaluation.report import markdown_table
+from graphrerank.evaluation.tables import markdown_table
 from graphrerank.language_models import CitedAnswer
 
 

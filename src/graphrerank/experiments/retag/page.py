@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from graphrerank.evaluation.paired_tests import compare_pairs
-from graphrerank.evaluation.report import markdown_table, p_text
 from graphrerank.evaluation.significance import bootstrap_interval, holm
+from graphrerank.evaluation.tables import markdown_table, p_text
 from graphrerank.experiments.retag.cited_answers import AnswerCounts, answers_table
 from graphrerank.experiments.retag.summary_retrieval import Reading, SummaryResult
 from graphrerank.experiments.retag.win_rates import WinRate, win_rates_table

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from graphrerank.evaluation.report import markdown_table, p_text
 from graphrerank.evaluation.significance import bootstrap_interval, paired_randomization
+from graphrerank.evaluation.tables import markdown_table, p_text
 from graphrerank.language_models import Verdicts
 
 

@@ -1,0 +1,148 @@
+"""Tables as cells with numbers: what they show is decided here, once for the terminal, Markdown and HTML."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isnan
+
+NOTHING = "-"
+ROW_NAMES = {
+    "base_ranking": "retriever",
+    "ppr": "PPR",
+    "gcs": "GCS",
+    "mlp": "MLP",
+    "gatv2": "GATv2",
+    "cross_encoder": "cross-encoder",
+    "granker": "GRanker",
+    "cross_encoder_head": "trained head",
+    "granker_head": "trained GRanker",
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table.
+
+    Attributes:
+        text: What it shows.
+        value: What it sorts by; None or NaN comes last. The cells of text columns sort by their text.
+        note: Shown beside the text, such as an interval.
+        best: Whether it is the highest of those it is compared with.
+        prose: Whether it holds sentences, which may take several lines and may be shortened.
+    """
+
+    text: str
+    value: float | None = None
+    note: str = ""
+    best: bool = False
+    prose: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.text} ({self.note})" if self.note else self.text
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table, before it is rendered.
+
+    Attributes:
+        title: Its name among the tables of a data set.
+        header: Names of the columns.
+        rows: A cell per column; the first names the row.
+        caption: Sentences that say what the table shows.
+        text_columns: How many columns, from the left, hold texts; the others hold numbers.
+    """
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    caption: str = ""
+    text_columns: int = 1
+
+
+def row_name(name: str) -> str:
+    """Return the name that tables give a system.
+
+    Example:
+        >>> row_name("gcs"), row_name("re2")
+        ('GCS', 're2')
+    """
+    return ROW_NAMES.get(name, name)
+
+
+def system_cell(name: str) -> Cell:
+    """Show a system's name."""
+    return Cell(row_name(name))
+
+
+def number_cell(value: float | None, form: str = ".2f") -> Cell:
+    """Show a number; a dash if there is none.
+
+    Example:
+        >>> number_cell(1234.0, ",.0f").text, number_cell(None).text
+        ('1,234', '-')
+    """
+    return Cell(NOTHING if value is None or isnan(value) else format(value, form), value)
+
+
+def percent_cell(share: float | None, interval: Sequence[float] | None = None, *, best: bool = False) -> Cell:
+    """Show a share in percent, with its interval; a dash if there is none.
+
+    Example:
+        >>> str(percent_cell(0.5, (0.25, 0.755)))
+        '50.00 (25.0 to 75.5)'
+    """
+    if share is None or isnan(share):
+        return Cell(NOTHING)
+    return Cell(f"{100 * share:.2f}", share, _interval(interval, ".1f"), best)
+
+
+def points_cell(difference: float, interval: Sequence[float] | None = None) -> Cell:
+    """Show a difference of shares in points, with its interval; a dash for NaN.
+
+    Example:
+        >>> str(points_cell(-0.015, (-0.02, 0.0)))
+        '-1.50 (-2.0 to +0.0)'
+    """
+    if isnan(difference):
+        return Cell(NOTHING)
+    return Cell(f"{100 * difference:+.2f}", difference, _interval(interval, "+.1f"))
+
+
+def p_cell(p_value: float) -> Cell:
+    """Show a p-value without its name.
+
+    Example:
+        >>> p_cell(0.0251).text, p_cell(1e-5).text
+        ('0.025', '< 0.0001')
+    """
+    text = NOTHING if isnan(p_value) else p_text(p_value).removeprefix("p ").removeprefix("= ")
+    return Cell(text, p_value)
+
+
+def p_text(p_value: float) -> str:
+    """Write a p-value as ``p = 0.03`` or ``p < 0.0001``.
+
+    Example:
+        >>> p_text(0.0251), p_text(0.00042), p_text(1 / 10_001)
+        ('p = 0.025', 'p = 0.0004', 'p < 0.0001')
+    """
+    if p_value < 1e-4:
+        return "p < 0.0001"
+    return f"p = {p_value:.4f}" if p_value < 0.001 else f"p = {p_value:.2g}"
+
+
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, text_columns: int = 1) -> str:
+    r"""Write a table in Markdown, numbers to the right of their columns.
+
+    Example:
+        >>> markdown_table(["name", "a"], [["x", "1"]])
+        '| name | a |\n| --- | --: |\n| x | 1 |'
+    """
+    rule = ["---"] * text_columns + ["--:"] * (len(header) - text_columns)
+    return "\n".join(f"| {' | '.join(line)} |" for line in [header, rule, *rows])
+
+
+def _interval(ends: Sequence[float] | None, form: str) -> str:
+    if ends is None or isnan(ends[0]):
+        return ""
+    return f"{100 * ends[0]:{form}} to {100 * ends[1]:{form}}"
