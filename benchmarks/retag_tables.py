@@ -18,7 +18,7 @@ import torch
 
 from graphrerank.data import SentenceTransformerEncoder, VectorCache, packaged_model
 from graphrerank.evaluation.tables import markdown_table
-from graphrerank.indexes import ReTAGIndex, ReTAGIndexBuilder, ReTAGSettings, index_difference
+from graphrerank.indexes.retag import ReTAGIndex, ReTAGIndexBuilder, ReTAGSettings, index_difference
 from graphrerank.indexes.retag.entity_graph import EntityGraph, build_entity_graph
 from graphrerank.knowledge import KnowledgeCache, SpacyKnowledgeExtractor
 from graphrerank.text import TransformersTokenizer

@@ -108,7 +108,7 @@ def test_a_build_that_was_stopped_goes_on(
     make_passages: Callable[..., list[str]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(encode, "PART_TEXTS", 10)
+    monkeypatch.setattr(encode, "BLOCK_TEXTS", 10)
     passages = make_passages()
     whole = FactGraphBuilder(tmp_path / "whole", extractor=extractor, encoder=encoder).build(passages)
     asked, encoder.asked = encoder.asked, []
@@ -166,7 +166,7 @@ def test_vectors_that_do_not_fit_are_refused(
 ) -> None:
     monkeypatch.setattr(encoder, "encode", lambda texts: torch.zeros(1, 3))
     with pytest.raises(
-        ValueError, match=r"`encoder` must give finite \[7, d\] vectors, got a tensor of shape \[1, 3\]"
+        ValueError, match=r"`encoder` must return finite \[7, d\] vectors, got a tensor of shape \[1, 3\]"
     ):
         build(toy)
 

@@ -1,6 +1,6 @@
 import pytest
 
-from graphrerank.indexes import merge_knowledge
+from graphrerank.indexes.facts import merge_knowledge
 from graphrerank.knowledge import Entity, Knowledge, Relation
 
 

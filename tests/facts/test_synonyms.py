@@ -1,8 +1,7 @@
 import pytest
 import torch
 
-from graphrerank.indexes import synonym_edges
-from graphrerank.indexes.facts.facts import synonyms
+from graphrerank.indexes.facts import synonym_edges, synonyms
 
 
 def vectors(num: int = 60, *, seed: int = 0) -> torch.Tensor:
@@ -17,7 +16,7 @@ def vectors(num: int = 60, *, seed: int = 0) -> torch.Tensor:
 def test_against_naive_loop(
     max_synonyms: int, rows: int, columns: int, new: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, number in (("TILE_ROWS", rows), ("TILE_COLUMNS", columns), ("MAX_NEW", new)):
+    for name, number in (("TILE_ROWS", rows), ("TILE_COLUMNS", columns), ("MAX_PENDING", new)):
         monkeypatch.setattr(synonyms, name, number)
     drawn = vectors()
     unit = torch.nn.functional.normalize(drawn, dim=1)

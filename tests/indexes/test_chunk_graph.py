@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphrerank.indexes import build_chunk_graph, core_chunks, keyword_incidence, page_rank
+from graphrerank.indexes.ket.chunk_graph import build_chunk_graph, core_chunks, keyword_incidence, page_rank
 
 
 def corpus(num_chunks: int, *, seed: int, duplicates: int = 0) -> tuple[list[list[str]], Tensor]:

@@ -7,7 +7,7 @@ from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 from transformers import PreTrainedTokenizerFast
 
-from graphrerank.indexes import Chunks, TokenStream
+from graphrerank.indexes.chunks import Chunks, TokenStream
 from graphrerank.text import TransformersTokenizer, WordTokenizer, count_tokens
 
 

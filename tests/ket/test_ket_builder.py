@@ -16,15 +16,9 @@ import torch
 
 from graphrerank.data import VectorCache
 from graphrerank.files import save_tensors
-from graphrerank.indexes import (
-    KETIndexBuilder,
-    KETSettings,
-    Prices,
-    Tokens,
-    keyword_graph_tokens,
-    knowledge_graph_tokens,
-    prompts_of,
-)
+from graphrerank.indexes import KETIndexBuilder, KETSettings
+from graphrerank.indexes.ket.builder import prompts_of
+from graphrerank.indexes.ket.costs import Prices, Tokens, keyword_graph_tokens, knowledge_graph_tokens
 from graphrerank.knowledge import KnowledgeCache, LanguageModelKnowledgeExtractor
 from graphrerank.pipelines import KETRetrieval
 from graphrerank.text import WordTokenizer, count_tokens
@@ -187,13 +181,12 @@ def test_report_counts_what_was_sent(tmp_path: Path, encoder: Any, extractor: An
     assert report.sent.model_output == sum(count_tokens(words, written))
     # the formulas of section 5.3, with 10 chunks of 8 tokens, 5 of them core
     described = sum(count_tokens(words, [*index.skeleton.entity_texts, *index.skeleton.relation_texts]))  # type: ignore[union-attr]
-    foretold = knowledge_graph_tokens(5, 8, description_tokens=described, prompt_tokens=prompts) + keyword_graph_tokens(
-        10, 8
-    )
-    assert report.foretold == foretold
-    assert foretold.model_input == report.sent.model_input
+    skeleton = knowledge_graph_tokens(5, 8, description_tokens=described, prompt_tokens=prompts)
+    predicted = skeleton + keyword_graph_tokens(10, 8)
+    assert report.predicted == predicted
+    assert predicted.model_input == report.sent.model_input
     twice = 5 * 8 + report.relation_tokens  # the core chunks again, and relations, which we do not encode
-    assert foretold.encoder == report.sent.encoder + twice
+    assert predicted.encoder == report.sent.encoder + twice
     lines = report.lines(Prices(model_input=1e6, model_output=0.0, encoder=0.0))
     assert f"together ${report.sent.model_input:.4f}" in lines[2]
     assert "10 chunks (5 core), 20 sub-chunks, 15 entities, 42 keywords" in lines[0]
@@ -215,7 +208,7 @@ def test_without_a_language_model_nothing_is_asked(tmp_path: Path, encoder: Any,
     builder = KETIndexBuilder(tmp_path, tokenizer=WordTokenizer(), encoder=encoder)
     index = builder.build(make_documents(3), replace(SETTINGS, core_share=0.0, has_keywords=False, num_splits=0))
     report = index.report
-    assert report.sent == Tokens(encoder=report.corpus_tokens) == report.foretold
+    assert report.sent == Tokens(encoder=report.corpus_tokens) == report.predicted
     assert (index.skeleton, index.keyword_graph, report.core_chunks, report.keywords) == (None, None, 0, 0)
     with pytest.raises(ValueError, match=r"`extractor` must be given for `core_share` 0.5, got none"):
         builder.build(make_documents(3), SETTINGS)
@@ -273,6 +266,6 @@ def test_settings_out_of_range(settings: dict[str, Any], message: str) -> None:
 def test_vectors_that_do_not_fit(builder: KETIndexBuilder, encoder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoder, "encode", lambda texts: torch.full((len(texts), 3), torch.nan))
     with pytest.raises(
-        ValueError, match=r"`encoder` must give finite \[1, d\] vectors, got a tensor of shape \[1, 3\]"
+        ValueError, match=r"`encoder` must return finite \[1, d\] vectors, got a tensor of shape \[1, 3\]"
     ):
         builder.build(["Metz."], SETTINGS)

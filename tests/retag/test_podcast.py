@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from graphrerank.data import SentenceTransformerEncoder, VectorCache, packaged_model
-from graphrerank.indexes import ReTAGIndexBuilder, ReTAGSettings, index_difference
+from graphrerank.indexes.retag import ReTAGIndexBuilder, ReTAGSettings, index_difference
 from graphrerank.knowledge import KnowledgeCache, SpacyKnowledgeExtractor
 from graphrerank.text import TransformersTokenizer, count_tokens
 

@@ -209,5 +209,5 @@ def test_no_topics(builder: ReTAGIndexBuilder, make_passages: MakePassages) -> N
 
 
 def test_ids_must_fit(builder: ReTAGIndexBuilder) -> None:
-    with pytest.raises(ValueError, match="`ids` must be 2 different ones, got 2, 1 different"):
+    with pytest.raises(ValueError, match="`ids` must be 2 unique ids, got 2, 1 of them unique"):
         builder.build(["a", "a"], ["Metz.", "Nancy."])

@@ -63,7 +63,7 @@ def test_an_index_comes_back_as_it_was_saved(tmp_path: Path, num_topics: int) ->
 
 
 def test_what_is_no_index_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no index, or a damaged one"):
+    with pytest.raises(ValueError, match="missing or damaged index"):
         ReTAGIndex.load(tmp_path / "none")
     make_index().save(tmp_path / "index")
     strings = tmp_path / "index" / "index.json"
@@ -71,7 +71,7 @@ def test_what_is_no_index_is_refused(tmp_path: Path) -> None:
     for damaged, message in (
         (whole[:-9], "damaged"),
         (whole.replace('"titles"', '"names"'), "damaged"),
-        (whole.replace('"format": 1', '"format": 0'), "needed an index of format 1, found 0"),
+        (whole.replace('"format": 1', '"format": 0'), "format must be 1, got 0"),
     ):
         strings.write_text(damaged, encoding="utf-8")
         with pytest.raises(ValueError, match=message):

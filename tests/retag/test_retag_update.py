@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank.indexes import ReTAGIndex, ReTAGIndexBuilder, ReTAGSettings, index_difference
+from graphrerank.indexes.retag import ReTAGIndex, ReTAGIndexBuilder, ReTAGSettings, index_difference
 from graphrerank.indexes.retag.leiden import Hierarchy
 from graphrerank.indexes.retag.update import graft
 from graphrerank.text import WordTokenizer, count_tokens
@@ -124,11 +124,11 @@ def test_an_index_grows_from_nothing(builder: ReTAGIndexBuilder, make_passages: 
 def test_other_passages_are_refused(builder: ReTAGIndexBuilder, make_passages: MakePassages) -> None:
     passages = make_passages(6)
     index = builder.build(named(passages), passages, SETTINGS)
-    with pytest.raises(ValueError, match="`ids` must begin with the 6 of the index"):
+    with pytest.raises(ValueError, match="`ids` must begin with the 6 ids of the index"):
         builder.update(index, ["q", *named(passages)], ["Metz.", *passages])
     with pytest.raises(ValueError, match="`passages` must begin with those of the index"):
         builder.update(index, named(passages), make_passages(6, seed=1))
-    with pytest.raises(ValueError, match="must be of the same passages"):
+    with pytest.raises(ValueError, match="must have the same passages"):
         index_difference(index, builder.build(named(passages[:3]), passages[:3], SETTINGS))
 
 

@@ -3,7 +3,7 @@ from math import log
 import pytest
 import torch
 
-from graphrerank.indexes.retag.topic_mining import cluster_entities, covering_threshold, telling_words
+from graphrerank.indexes.retag.topic_mining import cluster_entities, covering_threshold, distinctive_words
 
 
 def test_clusters_are_the_groups_the_largest_first() -> None:
@@ -33,13 +33,13 @@ def test_no_topics_and_no_vectors() -> None:
     assert cluster_entities(torch.zeros(0, 0), num_topics=4)[0].shape == (0, 0)
 
 
-def test_telling_words_by_hand() -> None:
+def test_distinctive_words_by_hand() -> None:
     groups = [["Metz, the river, the river"], ["Nancy, the river", "Nancy, a bridge"]]  # 2 and 4 words: 3 on average
     weight = {"metz": log(1 + 3 / 1), "nancy": 2 * log(1 + 3 / 2), "bridge": log(1 + 3 / 1), "river": log(1 + 3 / 2)}
     assert weight["nancy"] > weight["bridge"] > weight["river"]
-    assert telling_words(groups, num_words=3) == [["metz", "river"], ["nancy", "bridge", "river"]]
-    assert telling_words(groups, num_words=1) == [["metz"], ["nancy"]]
-    assert telling_words([], num_words=3) == []
+    assert distinctive_words(groups, num_words=3) == [["metz", "river"], ["nancy", "bridge", "river"]]
+    assert distinctive_words(groups, num_words=1) == [["metz"], ["nancy"]]
+    assert distinctive_words([], num_words=3) == []
 
 
 def test_covering_threshold() -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.graphs import Queries
-from graphrerank.indexes import ReTAGIndex, ReTAGReport, ReTAGSettings, Sentences, Subgraph, Topics
+from graphrerank.indexes.retag import ReTAGIndex, ReTAGReport, ReTAGSettings, Sentences, Subgraph, Topics
 from graphrerank.indexes.retag.communities import Communities, Rows
 from graphrerank.knowledge import Entity, Knowledge, Relation
 from graphrerank.language_models import ChatModel

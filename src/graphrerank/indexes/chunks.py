@@ -1,4 +1,4 @@
-"""Chunks of a corpus of equal length in tokens, and the sub-chunks that halving makes of them."""
+"""Chunks of equal length in tokens, and the sub-chunks into which they are halved."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ SEPARATOR = "\n\n"  # between two documents of one chunk
 
 @dataclass(frozen=True)
 class Chunks:
-    """Pieces of a corpus, in its order.
+    """Pieces of a corpus, in corpus order.
 
     Attributes:
         texts: ``n`` strings.
-        indptr: ``[n + 1]`` int64; chunk ``i`` holds words of the documents ``documents[indptr[i]:indptr[i + 1]]``.
-        documents: ``[M]`` int64 document numbers, ascending within a chunk.
-        parent: ``[n]`` int64, the chunk that a sub-chunk was cut from; its own number where nothing is halved.
+        indptr: ``[n + 1]`` int64; chunk ``i`` contains words of the documents ``documents[indptr[i]:indptr[i + 1]]``.
+        documents: ``[M]`` int64 document indices, ascending within a chunk.
+        parent: ``[n]`` int64, the chunk that a sub-chunk was cut from; the chunk itself if nothing is halved.
     """
 
     texts: Sequence[str]
@@ -33,11 +33,11 @@ class Chunks:
 
 
 class TokenStream:
-    r"""The tokens of a corpus, one document after the other, from which chunks of any length are cut.
+    r"""The concatenated tokens of a corpus, from which chunks of any length are cut.
 
     Args:
         texts: ``D`` documents.
-        tokenizer: What a token is.
+        tokenizer: Tokenizer that defines the length of a chunk.
 
     Example:
         >>> from graphrerank.text import WordTokenizer
@@ -67,13 +67,13 @@ class TokenStream:
     def cut(self, chunk_tokens: int, *, join: bool = True, num_splits: int = 0) -> Chunks:
         r"""Cut the stream every ``chunk_tokens`` tokens, and halve each chunk ``num_splits`` times.
 
-        Source: KET-RAG, section 2.1 and Algorithm 3, line 10. An odd length leaves the first half the longer one, and
-        a single token is not halved, so that a short chunk may have less than :math:`2^\tau` sub-chunks.
+        Source: KET-RAG, section 2.1 and Algorithm 3, line 10. The first half of an odd length is the longer one. A
+        single token is not halved, so a short chunk may have fewer than :math:`2^\tau` sub-chunks.
 
         Args:
-            chunk_tokens: Tokens of a chunk; the last one may be shorter.
-            join: Whether a chunk may go on in the next document; if not, every document begins a new one.
-            num_splits: How often each chunk is halved.
+            chunk_tokens: Tokens per chunk; the last one may be shorter.
+            join: Whether a chunk may span documents; if not, every document begins a new one.
+            num_splits: Number of times each chunk is halved.
 
         Raises:
             ValueError: If ``chunk_tokens`` is below 1 or ``num_splits`` below 0.
@@ -83,31 +83,29 @@ class TokenStream:
         if num_splits < 0:
             raise ValueError(f"`num_splits` must not be negative, got {num_splits}")
         regions = [(0, len(self))] if join else list(pairwise(self._bounds))
-        whole = [
+        spans = [
             (start, min(start + chunk_tokens, stop))
             for begin, stop in regions
             for start in range(begin, stop, chunk_tokens)
         ]
-        # without a piece: what a character of several tokens left behind, as it goes whole to one side
-        ranges = [(*tokens, number) for number, tokens in enumerate(t for t in whole if self._piece(*t))]
+        # A character of several tokens goes to one side of a cut, which may leave the other without text.
+        ranges = [(*span, chunk) for chunk, span in enumerate(span for span in spans if self._text_between(*span))]
         for _ in range(num_splits):
             ranges = [
                 half
-                for start, stop, number in ranges
-                for half in ((start, (start + stop + 1) // 2, number), ((start + stop + 1) // 2, stop, number))
+                for start, stop, chunk in ranges
+                for half in ((start, (start + stop + 1) // 2, chunk), ((start + stop + 1) // 2, stop, chunk))
                 if half[0] < half[1]
             ]
-        pieces = [(self._piece(start, stop), start, stop, number) for start, stop, number in ranges]
-        pieces = [piece for piece in pieces if piece[0]]
-        documents = [torch.unique_consecutive(self._document[start:stop]) for _, start, stop, _ in pieces]
-        indptr = torch.tensor(list(accumulate(map(len, documents), initial=0)))
+        ranges = [(start, stop, chunk) for start, stop, chunk in ranges if self._text_between(start, stop)]
+        documents = [torch.unique_consecutive(self._document[start:stop]) for start, stop, _ in ranges]
         return Chunks(
-            [text for text, _, _, _ in pieces],
-            indptr,
+            [self._text_between(start, stop) for start, stop, _ in ranges],
+            torch.tensor(list(accumulate(map(len, documents), initial=0))),
             torch.cat([*documents, self._document[:0]]),
-            torch.tensor([number for _, _, _, number in pieces], dtype=torch.int64),
+            torch.tensor([chunk for _, _, chunk in ranges], dtype=torch.int64),
         )
 
-    def _piece(self, start: int, stop: int) -> str:
+    def _text_between(self, start: int, stop: int) -> str:
         end = self._starts[stop] if stop < len(self) else len(self._text)
         return self._text[self._starts[start] : end].strip()

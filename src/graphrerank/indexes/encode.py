@@ -1,4 +1,4 @@
-"""Vectors of many texts, kept on disk in parts."""
+"""Vectors of an index's texts, encoded in blocks that are stored on disk."""
 
 import hashlib
 from collections.abc import Sequence
@@ -7,15 +7,15 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from graphrerank.indexes.stages import Made, Stages
+from graphrerank.indexes.stages import Stages
 
-FORMAT = 1  # of the files: a change of what a stage holds must change it
-PART_TEXTS = 4096  # encoded between two writes: at most this much work is lost on a stop
+FORMAT = 1  # increment when the content of a stage changes
+BLOCK_TEXTS = 4096  # encoded between two writes: an interruption loses at most this much work
 
 
 @runtime_checkable
 class IndexEncoder(Protocol):
-    """Anything that turns texts into vectors; one that remembers them makes adding documents cheap."""
+    """Anything that turns texts into vectors; one that caches them makes adding documents cheap."""
 
     @property
     def fingerprint(self) -> str:
@@ -25,41 +25,51 @@ class IndexEncoder(Protocol):
         """Encode ``n`` texts as ``[n, d]`` float32 unit vectors."""
 
 
-def encode_in_parts(stages: Stages, encoder: IndexEncoder, texts: Sequence[str]) -> Tensor:
-    """Encode texts in parts, each of them a stage named by its texts.
+def encode_texts(encoder: IndexEncoder, texts: Sequence[str]) -> Tensor:
+    """Encode texts and check the vectors.
+
+    Returns:
+        ``[n, d]`` float32 on the CPU.
+
+    Raises:
+        ValueError: If the encoder does not return one finite vector per text.
+    """
+    vectors = encoder.encode(texts).float().cpu()
+    if vectors.dim() != 2 or len(vectors) != len(texts) or not torch.isfinite(vectors).all():
+        raise ValueError(
+            f"`encoder` must return finite [{len(texts)}, d] vectors, got a tensor of shape {list(vectors.shape)}"
+        )
+    return vectors
+
+
+def encode_in_blocks(stages: Stages, encoder: IndexEncoder, texts: Sequence[str]) -> Tensor:
+    """Encode texts in blocks, each stored as a stage under a hash of its texts.
 
     Args:
-        stages: Where the parts lie.
-        encoder: Whom to ask for what is not there.
+        stages: Storage of the blocks.
+        encoder: Encoder of the blocks that are not stored.
         texts: ``n`` texts.
 
     Returns:
         ``[n, d]`` float32; ``[0, 0]`` without texts.
 
     Raises:
-        ValueError: If the encoder gives what does not fit, or a file is damaged.
+        ValueError: If the encoder does not return one finite vector per text, or a file is damaged.
     """
-    parts = [texts[start : start + PART_TEXTS] for start in range(0, len(texts), PART_TEXTS)]
-    return torch.cat([_part(stages, encoder, part) for part in parts]) if parts else torch.zeros(0, 0)
+    blocks = [texts[start : start + BLOCK_TEXTS] for start in range(0, len(texts), BLOCK_TEXTS)]
+    return torch.cat([_encode_block(stages, encoder, block) for block in blocks]) if blocks else torch.zeros(0, 0)
 
 
-def digest(texts: Sequence[str]) -> str:
-    """SHA-256 of texts and their bounds."""
+def _encode_block(stages: Stages, encoder: IndexEncoder, texts: Sequence[str]) -> Tensor:
+    key = stages.key("vectors", FORMAT, hash_texts(texts), encoder.fingerprint)
+    arrays, _ = stages.get(key, ("vectors",), lambda: ({"vectors": encode_texts(encoder, texts)}, {}))
+    return arrays["vectors"]
+
+
+def hash_texts(texts: Sequence[str]) -> str:
+    """Return the SHA-256 of texts and their lengths."""
     sha = hashlib.sha256()
     for text in texts:
         raw = text.encode("utf-8", "surrogatepass")
         sha.update(len(raw).to_bytes(8, "little") + raw)
     return sha.hexdigest()
-
-
-def _part(stages: Stages, encoder: IndexEncoder, texts: Sequence[str]) -> Tensor:
-    def make() -> Made:
-        vectors = encoder.encode(texts).float().cpu()
-        if vectors.dim() != 2 or len(vectors) != len(texts) or not torch.isfinite(vectors).all():
-            raise ValueError(
-                f"`encoder` must give finite [{len(texts)}, d] vectors, got a tensor of shape {list(vectors.shape)}"
-            )
-        return {"vectors": vectors}, {}
-
-    key = stages.key("vectors", FORMAT, digest(texts), encoder.fingerprint)
-    return stages.get(key, ("vectors",), make)[0]["vectors"]

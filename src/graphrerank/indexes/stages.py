@@ -1,4 +1,4 @@
-"""Stages of a build: each is made once, and lies on disk under a name that says what it was made of."""
+"""Stages of an index build, stored on disk under a hash of everything they depend on."""
 
 import hashlib
 import json
@@ -10,55 +10,44 @@ from torch import Tensor
 
 from graphrerank.files import load_tensors, save_tensors, write_text
 
-Made = tuple[Mapping[str, Tensor], Any]  # arrays, and what goes into JSON
+StageData = tuple[Mapping[str, Tensor], Any]  # arrays, and content stored as JSON
 
 
 class Stages:
-    """A folder of stages.
+    """A folder of stages, each computed once.
 
-    A stage is two files, ``<name>-<key>.safetensors`` and ``.json``, the first of them written last: a stage whose
-    arrays are there is whole, wherever a build was stopped. The key is a hash of all that the stage depends on; what
-    another setting, another corpus or another encoder makes lies beside it.
+    A stage is two files, ``<name>-<key>.json`` and ``<name>-<key>.safetensors``. The arrays are written last, so their
+    presence marks a complete stage even after an interrupted build. The key hashes all that the stage depends on:
+    results for other settings, corpora and encoders are stored side by side.
 
     Args:
-        folder: Where the files lie.
+        folder: The folder.
     """
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
 
-    def key(self, name: str, *depends: Any) -> str:
-        """Name what a stage depends on: keys of other stages, fingerprints and settings."""
-        return f"{name}-{hashlib.sha256(repr((name, *depends)).encode()).hexdigest()[:24]}"
+    def key(self, name: str, *dependencies: Any) -> str:
+        """Return the file name of a stage, given keys of earlier stages, fingerprints and settings."""
+        return f"{name}-{hashlib.sha256(repr((name, *dependencies)).encode()).hexdigest()[:24]}"
 
-    def get(self, key: str, tensors: tuple[str, ...], make: Callable[[], Made]) -> tuple[dict[str, Tensor], Any]:
-        """Read a stage, or make it and write it.
+    def get(self, key: str, tensors: tuple[str, ...], make: Callable[[], StageData]) -> tuple[dict[str, Tensor], Any]:
+        """Read a stage; compute and write it first if it is missing.
 
         Args:
-            key: As :meth:`key` gives it.
+            key: Result of :meth:`key`.
             tensors: Names of its arrays.
-            make: Makes arrays and JSON content.
+            make: Computes the arrays and the JSON content.
 
         Raises:
-            ValueError: If a file is damaged, naming it.
+            ValueError: If a file is damaged.
         """
         arrays = self.folder / f"{key}.safetensors"
-        if not arrays.is_file():
-            made, content = make()
-            write_text(arrays.with_suffix(".json"), json.dumps(content, ensure_ascii=False) + "\n")
-            save_tensors(arrays, made)
-        return self.read(key, tensors)
-
-    def read(self, key: str, tensors: tuple[str, ...]) -> tuple[dict[str, Tensor], Any]:
-        """Read a stage.
-
-        Raises:
-            ValueError: If it is not there, or a file is damaged.
-        """
-        arrays = self.folder / f"{key}.safetensors"
-        if not arrays.is_file():
-            raise ValueError(f"{arrays}: no such file; build the index again")
         content = arrays.with_suffix(".json")
+        if not arrays.is_file():
+            data, strings = make()
+            write_text(content, json.dumps(strings, ensure_ascii=False) + "\n")
+            save_tensors(arrays, data)
         try:
             return load_tensors(arrays, tensors), json.loads(content.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:

@@ -1,4 +1,4 @@
-"""A corpus as a heterogeneous graph of passages and entities, and the facts that lead into it."""
+"""A corpus as a heterogeneous graph of passages and entities, with the facts that lead into it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from graphrerank.indexes.facts.facts import Facts
 
 @dataclass(frozen=True)
 class FactGraphSettings:
-    """What a fact graph is made of.
+    """Settings of a fact graph.
 
     Attributes:
-        synonymy_threshold: Least cosine in (0, 1] of two entities that are joined as synonyms.
-        max_synonyms: Synonyms of an entity at most; 0: no synonymy edges.
-        min_name_characters: Letters and digits that an entity's name must have to be a synonym of another.
+        synonymy_threshold: Minimum cosine, in (0, 1], of two entities joined as synonyms.
+        max_synonyms: Maximum number of synonyms of an entity; 0: no synonymy edges.
+        min_name_characters: Minimum number of letters and digits in the name of an entity with synonyms.
 
     Raises:
         ValueError: If a setting is out of range.
@@ -41,11 +41,11 @@ class FactGraph:
     """The index of the graph path.
 
     Attributes:
-        graph: ``P`` passages, then ``E`` entities, whose ids are their normalised names behind ``entity:``; undirected.
+        graph: Undirected; ``P`` passages, then ``E`` entities with ids ``entity:<normalised name>``.
         num_passages: ``P``.
-        facts: Entities and facts; a fact's ends are entity numbers, and node ``P + e`` is entity ``e``.
+        facts: Entities and facts; entity ``e`` is node ``P + e``.
         fact_vectors: ``[F, d]`` float32.
-        num_synonyms: Synonymy edges, each pair once.
+        num_synonyms: Number of synonymy edges, each pair counted once.
     """
 
     graph: CorpusGraph
@@ -56,36 +56,38 @@ class FactGraph:
 
     @cached_property
     def num_holders(self) -> Tensor:
-        """``[E]`` int64, passages that hold each entity."""
+        """``[E]`` int64, number of passages that contain each entity."""
         return torch.bincount(self.facts.occurrences[:, 1], minlength=len(self.facts.names))
 
     def report(self) -> str:
-        """Write in one line how many nodes, facts and edges there are."""
-        bare = self.num_passages - len(torch.unique(self.facts.occurrences[:, 0]))
+        """Return one line with the numbers of nodes, facts and edges."""
+        without_entity = self.num_passages - len(torch.unique(self.facts.occurrences[:, 0]))
         return (
-            f"fact graph: {self.num_passages:,} passages ({bare:,} without an entity), {len(self.facts.names):,} "
-            f"entities, {len(self.facts.texts):,} facts; edges: {len(self.facts.occurrences):,} occurrence, "
-            f"{len(self.facts.related):,} relation, {self.num_synonyms:,} synonymy"
+            f"fact graph: {self.num_passages:,} passages ({without_entity:,} without an entity), "
+            f"{len(self.facts.names):,} entities, {len(self.facts.texts):,} facts; edges: "
+            f"{len(self.facts.occurrences):,} occurrence, {len(self.facts.related):,} relation, "
+            f"{self.num_synonyms:,} synonymy"
         )
 
 
 def join_nodes(passages: Sequence[str], facts: Facts, synonyms: Tensor, cosine: Tensor) -> CorpusGraph:
-    """Make the heterogeneous graph.
+    """Build the heterogeneous graph.
 
-    An occurrence edge weighs 1, a relation edge the number of statements that join its ends, a synonymy edge the
-    cosine; of a pair that is related and synonymous the larger counts.
+    An occurrence edge has weight 1, a relation edge the number of statements that join its ends, a synonymy edge the
+    cosine. A pair that is both related and synonymous takes the larger weight.
 
-    Source: "EA-GraphRAG", 2026, section 3.1; weights as in HippoRAG 2, where in the last case the cosine counts.
+    Source: "EA-GraphRAG", 2026, section 3.1; weights as in HippoRAG 2, except that there the cosine of a pair of both
+    kinds wins.
 
     Args:
         passages: ``P`` texts.
         facts: Entities and facts.
-        synonyms: ``[M, 2]`` int64 entity numbers.
+        synonyms: ``[M, 2]`` int64 entities.
         cosine: ``[M]``.
     """
     num_passages = len(passages)
     to_entity = torch.tensor([0, num_passages])
     edges = torch.cat([facts.occurrences + to_entity, facts.related + num_passages, synonyms + num_passages])
     weight = torch.cat([torch.ones(len(facts.occurrences)), facts.num_statements.float(), cosine.float()])
-    ids = [*(f"passage:{number}" for number in range(num_passages)), *(f"entity:{name}" for name in facts.names)]
+    ids = [*(f"passage:{passage}" for passage in range(num_passages)), *(f"entity:{name}" for name in facts.names)]
     return CorpusGraph.from_edges(ids, [*passages, *facts.spellings], edges, weight)

@@ -3,48 +3,45 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from graphrerank.files import write_text
 from graphrerank.indexes.chunks import Chunks, TokenStream
-from graphrerank.indexes.encode import IndexEncoder
+from graphrerank.indexes.encode import IndexEncoder, encode_texts, hash_texts
 from graphrerank.indexes.ket.chunk_graph import ChunkGraph, build_chunk_graph, core_chunks
 from graphrerank.indexes.ket.costs import Tokens
 from graphrerank.indexes.ket.index import KETIndex, KETSettings, Texts
 from graphrerank.indexes.ket.keyword_graph import KeywordGraph, build_keyword_graph, keyword_sentences
 from graphrerank.indexes.ket.report import KETReport
 from graphrerank.indexes.ket.skeleton import Skeleton, build_skeleton, rewire
-from graphrerank.indexes.stages import Made, Stages
+from graphrerank.indexes.stages import StageData, Stages
 from graphrerank.knowledge import KnowledgeCache, KnowledgeExtractor, LanguageModelKnowledgeExtractor
 from graphrerank.text import Tokenizer, count_tokens, find_keywords
 
-FORMAT = 1  # of the files: a change of what a stage holds must change it
-LINE_END = "\n"  # behind every text of a context; counted with it
+FORMAT = 1  # increment when the content of a stage changes
+LINE_END = "\n"  # follows every text of a context and is counted with it
 
 
 class KETIndexBuilder:
-    """Builds an index stage by stage; what was built before is read from the folder.
+    """Builds an index stage by stage, reading finished stages from the folder.
 
-    Source: KET-RAG, Algorithm 3. Stages are chunks, the chunks' graph, sub-chunks, the core chunks' knowledge and the
-    text-keyword graph, each whole or not there (:class:`Stages`): a build that was stopped goes on where it was, and
-    ends with the same files. Indexes that differ in some settings share the stages that do not depend on them.
-
-    For a corpus that grew, stages are made again, but an ``encoder`` and an ``extractor`` that remember texts (a
-    ``VectorCache``, a ``KnowledgeCache``) are asked for the new ones alone, and the index is that of a first build.
+    Source: KET-RAG, Algorithm 3. An interrupted build resumes and writes the same files (:class:`Stages`). Indexes that
+    differ in some settings share the stages that do not depend on them. When a corpus grows, an ``encoder`` and an
+    ``extractor`` with a cache (``VectorCache``, ``KnowledgeCache``) process the new texts only, and the index equals
+    that of a first build.
 
     Args:
-        folder: Where the stages lie.
-        tokenizer: What a token is.
-        encoder: Of chunks, sentences and entities; queries must be encoded alike.
-        extractor: Tells entities and relations; None for indexes without a skeleton.
-        prompts: What a language model is asked for each text, for the report: each counts, and the text once with each.
-            None: the prompt of a ``LanguageModelKnowledgeExtractor``, and none of any other.
+        folder: Folder of the stages.
+        tokenizer: Tokenizer that measures texts.
+        encoder: Encoder of chunks, sentences and entities; queries need the same one.
+        extractor: Extractor of entities and relations; None for indexes without a skeleton.
+        prompts: Prompts sent with each text to a language model, for the report. None: the prompt of a
+            ``LanguageModelKnowledgeExtractor``, and none for any other extractor.
     """
 
     def __init__(
@@ -67,74 +64,69 @@ class KETIndexBuilder:
 
         Args:
             documents: ``D`` texts.
-            settings: What to make; the defaults when None.
+            settings: Settings of the index; None for the defaults.
 
         Raises:
-            ValueError: If a skeleton is wanted and there is no extractor, a model gives what does not fit, or a file
-                of the folder is damaged.
+            ValueError: If a skeleton is requested without an extractor, a model's output does not fit, or a file of the
+                folder is damaged.
         """
-        models = (self._tokenizer, self._encoder, self._extractor, self._prompts)
-        return _Build(self._stages, *models, documents, settings or KETSettings()).index()
+        settings = settings or KETSettings()
+        if settings.core_share > 0 and self._extractor is None:
+            raise ValueError(f"`extractor` must be given for `core_share` {settings.core_share}, got none")
+        prompts = self._prompts if settings.core_share > 0 else ()
+        return _Build(
+            self._stages, self._tokenizer, self._encoder, self._extractor, prompts, documents, settings
+        ).index()
 
 
 def prompts_of(extractor: KnowledgeExtractor | None) -> tuple[str, ...]:
-    """Tell what an extractor asks a language model for each text; nothing where it asks none."""
+    """Return the prompts that an extractor sends to a language model with each text."""
     inner = extractor.extractor if isinstance(extractor, KnowledgeCache) else extractor
     return (inner.prompt,) if isinstance(inner, LanguageModelKnowledgeExtractor) else ()
 
 
+@dataclass
 class _Build:
-    """One build: its stages' keys and what they hold."""
+    """The stages of one index."""
 
-    def __init__(
-        self,
-        stages: Stages,
-        tokenizer: Tokenizer,
-        encoder: IndexEncoder,
-        extractor: KnowledgeExtractor | None,
-        prompts: tuple[str, ...],
-        documents: Sequence[str],
-        settings: KETSettings,
-    ) -> None:
-        self._settings = settings
-        self._prompts = prompts if settings.core_share > 0 else ()
-        if self._settings.core_share > 0 and extractor is None:
-            raise ValueError(f"`extractor` must be given for `core_share` {self._settings.core_share}, got none")
-        self._stages, self._tokenizer, self._encoder, self._extractor = stages, tokenizer, encoder, extractor
-        self._documents = documents
-        sha = hashlib.sha256()
-        for text in documents:
-            sha.update(len(text).to_bytes(8, "little") + text.encode("utf-8", "surrogatepass"))
-        self._corpus = (FORMAT, sha.hexdigest(), tokenizer.fingerprint)
+    stages: Stages
+    tokenizer: Tokenizer
+    encoder: IndexEncoder
+    extractor: KnowledgeExtractor | None
+    prompts: tuple[str, ...]
+    documents: Sequence[str]
+    settings: KETSettings
 
     @cached_property
     def _stream(self) -> TokenStream:
-        return TokenStream(self._documents, self._tokenizer)
+        return TokenStream(self.documents, self.tokenizer)
+
+    @cached_property
+    def _corpus_hash(self) -> str:
+        return hash_texts(self.documents)
 
     def index(self) -> KETIndex:
-        """Make what is missing, and put all together."""
-        settings = self._settings
+        settings = self.settings
         chunk_key, chunks, chunk_texts, tokens = self._cut(0)
         graph_key, graph = self._graph(chunk_key, chunks, chunk_texts)
-        core = torch.zeros(0, dtype=torch.int64)
-        if settings.core_share > 0:
-            core = core_chunks(graph, share=settings.core_share, selection=settings.core_selection, seed=settings.seed)
         sub_key, sub_chunks, sub_chunk_texts = chunk_key, chunks, chunk_texts
         if settings.num_splits:
-            sub_key, sub_chunks, sub_chunk_texts, spent = self._cut(settings.num_splits)
-            tokens = tokens + spent
+            sub_key, sub_chunks, sub_chunk_texts, sent = self._cut(settings.num_splits)
+            tokens = tokens + sent
+        core = torch.zeros(0, dtype=torch.int64)
         skeleton, entity_texts, relation_tokens, keyword_graph = None, None, None, None
         keys = {"chunks": chunk_key, "graph": graph_key, "sub_chunks": sub_key}
         if settings.core_share > 0:
-            keys["skeleton"], skeleton, entity_texts, relation_tokens, spent = self._skeleton(
+            core = core_chunks(graph, share=settings.core_share, selection=settings.core_selection, seed=settings.seed)
+            keys["skeleton"], skeleton, entity_texts, relation_tokens, sent = self._skeleton(
                 chunk_key, chunks, core, sub_key, sub_chunks
             )
-            tokens = tokens + spent
+            tokens = tokens + sent
         if settings.has_keywords:
-            keys["keywords"], keyword_graph, spent = self._keywords(sub_key, sub_chunk_texts.texts)
-            tokens = tokens + spent
+            keys["keywords"], keyword_graph, sent = self._keywords(sub_key, sub_chunk_texts.texts)
+            tokens = tokens + sent
         report = KETReport(
-            documents=len(self._documents),
+            documents=len(self.documents),
             corpus_tokens=int(chunk_texts.num_tokens.sum()),
             chunks=len(chunks),
             chunk_edges=len(graph.edges),
@@ -149,14 +141,15 @@ class _Build:
             keywords=0 if keyword_graph is None else len(keyword_graph.keywords),
             keyword_edges=0 if keyword_graph is None else keyword_graph.num_edges,
             prompt_tokens=self._prompt_tokens,
-            num_prompts=len(self._prompts),
+            num_prompts=len(self.prompts),
             sent=tokens,
         )
         manifest = {"format": FORMAT, "settings": asdict(settings), "stages": keys, "report": asdict(report)}
-        self._write_manifest(manifest)
+        manifest_key = self.stages.key("ket", *keys.values(), repr(settings))
+        write_text(self.stages.folder / f"{manifest_key}.json", json.dumps(manifest, indent=2) + "\n")
         return KETIndex(
             settings=settings,
-            num_documents=len(self._documents),
+            num_documents=len(self.documents),
             chunks=chunks,
             chunk_texts=chunk_texts,
             chunk_graph=graph,
@@ -171,49 +164,40 @@ class _Build:
         )
 
     def _cut(self, num_splits: int) -> tuple[str, Chunks, Texts, Tokens]:
-        settings = self._settings
-        depends = (*self._corpus, self._encoder.fingerprint, settings.chunk_tokens, settings.join, num_splits)
+        settings = self.settings
 
-        def make() -> Made:
+        def make() -> StageData:
             chunks = self._stream.cut(settings.chunk_tokens, join=settings.join, num_splits=num_splits)
             arrays = {"indptr": chunks.indptr, "documents": chunks.documents, "parent": chunks.parent}
             arrays |= {"num_tokens": self._lengths(chunks.texts), "vectors": self._encode(chunks.texts)}
             return arrays, {"texts": list(chunks.texts)}
 
-        key = self._stages.key("chunks", *depends)
-        names = ("indptr", "documents", "parent", "num_tokens", "vectors")
-        arrays, content = self._stages.get(key, names, make)
-        texts = content["texts"]
-        chunks = Chunks(texts, arrays["indptr"], arrays["documents"], arrays["parent"])
-        found = Texts(texts, arrays["num_tokens"], arrays["vectors"])
-        return key, chunks, found, Tokens(encoder=int(found.num_tokens.sum()))
+        corpus = (FORMAT, self._corpus_hash, self.tokenizer.fingerprint, self.encoder.fingerprint)
+        key = self.stages.key("chunks", *corpus, settings.chunk_tokens, settings.join, num_splits)
+        arrays, content = self.stages.get(key, ("indptr", "documents", "parent", "num_tokens", "vectors"), make)
+        texts = Texts(content["texts"], arrays.pop("num_tokens"), arrays.pop("vectors"))
+        return key, Chunks(texts.texts, **arrays), texts, Tokens(encoder=int(texts.num_tokens.sum()))
 
     def _graph(self, chunk_key: str, chunks: Chunks, texts: Texts) -> tuple[str, ChunkGraph]:
-        def make() -> Made:
-            words = [find_keywords(text) for text in chunks.texts]
-            graph = build_chunk_graph(words, texts.vectors, num_neighbours=self._settings.num_neighbours)
+        def make() -> StageData:
+            keywords = [find_keywords(text) for text in chunks.texts]
+            graph = build_chunk_graph(keywords, texts.vectors, num_neighbours=self.settings.num_neighbours)
             return {"lexical": graph.lexical, "semantic": graph.semantic}, {}
 
-        key = self._stages.key("graph", chunk_key, self._settings.num_neighbours)
-        arrays, _ = self._stages.get(key, ("lexical", "semantic"), make)
-        return key, ChunkGraph(arrays["lexical"], arrays["semantic"])
+        key = self.stages.key("graph", chunk_key, self.settings.num_neighbours)
+        arrays, _ = self.stages.get(key, ("lexical", "semantic"), make)
+        return key, ChunkGraph(**arrays)
 
     def _skeleton(
         self, chunk_key: str, chunks: Chunks, core: Tensor, sub_key: str, sub_chunks: Chunks
     ) -> tuple[str, Skeleton, Texts, Tensor, Tokens]:
-        extractor, limit = self._extractor, self._settings.description_tokens
+        extractor, limit = self.extractor, self.settings.description_tokens
         assert extractor is not None
 
-        def make() -> Made:
-            asked = [chunks.texts[chunk] for chunk in core.tolist()]
-            knowledge = extractor.extract(asked)
-            written = [
-                " ".join(asdict(entry).values())
-                for told in knowledge
-                for entries in (told.entities, told.relations)
-                for entry in entries
-            ]
-            skeleton = build_skeleton(knowledge, core.tolist(), self._tokenizer, description_tokens=limit)
+        def make() -> StageData:
+            core_texts = [chunks.texts[chunk] for chunk in core.tolist()]
+            knowledge = extractor.extract(core_texts)
+            skeleton = build_skeleton(knowledge, core.tolist(), self.tokenizer, description_tokens=limit)
             skeleton = rewire(skeleton, sub_chunks)
             arrays = {
                 "ends": skeleton.ends,
@@ -223,56 +207,54 @@ class _Build:
                 "entity_vectors": self._encode(skeleton.entity_texts),
                 "relation_tokens": self._lengths(skeleton.relation_texts),
             }
-            asks = len(self._prompts)
-            read = asks * int(self._lengths(asked).sum()) + self._prompt_tokens * len(asked)
-            wrote = sum(count_tokens(self._tokenizer, written))
-            texts = {
+            answers = [
+                " ".join(asdict(entry).values())
+                for chunk_knowledge in knowledge
+                for entries in (chunk_knowledge.entities, chunk_knowledge.relations)
+                for entry in entries
+            ]
+            num_prompts = len(self.prompts)
+            content = {
                 "names": list(skeleton.names),
                 "entities": list(skeleton.entity_texts),
                 "relations": list(skeleton.relation_texts),
+                "read": num_prompts * int(self._lengths(core_texts).sum()) + self._prompt_tokens * len(core_texts),
+                "wrote": sum(count_tokens(self.tokenizer, answers)) if num_prompts else 0,
             }
-            return arrays, {**texts, "read": read, "wrote": wrote if asks else 0}
+            return arrays, content
 
         core_hash = hashlib.sha256(core.numpy().tobytes()).hexdigest()
-        models = (self._encoder.fingerprint, extractor.fingerprint)
-        key = self._stages.key("skeleton", chunk_key, sub_key, core_hash, limit, self._prompts, *models)
+        models = (self.encoder.fingerprint, extractor.fingerprint)
+        key = self.stages.key("skeleton", chunk_key, sub_key, core_hash, limit, self.prompts, *models)
         names = ("ends", "entity_links", "relation_links", "entity_tokens", "entity_vectors", "relation_tokens")
-        arrays, content = self._stages.get(key, names, make)
+        arrays, content = self.stages.get(key, names, make)
         links = (arrays["ends"], arrays["entity_links"], arrays["relation_links"])
         skeleton = Skeleton(content["names"], content["entities"], content["relations"], *links)
         entities = Texts(skeleton.entity_texts, arrays["entity_tokens"], arrays["entity_vectors"])
-        spent = Tokens(content["read"], content["wrote"], int(entities.num_tokens.sum()))
-        return key, skeleton, entities, arrays["relation_tokens"], spent
+        sent = Tokens(content["read"], content["wrote"], int(entities.num_tokens.sum()))
+        return key, skeleton, entities, arrays["relation_tokens"], sent
 
     def _keywords(self, sub_key: str, texts: Sequence[str]) -> tuple[str, KeywordGraph, Tokens]:
-        def make() -> Made:
+        def make() -> StageData:
             graph = build_keyword_graph(texts, self._encode)
             sentences, _, _ = keyword_sentences(texts)
             arrays = {"row": graph.row, "vectors": graph.vectors, "indptr": graph.indptr, "indices": graph.indices}
             return arrays, {"keywords": list(graph.keywords), "read": int(self._lengths(sentences).sum())}
 
-        key = self._stages.key("keywords", sub_key, self._encoder.fingerprint)
-        arrays, content = self._stages.get(key, ("row", "vectors", "indptr", "indices"), make)
+        key = self.stages.key("keywords", sub_key, self.encoder.fingerprint)
+        arrays, content = self.stages.get(key, ("row", "vectors", "indptr", "indices"), make)
         return key, KeywordGraph(content["keywords"], **arrays), Tokens(encoder=content["read"])
 
     def _lengths(self, texts: Sequence[str]) -> Tensor:
-        counts = count_tokens(self._tokenizer, [text + LINE_END for text in texts])
+        counts = count_tokens(self.tokenizer, [text + LINE_END for text in texts])
         return torch.tensor(counts, dtype=torch.int64)
 
     def _encode(self, texts: Sequence[str]) -> Tensor:
-        """Encode texts, each different one once."""
-        number = {text: i for i, text in enumerate(dict.fromkeys(texts))}
-        vectors = self._encoder.encode(list(number)).float() if number else torch.zeros(0, 0)
-        if vectors.dim() != 2 or len(vectors) != len(number) or not torch.isfinite(vectors).all():
-            raise ValueError(
-                f"`encoder` must give finite [{len(number)}, d] vectors, got a tensor of shape {list(vectors.shape)}"
-            )
-        return vectors[torch.tensor([number[text] for text in texts], dtype=torch.int64)]
+        """Encode texts, duplicates once."""
+        index = {text: i for i, text in enumerate(dict.fromkeys(texts))}
+        vectors = encode_texts(self.encoder, list(index)) if index else torch.zeros(0, 0)
+        return vectors[torch.tensor([index[text] for text in texts], dtype=torch.int64)]
 
     @property
     def _prompt_tokens(self) -> int:
-        return sum(count_tokens(self._tokenizer, list(self._prompts)))
-
-    def _write_manifest(self, manifest: dict[str, Any]) -> None:
-        key = self._stages.key("ket", *manifest["stages"].values(), repr(self._settings))
-        write_text(self._stages.folder / f"{key}.json", json.dumps(manifest, indent=2) + "\n")
+        return sum(count_tokens(self.tokenizer, list(self.prompts)))

@@ -1,4 +1,4 @@
-"""The k-nearest-neighbour graph of chunks, lexical and semantic, and the chunks that stand at its centre."""
+"""The lexical and semantic k-nearest-neighbour graph of chunks, and its central chunks."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from torch import Tensor
 from graphrerank.graphs import top_k_by_node_order
 
 BLOCK_SCORES = 1 << 23  # similarities held at once: 64 MiB of float64
-DECIMALS = 10  # of cosines and PageRank scores that are compared: what differs by rounding alone is a tie
+DECIMALS = 10  # of compared cosines and PageRank scores: rounding errors must not break ties
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class ChunkGraph:
 
     @property
     def edges(self) -> Tensor:
-        """``[E, 2]`` int64, each pair once with the smaller number first, ascending."""
+        """``[E, 2]`` int64, unique pairs, the smaller index first, ascending."""
         neighbours = torch.cat([self.lexical, self.semantic], dim=1)
         chunk, column = torch.nonzero(neighbours >= 0, as_tuple=True)
         pair = torch.stack([chunk, neighbours[chunk, column]], dim=1).sort(dim=1).values
@@ -37,20 +37,19 @@ class ChunkGraph:
 
 
 def build_chunk_graph(keywords: Sequence[Sequence[str]], vectors: Tensor, *, num_neighbours: int = 2) -> ChunkGraph:
-    r"""Join each chunk with its most similar others: :math:`K / 2` by shared keywords, then :math:`K / 2` by cosine.
+    r"""Join each chunk with its nearest neighbours: :math:`K / 2` by shared keywords, then :math:`K / 2` by cosine.
 
-    Source: KET-RAG, Algorithm 3, lines 2 to 7. Ties go by chunk number. *Where we differ:* a chunk that shares no
-    keyword is no lexical neighbour (Algorithm 3 would take any of them).
-
-    Shared keywords are counted by a product of sparse matrices, in blocks; exact.
+    Source: KET-RAG, Algorithm 3, lines 2 to 7. Ties are broken by chunk index. *Where we differ:* a chunk that shares
+    no keyword is no lexical neighbour (Algorithm 3 would take any of them).
 
     Args:
-        keywords: Of each of ``n`` chunks, each keyword once.
+        keywords: Unique keywords of each of ``n`` chunks.
         vectors: ``[n, d]``.
         num_neighbours: :math:`K`, even.
 
     Raises:
-        ValueError: If ``num_neighbours`` is not a positive even number, or ``vectors`` do not fit.
+        ValueError: If ``num_neighbours`` is not a positive even number, or ``vectors`` is not a finite matrix of ``n``
+            rows.
 
     Example:
         >>> words, vectors = [["metz"], ["metz", "war"], ["war"]], torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.8, 0.6]])
@@ -70,11 +69,11 @@ def build_chunk_graph(keywords: Sequence[Sequence[str]], vectors: Tensor, *, num
     lexical, semantic = [], []
     for start in range(0, num_chunks, rows):
         shared = torch.from_numpy((incidence[start : start + rows] @ transposed).toarray())
-        own = torch.arange(len(shared))
-        shared[own, start + own] = 0
+        row_index = torch.arange(len(shared))
+        shared[row_index, start + row_index] = 0
         by_words, _ = top_k_by_node_order(shared.masked_fill(shared == 0, -torch.inf), half)
         cosine = torch.round(unit[start : start + rows] @ unit.T, decimals=DECIMALS)
-        cosine[own, start + own] = -torch.inf
+        cosine[row_index, start + row_index] = -torch.inf
         row, column = torch.nonzero(by_words >= 0, as_tuple=True)
         cosine[row, by_words[row, column]] = -torch.inf
         lexical.append(by_words)
@@ -84,27 +83,27 @@ def build_chunk_graph(keywords: Sequence[Sequence[str]], vectors: Tensor, *, num
 
 
 def keyword_incidence(keywords: Sequence[Sequence[str]]) -> sparse.csr_matrix:
-    """Tell which text holds which keyword: ``[n, W]`` float32 of 1, columns in the order of first places."""
-    number: dict[str, int] = {}
-    columns = [number.setdefault(word, len(number)) for words in keywords for word in words]
+    """Return the ``[n, W]`` float32 matrix with 1 where a text contains a keyword, in order of first occurrence."""
+    column_of: dict[str, int] = {}
+    columns = [column_of.setdefault(word, len(column_of)) for words in keywords for word in words]
     indptr = np.cumsum([0, *(len(words) for words in keywords)])
     ones = np.ones(len(columns), dtype=np.float32)
-    return sparse.csr_matrix((ones, np.asarray(columns, dtype=np.int64), indptr), shape=(len(keywords), len(number)))
+    return sparse.csr_matrix((ones, np.asarray(columns, dtype=np.int64), indptr), shape=(len(keywords), len(column_of)))
 
 
 def page_rank(edges: Tensor, num_nodes: int, *, restart_prob: float = 0.15, tolerance: float = 1e-12) -> Tensor:
-    r"""Score nodes by where a random walk on an undirected graph is found.
+    r"""Score nodes by the stationary distribution of a random walk with restarts on an undirected graph.
 
     .. math:: \pi = c\,\mathbf{1} / n + (1 - c)\,\pi P, \qquad P_{ij} = 1 / d(i)
 
-    Source: KET-RAG, Eq. (1), with its teleport probability as ``restart_prob``, for which the paper gives no number.
-    A node without an edge sends its mass to all nodes evenly.
+    Source: KET-RAG, Eq. (1), whose teleport probability, ``restart_prob``, the paper does not state. A node without an
+    edge sends its mass to all nodes evenly.
 
     Args:
-        edges: ``[E, 2]`` int64, each pair once.
+        edges: ``[E, 2]`` int64, unique pairs.
         num_nodes: ``n``.
-        restart_prob: Probability ``c`` in (0, 1] of going on anywhere.
-        tolerance: Largest summed difference from the fixed point.
+        restart_prob: Probability ``c`` in (0, 1] of a jump to a uniformly drawn node.
+        tolerance: Maximum L1 distance from the fixed point.
 
     Returns:
         ``[n]`` float64, sums to 1.
@@ -133,18 +132,18 @@ def page_rank(edges: Tensor, num_nodes: int, *, restart_prob: float = 0.15, tole
 
 
 def core_chunks(graph: ChunkGraph, *, share: float, selection: str = "pagerank", seed: int = 0) -> Tensor:
-    r"""Choose the chunks whose knowledge will be extracted: :math:`\lceil \beta n \rceil` of them.
+    r"""Choose the :math:`\lceil \beta n \rceil` chunks whose knowledge will be extracted.
 
-    Source: KET-RAG, Algorithm 3, line 8; ties go by chunk number.
+    Source: KET-RAG, Algorithm 3, line 8; ties are broken by chunk index.
 
     Args:
         graph: The chunks' graph.
         share: :math:`\beta` in [0, 1].
-        selection: ``pagerank``, the largest by :func:`page_rank`; or ``random``, drawn evenly (KET-RAG-U).
-        seed: Of the draw.
+        selection: ``pagerank``, the largest by :func:`page_rank`; or ``random``, drawn uniformly (KET-RAG-U).
+        seed: Seed of the random draw.
 
     Returns:
-        Chunk numbers, int64, ascending.
+        Chunk indices, int64, ascending.
 
     Raises:
         ValueError: If ``share`` is out of range or ``selection`` unknown.
@@ -154,7 +153,7 @@ def core_chunks(graph: ChunkGraph, *, share: float, selection: str = "pagerank",
     if selection not in ("pagerank", "random"):
         raise ValueError(f"`selection` must be 'pagerank' or 'random', got {selection!r}")
     num_chunks = len(graph.lexical)
-    count = math.ceil(round(share * num_chunks, 9))  # 0.1 * 30 is a little above 3
+    count = math.ceil(round(share * num_chunks, 9))  # 0.1 * 30 is slightly above 3 in floating point
     if selection == "random":
         chosen = torch.randperm(num_chunks, generator=torch.Generator().manual_seed(seed))[:count]
     else:

@@ -1,11 +1,11 @@
-"""What an index costs: tokens that were sent to models, and KET-RAG's formulas for them."""
+"""Cost of an index: tokens sent to models, and KET-RAG's formulas for them."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Prices:
-    """US dollars per million tokens; as they stand, those of KET-RAG's models, GPT-4o-mini and text-embedding-3-small.
+    """US dollars per million tokens; the defaults are GPT-4o-mini's and text-embedding-3-small's, KET-RAG's models.
 
     Attributes:
         model_input: Read by the language model.
@@ -44,7 +44,7 @@ class Tokens:
         )
 
     def dollars(self, prices: Prices) -> float:
-        """Return what they cost."""
+        """Return the cost of the tokens in US dollars."""
         spent = (
             self.model_input * prices.model_input
             + self.model_output * prices.model_output
@@ -56,19 +56,19 @@ class Tokens:
 def knowledge_graph_tokens(
     num_chunks: int, chunk_tokens: int, *, description_tokens: int, prompt_tokens: int, num_prompts: int = 2
 ) -> Tokens:
-    r"""Foretell the tokens of KG-Index, Algorithm 1.
+    r"""Predict the tokens of KG-Index, Algorithm 1.
 
     .. math:: (2 \ell + \lambda_e + \lambda_r)\,|V_t| \text{ read by the model}, \qquad
               \ell\,|V_t| + \sum_{x \in V_e \cup E} \ell_x \text{ by the encoder}
 
-    Source: KET-RAG, section 5.3, which gives no formula of the tokens that are written.
+    Source: KET-RAG, section 5.3, which gives no formula for output tokens.
 
     Args:
         num_chunks: :math:`|V_t|`.
-        chunk_tokens: :math:`\ell`, of a chunk.
-        description_tokens: :math:`\sum \ell_x`, of all entities and relations together.
-        prompt_tokens: :math:`\lambda_e + \lambda_r`, of all prompts that are put to a chunk.
-        num_prompts: How often the model reads a chunk; in the paper twice, for entities and for relations.
+        chunk_tokens: :math:`\ell`, tokens per chunk.
+        description_tokens: :math:`\sum \ell_x`, over all entities and relations.
+        prompt_tokens: :math:`\lambda_e + \lambda_r`, over all prompts for a chunk.
+        num_prompts: Number of times the model reads a chunk; twice in the paper, for entities and for relations.
 
     Example:
         >>> knowledge_graph_tokens(10, 100, description_tokens=500, prompt_tokens=60)
@@ -79,7 +79,7 @@ def knowledge_graph_tokens(
 
 
 def keyword_graph_tokens(num_chunks: int, chunk_tokens: int) -> Tokens:
-    r"""Foretell the tokens of the text-keyword graph: :math:`3 \ell\,|T|`, for chunks, sub-chunks and sentences.
+    r"""Predict the tokens of the text-keyword graph: :math:`3 \ell\,|T|`, for chunks, sub-chunks and sentences.
 
     Source: KET-RAG, section 5.3.
 

@@ -1,4 +1,4 @@
-"""KET-RAG's index in memory, and the settings that make it."""
+"""KET-RAG's index in memory, and its settings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,18 +14,18 @@ from graphrerank.indexes.ket.skeleton import Skeleton
 
 @dataclass(frozen=True)
 class KETSettings:
-    r"""What an index is made of.
+    r"""Settings of an index.
 
     Attributes:
-        chunk_tokens: :math:`\ell`, tokens of a chunk.
-        join: Whether a chunk may go on in the next document, as in KET-RAG's experiments.
+        chunk_tokens: :math:`\ell`, tokens per chunk.
+        join: Whether a chunk may span documents, as in KET-RAG's experiments.
         num_neighbours: :math:`K`, even.
         core_share: :math:`\beta` in [0, 1], the share of chunks whose knowledge is extracted; 0: no skeleton.
         core_selection: ``pagerank`` or ``random``.
-        seed: Of a random selection.
-        num_splits: :math:`\tau`, how often a chunk is halved.
+        seed: Seed of a random selection.
+        num_splits: :math:`\tau`, number of times a chunk is halved.
         has_keywords: Whether there is a text-keyword graph.
-        description_tokens: Most tokens that describe an entity or a relation.
+        description_tokens: Maximum number of tokens that describe an entity or a relation.
 
     Raises:
         ValueError: If a setting is out of range.
@@ -61,7 +61,7 @@ class Texts:
 
     Attributes:
         texts: ``n`` strings.
-        num_tokens: ``[n]`` int64, of each text and the line end behind it.
+        num_tokens: ``[n]`` int64, of each text with the line end that follows it.
         vectors: ``[n, d]`` float32.
     """
 
@@ -75,19 +75,19 @@ class KETIndex:
     """An index in memory.
 
     Attributes:
-        settings: What it was made with.
-        num_documents: Documents of the corpus.
-        chunks: ``n`` chunks, as they were cut from the documents.
+        settings: Its settings.
+        num_documents: Number of documents of the corpus.
+        chunks: ``n`` chunks, as cut from the documents.
         chunk_texts: Their texts, lengths and vectors.
         chunk_graph: Their neighbours.
-        core: Numbers of the core chunks, ascending.
-        sub_chunks: ``m`` sub-chunks; the chunks where nothing is halved.
+        core: Indices of the core chunks, ascending.
+        sub_chunks: ``m`` sub-chunks; the chunks if nothing is halved.
         sub_chunk_texts: Their texts, lengths and vectors.
-        skeleton: Entities and relations of the core chunks, tied to sub-chunks; None without core chunks.
+        skeleton: Entities and relations of the core chunks, linked to sub-chunks; None without core chunks.
         entity_texts: ``E`` entities' texts, lengths and vectors; None without skeleton.
         relation_tokens: ``[R]`` int64, lengths of the relations' texts; None without skeleton.
-        keyword_graph: None where it was not built.
-        report: What it holds and what it cost.
+        keyword_graph: None if it was not built.
+        report: Sizes and costs.
     """
 
     settings: KETSettings

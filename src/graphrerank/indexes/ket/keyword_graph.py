@@ -1,4 +1,4 @@
-"""KET-RAG's text-keyword bipartite graph: which keyword stands in which sub-chunk, and a vector of each keyword."""
+"""KET-RAG's text-keyword bipartite graph: links of keywords to sub-chunks, and a vector of each keyword."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,15 +15,15 @@ from graphrerank.text import find_keywords, split_sentences
 class KeywordGraph:
     """Keywords, their vectors and their sub-chunks.
 
-    Keywords that stand in the same sentences have the same vector and the same sub-chunks: they share a row. About half
-    of a corpus's words stand in one sentence alone, so that there are far fewer rows than keywords.
+    Keywords that occur in the same sentences have the same vector and sub-chunks and share a row. About half of a
+    corpus's words occur in a single sentence, so there are far fewer rows than keywords.
 
     Attributes:
-        keywords: ``W`` strings, in the order of their first places.
-        row: ``[W]`` int64, each keyword's row; rows are numbered by their first keyword.
-        vectors: ``[G, d]`` float32 unit vectors: the direction of the mean over the sentences that hold the keyword.
-        indptr: ``[G + 1]`` int64; keywords of row ``i`` stand in the sub-chunks ``indices[indptr[i]:indptr[i + 1]]``.
-        indices: ``[M]`` int64 sub-chunk numbers, ascending within a row.
+        keywords: ``W`` strings, in order of first occurrence.
+        row: ``[W]`` int64, each keyword's row, in order of first occurrence.
+        vectors: ``[G, d]`` float32, the normalised mean vector of the sentences that contain the keyword.
+        indptr: ``[G + 1]`` int64; keywords of row ``i`` occur in the sub-chunks ``indices[indptr[i]:indptr[i + 1]]``.
+        indices: ``[M]`` int64 sub-chunk indices, ascending within a row.
     """
 
     keywords: Sequence[str]
@@ -34,34 +34,34 @@ class KeywordGraph:
 
     @property
     def num_edges(self) -> int:
-        """Edges between keywords and sub-chunks; those of a shared row count for each of its keywords."""
+        """Number of edges between keywords and sub-chunks."""
         return int(self.indptr.diff()[self.row].sum())
 
 
 def keyword_sentences(texts: Sequence[str]) -> tuple[list[str], list[int], list[list[str]]]:
-    """Cut texts into sentences, and leave out those without a keyword.
+    """Split texts into sentences, and leave out those without a keyword.
 
     Returns:
-        The sentences, the number of the text of each, and the keywords of each.
+        The sentences, and the text index and the keywords of each.
     """
-    sentences, places, words = [], [], []
-    for place, text in enumerate(texts):
+    sentences, text_indices, keywords = [], [], []
+    for text_index, text in enumerate(texts):
         for start, stop in split_sentences(text):
-            if found := find_keywords(text[start:stop]):
+            if sentence_keywords := find_keywords(text[start:stop]):
                 sentences.append(text[start:stop])
-                places.append(place)
-                words.append(found)
-    return sentences, places, words
+                text_indices.append(text_index)
+                keywords.append(sentence_keywords)
+    return sentences, text_indices, keywords
 
 
 def build_keyword_graph(texts: Sequence[str], encode: Callable[[Sequence[str]], Tensor]) -> KeywordGraph:
-    """Link each keyword to the sub-chunks that hold it, with the mean vector of the sentences that hold it.
+    """Link each keyword to the sub-chunks that contain it, and average the vectors of its sentences.
 
-    Source: KET-RAG, Algorithm 3, lines 11 to 15, and section 5.1. Vectors are of unit length, for retrieval by cosine.
+    Source: KET-RAG, Algorithm 3, lines 11 to 15, and section 5.1. Means are normalised, for retrieval by cosine.
 
     Args:
         texts: ``m`` sub-chunks.
-        encode: Gives ``[n, d]`` vectors of ``n`` sentences.
+        encode: Encodes ``n`` sentences as ``[n, d]``.
 
     Example:
         >>> graph = build_keyword_graph(["Metz fell.", "Metz rose."], lambda texts: torch.eye(2))
@@ -70,23 +70,23 @@ def build_keyword_graph(texts: Sequence[str], encode: Callable[[Sequence[str]], 
         >>> graph.vectors[0]
         tensor([0.7071, 0.7071])
     """
-    sentences, places, words = keyword_sentences(texts)
+    sentences, text_indices, sentence_keywords = keyword_sentences(texts)
     vectors = encode(sentences).float()
-    holders: dict[str, list[int]] = {}
-    for sentence, found in enumerate(words):
-        for word in found:
-            holders.setdefault(word, []).append(sentence)
-    rows: dict[tuple[int, ...], int] = {}
-    row = [rows.setdefault(tuple(own), len(rows)) for own in holders.values()]
-    sentence_ptr = np.cumsum([0, *map(len, rows)])
-    flat = np.asarray([sentence for own in rows for sentence in own], dtype=np.int64)
+    keyword_places: dict[str, list[int]] = {}
+    for sentence, keywords in enumerate(sentence_keywords):
+        for keyword in keywords:
+            keyword_places.setdefault(keyword, []).append(sentence)
+    row_of: dict[tuple[int, ...], int] = {}  # row of each set of sentences
+    row = [row_of.setdefault(tuple(places), len(row_of)) for places in keyword_places.values()]
+    sentence_ptr = np.cumsum([0, *map(len, row_of)])
+    row_sentences = np.asarray([sentence for places in row_of for sentence in places], dtype=np.int64)
     shares = np.repeat(1 / np.maximum(np.diff(sentence_ptr), 1), np.diff(sentence_ptr)).astype(np.float32)
-    mean = sparse.csr_matrix((shares, flat, sentence_ptr), shape=(len(rows), len(sentences))) @ vectors.numpy()
-    held = [sorted({places[sentence] for sentence in own}) for own in rows]
+    averaging = sparse.csr_matrix((shares, row_sentences, sentence_ptr), shape=(len(row_of), len(sentences)))
+    sub_chunks = [sorted({text_indices[sentence] for sentence in places}) for places in row_of]
     return KeywordGraph(
-        keywords=list(holders),
+        keywords=list(keyword_places),
         row=torch.tensor(row, dtype=torch.int64),
-        vectors=torch.nn.functional.normalize(torch.from_numpy(mean), dim=1),
-        indptr=torch.from_numpy(np.cumsum([0, *map(len, held)])),
-        indices=torch.tensor([place for own in held for place in own], dtype=torch.int64),
+        vectors=torch.nn.functional.normalize(torch.from_numpy(averaging @ vectors.numpy()), dim=1),
+        indptr=torch.from_numpy(np.cumsum([0, *map(len, sub_chunks)])),
+        indices=torch.tensor([chunk for chunks in sub_chunks for chunk in chunks], dtype=torch.int64),
     )

@@ -1,4 +1,4 @@
-"""What a KET index holds and what it cost."""
+"""Sizes and costs of a KET index."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ class KETReport:
         chunks: Chunks.
         chunk_edges: Edges of the chunks' graph.
         core_chunks: Chunks whose knowledge was extracted.
-        core_tokens: Their tokens.
+        core_tokens: Tokens of the core chunks.
         sub_chunks: Sub-chunks.
         entities: Entities of the skeleton.
         relations: Relations of the skeleton.
@@ -24,9 +24,9 @@ class KETReport:
         relation_tokens: Tokens of the relations' texts.
         keywords: Keywords.
         keyword_edges: Links of keywords to sub-chunks.
-        prompt_tokens: Tokens of all prompts that are put to a chunk; 0 without a language model.
-        num_prompts: How many prompts that are; 0 without a language model.
-        sent: Tokens that the models were given and wrote, those of texts whose vectors were at hand among them.
+        prompt_tokens: Tokens of all prompts for a chunk; 0 without a language model.
+        num_prompts: Number of prompts for a chunk; 0 without a language model.
+        sent: Tokens that the models read and wrote, including those whose results were cached.
     """
 
     documents: int
@@ -48,11 +48,11 @@ class KETReport:
     sent: Tokens
 
     @property
-    def foretold(self) -> Tokens:
-        r"""What the formulas of KET-RAG, section 5.3, say of this index: :math:`\beta` KG-Index and the keywords' part.
+    def predicted(self) -> Tokens:
+        r"""Tokens of this index by the formulas of KET-RAG, section 5.3: :math:`\beta` KG-Index and the keyword graph.
 
-        They count more than is sent: the core chunks' vectors a second time, relations' vectors, which no retrieval
-        reads, sub-chunks that are the chunks themselves, and sentences without a keyword.
+        They exceed the tokens sent: they count core chunks twice, relations' vectors, which no retrieval reads,
+        sub-chunks that equal their chunk, and sentences without a keyword.
         """
         tokens = Tokens()
         if self.core_chunks:
@@ -68,13 +68,13 @@ class KETReport:
         return tokens + Tokens(encoder=self.corpus_tokens)
 
     def lines(self, prices: Prices | None = None) -> list[str]:
-        """Write the report, a line each of nodes, edges, tokens and money.
+        """Return four lines of text: nodes, edges, tokens sent, and tokens predicted by the formulas.
 
         Args:
-            prices: Of tokens; KET-RAG's models' when None.
+            prices: Prices of tokens; None for those of KET-RAG's models.
         """
         prices = prices or Prices()
-        sent, foretold = self.sent, self.foretold
+        sent, predicted = self.sent, self.predicted
         return [
             f"nodes: {self.documents:,} documents of {self.corpus_tokens:,} tokens, {self.chunks:,} chunks "
             f"({self.core_chunks:,} core), {self.sub_chunks:,} sub-chunks, {self.entities:,} entities, "
@@ -83,6 +83,6 @@ class KETReport:
             f"entities and relations to sub-chunks, {self.keyword_edges:,} from keywords to sub-chunks",
             f"language model: {sent.model_input:,} tokens read, {sent.model_output:,} written; "
             f"encoder: {sent.encoder:,} tokens read; together ${sent.dollars(prices):.4f}",
-            f"by the paper's formulas: {foretold.model_input:,} tokens read by the language model, "
-            f"{foretold.encoder:,} by the encoder; together ${foretold.dollars(prices):.4f}",
+            f"by the paper's formulas: {predicted.model_input:,} tokens read by the language model, "
+            f"{predicted.encoder:,} by the encoder; together ${predicted.dollars(prices):.4f}",
         ]

@@ -1,4 +1,4 @@
-"""KET-RAG's knowledge-graph skeleton: the entities and relations of the core chunks, each tied to its chunks."""
+"""KET-RAG's knowledge-graph skeleton: entities and relations of the core chunks, linked to the chunks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -13,13 +13,13 @@ from graphrerank.text import Tokenizer, count_tokens, normalize_entity
 
 @dataclass(frozen=True)
 class Skeleton:
-    """Entities, relations and where they stand.
+    """Entities, relations and their links to chunks.
 
     Attributes:
-        names: ``E`` entity names as :func:`normalize_entity` makes them.
+        names: ``E`` entity names, normalised by :func:`normalize_entity`.
         entity_texts: ``E`` strings: name, type and descriptions.
         relation_texts: ``R`` strings: head, relation, tail and descriptions.
-        ends: ``[R, 2]`` int64 entity numbers, two different ones.
+        ends: ``[R, 2]`` int64 entities, which differ.
         entity_links: ``[L, 2]`` int64 (entity, chunk), ascending.
         relation_links: ``[M, 2]`` int64 (relation, chunk), ascending.
     """
@@ -34,7 +34,7 @@ class Skeleton:
 
 @dataclass
 class _Merged:
-    """What several passages say of one thing."""
+    """An entity or relation, merged over chunks."""
 
     title: str
     kind: str = ""
@@ -45,21 +45,21 @@ class _Merged:
 def build_skeleton(
     knowledge: Sequence[Knowledge], chunks: Sequence[int], tokenizer: Tokenizer, *, description_tokens: int = 100
 ) -> Skeleton:
-    """Merge what chunks say: entities by normalised name, relations by ends and normalised relation.
+    """Merge entities by normalised name, and relations by normalised head, relation and tail.
 
-    Source: KET-RAG, Algorithm 1. *Where we differ:* it does not say how descriptions of one entity become one;
-    GraphRAG, which it builds on, lets a language model sum them up. We join different ones, in the order of the chunks,
-    as far as ``description_tokens`` go; the first one always, cut there. A relation of an entity with itself is left
+    Source: KET-RAG, Algorithm 1. *Where we differ:* the paper does not say how the descriptions of an entity are
+    merged; GraphRAG, on which it builds, summarises them by a language model. We join the distinct ones in chunk order,
+    up to ``description_tokens``; the first one is truncated to that length. A relation of an entity with itself is left
     out.
 
     Args:
-        knowledge: Of each of ``C`` chunks.
-        chunks: ``C`` chunk numbers.
-        tokenizer: What a token is.
-        description_tokens: Most tokens of an entity's or a relation's descriptions.
+        knowledge: Knowledge of each of ``C`` chunks.
+        chunks: ``C`` chunk indices.
+        tokenizer: Tokenizer of the descriptions.
+        description_tokens: Maximum number of tokens that describe an entity or a relation.
 
     Raises:
-        ValueError: If there are not as many chunks as knowledge, or ``description_tokens`` is below 1.
+        ValueError: If ``knowledge`` and ``chunks`` differ in length, or ``description_tokens`` is below 1.
     """
     if len(knowledge) != len(chunks):
         raise ValueError(f"`knowledge` must have one entry per chunk ({len(chunks)}), got {len(knowledge)}")
@@ -67,14 +67,14 @@ def build_skeleton(
         raise ValueError(f"`description_tokens` must be a positive integer, got {description_tokens}")
     entities: dict[str, _Merged] = {}
     relations: dict[tuple[str, str, str], _Merged] = {}
-    for told, chunk in zip(knowledge, chunks, strict=True):
-        for entity in told.entities:
+    for chunk_knowledge, chunk in zip(knowledge, chunks, strict=True):
+        for entity in chunk_knowledge.entities:
             if name := normalize_entity(entity.name):
                 merged = entities.setdefault(name, _Merged(entity.name.strip()))
                 merged.kind = merged.kind or entity.type.strip()
                 merged.descriptions[entity.description.strip()] = None
                 merged.chunks[chunk] = None
-        for relation in told.relations:
+        for relation in chunk_knowledge.relations:
             head, tail = normalize_entity(relation.head), normalize_entity(relation.tail)
             if head and tail and head != tail:
                 title = f"{relation.head.strip()} | {relation.relation.strip()} | {relation.tail.strip()}"
@@ -82,80 +82,76 @@ def build_skeleton(
                 merged = relations.setdefault(key, _Merged(title))
                 merged.descriptions[relation.description.strip()] = None
                 merged.chunks[chunk] = None
-    number = {name: i for i, name in enumerate(entities)}
-    ends = torch.tensor([[number[head], number[tail]] for head, _, tail in relations], dtype=torch.int64)
+    index = {name: entity for entity, name in enumerate(entities)}
     return Skeleton(
         names=list(entities),
         entity_texts=_texts(list(entities.values()), tokenizer, description_tokens),
         relation_texts=_texts(list(relations.values()), tokenizer, description_tokens),
-        ends=ends.reshape(-1, 2),
+        ends=_pairs([(index[head], index[tail]) for head, _, tail in relations]),
         entity_links=_links(list(entities.values())),
         relation_links=_links(list(relations.values())),
     )
 
 
 def rewire(skeleton: Skeleton, sub_chunks: Chunks) -> Skeleton:
-    """Tie entities and relations to sub-chunks in place of the chunks they were cut from.
+    """Link entities and relations to sub-chunks instead of chunks.
 
-    Source: KET-RAG, section 5.1, "edges rewired accordingly". The paper does not say to which of a chunk's sub-chunks:
-    we take those that hold the entity's name, both names of a relation's ends, or else one of them; where none does,
-    all of them.
+    Source: KET-RAG, section 5.1, "edges rewired accordingly". The paper does not say to which sub-chunks of a chunk: we
+    take those with the most of the names, which are the entity's, or those of the relation's two ends.
 
     Args:
-        skeleton: Tied to chunks.
-        sub_chunks: Cut from these chunks.
+        skeleton: Skeleton linked to chunks.
+        sub_chunks: Sub-chunks of these chunks.
     """
-    parts: dict[int, list[int]] = {}
+    children: dict[int, list[int]] = {}
     for sub_chunk, parent in enumerate(sub_chunks.parent.tolist()):
-        parts.setdefault(parent, []).append(sub_chunk)
-    if all(len(own) == 1 for own in parts.values()):
-        texts: Sequence[str] = []
-    else:
-        texts = [f" {normalize_entity(text)} " for text in sub_chunks.texts]
+        children.setdefault(parent, []).append(sub_chunk)
+    is_halved = any(len(sub_chunks_of) > 1 for sub_chunks_of in children.values())
+    texts = [f" {normalize_entity(text)} " for text in sub_chunks.texts] if is_halved else []
 
-    def holders(own: list[int], names: Sequence[str]) -> list[int]:
-        if len(own) == 1:
-            return own
-        held = {part: sum(f" {name} " in texts[part] for name in names) for part in own}
-        most = max(held.values())
-        return [part for part, count in held.items() if count == most]
+    def best_sub_chunks(chunk: int, names: Sequence[str]) -> list[int]:
+        candidates = children[chunk]
+        if len(candidates) == 1:
+            return candidates
+        counts = [sum(f" {name} " in texts[candidate] for name in names) for candidate in candidates]
+        return [candidate for candidate, count in zip(candidates, counts, strict=True) if count == max(counts)]
 
     names, ends = skeleton.names, skeleton.ends.tolist()
     entity_links = [
-        (entity, part)
+        (entity, sub_chunk)
         for entity, chunk in skeleton.entity_links.tolist()
-        for part in holders(parts[chunk], [names[entity]])
+        for sub_chunk in best_sub_chunks(chunk, [names[entity]])
     ]
     relation_links = [
-        (relation, part)
+        (relation, sub_chunk)
         for relation, chunk in skeleton.relation_links.tolist()
-        for part in holders(parts[chunk], [names[end] for end in ends[relation]])
+        for sub_chunk in best_sub_chunks(chunk, [names[end] for end in ends[relation]])
     ]
     return replace(skeleton, entity_links=_pairs(entity_links), relation_links=_pairs(relation_links))
 
 
 def _texts(merged: Sequence[_Merged], tokenizer: Tokenizer, limit: int) -> list[str]:
-    described = [[text for text in entry.descriptions if text] for entry in merged]
-    every = list(dict.fromkeys(text for texts in described for text in texts))
-    length = dict(zip(every, count_tokens(tokenizer, every), strict=True))
-    cut = [text for text in every if length[text] > limit]
-    short = {text: text[: spans[limit - 1][1]] for text, spans in zip(cut, tokenizer.spans(cut), strict=True)}
-    found = []
-    for entry, texts in zip(merged, described, strict=True):
+    descriptions = list(dict.fromkeys(text for entry in merged for text in entry.descriptions if text))
+    length = dict(zip(descriptions, count_tokens(tokenizer, descriptions), strict=True))
+    too_long = [text for text in descriptions if length[text] > limit]
+    spans = tokenizer.spans(too_long)
+    truncated = {text: text[: tokens[limit - 1][1]] for text, tokens in zip(too_long, spans, strict=True)}
+    texts = []
+    for entry in merged:
         title = f"{entry.title} ({entry.kind})" if entry.kind else entry.title
-        kept: list[str] = []
-        room = limit
-        for text in texts:
-            if kept and length[text] > room:
+        selected: list[str] = []
+        remaining = limit
+        for text in filter(None, entry.descriptions):
+            if selected and length[text] > remaining:
                 break
-            kept.append(short.get(text, text))
-            room -= length[text]
-        found.append(f"{title}: {' '.join(kept)}" if kept else title)
-    return found
+            selected.append(truncated.get(text, text))
+            remaining -= length[text]
+        texts.append(f"{title}: {' '.join(selected)}" if selected else title)
+    return texts
 
 
 def _links(merged: Sequence[_Merged]) -> Tensor:
-    return _pairs([(number, chunk) for number, entry in enumerate(merged) for chunk in sorted(entry.chunks)])
+    return _pairs([(index, chunk) for index, entry in enumerate(merged) for chunk in sorted(entry.chunks)])
 
 
 def _pairs(pairs: Sequence[tuple[int, int]]) -> Tensor:

@@ -5,12 +5,12 @@ from pathlib import Path
 
 from torch import Tensor
 
-from graphrerank.indexes.encode import IndexEncoder, encode_in_parts
-from graphrerank.indexes.retag.build import ReTAGBuild
-from graphrerank.indexes.retag.extractive import ExtractiveLanguage
+from graphrerank.indexes.encode import IndexEncoder, encode_in_blocks
+from graphrerank.indexes.retag.extractive import ExtractiveSteps
+from graphrerank.indexes.retag.generative import GenerativeSteps
 from graphrerank.indexes.retag.index import ReTAGIndex, ReTAGSettings
-from graphrerank.indexes.retag.language import Language
-from graphrerank.indexes.retag.model import ModelLanguage
+from graphrerank.indexes.retag.language_steps import LanguageSteps
+from graphrerank.indexes.retag.stages import ReTAGStages
 from graphrerank.indexes.stages import Stages
 from graphrerank.knowledge import KnowledgeExtractor
 from graphrerank.language_models import ChatModel
@@ -18,23 +18,21 @@ from graphrerank.text import Tokenizer
 
 
 class ReTAGIndexBuilder:
-    """Builds an index stage by stage; what was built before is read from the folder.
+    """Builds an index stage by stage, reading finished stages from the folder.
 
-    Source: "ReTAG", 2025, over GraphRAG ("From Local to Global", 2024). Stages are the entity graph, vectors in parts,
-    the material of summaries, topics, and of each graph its communities and their summaries, each whole or not there
-    (:class:`Stages`): a build that was stopped goes on where it was.
+    Source: "ReTAG", 2025, over GraphRAG ("From Local to Global", 2024). *Where we differ:* entities are extracted once,
+    not again for each topic. An interrupted build resumes (:class:`Stages`).
 
-    Without ``model`` no language model is asked: topics are clusters of entities, summaries consist of sentences of the
-    corpus. With one, it finds the topics, tells what is relevant to them and writes the summaries. *Where we differ:*
-    entities are extracted once, not again for each topic.
+    Without ``model``, topics are clusters of entities, and summaries consist of sentences of the corpus. A language
+    model finds the topics, decides what is relevant to them and writes the summaries.
 
     Args:
-        folder: Where the stages lie.
-        tokenizer: What a token is.
-        encoder: Of sentences; queries must be encoded alike.
-        extractor: Tells entities and relations; put a ``KnowledgeCache`` around it.
-        model: A language model, with an ``AnswerCache`` around it; None for extractive topics and summaries.
-        tries: How often to ask it for a usable answer.
+        folder: Folder of the stages.
+        tokenizer: Tokenizer that measures texts.
+        encoder: Encoder of sentences; queries need the same one.
+        extractor: Extractor of entities and relations, best wrapped in a ``KnowledgeCache``.
+        model: Language model, best wrapped in an ``AnswerCache``; None for extractive topics and summaries.
+        tries: Number of attempts to get a usable answer from it.
     """
 
     def __init__(
@@ -62,27 +60,27 @@ class ReTAGIndexBuilder:
         Args:
             ids: ``P`` ids of the passages.
             passages: ``P`` texts.
-            settings: What to make; the defaults when None.
+            settings: Settings of the index; None for the defaults.
 
         Raises:
-            ValueError: If there is not one id per passage, a model gives what does not fit, or a file of the folder is
+            ValueError: If there is not one id per passage, a model's output does not fit, or a file of the folder is
                 damaged.
         """
-        return self._work(ids, passages, settings or ReTAGSettings()).index()
+        return self._stages_of(ids, passages, settings or ReTAGSettings()).build()
 
     def update(self, index: ReTAGIndex, ids: Sequence[str], passages: Sequence[str]) -> ReTAGIndex:
-        """Add passages to an index: topics stay, and only the communities that they touch are summed up again.
+        """Add passages to an index; topics stay, and only the communities that change are summarised again.
 
-        A new entity belongs to the topics that are near it, and joins the community of those it is most related to; one
-        that outgrows ``max_community`` is split, and what is related to nothing known makes communities of its own.
-        Touched is a community with a new entity or relation, or with one of which new passages tell something that its
-        summary is made from. See :func:`~graphrerank.indexes.index_difference` for how far this is from a new build.
+        A new entity belongs to the topics near it, and joins the community to which it is most related. A community
+        that outgrows ``max_community`` is split; new entities related to no known one form communities of their own. A
+        community changes if it gains an entity or a relation, or if new passages contribute to the texts that its
+        summary is made from. :func:`~graphrerank.indexes.retag.index_difference` compares the result with a new build.
 
         Source: ours, for the first of ReTAG's open questions.
 
         Args:
-            index: Of the passages before.
-            ids: Of all passages; those of the index first.
+            index: Index of the earlier passages.
+            ids: Ids of all passages; those of the index first.
             passages: All texts, in the same order.
 
         Raises:
@@ -90,18 +88,19 @@ class ReTAGIndexBuilder:
         """
         known = list(index.passage_ids)
         if list(ids[: len(known)]) != known:
-            raise ValueError(f"`ids` must begin with the {len(known)} of the index, got others")
-        return self._work(ids, passages, index.settings).updated(index)
+            raise ValueError(f"`ids` must begin with the {len(known)} ids of the index, got others")
+        return self._stages_of(ids, passages, index.settings).update(index)
 
-    def _work(self, ids: Sequence[str], passages: Sequence[str], settings: ReTAGSettings) -> ReTAGBuild:
-        different = len(set(ids))
-        if not len(passages) == len(ids) == different:
-            raise ValueError(f"`ids` must be {len(passages)} different ones, got {len(ids)}, {different} different")
-        language: Language = ExtractiveLanguage(self._tokenizer, settings)
+    def _stages_of(self, ids: Sequence[str], passages: Sequence[str], settings: ReTAGSettings) -> ReTAGStages:
+        num_unique = len(set(ids))
+        if not len(passages) == len(ids) == num_unique:
+            raise ValueError(f"`ids` must be {len(passages)} unique ids, got {len(ids)}, {num_unique} of them unique")
+        steps: LanguageSteps = ExtractiveSteps(self._tokenizer, settings)
         if self._model is not None:
-            language = ModelLanguage(self._model, self._tokenizer, self._encode, settings, tries=self._tries)
-        models = (self._tokenizer, self._encoder, self._extractor, language)
-        return ReTAGBuild(self._stages, *models, ids, passages, settings)
+            steps = GenerativeSteps(self._model, self._tokenizer, self._encode, settings, tries=self._tries)
+        return ReTAGStages(
+            self._stages, self._tokenizer, self._encoder, self._extractor, steps, ids, passages, settings
+        )
 
     def _encode(self, texts: Sequence[str]) -> Tensor:
-        return encode_in_parts(self._stages, self._encoder, texts)
+        return encode_in_blocks(self._stages, self._encoder, texts)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Rows:
-    """Lists of numbers, one behind the other.
+    """Lists of integers of any length, concatenated.
 
     Attributes:
         indptr: ``[n + 1]`` int64; row ``i`` is ``indices[indptr[i]:indptr[i + 1]]``.
@@ -22,7 +22,7 @@ class Rows:
 
     @classmethod
     def of(cls, rows: Iterable[Sequence[int]]) -> "Rows":
-        """Lay lists out.
+        """Concatenate lists.
 
         Example:
             >>> rows = Rows.of([[3, 1], [], [2]])
@@ -31,7 +31,7 @@ class Rows:
         """
         lists = list(rows)
         indptr = torch.tensor(list(accumulate(map(len, lists), initial=0)), dtype=torch.int64)
-        return cls(indptr, torch.tensor([number for row in lists for number in row], dtype=torch.int64))
+        return cls(indptr, torch.tensor([entry for row in lists for entry in row], dtype=torch.int64))
 
     def __len__(self) -> int:
         return len(self.indptr) - 1
@@ -51,21 +51,20 @@ class Rows:
 class Communities:
     """Communities of all graphs of an index, with their summaries.
 
-    They are numbered graph by graph, and within a graph level by level, so that a parent comes before its children.
+    They are ordered by graph, then by level, so a parent precedes its children.
 
     Attributes:
-        graph: ``[C]`` int64, the graph each lies in; 0 is the general one, ``1 + t`` that of topic ``t``.
+        graph: ``[C]`` int64, the graph of each; 0 is the general one, ``1 + t`` that of topic ``t``.
         level: ``[C]`` int64; 0 is the coarsest.
-        parent: ``[C]`` int64, the community of the level above that holds it; -1 at level 0.
-        members: Entity numbers of each, ascending.
-        titles: ``C`` names, of their most prominent entities.
+        parent: ``[C]`` int64, the community of the level above that contains it; -1 at level 0.
+        members: Entities of each, ascending.
+        titles: ``C`` titles, the names of the most prominent entities.
         texts: ``C`` summaries.
         num_tokens: ``[C]`` int64, of the summaries.
         vectors: ``[C, d]`` float32 unit vectors of the summaries.
-        sentences: Numbers of the sentences that each summary consists of, in the order of the corpus; none where a
-            language model wrote it.
-        sources: Numbers of the passages that each summary was made from, ascending.
-        named: Numbers of the entities that each summary names, ascending: what two summaries can share.
+        sentences: Sentences that each summary consists of, in corpus order; empty if a language model wrote it.
+        sources: Passages that each summary was made from, ascending.
+        named: Entities that each summary names, ascending.
     """
 
     graph: Tensor
@@ -84,29 +83,29 @@ class Communities:
         return len(self.texts)
 
     def num_levels(self, graph: int) -> int:
-        """How many levels a graph has; 0 where it has no edge."""
+        """Return the number of levels of a graph; 0 if it has no edge."""
         levels = self.level[self.graph == graph]
         return int(levels.max()) + 1 if len(levels) else 0
 
     def at_level(self, graph: int, level: int) -> Tensor:
-        """List the communities that together hold each entity of a graph once, as finely as ``level`` has it.
+        """Return the communities of a level, and those of coarser levels that were not split.
 
-        Source: GraphRAG ("From Local to Global", 2024, section 3.1.4): those of the level, and those of the levels
-        above that were not split.
+        Together they contain each entity of the graph once. Source: GraphRAG ("From Local to Global", 2024, section
+        3.1.4).
 
         Args:
             graph: 0 for the general graph, ``1 + t`` for that of topic ``t``.
-            level: 0 for the coarsest; what is beyond the finest is the finest.
+            level: 0 for the coarsest; a level beyond the finest is the finest.
 
         Returns:
-            ``[n]`` int64 community numbers, ascending.
+            ``[n]`` int64 community indices, ascending.
 
         Raises:
             ValueError: If ``level`` is negative.
         """
         if level < 0:
             raise ValueError(f"`level` must not be negative, got {level}")
-        split = torch.zeros(len(self) + 1, dtype=torch.bool)
-        split[self.parent] = True  # the last place takes what has no parent
-        whole = (self.level < level) & ~split[:-1]
-        return ((self.graph == graph) & (whole | (self.level == level))).nonzero().flatten()
+        is_split = torch.zeros(len(self) + 1, dtype=torch.bool)
+        is_split[self.parent] = True  # a parent of -1 sets the last element, which is dropped below
+        unsplit = (self.level < level) & ~is_split[:-1]
+        return ((self.graph == graph) & (unsplit | (self.level == level))).nonzero().flatten()

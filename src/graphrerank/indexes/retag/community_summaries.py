@@ -8,10 +8,10 @@ from graphrerank.indexes.retag.summary_material import Material, Relations, elem
 
 
 class Summarizer(Protocol):
-    """Anything that sums texts up."""
+    """Anything that summarises texts."""
 
     def summarise(self, contexts: Sequence[Sequence[int]], material: Material) -> list[list[int]]:
-        """Sum up each of ``n`` lists of texts: with some of them, or with a text that is added to the material."""
+        """Summarise each of ``n`` lists of texts by some of them, or by a text that is added to the material."""
 
 
 def summarise_communities(
@@ -23,42 +23,45 @@ def summarise_communities(
     context_tokens: int,
     known: Mapping[int, Sequence[int]] | None = None,
 ) -> list[list[int]]:
-    """Sum up every community.
+    """Summarise every community, from the finest level up.
 
-    What there is to say of a community's relations and entities is summed up if it is at most ``context_tokens`` long,
-    or if the community was not split; then as far as it fits, the prominent first. Otherwise the longest of what its
-    children hold is replaced by their summaries until the rest fits.
+    The context of a summary is the community's texts, the prominent first, truncated to ``context_tokens``. If they are
+    too long and the community was split, summaries of its children first replace the longest of the children's texts.
 
     Source: GraphRAG ("From Local to Global", 2024, section 3.1.4).
 
     Args:
         hierarchy: The communities of a graph.
         relations: Its related pairs.
-        material: What to sum up.
-        summarizer: Who does it, a level at once.
-        context_tokens: Most tokens that a summary is made from.
-        known: Summaries that are there already, by community.
+        material: Texts about entities and relations.
+        summarizer: Summarises all communities of a level at once.
+        context_tokens: Maximum number of tokens of a context.
+        known: Summaries known in advance, by community.
 
     Returns:
-        Text numbers of each community's summary.
+        Text indices of each community's summary.
     """
     elements = element_texts(hierarchy, relations, material)
     prominence = [sum(relations.degree[node] for node in members) for members in hierarchy.members]
-    children = hierarchy.children
-    made: dict[int, Sequence[int]] = dict(known or {})
+    children_of = hierarchy.children
+    summaries: dict[int, Sequence[int]] = dict(known or {})
     for level in reversed(range(max(hierarchy.level, default=-1) + 1)):
-        waiting = [own for own in range(len(hierarchy)) if hierarchy.level[own] == level and own not in made]
+        missing = [
+            community
+            for community in range(len(hierarchy))
+            if hierarchy.level[community] == level and community not in summaries
+        ]
         contexts = []
-        for own in waiting:
-            texts, below = elements[own], children[own]
-            if below and sum(material.num_tokens[number] for number in texts) > context_tokens:
-                below = sorted(below, key=lambda child: (-prominence[child], child))
+        for community in missing:
+            texts, children = elements[community], children_of[community]
+            if children and sum(material.num_tokens[text] for text in texts) > context_tokens:
+                children = sorted(children, key=lambda child: (-prominence[child], child))
                 texts = parent_context(
-                    [elements[child] for child in below],
-                    [made[child] for child in below],
+                    [elements[child] for child in children],
+                    [summaries[child] for child in children],
                     material.num_tokens,
                     limit=context_tokens,
                 )
             contexts.append(material.first(texts, context_tokens))
-        made.update(zip(waiting, summarizer.summarise(contexts, material), strict=True))
-    return [list(made[own]) for own in range(len(hierarchy))]
+        summaries.update(zip(missing, summarizer.summarise(contexts, material), strict=True))
+    return [list(summaries[community]) for community in range(len(hierarchy))]

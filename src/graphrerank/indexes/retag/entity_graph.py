@@ -1,4 +1,4 @@
-"""Entities of a corpus, the sentences that name them, and who is related to whom."""
+"""Entities of a corpus, the sentences that name them, and the relations between them."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from graphrerank.indexes.retag.communities import Rows
 from graphrerank.knowledge import Knowledge
 from graphrerank.text import normalize_entity, split_sentences
 
-MAX_NAME_WORDS = 8  # of names that are looked for in a summary
+MAX_NAME_WORDS = 8  # of names searched for in a summary
 
 
 @dataclass(frozen=True)
@@ -23,13 +23,13 @@ class EntityGraph:
     """Entities, sentences and relations.
 
     Attributes:
-        names: ``E`` entities, as they were written first.
-        normalized: ``E`` names as :func:`~graphrerank.text.normalize_entity` makes them.
-        sentences: ``S`` sentences of the corpus that name an entity, in its order, each as its passage has it.
+        names: ``E`` entities, as first written.
+        normalized: ``E`` names, normalised by :func:`~graphrerank.text.normalize_entity`.
+        sentences: ``S`` sentences that name an entity, verbatim, in corpus order.
         passage: ``[S]`` int64, the passage of each.
         named: Entities that each sentence names, ascending.
-        edges: ``[m, 2]`` int64 entities that are related, each pair once, the smaller number first, ascending.
-        weight: ``[m]`` float32, statements that join the two and sentences that name both.
+        edges: ``[m, 2]`` int64 related entities, unique pairs, the smaller index first, ascending.
+        weight: ``[m]`` float32, number of statements that join the two plus number of sentences that name both.
         together: Sentences that name both ends of each edge, ascending.
     """
 
@@ -52,7 +52,7 @@ class EntityGraph:
         return rows
 
     def entity_vectors(self, sentence_vectors: Tensor) -> Tensor:
-        """Take the direction of the mean over the sentences that name an entity; zeros where none does.
+        """Return the normalised mean vector of the sentences that name each entity; zeros if none does.
 
         Args:
             sentence_vectors: ``[S, d]`` unit vectors.
@@ -61,13 +61,13 @@ class EntityGraph:
             ``[E, d]`` float32.
         """
         indptr, indices = self.named.indptr.numpy(), self.named.indices.numpy()
-        held = sparse.csr_matrix(
+        incidence = sparse.csr_matrix(
             (np.ones(len(indices), np.float32), indices, indptr), shape=(len(self.sentences), len(self.names))
         )
-        return torch.nn.functional.normalize(torch.from_numpy(held.T @ sentence_vectors.numpy()), dim=1)
+        return torch.nn.functional.normalize(torch.from_numpy(incidence.T @ sentence_vectors.numpy()), dim=1)
 
     def entity_scores(self, scores: Tensor) -> Tensor:
-        """Take for each entity the largest of each score over the sentences that name it; -inf where none does.
+        """Return each entity's maximum scores over the sentences that name it; -inf if none does.
 
         Args:
             scores: ``[S, n]``.
@@ -79,34 +79,34 @@ class EntityGraph:
         return _largest(scores[sentence], self.named.indices, len(self.names))
 
     def relation_scores(self, scores: Tensor) -> Tensor:
-        """Take for each edge the largest of each score over the sentences that name both ends; as above, ``[m, n]``."""
+        """Return each edge's maximum scores ``[m, n]`` over the sentences that name both ends; -inf if none does."""
         edge = torch.repeat_interleave(torch.arange(len(self.edges)), self.together.indptr.diff())
         return _largest(scores[self.together.indices], edge, len(self.edges))
 
 
 def _largest(scores: Tensor, owner: Tensor, num_owners: int) -> Tensor:
-    found = scores.new_full((num_owners, scores.shape[1]), -torch.inf)
-    return found.scatter_reduce_(0, owner[:, None].expand(-1, scores.shape[1]), scores, "amax")
+    largest = scores.new_full((num_owners, scores.shape[1]), -torch.inf)
+    return largest.scatter_reduce_(0, owner[:, None].expand(-1, scores.shape[1]), scores, "amax")
 
 
 def build_entity_graph(knowledge: Sequence[Knowledge], passages: Sequence[str]) -> EntityGraph:
-    """Put together what passages say.
+    """Merge the entities and relations of all passages.
 
-    Two entities are related if a passage states a relation between them, or a sentence names both. The second is ours,
+    Two entities are related if a passage states a relation between them, or a sentence names both. The latter is ours,
     as in Microsoft's FastGraphRAG: an extractor without a language model finds few statements in speech.
 
-    A sentence names the entities of its passage whose normalised names stand in it. One that stands in no sentence of
-    its passage, as an extractor may change a name, is named by those that share most words with it, if any does.
+    A sentence names the entities of its passage whose normalised names occur in it. An extractor may change a name: one
+    that occurs in no sentence of its passage belongs to the sentences that share the most words with it, if any.
 
     Args:
-        knowledge: Of each of ``P`` passages.
+        knowledge: Knowledge of each of ``P`` passages.
         passages: ``P`` texts.
 
     Raises:
-        ValueError: If there is not one knowledge per passage.
+        ValueError: If there is not one entry of ``knowledge`` per passage.
 
     Example:
-        >>> from graphrerank.text import Entity
+        >>> from graphrerank.knowledge import Entity
         >>> both = Knowledge((Entity("Metz", "", ""), Entity("Nancy", "", "")))
         >>> graph = build_entity_graph([both], ["Metz fell. So it was. Metz and Nancy are near."])
         >>> graph.sentences, graph.named.tolist(), graph.edges.tolist(), graph.together.tolist()
@@ -115,18 +115,16 @@ def build_entity_graph(knowledge: Sequence[Knowledge], passages: Sequence[str]) 
     if len(knowledge) != len(passages):
         raise ValueError(f"`knowledge` must have one entry per passage ({len(passages)}), got {len(knowledge)}")
     facts = merge_knowledge(knowledge)
-    held: list[list[int]] = [[] for _ in passages]
-    for place, entity in facts.occurrences.tolist():
-        held[place].append(entity)
+    passage_entities: list[list[int]] = [[] for _ in passages]
+    for index, entity in facts.occurrences.tolist():
+        passage_entities[index].append(entity)
     sentences, passage, named = [], [], []
-    for place, text in enumerate(passages):
-        spans = split_sentences(text)
-        for (start, stop), entities in zip(
-            spans, _named([text[a:b] for a, b in spans], held[place], facts.names), strict=True
-        ):
+    for index, text in enumerate(passages):
+        split = [text[start:stop] for start, stop in split_sentences(text)]
+        for sentence, entities in zip(split, _named(split, passage_entities[index], facts.names), strict=True):
             if entities:
-                sentences.append(text[start:stop])
-                passage.append(place)
+                sentences.append(sentence)
+                passage.append(index)
                 named.append(entities)
     edges, weight, together = _edges(facts, named)
     return EntityGraph(
@@ -146,7 +144,7 @@ def names_in(text: str, entities: Mapping[str, int]) -> set[int]:
 
     Args:
         text: The text.
-        entities: Numbers by normalised name.
+        entities: Entity indices by normalised name.
 
     Example:
         >>> names_in("The King of Metz's sons.", {"king of metz": 0, "metz": 1, "son": 2})
@@ -162,21 +160,21 @@ def names_in(text: str, entities: Mapping[str, int]) -> set[int]:
 
 
 def _named(sentences: Sequence[str], entities: Sequence[int], names: Sequence[str]) -> list[list[int]]:
-    """Tell which entities each sentence of a passage names."""
+    """Return the entities that each sentence of a passage names."""
     padded = [f" {normalize_entity(sentence)} " for sentence in sentences]
-    found: list[list[int]] = [[] for _ in sentences]
+    named: list[list[int]] = [[] for _ in sentences]
     for entity in entities:
-        holders = [place for place, sentence in enumerate(padded) if f" {names[entity]} " in sentence]
-        for place in holders or _most_alike(names[entity], padded):
-            found[place].append(entity)
-    return found
+        matches = [index for index, sentence in enumerate(padded) if f" {names[entity]} " in sentence]
+        for index in matches or _most_similar(names[entity], padded):
+            named[index].append(entity)
+    return named
 
 
-def _most_alike(name: str, padded: Sequence[str]) -> list[int]:
+def _most_similar(name: str, padded: Sequence[str]) -> list[int]:
     words = set(name.split())
     shared = [len(words.intersection(sentence.split())) for sentence in padded]
     most = max(shared, default=0)
-    return [place for place, count in enumerate(shared) if count == most] if most else []
+    return [index for index, count in enumerate(shared) if count == most] if most else []
 
 
 def _edges(facts: Facts, named: Sequence[Sequence[int]]) -> tuple[list[tuple[int, int]], list[int], list[list[int]]]:

@@ -7,47 +7,46 @@ from torch import Tensor
 
 from graphrerank.indexes.retag.entity_graph import EntityGraph
 from graphrerank.indexes.retag.index import ReTAGSettings
-from graphrerank.indexes.retag.language import Corpus, FoundTopics, centred, join_texts
+from graphrerank.indexes.retag.language_steps import Corpus, MinedTopics, centred, join_texts
 from graphrerank.indexes.retag.summary_material import Material
-from graphrerank.indexes.retag.topic_mining import cluster_entities, telling_words
+from graphrerank.indexes.retag.topic_mining import cluster_entities, distinctive_words
 from graphrerank.indexes.retag.topics import Topics
 from graphrerank.knowledge import Knowledge
 from graphrerank.text import Tokenizer, count_tokens
 from graphrerank.text.sentence_selection import pick_sentences
 
-NAME_WORDS = 3  # of a topic's name
+NAME_WORDS = 3  # in the name of a topic
 
 
-class ExtractiveLanguage:
-    """Without a language model: clusters, likeness of vectors, and sentences of the corpus.
+class ExtractiveSteps:
+    """Language steps by clustering, vector similarity, and selection of sentences.
 
     Args:
-        tokenizer: What a token is.
-        settings: Of the index.
+        tokenizer: Tokenizer that measures texts.
+        settings: Settings of the index.
     """
 
     fingerprint = "extractive"
-    picked = True
-    skipped = 0
+    is_extractive = True
+    num_skipped = 0
 
     def __init__(self, tokenizer: Tokenizer, settings: ReTAGSettings) -> None:
         self._tokenizer = tokenizer
         self._settings = settings
 
     def material(self, knowledge: Callable[[], Sequence[Knowledge]], graph: EntityGraph) -> Material:
-        """Let the first sentences tell of what they name, as far as ``description_tokens`` go."""
-        limit = self._settings.description_tokens
+        """Describe entities and relations by the first sentences that name them, up to ``description_tokens``."""
         num_tokens = count_tokens(self._tokenizer, graph.sentences)
 
         def first(sentences: Sequence[int]) -> list[int]:
-            taken: list[int] = []
-            room = limit
+            selected: list[int] = []
+            remaining = self._settings.description_tokens
             for sentence in sentences:
-                if taken and num_tokens[sentence] > room:
+                if selected and num_tokens[sentence] > remaining:
                     break
-                taken.append(sentence)
-                room -= num_tokens[sentence]
-            return taken
+                selected.append(sentence)
+                remaining -= num_tokens[sentence]
+            return selected
 
         return Material(
             texts=list(graph.sentences),
@@ -57,11 +56,8 @@ class ExtractiveLanguage:
             edges=[first(sentences) for sentences in graph.together.tolist()],
         )
 
-    def find_topics(self, corpus: Corpus, centre: Tensor) -> FoundTopics:
-        """Cluster the entities, and name each cluster by the words of its entities' names.
-
-        A name counts as often as the corpus says it.
-        """
+    def find_topics(self, corpus: Corpus, centre: Tensor) -> MinedTopics:
+        """Cluster the entities, and name each cluster by words of its entities' names, weighted by mentions."""
         settings, graph = self._settings, corpus.graph
         vectors, label = cluster_entities(
             centred(corpus.entity_vectors, centre), num_topics=settings.num_topics, seed=settings.seed
@@ -71,48 +67,43 @@ class ExtractiveLanguage:
             for entity in entities:
                 if label[entity] >= 0:
                     groups[int(label[entity])].append(graph.names[entity])
-        terms = telling_words(groups, num_words=settings.num_terms)
-        return FoundTopics([", ".join(words[:NAME_WORDS]) for words in terms], terms, vectors)
+        terms = distinctive_words(groups, num_words=settings.num_terms)
+        return MinedTopics([", ".join(words[:NAME_WORDS]) for words in terms], terms, vectors)
 
-    def relevant_entities(
-        self,
-        corpus: Corpus,
-        topics: Topics,
-        *,
-        first_passage: int,
-        first_entity: int,
-    ) -> Tensor:
-        """Take the entities that a sentence near the topic names."""
-        return corpus.graph.entity_scores(_likeness(corpus, topics, first_passage)) >= topics.entity_threshold
+    def relevant_entities(self, corpus: Corpus, topics: Topics, *, first_passage: int, first_entity: int) -> Tensor:
+        """Select the entities named by a sentence near the topic."""
+        return corpus.graph.entity_scores(_similarity(corpus, topics, first_passage)) >= topics.entity_threshold
 
     def relevant_relations(self, corpus: Corpus, topics: Topics, entities: Tensor, *, first_passage: int) -> Tensor:
-        """Take the relations whose ends a sentence near the topic names together; or its entities, where none does."""
-        graph = corpus.graph
-        near = graph.relation_scores(_likeness(corpus, topics, first_passage)) >= topics.entity_threshold
-        alone = graph.together.indptr.diff() == 0
-        return near | (alone[:, None] & entities[graph.edges].all(dim=1))
+        """Select relations with both ends named by a sentence near the topic.
 
-    def summarizer(self, corpus: Corpus) -> "SentencePicker":
-        """Pick sentences."""
-        return SentencePicker(self._tokenizer, corpus.sentence_vectors, self._settings)
+        If no sentence of the corpus names both ends, the topic's entities must include them.
+        """
+        graph = corpus.graph
+        is_near = graph.relation_scores(_similarity(corpus, topics, first_passage)) >= topics.entity_threshold
+        has_no_sentence = graph.together.indptr.diff() == 0
+        return is_near | (has_no_sentence[:, None] & entities[graph.edges].all(dim=1))
+
+    def summarizer(self, corpus: Corpus) -> "SentenceSelector":
+        """Return a selector of sentences."""
+        return SentenceSelector(self._tokenizer, corpus.sentence_vectors, self._settings)
 
     def vectors(self, summaries: Sequence[Sequence[int]], material: Material, corpus: Corpus) -> Tensor:
-        """Take the direction of the mean over a summary's sentences."""
-        means = [corpus.sentence_vectors[list(numbers)].mean(dim=0) for numbers in summaries if numbers]
-        found = torch.zeros(len(summaries), corpus.sentence_vectors.shape[1])
-        if means:
-            told = torch.tensor([bool(numbers) for numbers in summaries])
-            found[told] = torch.nn.functional.normalize(torch.stack(means), dim=1)
-        return found
+        """Return the normalised mean vector of each summary's sentences."""
+        vectors = torch.zeros(len(summaries), corpus.sentence_vectors.shape[1])
+        for row, sentences in enumerate(summaries):
+            if sentences:
+                vectors[row] = corpus.sentence_vectors[list(sentences)].mean(dim=0)
+        return torch.nn.functional.normalize(vectors, dim=1)
 
 
-class SentencePicker:
-    """Sums up with sentences of the corpus.
+class SentenceSelector:
+    """Summarises by selecting sentences of the corpus.
 
     Args:
-        tokenizer: What a token is.
+        tokenizer: Tokenizer that measures texts.
         vectors: ``[S, d]`` of the sentences, which are the material's texts.
-        settings: Of the index.
+        settings: Settings of the index.
     """
 
     def __init__(self, tokenizer: Tokenizer, vectors: Tensor, settings: ReTAGSettings) -> None:
@@ -121,24 +112,24 @@ class SentencePicker:
         self._settings = settings
 
     def summarise(self, contexts: Sequence[Sequence[int]], material: Material) -> list[list[int]]:
-        """Pick of each list the sentences that stand for it, in the order of the corpus."""
+        """Select representative sentences of each list, in corpus order."""
         limit, centrality = self._settings.summary_tokens, self._settings.centrality
-        found = []
-        for numbers in contexts:
-            lengths = [material.num_tokens[number] for number in numbers]
-            picked = pick_sentences(self._vectors[list(numbers)], lengths, limit=limit, centrality=centrality)
-            found.append([numbers[place] for place in picked])
-        waiting = list(range(len(found)))
-        while waiting:  # a tokenizer may count sentences in a row as more than each by itself
-            texts = [join_texts(material, sorted(found[place])) for place in waiting]
+        summaries = []
+        for sentences in contexts:
+            lengths = [material.num_tokens[sentence] for sentence in sentences]
+            selected = pick_sentences(self._vectors[list(sentences)], lengths, limit=limit, centrality=centrality)
+            summaries.append([sentences[position] for position in selected])
+        too_long = list(range(len(summaries)))
+        while too_long:  # joined sentences may have more tokens than the sum of their lengths
+            texts = [join_texts(material, sorted(summaries[row])) for row in too_long]
             lengths = count_tokens(self._tokenizer, texts)
-            waiting = [place for place, length in zip(waiting, lengths, strict=True) if length > limit]
-            for place in waiting:
-                found[place].pop()
-        return [sorted(numbers) for numbers in found]
+            too_long = [row for row, length in zip(too_long, lengths, strict=True) if length > limit]
+            for row in too_long:
+                summaries[row].pop()
+        return [sorted(sentences) for sentences in summaries]
 
 
-def _likeness(corpus: Corpus, topics: Topics, first_passage: int) -> Tensor:
-    """``[S, T]``, of each sentence; of those before ``first_passage`` none."""
-    likeness = topics.similarity(corpus.sentence_vectors)
-    return likeness.masked_fill((corpus.graph.passage < first_passage)[:, None], -torch.inf)
+def _similarity(corpus: Corpus, topics: Topics, first_passage: int) -> Tensor:
+    """Return ``[S, T]`` cosines of sentences and topics, -inf for sentences before ``first_passage``."""
+    similarity = topics.similarity(corpus.sentence_vectors)
+    return similarity.masked_fill((corpus.graph.passage < first_passage)[:, None], -torch.inf)

@@ -1,4 +1,4 @@
-"""ReTAG's index in memory and on disk, and the settings that make it."""
+"""ReTAG's index in memory and on disk, and its settings."""
 
 import json
 from collections.abc import Sequence
@@ -16,28 +16,29 @@ from graphrerank.indexes.retag.report import ReTAGReport
 from graphrerank.indexes.retag.topics import Topics
 
 FORMAT = 1  # of the files
-ROWS = ("members", "sentences", "sources", "named")  # of the communities
+COLUMNS = ("graph", "level", "parent", "num_tokens", "vectors")  # tensors of the communities
+ROWS = ("members", "sentences", "sources", "named")  # lists of the communities
 ARRAYS, STRINGS = "index.safetensors", "index.json"
 
 
 @dataclass(frozen=True)
 class ReTAGSettings:
-    """What an index is made of.
+    """Settings of an index.
 
     Attributes:
-        num_topics: Topics to find at most; 0: the general graph alone.
-        coverage: Share in (0, 1] of the entities that some topic must take up, and of the corpus's sentences that would
-            be let into some topic if they were questions; both thresholds follow from it.
-        num_terms: Words of a topic.
-        resolution: Of modularity; larger: smaller communities.
-        max_community: Communities of so many entities or more are split on the next level.
-        min_component: Entities that are joined with fewer than so many, themselves among them, are in no community.
-        context_tokens: Most tokens that a summary is made from.
-        summary_tokens: Most tokens of a summary.
-        centrality: Share in [0, 1] of a sentence's likeness to the whole in its score; the rest is its unlikeness to
-            the sentences that were picked before it.
-        description_tokens: Most tokens that describe an entity or a relation.
-        seed: Of clustering and of communities.
+        num_topics: Maximum number of topics; 0: the general graph only.
+        coverage: Share in (0, 1] of entities that belong to some topic, and of the corpus's sentences that would be
+            routed to some topic as questions; both thresholds follow from it.
+        num_terms: Words per topic.
+        resolution: Resolution of modularity; larger values give smaller communities.
+        max_community: Communities of this many entities or more are split on the next level.
+        min_component: Entities of connected components smaller than this are in no community.
+        context_tokens: Maximum number of tokens that a summary is made from.
+        summary_tokens: Maximum number of tokens of a summary.
+        centrality: Weight in [0, 1] of a sentence's similarity to all others in its score; the remainder weighs its
+            dissimilarity to the sentences selected before it.
+        description_tokens: Maximum number of tokens that describe an entity or a relation.
+        seed: Seed of clustering and communities.
 
     Raises:
         ValueError: If a setting is out of range.
@@ -56,14 +57,8 @@ class ReTAGSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in (
-            "num_terms",
-            "max_community",
-            "min_component",
-            "context_tokens",
-            "summary_tokens",
-            "description_tokens",
-        ):
+        counts = ("num_terms", "max_community", "min_component")
+        for name in (*counts, "context_tokens", "summary_tokens", "description_tokens"):
             if getattr(self, name) < 1:
                 raise ValueError(f"`{name}` must be a positive integer, got {getattr(self, name)}")
         if self.num_topics < 0:
@@ -78,12 +73,12 @@ class ReTAGSettings:
 
 @dataclass(frozen=True)
 class Subgraph:
-    """Entities and which of them are related.
+    """Entities and the relations between them.
 
     Attributes:
-        nodes: ``[n]`` int64 entity numbers, ascending.
-        edges: ``[m, 2]`` int64 entity numbers, each pair once, the smaller number first, ascending.
-        weight: ``[m]`` float32, how often the corpus states a relation between the two.
+        nodes: ``[n]`` int64 entities, ascending.
+        edges: ``[m, 2]`` int64 entities, unique pairs, the smaller index first, ascending.
+        weight: ``[m]`` float32, number of statements that join the two plus number of sentences that name both.
     """
 
     nodes: Tensor
@@ -96,8 +91,8 @@ class Sentences:
     """Sentences of the corpus.
 
     Attributes:
-        texts: ``S`` strings, each as its passage has it.
-        passage: ``[S]`` int64, the passage that each comes from.
+        texts: ``S`` strings, verbatim.
+        passage: ``[S]`` int64, the passage of each.
         num_tokens: ``[S]`` int64.
     """
 
@@ -111,14 +106,14 @@ class ReTAGIndex:
     """Topics, the entities and relations of each, their communities, and a summary of every community.
 
     Attributes:
-        settings: What it was made with.
-        passage_ids: ``P`` ids of the passages, the chunks of the corpus.
-        entities: ``E`` names, as they were written first.
+        settings: Its settings.
+        passage_ids: ``P`` ids of the passages, which are the chunks of the corpus.
+        entities: ``E`` names, as first written.
         topics: ``T`` topics.
         graphs: ``1 + T``: the general graph, then that of each topic.
-        communities: Of all graphs.
-        sentences: Those that summaries consist of.
-        report: What it holds and what it cost.
+        communities: Communities of all graphs.
+        sentences: Sentences that summaries consist of.
+        report: Sizes and costs.
     """
 
     settings: ReTAGSettings
@@ -131,46 +126,45 @@ class ReTAGIndex:
     report: ReTAGReport
 
     def community_graph(self, communities: Tensor, *, max_share: float = 0.05) -> CorpusGraph:
-        """Make a corpus graph whose passages are the summaries of some communities, and whose vectors are theirs.
+        """Build a corpus graph whose nodes are the summaries of some communities.
 
         Edges join parent and child; summaries that name the same entity are neighbours by ``CorpusGraph.entities``.
 
         Args:
-            communities: ``[n]`` int64 community numbers, each once; node ``i`` is the ``i``-th of them.
-            max_share: An entity that more than this share of the summaries names (and more than 10) joins none.
+            communities: ``[n]`` int64 unique community indices; node ``i`` is the ``i``-th of them.
+            max_share: An entity named by more than this share of the summaries (and by more than 10) joins none.
 
         Returns:
             ``n`` nodes; their ids are ``<graph>.<level>.<community>``.
         """
-        own = self.communities
-        numbers = communities.tolist()
-        place = torch.full((len(own) + 1,), -1, dtype=torch.int64)  # the last place is that of no parent
-        place[communities] = torch.arange(len(numbers))
-        parent = place[own.parent[communities]]
+        source = self.communities
+        indices = communities.tolist()
+        node_of = torch.full((len(source) + 1,), -1, dtype=torch.int64)  # a parent of -1 reads the last element
+        node_of[communities] = torch.arange(len(indices))
+        parent = node_of[source.parent[communities]]
         child = (parent >= 0).nonzero().flatten()
-        ids = [f"{own.graph[number]}.{own.level[number]}.{number}" for number in numbers]
+        ids = [f"{source.graph[index]}.{source.level[index]}.{index}" for index in indices]
         edges = torch.stack([parent[child], child], dim=1)
-        graph = CorpusGraph.from_edges(ids, [own.texts[number] for number in numbers], edges)
-        named = [[str(entity) for entity in own.named[number].tolist()] for number in numbers]
+        graph = CorpusGraph.from_edges(ids, [source.texts[index] for index in indices], edges)
+        named = [[str(entity) for entity in source.named[index].tolist()] for index in indices]
         entities = EntityIncidence.from_names(named, max_share=max_share)
-        return graph.with_embedding(own.vectors[communities]).with_entities(entities)
+        return graph.with_embedding(source.vectors[communities]).with_entities(entities)
 
     def sources(self, community: int) -> list[str]:
-        """Ids of the passages that a community's summary was made from, in the order of the corpus."""
+        """Return the ids of the passages that a community's summary was made from, in corpus order."""
         return [self.passage_ids[passage] for passage in self.communities.sources[community].tolist()]
 
     def save(self, folder: str | Path) -> None:
-        """Write the index into a folder, which is either whole or not there."""
-        own = self.communities
+        """Write the index into a folder, atomically."""
         arrays = {
             **_prefixed("topics", self.topics, "vectors", "centre"),
             **_prefixed("sentences", self.sentences, "passage", "num_tokens"),
-            **_prefixed("communities", own, "graph", "level", "parent", "num_tokens", "vectors"),
+            **_prefixed("communities", self.communities, *COLUMNS),
         }
         for name in ROWS:
-            arrays |= _prefixed(f"communities.{name}", getattr(own, name), "indptr", "indices")
-        for number, graph in enumerate(self.graphs):
-            arrays |= _prefixed(f"graphs.{number}", graph, "nodes", "edges", "weight")
+            arrays |= _prefixed(f"communities.{name}", getattr(self.communities, name), "indptr", "indices")
+        for index, graph in enumerate(self.graphs):
+            arrays |= _prefixed(f"graphs.{index}", graph, "nodes", "edges", "weight")
         strings = {
             "format": FORMAT,
             "settings": asdict(self.settings),
@@ -182,8 +176,8 @@ class ReTAGIndex:
                 "entity_threshold": self.topics.entity_threshold,
                 "threshold": self.topics.threshold,
             },
-            "titles": list(own.titles),
-            "summaries": list(own.texts),
+            "titles": list(self.communities.titles),
+            "summaries": list(self.communities.texts),
             "sentences": list(self.sentences.texts),
             "report": asdict(self.report),
         }
@@ -193,52 +187,50 @@ class ReTAGIndex:
 
     @classmethod
     def load(cls, folder: str | Path) -> "ReTAGIndex":
-        """Read what :meth:`save` wrote.
+        """Read an index written by :meth:`save`.
 
         Raises:
-            ValueError: If there is no index, it is damaged, or it is of another format.
+            ValueError: If there is no index, it is damaged, or its format differs.
         """
         file = Path(folder) / STRINGS
         try:
             strings = json.loads(file.read_text(encoding="utf-8"))
             if strings["format"] != FORMAT:
-                raise ValueError(f"{file}: needed an index of format {FORMAT}, found {strings['format']}")
+                raise ValueError(f"{file}: format must be {FORMAT}, got {strings['format']}")
             return _read(strings, file.with_name(ARRAYS))
         except (OSError, UnicodeDecodeError, json.JSONDecodeError, LookupError, TypeError) as error:
-            raise ValueError(f"{file}: no index, or a damaged one ({error!r}); build it again") from error
+            raise ValueError(f"{file}: missing or damaged index ({error!r}); build it again") from error
 
 
 def _read(strings: dict[str, Any], file: Path) -> ReTAGIndex:
     topics = strings["topics"]
-    rows = [f"communities.{name}.{part}" for name in ROWS for part in ("indptr", "indices")]
     graphs = range(1 + len(topics["names"]))
     names = (
         *("topics.vectors", "topics.centre", "sentences.passage", "sentences.num_tokens"),
-        *(f"communities.{name}" for name in ("graph", "level", "parent", "num_tokens", "vectors")),
-        *rows,
-        *(f"graphs.{number}.{part}" for number in graphs for part in ("nodes", "edges", "weight")),
+        *(f"communities.{name}" for name in COLUMNS),
+        *(f"communities.{name}.{field}" for name in ROWS for field in ("indptr", "indices")),
+        *(f"graphs.{index}.{field}" for index in graphs for field in ("nodes", "edges", "weight")),
     )
-    found = load_tensors(file, names)
+    tensors = load_tensors(file, names)
 
     def arrays(prefix: str) -> dict[str, Any]:
-        begin = len(prefix) + 1
-        named = {name[begin:]: array for name, array in found.items() if name.startswith(f"{prefix}.")}
-        return {name: array for name, array in named.items() if "." not in name}
+        """Return the tensors named ``<prefix>.<field>``, by field."""
+        split = ((*name.rpartition("."), tensor) for name, tensor in tensors.items())
+        return {field: tensor for owner, _, field, tensor in split if owner == prefix}
 
-    listed: dict[str, Any] = {name: Rows(**arrays(f"communities.{name}")) for name in ROWS}
+    rows: dict[str, Any] = {name: Rows(**arrays(f"communities.{name}")) for name in ROWS}
     return ReTAGIndex(
         settings=ReTAGSettings(**strings["settings"]),
         passage_ids=strings["passage_ids"],
         entities=strings["entities"],
         topics=Topics(**topics, **arrays("topics")),
-        graphs=[Subgraph(**arrays(f"graphs.{number}")) for number in graphs],
-        communities=Communities(
-            **arrays("communities"), **listed, titles=strings["titles"], texts=strings["summaries"]
-        ),
+        graphs=[Subgraph(**arrays(f"graphs.{index}")) for index in graphs],
+        communities=Communities(**arrays("communities"), **rows, titles=strings["titles"], texts=strings["summaries"]),
         sentences=Sentences(strings["sentences"], **arrays("sentences")),
         report=ReTAGReport(**strings["report"]),
     )
 
 
-def _prefixed(prefix: str, part: object, *names: str) -> dict[str, Tensor]:
-    return {f"{prefix}.{name}": getattr(part, name).clone() for name in names}  # two may be one
+def _prefixed(prefix: str, owner: object, *names: str) -> dict[str, Tensor]:
+    # Copies, as safetensors refuses tensors that share memory.
+    return {f"{prefix}.{name}": getattr(owner, name).clone() for name in names}

@@ -1,4 +1,4 @@
-"""Communities at several levels: hierarchical Leiden."""
+"""Hierarchical communities by the Leiden algorithm."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """Communities within communities, level by level, those of a level by their smallest member.
+    """Nested communities, ordered by level, then by their smallest member.
 
     Attributes:
-        level: Of each; 0 is the coarsest.
-        parent: The community of the level above that holds it; -1 at level 0.
-        members: Node numbers of each, ascending.
+        level: Level of each; 0 is the coarsest.
+        parent: The community of the level above that contains it; -1 at level 0.
+        members: Nodes of each, ascending.
     """
 
     level: Sequence[int]
@@ -29,15 +29,15 @@ class Hierarchy:
 
     @property
     def by_level(self) -> list[dict[int, int]]:
-        """For each level the community of each node; a node whose community was not split is in no finer one."""
-        found: list[dict[int, int]] = [{} for _ in range(max(self.level, default=-1) + 1)]
+        """The community of each node at each level; nodes of an unsplit community have none at finer levels."""
+        levels: list[dict[int, int]] = [{} for _ in range(max(self.level, default=-1) + 1)]
         for community, (level, nodes) in enumerate(zip(self.level, self.members, strict=True)):
-            found[level].update(dict.fromkeys(nodes, community))
-        return found
+            levels[level].update(dict.fromkeys(nodes, community))
+        return levels
 
     @property
     def children(self) -> list[list[int]]:
-        """The communities that each was split into, ascending."""
+        """The communities into which each was split, ascending."""
         rows: list[list[int]] = [[] for _ in self.members]
         for child, parent in enumerate(self.parent):
             if parent >= 0:
@@ -54,18 +54,18 @@ def hierarchical_leiden(
     min_component: int = 1,
     seed: int = 0,
 ) -> Hierarchy:
-    """Find communities, and communities within those that have ``max_community`` nodes or more and can be split.
+    """Find communities, and split those of ``max_community`` nodes or more recursively.
 
-    Source: "From Louvain to Leiden", 2019, as GraphRAG ("From Local to Global", 2024, section 3.1.3) uses it; the code
-    is Microsoft's, ``graspologic-native``.
+    Source: "From Louvain to Leiden", 2019, as used by GraphRAG ("From Local to Global", 2024, section 3.1.3), in the
+    implementation of Microsoft's ``graspologic-native``.
 
     Args:
-        edges: ``[m, 2]`` int64, undirected, each pair once; a node is what an edge ends at.
+        edges: ``[m, 2]`` int64, undirected, unique pairs; nodes are the ends of edges.
         weight: ``[m]``, positive.
-        resolution: Of modularity; larger: smaller communities.
-        max_community: Those of so many nodes or more are split on the next level, if Leiden finds several in them.
+        resolution: Resolution of modularity; larger values give smaller communities.
+        max_community: Communities of this many nodes or more are split on the next level, if Leiden can.
         min_component: Nodes of smaller connected components are in no community.
-        seed: Same seed, same communities.
+        seed: Random seed.
 
     Raises:
         ValueError: If the package ``graspologic-native`` is not installed.
@@ -85,30 +85,29 @@ def hierarchical_leiden(
     if not len(edges):
         return Hierarchy([], [], [])
     pairs = [(str(a), str(b), w) for (a, b), w in zip(edges.tolist(), weight.double().tolist(), strict=True)]
-    found = graspologic_native.hierarchical_leiden(
-        pairs, resolution=resolution, max_cluster_size=max_community, seed=seed
-    )
-    members: dict[tuple[int, int], list[int]] = {}
+    members: dict[tuple[int, int], list[int]] = {}  # by level and cluster
     parent: dict[tuple[int, int], int] = {}
-    for entry in found:
-        own = (entry.level, entry.cluster)
-        members.setdefault(own, []).append(int(entry.node))
-        parent[own] = -1 if entry.parent_cluster is None else entry.parent_cluster
-    order = sorted(members, key=lambda own: (own[0], min(members[own])))
-    number = {own: place for place, own in enumerate(order)}
+    for entry in graspologic_native.hierarchical_leiden(
+        pairs, resolution=resolution, max_cluster_size=max_community, seed=seed
+    ):
+        key = (entry.level, entry.cluster)
+        members.setdefault(key, []).append(int(entry.node))
+        parent[key] = -1 if entry.parent_cluster is None else entry.parent_cluster
+    order = sorted(members, key=lambda key: (key[0], min(members[key])))
+    index = {key: community for community, key in enumerate(order)}
     return Hierarchy(
         level=[level for level, _ in order],
-        parent=[number[level - 1, parent[level, cluster]] if level else -1 for level, cluster in order],
-        members=[sorted(members[own]) for own in order],
+        parent=[index[level - 1, parent[level, cluster]] if level else -1 for level, cluster in order],
+        members=[sorted(members[key]) for key in order],
     )
 
 
 def in_components(edges: Tensor, min_component: int) -> Tensor:
-    """Tell which edges lie in connected components of at least ``min_component`` nodes.
+    """Return which edges lie in connected components of at least ``min_component`` nodes.
 
     Args:
         edges: ``[m, 2]`` int64.
-        min_component: Nodes.
+        min_component: Number of nodes.
 
     Returns:
         ``[m]`` bool.
@@ -119,6 +118,6 @@ def in_components(edges: Tensor, min_component: int) -> Tensor:
     """
     nodes, ends = torch.unique(edges, return_inverse=True)
     head, tail = ends.reshape(-1, 2).T.numpy()
-    joined = coo_matrix((np.ones(len(head)), (head, tail)), shape=(len(nodes), len(nodes)))
-    _, label = connected_components(joined, directed=False)
+    adjacency = coo_matrix((np.ones(len(head)), (head, tail)), shape=(len(nodes), len(nodes)))
+    _, label = connected_components(adjacency, directed=False)
     return torch.from_numpy(np.bincount(label)[label[head]] >= min_component) if len(head) else edges[:, 0] > 0

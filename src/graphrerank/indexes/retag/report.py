@@ -1,20 +1,20 @@
-"""What a ReTAG index was built from, and what that cost."""
+"""Sizes and costs of a ReTAG index."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class ReTAGReport:
-    """Counts that an index's arrays do not tell.
+    """Counts that an index's arrays do not contain.
 
     Attributes:
         passages: Passages of the corpus.
-        corpus_tokens: Their tokens.
+        corpus_tokens: Tokens of the passages.
         entities: Entities that the corpus names.
-        relations: Relations that it states.
-        unrelated: Entities that are related to none, or to too few, and so in no community of the general graph.
-        summarised: Communities whose summaries were made in this build; fewer than there are after an update.
-        skipped: Answers of a language model that stayed unusable; what they were asked for is made without it.
+        relations: Related pairs of entities.
+        unrelated: Entities in no community of the general graph, as they are related to too few others.
+        summarised: Communities summarised in this build; after an update not all of them.
+        skipped: Answers of a language model that remained unusable and were left out.
     """
 
     passages: int

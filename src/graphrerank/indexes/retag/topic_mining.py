@@ -1,4 +1,4 @@
-"""Finding topics without a language model: clusters of entities, named by their telling words."""
+"""Topics without a language model: clusters of entities, named by their distinctive words."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -17,10 +17,9 @@ def cluster_entities(vectors: Tensor, *, num_topics: int, seed: int = 0) -> tupl
     """Cluster entities by k-means, the largest cluster first.
 
     Args:
-        vectors: ``[E, d]`` unit vectors; one of zeros is in no cluster.
-        num_topics: Clusters at most; there are also no more than one for each ten different vectors, but one if there
-            is any.
-        seed: Same seed, same clusters.
+        vectors: ``[E, d]`` unit vectors; a zero vector is in no cluster.
+        num_topics: Maximum number of clusters; there is also at most one per ten distinct vectors, but at least one.
+        seed: Random seed.
 
     Returns:
         ``[T, d]`` unit vectors, and the cluster ``[E]`` of each entity, -1 for none.
@@ -33,55 +32,55 @@ def cluster_entities(vectors: Tensor, *, num_topics: int, seed: int = 0) -> tupl
     from sklearn.cluster import KMeans
 
     label = torch.full((len(vectors),), -1, dtype=torch.int64)
-    told = vectors.abs().sum(dim=1) > 0 if len(vectors) else label >= 0
-    rows = vectors[told].numpy()
-    different = len(np.unique(rows, axis=0))
-    count = min(num_topics, max(1, different // ENTITIES_PER_TOPIC)) if different else 0
-    if not count:
+    is_nonzero = vectors.abs().sum(dim=1) > 0 if len(vectors) else label >= 0
+    rows = vectors[is_nonzero].numpy()
+    num_distinct = len(np.unique(rows, axis=0))
+    num_clusters = min(num_topics, max(1, num_distinct // ENTITIES_PER_TOPIC)) if num_distinct else 0
+    if not num_clusters:
         return vectors.new_zeros(0, vectors.shape[1]), label
-    found = KMeans(count, n_init=3, random_state=seed).fit(rows)
-    order = np.argsort(-np.bincount(found.labels_, minlength=count), kind="stable")
-    label[told] = torch.from_numpy(np.argsort(order)[found.labels_])
-    centres = torch.from_numpy(found.cluster_centers_[order]).float()
+    clusters = KMeans(num_clusters, n_init=3, random_state=seed).fit(rows)
+    order = np.argsort(-np.bincount(clusters.labels_, minlength=num_clusters), kind="stable")
+    label[is_nonzero] = torch.from_numpy(np.argsort(order)[clusters.labels_])
+    centres = torch.from_numpy(clusters.cluster_centers_[order]).float()
     return torch.nn.functional.normalize(centres, dim=1), label
 
 
-def telling_words(groups: Sequence[Sequence[str]], *, num_words: int) -> list[list[str]]:
-    r"""Find the words that tell each group of texts from the others, by class-based TF-IDF.
+def distinctive_words(groups: Sequence[Sequence[str]], *, num_words: int) -> list[list[str]]:
+    r"""Find the words that distinguish each group of texts from the others, by class-based TF-IDF.
 
     .. math:: \mathrm{tf}_{w, g} \cdot \log \left(1 + \frac{A}{\mathrm{tf}_w}\right)
 
-    with :math:`\mathrm{tf}` the number of texts that hold a word, and :math:`A` the mean of a group's sum of them.
+    with :math:`\mathrm{tf}` the number of texts that contain a word, and :math:`A` its mean sum over a group's words.
 
     Source: "BERTopic: Neural topic modeling with a class-based TF-IDF procedure", 2022, Eq. (2).
 
     Args:
         groups: Texts of each of ``T`` groups.
-        num_words: Words of each group at most; ties go to the word that sorts first.
+        num_words: Maximum number of words per group; ties are broken alphabetically.
 
     Example:
-        >>> telling_words([["Metz fell", "Metz and Nancy"], ["Nancy rose", "a rose"]], num_words=1)
+        >>> distinctive_words([["Metz fell", "Metz and Nancy"], ["Nancy rose", "a rose"]], num_words=1)
         [['metz'], ['rose']]
     """
     counts = [Counter(word for text in texts for word in find_keywords(text)) for texts in groups]
     total = sum(counts, Counter[str]())
     average = sum(total.values()) / max(1, len(groups))
-    found = []
-    for count in counts:
-        weight = {word: times * log(1 + average / total[word]) for word, times in count.items()}
-        found.append(sorted(weight, key=lambda word: (-weight[word], word))[:num_words])
-    return found
+    words = []
+    for group in counts:
+        weight = {word: count * log(1 + average / total[word]) for word, count in group.items()}
+        words.append(sorted(weight, key=lambda word: (-weight[word], word))[:num_words])
+    return words
 
 
 def covering_threshold(similarity: Tensor, *, coverage: float) -> float:
-    """Find the highest threshold that leaves a share of texts with a topic.
+    """Return the highest threshold at which a share of texts has a topic.
 
     Args:
         similarity: ``[n, T]``.
         coverage: The share, in (0, 1].
 
     Returns:
-        The likeness that ``coverage`` of the texts reach with their nearest topic; 1 where there is no text or topic.
+        The similarity that ``coverage`` of the texts reach with their nearest topic; 1 without texts or topics.
 
     Example:
         >>> covering_threshold(torch.tensor([[0.9, 0.1], [0.2, 0.7], [0.3, 0.0], [0.4, 0.5]]), coverage=0.75)

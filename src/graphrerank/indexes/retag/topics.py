@@ -1,4 +1,4 @@
-"""Topics of a corpus: what they are called, and what is near them."""
+"""Topics of a corpus, as directions in the space of its vectors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,16 +11,16 @@ from torch import Tensor
 class Topics:
     """Topics as directions among the vectors of a corpus's entities.
 
-    Vectors of one encoder have much in common that tells no topic from another; likeness is taken after their mean is
-    subtracted.
+    Vectors of one encoder share a common component that distinguishes no topics; their mean is subtracted before they
+    are compared.
 
     Attributes:
         names: ``T`` names.
-        terms: Of each topic its words, the most telling first.
+        terms: Words of each topic, the most distinctive first.
         vectors: ``[T, d]`` float32 unit vectors, of centred vectors.
         centre: ``[d]`` float32, the mean that is subtracted from whatever is compared with a topic.
-        entity_threshold: Least likeness of a sentence whose entities and relations belong to a topic.
-        threshold: Least likeness of a question that is asked in a topic.
+        entity_threshold: Minimum similarity of a sentence whose entities and relations belong to a topic.
+        threshold: Minimum similarity of a question that is routed to a topic.
     """
 
     names: Sequence[str]
@@ -37,7 +37,7 @@ class Topics:
         """Compare vectors of texts with each topic.
 
         Args:
-            vectors: ``[n, d]``, of the encoder that encoded the entities.
+            vectors: ``[n, d]``, from the encoder of the corpus.
 
         Returns:
             ``[n, T]`` cosines.

@@ -1,7 +1,6 @@
-"""Adding passages to a ReTAG index: which communities grow, which are new, and which stay as they are."""
+"""Adding passages to a ReTAG index: which communities grow, which are new, and which stay unchanged."""
 
 from collections.abc import Sequence
-from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -12,8 +11,8 @@ from graphrerank.indexes.retag.leiden import Hierarchy, hierarchical_leiden
 from graphrerank.indexes.retag.summary_material import Material, Relations
 
 
-class OldIndex:
-    """An index that passages are added to.
+class PreviousIndex:
+    """An index to which passages are added.
 
     Args:
         index: The index.
@@ -30,146 +29,143 @@ class OldIndex:
         self.index = index
         self._num_entities = len(names)
         self._num_passages = len(index.passage_ids)
-        self._places: dict[tuple[int, str], int] = {}  # of sentences among the material's texts, by passage and text
+        self._position_of: dict[tuple[int, str], int] = {}  # material text of a passage's sentence
 
     @property
     def entities(self) -> Tensor:
-        """``[E, T]`` bool, the entities that each topic has."""
-        found = torch.zeros(self._num_entities, len(self.index.topics), dtype=torch.bool)
+        """``[E, T]`` bool, the entities of each topic."""
+        is_member = torch.zeros(self._num_entities, len(self.index.topics), dtype=torch.bool)
         for topic, graph in enumerate(self.index.graphs[1:]):
-            found[graph.nodes, topic] = True
-        return found
+            is_member[graph.nodes, topic] = True
+        return is_member
 
     def relations(self, graph: EntityGraph) -> Tensor:
-        """``[m, T]`` bool, which of a grown graph's relations each topic has."""
+        """Return ``[m, T]`` bool: which relations of the grown graph belong to which topic."""
         key = graph.edges[:, 0] * self._num_entities + graph.edges[:, 1]  # ascending, as the edges are
-        found = torch.zeros(len(key), len(self.index.topics), dtype=torch.bool)
-        for topic, own in enumerate(self.index.graphs[1:]):
-            found[torch.searchsorted(key, own.edges[:, 0] * self._num_entities + own.edges[:, 1]), topic] = True
-        return found
+        is_member = torch.zeros(len(key), len(self.index.topics), dtype=torch.bool)
+        for topic, known in enumerate(self.index.graphs[1:]):
+            topic_key = known.edges[:, 0] * self._num_entities + known.edges[:, 1]
+            is_member[torch.searchsorted(key, topic_key), topic] = True
+        return is_member
 
-    def grafted(self, number: int, graph: Subgraph) -> tuple[Hierarchy, list[int]]:
-        """Let a graph's communities grow; as :func:`graft`, with community numbers of the index."""
-        numbers = self._numbers[number]
-        own = self.index.communities
-        begin = numbers[0] if numbers else 0
+    def grow(self, graph_index: int, graph: Subgraph) -> tuple[Hierarchy, list[int]]:
+        """Let a graph's communities grow by :func:`graft`; origins are communities of the index."""
+        communities = self.index.communities
+        indices = (communities.graph == graph_index).nonzero().flatten().tolist()
+        first = indices[0] if indices else 0
         hierarchy = Hierarchy(
-            level=own.level[numbers].tolist(),
-            parent=[parent if parent < 0 else parent - begin for parent in own.parent[numbers].tolist()],
-            members=[self._members[community] for community in numbers],
+            level=communities.level[indices].tolist(),
+            parent=[parent if parent < 0 else parent - first for parent in communities.parent[indices].tolist()],
+            members=[communities.members[community].tolist() for community in indices],
         )
         grown, origin = graft(hierarchy, graph.edges, graph.weight, self.index.settings)
-        return grown, [old if old < 0 else begin + old for old in origin]
+        return grown, [old if old < 0 else first + old for old in origin]
 
     def known_summaries(
-        self, number: int, hierarchy: Hierarchy, origin: Sequence[int], relations: Relations, material: Material, *,
-        picked: bool,
-    ) -> dict[int, list[int]]:  # fmt: skip
-        """Find the summaries that stay.
+        self,
+        graph_index: int,
+        hierarchy: Hierarchy,
+        origin: Sequence[int],
+        relations: Relations,
+        material: Material,
+        *,
+        is_extractive: bool,
+    ) -> dict[int, list[int]]:
+        """Find the summaries that remain valid.
 
-        Touched, and so left out, is a community with an entity or a relation that is new to its graph, or of which the
-        material has a text from a new passage.
+        A community changes if an entity or a relation is new to its graph, or if the material has a text about one of
+        them from a new passage.
 
         Args:
-            number: Of the graph.
+            graph_index: 0 for the general graph, ``1 + t`` for that of topic ``t``.
             hierarchy: Its communities now.
             origin: The community of the index that each was.
             relations: Its related pairs now.
-            material: What summaries are made from; a summary that is no list of sentences is added to it.
-            picked: Whether summaries consist of the corpus's sentences.
+            material: Texts that summaries are made from; summaries by a language model are appended to it.
+            is_extractive: Whether summaries consist of the corpus's sentences.
 
         Returns:
-            Text numbers of each summary that stays, by community.
+            Text indices of each valid summary, by community.
         """
-        old = self.index.graphs[number]
+        old = self.index.graphs[graph_index]
         nodes, edges = set(old.nodes.tolist()), set(map(tuple, old.edges.tolist()))
         fresh_nodes = {
             node for node in relations.degree if node not in nodes or self._is_fresh(material, material.nodes[node])
         }
         fresh_edges = [
-            pair
-            for pair, edge in zip(relations.ends, relations.numbers, strict=True)
-            if pair not in edges or self._is_fresh(material, material.edges[edge])
+            ends
+            for ends, position in zip(relations.ends, relations.positions, strict=True)
+            if ends not in edges or self._is_fresh(material, material.edges[position])
         ]
-        touched: set[int | None] = set()
-        for own in hierarchy.by_level:
-            touched |= {own.get(node) for node in fresh_nodes}
-            touched |= {own.get(head) for head, tail in fresh_edges if own.get(head) == own.get(tail)}
+        changed: set[int | None] = set()
+        for community_of in hierarchy.by_level:
+            changed |= {community_of.get(node) for node in fresh_nodes}
+            ends = ((community_of.get(head), community_of.get(tail)) for head, tail in fresh_edges)
+            changed |= {head for head, tail in ends if head == tail}
         return {
-            community: self._recall(before, material, picked=picked)
+            community: self._recall(before, material, is_extractive=is_extractive)
             for community, before in enumerate(origin)
-            if before >= 0 and community not in touched
+            if before >= 0 and community not in changed
         }
 
-    def _recall(self, community: int, material: Material, *, picked: bool) -> list[int]:
-        own = self.index.communities
-        if picked:
-            return [self._place(sentence, material) for sentence in own.sentences[community].tolist()]
-        if not own.texts[community]:
+    def _recall(self, community: int, material: Material, *, is_extractive: bool) -> list[int]:
+        known = self.index.communities
+        if is_extractive:
+            if not self._position_of:
+                for position, (text, sources) in enumerate(zip(material.texts, material.sources, strict=True)):
+                    self._position_of.setdefault((sources[0], text), position)
+            sentences = self.index.sentences
+            return [
+                self._position_of[int(sentences.passage[sentence]), sentences.texts[sentence]]
+                for sentence in known.sentences[community].tolist()
+            ]
+        if not known.texts[community]:
             return []
-        sources = own.sources[community].tolist()
-        return [material.add(own.texts[community], int(own.num_tokens[community]), sources)]
+        sources = known.sources[community].tolist()
+        return [material.add(known.texts[community], int(known.num_tokens[community]), sources)]
 
-    def _is_fresh(self, material: Material, numbers: Sequence[int]) -> bool:
-        return any(material.sources[number][-1:] >= [self._num_passages] for number in numbers)
-
-    def _place(self, sentence: int, material: Material) -> int:
-        """Find a sentence of the index among the material's texts."""
-        if not self._places:
-            for number, (text, sources) in enumerate(zip(material.texts, material.sources, strict=True)):
-                self._places.setdefault((sources[0], text), number)
-        known = self.index.sentences
-        return self._places[int(known.passage[sentence]), known.texts[sentence]]
-
-    @cached_property
-    def _members(self) -> list[list[int]]:
-        return self.index.communities.members.tolist()
-
-    @cached_property
-    def _numbers(self) -> list[list[int]]:
-        rows: list[list[int]] = [[] for _ in self.index.graphs]
-        for community, graph in enumerate(self.index.communities.graph.tolist()):
-            rows[graph].append(community)
-        return rows
+    def _is_fresh(self, material: Material, texts: Sequence[int]) -> bool:
+        return any(material.sources[text][-1:] >= [self._num_passages] for text in texts)
 
 
 def graft(hierarchy: Hierarchy, edges: Tensor, weight: Tensor, settings: ReTAGSettings) -> tuple[Hierarchy, list[int]]:
-    """Let communities take up the new nodes of a graph that grew.
+    """Let the communities of a grown graph absorb its new nodes.
 
-    A new node joins the finest community that most of its edges' weight leads to, the smaller number among equals; in
-    rounds, until none is left that is joined to a community. What remains makes communities of its own, where at least
-    ``min_component`` nodes hang together. A community
-    that took up nodes and then has ``max_community`` or more is split on the next level.
+    A new node joins the finest community to which most of its edges' weight leads, the smaller index on ties. This is
+    repeated until no remaining node has a neighbour in a community. Connected components of at least ``min_component``
+    remaining nodes form new communities. A community that gained nodes and has ``max_community`` or more is split on
+    the next level.
 
     Args:
         hierarchy: Communities of the graph before.
         edges: ``[m, 2]`` int64, of the graph now.
         weight: ``[m]``.
-        settings: Of communities, and their seed.
+        settings: Settings of communities, with their seed.
 
     Returns:
-        The communities now, and the number that each had before; -1 for a new one.
+        The communities now, and the previous index of each; -1 for a new one.
     """
     pairs = list(zip(edges.tolist(), weight.tolist(), strict=True))
     finest = {node: community for community, members in enumerate(hierarchy.members) for node in members}
-    grown = _join(pairs, finest)
+    joined = _join(pairs, finest)
     level, parent = list(hierarchy.level), list(hierarchy.parent)
     members = [list(nodes) for nodes in hierarchy.members]
-    for node, community in grown.items():
+    for node, community in joined.items():
         while community >= 0:
             members[community].append(node)
             community = parent[community]
 
-    leaving: dict[int, list[int]] = {}
+    edges_from: dict[int, list[int]] = {}
     for edge, ((head, _), _) in enumerate(pairs):
-        leaving.setdefault(head, []).append(edge)
+        edges_from.setdefault(head, []).append(edge)
 
-    def put(nodes: set[int], below: int) -> None:
+    def add_communities(nodes: set[int], below: int) -> None:
+        """Cluster nodes, below a community that they make up or, if it is -1, at level 0."""
         inside = torch.tensor(
-            sorted(edge for node in nodes for edge in leaving.get(node, ()) if pairs[edge][0][1] in nodes),
+            sorted(edge for node in nodes for edge in edges_from.get(node, ()) if pairs[edge][0][1] in nodes),
             dtype=torch.int64,
         )
-        found = hierarchical_leiden(
+        clusters = hierarchical_leiden(
             edges[inside],
             weight[inside],
             resolution=settings.resolution,
@@ -177,48 +173,48 @@ def graft(hierarchy: Hierarchy, edges: Tensor, weight: Tensor, settings: ReTAGSe
             min_component=1 if below >= 0 else settings.min_component,
             seed=settings.seed,
         )
-        begin, depth = len(members), 0 if below < 0 else level[below] + 1
-        whole = sum(len(own) for own, at in zip(found.members, found.level, strict=True) if not at)
-        if below >= 0 and (found.level.count(0) < 2 or whole < len(nodes)):
+        first, depth = len(members), 0 if below < 0 else level[below] + 1
+        coarsest = [nodes for nodes, at in zip(clusters.members, clusters.level, strict=True) if at == 0]
+        if below >= 0 and (len(coarsest) < 2 or sum(map(len, coarsest)) < len(nodes)):
             return  # it cannot be split
-        level.extend(depth + at for at in found.level)
-        parent.extend(below if above < 0 else begin + above for above in found.parent)
-        members.extend(list(own) for own in found.members)
+        level.extend(depth + at for at in clusters.level)
+        parent.extend(below if above < 0 else first + above for above in clusters.parent)
+        members.extend(list(nodes) for nodes in clusters.members)
 
-    for community in sorted(set(grown.values())):
+    for community in sorted(set(joined.values())):
         if len(members[community]) >= settings.max_community:
-            put(set(members[community]), community)
-    placed = finest.keys() | grown.keys()
-    if rest := {node for pair, _ in pairs for node in pair if node not in placed}:
-        put(rest, -1)
-    order = sorted(range(len(members)), key=lambda own: (level[own], min(members[own])))
-    now = {old: place for place, old in enumerate(order)}
+            add_communities(set(members[community]), community)
+    placed = finest.keys() | joined.keys()
+    if unplaced := {node for pair, _ in pairs for node in pair if node not in placed}:
+        add_communities(unplaced, -1)
+    order = sorted(range(len(members)), key=lambda community: (level[community], min(members[community])))
+    index = {old: new for new, old in enumerate(order)}
     result = Hierarchy(
         level=[level[old] for old in order],
-        parent=[now[parent[old]] if parent[old] >= 0 else -1 for old in order],
+        parent=[index[parent[old]] if parent[old] >= 0 else -1 for old in order],
         members=[sorted(members[old]) for old in order],
     )
     return result, [old if old < len(hierarchy) else -1 for old in order]
 
 
 def _join(pairs: Sequence[tuple[Sequence[int], float]], finest: dict[int, int]) -> dict[int, int]:
-    """Choose a community for each new node that is joined to one, directly or through new nodes."""
+    """Choose a community for each new node connected to one, directly or through new nodes."""
     neighbours: dict[int, list[tuple[int, float]]] = {}
-    for (head, tail), strength in pairs:
+    for (head, tail), weight in pairs:
         for node, other in ((head, tail), (tail, head)):
             if node not in finest:
-                neighbours.setdefault(node, []).append((other, strength))
-    grown: dict[int, int] = {}
+                neighbours.setdefault(node, []).append((other, weight))
+    joined: dict[int, int] = {}
     while True:
         chosen = {}
-        for node in sorted(neighbours.keys() - grown.keys()):
-            pull: dict[int, float] = {}
-            for other, strength in neighbours[node]:
-                community = finest.get(other, grown.get(other))
+        for node in sorted(neighbours.keys() - joined.keys()):
+            strength: dict[int, float] = {}
+            for other, weight in neighbours[node]:
+                community = finest.get(other, joined.get(other))
                 if community is not None:
-                    pull[community] = pull.get(community, 0.0) + strength
-            if pull:
-                chosen[node] = min(pull, key=lambda community: (-pull[community], community))
+                    strength[community] = strength.get(community, 0.0) + weight
+            if strength:
+                chosen[node] = min(strength, key=lambda community: (-strength[community], community))
         if not chosen:
-            return grown
-        grown.update(chosen)
+            return joined
+        joined.update(chosen)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from graphrerank.graphs.sparse_rows import row_entries
-from graphrerank.indexes import ChunkGraph, KeywordGraph, Skeleton, Texts
+from graphrerank.indexes.ket import ChunkGraph, KeywordGraph, Skeleton, Texts
 
 MARGIN = 16  # nodes that a matrix product proposes beyond those asked for, as it may round equal vectors differently
 FIRST_SEEDS = 128  # rows of keywords looked at first; doubled until they are enough

@@ -10,7 +10,7 @@ from scipy import sparse
 from torch import Tensor
 
 from graphrerank.graphs import Queries, top_k_by_node_order
-from graphrerank.indexes import ReTAGIndex, Topics
+from graphrerank.indexes.retag import ReTAGIndex, Topics
 from graphrerank.language_models import LanguageModelKeywords
 from graphrerank.operators import TextEncoder
 from graphrerank.text import find_keywords, split_sentences

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from graphrerank.indexes import Topics
+from graphrerank.indexes.retag import Topics
 
 
 def route_to_topics(

@@ -1,0 +1,127 @@
+"""ReTAG's language steps with a language model."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from graphrerank.indexes.ket.skeleton import build_skeleton
+from graphrerank.indexes.retag.entity_graph import EntityGraph
+from graphrerank.indexes.retag.index import ReTAGSettings
+from graphrerank.indexes.retag.language_steps import Corpus, MinedTopics, centred, join_texts
+from graphrerank.indexes.retag.summary_material import Material
+from graphrerank.indexes.retag.topic_mining import distinctive_words
+from graphrerank.indexes.retag.topics import Topics
+from graphrerank.knowledge import Knowledge
+from graphrerank.language_models import ChatModel
+from graphrerank.language_models.summaries import write_summaries
+from graphrerank.language_models.topics import mine_topics, relate_to_topics
+from graphrerank.text import Tokenizer, count_tokens
+
+Encode = Callable[[Sequence[str]], Tensor]
+
+MAX_BATCHES = 16  # of ``context_tokens`` each, read by the language model to find topics
+
+
+class GenerativeSteps:
+    """Language steps by a language model.
+
+    Args:
+        model: Language model, best wrapped in an ``AnswerCache``, so that an interrupted build repeats no request.
+        tokenizer: Tokenizer that measures texts.
+        encode: Encodes ``n`` texts as ``[n, d]`` unit vectors.
+        settings: Settings of the index.
+        tries: Number of attempts to get a usable answer.
+    """
+
+    is_extractive = False
+
+    def __init__(
+        self, model: ChatModel, tokenizer: Tokenizer, encode: Encode, settings: ReTAGSettings, *, tries: int = 3
+    ) -> None:
+        self._model, self._tokenizer, self._encode = model, tokenizer, encode
+        self._settings, self._tries = settings, tries
+        self.num_skipped = 0
+
+    @property
+    def fingerprint(self) -> str:
+        """Fingerprint of the model."""
+        return repr(("language model", self._model.fingerprint))
+
+    def material(self, knowledge: Callable[[], Sequence[Knowledge]], graph: EntityGraph) -> Material:
+        """Collect the extractor's descriptions of entities and relations."""
+        passages = knowledge()
+        limit = self._settings.description_tokens
+        skeleton = build_skeleton(passages, range(len(passages)), self._tokenizer, description_tokens=limit)
+        edge_index = {pair: edge for edge, pair in enumerate(map(tuple, graph.edges.tolist()))}
+        num_entities = len(graph.names)
+        edges: list[list[int]] = [[] for _ in edge_index]
+        for relation, (head, tail) in enumerate(skeleton.ends.tolist()):
+            edges[edge_index[min(head, tail), max(head, tail)]].append(num_entities + relation)
+        sources: list[list[int]] = [[] for _ in range(num_entities + len(skeleton.relation_texts))]
+        for entity, passage in skeleton.entity_links.tolist():
+            sources[entity].append(passage)
+        for relation, passage in skeleton.relation_links.tolist():
+            sources[num_entities + relation].append(passage)
+        texts = [*skeleton.entity_texts, *skeleton.relation_texts]
+        return Material(
+            texts, count_tokens(self._tokenizer, texts), sources, [[entity] for entity in range(num_entities)], edges
+        )
+
+    def find_topics(self, corpus: Corpus, centre: Tensor) -> MinedTopics:
+        """Ask for the topics of the most prominent entities; a topic's words are those of its name."""
+        settings, graph, material = self._settings, corpus.graph, corpus.material
+        degree = torch.bincount(graph.edges.flatten(), minlength=len(graph.names))
+        remaining = torch.argsort(-degree, stable=True).tolist() if settings.num_topics else []
+        batches: list[list[str]] = []
+        while len(batches) < MAX_BATCHES and (batch := material.first(remaining, settings.context_tokens)):
+            batches.append([material.texts[entity] for entity in batch])
+            used = set(batch)
+            remaining = [entity for entity in remaining if entity not in used]
+        names, num_skipped = mine_topics(self._model, batches, num_topics=settings.num_topics, tries=self._tries)
+        self.num_skipped += num_skipped
+        vectors = centred(self._encode(names), centre) if names else centre.new_zeros(0, len(centre))
+        return MinedTopics(names, distinctive_words([[name] for name in names], num_words=settings.num_terms), vectors)
+
+    def relevant_entities(self, corpus: Corpus, topics: Topics, *, first_passage: int, first_entity: int) -> Tensor:
+        """Ask which topics each entity is clearly relevant to."""
+        notes = corpus.material.texts[first_entity : len(corpus.graph.names)]
+        rows, num_skipped = relate_to_topics(self._model, notes, topics.names, tries=self._tries)
+        self.num_skipped += num_skipped
+        is_relevant = torch.zeros(len(corpus.graph.names), len(topics), dtype=torch.bool)
+        for entity, entity_topics in enumerate(rows, first_entity):
+            is_relevant[entity, entity_topics] = True
+        return is_relevant
+
+    def relevant_relations(self, corpus: Corpus, topics: Topics, entities: Tensor, *, first_passage: int) -> Tensor:
+        """Select the relations between a topic's entities."""
+        return entities[corpus.graph.edges].all(dim=1)
+
+    def summarizer(self, corpus: Corpus) -> "GenerativeSteps":
+        """Return this object, which summarises by the model."""
+        return self
+
+    def summarise(self, contexts: Sequence[Sequence[int]], material: Material) -> list[list[int]]:
+        """Let the model summarise each list; empty if the list is, or without a usable answer."""
+        notes = [[material.texts[text] for text in texts] for texts in contexts if texts]
+        limit = self._settings.summary_tokens
+        answers = iter(write_summaries(self._model, notes, self._tokenizer, limit=limit, tries=self._tries))
+        summaries: list[list[int]] = []
+        for texts in contexts:
+            answer = next(answers) if texts else None
+            self.num_skipped += bool(texts) and answer is None
+            if answer is None:
+                summaries.append([])
+            else:
+                (length,) = count_tokens(self._tokenizer, [answer])
+                passages = {passage for text in texts for passage in material.sources[text]}
+                summaries.append([material.add(answer, length, passages)])
+        return summaries
+
+    def vectors(self, summaries: Sequence[Sequence[int]], material: Material, corpus: Corpus) -> Tensor:
+        """Encode the summaries."""
+        vectors = torch.zeros(len(summaries), corpus.sentence_vectors.shape[1])
+        rows = [row for row, texts in enumerate(summaries) if texts]
+        if rows:
+            vectors[rows] = self._encode([join_texts(material, summaries[row]) for row in rows])
+        return vectors

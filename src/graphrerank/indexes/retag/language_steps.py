@@ -1,0 +1,111 @@
+"""The language steps of ReTAG, which have an extractive and a generative implementation."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from graphrerank.indexes.retag.community_summaries import Summarizer
+from graphrerank.indexes.retag.entity_graph import EntityGraph
+from graphrerank.indexes.retag.summary_material import Material
+from graphrerank.indexes.retag.topics import Topics
+from graphrerank.knowledge import Knowledge
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A corpus before topics are found.
+
+    Attributes:
+        graph: Entities, sentences and relations.
+        material: Texts that summaries are made from.
+        sentence_vectors: ``[S, d]``.
+        entity_vectors: ``[E, d]``.
+    """
+
+    graph: EntityGraph
+    material: Material
+    sentence_vectors: Tensor
+    entity_vectors: Tensor
+
+
+@dataclass(frozen=True)
+class MinedTopics:
+    """Topics before their thresholds are set.
+
+    Attributes:
+        names: ``T`` names.
+        terms: Words of each, the most distinctive first.
+        vectors: ``[T, d]`` unit vectors, of centred vectors.
+    """
+
+    names: Sequence[str]
+    terms: Sequence[Sequence[str]]
+    vectors: Tensor
+
+    def with_thresholds(self, centre: Tensor, entity_threshold: float, threshold: float) -> Topics:
+        """Return topics with a centre ``[d]`` and two thresholds."""
+        return Topics(self.names, self.terms, self.vectors, centre, entity_threshold, threshold)
+
+
+class LanguageSteps(Protocol):
+    """An implementation of the language steps.
+
+    Attributes:
+        is_extractive: Whether summaries consist of sentences of the corpus, which are then the material's texts.
+    """
+
+    is_extractive: bool
+
+    @property
+    def fingerprint(self) -> str:
+        """A string that changes whenever the results would."""
+
+    @property
+    def num_skipped(self) -> int:
+        """Number of answers that remained unusable, over all calls."""
+
+    def material(self, knowledge: Callable[[], Sequence[Knowledge]], graph: EntityGraph) -> Material:
+        """Collect the texts that summaries are made from."""
+
+    def find_topics(self, corpus: Corpus, centre: Tensor) -> MinedTopics:
+        """Find the topics of a corpus."""
+
+    def relevant_entities(self, corpus: Corpus, topics: Topics, *, first_passage: int, first_entity: int) -> Tensor:
+        """Return which entities belong to which topics, given the passages from ``first_passage`` on.
+
+        Returns:
+            ``[E, T]`` bool; entities before ``first_entity`` need only be judged by those passages.
+        """
+
+    def relevant_relations(self, corpus: Corpus, topics: Topics, entities: Tensor, *, first_passage: int) -> Tensor:
+        """Return which relations belong to which topics, given the passages from ``first_passage`` on.
+
+        Args:
+            corpus: The corpus.
+            topics: ``T`` topics.
+            entities: ``[E, T]`` bool, those of each topic, which include both ends of its relations.
+            first_passage: Index of the first new passage.
+
+        Returns:
+            ``[m, T]`` bool.
+        """
+
+    def summarizer(self, corpus: Corpus) -> Summarizer:
+        """Return the summarizer of a corpus."""
+
+    def vectors(self, summaries: Sequence[Sequence[int]], material: Material, corpus: Corpus) -> Tensor:
+        """Return ``[n, d]`` unit vectors of summaries, zeros for empty ones."""
+
+
+def centred(vectors: Tensor, centre: Tensor) -> Tensor:
+    """Subtract the centre and normalise; zero vectors stay zero."""
+    is_nonzero = vectors.abs().sum(dim=1, keepdim=True) > 0
+    return torch.nn.functional.normalize(vectors - centre, dim=1) * is_nonzero
+
+
+def join_texts(material: Material, texts: Sequence[int]) -> str:
+    """Join texts by spaces."""
+    return " ".join(material.texts[text] for text in texts)
