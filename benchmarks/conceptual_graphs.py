@@ -15,9 +15,10 @@ from pathlib import Path
 import torch
 from interleaved import median_seconds
 
-from graphrerank.data.enrichment import EntityCache, SpacyExtractor, entity_incidence
+from graphrerank.data.enrichment import entity_incidence
 from graphrerank.graphs import conceptual_edges
 from graphrerank.graphs.entity_incidence import MIN_COMMON
+from graphrerank.knowledge import KnowledgeCache, SpacyEntityExtractor
 from graphrerank.text import normalize_entity
 
 NUM_QUERIES, NUM_CANDIDATES = 64, 200
@@ -48,7 +49,7 @@ def read_corpus(folder: Path, cache: Path) -> tuple[list[str], list[list[str]]]:
     """Texts of a data set folder and their entities by spaCy, from the cache where they are there."""
     lines = (folder / "corpus.jsonl").read_text(encoding="utf-8").splitlines()
     texts = [f"{passage['title']}. {passage['text']}" for passage in map(json.loads, lines)]
-    return texts, EntityCache(SpacyExtractor(), cache).extract(texts)
+    return texts, [known.names for known in KnowledgeCache(SpacyEntityExtractor(), cache).extract(texts)]
 
 
 def synthetic_entities(num_passages: int = 6000, *, num_names: int = 30000) -> list[list[str]]:

@@ -11,6 +11,7 @@ import graphrerank
 PACKAGE = Path(graphrerank.__file__).parent
 LAYERS = [  # from the lowest up: a package imports the layers below its own, never one beside it
     {"files"},
+    {"caching"},
     {"graphs", "text"},
     {"language_models", "syntax"},
     {"knowledge"},

@@ -1,22 +1,18 @@
-"""Files that are either whole or not there: written under a temporary name, then renamed; or in transactions."""
+"""Files that are either whole or not there: written under a temporary name, then renamed."""
 
 import hashlib
 import json
 import math
 import os
-import sqlite3
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import safetensors
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-
-LOOKED_UP = 500  # keys in one statement; SQLite's oldest limit is 999
-WAIT_S = 60.0  # for another process's write
 
 
 @contextmanager
@@ -104,79 +100,12 @@ def load_tensors(path: Path, names: tuple[str, ...]) -> dict[str, Tensor]:
     return tensors
 
 
-class BlobTable:
-    """Bytes under keys in an SQLite file, which is made when it is first opened.
-
-    Each write is a transaction, so that a stopped run goes on where it was and several processes may share the file.
-
-    Args:
-        path: The file.
-        name: Name of the table in it, a plain word.
-
-    Example:
-        >>> table = BlobTable(Path(tempfile.mkdtemp()) / "answers.sqlite", "answers")
-        >>> table.write({b"a": b"first", b"b": b"second"})
-        >>> table.read([b"b", b"c"])
-        {b'b': b'second'}
-    """
-
-    def __init__(self, path: Path, name: str) -> None:
-        self.path = path
-        self.name = name
-
-    def read(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Look keys up; those that are not there are left out.
-
-        Raises:
-            ValueError: If the file is damaged or cannot be read; the message names it.
-        """
-        known: dict[bytes, bytes] = {}
-        with self._open() as file:
-            for start in range(0, len(keys), LOOKED_UP):
-                part = keys[start : start + LOOKED_UP]
-                marks = ",".join("?" * len(part))
-                known.update(file.execute(f"SELECT * FROM {self.name} WHERE key IN ({marks})", part))
-        return known
-
-    def write(self, blobs: Mapping[bytes, bytes]) -> None:
-        """Keep bytes under new keys, all or none of them; a key that is there keeps what it has.
-
-        Raises:
-            ValueError: As :meth:`read`.
-        """
-        with self._open() as file, file:  # a transaction
-            file.executemany(f"INSERT OR IGNORE INTO {self.name} VALUES (?, ?)", blobs.items())
-
-    @contextmanager
-    def _open(self) -> Iterator[sqlite3.Connection]:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        columns = "(key BLOB PRIMARY KEY, content BLOB) WITHOUT ROWID"
-        try:
-            with closing(sqlite3.connect(self.path, timeout=WAIT_S)) as file:
-                file.execute(f"CREATE TABLE IF NOT EXISTS {self.name} {columns}")
-                yield file
-        except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError):  # locked, or the disk is full
-                raise ValueError(f"{self.path}: cannot be read or written: {error}") from error
-            raise ValueError(f"{self.path}: damaged cache ({error}); delete this file and run again") from error
-
-
 def _finite(content: Any) -> Any:
     if isinstance(content, Mapping):
         return {key: _finite(value) for key, value in content.items()}
     if isinstance(content, list | tuple):
         return [_finite(value) for value in content]
     return None if isinstance(content, float) and not math.isfinite(content) else content
-
-
-def hash_text(text: str) -> bytes:
-    """SHA-256 of a text, by which caches know it; a lone surrogate is no error.
-
-    Example:
-        >>> hash_text("a").hex()[:8]
-        'ca978112'
-    """
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
 def hash_model(model: str, revision: str | None, kinds: Collection[str]) -> str:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphrerank import files
+from graphrerank import caching
 from graphrerank.data import PairCache, pair_cache
 from graphrerank.graphs import PairEncoder
 
@@ -83,7 +83,7 @@ def test_interrupted_run_goes_on_from_its_writes(tmp_path: Path, monkeypatch: py
 
 def test_many_pairs_take_several_statements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read(tmp_path)
-    monkeypatch.setattr(files, "LOOKED_UP", 2)
+    monkeypatch.setattr(caching, "LOOKED_UP", 2)
     assert torch.equal(read(tmp_path, CountingPairEncoder(stop_after=0)), read(tmp_path))
 
 
@@ -135,7 +135,7 @@ def test_vectors_of_another_width_are_refused_by_name(tmp_path: Path) -> None:
     path = PairCache(CountingPairEncoder(), tmp_path).path
     with sqlite3.connect(path) as file:
         file.execute("UPDATE pairs SET content = x'00'")
-    with pytest.raises(ValueError, match=rf"{path.name}: damaged cache \(needed vectors of 24 bytes, found one of 1\)"):
+    with pytest.raises(ValueError, match=rf"{path.name}: damaged cache \(needed rows of 24 bytes, found one of 1\)"):
         read(tmp_path)
 
 

@@ -18,6 +18,7 @@ from graphrerank.cli import schema
 from graphrerank.data import RetrievalDataset, VectorCache, load_named, prepare
 from graphrerank.data.enrichment import nearest_neighbor_edges
 from graphrerank.data.readers.folder import load_folder
+from graphrerank.knowledge import Knowledge
 from graphrerank.operators import HybridExpandRetriever, HybridRetriever
 
 CONF = Path(__file__).parents[2] / "conf"
@@ -41,10 +42,10 @@ class Capitals:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def extract(self, texts: Sequence[str]) -> list[list[str]]:
+    def extract(self, texts: Sequence[str]) -> list[Knowledge]:
         self.asked += texts
         words = [text.split(". ", 1)[1].replace(".", "").split() for text in texts]
-        return [[word for word in row if word in ("Rome", "Nero", "Oslo")] for row in words]
+        return [Knowledge.from_names([word for word in row if word in ("Rome", "Nero", "Oslo")]) for row in words]
 
 
 class Vectors:
@@ -135,7 +136,7 @@ def test_unknown_sources_of_entities_are_refused(write: Any, tmp_path: Path, sou
 
 
 def test_entities_file_that_is_not_there(write: Any, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"entities\.jsonl: cannot be read"):
+    with pytest.raises(ValueError, match=r"entities\.jsonl: no such file"):
         load_folder(write_chunks(write, tmp_path / "chunks"), entities="file")
 
 
@@ -150,7 +151,7 @@ def test_spacy_finds_the_entities_and_keeps_them(write: Any, tmp_path: Path) -> 
     folder = write(tmp_path / "people", corpus=chunks, queries=FEW_QUERIES[:1], edges=None, **qrels)
     dataset = load_folder(folder, entities="spacy", cache=tmp_path / "cache")
     assert shared_of(dataset) == {("a", "b")}
-    assert len(list((tmp_path / "cache" / "entities").rglob("*.jsonl"))) == 1
+    assert len(list((tmp_path / "cache" / "entities").rglob("*.sqlite"))) == 1
 
 
 def test_candidate_graphs_hold_the_union_of_all_types(write: Any, tmp_path: Path) -> None:
@@ -262,7 +263,7 @@ def test_every_data_set_with_mentions_has_the_settings(composed: Any, tmp_path: 
 
 def test_an_extractor_by_configuration(composed: Any, write: Any, tmp_path: Path) -> None:
     folder = write_chunks(write, tmp_path / "chunks")
-    target = "graphrerank.data.enrichment.LanguageModelExtractor"
+    target = "graphrerank.knowledge.LanguageModelEntityExtractor"
     extractor = f"{{_target_: {target}, base_url: 'http://127.0.0.1:9/v1', model: m, max_retries: 0, concurrency: 1}}"
     data = composed("data=folder", f"data.path={folder}", f"data.entities={extractor}")
     with pytest.raises(InstantiationException, match=r"127\.0\.0\.1:9/v1/chat/completions gave no usable answer"):

@@ -81,23 +81,24 @@ def test_damaged_file_is_refused_by_name(tmp_path: Path, damage: str) -> None:
         {"indices": torch.full((14,), 26)},
         {"indptr": torch.tensor([0, 9, 3, 14, 14, 14])},
         {"indptr": torch.tensor([0, 14])},
-        {"keys": torch.zeros(5, 31, dtype=torch.uint8)},
     ],
 )
 def test_file_with_unusable_rows_is_refused_by_name(tmp_path: Path, change: dict[str, Tensor]) -> None:
     SparseVectorCache(tmp_path, Letters()).encode(TEXTS)
     (file,) = shards(tmp_path)
-    tensors = load_tensors(file, TENSORS)
+    tensors = load_tensors(file, ("keys", *TENSORS))
     (name,) = change
     if name in ("weights", "indices"):
         change = {name: change[name][:1].expand(len(tensors[name])).to(tensors[name].dtype)}
     save_tensors(file, {**tensors, **change})
-    with pytest.raises(ValueError, match=rf"{file.name} \(delete this file and run again\): needed finite sparse rows"):
+    with pytest.raises(
+        ValueError, match=rf"{file.name} \(delete this file and run again\): needed 5 finite sparse rows"
+    ):
         SparseVectorCache(tmp_path, Letters()).encode(TEXTS)
 
 
 def test_vectors_that_are_not_finite_are_not_kept(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="the sparse encoder's vectors: needed finite sparse rows"):
+    with pytest.raises(ValueError, match="the sparse encoder's vectors: needed 1 finite sparse rows"):
         SparseVectorCache(tmp_path, lambda texts: Letters()(texts) * torch.inf).encode(TEXTS[:1])
     assert shards(tmp_path) == []
 

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphrerank.caching import BlobStore, fill, hash_text
 from graphrerank.data.encoder import check_vectors
-from graphrerank.files import BlobTable, hash_text
 from graphrerank.graphs import PairEncoder
 
 SHARD_PAIRS = 256  # pairs encoded between two writes: at most this much work is lost on a stop
@@ -21,17 +21,16 @@ class PairCache:
     """A pair encoder that remembers.
 
     Vectors lie in one SQLite file per encoder and number format, ``<folder>/<encoder fingerprint>-<dtype>.sqlite``,
-    under the SHA-256 of query and passage. Each write is a transaction, so that a stopped run goes on where it was and
-    several processes may share the file.
+    under the SHA-256 of query and passage.
 
     Args:
-        encoder: The encoder to ask for new pairs.
+        encoder: Reads new pairs.
         folder: Where the files lie.
         dtype: How numbers are kept: ``float32``, exact, or ``float16`` in half the space. A new pair's vector is
             rounded before it is returned, so that it is the same whether it was read or encoded.
 
     Attributes:
-        num_requested: Pairs that were asked for so far, each repeat too.
+        num_requested: Pairs requested so far, repeats included.
         num_encoded: Pairs that the encoder had to read.
 
     Raises:
@@ -54,7 +53,7 @@ class PairCache:
 
     @property
     def fingerprint(self) -> str:
-        """The wrapped encoder's fingerprint, and how numbers are kept where that changes them."""
+        """The wrapped encoder's fingerprint, and the number format unless it is exact."""
         return self.encoder.fingerprint if self.dtype == "float32" else f"{self.encoder.fingerprint}-{self.dtype}"
 
     @property
@@ -72,52 +71,24 @@ class PairCache:
         if len(query_texts) != len(passages):
             raise ValueError(f"`passages` must be as many as `query_texts` ({len(query_texts)}), got {len(passages)}")
         self.num_requested += len(passages)
-        if not passages:
-            return torch.zeros(0, self.hidden_size)
-        keys = [_key(query, passage) for query, passage in zip(query_texts, passages, strict=True)]
-        known = self._read(list(dict.fromkeys(keys)))
-        missing = {key: pair for pair, key in enumerate(keys) if key not in known}
-        order = sorted(missing, key=lambda key: len(query_texts[missing[key]]) + len(passages[missing[key]]))
-        for start in range(0, len(order), SHARD_PAIRS):
-            part = order[start : start + SHARD_PAIRS]
-            known.update(self._encode(part, [missing[key] for key in part], query_texts, passages))
-        joined = b"".join(known[key] for key in keys)
-        vectors = np.frombuffer(joined, dtype=DTYPES[self.dtype]).reshape(len(keys), -1)
-        return torch.from_numpy(vectors.astype(np.float32))
+        pairs = list(zip(query_texts, passages, strict=True))
+        keys = [_key(*pair) for pair in pairs]
+        store = BlobStore(self.path, "pairs")
+        fill(store, keys, pairs, self._encode_shard, shard_size=SHARD_PAIRS, length=lambda pair: sum(map(len, pair)))
+        return store.rows(keys, self.hidden_size, DTYPES[self.dtype])
 
     def head(self, vectors: Tensor) -> Tensor:
         """Score vectors ``[..., hidden_size]``: logits ``[...]``."""
         return self.encoder.head(vectors)
 
-    def _encode(
-        self, keys: Sequence[bytes], pairs: Sequence[int], query_texts: Sequence[str], passages: Sequence[str]
-    ) -> dict[bytes, bytes]:
-        made = self.encoder.encode([query_texts[pair] for pair in pairs], [passages[pair] for pair in pairs])
+    def _encode_shard(self, pairs: list[tuple[str, str]]) -> list[bytes]:
+        vectors = self.encoder.encode([query for query, _ in pairs], [passage for _, passage in pairs])
         self.num_encoded += len(pairs)
-        rounded = made.cpu().to(getattr(torch, self.dtype))
+        rounded = vectors.cpu().to(getattr(torch, self.dtype))
         check_vectors(rounded, len(pairs), f"the pair encoder's vectors as {self.dtype}")
-        rows = rounded.numpy().astype(DTYPES[self.dtype])
-        new = {key: row.tobytes() for key, row in zip(keys, rows, strict=True)}
-        self._table.write(new)
-        return new
-
-    def _read(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        known = self._table.read(keys)
-        needed = self.hidden_size * DTYPES[self.dtype].itemsize if known else 0
-        if (odd := next((len(row) for row in known.values() if len(row) != needed), None)) is not None:
-            raise ValueError(
-                f"{self.path}: damaged cache (needed vectors of {needed} bytes, found one of {odd}); "
-                "delete this file and run again"
-            )
-        return known
-
-    @property
-    def _table(self) -> BlobTable:
-        return BlobTable(self.path, "pairs")
+        return [row.tobytes() for row in rounded.numpy().astype(DTYPES[self.dtype])]
 
 
 def _key(query: str, passage: str) -> bytes:
-    sha = hashlib.sha256()
-    for text in (query, passage):  # each by its own hash, so that no two pairs join to one text
-        sha.update(hash_text(text))
-    return sha.digest()
+    """Hash a pair, each text on its own, so that no two pairs join to one text."""
+    return hashlib.sha256(hash_text(query) + hash_text(passage)).digest()

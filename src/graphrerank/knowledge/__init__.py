@@ -1,8 +1,10 @@
 """Entities of passages and the relations between them: extractors and their cache."""
 
 from graphrerank.knowledge.knowledge_cache import KnowledgeCache
+from graphrerank.knowledge.language_model_entities import LanguageModelEntityExtractor
 from graphrerank.knowledge.language_model_extractor import LanguageModelKnowledgeExtractor
 from graphrerank.knowledge.passage_knowledge import Entity, Knowledge, KnowledgeExtractor, Relation
+from graphrerank.knowledge.spacy_entities import SpacyEntityExtractor
 from graphrerank.knowledge.spacy_extractor import SpacyKnowledgeExtractor
 
 __all__ = [
@@ -10,7 +12,9 @@ __all__ = [
     "Knowledge",
     "KnowledgeCache",
     "KnowledgeExtractor",
+    "LanguageModelEntityExtractor",
     "LanguageModelKnowledgeExtractor",
     "Relation",
+    "SpacyEntityExtractor",
     "SpacyKnowledgeExtractor",
 ]

@@ -1,11 +1,10 @@
-"""Knowledge on disk, keyed by the text and the extractor: an interrupted run goes on, new documents alone are read."""
+"""Knowledge on disk, under the text and the extractor: an interrupted run continues, only new documents are read."""
 
-import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from graphrerank.files import BlobTable, hash_text
+from graphrerank.caching import BlobStore, fill, hash_text, short_hash
 from graphrerank.knowledge.passage_knowledge import Entity, Knowledge, KnowledgeExtractor, Relation
 
 SHARD_TEXTS = 128  # texts between two writes: at most this much work is lost on a stop
@@ -15,10 +14,12 @@ class KnowledgeCache:
     """An extractor that remembers, and shows a progress bar on a terminal while it reads.
 
     Knowledge lies in one SQLite file per extractor, ``<folder>/<hash of its fingerprint>.sqlite``, under the SHA-256 of
-    the text. Texts that the extractor lists in ``skipped`` are not kept: the next run asks for them again.
+    the text. Texts that the extractor lists in ``skipped`` are not kept: the next run reads them again.
+
+    Entities that version 0.1 kept in ``<folder>/<hash of its fingerprint>/*.jsonl`` are copied into a new file.
 
     Args:
-        extractor: Whom to ask for new texts.
+        extractor: Reads new texts.
         folder: Where the files lie.
     """
 
@@ -34,29 +35,44 @@ class KnowledgeCache:
     @property
     def path(self) -> Path:
         """The file."""
-        return self.folder / f"{hashlib.sha256(self.fingerprint.encode()).hexdigest()[:32]}.sqlite"
+        return self.folder / f"{short_hash(self.fingerprint)}.sqlite"
 
     def extract(self, texts: Sequence[str]) -> list[Knowledge]:
-        """Tell the knowledge of each text, from disk where it is there.
+        """Extract the knowledge of each text, from disk where it is there.
 
         Raises:
             ValueError: If the file is damaged, naming it; or as the extractor.
         """
-        table, keys = BlobTable(self.path, "knowledge"), [hash_text(text) for text in texts]
-        known = {key: self._decode(content) for key, content in table.read(list(dict.fromkeys(keys))).items()}
-        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
-        for part in _shards(list(missing)):
-            found = dict(zip(part, self.extractor.extract([missing[key] for key in part]), strict=True))
-            skipped = {hash_text(text) for text in getattr(self.extractor, "skipped", ())}
-            table.write({key: encode(knowledge) for key, knowledge in found.items() if key not in skipped})
-            known.update(found)
-        return [known[key] for key in keys]
+        store, keys = BlobStore(self.path, "knowledge"), [hash_text(text) for text in texts]
+        if not self.path.exists():
+            self._copy_names(store)
+        fill(store, keys, texts, self._extract_shard, shard_size=SHARD_TEXTS, label="entities and relations")
+        return [self._decode(store.contents[key]) if key in store.contents else Knowledge() for key in keys]
+
+    def _extract_shard(self, texts: list[str]) -> list[bytes | None]:
+        extracted = self.extractor.extract(texts)
+        skipped = set(getattr(self.extractor, "skipped", ()))
+        return [
+            None if text in skipped else encode(knowledge) for text, knowledge in zip(texts, extracted, strict=True)
+        ]
 
     def _decode(self, content: bytes) -> Knowledge:
         try:
             return decode(content)
         except (ValueError, TypeError, KeyError) as error:
             raise ValueError(f"{self.path}: damaged cache ({error!r}); delete this file and run again") from error
+
+    def _copy_names(self, store: BlobStore) -> None:
+        """Take over the names of version 0.1: one ``{"key", "entities"}`` a line, the key in hexadecimal."""
+        copied: dict[bytes, bytes] = {}
+        for file in sorted(self.path.with_suffix("").glob("*.jsonl")):
+            try:
+                for line in map(json.loads, file.read_text(encoding="utf-8").splitlines()):
+                    copied[bytes.fromhex(line["key"])] = encode(Knowledge.from_names(line["entities"]))
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                raise ValueError(f"{file}: damaged cache ({error!r}); delete this file and run again") from error
+        if copied:
+            store.add(list(copied), list(copied.values()))
 
 
 def encode(knowledge: Knowledge) -> bytes:
@@ -81,16 +97,3 @@ def decode(content: bytes) -> Knowledge:
     rows = json.loads(content)
     entities = tuple(Entity(*row) for row in rows["entities"])
     return Knowledge(entities, tuple(Relation(*row) for row in rows["relations"]))
-
-
-def _shards(keys: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("entities and relations", total=len(keys))
-        for start in range(0, len(keys), SHARD_TEXTS):
-            part = keys[start : start + SHARD_TEXTS]
-            yield part
-            progress.advance(task, len(part))

@@ -58,22 +58,41 @@ class Knowledge:
     entities: tuple[Entity, ...] = ()
     relations: tuple[Relation, ...] = ()
 
+    @classmethod
+    def from_names(cls, names: Sequence[str]) -> "Knowledge":
+        """Make entities of names alone; blank and repeated names are left out.
+
+        Raises:
+            ValueError: If ``names`` is no list of strings.
+
+        Example:
+            >>> Knowledge.from_names(["Metz", "", "Metz", "Rome"]).names
+            ['Metz', 'Rome']
+        """
+        if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+            raise ValueError(f"`entities` must be a list of strings, got {str(names)[:80]!r}")
+        return cls(tuple(Entity(name, "", "") for name in dict.fromkeys(names) if name.strip()))
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the entities."""
+        return [entity.name for entity in self.entities]
+
     def __post_init__(self) -> None:
-        names = {entity.name for entity in self.entities}
+        names = set(self.names)
         if len(names) < len(self.entities) or not all(name.strip() for name in names):
-            found = [entity.name for entity in self.entities]
-            raise ValueError(f"`entities` must have different names, none of them blank, got {found}")
+            raise ValueError(f"`entities` must have different names, none of them blank, got {self.names}")
         for relation in self.relations:
             if relation.head not in names or relation.tail not in names:
                 raise ValueError(f"`relations` must join names of `entities`, got {relation.head!r}, {relation.tail!r}")
 
 
 class KnowledgeExtractor(Protocol):
-    """Anything that tells entities and relations of texts."""
+    """Anything that extracts entities, and perhaps relations, from texts."""
 
     @property
     def fingerprint(self) -> str:
         """A string that changes whenever the knowledge would."""
 
     def extract(self, texts: Sequence[str]) -> list[Knowledge]:
-        """Tell the knowledge of each of ``n`` texts."""
+        """Extract the knowledge of each of ``n`` texts."""

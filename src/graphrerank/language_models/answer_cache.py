@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from graphrerank.files import BlobTable, hash_text
+from graphrerank.caching import BlobStore, fill, hash_text, short_hash
 
 Answer = TypeVar("Answer")
 
@@ -48,7 +48,7 @@ class AnswerCache:
     @property
     def path(self) -> Path:
         """The file."""
-        return self.folder / f"{hashlib.sha256(self.fingerprint.encode()).hexdigest()[:32]}.sqlite"
+        return self.folder / f"{short_hash(self.fingerprint)}.sqlite"
 
     def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], Answer]) -> list[Answer]:
         """Ask each question, or find its answer on disk; an answer that ``read`` refuses is not kept.
@@ -65,18 +65,14 @@ class AnswerCache:
             ValueError: If the model gives no usable answer, or the file is damaged, naming it; or ``read`` refuses
                 what is on disk.
         """
-        if not questions:
-            return []
-        table, keys = BlobTable(self.path, "answers"), _keys(questions, system)
-        known = table.read(keys)
-        missing = [place for place, key in enumerate(keys) if key not in known]
-        for start in range(0, len(missing), SHARD_QUESTIONS):
-            part = missing[start : start + SHARD_QUESTIONS]
-            answers = self.model.ask([questions[place] for place in part], system=system, read=_checked(read))
-            new = {keys[place]: _bytes(answer) for place, answer in zip(part, answers, strict=True)}
-            table.write(new)
-            known.update(new)
-        return [read(known[key].decode("utf-8", "surrogatepass")) for key in keys]
+
+        def ask_shard(shard: list[str]) -> list[bytes]:
+            answers = self.model.ask(shard, system=system, read=_checked(read))
+            return [answer.encode("utf-8", "surrogatepass") for answer in answers]
+
+        store, keys = BlobStore(self.path, "answers"), _keys(questions, system)
+        fill(store, keys, questions, ask_shard, shard_size=SHARD_QUESTIONS)
+        return [read(store.contents[key].decode("utf-8", "surrogatepass")) for key in keys]
 
 
 def remembering(model: ChatModel, folder: str | Path | None) -> ChatModel:
@@ -103,7 +99,3 @@ def _keys(questions: Sequence[str], system: str | None) -> list[bytes]:
         asked[question] += 1
         keys.append(sha.digest())
     return keys
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphrerank.caching import short_hash
 from graphrerank.files import hash_files
 from graphrerank.graphs import CorpusGraph, Queries, Ranking, top_k_by_node_order
 from graphrerank.graphs.retriever import BASE_SCORE
@@ -113,7 +114,7 @@ class SpladeRetriever:
         """``[N, V]`` in compressed sparse rows."""
         if self.cache is not None:
             kept = repr((self.fingerprint or f"{self.model}@{self.revision}", self.max_length))
-            shelf = self.cache / hashlib.sha256(kept.encode()).hexdigest()[:32]
+            shelf = self.cache / short_hash(kept)
             return SparseVectorCache(shelf, lambda texts: self._encode(self._encoder.encode_document, texts)).encode(
                 self._texts
             )

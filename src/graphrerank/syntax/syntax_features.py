@@ -1,6 +1,5 @@
 """Texts in, features of their syntax out: batched, kept on disk, timed."""
 
-import hashlib
 import time
 from collections.abc import Sequence
 from functools import cached_property
@@ -8,10 +7,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from graphrerank.files import BlobTable, hash_text
+from graphrerank.caching import BlobStore, fill, hash_text, short_hash
 from graphrerank.syntax.dependency_units import DependencyUnits
 from graphrerank.syntax.features import FEATURES, VERSION, feature_values
 from graphrerank.syntax.stanza_parser import StanzaParser
@@ -108,7 +106,7 @@ class SyntaxFeatures:
         """The file of what was counted; None where nothing is kept."""
         if self.cache is None:
             return None
-        return self.cache / f"{self.name}-{hashlib.sha256(self.fingerprint.encode()).hexdigest()[:32]}.sqlite"
+        return self.cache / f"{self.name}-{short_hash(self.fingerprint)}.sqlite"
 
     def extract(self, texts: Sequence[str]) -> Tensor:
         """Read the features off ``n`` texts, from disk where they are there.
@@ -121,21 +119,10 @@ class SyntaxFeatures:
         Raises:
             ValueError: If a library or model is not there, or the file is damaged, naming it.
         """
-        table = None if self.path is None else BlobTable(self.path, "features")
+        store = BlobStore(self.path, "features")
         keys = [hash_text(text) for text in texts]
-        known = {} if table is None else table.read(list(dict.fromkeys(keys)))
-        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
-        order = sorted(missing, key=lambda key: len(missing[key]))  # like lengths together
-        for start in range(0, len(order), SHARD_TEXTS):
-            part = order[start : start + SHARD_TEXTS]
-            new = dict(zip(part, self._count([missing[key] for key in part]), strict=True))
-            if table is not None:
-                table.write(new)
-            known.update(new)
-        if odd := next((len(row) for row in known.values() if len(row) != len(FEATURES) * ROW.itemsize), None):
-            raise ValueError(f"{self.path}: damaged cache (a row of {odd} bytes); delete this file and run again")
-        joined = np.frombuffer(b"".join(known[key] for key in keys), dtype=ROW)
-        return torch.from_numpy(joined.reshape(len(texts), len(FEATURES)).astype(np.float32))
+        fill(store, keys, texts, self._count, shard_size=SHARD_TEXTS, length=len)
+        return store.rows(keys, len(FEATURES), ROW)
 
     def _count(self, texts: Sequence[str]) -> list[bytes]:
         pipeline = self._pipeline

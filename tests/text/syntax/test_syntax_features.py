@@ -196,7 +196,8 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
     assert features.path is not None
     with sqlite3.connect(features.path) as file:
         file.execute("UPDATE features SET content = ?", (b"1234",))
-    with pytest.raises(ValueError, match=r"\.sqlite: damaged cache \(a row of 4 bytes\); delete this file"):
+    needed = rf"needed rows of {4 * len(FEATURES)} bytes, found one of 4"
+    with pytest.raises(ValueError, match=rf"\.sqlite: damaged cache \({needed}\); delete this file"):
         SyntaxFeatures("dependency", cache=tmp_path).extract(["Paris"])
     features.path.write_bytes(b"no database at all, but some text that is long enough to be looked at")
     with pytest.raises(ValueError, match=r"\.sqlite: damaged cache"):

@@ -18,12 +18,10 @@ import torch
 
 from graphrerank.data.dataset import RetrievalDataset
 from graphrerank.data.enrichment.adjacency import adjacency_edges
-from graphrerank.data.enrichment.entities import EntityExtractor, read_entities
-from graphrerank.data.enrichment.entity_cache import EntityCache
 from graphrerank.data.enrichment.incidence import entity_incidence
 from graphrerank.data.enrichment.mentions import mention_edges
-from graphrerank.data.enrichment.spacy_extractor import SpacyExtractor
 from graphrerank.data.readers.edge_list import FILTERED, read_edges
+from graphrerank.data.readers.entities import ENTITIES, read_entities
 from graphrerank.data.readers.judgements import (
     Judgement,
     Splits,
@@ -35,9 +33,9 @@ from graphrerank.data.readers.judgements import (
 )
 from graphrerank.data.readers.records import Record, bad_line, find_record_files, read_records
 from graphrerank.graphs import CorpusGraph
+from graphrerank.knowledge import KnowledgeCache, KnowledgeExtractor, SpacyEntityExtractor
 
 EDGES = "edges.tsv"  # read where it is there
-ENTITIES = "entities.jsonl"  # read where it is asked for
 _ENDS = (".", "!", "?", ":", ";")
 _BREAKS = set("\t\r\n")  # would not survive a TSV file
 
@@ -82,7 +80,7 @@ def load_folder(
     drop_empty: bool = False,
     mentions: bool = False,
     adjacency: bool = False,
-    entities: str | EntityExtractor | None = None,
+    entities: str | KnowledgeExtractor | None = None,
     max_entity_share: float = 0.001,
     knn: int = 0,
     cache: str | Path | None = None,
@@ -286,24 +284,25 @@ def _places(folder: Path, documents: Sequence[Document]) -> tuple[list[str], lis
 
 def _entities(
     folder: Path,
-    source: str | EntityExtractor,
+    source: str | KnowledgeExtractor,
     node_number: Mapping[str, int],
     documents: Sequence[Document],
     cache: str | Path | None,
-) -> list[list[str]]:
-    """List the entities of each document that is kept."""
+) -> list[Sequence[str]]:
+    """List the names of entities in each document that is kept."""
     if source == "file":
-        rows = read_entities(folder / ENTITIES, list(node_number))
-        return [row for row, number in zip(rows, node_number.values(), strict=True) if number != FILTERED]
-    extractor = SpacyExtractor() if source == "spacy" else source
+        lines = read_entities(folder / ENTITIES, node_number, need_names=True)
+        names = {line.doc_id: line.names for line in lines}
+        return [names.get(document.doc_id, ()) for document in documents]
+    extractor = SpacyEntityExtractor() if source == "spacy" else source
     if isinstance(extractor, str) or not hasattr(extractor, "extract"):
         raise ValueError(
             f"`entities` must be null, spacy, file or an extractor (a config with `_target_`, which is not taken from "
             f"a checkpoint's manifest: put its entities into {ENTITIES}), got {source!r}"
         )
     if cache is not None:
-        extractor = EntityCache(extractor, Path(cache) / "entities")
-    return extractor.extract([document.passage for document in documents])
+        extractor = KnowledgeCache(extractor, Path(cache) / "entities")
+    return [knowledge.names for knowledge in extractor.extract([document.passage for document in documents])]
 
 
 def _default_edges(folder: Path) -> list[Path]:

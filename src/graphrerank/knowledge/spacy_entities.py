@@ -1,16 +1,17 @@
-"""Named entities by spaCy: on the CPU, without a language model."""
+"""Named entities by spaCy, without a language model."""
 
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
+from graphrerank.knowledge.passage_knowledge import Entity, Knowledge
 from graphrerank.text.spacy_pipeline import ENGLISH, load_spacy, spacy_versions
 
 LABELS = ("PERSON", "NORP", "FAC", "ORG", "GPE", "LOC", "PRODUCT", "EVENT", "WORK_OF_ART", "LAW", "LANGUAGE")
 
 
-class SpacyExtractor:
-    """A spaCy pipeline of which only the entity recogniser runs, loaded when the first text comes.
+class SpacyEntityExtractor:
+    """Extracts named entities, without descriptions and relations: only the entity recogniser of a pipeline runs.
 
     Args:
         model: Import name of an installed pipeline, or its folder. The default comes from the package index, not from
@@ -34,15 +35,20 @@ class SpacyExtractor:
         library, model, pipeline = spacy_versions(self.model)
         return repr(("spacy", library, model, pipeline, self.labels))
 
-    def extract(self, texts: Sequence[str]) -> list[list[str]]:
-        """List the entities of each text, as they are written there.
+    def extract(self, texts: Sequence[str]) -> list[Knowledge]:
+        """Extract the entities of each text, as they are written there, with the label of their first mention.
 
         Raises:
             ValueError: If spaCy or the pipeline is not installed.
         """
-        kept = set(self.labels)
-        documents = self._pipeline.pipe(texts, batch_size=self.batch_size)
-        return [[entity.text for entity in document.ents if entity.label_ in kept] for document in documents]
+        return [self._entities(document) for document in self._pipeline.pipe(texts, batch_size=self.batch_size)]
+
+    def _entities(self, document: Any) -> Knowledge:
+        labels: dict[str, str] = {}
+        for entity in document.ents:
+            if entity.label_ in self.labels and entity.text.strip():
+                labels.setdefault(entity.text, entity.label_)
+        return Knowledge(tuple(Entity(name, label, "") for name, label in labels.items()))
 
     @cached_property
     def _pipeline(self) -> Any:

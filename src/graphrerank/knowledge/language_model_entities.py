@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 
-from graphrerank.data.enrichment.entities import check_names
+from graphrerank.knowledge.passage_knowledge import Knowledge
 from graphrerank.language_models import LanguageModel
 
 PROMPT = """You read one passage of a document collection and list its named entities: people, organisations, places, \
@@ -16,10 +16,10 @@ Answer with one JSON object and nothing else: {"entities": ["first name", "secon
 If there is none: {"entities": []}"""
 
 
-class LanguageModelExtractor:
-    """Asks a chat model for each text; put an ``EntityCache`` around it, so that nothing is paid for twice.
+class LanguageModelEntityExtractor:
+    """Asks a chat model for the names in each text; wrap it in a ``KnowledgeCache`` to pay for nothing twice.
 
-    What fails, and an answer that is not the JSON asked for, is tried again as :class:`LanguageModel` does.
+    A failed request, and an answer that is not the requested JSON, is retried as :class:`LanguageModel` does.
 
     Args:
         base_url: The endpoint up to and including its version, as ``http://localhost:8000/v1``.
@@ -65,27 +65,27 @@ class LanguageModelExtractor:
         """The model's name, the prompt and the cut; not the endpoint, which may move."""
         return repr(("language model", self._model.model, self.prompt, self.max_characters))
 
-    def extract(self, texts: Sequence[str]) -> list[list[str]]:
-        """List the entities of each text.
+    def extract(self, texts: Sequence[str]) -> list[Knowledge]:
+        """Extract the entities of each text.
 
         Raises:
             ValueError: If the endpoint refuses, or gives no usable answer within the retries.
         """
         cut = [text[: self.max_characters] for text in texts]
-        return self._model.ask(cut, system=self.prompt, read=parse_answer)
+        return self._model.ask(cut, system=self.prompt, read=parse_entities)
 
 
-def parse_answer(content: str) -> list[str]:
+def parse_entities(content: str) -> Knowledge:
     """Read a model's answer, strictly: one JSON object with a list of strings, ``entities``, and nothing else.
 
     Raises:
         ValueError: If it is anything else.
 
     Example:
-        >>> parse_answer('{"entities": ["Lothair II", "Metz"]}')
+        >>> parse_entities('{"entities": ["Lothair II", "Metz"]}').names
         ['Lothair II', 'Metz']
     """
     answer = json.loads(content)
     if not isinstance(answer, dict) or set(answer) != {"entities"}:
         raise ValueError(f'the answer must be {{"entities": [...]}}, got {content[:80]!r}')
-    return check_names(answer["entities"], "`entities`")
+    return Knowledge.from_names(answer["entities"])

@@ -1,0 +1,249 @@
+"""Results kept on disk under the hash of what they were computed from: the loop of every cache, and two file formats.
+
+:func:`fill` computes what a store does not hold yet, shard by shard. A store writes each shard whole or not at all, so
+that a stopped run loses one shard at most and several processes may fill one store at once. There are two stores:
+:class:`BlobStore` (SQLite, for rows of any kind) and :class:`TensorStore` (safetensors, for large tables).
+"""
+
+import hashlib
+import sqlite3
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphrerank.files import load_tensors, save_tensors
+
+KEY_BYTES = 32
+LOOKED_UP = 500  # keys in one statement; SQLite's oldest limit is 999
+WAIT_S = 60.0  # for another process's write
+
+Item = TypeVar("Item")
+Values = TypeVar("Values")
+Stored = TypeVar("Stored", contravariant=True)
+
+
+class Store(Protocol[Stored]):
+    """Values under keys, on disk."""
+
+    def known(self, keys: Sequence[bytes]) -> Container[bytes]:
+        """Read what is on disk, also what other processes wrote since; return the keys that need no computing."""
+
+    def add(self, keys: Sequence[bytes], values: Stored) -> None:
+        """Write the values of new keys, all or none of them."""
+
+
+def fill(
+    store: Store[Values],
+    keys: Sequence[bytes],
+    items: Sequence[Item],
+    compute: Callable[[list[Item]], Values],
+    *,
+    shard_size: int,
+    length: Callable[[Item], int] | None = None,
+    label: str | None = None,
+) -> None:
+    """Compute the items that a store does not hold, and write them shard by shard.
+
+    Args:
+        store: Where values are kept.
+        keys: ``n`` keys; a repeated one stands for the same item.
+        items: ``n`` items.
+        compute: Computes the values of some items, in their order.
+        shard_size: Items between two writes: at most this much work is lost on a stop.
+        length: Length of an item, by which missing items are sorted: batches of like lengths need less padding. The
+            order stays when None.
+        label: Title of a progress bar on a terminal; none when None.
+
+    Raises:
+        ValueError: If a file is damaged, naming it; or as ``compute``.
+
+    Example:
+        >>> store = BlobStore(None, "lengths")  # in memory
+        >>> texts = ["a", "bc", "a"]
+        >>> keys = [hash_text(text) for text in texts]
+        >>> fill(store, keys, texts, lambda new: [str(len(text)).encode() for text in new], shard_size=100)
+        >>> [store.contents[key] for key in keys]
+        [b'1', b'2', b'1']
+    """
+    item_of = dict(zip(keys, items, strict=True))
+    known = store.known(list(item_of))
+    missing = [key for key in item_of if key not in known]
+    if length is not None:
+        missing.sort(key=lambda key: length(item_of[key]))
+    shards = [missing[start : start + shard_size] for start in range(0, len(missing), shard_size)]
+    for shard in shards if label is None else _shown(shards, label):
+        store.add(shard, compute([item_of[key] for key in shard]))
+
+
+class BlobStore:
+    """Bytes under keys in one SQLite file, created when it is first opened; each write is a transaction.
+
+    Args:
+        path: The file; when None, contents are kept in memory alone.
+        table: Name of the table in it, a plain word.
+
+    Attributes:
+        contents: What was read or added so far, by key.
+    """
+
+    def __init__(self, path: Path | None, table: str) -> None:
+        self.path = path
+        self.table = table
+        self.contents: dict[bytes, bytes] = {}
+
+    def known(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        """Read the contents of keys; those that are not in the file are left out.
+
+        Raises:
+            ValueError: If the file is damaged or cannot be read; the message names it.
+        """
+        if self.path is not None and keys:
+            with self._open(self.path) as file:
+                for start in range(0, len(keys), LOOKED_UP):
+                    part = keys[start : start + LOOKED_UP]
+                    marks = ",".join("?" * len(part))
+                    self.contents.update(file.execute(f"SELECT * FROM {self.table} WHERE key IN ({marks})", part))
+        return self.contents
+
+    def add(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
+        """Write the contents of new keys in one transaction; a key that is in the file keeps its content there.
+
+        Args:
+            keys: ``n`` keys.
+            values: ``n`` contents; None is not kept.
+
+        Raises:
+            ValueError: As :meth:`known`.
+        """
+        new = {key: value for key, value in zip(keys, values, strict=True) if value is not None}
+        if self.path is not None:
+            with self._open(self.path) as file, file:  # a transaction
+                file.executemany(f"INSERT OR IGNORE INTO {self.table} VALUES (?, ?)", new.items())
+        self.contents.update(new)
+
+    def rows(self, keys: Sequence[bytes], width: int, dtype: np.dtype[Any]) -> Tensor:
+        """Read contents as vectors: ``[n, width]`` float32 of ``n`` known keys.
+
+        Raises:
+            ValueError: If a content is not ``width`` numbers of type ``dtype``.
+        """
+        needed = width * dtype.itemsize
+        for content in self.contents.values():
+            if len(content) != needed:
+                raise ValueError(
+                    f"{self.path}: damaged cache (needed rows of {needed} bytes, found one of {len(content)}); "
+                    "delete this file and run again"
+                )
+        joined = np.frombuffer(b"".join(self.contents[key] for key in keys), dtype=dtype)
+        return torch.from_numpy(joined.reshape(len(keys), width).astype(np.float32))
+
+    @contextmanager
+    def _open(self, path: Path) -> Iterator[sqlite3.Connection]:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        columns = "(key BLOB PRIMARY KEY, content BLOB) WITHOUT ROWID"
+        try:
+            with closing(sqlite3.connect(path, timeout=WAIT_S)) as file:
+                file.execute(f"CREATE TABLE IF NOT EXISTS {self.table} {columns}")
+                yield file
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError):  # locked, or the disk is full
+                raise ValueError(f"{path}: cannot be read or written: {error}") from error
+            raise ValueError(f"{path}: damaged cache ({error}); delete this file and run again") from error
+
+
+class TensorStore:
+    """Tensors with a row per key in ``<folder>/*.safetensors``; each file holds one shard and its ``keys``.
+
+    Files are read once and mapped from disk; new items go to new files.
+
+    Args:
+        folder: Folder of these files alone.
+        names: Names of the tensors of a shard.
+        check: Raises a ``ValueError`` that begins with its third argument unless the tensors of a shard fit a number
+            of keys.
+
+    Attributes:
+        shards: The tensors of each file read or written so far.
+    """
+
+    def __init__(
+        self, folder: Path, names: tuple[str, ...], check: Callable[[Mapping[str, Tensor], int, str], object]
+    ) -> None:
+        self.folder = folder
+        self.names = names
+        self.shards: list[Mapping[str, Tensor]] = []
+        self._check = check
+        self._files: set[Path] = set()
+        self._rows: dict[bytes, tuple[int, int]] = {}  # number of the shard, and row in it
+
+    def known(self, keys: Sequence[bytes]) -> Container[bytes]:
+        """Read the files that earlier runs or other processes left; return all keys known.
+
+        Raises:
+            ValueError: If a file is damaged, naming it.
+        """
+        for file in sorted(set(self.folder.glob("*.safetensors")) - self._files):
+            shard = load_tensors(file, ("keys", *self.names))
+            source, table = f"{file} (delete this file and run again)", shard["keys"]
+            if table.dim() != 2 or table.shape[1] != KEY_BYTES or table.dtype != torch.uint8:
+                raise ValueError(f"{source}: needed keys of {KEY_BYTES} bytes, got {table.dtype} {list(table.shape)}")
+            self._check(shard, len(table), source)
+            joined = table.numpy().tobytes()
+            self._remember(file, [joined[i : i + KEY_BYTES] for i in range(0, len(joined), KEY_BYTES)], shard)
+        return self._rows
+
+    def add(self, keys: Sequence[bytes], values: Mapping[str, Tensor]) -> None:
+        """Write a shard to a file of its own."""
+        joined = b"".join(keys)
+        table = torch.frombuffer(bytearray(joined), dtype=torch.uint8).reshape(-1, KEY_BYTES)
+        file = self.folder / f"{short_hash(joined)}.safetensors"
+        save_tensors(file, {"keys": table, **values})
+        self._remember(file, keys, values)
+
+    def rows(self, keys: Sequence[bytes]) -> tuple[Tensor, Tensor]:
+        """Find the shard ``[n]`` and the row ``[n]`` of each known key."""
+        shard, row = torch.tensor([self._rows[key] for key in keys], dtype=torch.int64).reshape(-1, 2).unbind(1)
+        return shard, row
+
+    def _remember(self, file: Path, keys: Sequence[bytes], shard: Mapping[str, Tensor]) -> None:
+        self._files.add(file)
+        self._rows.update((key, (len(self.shards), row)) for row, key in enumerate(keys))
+        self.shards.append(shard)
+
+
+def hash_text(text: str) -> bytes:
+    """SHA-256 of a text, its key in a cache; a lone surrogate is no error.
+
+    Example:
+        >>> hash_text("a").hex()[:8]
+        'ca978112'
+    """
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def short_hash(content: bytes | str) -> str:
+    """The first half of a SHA-256 in hexadecimal: a file's name for what a fingerprint or key stands for.
+
+    Example:
+        >>> short_hash("a")
+        'ca978112ca1bbdcafac231b39a23dc4d'
+    """
+    return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()[:32]
+
+
+def _shown(shards: Sequence[Sequence[bytes]], label: str) -> Iterator[Sequence[bytes]]:
+    """Yield shards beside a progress bar on stderr, if that is a terminal."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(label, total=sum(map(len, shards)))
+        for shard in shards:
+            yield shard
+            progress.advance(task, len(shard))

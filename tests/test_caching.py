@@ -1,0 +1,156 @@
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from graphrerank import caching
+from graphrerank.caching import BlobStore, TensorStore, fill, hash_text, short_hash
+from graphrerank.files import load_tensors, save_tensors
+
+ITEMS = ["ccc", "a", "bb", "a", "dddd"]
+KEYS = [hash_text(item) for item in ITEMS]
+
+
+def accept(shard: Mapping[str, Tensor], count: int, source: str) -> None:
+    if len(shard["lengths"]) != count:
+        raise ValueError(f"{source}: needed {count} lengths")
+
+
+def tensor_store(folder: Path) -> TensorStore:
+    return TensorStore(folder, ("lengths",), accept)
+
+
+class Lengths:
+    """Computes lengths, and keeps the shards that it was asked for."""
+
+    def __init__(self, *, stop_after: int = 100) -> None:
+        self.stop_after = stop_after
+        self.shards: list[list[str]] = []
+
+    def tensors(self, items: list[str]) -> dict[str, Tensor]:
+        return {"lengths": torch.tensor([len(item) for item in self._note(items)])}
+
+    def blobs(self, items: list[str]) -> list[bytes]:
+        return [bytes([len(item)]) for item in self._note(items)]
+
+    def _note(self, items: list[str]) -> list[str]:
+        if len(self.shards) == self.stop_after:
+            raise KeyboardInterrupt
+        self.shards.append(items)
+        return items
+
+
+def lengths_of(store: TensorStore) -> list[int]:
+    return [int(store.shards[shard]["lengths"][row]) for shard, row in zip(*store.rows(KEYS), strict=True)]
+
+
+def test_missing_items_come_once_in_shards_by_length() -> None:
+    for length, expected in ((None, [["ccc", "a"], ["bb", "dddd"]]), (len, [["a", "bb"], ["ccc", "dddd"]])):
+        lengths, store = Lengths(), BlobStore(None, "lengths")
+        fill(store, KEYS, ITEMS, lengths.blobs, shard_size=2, length=length)
+        assert lengths.shards == expected
+        assert [store.contents[key] for key in KEYS] == [b"\3", b"\1", b"\2", b"\1", b"\4"]
+
+
+def test_a_title_shows_no_bar_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    lengths = Lengths()
+    fill(BlobStore(None, "lengths"), KEYS, ITEMS, lengths.blobs, shard_size=3, label="lengths")
+    assert lengths.shards == [["ccc", "a", "bb"], ["dddd"]]
+    assert capsys.readouterr().err.strip() == ""
+
+
+@pytest.mark.parametrize("kind", ["blobs", "tensors"])
+def test_a_stopped_run_continues_from_its_shards(tmp_path: Path, kind: str) -> None:
+    def run(lengths: Lengths) -> None:
+        if kind == "blobs":
+            fill(BlobStore(tmp_path / "lengths.sqlite", "lengths"), KEYS, ITEMS, lengths.blobs, shard_size=2)
+        else:
+            fill(tensor_store(tmp_path), KEYS, ITEMS, lengths.tensors, shard_size=2)
+
+    stopped, resumed, third = Lengths(stop_after=1), Lengths(), Lengths()
+    with pytest.raises(KeyboardInterrupt):
+        run(stopped)
+    run(resumed)
+    run(third)
+    assert (stopped.shards, resumed.shards, third.shards) == ([["ccc", "a"]], [["bb", "dddd"]], [])
+
+
+def test_one_store_finds_what_another_added(tmp_path: Path) -> None:
+    first, second = tensor_store(tmp_path), tensor_store(tmp_path)
+    fill(first, KEYS[:2], ITEMS[:2], Lengths().tensors, shard_size=9)
+    fill(second, KEYS, ITEMS, Lengths().tensors, shard_size=9)
+    late = Lengths()
+    fill(first, KEYS, ITEMS, late.tensors, shard_size=9)
+    assert late.shards == []
+    assert lengths_of(first) == lengths_of(second) == [3, 1, 2, 1, 4]
+
+
+def test_a_shard_is_named_by_its_keys_and_holds_them(tmp_path: Path) -> None:
+    fill(tensor_store(tmp_path), KEYS[:2], ITEMS[:2], Lengths().tensors, shard_size=9)
+    (file,) = tmp_path.iterdir()
+    assert file.name == f"{short_hash(KEYS[0] + KEYS[1])}.safetensors"
+    shard = load_tensors(file, ("keys", "lengths"))
+    assert [bytes(key) for key in shard["keys"].tolist()] == KEYS[:2]
+    assert shard["lengths"].tolist() == [3, 1]
+
+
+@pytest.mark.parametrize(
+    ("keys", "trouble"),
+    [
+        (torch.zeros(2, 31, dtype=torch.uint8), "needed keys of 32 bytes"),
+        (torch.zeros(64, dtype=torch.uint8), "needed keys of 32 bytes"),
+        (torch.zeros(2, 32), "needed keys of 32 bytes"),
+        (torch.zeros(3, 32, dtype=torch.uint8), "needed 3 lengths"),
+    ],
+)
+def test_a_shard_that_does_not_fit_is_named(tmp_path: Path, keys: Tensor, trouble: str) -> None:
+    save_tensors(tmp_path / "odd.safetensors", {"keys": keys, "lengths": torch.zeros(2)})
+    with pytest.raises(ValueError, match=rf"odd\.safetensors \(delete this file and run again\): {trouble}"):
+        tensor_store(tmp_path).known(KEYS)
+
+
+def test_blobs_are_looked_up_in_several_statements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(caching, "LOOKED_UP", 2)
+    store = BlobStore(tmp_path / "lengths.sqlite", "lengths")
+    fill(store, KEYS, ITEMS, Lengths().blobs, shard_size=9)
+    assert BlobStore(store.path, "lengths").known(KEYS) == store.contents
+
+
+def test_an_older_blob_stays_and_none_is_not_kept(tmp_path: Path) -> None:
+    store = BlobStore(tmp_path / "lengths.sqlite", "lengths")
+    store.add(KEYS[:2], [b"old", None])
+    store.add(KEYS[:3], [b"new", b"a", b"b"])
+    assert BlobStore(store.path, "lengths").known(KEYS) == dict(zip(KEYS[:3], [b"old", b"a", b"b"], strict=True))
+
+
+def test_a_failed_write_leaves_none_of_its_rows(tmp_path: Path) -> None:
+    store = BlobStore(tmp_path / "lengths.sqlite", "lengths")
+    store.add([], [])
+    with sqlite3.connect(tmp_path / "lengths.sqlite") as file:
+        refusal = "BEGIN SELECT RAISE(ABORT, 'disk full'); END"
+        file.execute(f"CREATE TRIGGER full BEFORE INSERT ON lengths WHEN new.content = x'62' {refusal}")
+    with pytest.raises(ValueError, match=r"lengths\.sqlite: .*disk full"):
+        store.add(KEYS[:3], [b"a", b"c", b"b"])
+    with sqlite3.connect(tmp_path / "lengths.sqlite") as file:
+        assert file.execute("SELECT count(*) FROM lengths").fetchone() == (0,)
+
+
+def test_rows_are_read_as_float32() -> None:
+    store = BlobStore(None, "rows")
+    store.add(KEYS[:2], [np.array(row, dtype="<f2").tobytes() for row in ([1.5, 2], [3, -4])])
+    rows = store.rows([KEYS[1], KEYS[0], KEYS[1]], 2, np.dtype("<f2"))
+    assert (rows.dtype, rows.tolist()) == (torch.float32, [[3, -4], [1.5, 2], [3, -4]])
+    assert store.rows([], 2, np.dtype("<f2")).shape == (0, 2)
+    with pytest.raises(ValueError, match=r"damaged cache \(needed rows of 6 bytes, found one of 4\)"):
+        store.rows(KEYS[:1], 3, np.dtype("<f2"))
+
+
+def test_an_empty_row_is_refused_too() -> None:
+    store = BlobStore(None, "rows")
+    store.add(KEYS[:1], [b""])
+    with pytest.raises(ValueError, match=r"found one of 0\)"):
+        store.rows(KEYS[:1], 1, np.dtype("<f4"))
