@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphrerank.data import Qrels, RetrievalDataset, load_text_rich_graph
-from graphrerank.data.readers import text_rich_graph
+from graphrerank.data import Qrels, RetrievalDataset, load_text_rich_graph, text_rich_graph
 from graphrerank.graphs import CorpusGraph
 from graphrerank.knowledge import Entity, Knowledge, Relation
 

@@ -7,14 +7,14 @@ from graphrerank.data.pair_cache import PairCache
 from graphrerank.data.readers.attack import load_attack
 from graphrerank.data.readers.file_knowledge import FileKnowledge
 from graphrerank.data.readers.folder import load_folder, read_documents, read_queries
-from graphrerank.data.readers.ir_datasets_reader import load_ir_dataset
+from graphrerank.data.readers.ir_datasets import load_ir_dataset
 from graphrerank.data.readers.named import load_named
 from graphrerank.data.readers.reference_network import load_reference_network
 from graphrerank.data.readers.run_candidates import read_run
 from graphrerank.data.readers.sql_dataset import load_sql_dataset
 from graphrerank.data.readers.sql_schema import load_sql_schema
-from graphrerank.data.readers.text_rich_graph import TextRichGraph, load_text_rich_graph, text_rich_graph
 from graphrerank.data.run_retriever import RunRetriever
+from graphrerank.data.text_rich_graph import TextRichGraph, load_text_rich_graph, text_rich_graph
 from graphrerank.data.vector_cache import VectorCache
 
 __all__ = [

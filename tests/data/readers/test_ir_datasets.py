@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from graphrerank.data.readers.ir_datasets_reader import load_ir_dataset
+from graphrerank.data.readers.ir_datasets import load_ir_dataset
 
 
 class Doc(NamedTuple):
