@@ -27,7 +27,9 @@ def test_tables_go_to_wandb_offline(study: Study, tmp_path: Path, monkeypatch: p
 
     monkeypatch.setenv("WANDB_DIR", str(tmp_path))
     log_study(WandbLogger(project="test", name="evaluate", save_dir=tmp_path, offline=True), study)
-    (table,) = (json.loads(path.read_text()) for path in tmp_path.rglob("*.table.json"))
+    tables = [json.loads(path.read_text()) for path in tmp_path.rglob("*.table.json")]
+    assert sorted(table["columns"][1] for table in tables) == ["PR@10", "kind"]  # quality, and the systems' sources
+    table = next(table for table in tables if "PR@10" in table["columns"])
     assert table["columns"] == ["system", "PR@10", "p50 ms", "p95 ms"]
     assert table["data"] == [["one", "50.00 (0.0 to 100.0)", "-", "-"], ["two", "100.00 (0.0 to 100.0)", "-", "-"]]
 

@@ -2,7 +2,114 @@ import pytest
 import torch
 
 from graphrerank.data import PreparedDataset, Qrels, RetrievalDataset
+from graphrerank.evaluation import bootstrap_interval
+from graphrerank.evaluation.findings import (
+    Breakdown,
+    Counterfactual,
+    HubBias,
+    PairedTest,
+    QueryDifference,
+    Reliability,
+    Replication,
+    SeedSpread,
+)
+from graphrerank.evaluation.study import Cost, DatasetStudy, Study, SystemStudy
 from graphrerank.graphs import CorpusGraph, Ranking
+
+HOSTILE = "<script>document.title = 'broken'</script> & \"quoted\" <b onclick='x'>ü</b>"
+NUM_QUERIES = 200
+SKILL = {
+    "retriever": 0.45,
+    "ppr": 0.5,
+    "gcs": 0.46,
+    "cross_encoder": 0.58,
+    "their.run": 0.55,
+    "mlp": 0.68,
+    "gatv2": 0.7,
+}
+MS = {"retriever": 0.2, "ppr": 0.6, "gcs": 0.4, "cross_encoder": 412.0, "mlp": 1.3, "gatv2": 2.2}
+
+
+def make_system(name: str, difficulty: torch.Tensor, *, seed: int) -> SystemStudy:
+    generator = torch.Generator().manual_seed(seed)
+    score = (SKILL[name] + 0.3 * difficulty + 0.15 * torch.randn(NUM_QUERIES, generator=generator)).clamp(0, 1).double()
+    values = {"PR@10": (score > 0.5).double(), "nDCG@10": score, "R@10": (score * 4).round() / 4}
+    cost = None
+    if name in MS:
+        total = {"p50": MS[name], "p95": 1.5 * MS[name]}
+        cost = Cost({"graph": {"p50": 0.1, "p95": 0.2}, "total": total}, tokens=1234.0, peak_memory_mib=812.4)
+    return SystemStudy(
+        name=name,
+        kind="run" if name == "their.run" else "operator",
+        source=f"somewhere/{name}",
+        values=values,
+        intervals={m: tuple(bootstrap_interval(v, samples=200).tolist()) for m, v in values.items()},
+        cost=cost,
+        missing=("q3", "q4", "q5", "q6") if name == "their.run" else (),
+        tied_share=0.05,
+    )
+
+
+def make_dataset(name: str, *, seed: int, texts: list[str] | None = None) -> DatasetStudy:
+    difficulty = torch.randn(NUM_QUERIES, generator=torch.Generator().manual_seed(seed))
+    systems = {key: make_system(key, difficulty, seed=seed + place) for place, key in enumerate(SKILL)}
+    tests = []
+    for measure in ("PR@10", "nDCG@10"):
+        for key in list(SKILL)[:-1]:
+            d = systems["gatv2"].values[measure] - systems[key].values[measure]
+            low, high = bootstrap_interval(d, samples=200).tolist()
+            p = 0.0001 if low > 0 or high < 0 else 0.4
+            tests.append(
+                PairedTest("gatv2", key, measure, NUM_QUERIES, float(d.mean()), (low, high),
+                           float(d.mean() / d.std()), float((d != 0).double().mean()), p, p, p / 2, p)
+            )  # fmt: skip
+    texts = texts or [f"what is the answer to question number {i} of this data set" for i in range(NUM_QUERIES)]
+    worst = [
+        QueryDifference("gatv2", "retriever", "PR@10", f"q{i}", texts[i], 2, score, 1 - score)
+        for i, score in ((0, 1.0), (1, 1.0), (2, 0.0))
+    ]
+    means = {key: system.means["PR@10"] for key, system in systems.items()}
+    shares = (0.01, 0.12, 0.26, 0.31, 0.47, 0.52, 0.66, 0.71, 0.88, 0.97)
+    return DatasetStudy(
+        name=name,
+        split="test",
+        fingerprint="0123456789abcdef" * 4,
+        query_ids=[f"q{i}" for i in range(NUM_QUERIES)],
+        query_texts=texts,
+        num_relevant=[2] * NUM_QUERIES,
+        systems=systems,
+        tested=("PR@10", "nDCG@10"),
+        candidates=100,
+        ceiling=0.869,
+        base_ceiling=0.8,
+        tests=tests,
+        query_differences=worst,
+        breakdowns=[Breakdown("relevant nodes", group, 100, "PR@10", means) for group in ("1", "2 to 3")],
+        hub_bias=[HubBias(key, 0.1, 0.05, 1.4, 1.2, 17) for key in SKILL],
+        counterfactuals=[Counterfactual("gatv2", edges, "PR@10", 0.6, 0.08, (0.05, 0.11), 0.001, 0.7)
+                         for edges in ("shuffled", "removed")],
+        seed_spreads=[SeedSpread(("gatv2", "gatv2 (2)"), (1, 2), "PR@10", 0.7, 0.01, 0.69, 0.71)],
+        reliability=[Reliability("gatv2", "logistic", 20_000, 0.02, 0.0031, 0.0123, (18_000, *range(900, 0, -100)),
+                                 tuple(0.05 + 0.1 * i for i in range(10)), shares)],
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def study() -> Study:
+    """Seven systems on two data sets, one of whose queries is hostile."""
+    texts = [HOSTILE] + [f"a longer question, the one of number {i}, about something" for i in range(1, NUM_QUERIES)]
+    datasets = {"attack": make_dataset("attack", seed=1, texts=texts), "scifact": make_dataset("scifact", seed=50)}
+    across = [
+        Replication("gatv2", key, "PR@10", tuple(datasets), 0.05, 2, 2, tuple(datasets), 0.1, 0.001)
+        for key in list(SKILL)[:-1]
+    ]
+    settings = {"permutations": 10_000, "level": 0.05, "seed": 0, "ties": "own"}
+    return Study("python evaluate.py 'datasets=[attack,scifact]' checkpoint=base", datasets, across, settings)
+
+
+@pytest.fixture(scope="session")
+def dataset(study: Study) -> DatasetStudy:
+    return study.datasets["attack"]
 
 
 @pytest.fixture

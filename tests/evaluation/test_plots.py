@@ -1,40 +1,169 @@
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from graphrerank.evaluation.findings import Reliability
 from graphrerank.evaluation.pareto import ParetoPoint
-from graphrerank.evaluation.plots import draw_pareto, draw_reliability
+from graphrerank.evaluation.plots import (
+    ACCENT,
+    INK,
+    WARM,
+    dataset_pictures,
+    difference_rows,
+    draw_pareto,
+    draw_reliability,
+    draw_rows,
+    mean_rows,
+    svg,
+    write_plots,
+)
 from graphrerank.evaluation.reliability import wilson_interval
+from graphrerank.evaluation.study import DatasetStudy, Study
 
+NAN = float("nan")
 POINTS = [
-    ParetoPoint("base", 0.2, 0.3, 0.4, (0.35, 0.45), False, False),
-    ParetoPoint("slow", 50.0, 80.0, 0.3, (float("nan"), float("nan")), False, True),
+    ParetoPoint("retriever", 0.2, 0.3, 0.4, (0.35, 0.45), False, False),
+    ParetoPoint("slow", 50.0, 80.0, 0.3, (NAN, NAN), False, True),
     ParetoPoint("ours", 2.0, 3.0, 0.7, (0.65, 0.75), True, False),
 ]
 
 
-def test_pareto_marks_what_is_dominated_and_draws_intervals(tmp_path: Path) -> None:
-    figure = draw_pareto(POINTS, measure="PR@10", title="toy")
-    axes = figure.axes[0]
-    assert [text.get_text() for text in axes.texts] == ["base", "slow (dominated)", "ours"]
-    lines = [(list(line.get_xdata()), [round(float(y), 6) for y in line.get_ydata()]) for line in axes.lines]
+@pytest.fixture
+def axes() -> Axes:
+    return Figure(figsize=(5.6, 4.2), layout="constrained").subplots()
+
+
+def lines_of(axes: Axes) -> list[tuple[list[float], list[float]]]:
+    return [
+        ([float(x) for x in line.get_xdata()], [round(float(y), 6) for y in line.get_ydata()]) for line in axes.lines
+    ]
+
+
+def test_pareto_marks_what_is_dominated_and_draws_intervals(axes: Axes) -> None:
+    draw_pareto(axes, points=POINTS, measure="PR@10")
+    assert [text.get_text() for text in axes.texts] == ["retriever", "slow", "ours"]
+    lines = lines_of(axes)
     assert ([0.2, 0.2], [35.0, 45.0]) in lines
     assert ([2.0, 3.0], [70.0, 70.0]) in lines
     assert lines[-1] == ([0.2, 2.0], [40.0, 70.0])  # the front
-    hollow = [line.get_xdata()[0] for line in axes.lines if line.get_markerfacecolor() == "white"]
+    hollow = [line.get_xdata()[0] for line in axes.lines if line.get_markerfacecolor() == "#ffffff"]
     assert hollow == [50.0]
-    figure.savefig(tmp_path / "a.png")
-    assert (tmp_path / "a.png").read_bytes()[:4] == b"\x89PNG"
 
 
-def test_reliability_leaves_empty_bins_out() -> None:
-    nan = float("nan")
-    found = Reliability("gatv2", "isotonic", 120, 0.2, 0.01, 0.1, (100, 0, 20), (0.1, nan, 0.8), (0.08, nan, 0.75))
-    axes = draw_reliability(found, title="toy").axes[0]
-    assert [text.get_text() for text in axes.texts] == ["100", "20"]
-    assert list(axes.lines[-1].get_ydata()) == [0.08, 0.75]
-    assert "GATv2, isotonic, ECE 0.0100" in axes.get_title()
+@pytest.mark.parametrize(("low", "ratio"), [(1e-3, 1.2), (0.15, 4e3), (2.1, 1.5), (0.07, 1e6), (800.0, 8.0)])
+def test_times_have_plain_ticks_at_any_scale(low: float, ratio: float, axes: Axes) -> None:
+    points = [replace(POINTS[0], ms=low, slow_ms=low), replace(POINTS[2], ms=low * ratio, slow_ms=low * ratio)]
+    draw_pareto(axes, points=points, measure="PR@10")
+    start, stop = axes.get_xlim()
+    ticks = [tick for tick in axes.get_xticks() if start <= tick <= stop]
+    assert 2 <= len(ticks) <= 12
+    assert all(re.fullmatch(r"[\d,]+(\.\d+)?", axes.xaxis.get_major_formatter()(tick)) for tick in ticks)
+
+
+def test_labels_keep_off_each_other(axes: Axes) -> None:
+    points = [
+        ParetoPoint(f"system {i}", 1.0 + 0.1 * i, 1.0 + 0.1 * i, 0.5 + 0.01 * i, (NAN, NAN), False, False)
+        for i in range(6)
+    ]
+    draw_pareto(axes, points=points, measure="PR@10")
+    boxes = [text.get_window_extent() for text in axes.texts]
+    assert [text.get_text() for text in axes.texts] == [point.name for point in points]
+    for place, box in enumerate(boxes):
+        assert not box.count_overlaps(boxes[:place])
+        assert axes.get_figure().bbox.x0 <= box.x0 < box.x1 <= axes.get_figure().bbox.x1
+
+
+def test_every_point_has_its_label_where_there_is_no_room(axes: Axes) -> None:
+    points = [replace(POINTS[2], name=f"one of many systems, number {i}") for i in range(30)]
+    draw_pareto(axes, points=points, measure="PR@10")
+    texts = [" ".join(text.get_text().split()) for text in axes.texts]
+    assert texts == [point.name for point in points]
+
+
+def test_reliability_leaves_empty_bins_out(axes: Axes) -> None:
+    entry = Reliability("gatv2", "isotonic", 120, 0.2, 0.01, 0.1, (1000, 0, 20), (0.1, NAN, 0.8), (0.08, NAN, 0.75))
+    draw_reliability(axes, entry=entry)
+    assert [text.get_text() for text in axes.texts] == ["1,000", "20"]
+    lines = lines_of(axes)
+    assert ([0.1, 0.8], [0.08, 0.75]) in lines
+    assert ([0.8, 0.8], [round(end, 6) for end in wilson_interval(0.75, 20)]) in lines
+
+
+def test_rows_are_means_and_differences_in_the_colours_of_what_they_say(dataset: DatasetStudy, axes: Axes) -> None:
+    means = mean_rows(dataset, "PR@10")
+    assert [row.number.value for row in means] == [system.means["PR@10"] for system in dataset.systems.values()]
+    assert [row.color for row in means] == [INK] * 6 + [ACCENT]
+    first, *others = (test for test in dataset.tests if test.measure == "PR@10")
+    tests = [replace(first, difference=-0.2, interval=(-0.3, -0.1)), replace(others[0], difference=NAN), *others[1:]]
+    rows = difference_rows(replace(dataset, tests=tests), "PR@10")
+    assert [row.color for row in rows] == [WARM, ACCENT, ACCENT, ACCENT, INK]
+    draw_rows(axes, rows=rows, label="points", zero=True)
+    assert [text.get_text() for text in axes.texts] == [f"{100 * row.number.value:+.2f}" for row in rows]
+    assert [label.get_text() for label in axes.get_yticklabels()] == [row.name for row in rows]
+    assert ([-30.0, -10.0], [0, 0]) in [([round(x, 6) for x in xs], ys) for xs, ys in lines_of(axes)]
+
+
+class Elements(HTMLParser):
+    """Collects elements, attributes and texts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.texts += [data.strip()] if data.strip() else []
+
+
+HOSTILE = "<script>alert('1')</script> & $\\frac$ \"x\""
+
+
+def test_names_are_text_in_svg_and_colours_are_the_pages(dataset: DatasetStudy) -> None:
+    systems = {HOSTILE if name == "ppr" else name: system for name, system in dataset.systems.items()}
+    tests = [replace(test, baseline=HOSTILE) if test.baseline == "ppr" else test for test in dataset.tests]
+    pictures = list(dataset_pictures(replace(dataset, systems=systems, tests=tests, tested=("PR@10",))))
+    assert len(pictures) == 3 + 1
+    for picture in pictures:
+        text = svg(picture)
+        page = Elements(text)
+        assert {name for name, _ in page.elements} <= {"svg", "g", "defs", "path", "use", "text", "title", "clippath",
+                                                       "rect", "tspan"}  # fmt: skip
+        assert page.elements[0][1]["aria-label"] == picture.caption
+        assert page.elements[0][1]["role"] == "img"
+        assert not re.search(r"#[0-9a-f]{6}\b|https?:|<metadata|<style|font-family", text)
+        ids = {attributes["id"] for _, attributes in page.elements if "id" in attributes}
+        references = {a["xlink:href"] for _, a in page.elements if "xlink:href" in a}
+        references |= set(re.findall(r"url\((#[^)]*)\)", text))
+        assert references == {f"#{name}" for name in ids}
+    means = Elements(svg(pictures[0])).texts
+    low, high = systems[HOSTILE].intervals["PR@10"]
+    mean = systems[HOSTILE].means["PR@10"]
+    assert f"{HOSTILE}: {100 * mean:.2f} ({100 * low:.1f} to {100 * high:.1f})" in means
+    assert "".join(means).replace(" ", "").count(HOSTILE.replace(" ", "")) == 3  # hints of two marks, and the name
+
+
+def test_the_same_picture_gives_the_same_svg(dataset: DatasetStudy) -> None:
+    first, second = (svg(next(dataset_pictures(dataset))) for _ in range(2))  # ids are hashes, with a salt of its own
+    assert first == second
+
+
+def test_png_files_are_the_same_pictures(study: Study, dataset: DatasetStudy, tmp_path: Path) -> None:
+    dataset = replace(dataset, tested=("PR@10",))
+    files = write_plots(tmp_path, replace(study, datasets={"attack": dataset}))
+    assert [file.name for file in files] == [
+        "attack.means.PR@10.png", "attack.differences.PR@10.png", "attack.pareto.PR@10.png",
+        "attack.reliability.gatv2.png",
+    ]  # fmt: skip
+    assert all(file.read_bytes()[:4] == b"\x89PNG" for file in files)
 
 
 @pytest.mark.parametrize(("share", "count"), [(0.0, 5), (0.3, 10), (0.5, 1000), (1.0, 3)])

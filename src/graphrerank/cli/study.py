@@ -159,7 +159,8 @@ def log_study(logger: Any, study: Study) -> None:
         }
     )
     if hasattr(logger, "log_table"):
-        for title, (header, rows) in study_tables(study).items():
-            logger.log_table(key=title, columns=list(header), data=[list(row) for row in rows])
+        for title, table in study_tables(study).items():
+            rows = [[str(cell) for cell in row] for row in table.rows]
+            logger.log_table(key=title, columns=list(table.header), data=rows)
     logger.log_hyperparams({"command": study.command, **study.settings})
     logger.finalize("success")

@@ -1,103 +1,304 @@
-"""The plots of a study as PNG files."""
+"""The pictures of a study, drawn by matplotlib: SVG for ``report.html``, and PNG files."""
 
 import re
-from collections.abc import Sequence
-from math import isnan
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from html import escape
+from io import BytesIO
+from math import isnan, nan
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from graphrerank.evaluation.findings import Reliability
 from graphrerank.evaluation.pareto import FASTEST, ParetoPoint, pareto_points
 from graphrerank.evaluation.reliability import wilson_interval
-from graphrerank.evaluation.study import Study
-from graphrerank.evaluation.tables import row_name
+from graphrerank.evaluation.study import DatasetStudy, Study
+from graphrerank.evaluation.tables import Cell, number_cell, percent_cell, points_cell, row_name
 from graphrerank.files import atomic_path
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
 
-ACCENT, SOFT = "#0064a4", "#57606a"  # as in the report's style sheet
+INK, SOFT, FAINT, PAPER, ACCENT, WARM = "#1b1f24", "#57606a", "#eceff2", "#ffffff", "#0064a4", "#b34700"
+VARIABLES = {INK: "ink", SOFT: "soft", FAINT: "faint", PAPER: "card", ACCENT: "accent", WARM: "warm"}  # of page.css
+WIDTH = 5.6  # inches; 72 units of the SVG each
+TITLE = 70  # characters of a line of a title
+NAME = 22  # characters of a line of a system's name
+HINT = "hint: "  # begins the id of a group whose text a pointer shows
+STYLE = {
+    "font.size": 12,
+    "axes.labelsize": 12,
+    "xtick.labelsize": 12,
+    "ytick.labelsize": 12,
+    "text.parse_math": False,  # names may hold dollar signs
+    "text.color": INK,
+    "axes.edgecolor": SOFT,
+    "axes.labelcolor": SOFT,
+    "xtick.color": SOFT,
+    "ytick.color": SOFT,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": FAINT,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "svg.fonttype": "none",
+}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A plot that is yet to be drawn.
+
+    Attributes:
+        name: Of its file, such as ``attack.pareto.PR@10``.
+        caption: What it shows.
+        draw: Draws it.
+        height: Inches.
+    """
+
+    name: str
+    caption: str
+    draw: Callable[["Axes"], None]
+    height: float = 4.2
+
+
+def dataset_pictures(dataset: DatasetStudy) -> Iterator[Picture]:
+    """Lay out the pictures of a data set: means, differences and cost per tested measure, then calibration."""
+    primary = row_name(dataset.primary)
+    untimed = ", ".join(row_name(name) for name, system in dataset.systems.items() if system.cost is None)
+    for measure in dataset.tested:
+        if rows := mean_rows(dataset, measure):
+            yield Picture(
+                f"{dataset.name}.means.{measure}",
+                f"{measure} of every system; blue: {primary}",
+                partial(draw_rows, rows=rows, label=f"{measure}, percent, with 95% intervals"),
+                height=_height(rows),
+            )
+        if rows := difference_rows(dataset, measure):
+            yield Picture(
+                f"{dataset.name}.differences.{measure}",
+                f"Gain in {measure}; blue, a gain, and orange, a loss: the interval excludes 0",
+                partial(draw_rows, rows=rows, label=f"{primary} minus the other, points of {measure}", zero=True),
+                height=_height(rows),
+            )
+    for measure in dataset.tested:
+        if points := pareto_points(dataset, measure):
+            yield Picture(
+                f"{dataset.name}.pareto.{measure}",
+                f"{measure} against time; the line is the Pareto front, hollow points are dominated"
+                + (f"; of unknown time: {untimed}" if untimed else ""),
+                partial(draw_pareto, points=points, measure=measure),
+            )
+    for entry in dataset.reliability:
+        error = number_cell(entry.ece, ".4f")
+        caption = f"{row_name(entry.system)}: a score as a probability ({entry.method}), ECE {error}"
+        draw = partial(draw_reliability, entry=entry)
+        yield Picture(f"{dataset.name}.reliability.{entry.system}", caption, draw)
 
 
 def write_plots(folder: Path, study: Study) -> list[Path]:
-    """Draw each data set's quality against time, and the reliability of each calibrated system.
+    """Draw the pictures of every data set.
 
     Returns:
-        The files: ``<dataset>.pareto.<measure>.png`` and ``<dataset>.reliability.<system>.png``.
+        The files, such as ``<dataset>.pareto.<measure>.png``.
     """
     written = []
-    for name, dataset in study.datasets.items():
-        for measure in dataset.tested:
-            if points := pareto_points(dataset, measure):
-                title = f"{name} {dataset.split}: {measure} against time"
-                written.append(
-                    _save(folder, [name, "pareto", measure], draw_pareto(points, measure=measure, title=title))
-                )
-        for found in dataset.reliability:
-            figure = draw_reliability(found, title=f"{name} {dataset.split}")
-            written.append(_save(folder, [name, "reliability", found.system], figure))
+    for dataset in study.datasets.values():
+        for picture in dataset_pictures(dataset):
+            path = folder / (re.sub(r"[^\w.@ -]", "-", picture.name) + ".png")
+            content = _render(picture, "png", f"{dataset.name} {dataset.split}: {picture.caption}")
+            with atomic_path(path) as temporary:
+                temporary.write_bytes(content)
+            written.append(path)
     return written
 
 
-def draw_pareto(points: Sequence[ParetoPoint], *, measure: str, title: str) -> "Figure":
+def svg(picture: Picture) -> str:
+    """Draw a picture as an element of an HTML page, whose style sheet colours it.
+
+    The same picture gives the same text. Points show their numbers to a pointer.
+    """
+    text = _render(picture, "svg").decode()
+    box = re.search(r'viewBox="([^"]*)"', text)
+    assert box is not None
+    body = text[text.index(">", box.start()) + 1 :]
+    body = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>|<defs>\s*</defs>", "", body, flags=re.DOTALL)
+    body = re.sub(rf'<g id="({HINT})?([^"]*)"', lambda g: f"<g><title>{g[2]}</title" if g[1] else "<g", body)
+    body = re.sub("|".join(VARIABLES), lambda color: f"var(--{VARIABLES[color[0]]})", body)
+    body = re.sub(r' transform="rotate\(-0 [^"]*"|; font-family: [^;"]*', "", body)
+    body = re.sub(r"\s*\n\s*", " ", body)
+    return f'<svg viewBox="{box[1]}" role="img" aria-label="{escape(picture.caption)}" class="plot">{body}'
+
+
+@dataclass(frozen=True)
+class Row:
+    """A system in a plot of rows.
+
+    Attributes:
+        name: Its name.
+        number: A mean or a difference, as a fraction.
+        interval: Its 95% interval.
+        color: Of its point.
+    """
+
+    name: str
+    number: Cell
+    interval: tuple[float, float]
+    color: str
+
+
+def mean_rows(dataset: DatasetStudy, measure: str) -> list[Row]:
+    """Place the systems' means; those without an interval are left out."""
+    rows = []
+    for name, system in dataset.systems.items():
+        mean, interval = system.means[measure], system.intervals.get(measure, (nan, nan))
+        if not isnan(mean + interval[0]):
+            color = ACCENT if name == dataset.primary else INK
+            rows.append(Row(row_name(name), percent_cell(mean, interval), interval, color))
+    return rows
+
+
+def difference_rows(dataset: DatasetStudy, measure: str) -> list[Row]:
+    """Place how far the primary system is ahead of each other one."""
+    rows = []
+    for test in dataset.tests:
+        if test.measure == measure and not isnan(test.difference):
+            low, high = test.interval
+            color = ACCENT if low > 0 else WARM if high < 0 else INK
+            rows.append(Row(row_name(test.baseline), points_cell(test.difference, test.interval), test.interval, color))
+    return rows
+
+
+def draw_rows(axes: "Axes", *, rows: Sequence[Row], label: str, zero: bool = False) -> None:
+    """Draw a row per system: its name, a point with its interval in percent, and the number.
+
+    Args:
+        axes: Where.
+        rows: At least one.
+        label: What the numbers are.
+        zero: Whether to mark 0.
+    """
+    for place, row in enumerate(rows):
+        hint = f"{HINT}{row.name}: {row.number}"
+        axes.plot([100 * end for end in row.interval], [place, place], color=SOFT, gid=hint)
+        _point(axes, 100 * (row.number.value or 0.0), place, row.color, hint=hint)
+        beside: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
+        axes.annotate(row.number.text, (1, place), xytext=(8, 0), va="center", annotation_clip=False, **beside)
+    axes.set_yticks(range(len(rows)), [fill(row.name, NAME) for row in rows], color=INK)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(visible=False, axis="y")
+    axes.spines["left"].set_visible(False)
+    axes.set(ylim=(len(rows) - 0.5, -0.5), xlabel=label)
+    if zero:
+        axes.axvline(0, color=SOFT, ls="--", lw=1, zorder=1)
+
+
+def draw_pareto(axes: "Axes", *, points: Sequence[ParetoPoint], measure: str) -> None:
     """Draw quality against the median time, with 95% intervals, lines to the 95th percentile, and the front.
 
     Args:
+        axes: Where.
         points: At least one; dominated ones are hollow.
         measure: Name of the measure.
-        title: Heading.
     """
-    figure, axes = _figure(title)
-    times = sorted(max(FASTEST, point.ms) for point in points)
+    places = []
     for point in points:
-        color = ACCENT if point.primary else SOFT if point.dominated else "black"
         x, y = max(FASTEST, point.ms), 100 * point.quality
-        axes.plot([x, max(x, point.slow_ms)], [y, y], color=SOFT, lw=1, zorder=1)
-        low, high = (100 * end for end in point.interval)
-        if not isnan(low):
-            axes.plot([x, x], [low, high], color=SOFT, lw=1, zorder=1)
-        fill = "white" if point.dominated else color
-        axes.plot([x], [y], marker="o", ls="", color=color, markerfacecolor=fill, zorder=3)
-        label = f"{point.name} (dominated)" if point.dominated else point.name
-        right = x * x <= times[0] * times[-1]  # of the middle of the axis there is room on the left
-        side: dict[str, Any] = {"xytext": (6 if right else -6, 5), "ha": "left" if right else "right"}
-        axes.annotate(label, (x, y), textcoords="offset points", fontsize=9, zorder=4, **side)
+        hint = (
+            f"{HINT}{point.name}: {measure} {percent_cell(point.quality, point.interval)}, median "
+            f"{number_cell(point.ms)} ms, 95th percentile {number_cell(point.slow_ms)} ms"
+            + ("; dominated" if point.dominated else "")
+        )
+        axes.plot([x, max(x, point.slow_ms)], [y, y], color=SOFT, lw=1, zorder=1, gid=hint)
+        if not isnan(point.interval[0]):
+            axes.plot([x, x], [100 * end for end in point.interval], color=SOFT, lw=1, zorder=1, gid=hint)
+        _point(axes, x, y, ACCENT if point.primary else INK, hollow=point.dominated, hint=hint)
+        places.append((x, y, point.name))
     front = sorted((max(FASTEST, p.ms), 100 * p.quality) for p in points if not p.dominated)
     axes.step(*zip(*front, strict=True), where="post", color=ACCENT, alpha=0.5, zorder=2)
-    axes.set(xscale="log", xlabel="milliseconds per query: median, and a line to the 95th percentile")
+    axes.set(xscale="log", xlabel="ms per query: median, line to the 95th percentile")
     axes.set_ylabel(f"{measure}, percent, with 95% intervals")
-    axes.margins(x=0.15, y=0.1)
-    return figure
+    axes.margins(x=0.12, y=0.12)
+    _tick_times(axes)
+    _label(axes, places)
 
 
-def draw_reliability(found: Reliability, *, title: str) -> "Figure":
-    """Draw the share of relevant candidates against the probability that they were given, above how many they are."""
-    figure, axes = _figure(f"{title}: {row_name(found.system)}, {found.method}, ECE {found.ece:.4f}")
+def draw_reliability(axes: "Axes", *, entry: Reliability) -> None:
+    """Draw the share of relevant candidates against the probability that they were given, with their numbers."""
     axes.plot([0, 1], [0, 1], ls="--", color=SOFT, lw=1)
-    bins = [one for one in zip(found.counts, found.probabilities, found.shares, strict=True) if one[0]]
+    bins = [each for each in zip(entry.counts, entry.probabilities, entry.shares, strict=True) if each[0]]
+    axes.plot([p for _, p, _ in bins], [share for *_, share in bins], color=ACCENT, alpha=0.6)
     for count, probability, share in bins:
-        axes.plot([probability] * 2, wilson_interval(share, count), color=SOFT, lw=1)
-        axes.annotate(f"{count:,}", (probability, share), xytext=(5, -9), textcoords="offset points", fontsize=8)
-    axes.plot([p for _, p, _ in bins], [share for *_, share in bins], marker="o", color=ACCENT)
-    axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="probability given; numbers: candidates in the bin")
+        candidates = number_cell(count, ",.0f").text
+        given, relevant = number_cell(probability, ".3f"), number_cell(share, ".3f")
+        hint = f"{HINT}{candidates} candidates given {given} on average: {relevant} are relevant"
+        axes.plot([probability] * 2, wilson_interval(share, count), color=SOFT, gid=hint)
+        _point(axes, probability, share, ACCENT, hint=hint)
+    axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), xlabel="probability given; numbers: candidates in the bin")
     axes.set_ylabel("share relevant, with 95% intervals")
-    return figure
+    _label(axes, [(probability, share, number_cell(count, ",.0f").text) for count, probability, share in bins])
 
 
-def _figure(title: str) -> tuple["Figure", Any]:
-    from matplotlib.figure import Figure  # slow to import, and the object interface needs no display
-
-    figure = Figure(figsize=(6.4, 4.4), layout="constrained")
-    axes = figure.subplots()
-    axes.set_title(title, fontsize=11)
-    axes.grid(alpha=0.3)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    return figure, axes
+def _point(axes: "Axes", x: float, y: float, color: str, *, hint: str, hollow: bool = False) -> None:
+    fill_color, edge = (PAPER, color) if hollow else (color, PAPER)
+    axes.plot([x], [y], marker="o", ms=8, ls="", color=fill_color, markeredgecolor=edge, zorder=3, gid=hint)
 
 
-def _save(folder: Path, names: Sequence[str], figure: "Figure") -> Path:
-    path = folder / (".".join(re.sub(r"[^\w.@ -]", "-", name) for name in names) + ".png")
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=130)
-    return path
+def _tick_times(axes: "Axes") -> None:
+    """Mark a logarithmic axis with plain numbers, as many as have room."""
+    from matplotlib.ticker import AutoLocator, FuncFormatter, LogLocator, NullLocator
+
+    low, high = axes.get_xlim()
+    digits = (1,) if high > 1e4 * low else (1, 3) if high > 100 * low else (1, 2, 5)
+    axes.xaxis.set_major_locator(LogLocator(subs=digits) if high > 10 * low else AutoLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda ms, _: f"{ms:,.6g}"))
+    axes.xaxis.set_minor_locator(NullLocator())
+
+
+def _label(axes: "Axes", places: Sequence[tuple[float, float, str]]) -> None:
+    """Write a label beside each point where it covers neither a point nor another label, if there is such a place."""
+    from matplotlib.transforms import Bbox
+
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")  # the axes stay where they are now
+    centres = [axes.transData.transform((x, y)) for x, y, _ in places]
+    taken = [Bbox.from_extents(x - 5, y - 5, x + 5, y + 5) for x, y in centres]
+    for own, (x, y, text) in enumerate(places):
+        offsets = [(8 * side, up) for up in (10, -10, 0, 22, -22, 34, -34) for side in (1, -1)]
+        for right, up in (*offsets, offsets[0]):  # the first again, if each of them covers something
+            style: dict[str, Any] = {"ha": "left" if right > 0 else "right", "va": "center", "color": INK, "zorder": 4}
+            style |= {"xytext": (right, up), "textcoords": "offset points"}
+            label = axes.annotate(fill(text, NAME), (x, y), **style)
+            box = label.get_window_extent()
+            inside = figure.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1 and axes.bbox.y0 <= box.y0
+            if inside and not box.count_overlaps([*taken[:own], *taken[own + 1 :]]):
+                break
+            label.remove()
+        else:
+            axes.add_artist(label)
+        taken.append(box)
+
+
+def _height(rows: Sequence[Row]) -> float:
+    """Inches of a plot of rows."""
+    return 0.8 + 0.3 * len(rows) * max(fill(row.name, NAME).count("\n") + 1 for row in rows)
+
+
+def _render(picture: Picture, form: str, title: str = "") -> bytes:
+    from matplotlib import style  # slow to import; the object interface needs no display
+    from matplotlib.figure import Figure
+
+    content = BytesIO()
+    with style.context(["default", {**STYLE, "svg.hashsalt": picture.name}]):
+        figure = Figure(figsize=(WIDTH, picture.height), layout="constrained")
+        axes = figure.subplots()
+        if title:
+            axes.set_title(fill(title, TITLE), fontsize=10)
+        picture.draw(axes)
+        metadata = {"Date": None} if form == "svg" else None
+        figure.savefig(content, format=form, dpi=130, transparent=form == "svg", metadata=metadata)
+    return content.getvalue()

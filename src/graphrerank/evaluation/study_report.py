@@ -1,109 +1,45 @@
 """A study for people: on the terminal, as Markdown, and as the numbers of ``metrics.json``."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from graphrerank.evaluation.study import DatasetStudy, Study
 from graphrerank.evaluation.study_tables import (
-    DATASET_TABLES,
-    TextTable,
     across_table,
-    percent,
-    points,
+    dataset_tables,
+    notes_of,
     quality_table,
+    title_of,
+    verdicts,
 )
-from graphrerank.evaluation.tables import markdown_table, row_name
+from graphrerank.evaluation.tables import Cell, Table, markdown_table
+from graphrerank.evaluation.terminal import print_table
 from graphrerank.files import write_json
 
-NAMED = 5  # missing queries that are named
-LEVEL = 0.05
-TIES = {
-    "own": "equal scores in the order that the system gave (else that of the corpus)",
-    "trec": "equal scores by document id, from the highest to the lowest, as trec_eval does",
-}
-EXPLAINED = {
-    "tests": (
-        "Paired tests over queries: p of the randomisation test and of the bootstrap, two-sided; p Holm, the former "
-        "corrected for all rows of this table. Effect size: mean over standard deviation of the queries' differences."
-    ),
-    "cost": (
-        "Median / 95th percentile per query, one query at a time. Peak: of the whole process, with the data, while the "
-        "system ranked many queries at once."
-    ),
-    "hubs": (
-        "Spearman's correlation of score with number of neighbours, and how much more often hubs (the tenth of the "
-        "nodes with most neighbours) stand in the top 10 than in the corpus. Without bias both are those of relevance."
-    ),
-    "other edges": (
-        "The same candidates, reranked with shuffled edges (each candidate with as many neighbours as before) or none."
-    ),
-    "calibration": (
-        "Scores as probabilities of relevance, over all candidates of all queries: expected calibration error in ten "
-        "bins, and the Brier score, which knowing nothing but the share of relevant candidates would give as the last."
-    ),
-    "queries": "Against the best of the others: the queries that gain most, then those that lose most.",
-}
-ACROSS = (
-    "Wins: on at least so many data sets the win holds, at a chance of 5% to count too many (partial conjunction; by "
-    "Bonferroni, then by Fisher for independent data sets). Which: by Holm's procedure. Combined: sign flips of all "
-    "queries, each data set with the same weight; it speaks of other queries, not of other data sets."
-)
+SHOWN_TEXT = 120  # characters of a text of several sentences
 
 
 def render_study(study: Study) -> str:
     """Write everything of a study as Markdown."""
     parts = ["# Systems side by side", f"`{study.command}`"]
     for dataset in study.datasets.values():
-        parts += [f"## {title_of(dataset)}", "\n".join(f"- {said}" for said in verdicts(dataset))]
-        for title, table in DATASET_TABLES.items():
-            header, rows = table(dataset)
-            if rows:
-                heading = [] if title == "quality" else [f"### {title.capitalize()}"]
-                explained = [EXPLAINED[title]] if title in EXPLAINED else []
-                parts += [*heading, *explained, _markdown((header, rows))]
-            if title == "quality":
-                parts.append("\n".join(f"- {note}" for note in notes(dataset, study.settings.get("ties", "own"))))
+        parts += [f"## {title_of(dataset)}", _bullets([verdict.sentence for verdict in verdicts(dataset)])]
+        for table in dataset_tables(dataset):
+            parts += [f"### {table.title.capitalize()}", table.caption, _markdown(table)]
+            if table.title == "quality":
+                parts.append(_bullets(notes_of(dataset, study.settings.get("ties", "own"))))
     if study.across:
-        parts += ["## Over all data sets", ACROSS, _markdown(across_table(study))]
+        table = across_table(study)
+        parts += [f"## {table.title.capitalize()}", table.caption, _markdown(table)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def print_study(dataset: DatasetStudy, *, ties: str) -> None:
-    """Print the quality of all systems and what the tests say."""
-    header, rows = quality_table(dataset, intervals=False)
-    table = Table(title=title_of(dataset), caption="\n".join([*notes(dataset, ties), *verdicts(dataset)]))
-    for column in header:
-        table.add_column(column, justify="left" if column == "system" else "right")
-    for row in rows:
-        table.add_row(*row)
-    Console().print(table)
-
-
-def title_of(dataset: DatasetStudy) -> str:
-    """Name a data set with its size."""
-    candidates = "" if dataset.candidates is None else f", {dataset.candidates} candidates"
-    return f"{dataset.name} {dataset.split}: {len(dataset.query_ids):,} queries{candidates}"
-
-
-def notes(dataset: DatasetStudy, ties: str) -> list[str]:
-    """Say what the numbers hide: the ceiling, ties, missing queries."""
-    lines = []
-    if dataset.ceiling is not None:
-        expanded = dataset.base_ceiling not in (None, dataset.ceiling)
-        before = f" ({100 * (dataset.base_ceiling or 0):.2f} before expansion)" if expanded else ""
-        lines.append(f"ceiling of PR for checkpoints {100 * dataset.ceiling:.2f}{before}: all relevant are candidates")
-    shares = {name: one.tied_share for name, one in dataset.systems.items() if one.tied_share}
-    shown = ", ".join(f"{row_name(name)} {100 * share:.1f}%" for name, share in shares.items())
-    lines.append(f"{TIES[ties]}; queries with a tie in the top 10: {shown or 'none'}")
-    for name, one in dataset.systems.items():
-        if one.missing:
-            some = ", ".join(one.missing[:NAMED]) + (", ..." if len(one.missing) > NAMED else "")
-            lines.append(f"{row_name(name)} ranks nothing for {len(one.missing):,} queries, which count as 0: {some}")
-    return lines
+    """Print the quality of all systems, the ceiling, ties and missing queries, and what the tests say."""
+    lines = [*notes_of(dataset, ties), *(verdict.line for verdict in verdicts(dataset))]
+    print_table(quality_table(dataset), title=title_of(dataset), lines=lines)
 
 
 def study_metrics(study: Study) -> dict[str, Any]:
@@ -137,25 +73,22 @@ def write_study_metrics(path: Path, study: Study, **extra: Any) -> None:
     write_json(path, {**study_metrics(study), **extra})
 
 
-def verdicts(dataset: DatasetStudy) -> list[str]:
-    """Say per measure whom the last system is ahead of, behind, and whom it cannot be told from (p Holm < 5%)."""
-    sentences = []
-    for measure in dataset.tested:
-        groups: dict[str, list[str]] = {"is ahead of": [], "is behind": [], "cannot be told from": []}
-        for test in dataset.tests:
-            if test.measure == measure and not math.isnan(test.difference):
-                told = test.p_holm < LEVEL
-                verb = "cannot be told from" if not told else "is ahead of" if test.difference > 0 else "is behind"
-                groups[verb].append(
-                    f"{row_name(test.baseline)} ({points(test.difference)})" if told else row_name(test.baseline)
-                )
-        said = "; ".join(f"{verb} {', '.join(names)}" for verb, names in groups.items() if names)
-        if said:
-            mean = percent(dataset.systems[dataset.primary].means[measure])
-            sentences.append(f"{measure}: {row_name(dataset.primary)} ({mean}) {said}")
-    return sentences
+def _bullets(sentences: Sequence[str]) -> str:
+    return "\n".join(f"- {_escaped(sentence)}" for sentence in sentences)
 
 
-def _markdown(table: TextTable) -> str:
-    header, rows = table
-    return markdown_table(header, [[cell.replace("|", "\\|").replace("<", "&lt;") for cell in row] for row in rows])
+def _markdown(table: Table) -> str:
+    rows = [[_markdown_cell(cell) for cell in row] for row in table.rows]
+    return markdown_table([_escaped(name) for name in table.header], rows, text_columns=table.text_columns)
+
+
+def _markdown_cell(cell: Cell) -> str:
+    text = " ".join(cell.text.split())
+    if cell.prose and len(text) > SHOWN_TEXT:
+        text = f"{text[: SHOWN_TEXT - 3]}..."
+    text = f"**{_escaped(text)}**" if cell.best else _escaped(text)
+    return f"{text} ({_escaped(cell.note)})" if cell.note else text
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;")

@@ -1,269 +1,374 @@
-"""A study as tables of text: what ``report.md``, the terminal and W&B show."""
+"""A study as tables and sentences: what the terminal, ``report.md``, ``report.html`` and W&B show."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import isnan
 
 from graphrerank.evaluation.cost import TOTAL
-from graphrerank.evaluation.study import DatasetStudy, Study, SystemStudy
-from graphrerank.evaluation.tables import p_text, row_name
+from graphrerank.evaluation.findings import PairedTest
+from graphrerank.evaluation.study import Cost, DatasetStudy, Study
+from graphrerank.evaluation.tables import (
+    Cell,
+    Table,
+    number_cell,
+    p_cell,
+    p_text,
+    percent_cell,
+    points_cell,
+    row_name,
+    system_cell,
+)
 
-TextTable = tuple[Sequence[str], Sequence[Sequence[str]]]  # header and rows
-NOTHING = "-"
-SHOWN_TEXT = 120  # characters of a query
-
-
-def study_tables(study: Study) -> dict[str, TextTable]:
-    """Lay out everything of a study, by title; tables without a row are left out."""
-    tables = {}
-    for name, dataset in study.datasets.items():
-        for title, table in DATASET_TABLES.items():
-            header, rows = table(dataset)
-            if rows:
-                tables[f"{name}: {title}"] = header, rows
-    if study.across:
-        tables["over all data sets"] = across_table(study)
-    return tables
-
-
-def quality_table(dataset: DatasetStudy, *, intervals: bool = True) -> TextTable:
-    """A row per system: measures in percent, those that are tested with intervals; milliseconds of all stages."""
-    header = ["system", *dataset.measures, "p50 ms", "p95 ms"]
-    tested = dataset.tested if intervals else ()
-    return header, [[row_name(name), *_means(one, tested), *_total(one)] for name, one in dataset.systems.items()]
-
-
-def comparisons_table(dataset: DatasetStudy) -> TextTable:
-    """A row per comparison of the last system with another one."""
-    header = [
-        "against",
-        "measure",
-        "difference",
-        "95%",
-        "effect size",
-        "queries that differ",
-        "p",
-        "p bootstrap",
-        "p Holm",
-    ]
-    rows = [
-        [
-            row_name(test.baseline),
-            test.measure,
-            points(test.difference),
-            interval_text(test.interval, signed=True),
-            number(test.effect_size),
-            percent(test.share_changed),
-            *(p_cell(p) for p in (test.p_randomization, test.p_bootstrap, test.p_holm)),
-        ]
-        for test in dataset.tests
-    ]
-    return header, rows
-
-
-def cost_table(dataset: DatasetStudy) -> TextTable:
-    """A row per system that was timed: each stage's median and 95th percentile, and what else it takes."""
-    timed = {name: one.cost for name, one in dataset.systems.items() if one.cost is not None}
-    stages = list(dict.fromkeys(stage for cost in timed.values() for stage in cost.ms if stage != TOTAL))
-    header = ["system", *(f"{stage} ms" for stage in (*stages, TOTAL)), "pairs read", "words in the top 10", "peak MiB"]
-    rows = []
-    for name, cost in timed.items():
-        cells = [
-            f"{cost.ms[stage]['p50']:.2f} / {cost.ms[stage]['p95']:.2f}" if stage in cost.ms else NOTHING
-            for stage in (*stages, TOTAL)
-        ]
-        rest = [number(one, ".0f") for one in (cost.encodings, cost.tokens, cost.peak_memory_mib)]
-        rows.append([row_name(name), *cells, *rest])
-    return header, rows
-
-
-def breakdown_table(dataset: DatasetStudy) -> TextTable:
-    """A row per group of queries, a column per system."""
-    header = ["queries by", "group", "queries", *(row_name(name) for name in dataset.systems)]
-    rows = [
-        [one.by, one.group, f"{one.num_queries:,}", *(percent(one.means[name]) for name in dataset.systems)]
-        for one in dataset.breakdowns
-    ]
-    return header, rows
-
-
-def hubs_table(dataset: DatasetStudy) -> TextTable:
-    """A row per system: does it prefer nodes of many neighbours more than relevance does."""
-    header = ["system", "correlation with degree", "of relevance", "hubs in the top 10, lift", "among relevant, lift"]
-    rows = [
-        [
-            row_name(one.system),
-            *(number(n, "+.2f") for n in (one.correlation, one.relevant_correlation)),
-            *(number(n) for n in (one.lift, one.relevant_lift)),
-        ]
-        for one in dataset.hub_bias
-    ]
-    return header, rows
-
-
-def counterfactuals_table(dataset: DatasetStudy) -> TextTable:
-    """A row per system and other graph."""
-    header = [
-        "system",
-        "edges",
-        "measure",
-        "mean",
-        "worth of the true edges",
-        "95%",
-        "p",
-        "queries whose top 10 changed",
-    ]
-    rows = [
-        [
-            row_name(one.system),
-            one.edges,
-            one.measure,
-            percent(one.mean),
-            points(one.difference),
-            interval_text(one.interval, signed=True),
-            p_cell(one.p_randomization),
-            percent(one.share_changed),
-        ]
-        for one in dataset.counterfactuals
-    ]
-    return header, rows
-
-
-def seeds_table(dataset: DatasetStudy) -> TextTable:
-    """A row per group of checkpoints that differ in their seed alone."""
-    header = ["systems", "seeds", "measure", "mean", "standard deviation", "lowest", "highest"]
-    rows = [
-        [
-            ", ".join(map(row_name, one.systems)),
-            ", ".join(map(str, one.seeds)),
-            one.measure,
-            *(percent(share) for share in (one.mean, one.std, one.lowest, one.highest)),
-        ]
-        for one in dataset.seed_spreads
-    ]
-    return header, rows
-
-
-def calibration_table(dataset: DatasetStudy) -> TextTable:
-    """A row per system whose scores were calibrated: how near its probabilities are to frequencies."""
-    header = ["system", "calibration", "candidates", "relevant, %", "ECE", "Brier score", "Brier of the share alone"]
-    rows = []
-    for one in dataset.reliability:
-        alone = one.share_relevant * (1 - one.share_relevant)
-        numbers = [number(found, ".4f") for found in (one.ece, one.brier, alone)]
-        rows.append([row_name(one.system), one.method, f"{one.num_pairs:,}", percent(one.share_relevant), *numbers])
-    return header, rows
-
-
-def differences_table(dataset: DatasetStudy) -> TextTable:
-    """A row per query that gains or loses most."""
-    if not dataset.query_differences:
-        return [], []
-    first = dataset.query_differences[0]
-    header = ["query", "text", "relevant", row_name(first.baseline), row_name(first.system), "difference"]
-    rows = [
-        [
-            one.query_id,
-            _shortened(one.query_text),
-            str(one.num_relevant),
-            percent(one.baseline_score),
-            percent(one.system_score),
-            points(one.system_score - one.baseline_score),
-        ]
-        for one in dataset.query_differences
-    ]
-    return header, rows
-
-
-def across_table(study: Study) -> TextTable:
-    """A row per comparison made on several data sets."""
-    header = [
-        "system",
-        "against",
-        "measure",
-        "data sets",
-        "wins",
-        "wins, independent",
-        "which",
-        "difference",
-        "p combined",
-    ]
-    rows = [
-        [
-            row_name(one.system),
-            row_name(one.baseline),
-            one.measure,
-            str(len(one.datasets)),
-            str(one.num_replicated),
-            str(one.num_replicated_fisher),
-            ", ".join(one.replicated) or NOTHING,
-            points(one.difference),
-            p_cell(one.p_combined),
-        ]
-        for one in study.across
-    ]
-    return header, rows
-
-
-DATASET_TABLES: Mapping[str, Callable[[DatasetStudy], TextTable]] = {
-    "quality": quality_table,
-    "tests": comparisons_table,
-    "cost": cost_table,
-    "groups of queries": breakdown_table,
-    "hubs": hubs_table,
-    "other edges": counterfactuals_table,
-    "seeds": seeds_table,
-    "calibration": calibration_table,
-    "queries": differences_table,
+LEVEL = 0.05  # of the corrected p-value, for sentences
+NAMED = 5  # missing queries that are named
+TRAINED_ON_CANDIDATES = ("checkpoint", "operator")  # kinds of systems that rerank the candidates
+TIES = {
+    "own": "equal scores in the order that the system gave (else that of the corpus)",
+    "trec": "equal scores by document id, from the highest to the lowest, as trec_eval does",
 }
 
 
-def percent(share: float) -> str:
-    """Write a share in percent; a dash for NaN."""
-    return NOTHING if math.isnan(share) else f"{100 * share:.2f}"
+@dataclass(frozen=True)
+class Verdict:
+    """What the tests say of the primary system and another one.
 
-
-def points(difference: float) -> str:
-    """Write a difference of shares in points; a dash for NaN."""
-    return NOTHING if math.isnan(difference) else f"{100 * difference:+.2f}"
-
-
-def number(found: float | None, form: str = ".2f") -> str:
-    """Write a number; a dash where there is none."""
-    return NOTHING if found is None or math.isnan(found) else format(found, form)
-
-
-def p_cell(p_value: float) -> str:
-    """Write a p-value without its name.
-
-    Example:
-        >>> p_cell(0.0251), p_cell(1e-5)
-        ('0.025', '< 0.0001')
+    Attributes:
+        outcome: ``ahead``, ``behind`` or ``unclear``, in the first measure tested, at p Holm < 5%.
+        line: For the terminal: differences in points, with the p-values of the randomisation test.
+        sentence: For reports: differences with intervals and corrected p-values.
     """
-    return NOTHING if math.isnan(p_value) else p_text(p_value).removeprefix("p ").removeprefix("= ")
+
+    outcome: str
+    line: str
+    sentence: str
 
 
-def interval_text(ends: Sequence[float], *, signed: bool = False) -> str:
-    """Write an interval of shares in percent."""
-    if math.isnan(ends[0]):
-        return NOTHING
-    return " to ".join(f"{100 * end:+.1f}" if signed else f"{100 * end:.1f}" for end in ends)
+def title_of(dataset: DatasetStudy) -> str:
+    """Name a data set with its size."""
+    candidates = "" if dataset.candidates is None else f", {dataset.candidates:,} candidates"
+    return f"{dataset.name} {dataset.split}: {len(dataset.query_ids):,} queries{candidates}"
 
 
-def _means(system: SystemStudy, with_interval: Sequence[str]) -> list[str]:
-    cells = []
-    for measure, mean in system.means.items():
-        shown = measure in with_interval and not math.isnan(mean)
-        ends = f" ({interval_text(system.intervals[measure])})" if shown else ""
-        cells.append(percent(mean) + ends)
-    return cells
+def notes_of(dataset: DatasetStudy, ties: str) -> list[str]:
+    """State what the numbers hide: the ceiling, ties, and queries without a ranking.
+
+    Args:
+        dataset: What was judged.
+        ties: Name of the rule for ties, a key of ``TIES``.
+    """
+    lines = []
+    if dataset.ceiling is not None:
+        mixed = any(system.kind not in TRAINED_ON_CANDIDATES for system in dataset.systems.values())
+        expanded = dataset.base_ceiling not in (None, dataset.ceiling)
+        before = f" ({percent_cell(dataset.base_ceiling)} before expansion)" if expanded else ""
+        what = "ceiling of PR for checkpoints" if mixed else "ceiling of PR"
+        lines.append(f"{what} {percent_cell(dataset.ceiling)}{before}: all relevant are candidates")
+    tied = {name: system.tied_share for name, system in dataset.systems.items() if system.tied_share}
+    if tied:
+        shares = ", ".join(f"{row_name(name)} {percent_cell(share)}%" for name, share in tied.items())
+        lines.append(f"queries with a tie in the top 10: {shares}; {TIES[ties]}")
+    for name, system in dataset.systems.items():
+        if system.missing:
+            named = ", ".join(system.missing[:NAMED]) + (", ..." if len(system.missing) > NAMED else "")
+            lines.append(
+                f"{row_name(name)} ranks nothing for {len(system.missing):,} queries, which count as 0: {named}"
+            )
+    return lines
 
 
-def _total(system: SystemStudy) -> list[str]:
-    if system.cost is None or TOTAL not in system.cost.ms:
-        return [NOTHING, NOTHING]
-    return [f"{system.cost.ms[TOTAL][key]:.2f}" for key in ("p50", "p95")]
+def verdicts(dataset: DatasetStudy) -> list[Verdict]:
+    """Return what the tests say of the primary system and each other one; differences that are NaN are left out."""
+    by_baseline: dict[str, list[PairedTest]] = {}
+    for test in dataset.tests:
+        if not isnan(test.difference):
+            by_baseline.setdefault(test.baseline, []).append(test)
+    primary, sentences = row_name(dataset.primary), []
+    for baseline, tests in by_baseline.items():
+        clear = tests[0].p_holm < LEVEL
+        outcome = "unclear" if not clear else "ahead" if tests[0].difference > 0 else "behind"
+        verb = {"unclear": "cannot be told from", "ahead": "is ahead of", "behind": "is behind"}[outcome]
+        short = [f"{test.measure} {100 * test.difference:+.1f} ({p_text(test.p_randomization)})" for test in tests]
+        full = [
+            f"{test.measure} {points_cell(test.difference, test.interval)}, {p_text(test.p_holm, name='p Holm')}"
+            for test in tests
+        ]
+        sentences.append(
+            Verdict(
+                outcome,
+                line=f"{primary} against {row_name(baseline)}: {', '.join(short)}",
+                sentence=f"{primary} {verb} {row_name(baseline)}: {'; '.join(full)}",
+            )
+        )
+    return sentences
 
 
-def _shortened(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= SHOWN_TEXT else f"{line[: SHOWN_TEXT - 3]}..."
+def study_tables(study: Study) -> dict[str, Table]:
+    """Lay out everything of a study, by data set and title; tables without a row are left out."""
+    tables = {
+        f"{name}: {table.title}": table for name, dataset in study.datasets.items() for table in dataset_tables(dataset)
+    }
+    return {**tables, **({"over all data sets": across_table(study)} if study.across else {})}
+
+
+def dataset_tables(dataset: DatasetStudy) -> list[Table]:
+    """Lay out everything of a data set, quality first; tables without a row are left out."""
+    return [table for build in DATASET_TABLES if (table := build(dataset)).rows]
+
+
+def quality_table(dataset: DatasetStudy) -> Table:
+    """A row per system: measures in percent with intervals, and milliseconds of all stages."""
+    means = {name: system.means for name, system in dataset.systems.items()}
+    best = {measure: _highest([of[measure] for of in means.values()]) for measure in dataset.measures}
+    rows = [
+        [
+            system_cell(name),
+            *(
+                percent_cell(means[name][measure], system.intervals.get(measure), best=means[name][measure] == highest)
+                for measure, highest in best.items()
+            ),
+            *_quantiles(system.cost, TOTAL),
+        ]
+        for name, system in dataset.systems.items()
+    ]
+    caption = (
+        "Measures in percent with 95% bootstrap intervals over queries; bold is the highest of a column. Median and "
+        "95th percentile of the milliseconds per query."
+    )
+    return Table("quality", ["system", *dataset.measures, "p50 ms", "p95 ms"], rows, caption)
+
+
+def tests_table(dataset: DatasetStudy) -> Table:
+    """A row per comparison of the primary system with another one."""
+    rows = [
+        [
+            system_cell(test.baseline),
+            Cell(test.measure),
+            points_cell(test.difference, test.interval),
+            number_cell(test.effect_size),
+            percent_cell(test.share_changed),
+            p_cell(test.p_randomization),
+            p_cell(test.p_bootstrap),
+            p_cell(test.p_holm),
+        ]
+        for test in dataset.tests
+    ]
+    header = ["against", "measure", "difference", "effect size", "queries that differ", "p", "p bootstrap", "p Holm"]
+    caption = (
+        "The last system against each other one: points with 95% intervals, and two-sided paired tests over queries. "
+        "p: of the randomisation test; p Holm: the same, corrected for all rows of this table. Effect size: mean over "
+        "standard deviation of the queries' differences."
+    )
+    return Table("tests", header, rows, caption, text_columns=2)
+
+
+def cost_table(dataset: DatasetStudy) -> Table:
+    """A row per system that was timed: median and 95th percentile of each stage, and what else it takes."""
+    costs = {name: system.cost for name, system in dataset.systems.items() if system.cost is not None}
+    stages = list(dict.fromkeys(stage for cost in costs.values() for stage in cost.ms if stage != TOTAL))
+    shown = [TOTAL, *stages] if len(stages) > 1 else [TOTAL]
+    rows = [
+        [
+            system_cell(name),
+            *(cell for stage in shown for cell in _quantiles(cost, stage)),
+            *(number_cell(entry, ",.0f") for entry in (cost.encodings, cost.tokens, cost.peak_memory_mib)),
+        ]
+        for name, cost in costs.items()
+    ]
+    header = ["system", *(f"{stage} {quantile} ms" for stage in shown for quantile in ("p50", "p95"))]
+    caption = (
+        "Median and 95th percentile per query, one query at a time. Peak: memory of the whole process, data included, "
+        "while the system ranked many queries at once."
+    )
+    return Table("cost", [*header, "pairs read", "words in the top 10", "peak MiB"], rows, caption)
+
+
+def groups_table(dataset: DatasetStudy) -> Table:
+    """A row per group of queries, a column per system."""
+    rows = []
+    for group in dataset.breakdowns:
+        best = _highest(list(group.means.values()))
+        means = [percent_cell(group.means.get(name), best=group.means.get(name) == best) for name in dataset.systems]
+        rows.append(
+            [Cell(group.by), Cell(group.group), Cell(group.measure), number_cell(group.num_queries, ",.0f"), *means]
+        )
+    header = ["queries by", "group", "measure", "queries", *map(row_name, dataset.systems)]
+    caption = "Means over groups of queries, in percent; bold is the highest of a row."
+    return Table("groups of queries", header, rows, caption, text_columns=3)
+
+
+def hubs_table(dataset: DatasetStudy) -> Table:
+    """A row per system: whether it prefers nodes with many neighbours more than relevance does."""
+    rows = [
+        [
+            system_cell(entry.system),
+            number_cell(entry.correlation, "+.2f"),
+            number_cell(entry.relevant_correlation, "+.2f"),
+            number_cell(entry.lift),
+            number_cell(entry.relevant_lift),
+        ]
+        for entry in dataset.hub_bias
+    ]
+    degree = f"{dataset.hub_bias[0].hub_degree:,}" if rows else ""
+    caption = (
+        "Spearman's correlation of score with number of neighbours, and how much more often hubs (the tenth of the "
+        f"nodes with most neighbours: {degree} or more) are in the top 10 than in the corpus. Without bias both equal "
+        "those of relevance."
+    )
+    header = ["system", "correlation with degree", "of relevance", "hubs in the top 10, lift", "among relevant, lift"]
+    return Table("hubs", header, rows, caption)
+
+
+def edges_table(dataset: DatasetStudy) -> Table:
+    """A row per system and other graph."""
+    rows = [
+        [
+            system_cell(entry.system),
+            Cell(entry.edges),
+            Cell(entry.measure),
+            percent_cell(entry.mean),
+            points_cell(entry.difference, entry.interval),
+            p_cell(entry.p_randomization),
+            percent_cell(entry.share_changed),
+        ]
+        for entry in dataset.counterfactuals
+    ]
+    header = ["system", "edges", "measure", "mean", "worth of the true edges", "p", "queries whose top 10 changed"]
+    caption = (
+        "Does the graph matter? The same candidates, reranked without edges or with shuffled ones (each candidate with "
+        "as many neighbours as before), and how many points the true edges are worth."
+    )
+    return Table("other edges", header, rows, caption, text_columns=3)
+
+
+def seeds_table(dataset: DatasetStudy) -> Table:
+    """A row per group of checkpoints that differ in their seed alone."""
+    rows = [
+        [
+            Cell(", ".join(map(row_name, entry.systems))),
+            Cell(", ".join(map(str, entry.seeds))),
+            Cell(entry.measure),
+            *(percent_cell(share) for share in (entry.mean, entry.std, entry.lowest, entry.highest)),
+        ]
+        for entry in dataset.seed_spreads
+    ]
+    header = ["systems", "seeds", "measure", "mean", "standard deviation", "lowest", "highest"]
+    return Table("seeds", header, rows, "One training with several seeds, in percent.", text_columns=3)
+
+
+def calibration_table(dataset: DatasetStudy) -> Table:
+    """A row per system whose scores were calibrated: how near its probabilities are to frequencies."""
+    rows = [
+        [
+            system_cell(entry.system),
+            Cell(entry.method),
+            number_cell(entry.num_pairs, ",.0f"),
+            percent_cell(entry.share_relevant),
+            number_cell(entry.ece, ".4f"),
+            number_cell(entry.brier, ".4f"),
+            number_cell(entry.share_relevant * (1 - entry.share_relevant), ".4f"),
+        ]
+        for entry in dataset.reliability
+    ]
+    header = ["system", "calibration", "candidates", "relevant, %", "ECE", "Brier score", "Brier of the share alone"]
+    caption = (
+        "Scores as probabilities of relevance, over all candidates of all queries: expected calibration error in ten "
+        "bins, and the Brier score. The last column is the Brier score of the share of relevant candidates alone."
+    )
+    return Table("calibration", header, rows, caption, text_columns=2)
+
+
+def queries_table(dataset: DatasetStudy) -> Table:
+    """A row per query that gains or loses most."""
+    rows = [
+        [
+            Cell(entry.query_id),
+            Cell(entry.query_text, prose=True),
+            system_cell(entry.baseline),
+            Cell(entry.measure),
+            percent_cell(entry.baseline_score),
+            percent_cell(entry.system_score),
+            points_cell(entry.system_score - entry.baseline_score),
+            number_cell(entry.num_relevant, ",.0f"),
+        ]
+        for entry in dataset.query_differences
+    ]
+    primary = row_name(dataset.query_differences[0].system) if rows else ""
+    header = [
+        "query",
+        "text",
+        "against",
+        "measure",
+        "score of the other",
+        f"score of {primary}",
+        "difference",
+        "relevant",
+    ]
+    caption = "Against the best of the others: the queries that gain most, then those that lose most; in percent."
+    return Table("queries", header, rows, caption, text_columns=4)
+
+
+def systems_table(dataset: DatasetStudy) -> Table:
+    """A row per system: its kind, its source, and what it left out."""
+    rows = [
+        [
+            system_cell(name),
+            Cell(system.kind),
+            Cell(system.source, prose=True),
+            Cell(f"{len(system.missing):,}", len(system.missing), ", ".join(system.missing[:NAMED])),
+            percent_cell(system.tied_share),
+        ]
+        for name, system in dataset.systems.items()
+    ]
+    caption = (
+        "Queries that a system ranked nothing for count as zero, and the first of them are named. Tied: percent of the "
+        "queries with a tie in the top 10."
+    )
+    return Table("systems", ["system", "kind", "source", "queries missing", "tied"], rows, caption, text_columns=3)
+
+
+def across_table(study: Study) -> Table:
+    """A row per comparison made on several data sets."""
+    rows = [
+        [
+            system_cell(entry.baseline),
+            system_cell(entry.system),
+            Cell(entry.measure),
+            Cell(f"{entry.num_replicated} of {len(entry.datasets)}", entry.num_replicated, ", ".join(entry.replicated)),
+            number_cell(entry.num_replicated_fisher, ".0f"),
+            points_cell(entry.difference),
+            p_cell(entry.p_combined),
+        ]
+        for entry in study.across
+    ]
+    header = ["against", "system", "measure", "wins", "wins, independent", "difference", "p combined"]
+    level = f"{study.across[0].level:.0%}" if rows else ""
+    caption = (
+        f"Wins: on at least so many data sets the win holds, with a chance of {level} to count too many (partial "
+        "conjunction; by Bonferroni, then by Fisher for independent data sets); named are those of Holm's procedure. "
+        "Difference: mean over data sets. p combined: by sign flips of all queries, each data set with the same "
+        "weight; it speaks of other queries, not of other data sets."
+    )
+    return Table("over all data sets", header, rows, caption, text_columns=3)
+
+
+DATASET_TABLES: Sequence[Callable[[DatasetStudy], Table]] = (
+    quality_table,
+    tests_table,
+    cost_table,
+    groups_table,
+    hubs_table,
+    edges_table,
+    seeds_table,
+    calibration_table,
+    queries_table,
+    systems_table,
+)
+
+
+def _quantiles(cost: Cost | None, stage: str) -> list[Cell]:
+    quantiles: Mapping[str, float] = {} if cost is None else cost.ms.get(stage, {})
+    return [number_cell(quantiles.get(quantile)) for quantile in ("p50", "p95")]
+
+
+def _highest(means: Sequence[float]) -> float | None:
+    return max((mean for mean in means if not isnan(mean)), default=None)

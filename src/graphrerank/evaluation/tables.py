@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isnan
+from math import isfinite, isnan
 
 NOTHING = "-"
 ROW_NAMES = {
@@ -35,6 +35,11 @@ class Cell:
     note: str = ""
     best: bool = False
     prose: bool = False
+
+    @property
+    def is_number(self) -> bool:
+        """Whether there is a number to sort by."""
+        return self.value is not None and isfinite(self.value)
 
     def __str__(self) -> str:
         return f"{self.text} ({self.note})" if self.note else self.text
@@ -115,11 +120,11 @@ def p_cell(p_value: float) -> Cell:
         >>> p_cell(0.0251).text, p_cell(1e-5).text
         ('0.025', '< 0.0001')
     """
-    text = NOTHING if isnan(p_value) else p_text(p_value).removeprefix("p ").removeprefix("= ")
+    text = NOTHING if isnan(p_value) else p_text(p_value, name="").strip(" =")
     return Cell(text, p_value)
 
 
-def p_text(p_value: float) -> str:
+def p_text(p_value: float, *, name: str = "p") -> str:
     """Write a p-value as ``p = 0.03`` or ``p < 0.0001``.
 
     Example:
@@ -127,8 +132,8 @@ def p_text(p_value: float) -> str:
         ('p = 0.025', 'p = 0.0004', 'p < 0.0001')
     """
     if p_value < 1e-4:
-        return "p < 0.0001"
-    return f"p = {p_value:.4f}" if p_value < 0.001 else f"p = {p_value:.2g}"
+        return f"{name} < 0.0001"
+    return f"{name} = {p_value:.4f}" if p_value < 0.001 else f"{name} = {p_value:.2g}"
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, text_columns: int = 1) -> str:

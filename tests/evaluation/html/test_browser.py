@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from graphrerank.evaluation.html import render_html
 from graphrerank.evaluation.study import Study
 
 CHROMIUM = next(
@@ -38,7 +37,7 @@ MIDDLE = """(() => {
 })()"""
 PLOTS = """Array.from(document.querySelectorAll("figure svg"), (plot) => {
   const box = plot.getBoundingClientRect();
-  const marks = Array.from(plot.querySelectorAll("circle"), (mark) => mark.getBoundingClientRect());
+  const marks = Array.from(plot.querySelectorAll("use"), (mark) => mark.getBoundingClientRect());
   const inside = (m) => m.x >= box.x - 1 && m.right <= box.right + 1 && m.y >= box.y - 1 && m.bottom <= box.bottom + 1;
   return [box.width, box.height, marks.length, marks.every(inside)];
 })"""
@@ -134,9 +133,9 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 
 
 @pytest.fixture(scope="module")
-def report(study: Study, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def report(html: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("report") / "report.html"
-    path.write_text(render_html(study), encoding="utf-8")
+    path.write_text(html, encoding="utf-8")
     return path
 
 
@@ -166,10 +165,10 @@ def test_a_click_sorts_a_table(page: Page, report: Path, study: Study) -> None:
 def test_what_is_not_known_sorts_last_both_ways(page: Page, report: Path) -> None:
     page.open(report)
     rows = "document.querySelector('#all table').tBodies[0].rows"
-    page.evaluate(f"{rows}[0].cells[2].removeAttribute('data-value')")
+    page.evaluate(f"{rows}[0].cells[3].removeAttribute('data-value')")
     first = page.evaluate(f"{rows}[0].cells[0].innerText")
     for _ in range(2):
-        page.click("#all table thead th:nth-child(3) button")
+        page.click("#all table thead th:nth-child(4) button")
         assert page.evaluate(f"{rows}[{rows}.length - 1].cells[0].innerText") == first
 
 

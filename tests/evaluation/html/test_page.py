@@ -1,14 +1,17 @@
 import re
+from collections import Counter
 from dataclasses import replace
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 import torch
 
 from graphrerank.evaluation.html import render_html
 from graphrerank.evaluation.study import DatasetStudy, Study, SystemStudy
+from graphrerank.evaluation.study_tables import study_tables
 
-VOID = {"meta", "link", "br"}
+VOID = {"meta", "link"}
 
 
 class Outline(HTMLParser):
@@ -19,11 +22,13 @@ class Outline(HTMLParser):
         self.open: list[str] = []
         self.texts: dict[str, list[str]] = {}
         self.links: list[str] = []
+        self.values: list[str] = []
         self.feed(page)
         assert self.open == []
 
     def handle_starttag(self, tag, attrs) -> None:
         self.links += [link for name, link in attrs if name in ("src", "href", "srcset", "action", "xlink:href")]
+        self.values += [value for name, value in attrs if name == "data-value"]
         if tag not in VOID:
             self.open.append(tag)
 
@@ -35,24 +40,35 @@ class Outline(HTMLParser):
             self.texts.setdefault(self.open[-1], []).append(data)
 
 
-def test_every_part_of_a_study_is_on_the_page(study: Study) -> None:
-    page = Outline(render_html(study))
-    summaries = ["Cost", "Statistics", "Queries that differ most", "Kinds of queries", "Does the graph matter?", "Hubs",
-                 "Seeds", "Calibration", "Systems"]  # fmt: skip
+def test_every_part_of_a_study_is_on_the_page(html: str, study: Study) -> None:
+    page = Outline(html)
+    summaries = ["Tests", "Cost", "Groups of queries", "Hubs", "Other edges", "Seeds", "Calibration", "Queries",
+                 "Systems"]  # fmt: skip
     assert page.texts["summary"] == 2 * summaries
     assert page.texts["h2"] == ["All data sets", "attack ", "scifact "]
     assert page.texts["pre"] == [study.command]
     verdicts = "".join(page.texts["li"])
-    assert "is ahead of" in verdicts
+    assert "GATv2 is ahead of retriever: PR@10 +23.00" in verdicts
     assert "cannot be told from MLP" in verdicts
     assert "their.run" in page.texts["th"]
-    assert "q3, q4, q5, …" in page.texts["small"]
+    assert "their.run ranks nothing for 4 queries, which count as 0: q3, q4, q5, q6" in page.texts["li"]
 
 
-def test_nothing_on_the_page_asks_for_another_address(study: Study) -> None:
-    page = Outline(render_html(study))
-    assert {link[:5] for link in page.links} == {"#data", "data:"}
+def test_every_number_of_every_table_is_on_the_page(html: str, study: Study) -> None:
+    page = Outline(html)
+    cells = [cell for table in study_tables(study).values() for row in table.rows for cell in row]
+    values = Counter(str(cell.value) for cell in cells if cell.is_number)
+    assert Counter(page.values) == values  # with all digits
+    texts = Counter(" ".join(cell.text.split()) for cell in cells)
+    shown = Counter(" ".join(text.split()) for tag in ("td", "th", "strong") for text in page.texts[tag])
+    assert texts - shown == Counter()
+
+
+def test_nothing_on_the_page_asks_for_another_address(html: str) -> None:
+    page = Outline(html)
+    assert {re.sub("^#m.*", "#m", link)[:5] for link in page.links} == {"#data", "#m", "data:"}
     assert not re.search(r"url\(|@import|https?:|fetch\(|//[a-z]", "".join(page.texts["style"] + page.texts["script"]))
+    assert not re.search("https?:", html)
 
 
 def test_a_system_alone_without_cost_tests_or_numbers() -> None:
@@ -63,7 +79,11 @@ def test_a_system_alone_without_cost_tests_or_numbers() -> None:
     page = Outline(render_html(Study("python evaluate.py", {"toy": dataset})))
     assert page.texts["summary"] == ["Systems"]
     assert page.texts["figcaption"] == ["R@5 of every system; blue: a.run"]
-    assert page.texts["td"].count("-") == 2  # the mean over no query, and the unknown share of ties
+    assert page.texts["td"].count("-") == 4  # the mean over no query, two times, and the unknown share of ties
+
+
+def without_plots(dataset: DatasetStudy, **changed: Any) -> DatasetStudy:
+    return replace(dataset, tested=(), reliability=(), **changed)
 
 
 def test_a_loss_is_called_one(study: Study, dataset: DatasetStudy) -> None:
@@ -71,13 +91,22 @@ def test_a_loss_is_called_one(study: Study, dataset: DatasetStudy) -> None:
         replace(test, difference=-test.difference, interval=(-test.interval[1], -test.interval[0]))
         for test in dataset.tests
     ]
-    page = Outline(render_html(replace(study, datasets={"attack": replace(dataset, tests=losing)}, across=())))
+    page = Outline(render_html(replace(study, datasets={"attack": without_plots(dataset, tests=losing)}, across=())))
     assert any("is behind" in text for text in page.texts["li"])
     assert not any("is ahead" in text for text in page.texts["li"])
 
 
 @pytest.mark.parametrize("name", ["", "a b", "<x>"])
 def test_any_name_of_a_data_set(study: Study, dataset: DatasetStudy, name: str) -> None:
-    datasets = {name: replace(dataset, name=name), "other": dataset}
-    page = Outline(render_html(replace(study, datasets=datasets)))
+    datasets = {name: without_plots(dataset, name=name), "other": without_plots(dataset)}
+    page = Outline(render_html(replace(study, datasets=datasets), notes=["<b>a note</b>"]))
     assert f"{name} " in page.texts["h2"]
+    assert "<b>a note</b>" in page.texts["p"]
+
+
+def test_any_name_of_a_system(study: Study, dataset: DatasetStudy) -> None:
+    hostile = "<script>document.title = 'broken'</script> & \" {{ 7 * 7 }} $x$"
+    systems = {hostile if name == "ppr" else name: system for name, system in dataset.systems.items()}
+    page = Outline(render_html(replace(study, datasets={"attack": replace(dataset, systems=systems)}, across=())))
+    assert hostile in page.texts["th"]
+    assert len(page.texts["script"]) == 1
