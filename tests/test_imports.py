@@ -97,7 +97,8 @@ def test_no_import_goes_in_a_circle() -> None:
         ("graphrerank.models", HEAVY),
         ("graphrerank.pipelines", (*HEAVY, "faiss")),
         ("graphrerank.data", tuple(name for name in HEAVY if name != "lightning")),
-        ("graphrerank.evaluation", (*HEAVY, "torchmetrics", "sklearn", "matplotlib")),
+        ("graphrerank.evaluation", (*HEAVY, "torchmetrics", "sklearn", "matplotlib", "jinja2")),
+        ("graphrerank.evaluation.html", (*HEAVY, "torchmetrics", "sklearn", "matplotlib", "jinja2")),
         ("graphrerank.cli.evaluate", (*(name for name in HEAVY if name != "hydra"), "torchmetrics", "sklearn")),
         # lightning loads torchmetrics, and that transformers
         ("graphrerank.training", tuple(name for name in HEAVY if name not in {"lightning", "transformers"})),
