@@ -1,32 +1,31 @@
 import re
 import shlex
-from pathlib import Path
 
 import pytest
 from hydra import compose, initialize_config_dir
 
 from graphrerank.cli import schema
+from tests.support import ROOT
 
-ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMANDS = [
-    (door, shlex.split(rest, comments=True))
-    for door, rest in re.findall(r"^python (train|evaluate|serve)\.py(.*)$", README, re.MULTILINE)
+    (command, shlex.split(rest, comments=True))
+    for command, rest in re.findall(r"^python (train|evaluate|serve)\.py(.*)$", README, re.MULTILINE)
 ]
 
 
-def test_readme_names_every_door() -> None:
-    assert {door for door, _ in COMMANDS} == {"train", "evaluate", "serve"}
+def test_readme_names_every_command() -> None:
+    assert {command for command, _ in COMMANDS} == {"train", "evaluate", "serve"}
     assert len(COMMANDS) >= 8
 
 
-@pytest.mark.parametrize(("door", "arguments"), COMMANDS)
-def test_every_command_of_the_readme_composes(door: str, arguments: list[str]) -> None:
+@pytest.mark.parametrize(("command", "arguments"), COMMANDS)
+def test_every_command_of_the_readme_composes(command: str, arguments: list[str]) -> None:
     schema.register()
     sweep = "-m" in arguments
     overrides = [argument.split(",")[0] if sweep else argument for argument in arguments if argument != "-m"]
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        compose(door, overrides=overrides)
+        compose(command, overrides=overrides)
 
 
 def test_first_screen_holds_the_two_commands() -> None:

@@ -1,37 +1,8 @@
-import hashlib
-from collections.abc import Sequence
-
 import pytest
 import torch
-import torch.nn.functional as F
-from torch import Tensor
 
 from graphrerank.data import Qrels, RetrievalDataset
 from graphrerank.graphs import CorpusGraph
-
-
-class CountingEncoder:
-    """Gives each text a fixed unit vector, and keeps every text it was asked to encode."""
-
-    name = "counting"
-
-    def __init__(self, *, fingerprint: str = "f" * 64, stop_after: int | None = None) -> None:
-        self.fingerprint = fingerprint
-        self.stop_after = stop_after
-        self.encoded: list[str] = []
-
-    def encode(self, texts: Sequence[str]) -> Tensor:
-        if self.stop_after is not None and len(self.encoded) + len(texts) > self.stop_after:
-            raise KeyboardInterrupt
-        self.encoded += texts
-        seeds = [int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little") for text in texts]
-        rows = [torch.randn(6, generator=torch.Generator().manual_seed(seed)) for seed in seeds]
-        return F.normalize(torch.stack(rows), dim=1) if rows else torch.zeros(0, 6)
-
-
-@pytest.fixture
-def counting_encoder() -> type[CountingEncoder]:
-    return CountingEncoder
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from graphrerank.data.text_match import TextMatch
 from graphrerank.files import load_tensors, save_tensors
 from graphrerank.graphs import CorpusGraph, Queries, Ranking, induced_edges
 from graphrerank.operators import ExpandRetriever, HybridRetriever
+from tests.support.encoders import HashEncoder
 
 
 class CountingRetriever(HybridRetriever):
@@ -53,8 +54,8 @@ def fresh_count() -> None:
 
 
 @pytest.fixture
-def prepared(dataset: RetrievalDataset, counting_encoder: Any, tmp_path: Path) -> PreparedDataset:
-    return run(dataset, counting_encoder(), tmp_path)
+def prepared(dataset: RetrievalDataset, tmp_path: Path) -> PreparedDataset:
+    return run(dataset, HashEncoder(), tmp_path)
 
 
 def run(dataset: RetrievalDataset, encoder: Any, cache: Path, **arguments: float) -> PreparedDataset:
@@ -71,12 +72,12 @@ def test_against_the_retriever_itself(dataset: RetrievalDataset, prepared: Prepa
     assert torch.equal(prepared.ranking.nodes, expected.nodes)
     assert torch.equal(prepared.ranking.features, expected.features)
     assert prepared.feature_names == HybridRetriever.feature_names
-    assert (prepared.top_k, prepared.encoder_name, prepared.encoder_fingerprint) == (12, "counting", "f" * 64)
+    assert (prepared.top_k, prepared.encoder_name, prepared.encoder_fingerprint) == (12, "hash", "hash")
 
 
-def test_cache_hit_does_not_retrieve(dataset: RetrievalDataset, counting_encoder: Any, tmp_path: Path) -> None:
-    first = run(dataset, counting_encoder(), tmp_path)
-    again = run(dataset, counting_encoder(), tmp_path)
+def test_cache_hit_does_not_retrieve(dataset: RetrievalDataset, tmp_path: Path) -> None:
+    first = run(dataset, HashEncoder(), tmp_path)
+    again = run(dataset, HashEncoder(), tmp_path)
     assert CountingRetriever.calls == 1
     assert torch.equal(first.ranking.nodes, again.ranking.nodes)
     assert torch.equal(first.ranking.scores, again.ranking.scores)
@@ -85,30 +86,28 @@ def test_cache_hit_does_not_retrieve(dataset: RetrievalDataset, counting_encoder
     assert torch.equal(first.ranking.features, again.ranking.features)
 
 
-def test_anything_else_goes_to_another_file(dataset: RetrievalDataset, counting_encoder: Any, tmp_path: Path) -> None:
-    run(dataset, counting_encoder(), tmp_path)
-    run(dataset, counting_encoder(), tmp_path, top_k=13)
-    run(dataset, counting_encoder(), tmp_path, bm25_weight=0.4)
-    run(dataset, counting_encoder(fingerprint="e" * 64), tmp_path)
+def test_anything_else_goes_to_another_file(dataset: RetrievalDataset, tmp_path: Path) -> None:
+    run(dataset, HashEncoder(), tmp_path)
+    run(dataset, HashEncoder(), tmp_path, top_k=13)
+    run(dataset, HashEncoder(), tmp_path, bm25_weight=0.4)
+    run(dataset, HashEncoder(fingerprint="e" * 64), tmp_path)
     other = RetrievalDataset(
         dataset.name, dataset.graph, dataset.query_ids, [*dataset.query_texts[:-1], "?"], dataset.splits
     )
-    run(other, counting_encoder(), tmp_path)
-    prepare(dataset, encoder=counting_encoder(), build_retriever=partial(HybridRetriever, top_k=12), cache=tmp_path)
+    run(other, HashEncoder(), tmp_path)
+    prepare(dataset, encoder=HashEncoder(), build_retriever=partial(HybridRetriever, top_k=12), cache=tmp_path)
     assert CountingRetriever.calls == 5
     assert len(list(tmp_path.glob("ring-*.safetensors"))) == 6
 
 
 @pytest.mark.parametrize("damage", ["empty", "cut", "noise"])
-def test_damaged_cache_is_refused_by_name(
-    dataset: RetrievalDataset, counting_encoder: Any, tmp_path: Path, damage: str
-) -> None:
-    run(dataset, counting_encoder(), tmp_path)
+def test_damaged_cache_is_refused_by_name(dataset: RetrievalDataset, tmp_path: Path, damage: str) -> None:
+    run(dataset, HashEncoder(), tmp_path)
     (file,) = tmp_path.glob("*.safetensors")
     content = file.read_bytes()
     file.write_bytes({"empty": b"", "cut": content[:-7], "noise": b"\xff" * 99}[damage])
     with pytest.raises(ValueError, match=rf"{file.name}: damaged cache .*; delete this file and run again"):
-        run(dataset, counting_encoder(), tmp_path)
+        run(dataset, HashEncoder(), tmp_path)
 
 
 NAMES = ("nodes", "scores", "features", "base_nodes")
@@ -138,23 +137,23 @@ NAMES = ("nodes", "scores", "features", "base_nodes")
     ],
 )
 def test_cache_that_does_not_fit_is_refused_by_name(
-    dataset: RetrievalDataset, counting_encoder: Any, tmp_path: Path, name: str, damage: Any
+    dataset: RetrievalDataset, tmp_path: Path, name: str, damage: Any
 ) -> None:
-    run(dataset, counting_encoder(), tmp_path)
+    run(dataset, HashEncoder(), tmp_path)
     (file,) = tmp_path.glob("*.safetensors")
     tensors = load_tensors(file, NAMES)
     save_tensors(file, tensors | {name: damage(tensors[name])})
     with pytest.raises(ValueError, match=rf"{file.name}: damaged cache, needed 40 lists of nodes below 60"):
-        run(dataset, counting_encoder(), tmp_path)
+        run(dataset, HashEncoder(), tmp_path)
 
 
-def test_factory_without_a_name_is_refused(dataset: RetrievalDataset, counting_encoder: Any, tmp_path: Path) -> None:
+def test_factory_without_a_name_is_refused(dataset: RetrievalDataset, tmp_path: Path) -> None:
     def build(graph: CorpusGraph) -> HybridRetriever:
         return HybridRetriever(graph)
 
     for factory in (build, partial(HybridRetriever, dataset.graph)):
         with pytest.raises(ValueError, match=r"`build_retriever` must be a functools\.partial of a retriever class"):
-            prepare(dataset, encoder=counting_encoder(), build_retriever=factory, cache=tmp_path)
+            prepare(dataset, encoder=HashEncoder(), build_retriever=factory, cache=tmp_path)
 
 
 @pytest.mark.parametrize("split", ["train", "val"])
@@ -191,8 +190,8 @@ def test_graphs_without_labels_vectors_or_edges(prepared: PreparedDataset) -> No
     assert graphs.ptr.tolist() == [0, 12, 24]
 
 
-def test_padding_is_left_out_of_graphs(dataset: RetrievalDataset, counting_encoder: Any, tmp_path: Path) -> None:
-    prepared = run(dataset, counting_encoder(), tmp_path, top_k=70)
+def test_padding_is_left_out_of_graphs(dataset: RetrievalDataset, tmp_path: Path) -> None:
+    prepared = run(dataset, HashEncoder(), tmp_path, top_k=70)
     graphs = prepared.graphs(torch.tensor([0, 1]), split="train")
     assert graphs.ptr.tolist() == [0, 60, 120]
     assert graphs.x.isfinite().all()
@@ -277,12 +276,10 @@ def test_a_retrievers_fingerprint_names_the_cache(dataset: RetrievalDataset, tmp
     assert ListRetriever.calls == 2
 
 
-def test_factories_among_the_arguments_name_the_cache(
-    dataset: RetrievalDataset, counting_encoder: Any, tmp_path: Path
-) -> None:
+def test_factories_among_the_arguments_name_the_cache(dataset: RetrievalDataset, tmp_path: Path) -> None:
     for first in (0, 1, 0):
         build = partial(ExpandRetriever, base=partial(Shallow, first=first), top_k=9, base_k=5, num_seeds=2)
-        prepare(dataset, encoder=counting_encoder(), build_retriever=build, cache=tmp_path)
+        prepare(dataset, encoder=HashEncoder(), build_retriever=build, cache=tmp_path)
     assert ListRetriever.calls == 2
 
 

@@ -12,13 +12,12 @@ from graphrerank.data import PreparedDataset, RetrievalDataset, datamodule, prep
 from graphrerank.data.augmentation import CandidateAugmentation
 from graphrerank.data.datamodule import CandidateDataModule, EpochBatches, MixtureBatches, MixtureDataModule
 from graphrerank.operators import HybridRetriever
+from tests.support.encoders import HashEncoder
 
 
 @pytest.fixture
-def prepared(dataset: RetrievalDataset, counting_encoder: Any, tmp_path: Path) -> PreparedDataset:
-    return prepare(
-        dataset, encoder=counting_encoder(), build_retriever=partial(HybridRetriever, top_k=5), cache=tmp_path
-    )
+def prepared(dataset: RetrievalDataset, tmp_path: Path) -> PreparedDataset:
+    return prepare(dataset, encoder=HashEncoder(), build_retriever=partial(HybridRetriever, top_k=5), cache=tmp_path)
 
 
 def epoch(batches: EpochBatches, number: int) -> list[list[int]]:

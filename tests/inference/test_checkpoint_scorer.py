@@ -54,7 +54,7 @@ def queries(num_queries: int = 9) -> Queries:
 
 
 def evaluated(graph: CorpusGraph, asked: Queries, retriever: RetrieverFactory, checkpoint: str) -> torch.Tensor:
-    """What doors/evaluate.py does with a checkpoint."""
+    """Rank as evaluate.py does with a checkpoint."""
     number = torch.arange(len(asked.ids))
     dataset = RetrievalDataset(
         "small", graph, asked.ids, asked.texts, {"test": Qrels(number, number, torch.ones(len(number)))}

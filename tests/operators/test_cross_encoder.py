@@ -25,6 +25,7 @@ from transformers import (
 )
 
 from graphrerank.operators import CrossEncoder
+from tests.support import ROOT
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghijklmnopqrstuvwxyz"]
 SIZES: dict[str, Any] = {
@@ -198,7 +199,7 @@ def test_arguments_are_checked(tmp_path: Path) -> None:
 
 def test_a_real_cross_encoder_reads_as_itself_and_finds_the_answer() -> None:
     named = os.environ.get("GRAPHRERANK_MODELS")
-    models = Path(named) if named else Path(__file__).parents[3] / "shared" / "models"
+    models = Path(named) if named else ROOT.parent / "shared" / "models"
     folder = models / "ms-marco-MiniLM-L12-v2"
     if not folder.is_dir():
         pytest.skip(f"no real cross-encoder: {folder} is not there; set GRAPHRERANK_MODELS")

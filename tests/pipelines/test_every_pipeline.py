@@ -14,8 +14,8 @@ from torch import Tensor
 from graphrerank.cli import schema
 from graphrerank.graphs import CorpusGraph, Queries
 from graphrerank.pipelines import Pipeline, Retrieved
+from tests.support import CONF
 
-CONF = Path(__file__).parents[2] / "conf"
 NAMES = sorted(file.stem for file in (CONF / "pipeline").glob("*.yaml"))
 READERS = ["re2", "gar", "fastinsight", "fastinsight_head"]  # read (query, passage) pairs
 FEWER = {
@@ -66,15 +66,15 @@ def name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def build(
-    encoder: Any, endpoint: tuple[str, Any], sparse_encoder: Path, request: pytest.FixtureRequest, tmp_path: Path
+    pair_encoder: Any, endpoint: tuple[str, Any], sparse_encoder: Path, request: pytest.FixtureRequest, tmp_path: Path
 ) -> Build:
     """Build a pipeline as evaluate.py does, with small models in the place of large ones."""
     needed = {
         "hyde": [f"pipeline.steps.0.language_model.base_url={endpoint[0]}"],
         "ircot": [f"pipeline.steps.0.language_model.base_url={endpoint[0]}"],
-        "ket": ["pipeline.steps.0.solution=keyword_rag"],  # no spaCy: tests/ket has the others
+        "ket": ["pipeline.steps.0.solution=keyword_rag"],  # no spaCy: tests/pipelines/ket has the others
         "retag": [  # no spaCy, likewise
-            "pipeline.steps.0.setup.extractor.extractor._target_=tests.facts.conftest.Statements",
+            "pipeline.steps.0.setup.extractor.extractor._target_=tests.support.extractors.StatementExtractor",
             "~pipeline.steps.0.setup.extractor.extractor.titles",
         ],
         "splade": [f"pipeline.steps.0.retriever.model={sparse_encoder}", "device=cpu"],
@@ -89,7 +89,7 @@ def build(
                 settings.append(f"pipeline.steps.0.adapter.checkpoint={request.getfixturevalue('adapter_folder')}")
             group = compose("evaluate", overrides=settings).pipeline
             head = {"head": Head()} if name == "fastinsight_head" else {}
-            return instantiate(group)(graph, pair_encoder=encoder, text_encoder=Texts(), **head)
+            return instantiate(group)(graph, pair_encoder=pair_encoder, text_encoder=Texts(), **head)
 
     return make
 
@@ -183,11 +183,11 @@ def test_no_queries(name: str, build: Build) -> None:
 
 @pytest.mark.parametrize("budget", [1, 9, 10, 27, 39, 100])
 @pytest.mark.parametrize("system", READERS)
-def test_exactly_the_budget_is_read(system: str, budget: int, build: Build, encoder: Any) -> None:
+def test_exactly_the_budget_is_read(system: str, budget: int, build: Build, pair_encoder: Any) -> None:
     graph = corpus(60, num_edges=70)  # 8 nodes without an edge; the batch is 10
     found = build(system, graph, f"pipeline.budget={budget}").retrieve(queries(["fox", "dog", ""]))
     assert found.num_encodings.tolist() == [min(budget, 60)] * 3
-    assert len(encoder.pairs) == len(set(encoder.pairs)) == 3 * min(budget, 60)
+    assert len(pair_encoder.pairs) == len(set(pair_encoder.pairs)) == 3 * min(budget, 60)
     read = {(text, graph.texts[node]) for text, row in zip(["fox", "dog", ""], found.ranking.nodes, strict=True)
             for node in row.tolist() if node >= 0}  # fmt: skip
-    assert read == set(encoder.pairs)
+    assert read == set(pair_encoder.pairs)

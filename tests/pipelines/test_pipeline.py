@@ -160,53 +160,55 @@ GRAPHS = {
 @pytest.mark.parametrize("kind", GRAPHS)
 @pytest.mark.parametrize(("budget", "batch"), [(30, 10), (27, 10), (5, 10), (13, 1), (100, 16)])
 def test_fastinsight_against_naive_algorithm_1(
-    kind: str, budget: int, batch: int, make_corpus: Any, make_queries: Any, encoder: Any
+    kind: str, budget: int, batch: int, make_corpus: Any, make_queries: Any, pair_encoder: Any
 ) -> None:
     graph, queries = make_corpus(**GRAPHS[kind]), make_queries()
-    pipeline = Pipeline(graph, steps=fastinsight_steps(batch), budget=budget, pair_encoder=encoder, batch_queries=4)
+    pipeline = Pipeline(
+        graph, steps=fastinsight_steps(batch), budget=budget, pair_encoder=pair_encoder, batch_queries=4
+    )
     found = pipeline.retrieve(queries)
     for row, nodes in enumerate(found_by(found.ranking)):
-        read = reader(encoder, graph, queries.texts[row])
+        read = reader(pair_encoder, graph, queries.texts[row])
         settings = {"batch": batch, "alpha": 0.2, "beta": 1.0, "b_max": budget}
-        assert nodes == fastinsight(queries.encoded[row], graph, read, encoder.head, **settings)
+        assert nodes == fastinsight(queries.encoded[row], graph, read, pair_encoder.head, **settings)
     assert found.ranking.nodes.shape == (7, budget)
     assert found.num_encodings.tolist() == [min(budget, 60)] * 7
 
 
 @pytest.mark.parametrize(("smoothing", "structure_weight"), [(0.0, 1.0), (1.0, 0.0), (0.5, 3.0)])
 def test_fastinsights_weights_against_naive_algorithm_1(
-    smoothing: float, structure_weight: float, make_corpus: Any, make_queries: Any, encoder: Any
+    smoothing: float, structure_weight: float, make_corpus: Any, make_queries: Any, pair_encoder: Any
 ) -> None:
     graph, queries = make_corpus(num_edges=200), make_queries()
     steps = fastinsight_steps(7, smoothing, structure_weight)
-    found = Pipeline(graph, steps=steps, budget=40, pair_encoder=encoder).retrieve(queries)
+    found = Pipeline(graph, steps=steps, budget=40, pair_encoder=pair_encoder).retrieve(queries)
     for row, nodes in enumerate(found_by(found.ranking)):
-        read = reader(encoder, graph, queries.texts[row])
+        read = reader(pair_encoder, graph, queries.texts[row])
         settings = {"batch": 7, "alpha": smoothing, "beta": structure_weight, "b_max": 40}
-        assert nodes == fastinsight(queries.encoded[row], graph, read, encoder.head, **settings)
+        assert nodes == fastinsight(queries.encoded[row], graph, read, pair_encoder.head, **settings)
 
 
 @pytest.mark.parametrize("kind", GRAPHS)
 @pytest.mark.parametrize(("budget", "batch"), [(30, 10), (27, 10), (5, 10), (13, 1), (100, 16)])
 def test_gar_against_naive_algorithm_1(
-    kind: str, budget: int, batch: int, make_corpus: Any, make_queries: Any, encoder: Any
+    kind: str, budget: int, batch: int, make_corpus: Any, make_queries: Any, pair_encoder: Any
 ) -> None:
     graph, queries = make_corpus(**GRAPHS[kind]), make_queries()
-    pipeline = Pipeline(graph, steps=gar_steps(batch), budget=budget, pair_encoder=encoder, batch_queries=4)
+    pipeline = Pipeline(graph, steps=gar_steps(batch), budget=budget, pair_encoder=pair_encoder, batch_queries=4)
     found = pipeline.retrieve(queries)
     for row, nodes in enumerate(found_by(found.ranking)):
-        read = reader(encoder, graph, queries.texts[row])
-        assert nodes == gar(queries.encoded[row], graph, read, encoder.head, batch=batch, budget=budget)
+        read = reader(pair_encoder, graph, queries.texts[row])
+        assert nodes == gar(queries.encoded[row], graph, read, pair_encoder.head, batch=batch, budget=budget)
     assert found.num_encodings.tolist() == [min(budget, 60)] * 7
 
 
-def test_re2_against_sorting_the_top(make_corpus: Any, make_queries: Any, encoder: Any) -> None:
+def test_re2_against_sorting_the_top(make_corpus: Any, make_queries: Any, pair_encoder: Any) -> None:
     graph, queries = make_corpus(repeated=20), make_queries()
-    found = Pipeline(graph, steps=re2(), budget=20, pair_encoder=encoder).retrieve(queries)
+    found = Pipeline(graph, steps=re2(), budget=20, pair_encoder=pair_encoder).retrieve(queries)
     for row, nodes in enumerate(found_by(found.ranking)):
         top = vector_search(queries.encoded[row], graph.embedding, 20)
-        read = reader(encoder, graph, queries.texts[row])
-        assert nodes == ranked({node: float(encoder.head(read(node))) for node in top})
+        read = reader(pair_encoder, graph, queries.texts[row])
+        assert nodes == ranked({node: float(pair_encoder.head(read(node))) for node in top})
     assert found.num_encodings.tolist() == [20] * 7
 
 
@@ -220,32 +222,34 @@ def test_vector_search_is_the_retriever(make_corpus: Any, make_queries: Any) -> 
 
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("num_nodes", [1, 9, 60])
-def test_each_pair_is_read_once(system: str, num_nodes: int, make_corpus: Any, make_queries: Any, encoder: Any) -> None:
+def test_each_pair_is_read_once(
+    system: str, num_nodes: int, make_corpus: Any, make_queries: Any, pair_encoder: Any
+) -> None:
     graph, queries = make_corpus(num_nodes, 2 * num_nodes), make_queries()
-    pipeline = Pipeline(graph, steps=SYSTEMS[system](), budget=25, pair_encoder=encoder)
+    pipeline = Pipeline(graph, steps=SYSTEMS[system](), budget=25, pair_encoder=pair_encoder)
     found = pipeline.retrieve(queries)
-    assert len(encoder.pairs) == len(set(encoder.pairs)) == 7 * min(num_nodes, 25)
+    assert len(pair_encoder.pairs) == len(set(pair_encoder.pairs)) == 7 * min(num_nodes, 25)
     assert found.num_encodings.tolist() == [min(num_nodes, 25)] * 7
     assert {"retrieve", "encode", "rerank"} <= set(found.seconds) <= {"retrieve", "encode", "graph", "rerank"}
     assert min(found.seconds.values()) > 0
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_a_batch_equals_single_queries(system: str, make_corpus: Any, make_queries: Any, encoder: Any) -> None:
+def test_a_batch_equals_single_queries(system: str, make_corpus: Any, make_queries: Any, pair_encoder: Any) -> None:
     graph, queries = make_corpus(num_edges=40), make_queries()
-    together = Pipeline(graph, steps=SYSTEMS[system](), budget=33, pair_encoder=encoder).retrieve(queries)
-    one_by_one = Pipeline(graph, steps=SYSTEMS[system](), budget=33, pair_encoder=encoder, batch_queries=1)
+    together = Pipeline(graph, steps=SYSTEMS[system](), budget=33, pair_encoder=pair_encoder).retrieve(queries)
+    one_by_one = Pipeline(graph, steps=SYSTEMS[system](), budget=33, pair_encoder=pair_encoder, batch_queries=1)
     alone = one_by_one.retrieve(queries)
     assert torch.equal(together.ranking.nodes, alone.ranking.nodes)
     torch.testing.assert_close(together.ranking.scores, alone.ranking.scores)
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_no_queries(system: str, make_corpus: Any, make_queries: Any, encoder: Any) -> None:
+def test_no_queries(system: str, make_corpus: Any, make_queries: Any, pair_encoder: Any) -> None:
     steps = SYSTEMS[system]()
-    found = Pipeline(make_corpus(), steps=steps, budget=25, pair_encoder=encoder).retrieve(make_queries(0))
+    found = Pipeline(make_corpus(), steps=steps, budget=25, pair_encoder=pair_encoder).retrieve(make_queries(0))
     assert found.ranking.nodes.shape == (0, 25)
-    assert encoder.pairs == []
+    assert pair_encoder.pairs == []
 
 
 class Shallow:
@@ -264,21 +268,23 @@ class Shallow:
 
 @pytest.mark.parametrize("steps", [gar_steps(), fastinsight_steps()], ids=["gar", "fastinsight"])
 def test_a_query_that_nothing_more_is_found_for_ends(
-    steps: list[Any], make_corpus: Any, make_queries: Any, encoder: Any
+    steps: list[Any], make_corpus: Any, make_queries: Any, pair_encoder: Any
 ) -> None:
     graph = make_corpus(20, 0)
     steps = [partial(VectorSearch, retriever=partial(Shallow), top_k=10), *steps[1:]]
-    found = Pipeline(graph, steps=steps, budget=15, pair_encoder=encoder).retrieve(make_queries(3))
+    found = Pipeline(graph, steps=steps, budget=15, pair_encoder=pair_encoder).retrieve(make_queries(3))
     assert [sorted(nodes) for nodes in found_by(found.ranking)] == [[4, 7]] * 3
 
 
-def test_a_search_without_vectors(make_corpus: Any, make_queries: Any, encoder: Any) -> None:
+def test_a_search_without_vectors(make_corpus: Any, make_queries: Any, pair_encoder: Any) -> None:
     graph, queries = make_corpus(), make_queries()
     steps = [partial(VectorSearch, retriever=partial(BM25Retriever)), Rerank]
     asked = Queries(queries.ids, queries.texts)
-    found = Pipeline(graph, steps=steps, budget=9, pair_encoder=encoder).retrieve(asked)
+    found = Pipeline(graph, steps=steps, budget=9, pair_encoder=pair_encoder).retrieve(asked)
     assert found.num_encodings.tolist() == [9] * 7
-    same = Pipeline(graph, steps=[search(), Rerank], budget=9, retriever=partial(BM25Retriever), pair_encoder=encoder)
+    same = Pipeline(
+        graph, steps=[search(), Rerank], budget=9, retriever=partial(BM25Retriever), pair_encoder=pair_encoder
+    )
     assert torch.equal(same.retrieve(asked).ranking.nodes, found.ranking.nodes)
 
 

@@ -1,6 +1,5 @@
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -12,11 +11,11 @@ from graphrerank.graphs import Ranking
 from graphrerank.graphs.routes import DENSE, FUSION, GRAPH, choose_routes
 from graphrerank.operators import weighted_rank_fusion
 from graphrerank.pipelines import PageRank, Pipeline, Rerank, RetrievalState, Router, VectorSearch, Workplace
+from tests.support import CONF
 
 DENSE_STEPS = [VectorSearch]
 GRAPH_STEPS = [VectorSearch, partial(PageRank, restart_prob=0.3)]
 BUDGET = 12
-CONF = Path(__file__).parents[2] / "conf"
 
 
 class Spread:
@@ -80,18 +79,20 @@ def test_three_groups_are_three_batches(make_corpus: Callable, make_queries: Cal
     ]
 
 
-def test_pairs_that_the_paths_read_are_counted(make_corpus: Callable, make_queries: Callable, encoder: Any) -> None:
+def test_pairs_that_the_paths_read_are_counted(
+    make_corpus: Callable, make_queries: Callable, pair_encoder: Any
+) -> None:
     steps = [router(Spread(), graph=[VectorSearch, Rerank])]
-    found = Pipeline(make_corpus(), steps=steps, budget=BUDGET, pair_encoder=encoder).retrieve(make_queries(10))
+    found = Pipeline(make_corpus(), steps=steps, budget=BUDGET, pair_encoder=pair_encoder).retrieve(make_queries(10))
     assert found.num_encodings.tolist() == [0, 0, 0, *[BUDGET] * 6, 0]
 
 
 def test_a_step_after_the_router_goes_on_with_its_ranking(
-    make_corpus: Callable, make_queries: Callable, encoder: Any
+    make_corpus: Callable, make_queries: Callable, pair_encoder: Any
 ) -> None:
     queries = make_queries(10)
     plain = Pipeline(make_corpus(), steps=[router(Spread())], budget=BUDGET).retrieve(queries)
-    found = Pipeline(make_corpus(), steps=[router(Spread()), Rerank], budget=BUDGET, pair_encoder=encoder)
+    found = Pipeline(make_corpus(), steps=[router(Spread()), Rerank], budget=BUDGET, pair_encoder=pair_encoder)
     after = found.retrieve(queries)
     assert torch.equal(after.ranking.nodes.sort(1).values, plain.ranking.nodes.sort(1).values)
     assert not torch.equal(after.ranking.nodes, plain.ranking.nodes)

@@ -1,14 +1,10 @@
-import hashlib
-import sys
-from collections.abc import Callable, Sequence
-from importlib.util import module_from_spec, spec_from_file_location
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from fastapi import FastAPI
-from torch import Tensor
 
 from graphrerank.cli.http_service import RERANK
 from graphrerank.models import Checkpoint, GATv2Reranker
@@ -17,21 +13,10 @@ from graphrerank.serving.dispatcher import Dispatcher
 from graphrerank.serving.engine import Answer, answer_all
 from graphrerank.serving.http_guard import HttpGuard
 from graphrerank.serving.routes import add_routes
+from tests.support.encoders import HashEncoder
 
 DIM = 8
 NAMES = ["base_score", "bm25_score", "dense_score"]
-
-
-class FakeEncoder:
-    """Unit vectors that are a function of the text alone."""
-
-    name = "fake"
-    fingerprint = "f" * 64
-
-    def encode(self, texts: Sequence[str]) -> Tensor:
-        seeds = [int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big") for text in texts]
-        vectors = [torch.randn(DIM, generator=torch.Generator().manual_seed(seed)) for seed in seeds]
-        return torch.nn.functional.normalize(torch.stack(vectors), dim=1)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -43,8 +28,8 @@ def _one_thread():
 
 
 @pytest.fixture(scope="session")
-def encoder() -> FakeEncoder:
-    return FakeEncoder()
+def encoder() -> HashEncoder:
+    return HashEncoder(dim=DIM, fingerprint="f" * 64)
 
 
 @pytest.fixture(scope="session")
@@ -61,7 +46,7 @@ def make_checkpoint() -> Callable[..., Checkpoint]:
             "name": "test-model",
             "model": {"name": "gatv2_reranker", "arguments": arguments},
             "features": model.feature_names(NAMES),
-            "encoder": {"choice": "fake", "name": "fake", "fingerprint": "f" * 64, "dim": DIM},
+            "encoder": {"choice": "fake", "name": "hash", "fingerprint": "f" * 64, "dim": DIM},
             "retriever": {
                 "choice": "hybrid",
                 "arguments": {"top_k": 100, "bm25_weight": 0.4, "dense_weight": 0.6},
@@ -93,7 +78,7 @@ class InlineDispatcher(Dispatcher):
 
 
 @pytest.fixture(scope="session")
-def make_app(artifact: Artifact, encoder: FakeEncoder) -> Callable[..., FastAPI]:
+def make_app(artifact: Artifact, encoder: HashEncoder) -> Callable[..., FastAPI]:
     def make(limits: Limits | None = None, *, api_key: str | None = None) -> FastAPI:
         """The service's routes with an engine in the same process."""
         limits = limits or Limits()
@@ -103,15 +88,3 @@ def make_app(artifact: Artifact, encoder: FakeEncoder) -> Callable[..., FastAPI]
         return app
 
     return make
-
-
-@pytest.fixture(scope="session")
-def running() -> Callable[..., Any]:
-    """What starts a service as processes; see ``running.py``."""
-    spec = spec_from_file_location("running", Path(__file__).with_name("running.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules["running"] = module  # where dataclasses look for their own
-    spec.loader.exec_module(module)
-    return module.running

@@ -3,7 +3,6 @@
 import json
 import re
 import shlex
-from pathlib import Path
 
 import pytest
 import yaml
@@ -11,8 +10,8 @@ from hydra import compose, initialize_config_dir
 
 from graphrerank.cli import schema
 from graphrerank.serving.metrics import Metrics
+from tests.support import ROOT
 
-ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text(encoding="utf-8")
 DOCS = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
 ENTRYPOINT, CMD = (

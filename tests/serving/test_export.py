@@ -12,6 +12,7 @@ from graphrerank.serving import export as export_module
 from graphrerank.serving import export_artifact, load_artifact
 from graphrerank.serving.formats import torchscript
 from graphrerank.serving.parity_batches import parity_batches
+from tests.support import ROOT
 
 
 class DriftingReranker(GATv2Reranker):
@@ -188,5 +189,5 @@ def test_a_failed_replacement_puts_the_old_artifact_back(tmp_path, make_checkpoi
 
 def test_artifact_names_no_folder_of_this_machine(make_checkpoint, export, tmp_path):
     folder = export(make_checkpoint(), tmp_path / "artifact")
-    here = str(Path(__file__).parents[2]).encode()
+    here = str(ROOT).encode()
     assert not [file.name for file in folder.iterdir() if here in file.read_bytes()]

@@ -14,6 +14,7 @@ from graphrerank.models import Checkpoint, ComplexityAdapter, GRankerHead
 from graphrerank.serving import export_artifact, load_artifact
 from graphrerank.serving.formats import Runner, find_formats
 from graphrerank.serving.parity_batches import QueryFeatures, random_graphs
+from tests.support import ROOT
 
 FORMATS = ("torchscript", "pt2", "onnx")
 LOGISTIC = {"method": "logistic", "slope": 1.5, "intercept": -0.5}
@@ -118,7 +119,7 @@ def test_onnx_says_what_the_schema_says(exported):
 
 
 def test_no_format_names_a_folder_of_this_machine(exported):
-    here = str(Path(__file__).parents[2]).encode()
+    here = str(ROOT).encode()
     assert not [file.name for file in exported[1].iterdir() if here in file.read_bytes()]
 
 

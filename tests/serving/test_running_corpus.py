@@ -6,6 +6,8 @@ import time
 import httpx
 import pytest
 
+from tests.support.running import running
+
 PASSAGES = {
     "solaris": "Solaris. A 1972 film directed by Andrei Tarkovsky.",
     "tarkovsky": "Andrei Tarkovsky. A director who is buried in Sainte-Geneviève-des-Bois.",
@@ -26,7 +28,7 @@ def write(folder, passages):
 
 
 @pytest.mark.slow
-def test_a_corpus_is_searched_and_replaced(running, tmp_path):
+def test_a_corpus_is_searched_and_replaced(tmp_path):
     now = tmp_path / "now"
     now.symlink_to(write(tmp_path / "one", PASSAGES))
     with running(tmp_path, "artifact=base", f"index={now}") as service:

@@ -9,6 +9,7 @@ from graphrerank import GraphReranker
 from graphrerank.models.checkpoint import PRETRAINED
 from graphrerank.serving import export_artifact
 from graphrerank.serving.formats import FORMATS, aot
+from tests.support.running import running
 
 BODY = {
     "query": "spreads by removable media",
@@ -25,7 +26,7 @@ def ranked(service) -> tuple[list[int], list[float]]:
 
 
 @pytest.mark.slow
-def test_every_format_ranks_alike_over_http(running, make_checkpoint, tmp_path):
+def test_every_format_ranks_alike_over_http(make_checkpoint, tmp_path):
     pytest.importorskip("onnxruntime", reason="onnx is optional")
     compiler = any(map(shutil.which, aot.COMPILERS))
     formats = [name for name in FORMATS if compiler or name != "aot"]
@@ -41,7 +42,7 @@ def test_every_format_ranks_alike_over_http(running, make_checkpoint, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_model_of_the_hub_is_served_without_a_program_of_its_own(running, tmp_path):
+def test_a_model_of_the_hub_is_served_without_a_program_of_its_own(tmp_path):
     """The hub's own client and its cache, without a network."""
     repository = tmp_path / "hub" / "models--someone--reranker"
     there = shutil.copytree(PRETRAINED / "attack", repository / "snapshots" / ("c" * 40))

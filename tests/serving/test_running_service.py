@@ -10,21 +10,21 @@ import subprocess
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import httpx
 import pytest
 
 from graphrerank import GraphReranker
+from tests.support import ROOT
+from tests.support.running import running
 
-ROOT = Path(__file__).parents[2]
 QUERY = "spreads by removable media"
 DOCUMENTS = ["a cake", "malware on removable media", "a dog"]
 BODY = {"query": QUERY, "documents": DOCUMENTS, "edges": [[0, 2]]}
 
 
 @pytest.fixture(scope="module")
-def service(running, tmp_path_factory):
+def service(tmp_path_factory):
     with running(
         tmp_path_factory.mktemp("service"), "artifact=attack", "encoder=none", "limits.body_seconds=3"
     ) as service:
@@ -128,7 +128,7 @@ def test_a_killed_worker(service):
 
 
 @pytest.mark.slow
-def test_the_key_comes_from_the_environment(running, tmp_path):
+def test_the_key_comes_from_the_environment(tmp_path):
     """And a service of two workers and two HTTP processes is one."""
     key = {"GRAPHRERANK_API_KEY": "k"}
     settings = ("artifact=attack", "encoder=none", "workers=2", "http_processes=2")

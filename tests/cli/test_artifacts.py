@@ -1,0 +1,117 @@
+import shutil
+from pathlib import Path
+from typing import Any
+
+import huggingface_hub
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig
+
+from graphrerank.cli import http_service, schema
+from graphrerank.cli.artifacts import artifact_folder
+from graphrerank.cli.serve import serve
+from graphrerank.models import load_checkpoint
+from graphrerank.models.checkpoint import PRETRAINED, read_manifest
+from graphrerank.serving import Artifact, load_artifact
+from graphrerank.serving.formats import Runner
+from graphrerank.serving.parity_batches import random_graphs
+from tests.support import ROOT
+
+HUB_ID = "someone/reranker"
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Compose ``conf/serve.yaml``, with folders of the test's own."""
+    monkeypatch.chdir(tmp_path)
+    schema.register()
+
+    def make(*overrides: str) -> DictConfig:
+        with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+            return compose(
+                "serve", overrides=[f"paths.cache={tmp_path}/cache", f"paths.run_dir={tmp_path}", *overrides]
+            )
+
+    return make
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """A hub that has the shipped ``attack`` with a program that is not its own; tells what it was asked for."""
+    there = shutil.copytree(PRETRAINED / "attack", tmp_path / "hub")
+    (there / "model.pt").write_bytes(b"a program of a stranger")
+    asked = []
+
+    def snapshot_download(repo_id: str, **arguments: Any) -> str:
+        asked.append({"repo_id": repo_id, **arguments})
+        (tmp_path / "downloaded").mkdir(exist_ok=True)
+        for name in arguments["allow_patterns"]:
+            shutil.copy(there / name, tmp_path / "downloaded")
+        return str(tmp_path / "downloaded")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
+    return asked
+
+
+def files(folder: Path) -> dict[str, int]:
+    return {file.name: file.stat().st_mtime_ns for file in folder.iterdir()}
+
+
+def test_a_model_of_the_hub_is_exported_here_from_its_weights(settings, hub, tmp_path: Path, capsys) -> None:
+    folder = artifact_folder(settings(f"artifact={HUB_ID}", "revision=v1"))
+    assert hub == [{"repo_id": HUB_ID, "revision": "v1", "allow_patterns": ["manifest.json", "model.safetensors"]}]
+    assert files(tmp_path / "downloaded").keys() == {"manifest.json", "model.safetensors"}
+    assert folder.is_relative_to(tmp_path / "cache")
+    assert capsys.readouterr().out == f"exporting {HUB_ID} from its weights\n"
+    artifact, eager = load_artifact(folder), load_checkpoint(PRETRAINED / "attack")
+    assert artifact.manifest["calibration"] == eager.manifest["calibration"]
+    inputs = random_graphs(eager.manifest, [3, 20], 30, torch.Generator().manual_seed(0)).model_inputs()
+    torch.testing.assert_close(artifact.module(*inputs), eager.model(*inputs))
+
+    before = files(folder)
+    assert artifact_folder(settings(f"artifact={HUB_ID}")) == folder
+    assert files(folder) == before
+    assert capsys.readouterr().out == ""
+
+
+def test_a_model_of_the_hub_that_was_tampered_with(settings, hub, tmp_path: Path) -> None:
+    weights = tmp_path / "hub" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\x01")
+    with pytest.raises(ValueError, match="needed SHA-256"):
+        artifact_folder(settings(f"artifact={HUB_ID}"))
+    assert not (tmp_path / "cache").exists() or not list((tmp_path / "cache" / "artifacts").iterdir())
+
+
+def test_a_model_of_the_hub_is_exported_where_one_says(settings, hub, tmp_path: Path) -> None:
+    target = tmp_path / "artifact"
+    assert serve(settings("mode=export", f"checkpoint={HUB_ID}", f"artifact={target}")) == target
+    assert files(target).keys() == {"manifest.json", "model.pt", "model.safetensors"}
+
+
+def test_what_ships_and_paths_are_not_asked_for(settings, hub) -> None:
+    assert artifact_folder(settings("artifact=attack")) == PRETRAINED / "attack"
+    assert artifact_folder(settings(f"artifact={PRETRAINED / 'base'}")) == PRETRAINED / "base"
+    with pytest.raises(ValueError, match="`revision` is of models from the hub, got 'v1' for attack"):
+        artifact_folder(settings("artifact=attack", "revision=v1"))
+    assert hub == []
+
+
+@pytest.mark.parametrize("artifact", ["attack", HUB_ID])
+def test_an_unknown_format_is_refused_before_the_service_starts(settings, hub, artifact: str) -> None:
+    message = r"`format` must be one of \['torchscript', 'pt2', 'onnx', 'aot'\] or null, got 'magic'"
+    with pytest.raises(ValueError, match=message):
+        serve(settings(f"artifact={artifact}", "format=magic"))
+    assert hub == []
+
+
+def test_a_format_that_is_not_there_is_refused_before_the_service_starts(settings) -> None:
+    with pytest.raises(ValueError, match=r"holds the formats \['torchscript'\], got `format` 'onnx'"):
+        serve(settings("artifact=attack", "format=onnx"))
+
+
+def test_a_format_that_runs_on_the_cpu_alone_is_refused_for_another_device(settings, monkeypatch) -> None:
+    artifact = Artifact(Runner(print, "onnx"), read_manifest(PRETRAINED / "attack"), PRETRAINED / "attack")
+    monkeypatch.setattr(http_service, "load_artifact", lambda folder, format_name: artifact)
+    with pytest.raises(ValueError, match="`device` must be cpu for the format onnx, got cuda"):
+        serve(settings("artifact=attack", "format=onnx", "device=cuda"))

@@ -1,0 +1,102 @@
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from graphrerank import GraphReranker
+from graphrerank.cli.calibration import calibrate_system
+from graphrerank.data import PreparedDataset, Qrels, RetrievalDataset
+from graphrerank.evaluation import System, base_ranking
+from graphrerank.graphs import CorpusGraph, Ranking
+from graphrerank.graphs.calibration import IsotonicCalibration, read_calibration
+from graphrerank.models import load_checkpoint
+
+PASSAGES = ["worm on removable drives", "a cake recipe", "infected USB sticks"]
+
+
+def _manifest(folder: Path) -> dict:
+    return json.loads((folder / "manifest.json").read_text())
+
+
+@pytest.mark.parametrize("system", ["mlp", "gatv2"])
+def test_training_calibrates_on_validation(trained: Path, system: str) -> None:
+    manifest = _manifest(trained / system)
+    found = manifest["calibration"]
+    assert found["method"] == "logistic"
+    assert found["slope"] > 0
+    fitted = found["fitted"]
+    assert (fitted["datasets"], fitted["split"]) == (["attack"], "val")
+    assert 0 < fitted["share_relevant"] < 0.2
+    assert fitted["ece"] < 0.05
+    assert fitted["brier"] < fitted["share_relevant"] * (1 - fitted["share_relevant"])  # knows more than the share
+
+
+def test_a_trained_model_gives_probabilities(trained: Path) -> None:
+    ranking = GraphReranker.from_pretrained(trained / "gatv2" / "checkpoints" / "best.ckpt").rerank(
+        "spreads through USB sticks", PASSAGES, query_vector=[0.0] * 383 + [1.0], vectors=torch.eye(3, 384).tolist()
+    )
+    expected = read_calibration(_manifest(trained / "gatv2")).probabilities(ranking.scores)
+    assert torch.equal(ranking.probabilities, expected)
+
+
+def test_a_finished_checkpoint_is_calibrated_as_its_training_did(run_command, trained: Path, tmp_path: Path) -> None:
+    done = run_command("train.py", f"calibrate={trained}", f"hydra.run.dir={tmp_path}")
+    assert done.returncode == 0, done.stderr
+    *_, of_one, together, last = done.stdout.splitlines()
+    expected, found = _manifest(trained / "gatv2"), _manifest(tmp_path)
+    assert found == expected
+    error = found["calibration"]["fitted"]["ece"]
+    assert found["calibration"]["fitted"]["ece_by_dataset"] == {"attack": error}
+    assert of_one == f"attack val: expected calibration error {error:.4f}"
+    assert together.startswith(f"together: {error:.4f}, ")
+    assert last == str(tmp_path)
+    before = load_checkpoint(trained / "gatv2" / "checkpoints" / "best.ckpt").model.state_dict()
+    after = load_checkpoint(tmp_path).model.state_dict()
+    assert before.keys() == after.keys()
+    assert all(torch.equal(tensor, after[name]) for name, tensor in before.items())
+
+
+def test_what_cannot_be_calibrated(run_command, trained: Path, tmp_path: Path) -> None:
+    other = shutil.copytree(trained, tmp_path / "other")
+    manifest = _manifest(other / "gatv2")
+    manifest["data"]["fingerprint"] = "0" * 64
+    (other / "gatv2" / "manifest.json").write_text(json.dumps(manifest))
+    for arguments, message in (
+        (
+            [f"calibrate={other}"],
+            "was trained on attack with fingerprint 000000000000, the data set is now another one",
+        ),
+        ([f"calibrate={trained}", "calibration=null"], "`calibrate` needs a method: calibration=logistic or isotonic"),
+    ):
+        done = run_command("train.py", *arguments, f"hydra.run.dir={tmp_path / 'run'}")
+        assert done.returncode != 0
+        assert message in done.stderr
+        assert not (tmp_path / "run" / "manifest.json").exists()
+
+
+def test_an_unknown_method_is_refused_before_training(run_command, small_attack: Path, tmp_path: Path) -> None:
+    done = run_command("train.py", "calibration=magic", f"data.path={small_attack}", f"hydra.run.dir={tmp_path}")
+    assert done.returncode != 0
+    assert "`calibration` must be one of ['logistic', 'isotonic'] or null, got 'magic'" in done.stderr
+    assert not list(tmp_path.glob("*/manifest.json"))
+
+
+def _toy(scores: list[float], relevant: int) -> PreparedDataset:
+    """One query with three candidates."""
+    graph = CorpusGraph.from_edges(["a", "b", "c"], ["", "", ""], torch.zeros(0, 2, dtype=torch.int64))
+    qrels = Qrels(torch.tensor([0]), torch.tensor([relevant]), torch.ones(1))
+    dataset = RetrievalDataset("toy", graph, ["q"], [""], {"val": qrels})
+    row = torch.tensor([scores])
+    return PreparedDataset(dataset, None, Ranking(torch.tensor([[0, 1, 2]]), row, row.unsqueeze(-1)), ("base_score",))
+
+
+def test_several_data_sets_are_fitted_together() -> None:
+    parts = {"one": _toy([0.75, 0.5, 0.25], relevant=0), "two": _toy([0.75, 0.5, 0.25], relevant=1)}
+    found = calibrate_system("isotonic", parts, "val", System("base", base_ranking, reads_graph=False))
+    assert read_calibration({"calibration": found}) == IsotonicCalibration((0.25, 0.5, 0.75), (0.0, 0.5, 0.5))
+    assert found["fitted"]["datasets"] == ["one", "two"]
+    assert (found["fitted"]["pairs"], found["fitted"]["ece"]) == (6, 0.0)
+    by_dataset = found["fitted"]["ece_by_dataset"]  # of p = 0.5, 0.5 and 0 one candidate is relevant, on either
+    assert by_dataset == {"one": 0.0, "two": 0.0}

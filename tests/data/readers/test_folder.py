@@ -1,0 +1,520 @@
+import gzip
+import json
+import math
+import random
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from graphrerank.data.readers.folder import Document, load_folder, read_documents, read_queries
+from graphrerank.data.readers.judgements import plan_splits
+from graphrerank.data.readers.records import parse_number
+
+HEADER = "query-id\tcorpus-id\tscore\n"
+
+
+def edges_of(dataset: Any) -> dict[tuple[str, str], float]:
+    graph = dataset.graph
+    row = torch.repeat_interleave(torch.arange(graph.num_nodes), graph.degree)
+    return {
+        (graph.node_ids[i], graph.node_ids[j]): w
+        for i, j, w in zip(row.tolist(), graph.indices.tolist(), graph.weight.tolist(), strict=True)
+    }
+
+
+def judged(dataset: Any, split: str) -> dict[tuple[str, str], float]:
+    qrels = dataset.split(split)
+    return {
+        (dataset.query_ids[q], dataset.graph.node_ids[n]): g
+        for q, n, g in zip(qrels.query.tolist(), qrels.node.tolist(), qrels.gain.tolist(), strict=True)
+    }
+
+
+def test_every_part_of_a_small_folder(write_folder) -> None:
+    dataset = load_folder(write_folder())
+    assert dataset.name == "small"
+    assert list(dataset.graph.node_ids) == ["a", "b", "c", "d d"]
+    assert list(dataset.graph.texts) == ["Ant. An insect.", "A bird.", "Cat", "A dog."]
+    assert edges_of(dataset) == {("a", "b"): 1, ("b", "a"): 1, ("c", "d d"): 1, ("d d", "c"): 1}
+    assert list(dataset.query_ids) == ["q1", "q2", "q3"]  # q3 is in no split, and stays
+    assert list(dataset.query_texts) == ["Which insect?", "Which pets?", "Nothing?"]
+    assert list(dataset.splits) == ["test", "train"]
+    assert judged(dataset, "train") == {("q1", "a"): 1}  # a score of 0 is judged not relevant
+    assert judged(dataset, "test") == {("q2", "c"): 2, ("q2", "d d"): 1}
+
+
+@pytest.mark.parametrize(
+    ("title", "text", "passage"),
+    [("Who?", "Me.", "Who? Me."), ("Ant", "It", "Ant. It"), ("A.", "", "A."), ("", "B", "B"), ("A", "A b", "A. A b")],
+)
+def test_passage(title: str, text: str, passage: str) -> None:
+    assert Document("1", title, text, {}).passage == passage
+
+
+def test_documents_and_queries_keep_title_and_metadata(write_folder) -> None:
+    folder = write_folder()
+    documents, queries = list(read_documents(folder)), list(read_queries(folder))
+    assert documents[0] == ("a", "Ant", "An insect.", {})
+    assert documents[3].metadata == {"split": "dev"}
+    assert queries[1].metadata == {"kind": "list"}
+
+
+# --- what is read the same -------------------------------------------------------------------------------------------
+
+
+def same(one: Any, other: Any) -> bool:
+    return bool(one.fingerprint == other.fingerprint)
+
+
+def test_blank_lines_carriage_returns_and_a_byte_order_mark_change_nothing(write_folder, tmp_path: Path) -> None:
+    plain, odd = write_folder(), tmp_path / "odd"
+    (odd / "qrels").mkdir(parents=True)
+    for file in plain.rglob("*.*"):
+        if file.is_file():
+            content = b"\xef\xbb\xbf" + file.read_bytes().replace(b"\n", b"\r\n\r\n")
+            (odd / file.relative_to(plain)).write_bytes(content)
+    assert same(load_folder(plain), load_folder(odd))
+
+
+def test_gzip_shards_and_flat_qrels_change_nothing(write_folder, tmp_path: Path) -> None:
+    plain, odd = write_folder(), tmp_path / "odd"
+    (odd / "corpus").mkdir(parents=True)
+    lines = (plain / "corpus.jsonl").read_bytes().splitlines(keepends=True)
+    (odd / "corpus" / "0.jsonl").write_bytes(b"".join(lines[:2]))
+    (odd / "corpus" / "1.jsonl").write_bytes(b"".join(lines[2:]))
+    (odd / "queries.jsonl.gz").write_bytes(gzip.compress((plain / "queries.jsonl").read_bytes()))
+    (odd / "edges.tsv").write_bytes((plain / "edges.tsv").read_bytes())
+    for split in ("train", "test"):
+        (odd / f"{split}.tsv").write_bytes((plain / "qrels" / f"{split}.tsv").read_bytes())
+    assert same(load_folder(plain), load_folder(odd))
+
+
+def test_parquet_of_the_hub_changes_nothing(write_folder, tmp_path: Path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    corpus = [{"_id": i, "title": "T", "text": f"text {i}"} for i in range(5)]
+    queries = [{"_id": "q1", "text": "one"}]
+    qrels = {"train": HEADER + "q1\t3\t1\n", "test": None, "edges": None}
+    texts = [record | {"_id": str(record["_id"])} for record in corpus]
+    plain, odd = write_folder(corpus=texts, queries=queries, **qrels), tmp_path / "odd"
+    write_folder(odd, corpus=None, queries=None, **qrels)
+    (odd / "corpus").mkdir()
+    parquet.write_table(arrow.Table.from_pylist(corpus[:3]), odd / "corpus" / "corpus-00000-of-00002.parquet")
+    parquet.write_table(arrow.Table.from_pylist(corpus[3:]), odd / "corpus" / "corpus-00001-of-00002.parquet")
+    parquet.write_table(arrow.Table.from_pylist(queries), odd / "queries.parquet")
+    assert same(load_folder(plain), load_folder(odd))
+    parquet.write_table(arrow.Table.from_pylist([{"_id": "x", "text": ""}]), odd / "queries.parquet")
+    with pytest.raises(ValueError, match=r"queries\.parquet, row 1: needed a `text`"):
+        load_folder(odd)
+    (odd / "queries.parquet").write_bytes(b"PAR1 not")
+    with pytest.raises(ValueError, match=r"queries\.parquet: damaged Parquet file after row 0"):
+        load_folder(odd)
+
+
+def test_parquet_without_its_package_says_what_to_install(write_folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_folder(corpus=None)
+    (folder / "corpus.parquet").write_bytes(b"")
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    with pytest.raises(ValueError, match=r"corpus\.parquet: reading Parquet needs the package `pyarrow`"):
+        load_folder(folder)
+
+
+def test_line_separators_of_unicode_are_text_not_lines(write_folder) -> None:
+    corpus = '{"_id": "a", "text": "one\u2028two\x85three"}\n'
+    dataset = load_folder(write_folder(corpus=corpus, edges=None, train=HEADER + "q1\ta\t1\n", test=None))
+    assert list(dataset.graph.texts) == ["one\u2028two\x85three"]
+
+
+def test_whole_surrogate_pairs_are_characters(write_folder) -> None:
+    corpus = '{"_id": "a", "text": "\\ud83d\\ude00 and \\\\ud800"}\n'
+    dataset = load_folder(write_folder(corpus=corpus, edges=None, train=HEADER + "q1\ta\t1\n", test=None))
+    assert list(dataset.graph.texts) == ["\U0001f600 and \\ud800"]
+
+
+# --- splits, edges and filters ---------------------------------------------------------------------------------------
+
+
+def test_named_splits_keep_only_their_queries(write_folder) -> None:
+    dataset = load_folder(write_folder(), splits=["test"])
+    assert list(dataset.query_ids) == ["q2"]
+    assert judged(dataset, "test") == {("q2", "c"): 2, ("q2", "d d"): 1}
+
+
+def test_unread_splits_may_be_broken(write_folder) -> None:
+    assert list(load_folder(write_folder(train="nonsense\n"), splits={"dev": "test"}).splits) == ["dev"]
+
+
+def test_shares_of_a_split_part_its_queries_in_order(write_folder) -> None:
+    queries = [{"_id": f"q{i}", "text": "?"} for i in range(10)]
+    rows = HEADER + "".join(f"q{i}\ta\t1\nq{i}\tb\t1\n" for i in reversed(range(10)))
+    folder = write_folder(queries=queries, train=rows, test=None)
+    dataset = load_folder(folder, splits={"train": "train[:70%]", "val": "train[70%:]"})
+    assert {query for query, _ in judged(dataset, "train")} == {f"q{i}" for i in range(7)}
+    assert judged(dataset, "val") == {(f"q{i}", node): 1 for i in (7, 8, 9) for node in "ab"}
+    with pytest.raises(ValueError, match=r"`splits` must each hold a query, got none for 'val'"):
+        load_folder(folder, splits={"val": "train[:1%]"})
+    with pytest.raises(ValueError, match="must not share queries"):
+        load_folder(folder, splits={"train": "train", "val": "train[:50%]"})
+
+
+@pytest.mark.parametrize("parts", [2, 3, 7])
+def test_shares_cover_every_query_once(parts: int) -> None:
+    bounds = [round(100 * i / parts) for i in range(parts + 1)]
+    names = {str(i): f"t[{a}%:{b}%]" for i, (a, b) in enumerate(pairwise(bounds))}
+    plan = plan_splits(names, ["t"])
+    assert [(start, stop) for _, start, stop in plan.values()] == list(pairwise(bounds))
+
+
+@pytest.mark.parametrize(
+    ("splits", "message"),
+    [
+        ("train", r"`splits` must be a list of names or a mapping, got 'train'"),
+        (["dev"], r"`splits` must be of \['test', 'train'\] \(files of qrels\), got 'dev'"),
+        ({"dev": "train[:x%]"}, r"got 'train\[:x%\]' for 'dev'"),
+        ({"dev": "train[90%:90%]"}, r"`splits` must take a share between 0% and 100%"),
+        ({"dev": "train[:101%]"}, r"`splits` must take a share between 0% and 100%"),
+        ({"dev": "train[80%:20%]"}, r"`splits` must take a share between 0% and 100%"),
+    ],
+)
+def test_bad_splits(write_folder, splits: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        load_folder(write_folder(), splits=splits)
+
+
+def test_a_folder_without_judgements_has_no_splits(write_folder) -> None:
+    dataset = load_folder(write_folder(train=None, test=None))
+    assert dict(dataset.splits) == {}
+    assert len(dataset.query_ids) == 3
+
+
+def test_parallel_edges_become_one_with_the_largest_weight(write_folder) -> None:
+    edges = "source\ttarget\ttype\tsource_column\tweight\na\tb\tx\tk\t0.5\nb\ta\ty\tk\t3\na\tb\ty\t\t2\n"
+    folder = write_folder(edges=edges)
+    assert edges_of(load_folder(folder)) == {("a", "b"): 3, ("b", "a"): 3}
+    assert edges_of(load_folder(folder, edge_types=["x"])) == {("a", "b"): 0.5, ("b", "a"): 0.5}
+
+
+def test_edges_without_header(write_folder, tmp_path: Path) -> None:
+    dataset = load_folder(write_folder(edges="a\tb\tx\nc\tb\tx\n"))
+    assert set(edges_of(dataset)) == {("a", "b"), ("b", "a"), ("b", "c"), ("c", "b")}
+    assert edges_of(load_folder(write_folder(tmp_path / "other", edges="a\tb\tx\t0.25\n")))["a", "b"] == 0.25
+
+
+def test_edge_files_can_be_chosen(write_folder) -> None:
+    folder = write_folder()
+    (folder / "more.tsv").write_text("a\tc\tmore\n", encoding="utf-8")
+    assert load_folder(folder, edges=[]).graph.num_edges == 0
+    assert set(edges_of(load_folder(folder, edges=["more.tsv"]))) == {("a", "c"), ("c", "a")}
+    assert load_folder(folder, edges=["edges.tsv", "more.tsv"]).graph.num_edges == 6
+    assert load_folder(folder, edges=["edges.tsv", "more.tsv"], edge_types=["more", "likes"]).graph.num_edges == 4
+    with pytest.raises(ValueError, match=r"none\.tsv: no such file"):
+        load_folder(folder, edges=["none.tsv"])
+    with pytest.raises(ValueError, match=r"`edge_types` must name types .* got 'love'; there are \['hates', 'likes'\]"):
+        load_folder(folder, edge_types=["likes", "love"])
+
+
+CORPUS_OF_TWO = [
+    {"_id": "a", "text": "A", "metadata": {"split": "train", "db": 1}},
+    {"_id": "b", "text": "B", "metadata": {"split": "dev"}},
+    {"_id": "c", "text": "C", "metadata": {"split": "dev", "db": 2}},
+    {"_id": "d d", "text": "D"},
+]
+
+
+def test_corpus_where_keeps_documents_and_their_edges(write_folder) -> None:
+    edges = "a\tb\tx\nb\tc\tx\nc\td d\tx\n"
+    rows = HEADER + "q2\tc\t1\nq2\ta\t0\n"
+    folder = write_folder(corpus=CORPUS_OF_TWO, edges=edges, test=rows)
+    dataset = load_folder(folder, corpus_where={"split": "dev"}, splits=["test"])
+    assert list(dataset.graph.node_ids) == ["b", "c"]
+    assert set(edges_of(dataset)) == {("b", "c"), ("c", "b")}
+    assert judged(dataset, "test") == {("q2", "c"): 1}
+    both = load_folder(folder, corpus_where={"split": ["dev", "train"], "db": [1, 2]})
+    assert list(both.graph.node_ids) == ["a", "c"]
+
+
+def test_corpus_where_refuses_judgements_of_what_it_leaves_out(write_folder) -> None:
+    folder = write_folder(corpus=CORPUS_OF_TWO, edges=None, test=HEADER + "q2\tc\t1\n")
+    with pytest.raises(ValueError, match=r"train\.tsv, line 2: needed a document that `corpus_where` keeps .* 'a'"):
+        load_folder(folder, corpus_where={"split": "dev"})
+    with pytest.raises(ValueError, match=r"must hold a document with {'split': 'no'} in its metadata"):
+        load_folder(folder, corpus_where={"split": "no"})
+
+
+def test_empty_documents_can_be_dropped(write_folder) -> None:
+    corpus = [{"_id": "a", "text": "A"}, {"_id": "e", "title": " ", "text": ""}]
+    folder = write_folder(corpus=corpus, edges=None, test=None, train=HEADER + "q1\ta\t1\n")
+    assert list(load_folder(folder, drop_empty=True).graph.node_ids) == ["a"]
+    (folder / "qrels" / "train.tsv").write_text(HEADER + "q1\te\t1\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"train\.tsv, line 2: needed a corpus-id of the corpus, found 'e'"):
+        load_folder(folder, drop_empty=True)
+
+
+# --- every error names file and line ---------------------------------------------------------------------------------
+
+ANT = '{"_id": "a", "text": "A"}\n'
+
+
+@pytest.mark.parametrize(
+    ("table", "content", "message"),
+    [
+        ("corpus", ANT + '{"_id": "b", "text": \n', r"corpus\.jsonl, line 2: needed JSON \(.*\), found"),
+        ("corpus", ANT + "[1]\n", r"corpus\.jsonl, line 2: needed a JSON object, found \[1\]"),
+        ("corpus", "[" * 100_000 + "\n", r"corpus\.jsonl, line 1: needed JSON"),
+        ("corpus", '{"text": "A"}\n', r"corpus\.jsonl, line 1: needed an `_id`: a string, .* found None"),
+        ("corpus", '{"_id": 3, "text": "A"}\n', r"corpus\.jsonl, line 1: needed an `_id`: a string, .* found 3"),
+        ("corpus", '{"_id": "", "text": "A"}\n', r"corpus\.jsonl, line 1: needed an `_id`: .* found ''"),
+        ("corpus", '{"_id": " a", "text": "A"}\n', r"corpus\.jsonl, line 1: needed an `_id`: .* found ' a'"),
+        ("corpus", '{"_id": "a\\tb", "text": "A"}\n', r"corpus\.jsonl, line 1: needed an `_id`: "),
+        ("corpus", ANT + "\n" + ANT, r"corpus\.jsonl, line 3: needed each `_id` once, found 'a a second time'"),
+        ("corpus", '{"_id": "a", "title": "A"}\n', r"corpus\.jsonl, line 1: needed a string as `text`, found None"),
+        ("corpus", '{"_id": "a", "text": 1}\n', r"corpus\.jsonl, line 1: needed a string as `text`, found 1"),
+        ("corpus", '{"_id": "a", "title": [], "text": "A"}\n', r"line 1: needed a string as `title`, found \[\]"),
+        (
+            "corpus",
+            '{"_id": "a", "title": "", "text": " \\n"}\n',
+            r"corpus\.jsonl, line 1: needed a `title` or a `text`",
+        ),
+        ("corpus", '{"_id": "a", "text": "A", "metadata": []}\n', r"line 1: needed an object as `metadata`"),
+        ("corpus", '{"_id": "a", "text": "A\\ud800"}\n', r"corpus\.jsonl, line 1: needed whole characters"),
+        ("corpus", '{"_id": "\\uDFFF", "text": "A"}\n', r"corpus\.jsonl, line 1: needed whole characters"),
+        (
+            "corpus",
+            ANT.encode() + b'{"_id": "b", "text": "caf\xe9"}\n',
+            r"corpus\.jsonl, line 2: needed UTF-8, found b'",
+        ),
+        ("corpus", ANT.encode("utf-16"), r"corpus\.jsonl, line 1: needed UTF-8"),
+        ("corpus", b'{"_id": "a", "text": "\xed\xa0\x80"}\n', r"corpus\.jsonl, line 1: needed UTF-8"),
+        ("corpus", "", r"the corpus must hold a document, found none"),
+        ("corpus", None, r"needed corpus\.jsonl \(or corpus\.jsonl\.gz, corpus\.parquet, .* found none of them"),
+        ("queries", None, r"needed queries\.jsonl"),
+        ("queries", '{"_id": "q1"}\n', r"queries\.jsonl, line 1: needed a string as `text`, found None"),
+        ("queries", '{"_id": "q1", "text": " "}\n', r"queries\.jsonl, line 1: needed a `text`"),
+        ("queries", '{"_id": "q1", "text": "?"}\n' * 2, r"queries\.jsonl, line 2: needed each `_id` once"),
+        ("train", "", r"train\.tsv: needed a score above 0 in at least one row, found none"),
+        ("train", HEADER, r"train\.tsv: needed a score above 0 in at least one row, found none"),
+        ("train", HEADER + "q1\ta\t0\n", r"train\.tsv: needed a score above 0 in at least one row, found none"),
+        ("train", "q1\ta\t1\n", r"train\.tsv, line 1: needed the header 'query-id corpus-id score', by tabs"),
+        ("train", HEADER + "q1 a 1\n", r"train\.tsv, line 2: needed 3 tab-separated columns"),
+        ("train", HEADER + "q1\t0\ta\t1\n", r"train\.tsv, line 2: needed 3 tab-separated columns"),
+        ("train", HEADER + "q9\ta\t1\n", r"train\.tsv, line 2: needed a query-id of the queries, found 'q9'"),
+        ("train", HEADER + "q1\tz\t1\n", r"train\.tsv, line 2: needed a corpus-id of the corpus, found 'z'"),
+        ("train", HEADER + "q1\tz\t0\n", r"train\.tsv, line 2: needed a corpus-id of the corpus, found 'z'"),
+        ("train", HEADER + "q1\ta\t-1\n", r"train\.tsv, line 2: needed a score of 0 or more, found '-1'"),
+        ("train", HEADER + "q1\ta\tnan\n", r"train\.tsv, line 2: needed a score of 0 or more, found 'nan'"),
+        ("train", HEADER + "q1\ta\tinf\n", r"train\.tsv, line 2: needed a score of 0 or more, found 'inf'"),
+        ("train", HEADER + "q1\ta\t\n", r"train\.tsv, line 2: needed a score of 0 or more, found ''"),
+        ("train", HEADER + "q1\ta\t1\nq1\ta\t0\n", r"train\.tsv, line 3: needed each query and document once"),
+        ("train", HEADER + "q1\ta\t1\nq2\ta\t1\n", r"line 3: needed a query of no other split, .* test\.tsv .*line 2"),
+        ("train", HEADER + "q1\ta\t1\nq2\ta\t0\n", r"line 3: needed a query of no other split"),
+        ("edges", "a\tb\n", r"edges\.tsv, line 1: needed columns source, target, type"),
+        ("edges", "source\ttarget\ttype\na\tb\n", r"edges\.tsv, line 2: needed 3 tab-separated columns"),
+        ("edges", "a\tb\tx\na\tb\tx\t1\n", r"edges\.tsv, line 2: needed 3 tab-separated columns"),
+        ("edges", "a\tb\tx\na\tz\tx\n", r"edges\.tsv, line 2: needed ids of documents in the corpus, found 'z'"),
+        ("edges", "z\tb\tx\n", r"edges\.tsv, line 1: needed ids of documents in the corpus, found 'z'"),
+        ("edges", "b\tb\tx\n", r"edges\.tsv, line 1: needed two different documents, not a self-loop, found 'b'"),
+        ("edges", "a\tb\tx\t0\n", r"edges\.tsv, line 1: needed a weight above 0, found '0'"),
+        ("edges", "a\tb\tx\t-2\n", r"edges\.tsv, line 1: needed a weight above 0, found '-2'"),
+        ("edges", "a\tb\tx\tnan\n", r"edges\.tsv, line 1: needed a weight above 0, found 'nan'"),
+        ("edges", "a\tb\tx\tinf\n", r"edges\.tsv, line 1: needed a weight above 0, found 'inf'"),
+        ("edges", "a\tb\tx\t1e-60\n", r"edges\.tsv, line 1: needed a weight above 0, found '1e-60'"),
+        ("edges", "a\tb\tx\t1e60\n", r"edges\.tsv, line 1: needed a weight above 0, found '1e60'"),
+        (
+            "edges",
+            "source\ttarget\ttype\tweight\na\tb\tx\t\n",
+            r"edges\.tsv, line 2: needed a weight above 0, found ''",
+        ),
+    ],
+)
+def test_bad_content(write_folder, table: str, content: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        load_folder(write_folder(**{table: content}))
+
+
+def test_missing_folder(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"nowhere: no such folder; a data set needs corpus\.jsonl"):
+        load_folder(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("cut", [4, 30])
+def test_cut_off_gzip(write_folder, cut: int) -> None:
+    folder = write_folder(queries=None)
+    (folder / "queries.jsonl.gz").write_bytes(gzip.compress(b'{"_id": "q1", "text": "?"}\n' * 9)[:cut])
+    with pytest.raises(ValueError, match=r"queries\.jsonl\.gz: damaged gzip file"):
+        load_folder(folder)
+
+
+def test_not_gzip_at_all(write_folder) -> None:
+    folder = write_folder(queries=None)
+    (folder / "queries.jsonl.gz").write_bytes(b"plain text")
+    with pytest.raises(ValueError, match=r"queries\.jsonl\.gz: damaged gzip file"):
+        load_folder(folder)
+
+
+def test_long_findings_are_cut(write_folder) -> None:
+    with pytest.raises(ValueError, match=r"line 1: needed") as caught:
+        load_folder(write_folder(corpus=json.dumps({"_id": "a", "text": ["x" * 10_000]}) + "\n"))
+    assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize("text", ["1", "-2.5", "1e3", " 4 "])
+def test_numbers(text: str) -> None:
+    assert parse_number(text) == float(text)
+
+
+@pytest.mark.parametrize("text", ["", "x", "nan", "-inf", "1,5", "0x1", "1e39", "-1e-50"])
+def test_no_numbers(text: str) -> None:
+    assert math.isnan(parse_number(text))
+
+
+# --- laws ------------------------------------------------------------------------------------------------------------
+
+
+def random_folder(write: Any, path: Path, seed: int) -> tuple[Path, dict[str, Any]]:
+    """Write a random data set and return what it says."""
+    rng = random.Random(seed)
+    alphabet = "abz é漢😀\\\"'/{}\u2028-_.:#"
+
+    def word() -> str:
+        return "".join(rng.choices(alphabet, k=rng.randint(1, 12)))
+
+    ids = [f"{i}{word()}".strip() for i in range(rng.randint(2, 20))]
+    corpus = {i: (word(), word() + "x") for i in ids}
+    queries = {f"q{i}": word() + "?" for i in range(rng.randint(1, 9))}
+    truth: dict[str, dict[tuple[str, str], float]] = {}
+    for number, query in enumerate(queries):
+        split = truth.setdefault(f"s{number % 3}", {})
+        split.update({(query, i): rng.choice([0.5, 1.0, 2.0]) for i in rng.sample(ids, rng.randint(1, len(ids)))})
+    edges: dict[frozenset[str], float] = {}
+    rows = []
+    for _ in range(rng.randint(0, 30)):
+        a, b = rng.sample(ids, 2)
+        weight = rng.choice([0.25, 1.0, 4.0])
+        edges[frozenset((a, b))] = max(weight, edges.get(frozenset((a, b)), 0))
+        rows.append(f"{a}\t{b}\tt{rng.randint(0, 2)}\t{weight}\n")
+    folder = write(
+        path,
+        corpus="".join(
+            json.dumps({"_id": i, "title": t, "text": x}, ensure_ascii=rng.random() < 0.5) + "\n"
+            for i, (t, x) in corpus.items()
+        ),
+        queries=[{"_id": i, "text": t} for i, t in queries.items()],
+        edges="".join(rows) or None,
+        train=None,
+        test=None,
+        **{
+            split: HEADER + "".join(f"{q}\t{d}\t{gain}\n" for (q, d), gain in pairs.items())
+            for split, pairs in truth.items()
+        },
+    )
+    return folder, {"corpus": corpus, "queries": queries, "truth": truth, "edges": edges}
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_what_is_written_is_read(write_folder, tmp_path: Path, seed: int) -> None:
+    folder, said = random_folder(write_folder, tmp_path / "random", seed)
+    dataset = load_folder(folder)
+    assert list(dataset.graph.node_ids) == list(said["corpus"])
+    for text, (title, body) in zip(dataset.graph.texts, said["corpus"].values(), strict=True):
+        assert text.startswith(title.strip())
+        assert text.endswith(body.strip())
+    assert dict(zip(dataset.query_ids, dataset.query_texts, strict=True)) == {
+        i: t.strip() for i, t in said["queries"].items()
+    }
+    assert {split: judged(dataset, split) for split in dataset.splits} == said["truth"]
+    assert edges_of(dataset) == {pair: w for (a, b), w in map_pairs(said["edges"]) for pair in ((a, b), (b, a))}
+
+
+def map_pairs(edges: dict[frozenset[str], float]) -> list[tuple[tuple[str, str], float]]:
+    return [((*sorted(pair),), weight) for pair, weight in edges.items()]  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_order_of_edges_and_judgements_changes_nothing(write_folder, tmp_path: Path, seed: int) -> None:
+    folder, _ = random_folder(write_folder, tmp_path / "random", seed)
+    before = load_folder(folder)
+    for file in [*folder.glob("qrels/*.tsv"), *folder.glob("edges.tsv")]:
+        first, *rest = file.read_text(encoding="utf-8").split("\n")[:-1]
+        head, rows = ([first], rest) if "qrels" in file.parts else ([], [first, *rest])
+        random.Random(seed).shuffle(rows)
+        file.write_text("\n".join([*head, *rows]) + "\n", encoding="utf-8")
+    after = load_folder(folder)
+    assert edges_of(before) == edges_of(after)
+    assert all(judged(before, split) == judged(after, split) for split in before.splits)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_any_broken_byte_is_an_error_of_ours_or_harmless(write_folder, tmp_path: Path, seed: int) -> None:
+    folder, _ = random_folder(write_folder, tmp_path / "random", seed)
+    rng = random.Random(seed)
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    for _ in range(40):
+        file = rng.choice(files)
+        content = file.read_bytes()
+        at = rng.randrange(len(content))
+        file.write_bytes(content[:at] + bytes([rng.randrange(256)]) + content[at + 1 :])
+        try:
+            load_folder(folder)
+        except ValueError as error:
+            assert str(folder) in str(error)  # noqa: PT017 (both outcomes are right)
+        file.write_bytes(content)
+
+
+# --- real data -------------------------------------------------------------------------------------------------------
+
+REAL = ["2wikimultihopqa", "2wikimultihopqa_train", "bird", "hotpotqa", "ketrag_musique", "kevin_scott_podcast"]
+REAL += ["nfcorpus", "scifact", "spider"]
+
+
+def queries_and_rows(stats: dict[str, Any]) -> dict[str, tuple[int, int]]:
+    """Queries and judgements by split, in the several forms of ``dataset.json``."""
+    if "queries_with_qrels" in stats:
+        return {"test_silver": (stats["queries_with_qrels"], 295)}
+    if "qrels" in stats:
+        counts = {s: list(c.values()) if isinstance(c, dict) else c for s, c in stats["qrels"].items()}
+        return {split: (queries, rows) for split, (queries, rows) in counts.items()}
+    return {s: (c["queries"], c["qrels"]) for s, c in stats.items() if isinstance(c, dict) and "qrels" in c}
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_counts_of_real_data_are_those_of_dataset_json(datasets: Path, name: str) -> None:
+    folder = datasets / name
+    if not folder.is_dir():
+        pytest.skip(f"{folder} is not there")
+    stats = json.loads((folder / "dataset.json").read_text(encoding="utf-8"))["stats"]
+    dataset = load_folder(folder)
+    assert dataset.name == name
+    assert dataset.graph.num_nodes == stats["docs"]
+    assert {s: (len(q.queries), len(q.query)) for s, q in dataset.splits.items()} == queries_and_rows(stats)
+    if "queries" in stats:
+        assert len(dataset.query_ids) == stats["queries"]
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "key"),
+    [
+        ("spider", "edges.tsv", "edges"),
+        ("kevin_scott_podcast", "edges.tsv", "edges"),
+        ("hotpotqa", "edges_computed.tsv", "computed_title_mention_edges"),
+        ("2wikimultihopqa", "edges_computed.tsv", "computed_title_mention_edges"),
+    ],
+)
+def test_real_edges_against_a_naive_set_of_pairs(datasets: Path, name: str, file: str, key: str) -> None:
+    folder = datasets / name
+    stats = json.loads((folder / "dataset.json").read_text(encoding="utf-8"))["stats"]
+    rows = [line.split("\t")[:2] for line in (folder / file).read_text(encoding="utf-8").splitlines()[1:]]
+    assert len(rows) == stats[key]
+    graph = load_folder(folder, edges=[file]).graph
+    assert graph.num_edges == 2 * len({frozenset(row) for row in rows})
+
+
+def test_bird_dev_is_searched_over_its_own_tables(datasets: Path) -> None:
+    folder = datasets / "bird"
+    dev = load_folder(folder, corpus_where={"split": "dev"}, splits=["dev"], edge_types=["foreign_key"])
+    assert (dev.graph.num_nodes, len(dev.query_ids)) == (75, 1534)
+    train = load_folder(folder, corpus_where={"split": "train"}, splits=["train"], edge_types=["key_name"])
+    assert (train.graph.num_nodes, len(train.query_ids), train.graph.num_edges) == (522, 6601, 2 * 1235)
+    with pytest.raises(ValueError, match=r"train\.tsv, line 2: needed a document that `corpus_where` keeps"):
+        load_folder(folder, corpus_where={"split": "dev"})

@@ -1,0 +1,402 @@
+import hashlib
+import io
+import json
+import shutil
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
+
+from graphrerank.cli import schema
+from graphrerank.data.enrichment import mention_edges
+from graphrerank.data.readers import fetch, named
+from graphrerank.data.readers.fetch import RemoteFile
+from graphrerank.data.readers.folder import load_folder, read_documents
+from graphrerank.data.readers.named import HOMES, SOURCE, load_named
+from tests.support import ROOT
+
+NAMED = sorted(HOMES)
+NAMES = "spider bird beaver hotpotqa 2wikimultihopqa 2wikimultihopqa_train musique beir-nq scifact nfcorpus"
+
+
+class FakeWeb:
+    """Serves bytes by location, and keeps every location it was asked for."""
+
+    def __init__(self, files: dict[str, bytes]) -> None:
+        self.files = files
+        self.asked: list[str] = []
+
+    def __call__(self, location: str, target: Path) -> None:
+        self.asked.append(location)
+        if location not in self.files:
+            raise ConnectionError("no route to host")
+        target.write_bytes(self.files[location])
+
+
+@pytest.fixture(autouse=True)
+def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("a test reached for the network")
+
+    monkeypatch.setattr("urllib.request.urlopen", refuse)
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", refuse)
+
+
+def beir_zip(**extra: str) -> bytes:
+    content = {
+        "nfcorpus/corpus.jsonl": '{"_id": "MED-1", "title": "T", "text": "x", "metadata": {"url": "u"}}\n'
+        '{"_id": "MED-2", "title": "", "text": ""}\n',
+        "nfcorpus/queries.jsonl": '{"_id": "P1", "text": "?", "metadata": {}}\n{"_id": "P2", "text": "?"}\n',
+        "nfcorpus/qrels/train.tsv": "query-id\tcorpus-id\tscore\nP1\tMED-1\t2\n",
+        "nfcorpus/qrels/test.tsv": "query-id\tcorpus-id\tscore\nP2\tMED-1\t1\n",
+    } | extra
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for name, text in content.items():
+            archive.writestr(name, text)
+    return stream.getvalue()
+
+
+HOTPOT_CORPUS = [
+    {"title": "Ant", "text": "It walks. It works.", "idx": 0},
+    {"title": "Bee", "text": "It flies.", "idx": 1},
+    {"title": "Bee", "text": "It stings.", "idx": 2},
+]
+HOTPOT_QUESTIONS = [
+    {
+        "_id": "h1",
+        "question": "Who flies and who walks?",
+        "answer": "bee",
+        "supporting_facts": [["Bee", 0], ["Ant", 0], ["Ant", 1]],
+        "context": [["Ant", ["It walks.", " It works."]], ["Bee", ["It flies."]], ["Cat", ["Meow."]]],
+    },
+    {
+        "_id": "h2",
+        "question": "Who works?",
+        "answer": "ant",
+        "supporting_facts": [["Ant", 1]],
+        "context": [["Ant", ["Another wording."]]],  # found by its title
+    },
+]
+MUSIQUE_QUESTIONS = [
+    {
+        "id": "2hop__1_2",
+        "question": "Who stings?",
+        "answer": "bee",
+        "answer_aliases": ["bees"],
+        "paragraphs": [
+            {"title": "Bee", "paragraph_text": "It stings.", "is_supporting": True},
+            {"title": "Ant", "paragraph_text": "It walks. It works.", "is_supporting": False},
+        ],
+    }
+]
+
+
+def serve(monkeypatch: pytest.MonkeyPatch, source: str, *contents: bytes) -> FakeWeb:
+    """Make a fake web that holds these files at a named set's locations, and pin their checksums."""
+    home = HOMES[source]
+    files = tuple(
+        RemoteFile(file.location, "sha256:" + hashlib.sha256(content).hexdigest())
+        for file, content in zip(home.files, contents, strict=True)
+    )
+    pinned = named.Home(home.page, files, home.convert)
+    monkeypatch.setattr(named, "HOMES", {**HOMES, source: pinned})
+    return FakeWeb({file.location: content for file, content in zip(files, contents, strict=True)})
+
+
+def test_the_names() -> None:
+    assert sorted(NAMES.split()) == NAMED
+
+
+@pytest.mark.parametrize("file", [file for home in HOMES.values() for file in home.files], ids=lambda file: file.name)
+def test_every_download_is_pinned(file: RemoteFile) -> None:
+    algorithm, digest = file.checksum.split(":")
+    assert len(digest) == {"md5": 32, "sha256": 64}[algorithm]
+    assert int(digest, 16)
+    assert file.location.startswith(("https://", "hf://datasets/"))
+
+
+def test_beir_is_fetched_once_and_then_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    web = serve(monkeypatch, "nfcorpus", beir_zip())
+    first = load_named("nfcorpus", datasets=tmp_path / "new", downloader=web, drop_empty=True)
+    again = load_named("nfcorpus", datasets=tmp_path / "new", downloader=web, drop_empty=True, splits=["test"])
+    assert web.asked == [HOMES["nfcorpus"].files[0].location]
+    assert (first.name, list(first.graph.texts), list(first.splits)) == ("nfcorpus", ["T. x"], ["test", "train"])
+    assert list(again.query_ids) == ["P2"]
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["nfcorpus"]  # nothing temporary is left
+    source = json.loads((tmp_path / "new" / "nfcorpus" / SOURCE).read_text(encoding="utf-8"))
+    assert sorted(source["sha256"]) == ["corpus.jsonl", "qrels/test.tsv", "qrels/train.tsv", "queries.jsonl"]
+
+
+def test_hotpotqa_is_converted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    web = serve(monkeypatch, "hotpotqa", *(json.dumps(x).encode() for x in (HOTPOT_QUESTIONS, HOTPOT_CORPUS)))
+    dataset = load_named("hotpotqa", datasets=tmp_path, downloader=web)
+    assert list(dataset.graph.node_ids) == ["hotpotqa:0", "hotpotqa:1", "hotpotqa:2"]
+    assert list(dataset.graph.texts) == ["Ant. It walks. It works.", "Bee. It flies.", "Bee. It stings."]
+    assert list(dataset.query_texts) == ["Who flies and who walks?", "Who works?"]
+    qrels = dataset.split("test")
+    assert sorted(zip(qrels.query.tolist(), qrels.node.tolist(), strict=True)) == [(0, 0), (0, 1), (1, 0)]
+
+
+def test_musique_is_converted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    web = serve(monkeypatch, "musique", *(json.dumps(x).encode() for x in (MUSIQUE_QUESTIONS, HOTPOT_CORPUS)))
+    dataset = load_named("musique", datasets=tmp_path, downloader=web, name="m")
+    assert (dataset.name, list(dataset.query_ids), dataset.split("test").node.tolist()) == ("m", ["2hop__1_2"], [2])
+    query = json.loads((tmp_path / "musique" / "queries.jsonl").read_text(encoding="utf-8"))
+    assert query["metadata"] == {"answer": "bee", "answer_aliases": ["bees"]}
+
+
+def test_a_change_after_the_download_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    web = serve(monkeypatch, "nfcorpus", beir_zip())
+    load_named("nfcorpus", datasets=tmp_path, downloader=web, drop_empty=True)
+    corpus = tmp_path / "nfcorpus" / "corpus.jsonl"
+    before = corpus.read_bytes()
+    corpus.write_bytes(before.replace(b'"x"', b'"y"'))
+    with pytest.raises(ValueError, match=r"corpus\.jsonl: needed SHA-256 .* as when it was fetched, found"):
+        load_named("nfcorpus", datasets=tmp_path, downloader=web, drop_empty=True)
+    corpus.unlink()
+    with pytest.raises(ValueError, match=r"corpus\.jsonl: needed SHA-256 .* found no such file"):
+        load_named("nfcorpus", datasets=tmp_path, downloader=web, drop_empty=True)
+    corpus.write_bytes(before)
+    load_named("nfcorpus", datasets=tmp_path, downloader=web, drop_empty=True)
+    (tmp_path / "nfcorpus" / SOURCE).write_text("[]", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"source\.json: needed an object with `sha256` of each file"):
+        load_named("nfcorpus", datasets=tmp_path, downloader=web, drop_empty=True)
+
+
+def test_a_folder_made_by_hand_is_read_as_it_is(write_folder, tmp_path: Path) -> None:
+    write_folder(tmp_path / "beaver")
+    dataset = load_named("beaver", datasets=tmp_path, downloader=FakeWeb({}))
+    assert dataset.fingerprint == load_folder(tmp_path / "beaver").fingerprint
+
+
+@pytest.mark.parametrize("source", NAMED)
+def test_unreachable_names_the_folder_and_leaves_nothing(source: str, tmp_path: Path) -> None:
+    folder = tmp_path / "sets" / source
+    with pytest.raises(ValueError, match=r"put corpus\.jsonl, queries\.jsonl and qrels/<split>\.tsv into") as caught:
+        load_named(source, datasets=tmp_path / "sets", downloader=FakeWeb({}))
+    assert str(folder) in str(caught.value)
+    assert HOMES[source].page in str(caught.value)
+    assert ("no route to host" in str(caught.value)) == bool(HOMES[source].files)
+    assert not folder.exists()
+    assert not list(tmp_path.glob("sets/*"))
+
+
+def test_unknown_name(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"`source` must be one of .* got 'spyder'; data=folder reads any folder"):
+        load_named("spyder", datasets=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"not a zip", r"nfcorpus\.zip: damaged archive"),
+        (beir_zip(**{"nfcorpus/corpus.jsonl": "{"}), r"corpus\.jsonl, line 1: needed JSON"),
+        (beir_zip(**{"nfcorpus/qrels/train.tsv": "x\n"}), r"train\.tsv, line 1: needed the header"),
+    ],
+)
+def test_a_bad_archive_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        load_named("nfcorpus", datasets=tmp_path, downloader=serve(monkeypatch, "nfcorpus", content))
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_archive_cannot_write_outside_its_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    evil = {"nfcorpus/qrels/../../../evil.tsv": "x", "/corpus.jsonl": "x", "nfcorpus/../evil/corpus.jsonl": "x"}
+    web = serve(monkeypatch, "nfcorpus", beir_zip(**evil))
+    load_named("nfcorpus", datasets=tmp_path / "sets", downloader=web, drop_empty=True)
+    found = sorted(path.name for path in tmp_path.rglob("*") if path.is_file())
+    assert found == ["corpus.jsonl", "queries.jsonl", SOURCE, "test.tsv", "train.tsv"]
+
+
+def test_the_wrong_checksum_leaves_nothing(tmp_path: Path) -> None:
+    web = FakeWeb({HOMES["scifact"].files[0].location: beir_zip()})
+    with pytest.raises(
+        ValueError, match=r"scifact\.zip: needed a file with md5 5f7d1de60b170fc8027bb7898e2efca1, found"
+    ):
+        load_named("scifact", datasets=tmp_path, downloader=web)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("questions", "message"),
+    [
+        (b"{", r"not HippoRAG's form"),
+        (b"\xff", r"codec can't decode"),
+        (b'[{"_id": "1"}]', r"musique.*: not HippoRAG's form \(KeyError"),
+        (b"[1]", r"not HippoRAG's form \(TypeError"),
+        (json.dumps([{**MUSIQUE_QUESTIONS[0], "paragraphs": None}]).encode(), r"not HippoRAG's form \(TypeError"),
+        (
+            json.dumps(
+                [{**MUSIQUE_QUESTIONS[0], "paragraphs": [{"title": "Z", "paragraph_text": "", "is_supporting": True}]}]
+            ).encode(),
+            r"musique\.json: needed supporting passages of the corpus, found 'Z'",
+        ),
+        (
+            json.dumps(
+                [
+                    {
+                        **MUSIQUE_QUESTIONS[0],
+                        "paragraphs": [{"title": "Bee", "paragraph_text": "", "is_supporting": True}],
+                    }
+                ]
+            ).encode(),
+            r"musique\.json: needed supporting passages of the corpus, found 'Bee'",  # two passages of this title
+        ),
+    ],
+)
+def test_bad_questions_leave_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, questions: bytes, message: str
+) -> None:
+    web = serve(monkeypatch, "musique", questions, json.dumps(HOTPOT_CORPUS).encode())
+    with pytest.raises(ValueError, match=message):
+        load_named("musique", datasets=tmp_path, downloader=web)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_faster_process_wins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, write_folder) -> None:
+    web = serve(monkeypatch, "nfcorpus", beir_zip())
+
+    def slow(location: str, target: Path) -> None:
+        web(location, target)
+        if not (tmp_path / "sets" / "nfcorpus").exists():
+            write_folder(tmp_path / "sets" / "nfcorpus")
+
+    dataset = load_named("nfcorpus", datasets=tmp_path / "sets", downloader=slow)
+    assert list(dataset.graph.node_ids) == ["a", "b", "c", "d d"]
+    assert [path.name for path in (tmp_path / "sets").iterdir()] == ["nfcorpus"]
+
+
+def test_download_over_https(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[Any] = []
+
+    def urlopen(request: Any, timeout: float) -> io.BytesIO:
+        asked.append((request.full_url, timeout))
+        return io.BytesIO(b"content")
+
+    monkeypatch.setattr("urllib.request.urlopen", urlopen)
+    digest = hashlib.sha256(b"content").hexdigest()
+    file = fetch.fetch(RemoteFile("https://host/a/b.zip", f"sha256:{digest}"), tmp_path)
+    assert (file, file.read_bytes()) == (tmp_path / "b.zip", b"content")
+    assert asked == [("https://host/a/b.zip", fetch.TIMEOUT_SECONDS)]
+
+
+def test_download_from_the_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[Any] = []
+
+    def hf_hub_download(repository: str, filename: str, **options: Any) -> str:
+        asked.append((repository, filename, options["repo_type"], options["revision"]))
+        if filename == "none.json":
+            raise RuntimeError("offline")
+        target = Path(options["local_dir"]) / filename
+        target.write_bytes(b"content")
+        return str(target)
+
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", hf_hub_download)
+    fetch.download("hf://datasets/owner/name@abc/file.json", tmp_path / "file.json")
+    assert (tmp_path / "file.json").read_bytes() == b"content"
+    assert asked == [("owner/name", "file.json", "dataset", "abc")]
+    with pytest.raises(OSError, match="RuntimeError: offline"):
+        fetch.download("hf://datasets/owner/name@abc/none.json", tmp_path / "none.json")
+
+
+# --- configurations --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def composed(tmp_path: Path):
+    schema.register()
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+
+        def group(choice: str, *overrides: str) -> Any:
+            everything = [f"data={choice}", f"paths.run_dir={tmp_path}", *overrides]
+            return compose("train", overrides=everything).data
+
+        yield group
+
+
+@pytest.mark.parametrize("source", [*NAMED, "bird_train"])
+def test_every_name_has_a_configuration(composed, tmp_path: Path, source: str) -> None:
+    first_line = (ROOT / "conf" / "data" / f"{source}.yaml").read_text(encoding="utf-8").splitlines()[0]
+    assert first_line.startswith("# python ")
+    assert source in first_line
+    data = composed(source, f"paths.datasets={tmp_path}")
+    assert data.name == source
+    assert data.datasets == str(tmp_path)
+    assert data.source in HOMES
+
+
+def test_folder_configuration(composed, write_folder) -> None:
+    folder = write_folder()
+    data = composed("folder", f"data.path={folder}", "data.splits={test: test, val: 'train[:100%]'}", "data.edges=[]")
+    dataset = instantiate(data)
+    assert (dataset.name, list(dataset.splits), dataset.graph.num_edges) == ("small", ["test", "val"], 0)
+
+
+REAL = {  # nodes, edges, queries by split
+    "spider": (876, 742, {"train": 6300, "val": 700, "test": 1034}),
+    "bird": (75, 72, {"test": 1534}),
+    "bird_train": (522, 1235, {"train": 5940, "val": 661}),
+    "hotpotqa": (17459, 0, {"dev": 100, "test": 465, "train": 400}),
+    "2wikimultihopqa": (6119, 0, {"test": 1000}),
+    "2wikimultihopqa_train": (3117, 0, {"train": 420, "val": 47}),
+    "scifact": (5183, 0, {"train": 728, "val": 81, "test": 300}),
+    "nfcorpus": (3395, 0, {"train": 2563, "val": 324, "test": 323}),
+}
+
+
+@pytest.mark.parametrize("source", REAL)
+def test_real_data_by_configuration(composed, datasets: Path, source: str) -> None:
+    data = composed(source, f"paths.datasets={datasets}", "data.mentions=false")
+    if not (datasets / data.source).is_dir():
+        pytest.skip(f"{datasets / data.source} is not there")
+    nodes, edges, queries = REAL[source]
+    dataset = instantiate(data)
+    assert (dataset.name, dataset.graph.num_nodes, dataset.graph.num_edges) == (source, nodes, 2 * edges)
+    assert {split: len(qrels.queries) for split, qrels in dataset.splits.items()} == queries
+
+
+def test_mentions_become_edges(composed, datasets: Path) -> None:
+    """Against the mention edges of the corpus's titles and texts themselves."""
+    folder = datasets / "2wikimultihopqa_train"
+    documents = list(read_documents(folder))
+    pairs, _ = mention_edges([doc.title for doc in documents], [doc.text for doc in documents])
+    graph = instantiate(composed("2wikimultihopqa_train", f"paths.datasets={datasets}")).graph
+    joined = {
+        (node, neighbour)
+        for node in range(graph.num_nodes)
+        for neighbour in graph.indices[graph.indptr[node] : graph.indptr[node + 1]].tolist()
+    }
+    assert len(pairs) > 1000
+    assert joined == {tuple(pair) for pair in [*pairs.tolist(), *pairs.flip(1).tolist()]}
+
+
+def test_real_2wikimultihopqa_against_the_conversion(
+    monkeypatch: pytest.MonkeyPatch, datasets: Path, tmp_path: Path
+) -> None:
+    """Write the real data in HippoRAG's form, convert it, and compare: same texts, same judgements."""
+    source = datasets / "2wikimultihopqa"
+    real = load_folder(source)
+    corpus = [json.loads(line) for line in (source / "corpus.jsonl").read_text(encoding="utf-8").splitlines()]
+    qrels = real.split("test")
+    questions: list[dict[str, Any]] = [
+        {"_id": i, "question": text, "answer": "", "supporting_facts": [], "context": []}
+        for i, text in zip(real.query_ids, real.query_texts, strict=True)
+    ]
+    for query, node in zip(qrels.query.tolist(), qrels.node.tolist(), strict=True):
+        questions[query]["supporting_facts"].append([corpus[node]["title"], 0])
+        questions[query]["context"].append([corpus[node]["title"], corpus[node]["text"].split(" ")])
+    contents = [json.dumps(questions).encode(), json.dumps(corpus).encode()]
+    web = serve(monkeypatch, "2wikimultihopqa", *contents)
+    converted = load_named("2wikimultihopqa", datasets=tmp_path, downloader=web)
+    assert list(converted.graph.texts) == list(real.graph.texts)
+    assert list(converted.query_texts) == list(real.query_texts)
+    assert sorted(zip(converted.split("test").query.tolist(), converted.split("test").node.tolist(), strict=True)) == (
+        sorted(zip(qrels.query.tolist(), qrels.node.tolist(), strict=True))
+    )
+    shutil.rmtree(tmp_path / "2wikimultihopqa")

