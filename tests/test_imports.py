@@ -10,7 +10,7 @@ import graphrerank
 
 PACKAGE = Path(graphrerank.__file__).parent
 LAYERS = [  # from the lowest up: a package imports the layers below its own, never one beside it
-    {"files"},
+    {"checks", "files"},
     {"caching"},
     {"graphs", "text"},
     {"language_models", "syntax"},
@@ -26,7 +26,7 @@ LAYERS = [  # from the lowest up: a package imports the layers below its own, ne
 LAYER_OF = {package: layer for layer, packages in enumerate(LAYERS) for package in packages}
 NARROWER = {  # packages that may import less than all layers below
     "models": {"files", "graphs", "operators"},
-    "pipelines": {"graphs", "text", "language_models", "knowledge", "indexes", "operators"},
+    "pipelines": {"checks", "graphs", "text", "language_models", "knowledge", "indexes", "operators"},
     "training": {"files", "graphs", "losses", "metrics"},
     "integrations": {"inference"},
     # of evaluation the model card's table

@@ -93,7 +93,7 @@ def test_as_a_step_of_a_pipeline() -> None:
     graph = CorpusGraph.from_edges(list("abc"), [""] * 3, torch.zeros(0, 2, dtype=torch.int64))
     graph = graph.with_embedding(torch.eye(3))
     asked = Queries(["q"], ["who"], torch.eye(3)[2:])
-    steps = [lambda workplace: HypotheticalPassages(workplace, language_model=Parrot(), num_passages=1), VectorSearch]
+    steps = [lambda resources: HypotheticalPassages(resources, language_model=Parrot(), num_passages=1), VectorSearch]
     found = Pipeline(graph, steps=steps, budget=3, text_encoder=Lengths()).retrieve(asked)
     plain = Pipeline(graph, steps=[VectorSearch], budget=3).retrieve(asked)
     assert plain.ranking.nodes.tolist() == [[2, 0, 1]]

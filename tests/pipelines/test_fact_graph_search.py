@@ -128,7 +128,7 @@ def test_against_the_algorithm_query_by_query(
     assert built.num_synonyms > 10
     system = pipeline(passages, synonymy_threshold=0.7, **settings)
     found = system.retrieve(queries).ranking
-    dense = Pipeline(system._workplace.graph, steps=[VectorSearch], budget=10).retrieve(queries).ranking
+    dense = Pipeline(system._resources.graph, steps=[VectorSearch], budget=10).retrieve(queries).ranking
     for row in range(len(queries)):
         before = list(zip(dense.nodes[row].tolist(), dense.scores[row].tolist(), strict=True))
         mass = by_hand(built, queries.encoded[row], queries.texts[row], before, **settings)
@@ -167,7 +167,7 @@ def test_a_batch_equals_single_queries(
 
 
 def dense_search(system: Pipeline, queries: Queries) -> Ranking:
-    return Pipeline(system._workplace.graph, steps=[VectorSearch], budget=system.budget).retrieve(queries).ranking
+    return Pipeline(system._resources.graph, steps=[VectorSearch], budget=system.budget).retrieve(queries).ranking
 
 
 @pytest.mark.parametrize("passages", [["nothing", "nobody", "none"], ["Metz", "Trier", "Nancy"]])

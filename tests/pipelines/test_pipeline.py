@@ -291,16 +291,16 @@ def test_a_search_without_vectors(make_corpus: Any, make_queries: Any, pair_enco
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"steps": []}, "`steps` must hold a step, got 0"),
-        ({"budget": 0}, "`budget` must be positive, got 0"),
-        ({"batch_queries": 0}, "`batch_queries` must be positive, got 0"),
+        ({"steps": []}, r"`steps` must contain a step, got \[\]"),
+        ({"budget": 0}, "`budget` must be a positive integer, got 0"),
+        ({"batch_queries": 0}, "`batch_queries` must be a positive integer, got 0"),
         ({"steps": [search(0)]}, "`top_k` must be a positive integer, got 0"),
-        ({"steps": [partial(UntilBudget, steps=[])]}, r"`steps` must hold a step, got \[\]"),
+        ({"steps": [partial(UntilBudget, steps=[])]}, r"`steps` must contain a step, got \[\]"),
         ({"steps": [partial(STeX, batch=0)]}, "`batch` must be a positive integer, got 0"),
         ({"steps": [partial(STeX, structure_weight=-1.0)]}, "`structure_weight` must not be negative, got -1.0"),
         ({"steps": [partial(AlternateFrontier, batch=-3)]}, "`batch` must be a positive integer, got -3"),
         ({"steps": [partial(GRanker, smoothing=1.5)]}, r"`smoothing` must lie in \[0, 1\], got 1.5"),
-        ({"steps": [Rerank]}, "`pair_encoder` must be given for a pipeline that reads pairs .*, got none"),
+        ({"steps": [Rerank]}, "`pair_encoder` must be given for a step that scores pairs .*, got none"),
     ],
 )
 def test_arguments_out_of_range_are_refused(settings: dict[str, Any], message: str, make_corpus: Any) -> None:

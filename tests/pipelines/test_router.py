@@ -10,7 +10,7 @@ from torch import Tensor
 from graphrerank.graphs import Ranking
 from graphrerank.graphs.routes import DENSE, FUSION, GRAPH, choose_routes
 from graphrerank.operators import weighted_rank_fusion
-from graphrerank.pipelines import PageRank, Pipeline, Rerank, RetrievalState, Router, VectorSearch, Workplace
+from graphrerank.pipelines import PageRank, Pipeline, Rerank, Resources, RetrievalState, Router, VectorSearch
 from tests.support import CONF
 
 DENSE_STEPS = [VectorSearch]
@@ -36,7 +36,7 @@ class Counted:
 
     seen: ClassVar[list[tuple[str, list[str]]]] = []
 
-    def __init__(self, workplace: Workplace, *, name: str) -> None:
+    def __init__(self, resources: Resources, *, name: str) -> None:
         self.name = name
 
     def run(self, state: RetrievalState) -> RetrievalState:
@@ -117,8 +117,8 @@ class Reversed(Spread):
 @pytest.mark.parametrize(
     ("adapter", "settings", "message"),
     [
-        (Spread(), {"dense": []}, "`dense` must hold a step, got none"),
-        (Spread(), {"graph": []}, "`graph` must hold a step, got none"),
+        (Spread(), {"dense": []}, "`dense` must contain a step, got none"),
+        (Spread(), {"graph": []}, "`graph` must contain a step, got none"),
         (Spread(), {"rank_offset": 0.0}, r"`rank_offset` must be positive, got 0\.0"),
         (Reversed(), {}, r"`adapter` must have `low` below `high`, got 0\.8 and 0\.2"),
     ],
@@ -130,7 +130,7 @@ def test_settings_that_do_not_fit_are_refused(adapter: Any, settings: Any, messa
 
 def test_rankings_of_different_depth_are_put_together(make_corpus: Callable, make_queries: Callable) -> None:
     class Short:
-        def __init__(self, workplace: Workplace) -> None:
+        def __init__(self, resources: Resources) -> None:
             pass
 
         def run(self, state: RetrievalState) -> RetrievalState:

@@ -1,9 +1,13 @@
 """A batch of rankings, the value that every operator takes and gives."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
+
+from graphrerank.checks import check_counts
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,27 @@ class Ranking:
         base_nodes = None if self.base_nodes is None else self.base_nodes[queries]
         return Ranking(self.nodes[queries], self.scores[queries], features, base_nodes)
 
+    def padded(self, width: int) -> "Ranking":
+        """Pad the rows behind to a width."""
+        extra = (0, width - self.nodes.shape[1])
+        nodes, scores = pad(self.nodes, extra, value=-1), pad(self.scores, extra, value=-torch.inf)
+        features = None if self.features is None else pad(self.features, (0, 0, *extra))
+        return Ranking(nodes, scores, features, self.base_nodes)
+
+    @staticmethod
+    def concatenate(rankings: Sequence["Ranking"]) -> "Ranking":
+        """Put the rankings of several batches of queries below each other, padded to the widest."""
+        width = max(ranking.nodes.shape[1] for ranking in rankings)
+        padded = [ranking.padded(width) for ranking in rankings]
+        features = [ranking.features for ranking in padded if ranking.features is not None]
+        base_nodes = [ranking.base_nodes for ranking in padded if ranking.base_nodes is not None]
+        return Ranking(
+            torch.cat([ranking.nodes for ranking in padded]),
+            torch.cat([ranking.scores for ranking in padded]),
+            torch.cat(features) if features else None,
+            torch.cat(base_nodes) if base_nodes else None,
+        )
+
 
 def top_k_by_node_order(scores: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
     """Rank nodes by score, ties by node number, also where a tie straddles the cut.
@@ -63,8 +88,7 @@ def top_k_by_node_order(scores: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
         >>> top_k_by_node_order(torch.tensor([[1.0, 3.0, 1.0, 1.0]]), 3)[0]
         tensor([[1, 0, 2]])
     """
-    if top_k < 1:
-        raise ValueError(f"`top_k` must be a positive integer, got {top_k}")
+    check_counts(top_k=top_k)
     if torch.isnan(scores).any():
         raise ValueError("`scores` must not hold NaN")
     batch, num_nodes = scores.shape

@@ -1,4 +1,4 @@
-"""Rows of a compressed sparse matrix."""
+"""Rows of compressed sparse and of padded matrices."""
 
 import torch
 from torch import Tensor
@@ -33,3 +33,40 @@ def row_slots(indptr: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
     origin = torch.repeat_interleave(torch.arange(rows.numel(), device=rows.device), length)
     offset = indptr[rows] - (length.cumsum(0) - length)
     return origin, offset[origin] + torch.arange(origin.numel(), device=rows.device)
+
+
+def positions_in_rows(row: Tensor) -> Tensor:
+    """Return the position of each entry within its row.
+
+    Args:
+        row: ``[P]`` int64, the row of each entry, ascending.
+
+    Example:
+        >>> positions_in_rows(torch.tensor([0, 0, 2, 2, 2]))
+        tensor([0, 1, 0, 1, 2])
+    """
+    row = row.contiguous()
+    return torch.arange(len(row), device=row.device) - torch.searchsorted(row, row)
+
+
+def pad_rows(row: Tensor, entries: Tensor, num_rows: int, *, fill: float) -> Tensor:
+    """Arrange entries as the rows of a matrix, padded behind.
+
+    Args:
+        row: ``[P]`` int64, the row of each entry, ascending.
+        entries: ``[P]``.
+        num_rows: Number of rows.
+        fill: Value of the padding.
+
+    Returns:
+        ``[num_rows, width]``, as wide as the longest row.
+
+    Example:
+        >>> pad_rows(torch.tensor([0, 0, 2]), torch.tensor([7, 8, 9]), 3, fill=-1)
+        tensor([[ 7,  8],
+                [-1, -1],
+                [ 9, -1]])
+    """
+    position = positions_in_rows(row)
+    width = int(position.max()) + 1 if len(row) else 0
+    return entries.new_full((num_rows, width), fill).index_put((row, position), entries)

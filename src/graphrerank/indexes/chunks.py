@@ -7,6 +7,7 @@ from itertools import accumulate, pairwise
 import torch
 from torch import Tensor
 
+from graphrerank.checks import check_counts, check_not_negative
 from graphrerank.text import Tokenizer
 
 SEPARATOR = "\n\n"  # between two documents of one chunk
@@ -78,10 +79,8 @@ class TokenStream:
         Raises:
             ValueError: If ``chunk_tokens`` is below 1 or ``num_splits`` below 0.
         """
-        if chunk_tokens < 1:
-            raise ValueError(f"`chunk_tokens` must be a positive integer, got {chunk_tokens}")
-        if num_splits < 0:
-            raise ValueError(f"`num_splits` must not be negative, got {num_splits}")
+        check_counts(chunk_tokens=chunk_tokens)
+        check_not_negative(num_splits=num_splits)
         regions = [(0, len(self))] if join else list(pairwise(self._bounds))
         spans = [
             (start, min(start + chunk_tokens, stop))

@@ -1,4 +1,4 @@
-"""Published retrieval systems as lists of operators."""
+"""Published retrieval systems as lists of operators; KET-RAG's and ReTAG's in packages of their own."""
 
 from graphrerank.pipelines.chain_of_thought import ChainOfThought
 from graphrerank.pipelines.fact_graph_search import FactGraphSearch
@@ -6,22 +6,32 @@ from graphrerank.pipelines.frontier import AlternateFrontier
 from graphrerank.pipelines.granker import GRanker
 from graphrerank.pipelines.graph_rerank import GraphRerank, GraphScorer
 from graphrerank.pipelines.hypothetical_passages import HypotheticalPassages
-from graphrerank.pipelines.ket.rerank import chunk_corpus, pack_chunks
-from graphrerank.pipelines.ket.retrieval import SOLUTIONS, Contexts, KETRetrieval, Solution, find_solution
-from graphrerank.pipelines.ket.search import KETSearch
+from graphrerank.pipelines.ket import (
+    SOLUTIONS,
+    Contexts,
+    KETRetrieval,
+    KETSearch,
+    Solution,
+    chunk_corpus,
+    find_solution,
+    pack_chunks,
+)
 from graphrerank.pipelines.page_rank import PageRank
 from graphrerank.pipelines.pipeline import Pipeline, Retrieved
 from graphrerank.pipelines.rerank import Rerank
-from graphrerank.pipelines.retag.keywords import ExtractiveKeywords, KeywordFinder, SummarySentences, WrittenKeywords
-from graphrerank.pipelines.retag.retrieval import ReTAGRetrieval, ReTAGSearchSettings, RetrievedSummaries
-from graphrerank.pipelines.retag.routing import route_to_topics
-from graphrerank.pipelines.retag.search import ReTAGSearch
-from graphrerank.pipelines.retag.setup import ReTAGSetup
-from graphrerank.pipelines.retag.summaries import LevelSummaries
+from graphrerank.pipelines.retag import (
+    LevelSummaries,
+    ReTAGRetrieval,
+    ReTAGSearch,
+    ReTAGSearchSettings,
+    ReTAGSetup,
+    RetrievedSummaries,
+    SummarySentences,
+)
 from graphrerank.pipelines.router import ComplexityScorer, Router, fuse_paths
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.steiner_tree import SteinerTree
-from graphrerank.pipelines.step import Clock, Step, StepFactory, Workplace
+from graphrerank.pipelines.step import Clock, Resources, Step, StepFactory
 from graphrerank.pipelines.stex import STeX
 from graphrerank.pipelines.until_budget import UntilBudget
 from graphrerank.pipelines.vector_search import VectorSearch
@@ -33,7 +43,6 @@ __all__ = [
     "Clock",
     "ComplexityScorer",
     "Contexts",
-    "ExtractiveKeywords",
     "FactGraphSearch",
     "GRanker",
     "GraphRerank",
@@ -41,7 +50,6 @@ __all__ = [
     "HypotheticalPassages",
     "KETRetrieval",
     "KETSearch",
-    "KeywordFinder",
     "LevelSummaries",
     "PageRank",
     "Pipeline",
@@ -50,6 +58,7 @@ __all__ = [
     "ReTAGSearchSettings",
     "ReTAGSetup",
     "Rerank",
+    "Resources",
     "RetrievalState",
     "Retrieved",
     "RetrievedSummaries",
@@ -62,11 +71,8 @@ __all__ = [
     "SummarySentences",
     "UntilBudget",
     "VectorSearch",
-    "Workplace",
-    "WrittenKeywords",
     "chunk_corpus",
     "find_solution",
     "fuse_paths",
     "pack_chunks",
-    "route_to_topics",
 ]

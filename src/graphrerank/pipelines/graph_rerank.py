@@ -1,4 +1,4 @@
-"""Graph model search: the retrieved nodes ranked by a model of their scores and the edges among them."""
+"""Graph model search: rank the retrieved nodes by a model of their scores and the edges among them."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -7,14 +7,14 @@ from torch import Tensor
 
 from graphrerank.graphs import CandidateGraphs, Queries, Ranking
 from graphrerank.pipelines.state import RetrievalState
-from graphrerank.pipelines.step import Workplace
+from graphrerank.pipelines.step import Resources
 
 
 class GraphScorer(Protocol):
     """A trained graph reranker over one corpus."""
 
     def candidate_graphs(self, queries: Queries, ranking: Ranking, feature_names: Sequence[str]) -> CandidateGraphs:
-        """Build what the model reads of ``B`` queries and their candidates.
+        """Build the model's input for ``B`` queries and their candidates.
 
         Args:
             queries: ``B`` queries.
@@ -33,34 +33,33 @@ GraphScorerFactory = Callable[..., GraphScorer]  # of a CorpusGraph and `text_en
 
 
 class GraphRerank:
-    """Rank what vector search retrieved by a trained model of it and of the edges among it.
+    """Rank the result of a vector search by a trained model of its scores and the edges among its nodes.
 
-    Source: GraphER, section 2; FastInsight, Definition 5 (graph model-based search). The step must follow a vector
-    search, whose scores the model reads.
+    Source: GraphER, section 2; FastInsight, Definition 5 (graph model-based search).
 
     Args:
-        workplace: What the pipeline's steps share.
-        scorer: Builds the model for the corpus, as ``graphrerank.inference.CheckpointScorer``.
+        resources: Resources of the pipeline.
+        scorer: Builds the model for the corpus, such as ``graphrerank.inference.CheckpointScorer``.
 
     Raises:
-        ValueError: If the model cannot be built. In :meth:`run`: if nodes came otherwise than by vector search.
+        ValueError: If the model cannot be built. In :meth:`run`: if the previous step is no vector search.
     """
 
-    def __init__(self, workplace: Workplace, *, scorer: GraphScorerFactory) -> None:
-        self._workplace = workplace
-        self._scorer = scorer(workplace.graph, text_encoder=workplace.text_encoder)
+    def __init__(self, resources: Resources, *, scorer: GraphScorerFactory) -> None:
+        self._resources = resources
+        self._scorer = scorer(resources.graph, text_encoder=resources.text_encoder)
 
     def run(self, state: RetrievalState) -> RetrievalState:
-        """Build the candidates' graphs, score, and rank all."""
+        """Build the candidates' graphs, score them, and rank all nodes."""
         if state.features is None:
             raise ValueError(
-                "`steps` must have a vector search whose retriever gives features right before a graph reranker, "
+                "`steps` must have a vector search whose retriever returns features right before a graph reranker, "
                 "got nodes without features"
             )
-        with self._workplace.clock("graph"):
+        with self._resources.clock("graph"):
             ranking = Ranking(state.nodes, state.scores, state.features)
             graphs = self._scorer.candidate_graphs(state.queries, ranking, state.feature_names)
-        with self._workplace.clock("rerank"):
+        with self._resources.clock("rerank"):
             scores = state.scores.clone()
             scores[state.nodes >= 0] = self._scorer.score(graphs).to(scores)
             return state.ranked_by(scores)

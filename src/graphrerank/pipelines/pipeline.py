@@ -6,21 +6,22 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from graphrerank.checks import check_counts
 from graphrerank.graphs import CorpusGraph, GraphHead, PairEncoder, Queries, Ranking, RetrieverFactory
 from graphrerank.operators import DenseRetriever, TextEncoder
 from graphrerank.pipelines.state import RetrievalState
-from graphrerank.pipelines.step import StepFactory, Workplace
+from graphrerank.pipelines.step import Resources, StepFactory
 
 
 @dataclass(frozen=True)
 class Retrieved:
-    """What a pipeline found, and what it took.
+    """Result of a pipeline, with its costs.
 
     Attributes:
         ranking: ``[B, budget]``, on the CPU.
-        num_encodings: ``[B]`` int64, (query, passage) pairs that the cross-encoder read.
-        seconds: Wall time by stage, for all queries together.
-        routes: ``[B]`` int64, the path that each query took (``graphs.routes.ROUTES``); None without a router.
+        num_encodings: ``[B]`` int64, number of (query, passage) pairs that the cross-encoder encoded.
+        seconds: Wall time by stage, over all queries.
+        routes: ``[B]`` int64, the path of each query (``graphs.routes.ROUTES``); None without a router.
     """
 
     ranking: Ranking
@@ -30,17 +31,17 @@ class Retrieved:
 
 
 class Pipeline:
-    """Retrieves by its steps, one after the other, many queries at once.
+    """Retrieves by its steps, in order, for many queries at once.
 
     Args:
         graph: The corpus; the steps work on its device (:meth:`CorpusGraph.to`).
         steps: Build the steps, in order; the first is a vector search.
-        budget: Nodes to retrieve per query, and so pairs that the cross-encoder reads at most.
-        retriever: Builds what vector searches ask that do not name a retriever of their own.
-        pair_encoder: The cross-encoder; None where no step reads pairs.
-        text_encoder: The encoder of the corpus; None where no step encodes texts.
-        head: A trained head for GRanker, in the place of the cross-encoder's own; None for the latter.
-        batch_queries: Queries at once.
+        budget: Nodes to retrieve per query, and the maximum number of pairs to encode.
+        retriever: Builds the retriever of vector searches that have none of their own.
+        pair_encoder: The cross-encoder; None if no step scores pairs.
+        text_encoder: The encoder of the corpus; None if no step encodes texts.
+        head: A trained head of GRanker that replaces the cross-encoder's own; None for the latter.
+        batch_queries: Queries per batch.
 
     Raises:
         ValueError: If there is no step, a number is below 1, a step cannot be built, or ``head`` was trained on
@@ -59,9 +60,9 @@ class Pipeline:
         head: GraphHead | None = None,
         batch_queries: int = 32,
     ) -> None:
-        for name, number in (("steps", len(steps)), ("budget", budget), ("batch_queries", batch_queries)):
-            if number < 1:
-                raise ValueError(f"`{name}` must {'hold a step' if name == 'steps' else 'be positive'}, got {number}")
+        if not steps:
+            raise ValueError("`steps` must contain a step, got []")
+        check_counts(budget=budget, batch_queries=batch_queries)
         if head is not None and pair_encoder is not None and head.encoder_fingerprint != pair_encoder.fingerprint:
             raise ValueError(
                 f"`head` reads vectors of the cross-encoder {head.encoder_fingerprint[:12]}, `pair_encoder` is "
@@ -69,8 +70,8 @@ class Pipeline:
             )
         self.budget = budget
         self.batch_queries = batch_queries
-        self._workplace = Workplace(graph, budget, retriever, pair_encoder, text_encoder, head)
-        self._steps = [build(self._workplace) for build in steps]
+        self._resources = Resources(graph, budget, retriever, pair_encoder, text_encoder, head)
+        self._steps = [build(self._resources) for build in steps]
 
     @torch.inference_mode()
     def retrieve(self, queries: Queries, *, advance: Callable[[int], None] | None = None) -> Retrieved:
@@ -78,31 +79,22 @@ class Pipeline:
 
         Args:
             queries: The queries.
-            advance: Called with the number of queries of each batch when it is done, for a progress bar.
+            advance: Called with the number of queries of each finished batch, for a progress bar.
         """
-        self._workplace.clock.take()
+        self._resources.clock.take()
         states = []
         for start in range(0, max(1, len(queries)), self.batch_queries):
-            block = queries.block(start, start + self.batch_queries)
-            states.append(self._run(block))
+            batch = queries.block(start, start + self.batch_queries)
+            state = RetrievalState.start(batch, self._resources.graph.device)
+            for step in self._steps:
+                state = step.run(state)
+            states.append(state)
             if advance is not None:
-                advance(len(block))
-        rankings = [self._padded(state) for state in states]
+                advance(len(batch))
         routes = [state.routes.cpu() for state in states if state.routes is not None]
         return Retrieved(
-            Ranking(torch.cat([r.nodes for r in rankings]), torch.cat([r.scores for r in rankings])),
+            Ranking.concatenate([state.ranking for state in states]).padded(self.budget).to("cpu"),
             torch.cat([state.num_encodings for state in states]).cpu(),
-            self._workplace.clock.take(),
+            self._resources.clock.take(),
             torch.cat(routes) if routes else None,
         )
-
-    def _run(self, queries: Queries) -> RetrievalState:
-        state = RetrievalState.start(queries, self._workplace.graph.device)
-        for step in self._steps:
-            state = step.run(state)
-        return state
-
-    def _padded(self, state: RetrievalState) -> Ranking:
-        behind, pad = (0, self.budget - state.nodes.shape[1]), torch.nn.functional.pad
-        ranking = Ranking(pad(state.nodes, behind, value=-1), pad(state.scores, behind, value=-torch.inf))
-        return ranking.to("cpu")

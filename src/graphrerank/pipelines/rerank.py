@@ -1,29 +1,29 @@
-"""Model search: the retrieved nodes ranked by the cross-encoder."""
+"""Model search: rank the retrieved nodes by the cross-encoder."""
 
 from graphrerank.pipelines.state import RetrievalState
-from graphrerank.pipelines.step import Workplace
+from graphrerank.pipelines.step import Resources
 
 
 class Rerank:
-    """Rank the retrieved nodes by the cross-encoder's logits; none is read twice.
+    """Rank the retrieved nodes by the cross-encoder's logits; each pair is encoded once.
 
     Source: FastInsight, Definition 4 (model-based search) and Example 3.
 
     Args:
-        workplace: What the pipeline's steps share.
+        resources: Resources of the pipeline.
 
     Raises:
         ValueError: If there is no cross-encoder.
     """
 
-    def __init__(self, workplace: Workplace) -> None:
-        self._workplace = workplace
-        self._encoder = workplace.reader
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+        self._encoder = resources.cross_encoder
 
     def run(self, state: RetrievalState) -> RetrievalState:
-        """Read what is new, and rank all."""
-        state = self._workplace.read(state)
-        with self._workplace.clock("rerank"):
+        """Encode new pairs, and rank all nodes."""
+        state = self._resources.encode_pairs(state)
+        with self._resources.clock("rerank"):
             valid = state.nodes >= 0
             scores = state.scores.clone()
             scores[valid] = self._encoder.head(state.vectors[valid]).to(scores)

@@ -1,4 +1,4 @@
-"""What a step of a pipeline is, and what every step is built from."""
+"""Steps of a pipeline, and the resources that they share."""
 
 import time
 from collections import defaultdict
@@ -11,14 +11,16 @@ import torch
 from torch import Tensor
 
 from graphrerank.graphs import CorpusGraph, GraphHead, PairEncoder, RetrieverFactory
+from graphrerank.indexes import IndexEncoder
 from graphrerank.operators import TextEncoder
 from graphrerank.pipelines.state import RetrievalState
 
 
 class Clock:
-    """Adds up seconds by stage.
+    """Accumulates seconds by stage.
 
-    They are ``retrieve``, ``encode`` (the cross-encoder's body), ``graph``, ``rerank``; a router's ``route``, ``fuse``.
+    Stages are ``retrieve``, ``encode`` (the cross-encoder's body), ``graph`` and ``rerank``, and a router's ``route``
+    and ``fuse``.
     """
 
     def __init__(self) -> None:
@@ -26,30 +28,30 @@ class Clock:
 
     @contextmanager
     def __call__(self, stage: str) -> Iterator[None]:
-        """Count what the block takes."""
+        """Time the block, including its work on a GPU."""
         begin = time.perf_counter()
         yield
         if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-            torch.cuda.synchronize()  # what a GPU was asked for is part of it
+            torch.cuda.synchronize()
         self._seconds[stage] += time.perf_counter() - begin
 
     def take(self) -> dict[str, float]:
-        """Return what was counted since the last call, and begin anew."""
+        """Return the seconds since the last call, and reset them."""
         seconds, self._seconds = dict(self._seconds), defaultdict(float)
         return seconds
 
 
 @dataclass(frozen=True)
-class Workplace:
-    """What the steps of one pipeline share.
+class Resources:
+    """Resources shared by the steps of a pipeline.
 
     Attributes:
         graph: The corpus.
-        budget: Nodes to retrieve per query, and so pairs that are read at most.
+        budget: Nodes to retrieve per query, and the maximum number of pairs to encode.
         retriever: Builds the retriever of vector searches.
-        pair_encoder: The cross-encoder, or None where no step reads pairs.
-        text_encoder: The encoder of the corpus, or None where no step encodes texts.
-        head: A trained head in the place of the cross-encoder's own, or None.
+        pair_encoder: The cross-encoder, or None if no step scores pairs.
+        text_encoder: The encoder of the corpus, or None if no step encodes texts.
+        head: A trained head that replaces the cross-encoder's own, or None.
         clock: Seconds by stage.
     """
 
@@ -62,33 +64,55 @@ class Workplace:
     clock: Clock = field(default_factory=Clock)
 
     @property
-    def reader(self) -> PairEncoder:
-        """The cross-encoder of a step that must have one.
+    def cross_encoder(self) -> PairEncoder:
+        """The cross-encoder of a step that needs one.
 
         Raises:
             ValueError: If there is none.
         """
         if self.pair_encoder is None:
-            raise ValueError(
-                "`pair_encoder` must be given for a pipeline that reads pairs (pair_encoder=...), got none"
-            )
+            raise ValueError("`pair_encoder` must be given for a step that scores pairs (pair_encoder=...), got none")
         return self.pair_encoder
 
-    def room(self, state: RetrievalState) -> Tensor:
-        """``[B]`` int64, nodes that each query may still take: up to the budget, or to the whole corpus."""
+    @property
+    def index_encoder(self) -> IndexEncoder:
+        """The encoder of a step that builds an index.
+
+        Raises:
+            ValueError: If there is none, or it has no fingerprint.
+        """
+        if not isinstance(self.text_encoder, IndexEncoder):
+            raise ValueError(
+                f"`text_encoder` must be given for an index, with a fingerprint (encoder=...), got {self.text_encoder}"
+            )
+        return self.text_encoder
+
+    @property
+    def embedding(self) -> Tensor:
+        """``[N, d]``, the corpus's vectors, for a step that needs them.
+
+        Raises:
+            ValueError: If the corpus was not encoded.
+        """
+        if self.graph.embedding is None:
+            raise ValueError("`graph` must have an embedding: encode the corpus first")
+        return self.graph.embedding
+
+    def remaining(self, state: RetrievalState) -> Tensor:
+        """Return ``[B]`` int64: how many nodes each query may still retrieve from the budget and the corpus."""
         return (min(self.budget, self.graph.num_nodes) - state.num_retrieved).clamp(min=0)
 
-    def read(self, state: RetrievalState) -> RetrievalState:
-        """Let the cross-encoder read what it did not read yet."""
+    def encode_pairs(self, state: RetrievalState) -> RetrievalState:
+        """Encode the retrieved nodes that the cross-encoder has not encoded yet."""
         with self.clock("encode"):
-            return state.read(self.reader, self.graph.texts)
+            return state.encode_pairs(self.cross_encoder, self.graph.texts)
 
 
 class Step(Protocol):
-    """One operator: takes a state to the next."""
+    """One operator of a pipeline."""
 
     def run(self, state: RetrievalState) -> RetrievalState:
         """Apply the operator to a batch of queries."""
 
 
-StepFactory = Callable[[Workplace], Step]  # a functools.partial of a step's class with its settings
+StepFactory = Callable[[Resources], Step]  # a functools.partial of a step's class with its settings

@@ -1,40 +1,40 @@
-"""Vector search, the first step: the corpus ranked by a retriever."""
+"""Vector search, the first step: rank the corpus by a retriever."""
 
+from graphrerank.checks import check_counts
 from graphrerank.graphs import RetrieverFactory
 from graphrerank.pipelines.state import RetrievalState
-from graphrerank.pipelines.step import Workplace
+from graphrerank.pipelines.step import Resources
 
 
 class VectorSearch:
-    """Retrieve the top of a retriever's ranking; as much of it as the budget allows stays at hand as the ``pool``.
+    """Retrieve the top of a retriever's ranking; the ranking up to the budget becomes the ``pool``.
 
     Source: FastInsight, Definition 2 and Algorithm 1, line 1.
 
     Args:
-        workplace: What the pipeline's steps share.
-        top_k: Nodes to retrieve, at most the budget; the whole budget when None.
-        retriever: Builds the retriever, whose depth will be the budget; that of the pipeline when None.
+        resources: Resources of the pipeline.
+        top_k: Number of nodes to retrieve, at most the budget; None for the budget.
+        retriever: Builds the retriever, whose depth is the budget; None for the pipeline's.
 
     Raises:
         ValueError: If ``top_k`` is below 1, or the retriever cannot be built.
     """
 
     def __init__(
-        self, workplace: Workplace, *, top_k: int | None = None, retriever: RetrieverFactory | None = None
+        self, resources: Resources, *, top_k: int | None = None, retriever: RetrieverFactory | None = None
     ) -> None:
-        if top_k is not None and top_k < 1:
-            raise ValueError(f"`top_k` must be a positive integer, got {top_k}")
-        self.top_k = workplace.budget if top_k is None else min(top_k, workplace.budget)
-        self._workplace = workplace
-        build = workplace.retriever if retriever is None else retriever
-        self._retriever = build(workplace.graph, top_k=workplace.budget)
+        check_counts(top_k=top_k)
+        self.top_k = resources.budget if top_k is None else min(top_k, resources.budget)
+        self._resources = resources
+        build = resources.retriever if retriever is None else retriever
+        self._retriever = build(resources.graph, top_k=resources.budget)
 
     def run(self, state: RetrievalState) -> RetrievalState:
-        """Begin anew with the retriever's ranking."""
-        with self._workplace.clock("retrieve"):
+        """Replace the retrieved nodes by the retriever's ranking."""
+        with self._resources.clock("retrieve"):
             ranking = self._retriever.retrieve(state.queries).to(state.nodes.device)
-            width = min(self.top_k, self._workplace.graph.num_nodes)
-            found = state.with_ranking(ranking.nodes[:, :width], ranking.scores[:, :width])
+            width = min(self.top_k, self._resources.graph.num_nodes)
+            retrieved = state.with_ranking(ranking.nodes[:, :width], ranking.scores[:, :width])
             if ranking.features is not None:
-                found = found.with_features(ranking.features[:, :width], tuple(self._retriever.feature_names))
-            return found.with_pool(ranking.nodes)
+                retrieved = retrieved.with_features(ranking.features[:, :width], tuple(self._retriever.feature_names))
+            return retrieved.with_pool(ranking.nodes)

@@ -258,7 +258,7 @@ def test_manifest_says_what_was_built(builder: KETIndexBuilder, make_documents: 
         ({"description_tokens": 0}, "`description_tokens` must be a positive integer, got 0"),
         ({"num_neighbours": 3}, "`num_neighbours` must be a positive even number, got 3"),
         ({"core_share": 1.5}, r"`core_share` must lie in \[0, 1\], got 1.5"),
-        ({"core_selection": "best"}, "`core_selection` must be 'pagerank' or 'random', got 'best'"),
+        ({"core_selection": "best"}, r"`core_selection` must be one of \['pagerank', 'random'\], got 'best'"),
         ({"num_splits": -1}, "`num_splits` must not be negative, got -1"),
     ],
 )

@@ -104,7 +104,7 @@ def test_settings_out_of_range() -> None:
     graph = build_chunk_graph(words, vectors)
     with pytest.raises(ValueError, match=r"`share` must lie in \[0, 1\], got 1.1"):
         core_chunks(graph, share=1.1)
-    with pytest.raises(ValueError, match="`selection` must be 'pagerank' or 'random', got 'best'"):
+    with pytest.raises(ValueError, match=r"`selection` must be one of \['pagerank', 'random'\], got 'best'"):
         core_chunks(graph, share=0.5, selection="best")
     with pytest.raises(ValueError, match=r"`restart_prob` must lie in \(0, 1\], got 0"):
         page_rank(graph.edges, 4, restart_prob=0)

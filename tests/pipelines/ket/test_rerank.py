@@ -52,7 +52,7 @@ def test_without_a_skeleton_there_are_no_entities(build_index: BuildIndex) -> No
 
 
 def test_halved_chunks_are_refused(build_index: BuildIndex) -> None:
-    with pytest.raises(ValueError, match=r"`index` must be of whole chunks \(`num_splits` 0\), got 1"):
+    with pytest.raises(ValueError, match=r"`index` must have whole chunks \(`num_splits` 0\), got 1"):
         chunk_corpus(build_index(num_splits=1))
 
 

@@ -90,7 +90,7 @@ def test_arguments_out_of_range(build_index: BuildIndex) -> None:
         ({"graph_share": 1.1}, r"`graph_share` must lie in \[0, 1\], got 1.1"),
         ({"num_seeds": 0}, "`num_seeds` must be a positive integer, got 0"),
         ({"solution": "rag"}, r"`solution` must be one of .*, got 'rag'"),
-        ({"solution": "text_rag"}, r"`index` must be made with KETSettings\(.* for text_rag, got KETSettings\("),
+        ({"solution": "text_rag"}, r"`index` must be built with KETSettings\(.* for text_rag, got KETSettings\("),
     ):
         with pytest.raises(ValueError, match=message):
             KETRetrieval(index, **settings)

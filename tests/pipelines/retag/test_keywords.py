@@ -7,7 +7,7 @@ import torch
 
 from graphrerank.indexes import ReTAGIndex
 from graphrerank.language_models import LanguageModelKeywords
-from graphrerank.pipelines import ExtractiveKeywords, SummarySentences, WrittenKeywords
+from graphrerank.pipelines.retag import ExtractiveKeywords, GeneratedKeywords, SummarySentences
 from graphrerank.text import find_keywords
 
 GENERAL, PLACES, PEOPLE, BOTH = ([True, False, False], [False, True, False], [False, False, True], [False, True, True])
@@ -74,7 +74,7 @@ def test_a_language_model_is_told_the_topics(
     retag_index: ReTAGIndex, word_encoder: Any, scripted_model: Callable[..., Any]
 ) -> None:
     model = scripted_model(lambda system, question: {"keywords": ["a", "b"]})
-    finder = WrittenKeywords(LanguageModelKeywords(model), retag_index.topics, description="Old stories.")
+    finder = GeneratedKeywords(LanguageModelKeywords(model), retag_index.topics, description="Old stories.")
     found = finder.find(word_encoder.queries(["Who?", "", "Where?"]), torch.tensor([BOTH, PLACES, GENERAL]))
     assert found == [["a", "b"], [], ["a", "b"]]
     assert [question for _, question in model.asked] == [
@@ -86,5 +86,5 @@ def test_a_language_model_is_told_the_topics(
 
 @pytest.mark.parametrize("settings", [{"num_keywords": 0}, {"num_sentences": 0}, {"num_terms": -1}])
 def test_settings_out_of_range(settings: dict[str, int], retag_index: ReTAGIndex, word_encoder: Any) -> None:
-    with pytest.raises(ValueError, match="`num_keywords` and `num_sentences` must be positive and `num_terms` not"):
+    with pytest.raises(ValueError, match=rf"`{next(iter(settings))}` must (be a positive|not be negative)"):
         ExtractiveKeywords(SummarySentences(retag_index, word_encoder), retag_index.topics, **settings)

@@ -6,7 +6,7 @@ import torch
 from graphrerank.graphs import CandidateGraphs, Queries, Ranking
 from graphrerank.indexes import ReTAGIndex
 from graphrerank.operators import BM25
-from graphrerank.pipelines import (
+from graphrerank.pipelines.retag import (
     ExtractiveKeywords,
     LevelSummaries,
     ReTAGRetrieval,

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from graphrerank.indexes import ReTAGIndex
-from graphrerank.pipelines import route_to_topics
+from graphrerank.pipelines.retag import route_to_topics
 
 OPEN = torch.tensor([True, True])
 

@@ -11,14 +11,8 @@ import torch
 from graphrerank.graphs import CorpusGraph
 from graphrerank.indexes import ReTAGIndex, ReTAGSettings
 from graphrerank.language_models import LanguageModel
-from graphrerank.pipelines import (
-    ExtractiveKeywords,
-    Pipeline,
-    ReTAGSearch,
-    ReTAGSearchSettings,
-    ReTAGSetup,
-    SummarySentences,
-)
+from graphrerank.pipelines import Pipeline, ReTAGSearch, ReTAGSearchSettings, ReTAGSetup
+from graphrerank.pipelines.retag import ExtractiveKeywords, SummarySentences
 from graphrerank.text import WordTokenizer
 
 pytest.importorskip("graspologic_native", reason="graspologic-native is optional")

@@ -23,8 +23,8 @@ from graphrerank.pipelines import (
     Contexts,
     GRanker,
     KETRetrieval,
+    Resources,
     RetrievalState,
-    Workplace,
     chunk_corpus,
     find_solution,
     pack_chunks,
@@ -203,8 +203,8 @@ def by_graph_reranker(graph: CorpusGraph, reranker: GraphReranker) -> Order:
 
 def by_granker(graph: CorpusGraph, encoder: PairEncoder, *, smoothing: float) -> Order:
     """Order chunks by a cross-encoder's head on smoothed vectors; without smoothing, by the cross-encoder."""
-    workplace = Workplace(graph, budget=graph.num_nodes, retriever=_no_retriever, pair_encoder=encoder)
-    step = GRanker(workplace, smoothing=smoothing)
+    resources = Resources(graph, budget=graph.num_nodes, retriever=_no_retriever, pair_encoder=encoder)
+    step = GRanker(resources, smoothing=smoothing)
 
     def order(queries: Queries, ranking: Ranking) -> Ranking:
         state = RetrievalState.start(queries, graph.device).with_ranking(ranking.nodes, ranking.scores)

@@ -7,6 +7,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from graphrerank.checks import check_not_negative, check_positive_share
 from graphrerank.graphs import CorpusGraph
 from graphrerank.indexes.facts.facts import Facts
 
@@ -29,11 +30,8 @@ class FactGraphSettings:
     min_name_characters: int = 3
 
     def __post_init__(self) -> None:
-        if not 0 < self.synonymy_threshold <= 1:
-            raise ValueError(f"`synonymy_threshold` must lie in (0, 1], got {self.synonymy_threshold}")
-        for name in ("max_synonyms", "min_name_characters"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"`{name}` must not be negative, got {getattr(self, name)}")
+        check_positive_share(synonymy_threshold=self.synonymy_threshold)
+        check_not_negative(max_synonyms=self.max_synonyms, min_name_characters=self.min_name_characters)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,9 @@
 import torch
 from torch import Tensor
 
+from graphrerank.checks import check_not_negative, check_positive_share
+from graphrerank.graphs.sparse_rows import positions_in_rows
+
 TILE_ROWS, TILE_COLUMNS = 512, 4096  # cosines held at once: 8 MiB of float32
 MAX_PENDING = 1 << 22  # pairs collected between two selections of the nearest
 
@@ -28,10 +31,8 @@ def synonym_edges(vectors: Tensor, *, threshold: float = 0.8, max_synonyms: int 
         >>> synonym_edges(torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 2.0]]), threshold=0.7)
         (tensor([[0, 1]]), tensor([0.8000]))
     """
-    if not 0 < threshold <= 1:
-        raise ValueError(f"`threshold` must lie in (0, 1], got {threshold}")
-    if max_synonyms < 0:
-        raise ValueError(f"`max_synonyms` must not be negative, got {max_synonyms}")
+    check_positive_share(threshold=threshold)
+    check_not_negative(max_synonyms=max_synonyms)
     if vectors.dim() != 2 or not torch.isfinite(vectors).all():
         raise ValueError(f"`vectors` must be a finite [E, d] matrix, got {list(vectors.shape)}")
     unit = torch.nn.functional.normalize(vectors.float(), dim=1)
@@ -67,8 +68,7 @@ class _Nearest:
         low, high = self._pairs.min(0).values, self._pairs.max(0).values
         key, pair = torch.unique(low * self._num_entities + high, return_inverse=True)
         weight = self._cosines.new_zeros(len(key)).index_copy_(0, pair, self._cosines)  # equal from either end
-        first = torch.div(key, self._num_entities, rounding_mode="floor")
-        return torch.stack([first, key - first * self._num_entities], dim=1), weight
+        return torch.stack([key // self._num_entities, key % self._num_entities], dim=1), weight
 
     def _select(self) -> None:
         """Keep the nearest pairs of each entity; ties are broken by index."""
@@ -79,5 +79,5 @@ class _Nearest:
         order = order[torch.argsort(cosines[order], descending=True, stable=True)]
         order = order[torch.argsort(pairs[0][order], stable=True)]
         pairs, cosines = pairs[:, order], cosines[order]
-        rank = torch.arange(len(cosines), device=cosines.device) - torch.searchsorted(pairs[0], pairs[0])
-        self._pairs, self._cosines = pairs[:, rank < self._limit], cosines[rank < self._limit]
+        nearest = positions_in_rows(pairs[0]) < self._limit
+        self._pairs, self._cosines = pairs[:, nearest], cosines[nearest]

@@ -9,9 +9,11 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
+from graphrerank.checks import check_choice, check_positive_share, check_share
 from graphrerank.graphs import top_k_by_node_order
 
 BLOCK_SCORES = 1 << 23  # similarities held at once: 64 MiB of float64
+SELECTIONS = ("pagerank", "random")
 DECIMALS = 10  # of compared cosines and PageRank scores: rounding errors must not break ties
 
 
@@ -115,8 +117,7 @@ def page_rank(edges: Tensor, num_nodes: int, *, restart_prob: float = 0.15, tole
         >>> page_rank(torch.tensor([[0, 1], [1, 2]]), 3, restart_prob=0.15)
         tensor([0.2568, 0.4865, 0.2568], dtype=torch.float64)
     """
-    if not 0 < restart_prob <= 1:
-        raise ValueError(f"`restart_prob` must lie in (0, 1], got {restart_prob}")
+    check_positive_share(restart_prob=restart_prob)
     source, target = torch.cat([edges, edges.flip(1)]).T
     degree = torch.bincount(source, minlength=num_nodes)
     share = torch.where(degree > 0, 1.0 / degree.double(), 0.0)
@@ -148,10 +149,8 @@ def core_chunks(graph: ChunkGraph, *, share: float, selection: str = "pagerank",
     Raises:
         ValueError: If ``share`` is out of range or ``selection`` unknown.
     """
-    if not 0 <= share <= 1:
-        raise ValueError(f"`share` must lie in [0, 1], got {share}")
-    if selection not in ("pagerank", "random"):
-        raise ValueError(f"`selection` must be 'pagerank' or 'random', got {selection!r}")
+    check_share(share=share)
+    check_choice(SELECTIONS, selection=selection)
     num_chunks = len(graph.lexical)
     count = math.ceil(round(share * num_chunks, 9))  # 0.1 * 30 is slightly above 3 in floating point
     if selection == "random":

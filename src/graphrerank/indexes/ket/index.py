@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from graphrerank.checks import check_choice, check_counts, check_not_negative, check_share
 from graphrerank.indexes.chunks import Chunks
-from graphrerank.indexes.ket.chunk_graph import ChunkGraph
+from graphrerank.indexes.ket.chunk_graph import SELECTIONS, ChunkGraph
 from graphrerank.indexes.ket.keyword_graph import KeywordGraph
 from graphrerank.indexes.ket.report import KETReport
 from graphrerank.indexes.ket.skeleton import Skeleton
@@ -42,17 +43,12 @@ class KETSettings:
     description_tokens: int = 100
 
     def __post_init__(self) -> None:
-        for name in ("chunk_tokens", "description_tokens"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"`{name}` must be a positive integer, got {getattr(self, name)}")
+        check_counts(chunk_tokens=self.chunk_tokens, description_tokens=self.description_tokens)
         if self.num_neighbours < 2 or self.num_neighbours % 2:
             raise ValueError(f"`num_neighbours` must be a positive even number, got {self.num_neighbours}")
-        if not 0 <= self.core_share <= 1:
-            raise ValueError(f"`core_share` must lie in [0, 1], got {self.core_share}")
-        if self.core_selection not in ("pagerank", "random"):
-            raise ValueError(f"`core_selection` must be 'pagerank' or 'random', got {self.core_selection!r}")
-        if self.num_splits < 0:
-            raise ValueError(f"`num_splits` must not be negative, got {self.num_splits}")
+        check_share(core_share=self.core_share)
+        check_choice(SELECTIONS, core_selection=self.core_selection)
+        check_not_negative(num_splits=self.num_splits)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from graphrerank.checks import check_counts
 from graphrerank.indexes.chunks import Chunks
 from graphrerank.knowledge import Knowledge
 from graphrerank.text import Tokenizer, count_tokens, normalize_entity
@@ -63,8 +64,7 @@ def build_skeleton(
     """
     if len(knowledge) != len(chunks):
         raise ValueError(f"`knowledge` must have one entry per chunk ({len(chunks)}), got {len(knowledge)}")
-    if description_tokens < 1:
-        raise ValueError(f"`description_tokens` must be a positive integer, got {description_tokens}")
+    check_counts(description_tokens=description_tokens)
     entities: dict[str, _Merged] = {}
     relations: dict[tuple[str, str, str], _Merged] = {}
     for chunk_knowledge, chunk in zip(knowledge, chunks, strict=True):

@@ -7,6 +7,8 @@ from itertools import accumulate, pairwise
 import torch
 from torch import Tensor
 
+from graphrerank.checks import check_not_negative
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -103,8 +105,7 @@ class Communities:
         Raises:
             ValueError: If ``level`` is negative.
         """
-        if level < 0:
-            raise ValueError(f"`level` must not be negative, got {level}")
+        check_not_negative(level=level)
         is_split = torch.zeros(len(self) + 1, dtype=torch.bool)
         is_split[self.parent] = True  # a parent of -1 sets the last element, which is dropped below
         unsplit = (self.level < level) & ~is_split[:-1]

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphrerank.checks import check_counts, check_not_negative, check_positive_share, check_share
 from graphrerank.files import atomic_folder, load_tensors, save_tensors
 from graphrerank.graphs import CorpusGraph, EntityIncidence
 from graphrerank.indexes.retag.communities import Communities, Rows
@@ -58,17 +59,13 @@ class ReTAGSettings:
 
     def __post_init__(self) -> None:
         counts = ("num_terms", "max_community", "min_component")
-        for name in (*counts, "context_tokens", "summary_tokens", "description_tokens"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"`{name}` must be a positive integer, got {getattr(self, name)}")
-        if self.num_topics < 0:
-            raise ValueError(f"`num_topics` must not be negative, got {self.num_topics}")
-        if not 0 < self.coverage <= 1:
-            raise ValueError(f"`coverage` must lie in (0, 1], got {self.coverage}")
+        limits = ("context_tokens", "summary_tokens", "description_tokens")
+        check_counts(**{name: getattr(self, name) for name in (*counts, *limits)})
+        check_not_negative(num_topics=self.num_topics)
+        check_positive_share(coverage=self.coverage)
+        check_share(centrality=self.centrality)
         if not self.resolution > 0:
             raise ValueError(f"`resolution` must be positive, got {self.resolution}")
-        if not 0 <= self.centrality <= 1:
-            raise ValueError(f"`centrality` must lie in [0, 1], got {self.centrality}")
 
 
 @dataclass(frozen=True)

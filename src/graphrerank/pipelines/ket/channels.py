@@ -1,33 +1,34 @@
-"""The channels of KET-RAG's retrieval: each fills its share of a context's tokens, for many queries at once."""
+"""The channels of KET-RAG's retrieval, each of which fills its share of a context's tokens."""
 
 import torch
 from torch import Tensor, nn
 
+from graphrerank.checks import check_counts
 from graphrerank.graphs.sparse_rows import row_entries
 from graphrerank.indexes.ket import ChunkGraph, KeywordGraph, Skeleton, Texts
 
-MARGIN = 16  # nodes that a matrix product proposes beyond those asked for, as it may round equal vectors differently
-FIRST_SEEDS = 128  # rows of keywords looked at first; doubled until they are enough
+MARGIN = 16  # further nodes taken from a matrix product, which may round equal vectors differently
+FIRST_SEEDS = 128  # keyword rows considered at first; doubled until they suffice
 
 
 class GraphChannel(nn.Module):
-    r"""KG-Retrieval: seed entities, the relations at them, and the chunks that hold most of both.
+    r"""KG-Retrieval: seed entities, their relations, and the chunks that contain most of both.
 
     Half of the tokens go to entities and relations, half to chunks; of each kind the first ones that fit, in order:
 
-    - entities: the ``num_seeds`` of least Euclidean distance to the query;
-    - relations with a seed at an end, those between two seeds first;
-    - chunks by how many of these entities and relations they hold.
+    - the ``num_seeds`` entities of least Euclidean distance to the query;
+    - relations of a seed, those between two seeds first;
+    - chunks by the number of these entities and relations that they contain.
 
-    Source: KET-RAG, Algorithm 2 with the sub-chunks of section 5.1. The paper does not say how ties break: relations go
-    by their nearest seed, chunks by the cosine to the query, and both then by number.
+    Source: KET-RAG, Algorithm 2 with the sub-chunks of section 5.1. The paper does not say how ties are broken: we
+    order relations by their nearest seed, chunks by their cosine with the query, and both then by index.
 
     Args:
-        skeleton: Tied to chunks.
+        skeleton: Skeleton linked to chunks.
         entities: Texts of its entities.
         relation_tokens: ``[R]`` int64, lengths of its relations' texts.
         chunks: Texts of the chunks.
-        num_seeds: Entities to begin with, at least 1.
+        num_seeds: Number of seed entities, at least 1.
 
     Raises:
         ValueError: If ``num_seeds`` is below 1.
@@ -47,15 +48,14 @@ class GraphChannel(nn.Module):
         self, skeleton: Skeleton, entities: Texts, relation_tokens: Tensor, chunks: Texts, *, num_seeds: int = 10
     ) -> None:
         super().__init__()
-        if num_seeds < 1:
-            raise ValueError(f"`num_seeds` must be a positive integer, got {num_seeds}")
+        check_counts(num_seeds=num_seeds)
         self.num_seeds = num_seeds
         num_entities, num_relations = len(entities.texts), len(relation_tokens)
         relation = torch.arange(num_relations)
-        at = torch.cat([torch.stack([end, relation], dim=1) for end in skeleton.ends.T])
-        held = torch.cat([skeleton.entity_links, skeleton.relation_links + torch.tensor([num_entities, 0])])
-        relation_ptr, relation_at = _rows(at, num_entities)
-        holder_ptr, holder = _rows(held, num_entities + num_relations)
+        ends = torch.cat([torch.stack([end, relation], dim=1) for end in skeleton.ends.T])
+        holders = torch.cat([skeleton.entity_links, skeleton.relation_links + torch.tensor([num_entities, 0])])
+        relation_ptr, relation_at = _rows(ends, num_entities)
+        holder_ptr, holder = _rows(holders, num_entities + num_relations)
         for name, tensor in {
             "entity_vectors": entities.vectors,
             "entity_tokens": entities.num_tokens,
@@ -70,55 +70,51 @@ class GraphChannel(nn.Module):
             self.register_buffer(name, tensor, persistent=False)
 
     def forward(self, queries: Tensor, limit: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Choose for ``B`` queries ``[B, d]`` what fills ``limit`` tokens.
+        """Select what fills ``limit`` tokens for ``B`` queries ``[B, d]``.
 
         Returns:
-            Entities, relations and chunks, each ``[P, 2]`` int64 (query, number), by query and then best first.
+            Entities, relations and chunks, each ``[P, 2]`` int64 (query, index), by query and then best first.
         """
         none = torch.zeros(0, 2, dtype=torch.int64, device=queries.device)
         if not len(self.entity_tokens) or not len(queries):
             return none, none, none
-        batch, half = len(queries), limit // 2
-        room = torch.full((batch,), half, device=queries.device)
+        remaining = torch.full((len(queries),), limit // 2, device=queries.device)
         seeds = _nearest_by_distance(self.entity_vectors, queries, self.num_seeds)
         query, rank = torch.nonzero(seeds >= 0, as_tuple=True)
         entity = seeds[query, rank]
-        kept = fits(query, self.entity_tokens[entity], room)
-        query, rank, entity = query[kept], rank[kept], entity[kept]
+        fitting = fits(query, self.entity_tokens[entity], remaining)
+        query, rank, entity = query[fitting], rank[fitting], entity[fitting]
         entities = torch.stack([query, entity], dim=1)
 
-        room = room.index_add(0, query, -self.entity_tokens[entity])
+        after_entities = remaining.index_add(0, query, -self.entity_tokens[entity])
         origin, relation = row_entries(self.relation_ptr, self.relation_at, entity)
         num_relations = max(1, len(self.relation_tokens))
-        key, place, ends = torch.unique(
+        key, position, num_ends = torch.unique(
             query[origin] * num_relations + relation, return_inverse=True, return_counts=True
         )
-        nearest = torch.full_like(key, self.num_seeds).scatter_reduce_(0, place, rank[origin], "amin")
-        order = _order(torch.div(key, num_relations, rounding_mode="floor"), -ends, nearest)
-        at = torch.div(key[order], num_relations, rounding_mode="floor")
-        relation = key[order] % num_relations
-        kept = fits(at, self.relation_tokens[relation], room)
-        relations = torch.stack([at[kept], relation[kept]], dim=1)
+        nearest = torch.full_like(key, self.num_seeds).scatter_reduce_(0, position, rank[origin], "amin")
+        key = key[_order(key // num_relations, -num_ends, nearest)]
+        query, relation = key // num_relations, key % num_relations
+        fitting = fits(query, self.relation_tokens[relation], after_entities)
+        relations = torch.stack([query[fitting], relation[fitting]], dim=1)
 
         query = torch.cat([entities[:, 0], relations[:, 0]])
-        told = torch.cat([entities[:, 1], relations[:, 1] + len(self.entity_tokens)])
-        origin, chunk = row_entries(self.holder_ptr, self.holder, told)
+        element = torch.cat([entities[:, 1], relations[:, 1] + len(self.entity_tokens)])
+        origin, chunk = row_entries(self.holder_ptr, self.holder, element)
         num_chunks = max(1, len(self.chunk_tokens))
         key, count = torch.unique(query[origin] * num_chunks + chunk, return_counts=True)
-        at, chunk = torch.div(key, num_chunks, rounding_mode="floor"), key % num_chunks
-        order = _order(at, -count, -_cosines(self.chunk_vectors, queries, at, chunk))
-        at, chunk = at[order], chunk[order]
-        kept = fits(at, self.chunk_tokens[chunk], torch.full_like(room, half))
-        return entities, relations, torch.stack([at[kept], chunk[kept]], dim=1)
+        query, chunk = key // num_chunks, key % num_chunks
+        order = _order(query, -count, -_cosines(self.chunk_vectors, queries, query, chunk))
+        return entities, relations, _fitting_pairs(query[order], chunk[order], self.chunk_tokens, remaining)
 
 
 class KeywordChannel(nn.Module):
-    r"""Algorithm 4, lines 2 to 4: the keywords nearest to the query name the chunks that may be retrieved.
+    r"""Algorithm 4, lines 2 to 4: the keywords nearest to the query select chunks.
 
-    Keywords are taken by their cosine to the query until the chunks that hold one of them have twice the tokens that
-    are asked for; of these chunks the first ones by cosine that fit are kept.
+    Keywords are taken by their cosine with the query until the chunks that contain one of them have twice the requested
+    tokens; of these chunks the first ones by cosine that fit are kept.
 
-    Source: KET-RAG, Algorithm 4; ties go by number.
+    Source: KET-RAG, Algorithm 4; ties are broken by index.
 
     Args:
         keyword_graph: Keywords and their chunks.
@@ -140,7 +136,7 @@ class KeywordChannel(nn.Module):
         self.register_buffer("chunk_vectors", _unit(chunks.vectors), persistent=False)
 
     def forward(self, queries: Tensor, limit: int) -> Tensor:
-        """Choose for ``B`` queries ``[B, d]`` the chunks that fill ``limit`` tokens.
+        """Select the chunks that fill ``limit`` tokens for ``B`` queries ``[B, d]``.
 
         Returns:
             ``[P, 2]`` int64 (query, chunk), by query and then best first.
@@ -148,37 +144,35 @@ class KeywordChannel(nn.Module):
         num_rows = len(self.keyword_vectors)
         if not num_rows or not len(queries) or limit < 1:
             return torch.zeros(0, 2, dtype=torch.int64, device=queries.device)
-        queries, count, enough = _unit(queries), min(FIRST_SEEDS, num_rows), False
-        while not enough:
-            query, chunk, enough = self._candidates(queries, count, 2 * limit)
-            enough = enough or count == num_rows
+        queries, count, is_enough = _unit(queries), min(FIRST_SEEDS, num_rows), False
+        while not is_enough:
+            query, chunk, is_enough = self._candidates(queries, count, 2 * limit)
+            is_enough = is_enough or count == num_rows
             count = min(2 * count, num_rows)
         order = _order(query, -_cosines(self.chunk_vectors, queries, query, chunk))
-        query, chunk = query[order], chunk[order]
-        kept = fits(query, self.chunk_tokens[chunk], torch.full((len(queries),), limit, device=queries.device))
-        return torch.stack([query[kept], chunk[kept]], dim=1)
+        limits = torch.full((len(queries),), limit, device=queries.device)
+        return _fitting_pairs(query[order], chunk[order], self.chunk_tokens, limits)
 
-    def _candidates(self, queries: Tensor, count: int, wanted: int) -> tuple[Tensor, Tensor, bool]:
-        """List the chunks of the nearest keywords, of ``count`` rows at most, and tell whether they were enough."""
+    def _candidates(self, queries: Tensor, count: int, num_tokens: int) -> tuple[Tensor, Tensor, bool]:
+        """Return the chunks of the ``count`` nearest keyword rows, and whether they reach ``num_tokens``."""
         seeds = _nearest(self.keyword_vectors, queries, count)
         origin, chunk = row_entries(self.indptr, self.indices, seeds.flatten())
-        query = torch.div(origin, count, rounding_mode="floor")
         num_chunks = len(self.chunk_tokens)
-        key, place = torch.unique(query * num_chunks + chunk, return_inverse=True)
-        rank = torch.full_like(key, count).scatter_reduce_(0, place, origin % count, "amin")  # of its first keyword
-        query, chunk = torch.div(key, num_chunks, rounding_mode="floor"), key % num_chunks
+        key, position = torch.unique(origin // count * num_chunks + chunk, return_inverse=True)
+        rank = torch.full_like(key, count).scatter_reduce_(0, position, origin % count, "amin")  # of its first keyword
+        query, chunk = key // num_chunks, key % num_chunks
         tokens = torch.zeros(len(queries) * count, dtype=torch.int64, device=queries.device)
         tokens.index_add_(0, query * count + rank, self.chunk_tokens[chunk])
-        before = tokens.view(-1, count).cumsum(1) < wanted  # more keywords are wanted behind this one
-        taken = rank <= before.sum(1)[query]
-        return query[taken], chunk[taken], not bool(before[:, -1].any())
+        is_short = tokens.view(-1, count).cumsum(1) < num_tokens  # after this keyword, more are needed
+        is_used = rank <= is_short.sum(1)[query]
+        return query[is_used], chunk[is_used], not bool(is_short[:, -1].any())
 
 
 class TextChannel(nn.Module):
-    r"""Text-RAG and KNNG-RAG: the chunks nearest to the query, and each one's neighbours behind it if they are wanted.
+    r"""Text-RAG and KNNG-RAG: the chunks nearest to the query, each followed by its neighbours in KNNG-RAG.
 
     Source: KET-RAG, section 6.1: Text-RAG retrieves "only the seed nodes" of the chunks' graph, KNNG-RAG also "their
-    neighbors". The paper does not say in which order; neighbours follow their seed by their cosine to the query.
+    neighbors". The paper does not give the order; we sort the neighbours of a seed by their cosine with the query.
 
     Args:
         chunks: Texts of the chunks.
@@ -188,8 +182,8 @@ class TextChannel(nn.Module):
     chunk_tokens: Tensor  # [n]
     chunk_vectors: Tensor  # [n, d] unit
     indptr: Tensor  # [n + 1]
-    indices: Tensor  # neighbours of each chunk, itself not among them
-    shortest: Tensor  # [n] tokens of the shortest chunks together
+    indices: Tensor  # neighbours of each chunk, without itself
+    shortest: Tensor  # [n] cumulative tokens of the chunks, shortest first
 
     def __init__(self, chunks: Texts, chunk_graph: ChunkGraph | None = None) -> None:
         super().__init__()
@@ -202,28 +196,27 @@ class TextChannel(nn.Module):
         self.register_buffer("shortest", chunks.num_tokens.sort().values.cumsum(0), persistent=False)
 
     def forward(self, queries: Tensor, limit: int) -> Tensor:
-        """Choose for ``B`` queries ``[B, d]`` the chunks that fill ``limit`` tokens.
+        """Select the chunks that fill ``limit`` tokens for ``B`` queries ``[B, d]``.
 
         Returns:
             ``[P, 2]`` int64 (query, chunk), by query and then best first.
         """
-        most = int((self.shortest <= limit).sum())  # as many as of the shortest chunks
-        if not most or not len(queries):
+        max_chunks = int((self.shortest <= limit).sum())
+        if not max_chunks or not len(queries):
             return torch.zeros(0, 2, dtype=torch.int64, device=queries.device)
         queries, num_chunks = _unit(queries), len(self.chunk_tokens)
-        seeds = _nearest(self.chunk_vectors, queries, most)
+        seeds = _nearest(self.chunk_vectors, queries, max_chunks)
         query, rank = torch.nonzero(seeds >= 0, as_tuple=True)
         seed = seeds[query, rank]
         origin, neighbour = row_entries(self.indptr, self.indices, seed)
-        follows = torch.cat([torch.zeros_like(seed), torch.ones_like(neighbour)])
+        is_neighbour = torch.cat([torch.zeros_like(seed), torch.ones_like(neighbour)])
         query, rank = torch.cat([query, query[origin]]), torch.cat([rank, rank[origin]])
         chunk = torch.cat([seed, neighbour])
-        order = _order(query, rank, follows, -_cosines(self.chunk_vectors, queries, query, chunk), chunk)
+        order = _order(query, rank, is_neighbour, -_cosines(self.chunk_vectors, queries, query, chunk), chunk)
         query, chunk = query[order], chunk[order]
         first = _first(query * num_chunks + chunk)
-        query, chunk = query[first], chunk[first]
-        kept = fits(query, self.chunk_tokens[chunk], torch.full((len(queries),), limit, device=queries.device))
-        return torch.stack([query[kept], chunk[kept]], dim=1)
+        limits = torch.full((len(queries),), limit, device=queries.device)
+        return _fitting_pairs(query[first], chunk[first], self.chunk_tokens, limits)
 
 
 def _unit(vectors: Tensor) -> Tensor:
@@ -231,7 +224,7 @@ def _unit(vectors: Tensor) -> Tensor:
 
 
 def _rows(pairs: Tensor, num_rows: int) -> tuple[Tensor, Tensor]:
-    """Put pairs (row, entry) ``[P, 2]`` into compressed sparse rows, entries ascending."""
+    """Sort pairs (row, entry) ``[P, 2]`` into compressed sparse rows, entries ascending."""
     pairs = torch.unique(pairs, dim=0)
     indptr = torch.zeros(num_rows + 1, dtype=torch.int64)
     indptr[1:] = torch.bincount(pairs[:, 0], minlength=num_rows).cumsum(0)
@@ -239,29 +232,29 @@ def _rows(pairs: Tensor, num_rows: int) -> tuple[Tensor, Tensor]:
 
 
 def _cosines(vectors: Tensor, queries: Tensor, query: Tensor, node: Tensor) -> Tensor:
-    """Multiply pair by pair: equal vectors give equal scores in any batch, which a matrix product may not."""
+    """Return dot products pair by pair: unlike a matrix product, equal vectors give equal scores in any batch."""
     return (vectors[node] * _unit(queries)[query]).sum(1)
 
 
 def _nearest(vectors: Tensor, queries: Tensor, count: int) -> Tensor:
-    """Find the nodes of largest dot product, ``[B, count]`` or all there are, ties by number."""
+    """Return the ``count`` nodes of largest dot product, or all, ``[B, n]``; ties are broken by index."""
     count = min(count, len(vectors))
-    proposed = torch.topk(queries @ vectors.T, min(count + MARGIN, len(vectors)), dim=1).indices.sort(dim=1).values
-    scores = (vectors[proposed] * queries.unsqueeze(1)).sum(2)
-    return proposed.gather(1, torch.argsort(scores, dim=1, descending=True, stable=True)[:, :count])
+    candidates = torch.topk(queries @ vectors.T, min(count + MARGIN, len(vectors)), dim=1).indices.sort(dim=1).values
+    scores = (vectors[candidates] * queries.unsqueeze(1)).sum(2)
+    return candidates.gather(1, torch.argsort(scores, dim=1, descending=True, stable=True)[:, :count])
 
 
 def _nearest_by_distance(vectors: Tensor, queries: Tensor, count: int) -> Tensor:
     """As :func:`_nearest`, by Euclidean distance."""
     count = min(count, len(vectors))
     near = 2 * queries @ vectors.T - vectors.square().sum(1)
-    proposed = torch.topk(near, min(count + MARGIN, len(vectors)), dim=1).indices.sort(dim=1).values
-    distance = (vectors[proposed] - queries.unsqueeze(1)).square().sum(2)
-    return proposed.gather(1, torch.argsort(distance, dim=1, stable=True)[:, :count])
+    candidates = torch.topk(near, min(count + MARGIN, len(vectors)), dim=1).indices.sort(dim=1).values
+    distance = (vectors[candidates] - queries.unsqueeze(1)).square().sum(2)
+    return candidates.gather(1, torch.argsort(distance, dim=1, stable=True)[:, :count])
 
 
 def _order(*keys: Tensor) -> Tensor:
-    """Order entries by the first key, then the second and so on, ascending; what is left of ties stays as it is."""
+    """Return the stable ascending order of entries by the first key, then the second and so on."""
     order = torch.arange(len(keys[0]), device=keys[0].device)
     for key in reversed(keys):
         order = order[torch.argsort(key[order], stable=True)]
@@ -269,7 +262,7 @@ def _order(*keys: Tensor) -> Tensor:
 
 
 def _first(keys: Tensor) -> Tensor:
-    """List the places where a key comes first, ascending."""
+    """Return the positions at which a key occurs first, ascending."""
     order = torch.argsort(keys, stable=True)
     is_first = torch.ones_like(order, dtype=torch.bool)
     is_first[1:] = keys[order][1:] != keys[order][:-1]
@@ -277,7 +270,12 @@ def _first(keys: Tensor) -> Tensor:
 
 
 def fits(query: Tensor, tokens: Tensor, limit: Tensor) -> Tensor:
-    """Tell which entries, ordered by query, are among the first ones of their query that fit its limit together."""
+    """Return which entries, ordered by query, fit a query's limit together with those before them."""
     total = tokens.cumsum(0)
     begin = torch.searchsorted(query, query)
     return total - total[begin] + tokens[begin] <= limit[query]
+
+
+def _fitting_pairs(query: Tensor, chunk: Tensor, chunk_tokens: Tensor, limit: Tensor) -> Tensor:
+    fitting = fits(query, chunk_tokens[chunk], limit)
+    return torch.stack([query[fitting], chunk[fitting]], dim=1)

@@ -1,4 +1,4 @@
-"""KET-RAG's retrieval and the seven solutions that the paper compares it with, as shares of a context's tokens."""
+"""KET-RAG's retrieval and the seven solutions of its comparison, as shares of a context's tokens."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pad_sequence
 
+from graphrerank.checks import check_choice, check_counts, check_share
 from graphrerank.graphs import Ranking
+from graphrerank.graphs.sparse_rows import pad_rows
 from graphrerank.indexes import KETIndex, KETSettings
 from graphrerank.pipelines.ket.channels import GraphChannel, KeywordChannel, TextChannel
 
@@ -20,11 +21,11 @@ class Solution:
     """One of the eight solutions of KET-RAG, section 6.1.
 
     Attributes:
-        core: Whose knowledge is extracted: of ``all`` chunks, of the share chosen by ``pagerank`` or at ``random``, or
-            of ``none``.
-        channels: Which channels share the context's tokens; the first one's share is the setting ``graph_share`` where
-            it is ``graph`` and not alone, unless ``graph_share`` is fixed here.
-        graph_share: Fixed share of the first channel, or None.
+        core: Chunks whose knowledge is extracted: ``all``, ``none``, or a share chosen by ``pagerank`` or at
+            ``random``.
+        channels: Channels that share the context's tokens. If the first is ``graph`` and not the only one, its share is
+            ``graph_share``.
+        graph_share: Fixed share of the first channel; None for that of the retrieval's settings.
     """
 
     core: str
@@ -33,11 +34,11 @@ class Solution:
 
     @property
     def splits_chunks(self) -> bool:
-        """Whether chunks are halved: only where keywords name them."""
+        """Whether chunks are halved, which only the keyword channel needs."""
         return "keyword" in self.channels
 
     def settings(self, settings: KETSettings) -> KETSettings:
-        """Return what the solution's index is made with."""
+        """Return the settings of the solution's index."""
         return replace(
             settings,
             core_share={"none": 0.0, "all": 1.0}.get(self.core, settings.core_share),
@@ -60,26 +61,25 @@ SOLUTIONS: Mapping[str, Solution] = {
 
 
 def find_solution(name: str) -> Solution:
-    """Look a solution up.
+    """Return a solution by name.
 
     Raises:
         ValueError: If there is none of that name.
     """
-    if name not in SOLUTIONS:
-        raise ValueError(f"`solution` must be one of {list(SOLUTIONS)}, got {name!r}")
+    check_choice(SOLUTIONS, solution=name)
     return SOLUTIONS[name]
 
 
 @dataclass(frozen=True)
 class Contexts:
-    """What a solution retrieved for ``B`` queries.
+    """Contexts that a solution retrieved for ``B`` queries.
 
     Attributes:
-        ranking: ``[B, C]`` sub-chunks of the context by their cosine to the query, each once.
-        texts: ``B`` contexts: entities, relations and chunks, a line end behind each.
-        num_tokens: ``[B]`` int64, sums of the lengths of what they hold.
-        parts: What each holds, in order, ``[B, n]`` int64 padded with -1: ``entities``, ``relations`` and ``graph``
-            (its chunks), ``keyword``, ``text`` and ``neighbours``, as far as the solution has them.
+        ranking: ``[B, C]`` unique sub-chunks of each context, by their cosine with the query.
+        texts: ``B`` contexts: entities, relations and chunks, each followed by a line end.
+        num_tokens: ``[B]`` int64, sum of the lengths of these texts.
+        parts: Indices of these texts by kind, in order, ``[B, n]`` int64 padded with -1: ``entities``, ``relations``
+            and ``graph`` (their chunks), ``keyword``, ``text`` and ``neighbours``, as far as the solution has them.
     """
 
     ranking: Ranking
@@ -89,21 +89,21 @@ class Contexts:
 
 
 class KETRetrieval(nn.Module):
-    r"""Retrieve contexts of at most ``context_tokens`` from an index, many queries at once.
+    r"""Retrieve contexts of at most ``context_tokens`` from an index, for many queries at once.
 
-    Source: KET-RAG, Algorithms 2 and 4, and section 6.1 for the other solutions. Where a text is said to be taken until
-    a number of tokens is reached, we take whole texts as long as they fit. A chunk that two channels find stands twice
-    in the context, as in Algorithm 4, line 5. All state is in buffers.
+    Source: KET-RAG, Algorithms 2 and 4, and section 6.1 for the other solutions. *Where we differ:* the paper takes
+    texts until a number of tokens is reached, we take whole texts as long as they fit. A chunk found by two channels
+    occurs twice in the context, as in Algorithm 4, line 5. All state is in buffers.
 
     Args:
-        index: Made with the solution's settings.
+        index: Index built with the solution's settings.
         solution: A name of ``SOLUTIONS``.
         context_tokens: :math:`\lambda`.
         graph_share: :math:`\theta` in [0, 1], the skeleton's share of the tokens in KET-RAG.
-        num_seeds: Seed entities.
+        num_seeds: Number of seed entities.
 
     Raises:
-        ValueError: If an argument is out of range, or the index does not hold what the solution needs.
+        ValueError: If an argument is out of range, or the index lacks what the solution needs.
     """
 
     chunk_vectors: Tensor  # [m, d] unit, of sub-chunks
@@ -119,12 +119,10 @@ class KETRetrieval(nn.Module):
     ) -> None:
         super().__init__()
         chosen = find_solution(solution)
-        if context_tokens < 1:
-            raise ValueError(f"`context_tokens` must be a positive integer, got {context_tokens}")
-        if not 0 <= graph_share <= 1:
-            raise ValueError(f"`graph_share` must lie in [0, 1], got {graph_share}")
-        if (made := chosen.settings(index.settings)) != index.settings:
-            raise ValueError(f"`index` must be made with {made} for {solution}, got {index.settings}")
+        check_counts(context_tokens=context_tokens)
+        check_share(graph_share=graph_share)
+        if (needed := chosen.settings(index.settings)) != index.settings:
+            raise ValueError(f"`index` must be built with {needed} for {solution}, got {index.settings}")
         share = graph_share if chosen.graph_share is None else chosen.graph_share
         first = context_tokens if len(chosen.channels) == 1 else math.floor(share * context_tokens + 1e-6)
         self.limits = dict(zip(chosen.channels, (first, context_tokens - first), strict=False))
@@ -161,42 +159,29 @@ class KETRetrieval(nn.Module):
         if queries.dim() != 2 or (queries.shape[1] != self.chunk_vectors.shape[1] and len(self.chunk_vectors)):
             raise ValueError(f"`queries` must be [B, {self.chunk_vectors.shape[1]}], got {list(queries.shape)}")
         queries = queries.to(self.chunk_vectors)
-        found: dict[str, Tensor] = {}
+        pairs: dict[str, Tensor] = {}  # (query, index of a text) by kind
         for name, channel in self.channels.items():
-            chosen = channel(queries, self.limits[name])
-            found |= (
-                dict(zip(("entities", "relations", "graph"), chosen, strict=True))
-                if name == "graph"
-                else {name: chosen}
-            )
-        parts = {name: padded(pairs, len(queries)) for name, pairs in found.items()}
+            if name == "graph":
+                pairs["entities"], pairs["relations"], pairs["graph"] = channel(queries, self.limits[name])
+            else:
+                pairs[name] = channel(queries, self.limits[name])
+        parts = {kind: pad_rows(rows[:, 0], rows[:, 1], len(queries), fill=-1) for kind, rows in pairs.items()}
         texts, num_tokens = [], []
         for row in range(len(queries)):
-            own = [(name, number) for name, numbers in parts.items() for number in numbers[row].tolist() if number >= 0]
-            texts.append("".join(f"{self._texts[name][number]}\n" for name, number in own))
-            num_tokens.append(sum(int(self._lengths[name][number]) for name, number in own))
+            content = [(kind, index) for kind, rows in parts.items() for index in rows[row].tolist() if index >= 0]
+            texts.append("".join(f"{self._texts[kind][index]}\n" for kind, index in content))
+            num_tokens.append(sum(int(self._lengths[kind][index]) for kind, index in content))
         none = torch.zeros(0, 2, dtype=torch.int64, device=queries.device)
-        chunks = torch.cat([none, *(pairs for name, pairs in found.items() if name in CHANNELS)])
+        chunks = torch.cat([none, *(rows for kind, rows in pairs.items() if kind in CHANNELS)])
         return Contexts(self._ranked(queries, chunks), texts, torch.tensor(num_tokens, dtype=torch.int64), parts)
 
     def _ranked(self, queries: Tensor, pairs: Tensor) -> Ranking:
         if not len(pairs):
-            nothing = queries.new_zeros(len(queries), 0)
-            return Ranking(nothing.long(), nothing)
-        pairs = torch.unique(pairs, dim=0)
-        unit = nn.functional.normalize(queries, dim=1)
-        scores = (self.chunk_vectors[pairs[:, 1]] * unit[pairs[:, 0]]).sum(1)
+            empty = queries.new_zeros(len(queries), 0)
+            return Ranking(empty.long(), empty)
+        query, chunk = torch.unique(pairs, dim=0).T
+        scores = (self.chunk_vectors[chunk] * nn.functional.normalize(queries, dim=1)[query]).sum(1)
         order = torch.argsort(scores, descending=True, stable=True)
-        order = order[torch.argsort(pairs[order, 0], stable=True)]
-        nodes = padded(pairs[order], len(queries))
-        ranked = torch.full(nodes.shape, -torch.inf, device=nodes.device)
-        ranked[nodes >= 0] = scores[order]
-        return Ranking(nodes, ranked)
-
-
-def padded(pairs: Tensor, batch: int) -> Tensor:
-    """Lay pairs (query, number) out as rows, ``[B, n]``, padded with -1."""
-    if not batch:
-        return torch.zeros(0, 0, dtype=torch.int64, device=pairs.device)
-    lengths = torch.bincount(pairs[:, 0], minlength=batch).tolist()
-    return pad_sequence(list(torch.split(pairs[:, 1], lengths)), batch_first=True, padding_value=-1)
+        order = order[torch.argsort(query[order], stable=True)]
+        nodes = pad_rows(query[order], chunk[order], len(queries), fill=-1)
+        return Ranking(nodes, pad_rows(query[order], scores[order], len(queries), fill=-torch.inf))

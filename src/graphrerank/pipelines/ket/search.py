@@ -4,38 +4,38 @@ from pathlib import Path
 
 import torch
 
-from graphrerank.graphs.sparse_rows import row_entries
-from graphrerank.indexes import IndexEncoder, KETIndexBuilder, KETSettings
+from graphrerank.graphs.sparse_rows import pad_rows, row_entries
+from graphrerank.indexes import KETIndexBuilder, KETSettings
 from graphrerank.knowledge import KnowledgeExtractor
 from graphrerank.pipelines.ket.retrieval import KETRetrieval, find_solution
 from graphrerank.pipelines.state import RetrievalState
-from graphrerank.pipelines.step import Workplace
+from graphrerank.pipelines.step import Resources
 from graphrerank.text import Tokenizer
 
 
 class KETSearch:
     """Retrieve the documents whose chunks KET-RAG, or one of its competitors, puts into a context.
 
-    Documents are ranked by the best cosine of their chunks to the query. The index is built, or read from
-    its folder, when the step is; its report is printed. What the context holds besides, entities and relations, chooses
-    chunks and is not ranked; :class:`KETRetrieval` gives whole contexts.
+    Documents are ranked by the best cosine of their chunks with the query. The entities and relations of the context
+    select chunks and are not ranked; :class:`KETRetrieval` returns whole contexts. The constructor builds the index, or
+    reads it from its folder, and prints its report.
 
     Args:
-        workplace: What the pipeline's steps share; its ``text_encoder`` makes the index.
-        folder: Where the index lies, beside those of other corpora and settings.
-        tokenizer: What a token is.
-        extractor: Tells entities and relations; None for solutions without a knowledge graph.
-        solution: As :class:`KETRetrieval`.
-        chunk_tokens: As :class:`KETSettings`, and so on to ``description_tokens``.
-        join: Whether a chunk may go on in the next document.
-        num_neighbours: K of the chunks' graph, even.
-        core_share: Share of chunks in the skeleton, where the solution does not say.
-        seed: Of random core chunks.
-        num_splits: How often a chunk is halved, where the solution has keywords.
-        description_tokens: Most tokens that describe an entity or a relation.
-        context_tokens: As :class:`KETRetrieval`, and so on to ``num_seeds``.
-        graph_share: Share of the context's tokens that the skeleton fills.
-        num_seeds: Seed entities.
+        resources: Resources of the pipeline; its ``text_encoder`` encodes the index.
+        folder: Folder of indexes.
+        tokenizer: Tokenizer that measures texts.
+        extractor: Extractor of entities and relations; None for solutions without a knowledge graph.
+        solution: See :class:`KETRetrieval`.
+        chunk_tokens: See :class:`KETSettings`, as for all settings up to ``description_tokens``.
+        join: Whether a chunk may span documents.
+        num_neighbours: K of the chunk graph, even.
+        core_share: Share of chunks in the skeleton, unless the solution fixes it.
+        seed: Seed of random core chunks.
+        num_splits: Number of times a chunk is halved, if the solution has keywords.
+        description_tokens: Maximum number of tokens that describe an entity or a relation.
+        context_tokens: See :class:`KETRetrieval`, as for all settings up to ``num_seeds``.
+        graph_share: Share of the context's tokens for the skeleton.
+        num_seeds: Number of seed entities.
 
     Raises:
         ValueError: If a setting is out of range, or there is no encoder of texts with a fingerprint.
@@ -43,7 +43,7 @@ class KETSearch:
 
     def __init__(
         self,
-        workplace: Workplace,
+        resources: Resources,
         *,
         folder: str | Path,
         tokenizer: Tokenizer,
@@ -60,11 +60,6 @@ class KETSearch:
         graph_share: float = 0.4,
         num_seeds: int = 10,
     ) -> None:
-        encoder = workplace.text_encoder
-        if not isinstance(encoder, IndexEncoder):
-            raise ValueError(
-                f"`text_encoder` must be given for an index, with a fingerprint (encoder=...), got {encoder}"
-            )
         settings = KETSettings(
             chunk_tokens=chunk_tokens,
             join=join,
@@ -74,8 +69,8 @@ class KETSearch:
             num_splits=num_splits,
             description_tokens=description_tokens,
         )
-        builder = KETIndexBuilder(folder, tokenizer=tokenizer, encoder=encoder, extractor=extractor)
-        index = builder.build(workplace.graph.texts, find_solution(solution).settings(settings))
+        builder = KETIndexBuilder(folder, tokenizer=tokenizer, encoder=resources.index_encoder, extractor=extractor)
+        index = builder.build(resources.graph.texts, find_solution(solution).settings(settings))
         print(*index.report.lines(), sep="\n", flush=True)
         retrieval = KETRetrieval(
             index,
@@ -84,26 +79,21 @@ class KETSearch:
             graph_share=graph_share,
             num_seeds=num_seeds,
         )
-        device = workplace.graph.indptr.device
+        device = resources.graph.device
         self.retrieval = retrieval.to(device)
         self._indptr, self._documents = index.sub_chunks.indptr.to(device), index.sub_chunks.documents.to(device)
-        self._workplace = workplace
+        self._resources = resources
 
     def run(self, state: RetrievalState) -> RetrievalState:
-        """Begin anew with the documents of the retrieved chunks."""
-        with self._workplace.clock("retrieve"):
+        """Replace the retrieved nodes by the documents of the retrieved chunks."""
+        with self._resources.clock("retrieve"):
             chunks = self.retrieval(state.queries.encoded).ranking
             row, column = torch.nonzero(chunks.nodes >= 0, as_tuple=True)
             origin, document = row_entries(self._indptr, self._documents, chunks.nodes[row, column])
-            num_nodes, row, scores = self._workplace.graph.num_nodes, row[origin], chunks.scores[row, column][origin]
-            key, place = torch.unique(row * num_nodes + document, return_inverse=True)
-            best = torch.full(key.shape, -torch.inf, device=key.device).scatter_reduce_(0, place, scores, "amax")
-            owner = torch.div(key, max(1, num_nodes), rounding_mode="floor")
-            slot = torch.arange(len(key), device=key.device) - torch.searchsorted(owner, owner)
-            width = int(slot.max()) + 1 if len(key) else 0
-            nodes = torch.full((len(chunks), width), -1, device=key.device).index_put(
-                (owner, slot), key % max(1, num_nodes)
-            )
-            ranked = torch.zeros(nodes.shape, device=key.device).index_put((owner, slot), best)
-            found = state.with_ranking(nodes, torch.zeros_like(ranked)).ranked_by(ranked).top(self._workplace.budget)
-            return found.with_pool(found.nodes)
+            num_nodes, scores = max(1, self._resources.graph.num_nodes), chunks.scores[row, column][origin]
+            key, position = torch.unique(row[origin] * num_nodes + document, return_inverse=True)
+            best = torch.full(key.shape, -torch.inf, device=key.device).scatter_reduce_(0, position, scores, "amax")
+            nodes = pad_rows(key // num_nodes, key % num_nodes, len(chunks), fill=-1)
+            scores = pad_rows(key // num_nodes, best, len(chunks), fill=-torch.inf)
+            ranked = state.with_ranking(nodes, scores).ranked_by(scores).top(self._resources.budget)
+            return ranked.with_pool(ranked.nodes)

@@ -1,4 +1,4 @@
-"""ReTAG's retrieval: a question's topics, keywords, and the summaries of a level that are worth reading."""
+"""ReTAG's retrieval: topics, keywords and summaries of a question."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from graphrerank.checks import check_counts, check_not_negative
 from graphrerank.graphs import Queries, Ranking, top_k_by_node_order
 from graphrerank.graphs.retriever import BASE_SCORE, TEXT_FEATURES
 from graphrerank.operators.hybrid import BLOCK_SCORES
@@ -19,17 +20,17 @@ FEATURES = (BASE_SCORE, *TEXT_FEATURES)
 
 @dataclass(frozen=True)
 class ReTAGSearchSettings:
-    """How summaries are chosen; as they stand, the paper's way.
+    """Settings of the retrieval of summaries; the defaults are the paper's.
 
     Attributes:
-        top_p: Summaries to read per question; None: all there are, as in GraphRAG.
-        use_topics: Whether questions are asked in topics; if not, all in the general graph.
-        threshold: As :func:`route_to_topics`.
-        max_topics: As :func:`route_to_topics`.
-        bm25_weight: Weight of BM25, divided by the question's maximum over the summaries that it may retrieve.
+        top_p: Number of summaries per question; None for all, as in GraphRAG.
+        use_topics: Whether questions are routed to topics; if not, all are searched in the general graph.
+        threshold: See :func:`route_to_topics`.
+        max_topics: See :func:`route_to_topics`.
+        bm25_weight: Weight of BM25, divided by the question's maximum over its candidates.
         dense_weight: Weight of the cosine of question and summary.
-        keyword_weight: Weight of a keyword in BM25, beside 1 of a word of the question.
-        rerank_depth: How many of the first ones a graph reranker ranks anew, where there is one; at least ``top_p``.
+        keyword_weight: Weight of a keyword in BM25, relative to a word of the question.
+        rerank_depth: Number of first summaries that a graph reranker, if any, ranks; at least ``top_p``.
 
     Raises:
         ValueError: If a setting is out of range.
@@ -45,28 +46,24 @@ class ReTAGSearchSettings:
     rerank_depth: int = 100
 
     def __post_init__(self) -> None:
-        for name in ("top_p", "max_topics", "rerank_depth"):
-            number = getattr(self, name)
-            if number is not None and number < 1:
-                raise ValueError(f"`{name}` must be a positive integer, got {number}")
+        check_counts(top_p=self.top_p, max_topics=self.max_topics, rerank_depth=self.rerank_depth)
         if min(self.bm25_weight, self.dense_weight) < 0 or self.bm25_weight + self.dense_weight == 0:
             raise ValueError(
                 f"`bm25_weight` and `dense_weight` must not be negative nor both 0, got {self.bm25_weight} and "
                 f"{self.dense_weight}"
             )
-        if self.keyword_weight < 0:
-            raise ValueError(f"`keyword_weight` must not be negative, got {self.keyword_weight}")
+        check_not_negative(keyword_weight=self.keyword_weight)
 
 
 @dataclass(frozen=True)
 class RetrievedSummaries:
-    """What was chosen for ``B`` questions.
+    """Summaries retrieved for ``B`` questions.
 
     Attributes:
-        ranking: ``[B, K]`` nodes of the :class:`LevelSummaries`, best first; all scores are 0 where all are read.
-        graphs: ``[B, 1 + T]`` bool, where each was asked: in the general graph or in topics.
+        ranking: ``[B, K]`` nodes of the :class:`LevelSummaries`, best first; all scores are 0 if all are retrieved.
+        graphs: ``[B, 1 + T]`` bool, where each was searched: in the general graph or in topics.
         candidates: ``[B, N]`` bool, the summaries that could be retrieved.
-        keywords: Of each question; none where there is no expansion.
+        keywords: Keywords of each question; none without expansion.
     """
 
     ranking: Ranking
@@ -76,17 +73,17 @@ class RetrievedSummaries:
 
 
 class ReTAGRetrieval:
-    """Choose the summaries of a level that are worth reading for a question, for many questions at once.
+    """Retrieve summaries of a level, for many questions at once.
 
-    Source: ReTAG, sections 3.2.2 and 3.3. Scores are BM25 of question and keywords; *beside the paper*: the cosine of
-    question and summary, both, and a trained graph reranker over what they rank first. With ``top_p=None`` and
-    ``use_topics=False`` this is GraphRAG, which reads all summaries of a level. A question of white space is asked
-    nowhere, and retrieves nothing.
+    Source: ReTAG, sections 3.2.2 and 3.3. Scores are BM25 of question and keywords. *Where we differ:* the cosine of
+    question and summary may be added, and a trained graph reranker may rank the first summaries again. With
+    ``top_p=None`` and ``use_topics=False`` this is GraphRAG, which reads all summaries of a level. A blank question
+    retrieves nothing.
 
     Args:
         summaries: The summaries of a level.
-        settings: How they are chosen.
-        keywords: Tells what BM25 is asked beside the question; None for no expansion.
+        settings: Settings of the retrieval.
+        keywords: Finder of further words for BM25; None for no expansion.
         scorer: A trained graph reranker over the summaries' graph; None for none.
     """
 
@@ -106,32 +103,28 @@ class ReTAGRetrieval:
 
     @torch.inference_mode()
     def retrieve(self, queries: Queries) -> RetrievedSummaries:
-        """Choose for ``B`` questions with vectors.
+        """Retrieve summaries for ``B`` questions with vectors.
 
         Raises:
             ValueError: If the questions have no vectors.
         """
         rows = max(1, BLOCK_SCORES // max(1, len(self.summaries)))
-        parts = [self._block(queries.block(start, start + rows)) for start in range(0, max(1, len(queries)), rows)]
-        width, pad = max(part.ranking.nodes.shape[1] for part in parts), torch.nn.functional.pad
-        behind = [(0, width - part.ranking.nodes.shape[1]) for part in parts]
-        nodes = [pad(part.ranking.nodes, room, value=-1) for part, room in zip(parts, behind, strict=True)]
-        scores = [pad(part.ranking.scores, room, value=-torch.inf) for part, room in zip(parts, behind, strict=True)]
+        blocks = [self._block(queries.block(start, start + rows)) for start in range(0, max(1, len(queries)), rows)]
         return RetrievedSummaries(
-            Ranking(torch.cat(nodes), torch.cat(scores)),
-            torch.cat([part.graphs for part in parts]),
-            torch.cat([part.candidates for part in parts]),
-            [words for part in parts for words in part.keywords],
+            Ranking.concatenate([block.ranking for block in blocks]),
+            torch.cat([block.graphs for block in blocks]),
+            torch.cat([block.candidates for block in blocks]),
+            [words for block in blocks for words in block.keywords],
         )
 
     def _block(self, queries: Queries) -> RetrievedSummaries:
         graphs = self._route(queries)
         candidates = self.summaries.candidates(graphs)
-        most = int(candidates.sum(1).max()) if len(queries) else 0
-        if self.settings.top_p is None or not most:
+        max_candidates = int(candidates.sum(1).max()) if len(queries) else 0
+        if self.settings.top_p is None or not max_candidates:
             scores = torch.zeros(candidates.shape, device=candidates.device).masked_fill(~candidates, -torch.inf)
-            nodes, kept = top_k_by_node_order(scores, max(1, most))
-            return RetrievedSummaries(Ranking(nodes, kept), graphs, candidates, [[] for _ in queries.texts])
+            ranking = Ranking(*top_k_by_node_order(scores, max(1, max_candidates)))
+            return RetrievedSummaries(ranking, graphs, candidates, [[] for _ in queries.texts])
         keywords = [[] for _ in queries.texts] if self._keywords is None else self._keywords.find(queries, graphs)
         table = self._score(queries, keywords, candidates)
         scores = table[0].masked_fill(~candidates, -torch.inf)
@@ -139,12 +132,12 @@ class ReTAGRetrieval:
             ranking = Ranking(*top_k_by_node_order(scores, self.settings.top_p))
         else:
             depth = max(self.settings.rerank_depth, self.settings.top_p)
-            nodes, kept = top_k_by_node_order(scores, min(depth, most))
-            ranking = self._rerank(self._scorer, queries, Ranking(nodes, kept), table)
+            first = Ranking(*top_k_by_node_order(scores, min(depth, max_candidates)))
+            ranking = self._rerank(self._scorer, queries, first, table)
         return RetrievedSummaries(ranking, graphs, candidates, keywords)
 
     def _route(self, queries: Queries) -> Tensor:
-        """Choose graphs, ``[B, 1 + T]`` bool; none for white space."""
+        """Choose graphs, ``[B, 1 + T]`` bool; none for a blank question."""
         settings, vectors = self.settings, queries.encoded.to(self.summaries.device)
         graphs = route_to_topics(
             self.summaries.topics,
@@ -153,11 +146,11 @@ class ReTAGRetrieval:
             threshold=settings.threshold,
             max_topics=settings.max_topics,
         )
-        is_asked = torch.tensor([bool(text.strip()) for text in queries.texts], dtype=torch.bool, device=graphs.device)
-        return graphs & is_asked.unsqueeze(1)
+        has_text = torch.tensor([bool(text.strip()) for text in queries.texts], dtype=torch.bool, device=graphs.device)
+        return graphs & has_text.unsqueeze(1)
 
     def _score(self, queries: Queries, keywords: Sequence[Sequence[str]], candidates: Tensor) -> Tensor:
-        """Score all nodes: both scores together, BM25 and cosine, ``[3, B, N]``."""
+        """Return all nodes' combined score, BM25 and cosine, ``[3, B, N]``."""
         settings, bm25 = self.settings, self.summaries.bm25
         lexical = bm25.score_all(queries.texts)
         if any(keywords) and settings.keyword_weight:
@@ -171,19 +164,19 @@ class ReTAGRetrieval:
         return torch.stack([settings.bm25_weight * lexical + settings.dense_weight * dense, lexical, dense])
 
     def _rerank(self, scorer: GraphScorer, queries: Queries, ranking: Ranking, table: Tensor) -> Ranking:
-        """Let the graph reranker see the first ones with their parents, and rank the first ones."""
+        """Let the graph reranker score the first summaries together with their parents, and rank the former."""
         nodes, width = ranking.nodes, ranking.nodes.shape[1]
         parents = self.summaries.parent[nodes.clamp(min=0)].masked_fill(nodes < 0, -1).sort(dim=1).values
-        parents[:, 1:] = parents[:, 1:].masked_fill(parents[:, 1:] == parents[:, :-1], -1)  # each once
-        every = torch.cat([nodes, parents], dim=1)
-        features = table[:, torch.arange(len(nodes), device=nodes.device).unsqueeze(1), every.clamp(min=0)]
-        features = features.permute(1, 2, 0).masked_fill((every < 0).unsqueeze(-1), 0.0)  # [B, 2 W, 3]
-        base = features[:, :, 0].masked_fill(every < 0, -torch.inf)
-        graphs = scorer.candidate_graphs(queries, Ranking(every, base, features), FEATURES)
+        parents[:, 1:] = parents[:, 1:].masked_fill(parents[:, 1:] == parents[:, :-1], -1)  # drop duplicates
+        all_nodes = torch.cat([nodes, parents], dim=1)
+        features = table[:, torch.arange(len(nodes), device=nodes.device).unsqueeze(1), all_nodes.clamp(min=0)]
+        features = features.permute(1, 2, 0).masked_fill((all_nodes < 0).unsqueeze(-1), 0.0)  # [B, 2 W, 3]
+        base = features[:, :, 0].masked_fill(all_nodes < 0, -torch.inf)
+        graphs = scorer.candidate_graphs(queries, Ranking(all_nodes, base, features), FEATURES)
         scores = base.clone()
-        scores[every >= 0] = scorer.score(graphs).to(scores)
-        own = torch.full((len(nodes), len(self.summaries)), -torch.inf, device=nodes.device)
+        scores[all_nodes >= 0] = scorer.score(graphs).to(scores)
+        summary_scores = torch.full((len(nodes), len(self.summaries)), -torch.inf, device=nodes.device)
         row, column = torch.nonzero(nodes >= 0, as_tuple=True)
-        own[row, nodes[row, column]] = scores[:, :width][row, column]
+        summary_scores[row, nodes[row, column]] = scores[:, :width][row, column]
         assert self.settings.top_p is not None
-        return Ranking(*top_k_by_node_order(own, self.settings.top_p))
+        return Ranking(*top_k_by_node_order(summary_scores, self.settings.top_p))

@@ -1,8 +1,9 @@
-"""Which topics a question is asked in."""
+"""Routing of questions to topics."""
 
 import torch
 from torch import Tensor
 
+from graphrerank.checks import check_counts
 from graphrerank.indexes.retag import Topics
 
 
@@ -14,17 +15,17 @@ def route_to_topics(
     threshold: float | None = None,
     max_topics: int | None = None,
 ) -> Tensor:
-    """Choose the topics whose likeness to a question reaches a threshold; the general graph is for the others.
+    """Choose the topics whose similarity to a question reaches a threshold; other questions go to the general graph.
 
-    Source: ReTAG, section 3.2.2, where a language model puts a question to one topic or to none. *Where we differ:* a
-    question goes to every topic that is close enough, as the paper asks for (its limitation: questions across topics).
+    Source: ReTAG, section 3.2.2, where a language model routes a question to at most one topic. *Where we differ:* a
+    question goes to every topic that is near enough, as the paper suggests under limitations.
 
     Args:
         topics: ``T`` topics.
         vectors: ``[B, d]``, of the questions.
         is_open: ``[T]`` bool, topics that have a summary; no question goes to the others.
-        threshold: Least cosine; the topics' own, set from data, when None.
-        max_topics: Keep at most so many, the closest ones, ties by number; all when None.
+        threshold: Minimum cosine; None for the topics' own threshold, set from data.
+        max_topics: Maximum number of topics per question, the nearest ones, ties broken by index; None for all.
 
     Returns:
         ``[B, 1 + T]`` bool: the general graph, or some topics.
@@ -39,11 +40,10 @@ def route_to_topics(
         tensor([[False,  True],
                 [ True, False]])
     """
-    if max_topics is not None and max_topics < 1:
-        raise ValueError(f"`max_topics` must be a positive integer, got {max_topics}")
-    likeness = topics.similarity(vectors).masked_fill(~is_open, -torch.inf)
-    close = likeness >= (topics.threshold if threshold is None else threshold)
+    check_counts(max_topics=max_topics)
+    similarity = topics.similarity(vectors).masked_fill(~is_open, -torch.inf)
+    is_near = similarity >= (topics.threshold if threshold is None else threshold)
     if max_topics is not None:
-        order = torch.argsort(likeness, dim=1, descending=True, stable=True)[:, :max_topics]
-        close = close & torch.zeros_like(close).scatter(1, order, True)
-    return torch.cat([~close.any(1, keepdim=True), close], dim=1)
+        nearest = torch.argsort(similarity, dim=1, descending=True, stable=True)[:, :max_topics]
+        is_near = is_near & torch.zeros_like(is_near).scatter(1, nearest, True)
+    return torch.cat([~is_near.any(1, keepdim=True), is_near], dim=1)

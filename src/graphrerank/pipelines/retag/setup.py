@@ -1,13 +1,14 @@
-"""What a ReTAG system is made of, with a language model or without one."""
+"""The components of a ReTAG system, with a language model or without one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from graphrerank.checks import check_choice
 from graphrerank.indexes import IndexEncoder, ReTAGIndex, ReTAGIndexBuilder, ReTAGSettings
 from graphrerank.knowledge import KnowledgeExtractor
 from graphrerank.language_models import ChatModel, LanguageModelKeywords, remembering
-from graphrerank.pipelines.retag.keywords import ExtractiveKeywords, KeywordFinder, SummarySentences, WrittenKeywords
+from graphrerank.pipelines.retag.keywords import ExtractiveKeywords, GeneratedKeywords, KeywordFinder, SummarySentences
 from graphrerank.text import Tokenizer
 
 LANGUAGES = ("extractive", "llm")
@@ -15,18 +16,18 @@ LANGUAGES = ("extractive", "llm")
 
 @dataclass(frozen=True)
 class ReTAGSetup:
-    """How the index and the keywords of ReTAG are made.
+    """Settings from which ReTAG's index and keyword finder are built.
 
     Attributes:
-        folder: Where the index's stages lie, beside those of other corpora and settings.
-        tokenizer: What a token is.
-        extractor: Tells entities and relations.
-        settings: Of the index.
-        language: Who finds topics, sums up communities and expands questions: ``extractive``, nobody but the encoder;
-            ``llm``, the language model.
-        language_model: Whom to ask; not asked where ``language`` is ``extractive``.
-        cache: Folder that keeps the language model's answers; each run asks anew when None.
-        description: What the corpus is about, for the language model's keywords.
+        folder: Folder of indexes.
+        tokenizer: Tokenizer that measures texts.
+        extractor: Extractor of entities and relations.
+        settings: Settings of the index.
+        language: ``extractive``, or ``llm`` for a language model that finds topics, summarises communities and expands
+            questions.
+        language_model: The language model of ``llm``.
+        cache: Folder of cached answers of the language model; None for no cache.
+        description: Description of the corpus, for the language model's keywords.
 
     Raises:
         ValueError: If ``language`` is unknown, or ``llm`` without a language model.
@@ -42,8 +43,7 @@ class ReTAGSetup:
     description: str = "A collection of documents."
 
     def __post_init__(self) -> None:
-        if self.language not in LANGUAGES:
-            raise ValueError(f"`language` must be one of {list(LANGUAGES)}, got {self.language!r}")
+        check_choice(LANGUAGES, language=self.language)
         if self.language == "llm" and self.language_model is None:
             raise ValueError("`language_model` must be given for language=llm, got none")
 
@@ -51,7 +51,7 @@ class ReTAGSetup:
         """Build the index of a corpus, or read it.
 
         Args:
-            encoder: Of sentences; questions must be encoded alike.
+            encoder: Encoder of sentences; questions need the same one.
             ids: ``P`` ids of the passages.
             passages: ``P`` texts.
 
@@ -66,14 +66,14 @@ class ReTAGSetup:
     def keyword_finder(
         self, index: ReTAGIndex, sentences: SummarySentences, *, num_keywords: int, num_sentences: int, num_terms: int
     ) -> KeywordFinder | None:
-        """Give what expands questions; None where ``num_keywords`` is 0.
+        """Return the finder that expands questions; None if ``num_keywords`` is 0.
 
         Args:
             index: The index.
-            sentences: Those of its summaries; read where ``language`` is ``extractive``, as the two numbers behind.
-            num_keywords: Most keywords of a question.
-            num_sentences: As :class:`ExtractiveKeywords`.
-            num_terms: As :class:`ExtractiveKeywords`.
+            sentences: Sentences of its summaries, used by ``extractive`` only, as the two numbers below.
+            num_keywords: Maximum number of keywords of a question.
+            num_sentences: See :class:`ExtractiveKeywords`.
+            num_terms: See :class:`ExtractiveKeywords`.
 
         Raises:
             ValueError: If a number is out of range.
@@ -82,7 +82,7 @@ class ReTAGSetup:
             return None
         if self._model is not None:
             writer = LanguageModelKeywords(self._model, num_keywords=num_keywords)
-            return WrittenKeywords(writer, index.topics, description=self.description)
+            return GeneratedKeywords(writer, index.topics, description=self.description)
         return ExtractiveKeywords(
             sentences, index.topics, num_keywords=num_keywords, num_sentences=num_sentences, num_terms=num_terms
         )

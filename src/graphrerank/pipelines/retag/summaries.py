@@ -1,4 +1,4 @@
-"""The summaries of one level of a ReTAG index as a corpus to search."""
+"""The summaries of one level of a ReTAG index as a searchable corpus."""
 
 from dataclasses import replace
 from functools import cached_property
@@ -13,22 +13,21 @@ from graphrerank.operators import BM25
 class LevelSummaries:
     """Summaries of the communities of a level, in all graphs of an index.
 
-    Nodes of its graph are first these communities, by their numbers in the index, and behind them their parents, which
-    are not retrieved: a graph reranker sees a community's parent beside it. Words are weighed by how rare they are
-    among all of them.
+    The nodes of the corpus graph are these communities, by index, followed by their parents. Parents are not retrieved:
+    a graph reranker reads them with their children. Term frequencies are counted over all nodes.
 
     Args:
         index: The index.
-        level: 0 for the coarsest; a graph that has fewer levels gives its finest.
-        device: Where vectors and edges are.
+        level: 0 for the coarsest; a graph with fewer levels contributes its finest.
+        device: Device of vectors and edges.
 
     Attributes:
-        communities: ``[N]`` int64, each node's number in the index.
-        num_listed: How many of the nodes, the first ones, may be retrieved.
+        communities: ``[N]`` int64, each node's index among the communities.
+        num_listed: Number of nodes, the first ones, that may be retrieved.
         graph: The nodes with their summaries, vectors and edges: shared entities, parent and child.
-        parent: ``[N]`` int64, the node of each node's parent, -1 where there is none.
-        in_graph: ``[1 + T, N]`` bool, which nodes may be retrieved in the general graph, and in each topic's; never one
-            whose summary is empty.
+        parent: ``[N]`` int64, the node of each node's parent; -1 for none.
+        in_graph: ``[1 + T, N]`` bool, nodes that may be retrieved in the general graph and in each topic's; never those
+            with an empty summary.
         num_tokens: ``[N]`` int64, of the summaries.
 
     Raises:
@@ -36,11 +35,11 @@ class LevelSummaries:
     """
 
     def __init__(self, index: ReTAGIndex, level: int, *, device: str | torch.device = "cpu") -> None:
-        own = index.communities
-        rows = [own.at_level(graph, level) for graph in range(len(index.graphs))]
-        listed = torch.cat([*rows, own.graph[:0]])
-        above = own.parent[listed]
-        parents = torch.unique(above[above >= 0])
+        communities = index.communities
+        rows = [communities.at_level(graph, level) for graph in range(len(index.graphs))]
+        listed = torch.cat([*rows, communities.graph[:0]])
+        parents = communities.parent[listed]
+        parents = torch.unique(parents[parents >= 0])
         self.level = level
         self.topics = replace(
             index.topics, vectors=index.topics.vectors.to(device), centre=index.topics.centre.to(device)
@@ -48,33 +47,33 @@ class LevelSummaries:
         self.communities = torch.cat([listed, parents])
         self.num_listed = len(listed)
         self.graph = index.community_graph(self.communities).to(device)
-        self.num_tokens = own.num_tokens[self.communities]
-        place = torch.full((len(own) + 1,), -1, dtype=torch.int64)
-        place[self.communities] = torch.arange(len(self.communities))
-        self.parent = place[own.parent[self.communities]].to(device)  # -1 is the last place, which holds -1
+        self.num_tokens = communities.num_tokens[self.communities]
+        node_of = torch.full((len(communities) + 1,), -1, dtype=torch.int64)  # a parent of -1 reads the last element
+        node_of[self.communities] = torch.arange(len(self.communities))
+        self.parent = node_of[communities.parent[self.communities]].to(device)
         in_graph = torch.zeros(len(rows), len(self.communities), dtype=torch.bool)
         for graph, row in enumerate(rows):
-            in_graph[graph, place[row]] = True
-        is_told = torch.tensor([bool(text) for text in self.graph.texts], dtype=torch.bool)
-        self.in_graph = (in_graph & is_told).to(device)
-        number = {text: i for i, text in enumerate(dict.fromkeys(self.graph.texts))}
-        self._text = torch.tensor([number[text] for text in self.graph.texts], dtype=torch.int64, device=device)
+            in_graph[graph, node_of[row]] = True
+        has_text = torch.tensor([bool(text) for text in self.graph.texts], dtype=torch.bool)
+        self.in_graph = (in_graph & has_text).to(device)
+        text_index = {text: index for index, text in enumerate(dict.fromkeys(self.graph.texts))}
+        self._text = torch.tensor([text_index[text] for text in self.graph.texts], dtype=torch.int64, device=device)
 
     def __len__(self) -> int:
         return len(self.communities)
 
     @property
     def device(self) -> torch.device:
-        """Where vectors and edges are."""
+        """Device of vectors and edges."""
         return self.graph.device
 
     @cached_property
     def bm25(self) -> BM25:
-        """Lexical search in the summaries."""
+        """Lexical search over the summaries."""
         return BM25(self.graph.texts)
 
     def candidates(self, graphs: Tensor) -> Tensor:
-        """Tell which summaries may be retrieved from some graphs; of equal ones the first alone.
+        """Return which summaries may be retrieved from some graphs; of equal texts only the first.
 
         Args:
             graphs: ``[B, 1 + T]`` bool.
@@ -82,9 +81,10 @@ class LevelSummaries:
         Returns:
             ``[B, N]`` bool.
         """
-        held = (graphs.float() @ self.in_graph.float()) > 0
-        places = torch.arange(len(self), device=held.device).expand(held.shape)
-        first = torch.full_like(places, len(self)).scatter_reduce(
-            1, self._text.expand(held.shape), places.masked_fill(~held, len(self)), "amin"
+        is_candidate = (graphs.float() @ self.in_graph.float()) > 0
+        nodes = torch.arange(len(self), device=is_candidate.device).expand(is_candidate.shape)
+        text = self._text.expand(is_candidate.shape)
+        first_node = torch.full_like(nodes, len(self)).scatter_reduce(
+            1, text, nodes.masked_fill(~is_candidate, len(self)), "amin"
         )
-        return held & (first.gather(1, self._text.expand(held.shape)) == places)
+        return is_candidate & (first_node.gather(1, text) == nodes)
