@@ -74,8 +74,8 @@ def build(
         "ircot": [f"pipeline.steps.0.language_model.base_url={endpoint[0]}"],
         "ket": ["pipeline.steps.0.solution=keyword_rag"],  # no spaCy: tests/pipelines/ket has the others
         "retag": [  # no spaCy, likewise
-            "pipeline.steps.0.setup.extractor.extractor._target_=tests.support.extractors.StatementExtractor",
-            "~pipeline.steps.0.setup.extractor.extractor.titles",
+            "shared.extractor.extractor._target_=tests.support.extractors.StatementExtractor",
+            "~shared.extractor.extractor.titles",
         ],
         "splade": [f"pipeline.steps.0.retriever.model={sparse_encoder}", "device=cpu"],
         "fastinsight_head": ["pipeline.head=null"],

@@ -227,6 +227,7 @@ class EvaluateConfig:
     retriever: Any = None
     data: Any = None
     pipeline: Any = None
+    shared: Any = None  # parts that the files of conf/pipeline refer to
     pipelines: list[str] = field(default_factory=list)
     num_queries: int | None = None
     report: list[str] = field(default_factory=list)
@@ -281,6 +282,7 @@ class ServeConfig:
     encoder: Any = None
     retriever: Any = None
     pipeline: Any = None
+    shared: Any = None
     paths: Paths = field(default_factory=Paths)
     host: str = MISSING
     port: int = MISSING
