@@ -136,3 +136,15 @@ def test_a_node_without_a_vector_stands_between_like_and_unlike() -> None:
     vectors = torch.tensor([[-1.0, 0.0], [0.0, 0.0], [0.6, 0.8], [0.0, -1.0], [1.0, 0.0]])
     found = DenseRetriever(corpus(vectors), top_k=5).retrieve(asked(torch.tensor([[1.0, 0.0], [0.0, 0.0]])))
     assert found.nodes.tolist() == [[4, 2, 1, 3, 0], [0, 1, 2, 3, 4]]  # zeros are 0 from all; ties by node number
+
+
+def test_without_faiss_the_error_names_the_extras(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dense, "find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=r"needs FAISS, .*: pip install 'graphrerank\[faiss\]' .* 'graphrerank\[gpu\]'"):
+        DenseRetriever(corpus(random_vectors(3)))
+
+
+def test_two_packages_of_faiss_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dense, "distribution", lambda name: name)
+    with pytest.raises(ValueError, match="found faiss-cpu and faiss-gpu-cu12.*pip uninstall faiss-cpu faiss-gpu-cu12"):
+        DenseRetriever(corpus(random_vectors(3)))

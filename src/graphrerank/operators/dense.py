@@ -1,6 +1,8 @@
 """Dense vector search: the nodes with the largest dot products, through FAISS."""
 
 from functools import cached_property
+from importlib.metadata import PackageNotFoundError, distribution
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -11,6 +13,7 @@ from graphrerank.graphs.retriever import BASE_SCORE
 from graphrerank.operators.hybrid import concatenate
 
 INDEXES = ("flat", "hnsw", "ivf")
+FAISS_PACKAGES = ("faiss-cpu", "faiss-gpu-cu12")  # both hold the module `faiss`, so one overwrites the other
 BLOCK_QUERIES = 1024  # searched at once
 BLOCK_VECTORS = 1 << 14  # multiplied at once where the whole corpus is scored
 MARGIN = 16  # nodes that a flat search asks for beyond ``top_k``, to see that nothing ties with the last
@@ -22,13 +25,13 @@ TRAINED_VECTORS = 64  # per cell of an IVF index, more than FAISS's least of 39
 class DenseRetriever:
     r"""Rank the corpus by :math:`v_q \cdot v_n`, ties by node number.
 
-    ``flat`` compares every node and is exact, also where nodes tie at the last place: FAISS proposes, torch scores the
-    proposed nodes again (so that equal vectors get equal scores), and a query whose last place may be contested, within
-    rounding, is scored against the whole corpus. ``hnsw`` and ``ivf`` are approximate; what they find is ordered alike.
+    ``flat`` compares every node and is exact, even if nodes tie at the last place: FAISS proposes nodes, torch scores
+    them again (so that equal vectors get equal scores), and a query whose last place is contested within rounding is
+    scored against the whole corpus. ``hnsw`` and ``ivf`` are approximate; their nodes are ordered in the same way.
 
     Source: FastInsight, Definition 2 (vector search), with its dot product; for unit vectors that is the cosine of its
-    Example 1. The corpus is indexed at the first query, on a GPU where FAISS has one (never HNSW, which FAISS keeps on
-    the CPU).
+    Example 1. The corpus is indexed at the first query, on a GPU if FAISS has one (except HNSW, which FAISS keeps on
+    the CPU). FAISS is an extra: ``graphrerank[faiss]`` for the CPU, ``graphrerank[gpu]`` for CUDA 12, never both.
 
     Args:
         graph: The corpus with its ``embedding``.
@@ -36,11 +39,12 @@ class DenseRetriever:
         index: ``flat``, ``hnsw`` or ``ivf``.
         links: HNSW: neighbours of a node in its layers.
         ef_search: HNSW: nodes kept open in a search, at least ``top_k``.
-        num_cells: IVF: cells of the corpus; about :math:`4 \sqrt{N}`, and one per 64 nodes at most, when None.
-        num_probes: IVF: cells a search looks into.
+        num_cells: IVF: cells of the corpus; None: about :math:`4 \sqrt{N}`, at most one per 64 nodes.
+        num_probes: IVF: cells that a search visits.
 
     Raises:
-        ValueError: If the corpus has no embedding, or an argument is out of range.
+        ValueError: If the corpus has no embedding, an argument is out of range, FAISS is not installed, or both its
+            packages are.
     """
 
     feature_names: tuple[str, ...] = (BASE_SCORE, "dense_score")
@@ -64,6 +68,7 @@ class DenseRetriever:
         for name, number in {**numbers, "num_cells": 1 if num_cells is None else num_cells}.items():
             if number < 1:
                 raise ValueError(f"`{name}` must be a positive integer, got {number}")
+        _check_faiss()
         self.top_k = top_k
         self.index = index
         self.links = links
@@ -92,10 +97,11 @@ class DenseRetriever:
         if not len(vectors) or not num_nodes:
             nothing = self._embedding.new_full((len(vectors), self.top_k), -torch.inf)
             return _ranking(torch.full(nothing.shape, -1, device=nothing.device), nothing)
-        wanted = vectors.float().cpu().contiguous().numpy()
-        _, found = self._index.search(wanted, min(self.top_k + MARGIN if flat else self.top_k, num_nodes))
+        query_vectors = vectors.float().cpu().contiguous().numpy()
+        depth = min(self.top_k + MARGIN if flat else self.top_k, num_nodes)
+        _, nearest = self._index.search(query_vectors, depth)
         vectors, device = vectors.float().to(self._embedding.device), self._embedding.device
-        proposed = torch.sort(torch.from_numpy(found).to(device), dim=1).values
+        proposed = torch.sort(torch.from_numpy(nearest).to(device), dim=1).values
         scores = torch.stack(
             [self._score(at.clamp(min=0), vector) for at, vector in zip(proposed, vectors, strict=True)]
         )
@@ -113,9 +119,9 @@ class DenseRetriever:
         return (self._embedding[nodes] * vector).sum(1)
 
     def _contested(self, vectors: Tensor, scores: Tensor, last: Tensor) -> Tensor:
-        """Tell, ``[b]``, whether a node that was not proposed might belong among the ``top_k``.
+        """Return, ``[b]``, whether a node that was not proposed might belong among the ``top_k``.
 
-        Not where the ``last`` score kept is above the least of the proposed ``scores [b, M]`` by more than rounding: a
+        It cannot if the ``last`` score kept exceeds the least of the proposed ``scores [b, M]`` by more than rounding: a
         product of ``d`` terms is off by at most ``d`` roundings of the product of norms, in FAISS and here.
         """
         rounding = torch.finfo(torch.float32).eps * self._embedding.shape[1]
@@ -152,6 +158,30 @@ class DenseRetriever:
             index.train(vectors)
         index.add(vectors)
         return index
+
+
+def _check_faiss() -> None:
+    """Refuse to search without FAISS, or with two packages of it installed over each other."""
+    install = "pip install 'graphrerank[faiss]' (CPU) or 'graphrerank[gpu]' (CUDA 12, Linux)"
+    if find_spec("faiss") is None:
+        raise ValueError(
+            f"dense search (`retriever=dense`, the default of pipelines) needs FAISS, which is not installed: "
+            f"{install}, never both; retriever=hybrid and retriever=bm25 do without"
+        )
+    installed = [package for package in FAISS_PACKAGES if _is_installed(package)]
+    if len(installed) > 1:
+        raise ValueError(
+            f"FAISS must be installed from one package, found {' and '.join(installed)}, which overwrite each other: "
+            f"pip uninstall {' '.join(installed)}, then {install}"
+        )
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        distribution(package)
+    except PackageNotFoundError:
+        return False
+    return True
 
 
 def _ranking(nodes: Tensor, scores: Tensor) -> Ranking:
