@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import tomllib
 
 import pytest
 import yaml
@@ -48,6 +49,15 @@ def test_the_image_holds_what_it_copies_and_runs_without_rights():
     assert DOCKERFILE.index("USER graphrerank") < DOCKERFILE.index("ENTRYPOINT")
     assert "HEALTHCHECK" in DOCKERFILE
     assert ENTRYPOINT[:2] == ["python", "serve.py"]
+
+
+def test_each_image_installs_one_faiss():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    cpu, gpu = re.findall(r"extra=(\w+)", DOCKERFILE)
+    assert [re.findall(r"faiss-\w+", line) for line in (*extras[cpu], *extras[gpu])] == [["faiss-cpu"], ["faiss-gpu"]]
+    of_dev = re.findall(r"\w+", extras["dev"][0])
+    assert cpu in of_dev
+    assert gpu not in of_dev
 
 
 def test_prometheus_is_told_where_to_look():

@@ -121,8 +121,8 @@ class DenseRetriever:
     def _contested(self, vectors: Tensor, scores: Tensor, last: Tensor) -> Tensor:
         """Return, ``[b]``, whether a node that was not proposed might belong among the ``top_k``.
 
-        It cannot if the ``last`` score kept exceeds the least of the proposed ``scores [b, M]`` by more than rounding: a
-        product of ``d`` terms is off by at most ``d`` roundings of the product of norms, in FAISS and here.
+        It cannot if the ``last`` score kept exceeds the least of the proposed ``scores [b, M]`` by more than rounding:
+        a product of ``d`` terms is off by at most ``d`` roundings of the product of norms, in FAISS and here.
         """
         rounding = torch.finfo(torch.float32).eps * self._embedding.shape[1]
         return last - scores.amin(1) <= 4 * rounding * self._largest_norm * vectors.norm(dim=1)
