@@ -63,7 +63,7 @@ def test_nothing_to_fuse(queries: int, depth: int) -> None:
 @pytest.mark.parametrize(
     ("rankings", "arguments", "message"),
     [
-        (0, {}, "`rankings` must hold a ranking, got none"),
+        (0, {}, "`rankings` must contain a ranking, got none"),
         (2, {"weights": torch.ones(1, 3)}, r"`weights` must be \[B, 2\] for rankings of B queries, got \[1, 3\]"),
         (2, {"weights": torch.ones(2, 2)}, r"got \[2, 2\] for rankings of \[1, 1\] queries"),
         (2, {"weights": torch.tensor([[0.5, -0.5]])}, "`weights` must not be negative, got -0.5"),

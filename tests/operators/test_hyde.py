@@ -55,7 +55,7 @@ def test_an_empty_passage_is_no_answer() -> None:
         def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], str]) -> list[str]:
             return [read(" ") for _ in questions]
 
-    with pytest.raises(ValueError, match="needed a passage, got ' '"):
+    with pytest.raises(ValueError, match="the answer must be a passage, got ' '"):
         HyDE(Silent(), Lengths()).rewrite(queries(["who"]))
 
 
@@ -69,7 +69,7 @@ def test_nothing_to_ask() -> None:
     ("arguments", "message"),
     [
         ({"num_passages": 0}, "`num_passages` must be a positive integer, got 0"),
-        ({"prompt": "Answer!"}, r"`prompt` must hold \{\} for the query, got 'Answer!'"),
+        ({"prompt": "Answer!"}, r"`prompt` must contain \{\} for the query, got 'Answer!'"),
     ],
 )
 def test_arguments_out_of_range_are_refused(arguments: dict[str, Any], message: str) -> None:

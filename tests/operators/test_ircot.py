@@ -133,7 +133,7 @@ def test_nothing_found_and_no_queries() -> None:
 
 
 def test_an_empty_answer_is_none() -> None:
-    with pytest.raises(ValueError, match="needed a sentence, got ' '"):
+    with pytest.raises(ValueError, match="the answer must be a sentence, got ' '"):
         IRCoT(Unanswered(), Author({("a", "none"): " "}), TEXTS).retrieve(Queries(["q"], ["a"]))  # type: ignore[arg-type]
 
 

@@ -274,10 +274,10 @@ def test_relabelling_nodes_relabels_the_expansion() -> None:
         ({"structure_weight": float("nan")}, "`structure_weight` must not be negative, got nan"),
         ({"query_vectors": torch.ones(2, DIM)}, r"`query_vectors` must be \[1, 4\], got \[2, 4\]"),
         ({"exclude": torch.ones(2, 3)}, r"`exclude` must be \[1, M\], got \[2, 3\]"),
-        ({"exclude": torch.tensor([[9]])}, "`exclude` must hold nodes 0 to 8, got 9"),
-        ({"seeds": ranking([[12]])}, "`seeds` must hold nodes 0 to 8, got 12"),
+        ({"exclude": torch.tensor([[9]])}, "`exclude` must lie in 0 to 8, got 9"),
+        ({"seeds": ranking([[12]])}, "`seeds` must lie in 0 to 8, got 12"),
         ({"seeds": Ranking(torch.tensor([[-1, 2]]), torch.ones(1, 2))}, "`seeds` must have their padding last"),
-        ({"seeds": ranking([[2, 5, 2]])}, "`seeds` must hold a node once per query, got one twice in row 0"),
+        ({"seeds": ranking([[2, 5, 2]])}, "`seeds` must be unique per query, got a node twice in row 0"),
     ],
 )
 def test_arguments_out_of_range_are_refused(change: dict[str, Any], message: str) -> None:

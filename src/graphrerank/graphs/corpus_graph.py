@@ -140,6 +140,17 @@ class CorpusGraph:
         place, partner = self.entities.partners(nodes)
         return torch.cat([origin, place]), torch.cat([neighbour, partner])
 
+    @property
+    def encoded(self) -> Tensor:
+        """``[N, d]``, the vectors of a corpus that must have them.
+
+        Raises:
+            ValueError: If there are none.
+        """
+        if self.embedding is None:
+            raise ValueError("`graph` must have an embedding: encode the corpus first")
+        return self.embedding
+
     def with_embedding(self, embedding: Tensor) -> "CorpusGraph":
         """Return the same graph with node vectors ``[N, d]``, zeros for a node that has none.
 

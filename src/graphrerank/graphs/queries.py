@@ -1,6 +1,6 @@
 """A batch of queries, what every retriever takes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -49,6 +49,11 @@ class Queries:
         """Take the queries from number ``start`` up to before ``stop``."""
         vectors = None if self.vectors is None else self.vectors[start:stop]
         return Queries(self.ids[start:stop], self.texts[start:stop], vectors)
+
+    def blocks(self, size: int) -> Iterator["Queries"]:
+        """Yield blocks of at most ``size`` queries; one empty block if there are no queries."""
+        for start in range(0, max(1, len(self)), size):
+            yield self.block(start, start + size)
 
     def select(self, rows: Tensor) -> "Queries":
         """Take the queries of some numbers (``[b]`` int64), in that order."""

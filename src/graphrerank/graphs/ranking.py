@@ -71,6 +71,21 @@ class Ranking:
         )
 
 
+def is_listed(nodes: Tensor, listed: Tensor) -> Tensor:
+    """Return which of the nodes ``[B, M]`` are among the listed ones ``[B, K]`` of their row: ``[B, M]`` bool.
+
+    Example:
+        >>> is_listed(torch.tensor([[1, 2], [3, 4]]), torch.tensor([[2, 5], [3, -1]]))
+        tensor([[False,  True],
+                [ True, False]])
+    """
+    if not listed.shape[1]:
+        return torch.zeros_like(nodes, dtype=torch.bool)
+    ascending = torch.sort(listed, dim=1).values
+    position = torch.searchsorted(ascending, nodes.contiguous()).clamp(max=listed.shape[1] - 1)
+    return ascending.gather(1, position) == nodes
+
+
 def top_k_by_node_order(scores: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
     """Rank nodes by score, ties by node number, also where a tie straddles the cut.
 

@@ -1,4 +1,4 @@
-"""Frozen operators, one file per published one."""
+"""Frozen operators, one file per published operator."""
 
 from graphrerank.operators.bm25 import BM25
 from graphrerank.operators.bm25_retriever import BM25Retriever

@@ -3,6 +3,8 @@
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from graphrerank.checks import check_choice, check_counts
+
 ACTIVATIONS = ("tanh", "gelu", "relu", "silu")
 
 
@@ -17,18 +19,16 @@ class ClassificationHead(nn.Module):
     Args:
         hidden_size: Width ``h`` of a vector.
         activation: One of ``tanh``, ``gelu``, ``relu``, ``silu``.
-        norm_eps: What the layer norm adds to the variance; None for no norm.
+        norm_eps: Constant that the layer norm adds to the variance; None for no norm.
 
     Raises:
-        ValueError: If ``activation`` is none of these, or ``hidden_size`` not positive.
+        ValueError: If ``activation`` is unknown, or ``hidden_size`` not positive.
     """
 
     def __init__(self, hidden_size: int, *, activation: str = "tanh", norm_eps: float | None = None) -> None:
         super().__init__()
-        if hidden_size < 1:
-            raise ValueError(f"`hidden_size` must be a positive integer, got {hidden_size}")
-        if activation not in ACTIVATIONS:
-            raise ValueError(f"`activation` must be one of {ACTIVATIONS}, got {activation!r}")
+        check_counts(hidden_size=hidden_size)
+        check_choice(ACTIVATIONS, activation=activation)
         self.hidden_size = hidden_size
         self.activation = activation
         self.norm_eps = norm_eps

@@ -1,10 +1,11 @@
-"""Personalized PageRank over the whole corpus graph, many queries at once."""
+"""Personalized PageRank over the whole corpus graph, for many queries at once."""
 
 import warnings
 
 import torch
 from torch import Tensor, nn
 
+from graphrerank.checks import check_positive_share
 from graphrerank.graphs import CorpusGraph, Ranking, top_k_by_node_order
 from graphrerank.operators.gcs import TOLERANCE, num_smoothing_steps
 
@@ -12,23 +13,23 @@ BLOCK_SCORES = 1 << 24  # scores held at once: 64 MiB of float32 per vector
 
 
 class CorpusPPR(nn.Module):
-    r"""Spread seed mass over the corpus until it stands still, and rank what it reaches.
+    r"""Spread seed mass over the corpus until convergence, and rank the nodes that it reaches.
 
     .. math:: p^{(t+1)} = c\,r + (1 - c)\,(P p^{(t)} + m^{(t)} r), \qquad p^{(0)} = r
 
-    with :math:`P` column-normalised and :math:`m` the mass at nodes without an edge, which goes back to the seeds. The
-    steps end once the residual of the result, the left side less the right in sum of absolute values, is at most
-    ``tolerance`` for each query; the distance to the fixed point is at most ``tolerance / restart_prob``.
+    with :math:`P` column-normalised and :math:`m` the mass at nodes without an edge, which returns to the seeds. The
+    iteration ends once each query's residual in the L1 norm is at most ``tolerance``; the distance to the fixed point
+    is then at most ``tolerance / restart_prob``.
 
     Source: Page et al., *The PageRank Citation Ranking*, 1999; HippoRAG 2, which walks over passages and entities, and
-    FastInsight, Example 2. ``restart_prob`` is 1 - ``damping`` of igraph. Two passages that share entities are joined
-    with the weight of conceptual edges, beside any edge between them, without listing these edges: the mass goes to the
-    entities and back. All state is in buffers.
+    FastInsight, Example 2. ``restart_prob`` is 1 - ``damping`` of igraph. Passages that share entities are joined with
+    the weight of conceptual edges, in addition to any edge between them, without listing these edges: the mass goes to
+    the entities and back. All state is in buffers.
 
     Args:
         graph: The corpus.
         restart_prob: Probability ``c`` in (0, 1] of returning to the seeds at each step.
-        tolerance: Largest residual, in (0, 1); float32 can tell about 1e-7.
+        tolerance: Maximum residual, in (0, 1); float32 resolves about 1e-7.
 
     Raises:
         ValueError: If an argument is out of range.
@@ -42,15 +43,14 @@ class CorpusPPR(nn.Module):
 
     dangling: Tensor  # [N] bool
     transition: Tensor  # [N, N] sparse, P without entities
-    to_entities: Tensor  # [M, N] sparse, 1 where a passage holds an entity
+    to_entities: Tensor  # [M, N] sparse, 1 where a passage contains an entity
     from_entities: Tensor  # [N, M] sparse, its transpose
-    entity_share: Tensor  # [N], what of a passage's mass goes to each of an entity's other holders
-    held: Tensor  # [N], entities that a passage shares
+    entity_share: Tensor  # [N], share of a passage's mass that goes to each of an entity's other passages
+    num_shared: Tensor  # [N], number of entities that a passage shares
 
     def __init__(self, graph: CorpusGraph, *, restart_prob: float = 0.5, tolerance: float = TOLERANCE) -> None:
         super().__init__()
-        if not 0 < restart_prob <= 1:
-            raise ValueError(f"`restart_prob` must lie in (0, 1], got {restart_prob}")
+        check_positive_share(restart_prob=restart_prob)
         if not 0 < tolerance < 1:
             raise ValueError(f"`tolerance` must lie in (0, 1), got {tolerance}")
         self.restart_prob = restart_prob
@@ -66,8 +66,8 @@ class CorpusPPR(nn.Module):
         self.register_buffer("transition", _csr(graph.indptr, graph.indices, values, num_nodes), persistent=False)
         self.has_entities = entities is not None and entities.num_entities > 0
         if entities is not None and self.has_entities:
-            held = entities.indptr.diff()
-            passage = torch.repeat_interleave(torch.arange(num_nodes), held)
+            num_shared = entities.indptr.diff()
+            passage = torch.repeat_interleave(torch.arange(num_nodes), num_shared)
             by_entity = torch.argsort(entities.indices, stable=True)
             holder_ptr = torch.zeros(entities.num_entities + 1, dtype=torch.int64)
             holder_ptr[1:] = torch.bincount(entities.indices, minlength=entities.num_entities).cumsum(0)
@@ -77,7 +77,7 @@ class CorpusPPR(nn.Module):
             self.register_buffer("to_entities", to_entities, persistent=False)
             self.register_buffer("from_entities", from_entities, persistent=False)
             self.register_buffer("entity_share", share / entities.sizes.clamp(min=1), persistent=False)
-            self.register_buffer("held", held.float(), persistent=False)
+            self.register_buffer("num_shared", num_shared.float(), persistent=False)
         self.to(device)
 
     @torch.no_grad()
@@ -85,29 +85,29 @@ class CorpusPPR(nn.Module):
         """Rank the nodes that each query's seeds reach.
 
         Args:
-            seeds: ``[B, S]``; scores are shares of the restart, those that are not positive seed nothing. A query with
-                no positive score restarts at all its seeds evenly, one without seeds nowhere.
+            seeds: ``[B, S]``; scores are relative shares of the restart, and those not positive count as 0. A query
+                without a positive score restarts at all its seeds uniformly.
             top_k: Nodes to keep per query, at least 1.
 
         Returns:
-            ``[B, top_k]``, ties by node number; the scores of a whole row, beyond ``top_k`` too, sum to 1.
+            ``[B, top_k]``, ties broken by node index; the scores of all nodes, not only of these, sum to 1.
 
         Raises:
             ValueError: If ``top_k`` is below 1.
         """
         rows = max(1, BLOCK_SCORES // max(1, len(self.dangling)))
-        parts = []
+        rankings = []
         for start in range(0, max(1, len(seeds)), rows):
             mass = self.score(seeds.nodes[start : start + rows], seeds.scores[start : start + rows])
-            parts.append(top_k_by_node_order(mass.masked_fill(mass == 0, -torch.inf), top_k))
-        return Ranking(torch.cat([nodes for nodes, _ in parts]), torch.cat([scores for _, scores in parts]))
+            rankings.append(Ranking(*top_k_by_node_order(mass.masked_fill(mass == 0, -torch.inf), top_k)))
+        return Ranking.concatenate(rankings)
 
     @torch.no_grad()
     def score(self, nodes: Tensor, weight: Tensor) -> Tensor:
         """Return the mass of every node, ``[B, N]``.
 
         Args:
-            nodes: ``[B, S]`` int64 seeds, padded with -1; a row holds a node at most once.
+            nodes: ``[B, S]`` int64 seeds, padded with -1, unique per row.
             weight: ``[B, S]``, as the scores in :meth:`expand`.
         """
         valid = nodes >= 0
@@ -117,14 +117,14 @@ class CorpusPPR(nn.Module):
         seed, share = nodes[row, column], (weight / weight.sum(1, keepdim=True).clamp(min=1e-30))[row, column]
         mass = torch.zeros(len(self.dangling), len(nodes), device=nodes.device)  # [N, B]: a step reads whole rows
         mass[seed, row] = share
-        alone = self.dangling.nonzero().flatten()
+        dangling = self.dangling.nonzero().flatten()
         for _ in range(num_smoothing_steps(self.restart_prob, self.tolerance / 2)):
-            lost = mass[alone].sum(0)
+            lost = mass[dangling].sum(0)
             following = self._spread(mass).mul_(1 - self.restart_prob)
             following[seed, row] += share * (self.restart_prob + (1 - self.restart_prob) * lost[row])
-            moved = mass.sub_(following).abs_().sum(0)
+            change = mass.sub_(following).abs_().sum(0)
             mass = following
-            if not len(nodes) or float(moved.max()) * (1 - self.restart_prob) <= self.tolerance:
+            if not len(nodes) or float(change.max()) * (1 - self.restart_prob) <= self.tolerance:
                 break
         return mass.T.contiguous()
 
@@ -133,7 +133,7 @@ class CorpusPPR(nn.Module):
         if self.has_entities:
             offered = mass * self.entity_share.unsqueeze(1)
             spread += self.from_entities @ (self.to_entities @ offered)
-            spread -= self.held.unsqueeze(1) * offered  # to each entity's other holders alone
+            spread -= self.num_shared.unsqueeze(1) * offered  # nothing returns to the passage itself
         return spread
 
 

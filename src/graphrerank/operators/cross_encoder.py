@@ -1,4 +1,4 @@
-"""Cross-encoders of transformers, body and head apart: the model search of the taxonomy, and what GRanker smooths."""
+"""Cross-encoders of transformers with body and head apart: model search, and the vectors that GRanker smooths."""
 
 import copy
 import hashlib
@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from graphrerank.checks import check_choice, check_counts
 from graphrerank.files import atomic_folder, hash_model
 from graphrerank.graphs import DTYPES
 from graphrerank.operators.classification_head import ClassificationHead
-from graphrerank.operators.encoder_layers import EncoderLayers, layer_settings, layers_of, like_lengths, pool
+from graphrerank.operators.encoder_layers import EncoderLayers, batches_by_length, layer_settings, layers_of, pool
 
 HEADS = {  # class of transformers -> its layers before and after the activation
     "BertForSequenceClassification": ("bert.pooler.dense", "classifier"),
@@ -25,24 +26,24 @@ FINGERPRINTED = {".safetensors", ".bin", ".json", ".txt", ".model"}  # weights, 
 
 
 class CrossEncoder:
-    """A sequence classifier with one logit, loaded when something is first read or scored.
+    """A sequence classifier with one logit, loaded at its first use.
 
-    Its vector of a pair is what its head reads: the state of the first token (ModernBERT: or the mean over the tokens,
-    as its configuration says), before BERT's pooler. ``head(encode(...))`` equals the model's own logits.
+    The vector of a pair is the input of the classifier's head: the state of the first token (for ModernBERT possibly
+    the mean over the tokens), before BERT's pooler. ``head(encode(...))`` equals the model's own logits.
 
     Args:
         model: A local folder, or a model id of the Hugging Face hub.
-        max_length: Most tokens of a pair; the longer text of a longer pair is cut.
-        batch_size: Most pairs per forward pass; pairs of like length share one.
-        device: Torch device; CUDA where there is one when None.
+        max_length: Maximum number of tokens of a pair; of a longer pair the longer text is truncated.
+        batch_size: Maximum number of pairs per forward pass; pairs of similar length share one.
+        device: Torch device; None for CUDA if there is one.
         revision: Commit of a hub model.
-        dtype: Numbers of the model's body: ``float32``, or ``bfloat16`` or ``float16`` where the machine computes
-            faster in these. The head, and all vectors given out, are float32.
+        dtype: Precision of the model's body: ``float32``, or ``bfloat16`` or ``float16`` if the hardware is faster with
+            them. The head, and all vectors returned, are float32.
 
     Raises:
-        ValueError: If ``max_length`` or ``batch_size`` is not positive, or ``dtype`` is unknown. When it loads: if the
-            model is not found, has a head that is none of :data:`HEADS`, more than one logit or no trained head, or
-            reads fewer tokens.
+        ValueError: If ``max_length`` or ``batch_size`` is not positive, or ``dtype`` is unknown. At loading: if the
+            model is not found, its head is none of :data:`HEADS`, is untrained or has several logits, or it accepts
+            fewer tokens.
     """
 
     def __init__(
@@ -55,12 +56,8 @@ class CrossEncoder:
         revision: str | None = None,
         dtype: str = "float32",
     ) -> None:
-        if dtype not in DTYPES:
-            raise ValueError(f"`dtype` must be one of {DTYPES}, got {dtype!r}")
-        if min(max_length, batch_size) < 1:
-            raise ValueError(
-                f"`max_length` and `batch_size` must be positive integers, got {max_length} and {batch_size}"
-            )
+        check_choice(DTYPES, dtype=dtype)
+        check_counts(max_length=max_length, batch_size=batch_size)
         self.model = str(model)
         self.max_length = max_length
         self.batch_size = batch_size
@@ -75,26 +72,26 @@ class CrossEncoder:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of the weights and settings that decide vectors and scores; of id and revision for a hub model."""
+        """Hash of the weights and settings that determine vectors and scores; of id and revision for a hub model."""
         weights = hash_model(self.model, self.revision, FINGERPRINTED)
-        numbers = () if self.dtype == "float32" else (self.dtype,)
-        return hashlib.sha256(repr(("cross-encoder", weights, self.max_length, *numbers)).encode()).hexdigest()
+        dtype = () if self.dtype == "float32" else (self.dtype,)
+        return hashlib.sha256(repr(("cross-encoder", weights, self.max_length, *dtype)).encode()).hexdigest()
 
     @property
     def classification_head(self) -> ClassificationHead:
-        """The model's head, on its device, in evaluation mode; copy it to train it."""
+        """The model's head on its device, in evaluation mode; copy it before training."""
         return self._loaded.head
 
     @property
     def layer_settings(self) -> dict[str, Any]:
-        """Settings of the model's body, from which :class:`EncoderLayers` can be built."""
+        """Settings of the model's body, from which :class:`EncoderLayers` is built."""
         return layer_settings(self._loaded.body.config)
 
     def last_layers(self, num_layers: int) -> EncoderLayers:
-        """Copy the body's last layers, to train them: float32, on the CPU.
+        """Copy the body's last layers for training, as float32 on the CPU.
 
         Raises:
-            ValueError: If ``num_layers`` is not from 1 to the number of layers.
+            ValueError: If ``num_layers`` is not between 1 and the number of layers.
         """
         layers = EncoderLayers(self.layer_settings, num_layers)
         layers.start_from(self._loaded.body)
@@ -102,10 +99,10 @@ class CrossEncoder:
 
     @torch.no_grad()
     def encode(self, query_texts: Sequence[str], passages: Sequence[str]) -> Tensor:
-        """Read ``M`` pairs, those of like length together.
+        """Encode ``M`` pairs, in batches of similar length.
 
         Args:
-            query_texts: ``M`` queries; an empty one is read as such.
+            query_texts: ``M`` queries, possibly empty.
             passages: ``M`` passages.
 
         Returns:
@@ -114,10 +111,8 @@ class CrossEncoder:
         Raises:
             ValueError: If the lengths differ, or the model cannot be loaded.
         """
-        if len(query_texts) != len(passages):
-            raise ValueError(f"`passages` must be as many as `query_texts` ({len(query_texts)}), got {len(passages)}")
         vectors = torch.empty(len(passages), self.hidden_size)
-        for pairs, states, mask in self._read(self._loaded.body, query_texts, passages):
+        for pairs, states, mask in self._states(self._loaded.body, query_texts, passages):
             vectors[pairs] = pool(states, mask, mean=self._loaded.mean_pooling).cpu()
         return vectors
 
@@ -131,39 +126,38 @@ class CrossEncoder:
     def encode_states(
         self, query_texts: Sequence[str], passages: Sequence[str], *, without_last: int
     ) -> tuple[Tensor, Tensor]:
-        """Read ``M`` pairs with all layers but the last ones.
+        """Encode ``M`` pairs by all layers but the last ones.
 
         Args:
             query_texts: ``M`` queries.
             passages: ``M`` passages.
-            without_last: Layers to leave out; all of them leaves the embeddings.
+            without_last: Number of layers to leave out; without all of them the embeddings remain.
 
         Returns:
-            ``token_states [T, hidden_size]`` float32, on the CPU, the tokens of all pairs one after the other, and
-            ``token_ptr [M + 1]``; ``last_layers(without_last)`` makes of them what :meth:`encode` gives.
+            ``token_states [T, hidden_size]`` float32, on the CPU, of the tokens of all pairs, and ``token_ptr [M +
+            1]``; ``last_layers(without_last)`` maps them to the result of :meth:`encode`.
 
         Raises:
             ValueError: If the lengths differ, or the model cannot be loaded.
         """
-        if len(query_texts) != len(passages):
-            raise ValueError(f"`passages` must be as many as `query_texts` ({len(query_texts)}), got {len(passages)}")
-        found: list[Tensor] = [torch.zeros(0, self.hidden_size)] * len(passages)
-        for pairs, states, mask in self._read(_without_last(self._loaded.body, without_last), query_texts, passages):
-            for pair, own, kept in zip(pairs, states.cpu(), mask.bool().cpu(), strict=True):
-                found[pair] = own[kept]
-        ptr = torch.tensor([0, *map(len, found)]).cumsum(0)
-        return torch.cat([torch.zeros(0, self.hidden_size), *found]), ptr
+        token_states: list[Tensor] = [torch.zeros(0, self.hidden_size)] * len(passages)
+        body = _without_last(self._loaded.body, without_last)
+        for pairs, states, mask in self._states(body, query_texts, passages):
+            for pair, pair_states, is_token in zip(pairs, states.cpu(), mask.bool().cpu(), strict=True):
+                token_states[pair] = pair_states[is_token]
+        ptr = torch.tensor([0, *map(len, token_states)]).cumsum(0)
+        return torch.cat([torch.zeros(0, self.hidden_size), *token_states]), ptr
 
     def save_trained(self, folder: Path, layers: EncoderLayers, head: ClassificationHead) -> None:
-        """Write a complete folder of transformers: this model with other last layers and another head, as float32.
+        """Write a complete transformers folder: this model with other last layers and another head, as float32.
 
         Args:
-            folder: Where it goes; an older one is replaced.
-            layers: What :meth:`last_layers` gave, trained.
+            folder: Target folder; an existing one is replaced.
+            layers: Layers from :meth:`last_layers`, after training.
             head: A head like :attr:`classification_head`; biases that the model's own lacks must be 0.
 
         Raises:
-            ValueError: If the model cannot be loaded, or has no place for a bias of ``head``.
+            ValueError: If the model cannot be loaded, or lacks a bias of ``head``.
         """
         tokenizer, model = self._from_pretrained()
         model = model.float()
@@ -179,12 +173,14 @@ class CrossEncoder:
             model.save_pretrained(temporary)
             tokenizer.save_pretrained(temporary)
 
-    def _read(
+    def _states(
         self, body: nn.Module, query_texts: Sequence[str], passages: Sequence[str]
     ) -> Iterator[tuple[list[int], Tensor, Tensor]]:
-        """Read pairs of like length together; give their numbers, ``states [B, T, h]`` and ``mask [B, T]``."""
+        """Yield pairs of similar length: their indices, ``states [B, T, h]`` and ``mask [B, T]``."""
+        if len(query_texts) != len(passages):
+            raise ValueError(f"`passages` must be as many as `query_texts` ({len(query_texts)}), got {len(passages)}")
         lengths = [len(query) + len(passage) for query, passage in zip(query_texts, passages, strict=True)]
-        for pairs in like_lengths(lengths, self.batch_size):
+        for pairs in batches_by_length(lengths, self.batch_size):
             tokens = self._loaded.tokenizer(
                 [query_texts[pair] for pair in pairs],
                 [passages[pair] for pair in pairs],
@@ -211,7 +207,7 @@ class CrossEncoder:
 
         try:
             tokenizer = AutoTokenizer.from_pretrained(self.model, revision=self.revision)
-            model, found = AutoModelForSequenceClassification.from_pretrained(
+            model, info = AutoModelForSequenceClassification.from_pretrained(
                 self.model, revision=self.revision, output_loading_info=True
             )
         except (OSError, ValueError) as error:
@@ -219,8 +215,8 @@ class CrossEncoder:
                 f"cross-encoder `model` must be a local folder or a reachable hub id of a sequence classifier, "
                 f"got {self.model!r}: {error}"
             ) from error
-        if found["missing_keys"]:
-            raise ValueError(f"{self.model}: needed a trained classifier, found no {sorted(found['missing_keys'])}")
+        if info["missing_keys"]:
+            raise ValueError(f"{self.model}: needs a trained classifier, found no {sorted(info['missing_keys'])}")
         return tokenizer, model
 
 
@@ -236,7 +232,7 @@ def classification_head(model: nn.Module, *, source: str = "`model`") -> Classif
 
     Args:
         model: The classifier.
-        source: What it is called in errors.
+        source: Name of the classifier in errors.
 
     Returns:
         The head, float32, in evaluation mode.
@@ -248,7 +244,7 @@ def classification_head(model: nn.Module, *, source: str = "`model`") -> Classif
     if kind not in HEADS or config is None:
         raise ValueError(f"{source}: the classification head must be that of one of {sorted(HEADS)}, got {kind}")
     if config.num_labels != 1:
-        raise ValueError(f"{source}: needed a classifier with one logit, got {config.num_labels}")
+        raise ValueError(f"{source}: the classifier must have one logit, got {config.num_labels}")
     modern = kind.startswith("ModernBert")
     head = ClassificationHead(
         config.hidden_size,
@@ -263,7 +259,7 @@ def classification_head(model: nn.Module, *, source: str = "`model`") -> Classif
 
 
 def _head_parts(model: nn.Module, head: ClassificationHead) -> Iterator[tuple[Any, Any]]:
-    """Pair the layers of a head with those of the classifier that they stand for."""
+    """Pair the layers of a head with those of a classifier."""
     kind = type(model).__name__
     dense, out = HEADS[kind]
     yield head.dense, model.get_submodule(dense)
@@ -273,7 +269,7 @@ def _head_parts(model: nn.Module, head: ClassificationHead) -> Iterator[tuple[An
 
 
 def _without_last(body: nn.Module, num_layers: int) -> nn.Module:
-    """Give a body that ends before its last layers and shares the others; nothing is copied."""
+    """Return a body that ends before the last layers and shares the others."""
     cut, layers = _shallow(body), layers_of(body)
     first = layers[: len(layers) - num_layers]
     if hasattr(body, "layers"):  # ModernBERT; its norm belongs to the last layers
@@ -291,6 +287,6 @@ def _shallow(module: nn.Module) -> Any:
 
 
 def _num_positions(config: Any) -> int:
-    """Tokens that a model has positions for; RoBERTa's begin after that of its padding token."""
+    """Return the number of positions of a model; RoBERTa's begin after that of its padding token."""
     first = config.pad_token_id + 1 if "roberta" in config.model_type else 0
     return int(config.max_position_embeddings) - first

@@ -10,33 +10,33 @@ from graphrerank.graphs import CorpusGraph, Queries, Ranking, RetrieverFactory
 from graphrerank.graphs.retriever import EXPANSION_FEATURES, TEXT_FEATURES, is_lookup, needs_vectors
 from graphrerank.operators.bm25 import BM25
 from graphrerank.operators.expander import Expander, rank_candidates
-from graphrerank.operators.hybrid import BLOCK_SCORES, concatenate, lexical_scores
+from graphrerank.operators.hybrid import BLOCK_SCORES, lexical_scores
 
 
 class ExpandRetriever:
     """Take the top ``base_k`` of a retriever's ranking, then neighbours of its top ``num_seeds`` up to ``top_k``.
 
     As :class:`~graphrerank.operators.HybridExpandRetriever`, for a retriever that scores only what it lists. A
-    neighbour that it lists further down keeps its score there. One that it does not list has no more than the lowest
-    score of the query's list, and gets the next smaller float32: it ranks behind the list, ties by node number; of the
-    retriever's other features it gets the query's lowest.
+    neighbour that it lists further down keeps its score. One that it does not list scores just below the query's
+    lowest score (the next smaller float32) and therefore ranks behind the list, ties broken by node index; it takes the
+    query's lowest value of every other feature.
 
-    Features: those of the base retriever; ``bm25_score`` (divided by the query's maximum over the corpus) and, where
-    the corpus is encoded, ``dense_score``, unless the base retriever gives them; and the four of the walk.
+    Features: those of the base retriever; ``bm25_score`` (divided by the query's maximum over the corpus) and, if the
+    corpus is encoded, ``dense_score``, unless the base retriever has them; and the four of the walk.
 
     Args:
         graph: The corpus, undirected; with its ``embedding`` of unit vectors unless ``similarity_weight`` is 0.
-        base: Makes the base retriever of a corpus and ``top_k``; a ``functools.partial``.
+        base: Builds the base retriever from a corpus and ``top_k``; a ``functools.partial``.
         top_k: Candidates per query.
         base_k: Candidates from the base ranking, fewer than ``top_k``.
         num_seeds: Nodes to expand from, at most ``base_k``.
         similarity_weight: STeX's weight of the dot product of query and node, not negative; 0 needs no encoder.
         structure_weight: STeX's weight of the structural score, not negative.
-        hops: 2 to go on to the neighbours' neighbours where one hop leaves room.
+        hops: 2 to continue with the neighbours' neighbours if one hop leaves room.
 
     Raises:
         ValueError: If an argument is out of range, the corpus has no embedding though ``similarity_weight`` is above 0,
-            or the base retriever gives a feature of the walk's name.
+            or the base retriever has a feature named like one of the walk's.
     """
 
     def __init__(
@@ -68,34 +68,33 @@ class ExpandRetriever:
         self.top_k = top_k
         self._graph = graph
         self._base = base(graph, top_k=top_k)
-        given = self._base.feature_names
-        taken = sorted(set(given) & set(EXPANSION_FEATURES))
-        if taken:
-            raise ValueError(f"`base` must give features of other names than {list(EXPANSION_FEATURES)}, got {taken}")
+        base_names = self._base.feature_names
+        if clashes := sorted(set(base_names) & set(EXPANSION_FEATURES)):
+            raise ValueError(f"`base` must have no feature named as in {list(EXPANSION_FEATURES)}, got {clashes}")
         computable = TEXT_FEATURES if graph.embedding is not None else TEXT_FEATURES[:1]
-        self._added = tuple(name for name in computable if name not in given)
-        self.feature_names = (*given, *self._added, *EXPANSION_FEATURES)
+        self._added = tuple(name for name in computable if name not in base_names)
+        self.feature_names = (*base_names, *self._added, *EXPANSION_FEATURES)
 
     @staticmethod
     def needs_vectors(*, base: RetrieverFactory, similarity_weight: float = 1.0, **_: Any) -> bool:
-        """Tell whether the retriever reads vectors: for STeX's similarity, or in the base retriever."""
+        """Return whether vectors are read, for STeX's similarity or by the base retriever."""
         return bool(similarity_weight) or needs_vectors(base)
 
     @property
     def fingerprint(self) -> str:
-        """The base retriever's, empty where it has none."""
+        """The base retriever's, empty if it has none."""
         return getattr(self._base, "fingerprint", "")
 
     @property
     def is_lookup(self) -> bool:
-        """Whether the base retriever's rankings lie in a file."""
+        """Whether the base retriever reads its rankings from a file."""
         return is_lookup(self._base)
 
     def retrieve(self, queries: Queries) -> Ranking:
-        """Rank the candidates of each query by their base score, ties by node number.
+        """Rank the candidates of each query by their base score, ties broken by node index.
 
         Args:
-            queries: ``B`` queries; with unit vectors where the corpus has an embedding.
+            queries: ``B`` queries; with unit vectors if the corpus has an embedding.
 
         Returns:
             ``[B, top_k]`` nodes and base scores, with ``features [B, top_k, F]`` as in ``feature_names`` and the base
@@ -104,33 +103,29 @@ class ExpandRetriever:
         Raises:
             ValueError: If the corpus is encoded and the queries are not.
         """
-        ranking = self._base.retrieve(queries)
+        ranking = self._base.retrieve(queries).to(self._graph.device)
         embedding = self._graph.embedding
-        wide = 0 if embedding is None else 2 * self.top_k * embedding.shape[1]
-        rows = max(1, BLOCK_SCORES // max(1, wide, self._graph.num_nodes))
-        blocks = [slice(start, start + rows) for start in range(0, max(1, len(queries)), rows)]
-        ranking = ranking.to(self._graph.device)
-        number = torch.arange(len(queries), device=self._graph.device)
-        return concatenate(
-            [self._expand(ranking.select(number[at]), queries.block(at.start, at.stop)) for at in blocks]
-        )
+        width = 0 if embedding is None else 2 * self.top_k * embedding.shape[1]
+        size = max(1, BLOCK_SCORES // max(1, width, self._graph.num_nodes))
+        rows = torch.arange(len(queries), device=self._graph.device)
+        blocks = zip(queries.blocks(size), torch.split(rows, size), strict=True)
+        return Ranking.concatenate([self._expand(ranking.select(block_rows), block) for block, block_rows in blocks])
 
     def _expand(self, ranking: Ranking, queries: Queries) -> Ranking:
         vectors = None if self._graph.embedding is None else queries.encoded.to(self._graph.device)
-        candidates, walked = self._expander.expand(ranking.nodes, ranking.scores, vectors)
+        candidates, walk_features = self._expander.expand(ranking.nodes, ranking.scores, vectors)
         columns = [
             _look_up(ranking, candidates),
             *(self._text_scores(name, queries, candidates) for name in self._added),
         ]
-        features = torch.cat([*columns, walked], dim=-1).masked_fill((candidates < 0).unsqueeze(-1), 0.0)
+        features = torch.cat([*columns, walk_features], dim=-1).masked_fill((candidates < 0).unsqueeze(-1), 0.0)
         return rank_candidates(candidates, features, self.top_k, base_nodes=ranking.nodes)
 
     def _text_scores(self, name: str, queries: Queries, nodes: Tensor) -> Tensor:
-        at = nodes.clamp(min=0)
+        column = nodes.clamp(min=0)
         if name == "bm25_score":
-            return lexical_scores(self._bm25, queries.texts).to(at.device).gather(1, at).unsqueeze(-1)
-        assert self._graph.embedding is not None
-        return self._graph.embedding[at] @ queries.encoded.to(at.device).unsqueeze(-1)
+            return lexical_scores(self._bm25, queries.texts).to(column.device).gather(1, column).unsqueeze(-1)
+        return self._graph.encoded[column] @ queries.encoded.to(column.device).unsqueeze(-1)
 
     @cached_property
     def _bm25(self) -> BM25:
@@ -138,14 +133,14 @@ class ExpandRetriever:
 
 
 def _look_up(ranking: Ranking, nodes: Tensor) -> Tensor:
-    """Find the features that a ranking gives nodes ``[b, M]``; behind the last for those that it does not list."""
+    """Return the ranking's features of nodes ``[b, M]``; values behind the last for nodes that it does not list."""
     assert ranking.features is not None
     ascending, order = torch.sort(ranking.nodes, dim=1)
-    place = torch.searchsorted(ascending, nodes.contiguous()).clamp(max=ascending.shape[1] - 1)
-    listed = ascending.gather(1, place) == nodes
-    found = ranking.features.take_along_dim(order.gather(1, place).unsqueeze(-1), dim=1)
+    position = torch.searchsorted(ascending, nodes.contiguous()).clamp(max=ascending.shape[1] - 1)
+    is_listed = ascending.gather(1, position) == nodes
+    listed = ranking.features.take_along_dim(order.gather(1, position).unsqueeze(-1), dim=1)
     padding = (ranking.nodes < 0).unsqueeze(-1)
-    lowest = ranking.features.masked_fill(padding, torch.inf).amin(1, keepdim=True)  # inf where nothing is listed
+    lowest = ranking.features.masked_fill(padding, torch.inf).amin(1, keepdim=True)  # inf if nothing is listed
     smallest = torch.full_like(lowest[..., 0], torch.finfo(lowest.dtype).min)
     lowest[..., 0] = torch.nextafter(lowest[..., 0], smallest)
-    return torch.where(listed.unsqueeze(-1), found, lowest)
+    return torch.where(is_listed.unsqueeze(-1), listed, lowest)

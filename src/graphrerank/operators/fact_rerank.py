@@ -1,4 +1,4 @@
-"""Facts that were found for a query, put in order of relevance or thrown out, by a model that reads both."""
+"""Reranking and filtering of a query's facts by a model that reads both."""
 
 import json
 from collections.abc import Sequence
@@ -16,16 +16,16 @@ Answer with one JSON array of numbers and nothing else, as [3, 1]. If no fact he
 
 
 class FactReranker(Protocol):
-    """Anything that chooses among facts."""
+    """Anything that selects and orders facts."""
 
     def rerank(self, query_texts: Sequence[str], facts: Sequence[Sequence[str]]) -> list[list[int]]:
-        """Choose from the facts of each of ``B`` queries: places in its list, most relevant first, none twice."""
+        """Select from the facts of each of ``B`` queries: unique positions in its list, most relevant first."""
 
 
 class PairFactReranker:
-    """Orders facts by a cross-encoder's logits, ties by place; all are kept.
+    """Orders facts by a cross-encoder's logits, ties broken by position; keeps all of them.
 
-    Source: "EA-GraphRAG", 2026, Eq. (5), with a cross-encoder in the place of the language model.
+    Source: "EA-GraphRAG", 2026, Eq. (5), with a cross-encoder instead of the language model.
 
     Args:
         encoder: The cross-encoder.
@@ -35,27 +35,27 @@ class PairFactReranker:
         self.encoder = encoder
 
     def rerank(self, query_texts: Sequence[str], facts: Sequence[Sequence[str]]) -> list[list[int]]:
-        """Read all pairs of query and fact in one call."""
-        pairs = [(text, fact) for text, own in zip(query_texts, facts, strict=True) for fact in own]
+        """Encode all pairs of query and fact in one call."""
+        pairs = [(text, fact) for text, listed in zip(query_texts, facts, strict=True) for fact in listed]
         if not pairs:
             return [[] for _ in facts]
         vectors = self.encoder.encode([text for text, _ in pairs], [fact for _, fact in pairs])
         logits = iter(self.encoder.head(vectors).tolist())
-        scores = [[next(logits) for _ in own] for own in facts]
-        return [sorted(range(len(own)), key=lambda place: (-own[place], place)) for own in scores]
+        scores = [[next(logits) for _ in listed] for listed in facts]
+        return [sorted(range(len(row)), key=lambda position: (-row[position], position)) for row in scores]
 
 
 class LanguageModelFactFilter:
-    """Lets a language model choose the relevant facts; it may find that none is.
+    """Lets a language model select the relevant facts, which may be none.
 
-    Source: "EA-GraphRAG", 2026, Eq. (5), and HippoRAG 2's recognition memory; the prompt is ours. An answer that is not
-    the JSON asked for is counted, and all of that query's facts are kept as they were.
+    Source: "EA-GraphRAG", 2026, Eq. (5), and HippoRAG 2's recognition memory; the prompt is ours. If an answer is not
+    the requested JSON, it is counted and all facts of its query are kept in order.
 
     Args:
-        model: Whom to ask.
+        model: Language model.
 
     Attributes:
-        num_unreadable: Answers that were not the JSON asked for, over all calls.
+        num_unreadable: Number of answers that were not the requested JSON, over all calls.
     """
 
     def __init__(self, model: ChatModel) -> None:
@@ -66,23 +66,22 @@ class LanguageModelFactFilter:
         """Ask about each query that has facts.
 
         Raises:
-            ValueError: If the endpoint refuses, or fails in spite of the client's retries.
+            ValueError: If the endpoint refuses, or fails despite the client's retries.
         """
-        chosen: list[list[int]] = [[] for _ in facts]
-        asked = [number for number, own in enumerate(facts) if own]
-        questions = [_question(query_texts[number], facts[number]) for number in asked]
-        for number, answer in zip(asked, self.model.ask(questions, system=PROMPT, read=_read), strict=True):
-            every = list(range(len(facts[number])))
-            if answer is None or not {place - 1 for place in answer} <= set(every):
+        selected: list[list[int]] = [[] for _ in facts]
+        rows = [row for row, listed in enumerate(facts) if listed]
+        questions = [_question(query_texts[row], facts[row]) for row in rows]
+        for row, answer in zip(rows, self.model.ask(questions, system=PROMPT, read=_read), strict=True):
+            if answer is None or not all(1 <= number <= len(facts[row]) for number in answer):
                 self.num_unreadable += 1
-                chosen[number] = every
+                selected[row] = list(range(len(facts[row])))
             else:
-                chosen[number] = [place - 1 for place in dict.fromkeys(answer)]
-        return chosen
+                selected[row] = [number - 1 for number in dict.fromkeys(answer)]
+        return selected
 
 
 def _question(text: str, facts: Sequence[str]) -> str:
-    listed = "\n".join(f"{place}. {fact}" for place, fact in enumerate(facts, 1))
+    listed = "\n".join(f"{number}. {fact}" for number, fact in enumerate(facts, 1))
     return f"Question: {text}\nFacts:\n{listed}"
 
 
@@ -91,6 +90,6 @@ def _read(content: str) -> list[int] | None:
         answer = json.loads(content)
     except (ValueError, TypeError, RecursionError):  # TypeError: the model's answer was null
         return None
-    if not isinstance(answer, list) or not all(type(place) is int for place in answer):
+    if not isinstance(answer, list) or not all(type(number) is int for number in answer):
         return None
     return answer

@@ -14,12 +14,12 @@ class FirstLayers:
 
     Attributes:
         encoder: The cross-encoder.
-        without_last: Layers that are left out.
+        without_last: Number of layers that are left out.
     """
 
     encoder: CrossEncoder
     without_last: int
 
     def encode_states(self, query_texts: Sequence[str], passages: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """Read pairs, as :meth:`CrossEncoder.encode_states`."""
+        """Encode pairs as :meth:`CrossEncoder.encode_states`."""
         return self.encoder.encode_states(query_texts, passages, without_last=self.without_last)

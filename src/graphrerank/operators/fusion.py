@@ -1,13 +1,14 @@
-"""Rankings put together by ranks."""
+"""Fusion of rankings by their ranks."""
 
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from graphrerank.checks import check_counts
 from graphrerank.graphs import Ranking
 
-RANK_OFFSET = 60.0  # of reciprocal rank fusion as it was published
+RANK_OFFSET = 60.0  # of reciprocal rank fusion as published
 
 
 def weighted_rank_fusion(
@@ -17,20 +18,20 @@ def weighted_rank_fusion(
 
     .. math:: \mathrm{RRF}(c) = \sum_l w_l(q)\,\frac{1}{k + r_l(c)}
 
-    with 1-based ranks; a ranking that does not hold a node adds nothing to it.
+    with 1-based ranks; a ranking without the node contributes nothing.
 
-    Source: "EA-GraphRAG", 2026, Eqs. (8) and (9), where the dense ranking weighs :math:`1 - s(q)` and that of the graph
-    :math:`s(q)`. The paper gives no :math:`k`; 60 is that of Cormack et al., "Reciprocal Rank Fusion outperforms
-    Condorcet and individual Rank Learning Methods", 2009. Ties go by node number.
+    Source: "EA-GraphRAG", 2026, Eqs. (8) and (9), where the dense ranking has weight :math:`1 - s(q)` and that of the
+    graph :math:`s(q)`. The paper gives no :math:`k`; 60 is that of Cormack et al., "Reciprocal Rank Fusion outperforms
+    Condorcet and individual Rank Learning Methods", 2009. Ties are broken by node index.
 
     Args:
-        rankings: ``L`` of the same ``B`` queries, of any depth; each holds a node of a query once.
+        rankings: ``L`` rankings for the same ``B`` queries, of any depth, without duplicate nodes.
         weights: ``[B, L]``, not negative.
         top_k: Nodes to keep per query, at least 1.
         rank_offset: :math:`k`, positive.
 
     Returns:
-        ``[B, top_k]``; a node whose rankings all weigh 0 comes last, with a score of 0.
+        ``[B, top_k]``; a node whose rankings all have weight 0 comes last, with a score of 0.
 
     Raises:
         ValueError: If there is no ranking, shapes do not fit, a weight is negative, or a number is out of range.
@@ -42,7 +43,7 @@ def weighted_rank_fusion(
         tensor([[8, 9, 7]])
     """
     if not rankings:
-        raise ValueError("`rankings` must hold a ranking, got none")
+        raise ValueError("`rankings` must contain a ranking, got none")
     if any(len(ranking) != len(weights) for ranking in rankings) or weights.shape[1:] != (len(rankings),):
         lengths = [len(ranking) for ranking in rankings]
         raise ValueError(
@@ -51,8 +52,7 @@ def weighted_rank_fusion(
         )
     if not (weights >= 0).all():
         raise ValueError(f"`weights` must not be negative, got {weights.min().item()}")
-    if top_k < 1:
-        raise ValueError(f"`top_k` must be a positive integer, got {top_k}")
+    check_counts(top_k=top_k)
     if not rank_offset > 0:
         raise ValueError(f"`rank_offset` must be positive, got {rank_offset}")
     nodes = torch.cat([ranking.nodes for ranking in rankings], dim=1)  # [B, W]
@@ -62,14 +62,11 @@ def weighted_rank_fusion(
         shares.append(weight.to(nodes.device).unsqueeze(1) / (rank_offset + rank))
     order = torch.argsort(nodes, dim=1, stable=True)
     nodes, share = nodes.gather(1, order), torch.cat(shares, dim=1).gather(1, order)
-    first = torch.ones_like(nodes, dtype=torch.bool)
-    first[:, 1:] = nodes[:, 1:] != nodes[:, :-1]
-    group = first.long().cumsum(1) - 1
+    is_first = torch.ones_like(nodes, dtype=torch.bool)
+    is_first[:, 1:] = nodes[:, 1:] != nodes[:, :-1]
+    group = is_first.long().cumsum(1) - 1
     fused = torch.zeros_like(share).scatter_add_(1, group, share)
-    scores = fused.gather(1, group).masked_fill(~first | (nodes < 0), -torch.inf)
-    best = torch.argsort(scores, dim=1, descending=True, stable=True)[:, :top_k]  # nodes ascend: ties by number
+    scores = fused.gather(1, group).masked_fill(~is_first | (nodes < 0), -torch.inf)
+    best = torch.argsort(scores, dim=1, descending=True, stable=True)[:, :top_k]  # nodes ascend: ties by index
     scores = scores.gather(1, best)
-    nodes = nodes.gather(1, best).masked_fill(scores == -torch.inf, -1)
-    behind = (0, top_k - nodes.shape[1])
-    pad = torch.nn.functional.pad
-    return Ranking(pad(nodes, behind, value=-1), pad(scores, behind, value=-torch.inf))
+    return Ranking(nodes.gather(1, best).masked_fill(scores == -torch.inf, -1), scores).padded(top_k)

@@ -1,10 +1,11 @@
-"""Graph Cohesive Smoothing: a node's score is pulled towards its neighbours' average, and never falls."""
+"""Graph Cohesive Smoothing: a node's score moves towards its neighbours' average, and never falls."""
 
 import math
 
 import torch
 from torch import Tensor, nn
 
+from graphrerank.checks import check_positive_share
 from graphrerank.graphs.algebra import propagate, row_normalize
 from graphrerank.graphs.candidate_graphs import CandidateGraphs
 
@@ -12,15 +13,15 @@ TOLERANCE = 1e-6
 
 
 def num_smoothing_steps(restart_prob: float, tolerance: float = TOLERANCE) -> int:
-    r"""Count the steps after which an iteration with this restart is within ``tolerance`` of its fixed point.
+    r"""Return the number of steps after which an iteration with restarts is within ``tolerance`` of its fixed point.
 
-    Each step of GCS (of PPR) shrinks the distance to the fixed point, in the largest (in the summed) absolute value, by
-    at least :math:`1 - c`; the distance starts at no more than the highest score (at no more than 2), so that
-    :math:`\lceil \ln \epsilon / \ln (1 - c) \rceil` steps leave at most :math:`\epsilon` of it.
+    Each step shrinks the distance to the fixed point (of GCS in the maximum norm, of PPR in the L1 norm) by a factor of
+    :math:`1 - c` or less. It is at most the highest score (for PPR at most 2) at the start, so
+    :math:`\lceil \ln \epsilon / \ln (1 - c) \rceil` steps leave at most a share :math:`\epsilon` of it.
 
     Args:
         restart_prob: Probability ``c`` in (0, 1].
-        tolerance: Share of that first distance, in (0, 1).
+        tolerance: Share :math:`\epsilon` of the initial distance, in (0, 1).
 
     Raises:
         ValueError: If ``restart_prob`` is outside (0, 1].
@@ -29,15 +30,14 @@ def num_smoothing_steps(restart_prob: float, tolerance: float = TOLERANCE) -> in
         >>> num_smoothing_steps(0.5), num_smoothing_steps(1.0)
         (20, 1)
     """
-    if not 0 < restart_prob <= 1:
-        raise ValueError(f"`restart_prob` must lie in (0, 1], got {restart_prob}")
+    check_positive_share(restart_prob=restart_prob)
     return 1 if restart_prob == 1 else math.ceil(math.log(tolerance) / math.log(1 - restart_prob))
 
 
 def graph_cohesive_smoothing(
     scores: Tensor, edge_index: Tensor, edge_weight: Tensor, restart_prob: float = 0.5, num_steps: int = 20
 ) -> Tensor:
-    r"""Average each node's score with its neighbours', keep a share of its own, and never go below its own.
+    r"""Average each node's score with its neighbours', and return the larger of the result and the original.
 
     .. math:: p^{(t+1)} = c\,s + (1 - c)\,W p^{(t)}, \qquad p^{(0)} = s, \qquad \text{result} = \max(p, s)
 
@@ -45,11 +45,11 @@ def graph_cohesive_smoothing(
 
     Source: GraphER, Algorithm 1 (there :math:`c` is the "damping factor"). We iterate a fixed number of steps, which
     bounds the distance to the fixed point for every graph (:func:`num_smoothing_steps`); the paper stops at a small
-    residual. Any packed batch of graphs is one call. Scriptable.
+    residual. A packed batch of graphs is one call. Scriptable.
 
     Args:
-        scores: ``[N]`` seed scores ``s``, not negative: a node without neighbours holds ``c s`` before the maximum.
-        edge_index: ``[2, E]``; the edge ``j -> i`` lets node j's score flow to node i.
+        scores: ``[N]`` seed scores ``s``, not negative: a node without neighbours has ``c s`` before the maximum.
+        edge_index: ``[2, E]``; along the edge ``j -> i`` node j's score flows to node i.
         edge_weight: ``[E]`` weights ``A``, not negative.
         restart_prob: Share ``c`` in (0, 1] of a node's own score in each step.
         num_steps: Steps to run.
@@ -83,7 +83,7 @@ class GCS(nn.Module):
         self.num_steps = num_smoothing_steps(restart_prob)
 
     def score(self, graphs: CandidateGraphs) -> Tensor:
-        """Return ``[N]``."""
+        """Score the candidates: ``[N]``."""
         return graph_cohesive_smoothing(
             graphs.x[:, 0], graphs.edge_index, graphs.edge_attr, self.restart_prob, self.num_steps
         )

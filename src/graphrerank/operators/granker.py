@@ -1,4 +1,4 @@
-"""GRanker: a cross-encoder's vectors smoothed over the edges among the retrieved nodes, before its head scores them."""
+"""GRanker: a cross-encoder's vectors, smoothed over the edges among the retrieved nodes before its head scores them."""
 
 import torch
 from torch import Tensor
@@ -7,20 +7,20 @@ from graphrerank.graphs.algebra import row_normalize
 
 
 def neighbour_context(vectors: Tensor, edge_index: Tensor, degree: Tensor) -> Tensor:
-    r"""Average each node's retrieved neighbours, those with few neighbours in the corpus the most.
+    r"""Average each node's retrieved neighbours, giving those with few neighbours in the corpus more weight.
 
     .. math:: P H, \qquad P = \mathrm{diag}(W 1)^{-1} W, \qquad W = A D^{-1}, \qquad W_{ij} = A_{ij} / \deg(j)
 
-    Source: FastInsight, Algorithm 2 (GRanker), lines 2 to 5 and the product of line 6. *Where we differ:* a node with
-    no retrieved neighbour, whose row of :math:`P` the paper would divide by zero, gets its own vector. Scriptable; a
-    packed batch of graphs is one call, as no edge crosses graphs.
+    Source: FastInsight, Algorithm 2 (GRanker), lines 2 to 5 and the product of line 6. *Where we differ:* a node
+    without a retrieved neighbour, whose row of :math:`P` the paper would divide by zero, keeps its own vector.
+    Scriptable; a packed batch of graphs is one call, as no edge crosses graphs.
 
     Args:
         vectors: ``[N, h]`` one vector per retrieved node, ``H``.
-        edge_index: ``[2, E]`` the corpus edges among the retrieved nodes, each once, in any order; the edge ``j -> i``
-            lets node j's vector flow to node i. :math:`A_{ij}` is 1 where there is one, whatever its weight.
-        degree: ``[N]`` neighbours of each node in the whole corpus graph, not among the retrieved nodes alone. One of 0
-            counts as 1: in a directed graph a neighbour may have none of its own.
+        edge_index: ``[2, E]`` unique corpus edges among the retrieved nodes, in any order; along the edge ``j -> i``
+            node j's vector flows to node i. :math:`A_{ij}` is 1 for an edge, whatever its weight.
+        degree: ``[N]`` number of neighbours of each node in the whole corpus graph. 0 counts as 1: in a directed graph
+            a neighbour may have none of its own.
 
     Returns:
         ``[N, h]``.
@@ -36,9 +36,9 @@ def neighbour_context(vectors: Tensor, edge_index: Tensor, degree: Tensor) -> Te
     weight = 1.0 / degree.clamp(min=1).to(vectors.dtype)[source]
     weight = row_normalize(edge_index, weight, vectors.shape[0])
     context = torch.zeros_like(vectors).index_add_(0, target, vectors[source] * weight.unsqueeze(1))
-    alone = torch.ones_like(degree, dtype=torch.bool)
-    alone[target] = False
-    return torch.where(alone.unsqueeze(1), vectors, context)
+    is_isolated = torch.ones_like(degree, dtype=torch.bool)
+    is_isolated[target] = False
+    return torch.where(is_isolated.unsqueeze(1), vectors, context)
 
 
 def smooth_vectors(vectors: Tensor, edge_index: Tensor, degree: Tensor, smoothing: float = 0.2) -> Tensor:

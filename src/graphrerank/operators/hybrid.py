@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from graphrerank.checks import check_counts
 from graphrerank.graphs import CorpusGraph, Queries, Ranking, top_k_by_node_order
 from graphrerank.graphs.retriever import BASE_SCORE, TEXT_FEATURES
 from graphrerank.operators.bm25 import BM25
@@ -22,9 +23,9 @@ class HybridScores(NamedTuple):
     dense: Tensor
 
     def gather(self, nodes: Tensor) -> Tensor:
-        """Look up the three scores of some nodes, ``[b, K]`` padded with -1, as ``[b, K, 3]`` padded with 0."""
-        at = nodes.clamp(min=0)
-        features = torch.stack([table.gather(1, at) for table in self], dim=-1)
+        """Return the three scores of nodes ``[b, K]`` padded with -1, as ``[b, K, 3]`` padded with 0."""
+        column = nodes.clamp(min=0)
+        features = torch.stack([table.gather(1, column) for table in self], dim=-1)
         return features.masked_fill((nodes < 0).unsqueeze(-1), 0.0)
 
 
@@ -49,10 +50,7 @@ class HybridRetriever:
     def __init__(
         self, graph: CorpusGraph, *, top_k: int = 100, bm25_weight: float = 0.3, dense_weight: float = 0.7
     ) -> None:
-        if graph.embedding is None:
-            raise ValueError("`graph` must have an embedding: encode the corpus first")
-        if top_k < 1:
-            raise ValueError(f"`top_k` must be a positive integer, got {top_k}")
+        check_counts(top_k=top_k)
         if min(bm25_weight, dense_weight) < 0 or bm25_weight + dense_weight == 0:
             raise ValueError(
                 f"`bm25_weight` and `dense_weight` must not be negative nor both 0, got {bm25_weight}, {dense_weight}"
@@ -61,7 +59,7 @@ class HybridRetriever:
         self.bm25_weight = bm25_weight
         self.dense_weight = dense_weight
         self._texts = graph.texts
-        self._embedding = graph.embedding
+        self._embedding = graph.encoded
 
     def retrieve(self, queries: Queries) -> Ranking:
         """Rank the corpus for each query.
@@ -79,17 +77,16 @@ class HybridRetriever:
         for _, table in self.score_blocks(queries):
             nodes, scores = top_k_by_node_order(table.hybrid, self.top_k)
             parts.append(Ranking(nodes, scores, table.gather(nodes)))
-        return concatenate(parts)
+        return Ranking.concatenate(parts)
 
     def score_blocks(self, queries: Queries) -> Iterator[tuple[Tensor, HybridScores]]:
-        """Score the whole corpus for a few queries at a time, as many as memory allows.
+        """Score the whole corpus for blocks of queries that fit into memory.
 
         Yields:
-            The block's query vectors ``[b, d]`` and its scores; one empty block when there are no queries.
+            The block's query vectors ``[b, d]`` and its scores; one empty block if there are no queries.
         """
         rows = max(1, BLOCK_SCORES // max(1, len(self._embedding)))
-        for start in range(0, max(1, len(queries)), rows):
-            block = queries.block(start, start + rows)
+        for block in queries.blocks(rows):
             vectors = block.encoded.to(self._embedding.device)
             lexical = lexical_scores(self._bm25, block.texts).to(vectors.device)
             dense = vectors @ self._embedding.T
@@ -107,10 +104,5 @@ def lexical_scores(bm25: BM25, query_texts: Sequence[str]) -> Tensor:
 
 
 def concatenate(parts: Sequence[Ranking]) -> Ranking:
-    """Put the rankings of blocks of queries, at least one and all with features, under each other."""
-    return Ranking(
-        torch.cat([part.nodes for part in parts]),
-        torch.cat([part.scores for part in parts]),
-        torch.cat([part.features for part in parts if part.features is not None]),
-        None if parts[0].base_nodes is None else torch.cat([p.base_nodes for p in parts if p.base_nodes is not None]),
-    )
+    """Put the rankings of blocks of queries below each other."""
+    return Ranking.concatenate(parts)

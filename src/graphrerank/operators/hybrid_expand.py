@@ -1,4 +1,4 @@
-"""Expand before you rank: the top of the hybrid ranking, and the best graph neighbours of its best nodes."""
+"""Expand before ranking: the top of the hybrid ranking, and the best graph neighbours of its best nodes."""
 
 import torch
 from torch import Tensor
@@ -6,23 +6,22 @@ from torch import Tensor
 from graphrerank.graphs import CorpusGraph, Queries, Ranking, top_k_by_node_order
 from graphrerank.graphs.retriever import EXPANSION_FEATURES
 from graphrerank.operators.expander import Expander, rank_candidates
-from graphrerank.operators.hybrid import HybridRetriever, HybridScores, concatenate
+from graphrerank.operators.hybrid import HybridRetriever, HybridScores
 
 
 class HybridExpandRetriever:
     r"""Take the top ``base_k`` of the hybrid ranking, then neighbours of its top ``num_seeds`` up to ``top_k``.
 
-    The neighbours are ordered by STeX's score :math:`S_n` (:func:`semantic_topological_expansion`). Where there are
-    too few, the hybrid ranking beyond ``base_k`` fills the list, so that a query never has fewer candidates than
-    without expansion, and a corpus without edges gives the plain hybrid ranking.
+    The neighbours are ordered by STeX's score :math:`S_n` (:func:`semantic_topological_expansion`). If there are too
+    few, the hybrid ranking beyond ``base_k`` fills the list: a query has as many candidates as without expansion, and a
+    corpus without edges yields the plain hybrid ranking.
 
     Source: FastInsight, Algorithm 3 with its weight 1, run once. *Where we differ:* the seeds are the top ``num_seeds``
-    rather than all retrieved nodes. The defaults lie in the middle of a plateau: on the training questions of
-    2WikiMultihopQA and HotpotQA, 10 to 30 seeds, 50 to 80 base candidates and weights of 0.5 and above lift the share
-    of questions with all relevant passages among 100 candidates alike, to within one question.
+    rather than all retrieved nodes. The defaults lie on a plateau: on the training questions of 2WikiMultihopQA and
+    HotpotQA, 10 to 30 seeds, 50 to 80 base candidates and weights of 0.5 and above give the same share of questions
+    with all relevant passages among 100 candidates, to within one question.
 
-    Features beside the hybrid, BM25 and dense scores, which every candidate has, all 0 for the candidates that the
-    hybrid ranking gave (the filling ones too):
+    Features, besides the hybrid, BM25 and dense scores of every candidate, are 0 for candidates of the hybrid ranking:
 
     - ``hops``: steps from the nearest seed;
     - ``best_seed_score`` and ``best_seed_reciprocal_rank``: hybrid score and 1 / rank of the best seed reached;
@@ -36,7 +35,7 @@ class HybridExpandRetriever:
         bm25_weight: Weight of BM25, not negative.
         dense_weight: Weight of the cosine, not negative.
         structure_weight: STeX's weight of the structural score, not negative.
-        hops: 2 to go on to the neighbours' neighbours where one hop leaves room.
+        hops: 2 to continue with the neighbours' neighbours if one hop leaves room.
 
     Raises:
         ValueError: If the corpus has no embedding, or an argument is out of range.
@@ -69,7 +68,7 @@ class HybridExpandRetriever:
         self.top_k = top_k
 
     def retrieve(self, queries: Queries) -> Ranking:
-        """Rank the candidates of each query by their hybrid score, ties by node number.
+        """Rank the candidates of each query by their hybrid score, ties broken by node index.
 
         Args:
             queries: ``B`` texts with unit vectors.
@@ -82,10 +81,10 @@ class HybridExpandRetriever:
             ValueError: If the queries have no vectors.
         """
         blocks = self._base.score_blocks(queries)
-        return concatenate([self._retrieve_block(vectors, table) for vectors, table in blocks])
+        return Ranking.concatenate([self._retrieve_block(vectors, table) for vectors, table in blocks])
 
     def _retrieve_block(self, query_vectors: Tensor, table: HybridScores) -> Ranking:
         nodes, scores = top_k_by_node_order(table.hybrid, self.top_k)
-        candidates, walked = self._expander.expand(nodes, scores, query_vectors)
-        features = torch.cat([table.gather(candidates), walked], dim=-1)
+        candidates, walk_features = self._expander.expand(nodes, scores, query_vectors)
+        features = torch.cat([table.gather(candidates), walk_features], dim=-1)
         return rank_candidates(candidates, features, self.top_k, base_nodes=nodes)

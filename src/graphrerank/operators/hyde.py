@@ -1,4 +1,4 @@
-"""HyDE: search with the vectors of passages that a language model makes up."""
+"""HyDE: search by the vectors of passages that a language model writes."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,6 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from graphrerank.checks import check_counts
 from graphrerank.graphs import Queries
 from graphrerank.language_models import ChatModel
 
@@ -26,14 +27,15 @@ class HyDE:
     .. math:: v_q \leftarrow \frac{1}{M + 1} \Bigl[ f(q) + \sum_{k=1}^{M} f(d_k) \Bigr]
 
     Source: Gao et al., *Precise Zero-Shot Dense Retrieval without Relevance Labels*, 2023, Eq. (8), with its 8
-    passages, its temperature of 0.7 (the language model's) and its prompt for web search. *Where we differ:* the result
-    is scaled to unit length, which changes no ranking by dot product; a query of white space keeps its vector.
+    passages, its temperature of 0.7 (set in the language model) and its prompt for web search. *Where we differ:* the
+    result is normalised, which changes no ranking by dot product; a blank query keeps its vector.
 
     Args:
-        language_model: Writes the passages; an :class:`~graphrerank.language_models.AnswerCache` keeps them.
+        language_model: Language model that writes the passages, best wrapped in an
+            :class:`~graphrerank.language_models.AnswerCache`.
         encoder: The encoder of the corpus.
         num_passages: ``M`` per query, at least 1.
-        prompt: The question to the language model, with ``{}`` for the query.
+        prompt: The prompt, with ``{}`` for the query.
 
     Raises:
         ValueError: If ``num_passages`` is below 1, or ``prompt`` has no ``{}``.
@@ -42,35 +44,33 @@ class HyDE:
     def __init__(
         self, language_model: ChatModel, encoder: TextEncoder, *, num_passages: int = 8, prompt: str = PROMPT
     ) -> None:
-        if num_passages < 1:
-            raise ValueError(f"`num_passages` must be a positive integer, got {num_passages}")
+        check_counts(num_passages=num_passages)
         if "{}" not in prompt:
-            raise ValueError(f"`prompt` must hold {{}} for the query, got {prompt!r}")
+            raise ValueError(f"`prompt` must contain {{}} for the query, got {prompt!r}")
         self.num_passages = num_passages
         self.prompt = prompt
         self._language_model = language_model
         self._encoder = encoder
 
     def rewrite(self, queries: Queries) -> Queries:
-        """Give the queries other vectors.
+        """Replace the vectors of the queries.
 
         Raises:
             ValueError: If the queries have no vectors, or the language model gives no answer.
         """
-        own = queries.encoded
-        asked = [row for row, text in enumerate(queries.texts) if text.strip()]
-        questions = [self.prompt.replace("{}", queries.texts[row]) for row in asked for _ in range(self.num_passages)]
+        rows = [row for row, text in enumerate(queries.texts) if text.strip()]
+        questions = [self.prompt.replace("{}", queries.texts[row]) for row in rows for _ in range(self.num_passages)]
+        vectors = queries.encoded.clone()
         if not questions:
             return queries
         passages = self._language_model.ask(questions, system=None, read=_passage)
-        made_up = self._encoder.encode(passages).to(own).view(len(asked), self.num_passages, -1)
-        vectors = own.clone()
-        mean = (own[asked] + made_up.sum(1)) / (self.num_passages + 1)
-        vectors[asked] = torch.nn.functional.normalize(mean, dim=1)
+        passage_vectors = self._encoder.encode(passages).to(vectors).view(len(rows), self.num_passages, -1)
+        mean = (vectors[rows] + passage_vectors.sum(1)) / (self.num_passages + 1)
+        vectors[rows] = torch.nn.functional.normalize(mean, dim=1)
         return replace(queries, vectors=vectors)
 
 
 def _passage(answer: str) -> str:
     if not isinstance(answer, str) or not answer.strip():
-        raise ValueError(f"needed a passage, got {answer!r}")
+        raise ValueError(f"the answer must be a passage, got {answer!r}")
     return answer

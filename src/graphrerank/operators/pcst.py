@@ -1,4 +1,4 @@
-"""Graph search by a prize-collecting Steiner tree: the cheapest subgraph that holds the best seeds."""
+"""Graph search by a prize-collecting Steiner tree: the cheapest subgraph that connects the best seeds."""
 
 import numpy as np
 import torch
@@ -8,7 +8,7 @@ from graphrerank.graphs import CorpusGraph
 
 
 class PrizeCollectingSteinerTree:
-    r"""Find a connected subgraph with large prizes at its nodes and few edges.
+    r"""Find a connected subgraph with large node prizes and few edges.
 
     .. math:: \max_{S\ \mathrm{connected}}\ \sum_{n \in S} p(n) - \kappa\,|E_S|, \qquad p(n) = [S_k - r_n + 1]_+
 
@@ -16,10 +16,10 @@ class PrizeCollectingSteinerTree:
     within a factor of 2 by ``pcst_fast`` (Goemans and Williamson's algorithm).
 
     Source: He et al., *G-Retriever*, 2024, section 5.3, with its edge cost of 0.5; FastInsight, section 6. *Where we
-    differ:* edges of a corpus graph carry no text and so no prize.
+    differ:* edges of a corpus graph have no text and therefore no prize.
 
     Args:
-        graph: The corpus, undirected; edges of shared entities are not listed, and so not walked.
+        graph: The corpus, undirected, without shared entities, whose edges are not listed.
         edge_cost: Cost of an edge, positive.
 
     Raises:
@@ -31,7 +31,7 @@ class PrizeCollectingSteinerTree:
         if not edge_cost > 0:
             raise ValueError(f"`edge_cost` must be positive, got {edge_cost}")
         if graph.entities is not None:
-            raise ValueError("`graph` must list its edges for a Steiner tree, got one joined by shared entities")
+            raise ValueError("`graph` must list its edges for a Steiner tree, got edges of shared entities")
         try:
             from pcst_fast import pcst_fast
         except ImportError as error:
@@ -39,8 +39,8 @@ class PrizeCollectingSteinerTree:
         self._solve = pcst_fast
         source = torch.repeat_interleave(torch.arange(graph.num_nodes), graph.degree.cpu())
         target = graph.indices.cpu()
-        once = source < target
-        self._edges = torch.stack([source[once], target[once]], dim=1).numpy()
+        is_first = source < target  # one direction of each edge
+        self._edges = torch.stack([source[is_first], target[is_first]], dim=1).numpy()
         self._costs = np.full(len(self._edges), float(edge_cost))
         self._num_nodes = graph.num_nodes
 
@@ -51,10 +51,10 @@ class PrizeCollectingSteinerTree:
             seeds: ``[B, S]`` int64, best first, padded with -1.
 
         Returns:
-            Its nodes, ascending, for each of ``B`` queries; of a query without seeds none.
+            Its nodes, ascending, for each of ``B`` queries; empty for a query without seeds.
 
         Raises:
-            ValueError: If the installed ``pcst_fast`` is one that errs under numpy 2.
+            ValueError: If the installed ``pcst_fast`` is a version that fails under numpy 2.
         """
         return [self._subgraph(row[row >= 0].cpu()).to(seeds.device) for row in seeds]
 
@@ -63,11 +63,11 @@ class PrizeCollectingSteinerTree:
             return seeds[:1]  # one node is the best subgraph
         prizes = np.zeros(self._num_nodes)
         prizes[seeds.numpy()] = np.arange(len(seeds), 0, -1)
-        found, _ = self._solve(self._edges, prizes, self._costs, -1, 1, "gw", 0)  # no root, one tree
-        nodes = torch.unique(torch.from_numpy(found.astype(np.int64)))
-        if len(nodes) < len(found):
+        vertices, _ = self._solve(self._edges, prizes, self._costs, -1, 1, "gw", 0)  # no root, one tree
+        nodes = torch.unique(torch.from_numpy(vertices.astype(np.int64)))
+        if len(nodes) < len(vertices):
             raise ValueError(
-                "`pcst_fast` gave a node several times, as pcst-fast 1.0 does under numpy 2: pip uninstall pcst-fast, "
-                "then pip install pcst-fast2"
+                "`pcst_fast` returned a node several times, as pcst-fast 1.0 does under numpy 2: pip uninstall "
+                "pcst-fast, then pip install pcst-fast2"
             )
         return nodes

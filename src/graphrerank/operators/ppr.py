@@ -17,18 +17,18 @@ def personalized_pagerank(
     restart_prob: float = 0.5,
     num_steps: int = 20,
 ) -> Tensor:
-    r"""Spread each graph's seed mass along its edges; each step returns a share of it to the seeds.
+    r"""Spread each graph's seed mass along its edges, returning a share of it to the seeds at each step.
 
     .. math:: p^{(t+1)} = c\,r + (1 - c)\,(P p^{(t)} + m^{(t)} r), \qquad p^{(0)} = r
 
     with :math:`P` column-normalised, :math:`r` the seeds scaled to sum to 1 in each graph, and :math:`m` the mass at
-    nodes without an outgoing edge, which goes back to the seeds (as in networkx).
+    nodes without an outgoing edge, which returns to the seeds (as in networkx).
 
     Source: Page et al., *The PageRank Citation Ranking*, 1999; GraphER, section 2.2. ``restart_prob`` is 1 - ``alpha``
     of networkx and 1 - ``damping`` of igraph. We iterate a fixed number of steps (:func:`num_smoothing_steps`).
 
     Args:
-        seed: ``[N]``, not negative. A graph whose seeds are all 0 is seeded evenly.
+        seed: ``[N]``, not negative. A graph whose seeds are all 0 is seeded uniformly.
         edge_index: ``[2, E]``, source to target.
         edge_weight: ``[E]``, not negative.
         ptr: ``[B + 1]`` graph boundaries.
@@ -63,7 +63,7 @@ def personalized_pagerank(
 
 
 class PPR(nn.Module):
-    """Score candidate graphs by personalized PageRank from their base scores; negative base scores seed nothing.
+    """Score candidate graphs by personalized PageRank from their base scores; negative scores count as 0.
 
     Args:
         restart_prob: Probability in (0, 1] of returning to the seeds at each step.
@@ -75,7 +75,7 @@ class PPR(nn.Module):
         self.num_steps = num_smoothing_steps(restart_prob)
 
     def score(self, graphs: CandidateGraphs) -> Tensor:
-        """Return ``[N]``."""
+        """Score the candidates: ``[N]``."""
         return personalized_pagerank(
             graphs.x[:, 0].clamp(min=0),
             graphs.edge_index,

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from graphrerank.caching import short_hash
+from graphrerank.checks import check_counts
 from graphrerank.files import hash_files
 from graphrerank.graphs import CorpusGraph, Queries, Ranking, top_k_by_node_order
 from graphrerank.graphs.retriever import BASE_SCORE
-from graphrerank.operators.hybrid import concatenate
 from graphrerank.operators.sparse_vector_cache import SparseVectorCache
 
 BLOCK_SCORES = 1 << 25  # scores held at once: 128 MiB of float32
@@ -23,12 +23,12 @@ FINGERPRINTED = {".safetensors", ".bin", ".json", ".txt"}  # weights, settings a
 
 
 class SpladeRetriever:
-    """Rank the corpus by the dot product of sparse vectors over a vocabulary, ties by node number.
+    """Rank the corpus by the dot product of sparse vectors over a vocabulary, ties broken by node index.
 
-    Nodes that share no weighted term with the query score 0 and follow in node order. The corpus is encoded at the
+    Nodes that share no weighted term with the query have score 0 and follow in node order. The corpus is encoded at the
     first query; its vectors stay sparse.
 
-    Source: Formal et al., *SPLADE*, 2021, Eq. (2); through sentence-transformers' ``SparseEncoder``, which encodes
+    Source: Formal et al., *SPLADE*, 2021, Eq. (2), through sentence-transformers' ``SparseEncoder``, which encodes
     queries and documents each in the model's own way.
 
     Args:
@@ -36,10 +36,10 @@ class SpladeRetriever:
         model: A local folder, or a model id of the Hugging Face hub.
         top_k: Candidates per query.
         batch_size: Texts per forward pass.
-        max_length: Tokens per text; longer texts are cut. The model's own limit when None.
-        device: Torch device; sentence-transformers chooses when None.
+        max_length: Maximum number of tokens per text, which is truncated; None for the model's own limit.
+        device: Torch device; None for sentence-transformers' choice.
         revision: Commit of a hub model.
-        cache: Folder that keeps the documents' vectors (:class:`SparseVectorCache`); nothing is kept when None.
+        cache: Folder of cached document vectors (:class:`SparseVectorCache`); None for no cache.
 
     Raises:
         ValueError: If a number is below 1. At the first query: if the model is found neither locally nor on the hub.
@@ -59,10 +59,7 @@ class SpladeRetriever:
         revision: str | None = None,
         cache: str | Path | None = None,
     ) -> None:
-        numbers = {"top_k": top_k, "batch_size": batch_size, "max_length": 1 if max_length is None else max_length}
-        for name, number in numbers.items():
-            if number < 1:
-                raise ValueError(f"`{name}` must be a positive integer, got {number}")
+        check_counts(top_k=top_k, batch_size=batch_size, max_length=max_length)
         self.model = model
         self.top_k = top_k
         self.batch_size = batch_size
@@ -74,12 +71,12 @@ class SpladeRetriever:
 
     @staticmethod
     def needs_vectors(**_: Any) -> bool:
-        """Tell that no dense vectors are read."""
+        """Return False, as no dense vectors are read."""
         return False
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of a local model's files; empty for one of the hub, which its id and revision tell."""
+        """Hash of a local model's files; empty for a hub model, identified by its id and revision."""
         folder = Path(self.model)
         if not folder.is_dir():
             return ""
@@ -97,11 +94,10 @@ class SpladeRetriever:
         """
         rows = max(1, BLOCK_SCORES // max(1, len(self._texts)))
         parts = []
-        for start in range(0, max(1, len(queries)), rows):
-            block = queries.block(start, start + rows)
+        for block in queries.blocks(rows):
             nodes, scores = top_k_by_node_order(self._score(block.texts), self.top_k)
             parts.append(Ranking(nodes, scores, scores.masked_fill(nodes < 0, 0.0).unsqueeze(-1)))
-        return concatenate(parts)
+        return Ranking.concatenate(parts)
 
     def _score(self, query_texts: Sequence[str]) -> Tensor:
         if not query_texts or not self._texts:
@@ -113,17 +109,16 @@ class SpladeRetriever:
     def _corpus(self) -> Tensor:
         """``[N, V]`` in compressed sparse rows."""
         if self.cache is not None:
-            kept = repr((self.fingerprint or f"{self.model}@{self.revision}", self.max_length))
-            shelf = self.cache / short_hash(kept)
-            return SparseVectorCache(shelf, lambda texts: self._encode(self._encoder.encode_document, texts)).encode(
-                self._texts
-            )
+            identity = repr((self.fingerprint or f"{self.model}@{self.revision}", self.max_length))
+            folder = self.cache / short_hash(identity)
+            cache = SparseVectorCache(folder, lambda texts: self._encode(self._encoder.encode_document, texts))
+            return cache.encode(self._texts)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Sparse (CSR tensor support|invariant checks)")
             return self._encode(self._encoder.encode_document, self._texts).to_sparse_csr()
 
     def _encode(self, encode: Any, texts: Sequence[str]) -> Tensor:
-        parts = [
+        blocks = [
             encode(
                 list(texts[start : start + BLOCK_TEXTS]),
                 batch_size=self.batch_size,
@@ -133,7 +128,7 @@ class SpladeRetriever:
             ).float()
             for start in range(0, len(texts), BLOCK_TEXTS)
         ]
-        return torch.cat(parts).coalesce()
+        return torch.cat(blocks).coalesce()
 
     @cached_property
     def _encoder(self) -> Any:

@@ -83,8 +83,7 @@ class Pipeline:
         """
         self._resources.clock.take()
         states = []
-        for start in range(0, max(1, len(queries)), self.batch_queries):
-            batch = queries.block(start, start + self.batch_queries)
+        for batch in queries.blocks(self.batch_queries):
             state = RetrievalState.start(batch, self._resources.graph.device)
             for step in self._steps:
                 state = step.run(state)

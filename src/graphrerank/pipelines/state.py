@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from graphrerank.graphs import PairEncoder, Queries, Ranking
+from graphrerank.graphs.ranking import is_listed
 
 
 @dataclass(frozen=True)
@@ -139,11 +140,7 @@ class RetrievalState:
 
     def next_in_pool(self, limit: Tensor) -> Tensor:
         """Return the best ``limit [B]`` nodes of the pool that are not retrieved: ``[B, M]``, padded with -1."""
-        ascending = torch.sort(self.nodes, dim=1).values
-        is_new = self.pool >= 0
-        if ascending.shape[1]:
-            position = torch.searchsorted(ascending, self.pool.contiguous()).clamp(max=ascending.shape[1] - 1)
-            is_new = is_new & (ascending.gather(1, position) != self.pool)
+        is_new = (self.pool >= 0) & ~is_listed(self.pool, self.nodes)
         return self.pool.masked_fill(~is_new | (is_new.cumsum(1) > limit.unsqueeze(1)), -1)
 
     def _take(self, order: Tensor) -> "RetrievalState":

@@ -22,7 +22,7 @@ class SteinerTree:
     """
 
     def __init__(self, resources: Resources, *, edge_cost: float = 0.5) -> None:
-        self._embedding = resources.embedding
+        self._embedding = resources.graph.encoded
         self._resources = resources
         self._operator = PrizeCollectingSteinerTree(resources.graph, edge_cost=edge_cost)
 

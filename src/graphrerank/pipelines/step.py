@@ -87,17 +87,6 @@ class Resources:
             )
         return self.text_encoder
 
-    @property
-    def embedding(self) -> Tensor:
-        """``[N, d]``, the corpus's vectors, for a step that needs them.
-
-        Raises:
-            ValueError: If the corpus was not encoded.
-        """
-        if self.graph.embedding is None:
-            raise ValueError("`graph` must have an embedding: encode the corpus first")
-        return self.graph.embedding
-
     def remaining(self, state: RetrievalState) -> Tensor:
         """Return ``[B]`` int64: how many nodes each query may still retrieve from the budget and the corpus."""
         return (min(self.budget, self.graph.num_nodes) - state.num_retrieved).clamp(min=0)

@@ -26,7 +26,7 @@ class STeX:
     def __init__(self, resources: Resources, *, batch: int = 10, structure_weight: float = 1.0) -> None:
         check_counts(batch=batch)
         check_not_negative(structure_weight=structure_weight)
-        _ = resources.embedding
+        _ = resources.graph.encoded
         self.batch = batch
         self.structure_weight = structure_weight
         self._resources = resources

@@ -109,7 +109,7 @@ class ReTAGRetrieval:
             ValueError: If the questions have no vectors.
         """
         rows = max(1, BLOCK_SCORES // max(1, len(self.summaries)))
-        blocks = [self._block(queries.block(start, start + rows)) for start in range(0, max(1, len(queries)), rows)]
+        blocks = [self._block(block) for block in queries.blocks(rows)]
         return RetrievedSummaries(
             Ranking.concatenate([block.ranking for block in blocks]),
             torch.cat([block.graphs for block in blocks]),

@@ -49,7 +49,7 @@ class ReTAGSearch:
         scorer: GraphScorerFactory | None = None,
     ) -> None:
         encoder, graph = resources.index_encoder, resources.graph
-        self._embedding = resources.embedding
+        self._embedding = graph.encoded
         index = setup.build_index(encoder, graph.node_ids, graph.texts)
         summaries = LevelSummaries(index, level, device=graph.device)
         finder = setup.keyword_finder(
