@@ -177,7 +177,7 @@ def test_names_that_the_base_gives_are_its_own() -> None:
     class Walked(Fixed):
         feature_names = ("base_score", "hops")
 
-    with pytest.raises(ValueError, match=r"`base` must give features of other names .*, got \['hops'\]"):
+    with pytest.raises(ValueError, match=r"`base` must have no feature named as in .*, got \['hops'\]"):
         ExpandRetriever(line([]), base=partial(Walked, nodes=(0, 1)), top_k=3, base_k=2, num_seeds=1)
 
 

@@ -8,22 +8,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphrerank.checks import check_choice, check_counts
 from graphrerank.graphs import CorpusGraph, Queries, Ranking, top_k_by_node_order
 from graphrerank.graphs.retriever import BASE_SCORE
-from graphrerank.operators.hybrid import concatenate
 
 INDEXES = ("flat", "hnsw", "ivf")
-FAISS_PACKAGES = ("faiss-cpu", "faiss-gpu-cu12")  # both hold the module `faiss`, so one overwrites the other
+FAISS_PACKAGES = ("faiss-cpu", "faiss-gpu-cu12")  # both contain the module `faiss`, so one overwrites the other
 BLOCK_QUERIES = 1024  # searched at once
 BLOCK_VECTORS = 1 << 14  # multiplied at once where the whole corpus is scored
-MARGIN = 16  # nodes that a flat search asks for beyond ``top_k``, to see that nothing ties with the last
+MARGIN = 16  # further nodes of a flat search, to detect ties with the last of ``top_k``
 MAX_GPU_K = 2048  # nodes per query that FAISS returns on a GPU
 EF_CONSTRUCTION = 200
-TRAINED_VECTORS = 64  # per cell of an IVF index, more than FAISS's least of 39
+TRAINED_VECTORS = 64  # per cell of an IVF index, more than FAISS's minimum of 39
 
 
 class DenseRetriever:
-    r"""Rank the corpus by :math:`v_q \cdot v_n`, ties by node number.
+    r"""Rank the corpus by :math:`v_q \cdot v_n`, ties broken by node index.
 
     ``flat`` compares every node and is exact, even if nodes tie at the last place: FAISS proposes nodes, torch scores
     them again (so that equal vectors get equal scores), and a query whose last place is contested within rounding is
@@ -60,14 +60,8 @@ class DenseRetriever:
         num_cells: int | None = None,
         num_probes: int = 16,
     ) -> None:
-        if graph.embedding is None:
-            raise ValueError("`graph` must have an embedding: encode the corpus first")
-        if index not in INDEXES:
-            raise ValueError(f"`index` must be one of {list(INDEXES)}, got {index!r}")
-        numbers = {"top_k": top_k, "links": links, "ef_search": ef_search, "num_probes": num_probes}
-        for name, number in {**numbers, "num_cells": 1 if num_cells is None else num_cells}.items():
-            if number < 1:
-                raise ValueError(f"`{name}` must be a positive integer, got {number}")
+        check_choice(INDEXES, index=index)
+        check_counts(top_k=top_k, links=links, ef_search=ef_search, num_cells=num_cells, num_probes=num_probes)
         _check_faiss()
         self.top_k = top_k
         self.index = index
@@ -75,7 +69,7 @@ class DenseRetriever:
         self.ef_search = ef_search
         self.num_cells = num_cells
         self.num_probes = num_probes
-        self._embedding = graph.embedding
+        self._embedding = graph.encoded
 
     def retrieve(self, queries: Queries) -> Ranking:
         """Rank the corpus for each query.
@@ -89,39 +83,38 @@ class DenseRetriever:
         Raises:
             ValueError: If the queries have no vectors.
         """
-        blocks = range(0, max(1, len(queries)), BLOCK_QUERIES)
-        return concatenate([self._search(queries.block(start, start + BLOCK_QUERIES).encoded) for start in blocks])
+        return Ranking.concatenate([self._search(block.encoded) for block in queries.blocks(BLOCK_QUERIES)])
 
     def _search(self, vectors: Tensor) -> Ranking:
-        num_nodes, flat = len(self._embedding), self.index == "flat"
+        num_nodes, is_flat = len(self._embedding), self.index == "flat"
         if not len(vectors) or not num_nodes:
-            nothing = self._embedding.new_full((len(vectors), self.top_k), -torch.inf)
-            return _ranking(torch.full(nothing.shape, -1, device=nothing.device), nothing)
+            empty = self._embedding.new_full((len(vectors), self.top_k), -torch.inf)
+            return _ranking(torch.full(empty.shape, -1, device=empty.device), empty)
         query_vectors = vectors.float().cpu().contiguous().numpy()
-        depth = min(self.top_k + MARGIN if flat else self.top_k, num_nodes)
+        depth = min(self.top_k + MARGIN if is_flat else self.top_k, num_nodes)
         _, nearest = self._index.search(query_vectors, depth)
         vectors, device = vectors.float().to(self._embedding.device), self._embedding.device
         proposed = torch.sort(torch.from_numpy(nearest).to(device), dim=1).values
         scores = torch.stack(
-            [self._score(at.clamp(min=0), vector) for at, vector in zip(proposed, vectors, strict=True)]
+            [self._score(row.clamp(min=0), vector) for row, vector in zip(proposed, vectors, strict=True)]
         )
-        places, kept = top_k_by_node_order(scores.masked_fill(proposed < 0, -torch.inf), self.top_k)
-        nodes = proposed.gather(1, places.clamp(min=0)).masked_fill(places < 0, -1)
-        if flat and proposed.shape[1] < num_nodes:
-            for row in self._contested(vectors, scores, kept[:, -1]).nonzero().flatten().tolist():
+        columns, top_scores = top_k_by_node_order(scores.masked_fill(proposed < 0, -torch.inf), self.top_k)
+        nodes = proposed.gather(1, columns.clamp(min=0)).masked_fill(columns < 0, -1)
+        if is_flat and proposed.shape[1] < num_nodes:
+            for row in self._contested(vectors, scores, top_scores[:, -1]).nonzero().flatten().tolist():
                 blocks = torch.split(torch.arange(num_nodes, device=device), BLOCK_VECTORS)
-                every = torch.cat([self._score(block, vectors[row]) for block in blocks])
-                nodes[row], kept[row] = (part[0] for part in top_k_by_node_order(every.unsqueeze(0), self.top_k))
-        return _ranking(nodes, kept)
+                all_scores = torch.cat([self._score(block, vectors[row]) for block in blocks]).unsqueeze(0)
+                nodes[row], top_scores[row] = (part[0] for part in top_k_by_node_order(all_scores, self.top_k))
+        return _ranking(nodes, top_scores)
 
     def _score(self, nodes: Tensor, vector: Tensor) -> Tensor:
-        """Multiply node by node: equal vectors give equal scores, which a matrix product may not."""
+        """Return dot products node by node: unlike a matrix product, equal vectors give equal scores."""
         return (self._embedding[nodes] * vector).sum(1)
 
     def _contested(self, vectors: Tensor, scores: Tensor, last: Tensor) -> Tensor:
-        """Return, ``[b]``, whether a node that was not proposed might belong among the ``top_k``.
+        """Return ``[b]``, whether a node that was not proposed might belong among the ``top_k``.
 
-        It cannot if the ``last`` score kept exceeds the least of the proposed ``scores [b, M]`` by more than rounding:
+        It cannot if the ``last`` kept score exceeds the lowest of the proposed ``scores [b, M]`` by more than rounding:
         a product of ``d`` terms is off by at most ``d`` roundings of the product of norms, in FAISS and here.
         """
         rounding = torch.finfo(torch.float32).eps * self._embedding.shape[1]

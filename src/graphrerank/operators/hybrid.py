@@ -101,8 +101,3 @@ def lexical_scores(bm25: BM25, query_texts: Sequence[str]) -> Tensor:
     """Score the whole corpus by BM25, divided by each query's maximum: ``[b, N]`` in [0, 1]."""
     scores = bm25.score_all(query_texts)
     return scores / scores.amax(1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
-
-
-def concatenate(parts: Sequence[Ranking]) -> Ranking:
-    """Put the rankings of blocks of queries below each other."""
-    return Ranking.concatenate(parts)
