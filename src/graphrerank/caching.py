@@ -1,8 +1,7 @@
-"""Results kept on disk under the hash of what they were computed from: the loop of every cache, and two file formats.
+"""Results on disk under the hash of what they were computed from: the loop of every cache, and its two file formats.
 
-:func:`fill` computes what a store does not hold yet, shard by shard. A store writes each shard whole or not at all, so
-that a stopped run loses one shard at most and several processes may fill one store at once. There are two stores:
-:class:`BlobStore` (SQLite, for rows of any kind) and :class:`TensorStore` (safetensors, for large tables).
+:func:`fill` computes what a store does not hold yet. A store writes each shard whole or not at all, so that a stopped
+run loses one shard at most and several processes may fill one store at once.
 """
 
 import hashlib
@@ -31,7 +30,7 @@ class Store(Protocol[Stored]):
     """Values under keys, on disk."""
 
     def known(self, keys: Sequence[bytes]) -> Container[bytes]:
-        """Read what is on disk, also what other processes wrote since; return the keys that need no computing."""
+        """Read what is on disk, newly written files included; return the keys that need no computing."""
 
     def add(self, keys: Sequence[bytes], values: Stored) -> None:
         """Write the values of new keys, all or none of them."""
@@ -55,8 +54,8 @@ def fill(
         items: ``n`` items.
         compute: Computes the values of some items, in their order.
         shard_size: Items between two writes: at most this much work is lost on a stop.
-        length: Length of an item, by which missing items are sorted: batches of like lengths need less padding. The
-            order stays when None.
+        length: Length of an item; missing items are sorted by it, as batches of like lengths need less padding. None
+            keeps their order.
         label: Title of a progress bar on a terminal; none when None.
 
     Raises:
@@ -76,15 +75,15 @@ def fill(
     if length is not None:
         missing.sort(key=lambda key: length(item_of[key]))
     shards = [missing[start : start + shard_size] for start in range(0, len(missing), shard_size)]
-    for shard in shards if label is None else _shown(shards, label):
+    for shard in shards if label is None else _with_progress(shards, label):
         store.add(shard, compute([item_of[key] for key in shard]))
 
 
 class BlobStore:
-    """Bytes under keys in one SQLite file, created when it is first opened; each write is a transaction.
+    """Bytes in one SQLite file, created when it is first opened; each write is a transaction.
 
     Args:
-        path: The file; when None, contents are kept in memory alone.
+        path: The file; None keeps contents in memory alone.
         table: Name of the table in it, a plain word.
 
     Attributes:
@@ -97,7 +96,7 @@ class BlobStore:
         self.contents: dict[bytes, bytes] = {}
 
     def known(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Read the contents of keys; those that are not in the file are left out.
+        """Read the contents of those keys that are in the file.
 
         Raises:
             ValueError: If the file is damaged or cannot be read; the message names it.
@@ -111,11 +110,7 @@ class BlobStore:
         return self.contents
 
     def add(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
-        """Write the contents of new keys in one transaction; a key that is in the file keeps its content there.
-
-        Args:
-            keys: ``n`` keys.
-            values: ``n`` contents; None is not kept.
+        """Write ``n`` new contents in one transaction; None is not kept, and a key in the file keeps its content there.
 
         Raises:
             ValueError: As :meth:`known`.
@@ -133,12 +128,11 @@ class BlobStore:
             ValueError: If a content is not ``width`` numbers of type ``dtype``.
         """
         needed = width * dtype.itemsize
-        for content in self.contents.values():
-            if len(content) != needed:
-                raise ValueError(
-                    f"{self.path}: damaged cache (needed rows of {needed} bytes, found one of {len(content)}); "
-                    "delete this file and run again"
-                )
+        if odd := {len(content) for content in self.contents.values()} - {needed}:
+            raise ValueError(
+                f"{self.path}: damaged cache (needed rows of {needed} bytes, found one of {min(odd)}); "
+                "delete this file and run again"
+            )
         joined = np.frombuffer(b"".join(self.contents[key] for key in keys), dtype=dtype)
         return torch.from_numpy(joined.reshape(len(keys), width).astype(np.float32))
 
@@ -150,16 +144,14 @@ class BlobStore:
             with closing(sqlite3.connect(path, timeout=WAIT_S)) as file:
                 file.execute(f"CREATE TABLE IF NOT EXISTS {self.table} {columns}")
                 yield file
+        except sqlite3.OperationalError as error:  # locked, or the disk is full
+            raise ValueError(f"{path}: cannot be read or written: {error}") from error
         except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError):  # locked, or the disk is full
-                raise ValueError(f"{path}: cannot be read or written: {error}") from error
             raise ValueError(f"{path}: damaged cache ({error}); delete this file and run again") from error
 
 
 class TensorStore:
-    """Tensors with a row per key in ``<folder>/*.safetensors``; each file holds one shard and its ``keys``.
-
-    Files are read once and mapped from disk; new items go to new files.
+    """Tensors with one row per key, in ``<folder>/*.safetensors``; each file holds one shard and its ``keys``.
 
     Args:
         folder: Folder of these files alone.
@@ -168,7 +160,7 @@ class TensorStore:
             of keys.
 
     Attributes:
-        shards: The tensors of each file read or written so far.
+        shards: The tensors of each file read or written so far, mapped from disk.
     """
 
     def __init__(
@@ -182,7 +174,7 @@ class TensorStore:
         self._rows: dict[bytes, tuple[int, int]] = {}  # number of the shard, and row in it
 
     def known(self, keys: Sequence[bytes]) -> Container[bytes]:
-        """Read the files that earlier runs or other processes left; return all keys known.
+        """Read the files that were not read yet; return all keys known.
 
         Raises:
             ValueError: If a file is damaged, naming it.
@@ -193,8 +185,7 @@ class TensorStore:
             if table.dim() != 2 or table.shape[1] != KEY_BYTES or table.dtype != torch.uint8:
                 raise ValueError(f"{source}: needed keys of {KEY_BYTES} bytes, got {table.dtype} {list(table.shape)}")
             self._check(shard, len(table), source)
-            joined = table.numpy().tobytes()
-            self._remember(file, [joined[i : i + KEY_BYTES] for i in range(0, len(joined), KEY_BYTES)], shard)
+            self._remember(file, [row.tobytes() for row in table.numpy()], shard)
         return self._rows
 
     def add(self, keys: Sequence[bytes], values: Mapping[str, Tensor]) -> None:
@@ -206,7 +197,7 @@ class TensorStore:
         self._remember(file, keys, values)
 
     def rows(self, keys: Sequence[bytes]) -> tuple[Tensor, Tensor]:
-        """Find the shard ``[n]`` and the row ``[n]`` of each known key."""
+        """Find the shard ``[n]`` and the row in it ``[n]`` of each known key."""
         shard, row = torch.tensor([self._rows[key] for key in keys], dtype=torch.int64).reshape(-1, 2).unbind(1)
         return shard, row
 
@@ -227,23 +218,13 @@ def hash_text(text: str) -> bytes:
 
 
 def short_hash(content: bytes | str) -> str:
-    """The first half of a SHA-256 in hexadecimal: a file's name for what a fingerprint or key stands for.
-
-    Example:
-        >>> short_hash("a")
-        'ca978112ca1bbdcafac231b39a23dc4d'
-    """
+    """Half of a SHA-256 in hexadecimal, a file's name for a fingerprint or for keys."""
     return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()[:32]
 
 
-def _shown(shards: Sequence[Sequence[bytes]], label: str) -> Iterator[Sequence[bytes]]:
-    """Yield shards beside a progress bar on stderr, if that is a terminal."""
+def _with_progress(shards: Sequence[Sequence[bytes]], label: str) -> Iterator[Sequence[bytes]]:
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import track
 
     console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(label, total=sum(map(len, shards)))
-        for shard in shards:
-            yield shard
-            progress.advance(task, len(shard))
+    return iter(track(shards, label, console=console, transient=True, disable=not console.is_terminal))

@@ -1,4 +1,4 @@
-"""Make training candidates look like those of other retrievers and graphs, so that one checkpoint serves them all."""
+"""Augmentation that makes training candidates resemble those of other retrievers and graphs."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,17 +15,16 @@ from graphrerank.graphs.retriever import EXPANSION_FEATURES, TEXT_FEATURES
 class CandidateAugmentation:
     """Hide scores and edges of whole queries at random.
 
-    Each draw is made once per query, so that a list stays what some retriever could have given: with a hybrid, a dense
-    or a BM25 score as its base score, with or without the other scores beside it, with or without a graph. A hidden
-    score is 0 for every candidate: models scale scores within the list, so that a constant says nothing.
+    Each draw is made once per query, so that its list remains one that some retriever could give: with a hybrid, dense
+    or BM25 score as base score, with or without the other scores, with or without a graph. A hidden score is 0 for
+    every candidate: models scale scores within a list, where a constant carries no information.
 
     Args:
         feature_names: Names of the scores in ``CandidateGraphs.x``; the first is the base ranking's.
-        base_swap: Probability that BM25 or the cosine takes the place of the base score, one as likely as the
-            other, in [0, 1].
-        score_dropout: Probability that a score other than the base score is hidden, in [0, 1]. Those of an expansion
+        base_swap: Probability in [0, 1] that BM25 or the cosine, equally likely, replaces the base score.
+        score_dropout: Probability in [0, 1] that a score other than the base score is hidden. Those of an expansion
             are hidden together, and so are those of :class:`TextMatch`.
-        edge_dropout: Probability that a query's graph loses all its edges, and what was computed from them, in [0, 1].
+        edge_dropout: Probability in [0, 1] that a query's graph loses all edges and the scores computed from them.
 
     Raises:
         ValueError: If a probability is out of range.
@@ -45,16 +44,17 @@ class CandidateAugmentation:
         self.base_swap = base_swap
         self.score_dropout = score_dropout
         self.edge_dropout = edge_dropout
-        place = {name: column for column, name in enumerate(feature_names)}
-        together = [[place[name] for name in group if name in place] for group in (EXPANSION_FEATURES, MATCH_FEATURES)]
-        alone = sorted(set(place.values()) - {0}.union(*together))
-        covered = [place.get(name) for name in ("query_coverage", "neighbourhood_coverage")]
+        column = {name: index for index, name in enumerate(feature_names)}
+        groups = (EXPANSION_FEATURES, MATCH_FEATURES)
+        together = [[column[name] for name in group if name in column] for group in groups]
+        alone = sorted(set(column.values()) - {0}.union(*together))
+        covered = [column.get(name) for name in ("query_coverage", "neighbourhood_coverage")]
         self.covered = None if None in covered else covered
-        self.rankable = [place[name] for name in TEXT_FEATURES if name in place]
-        self.hidden_together = [*([column] for column in alone), *filter(None, together)]
+        self.rankable = [column[name] for name in TEXT_FEATURES if name in column]
+        self.hidden_together = [*([index] for index in alone), *filter(None, together)]
 
     def __call__(self, graphs: CandidateGraphs, generator: torch.Generator) -> CandidateGraphs:
-        """Return a changed copy of a batch; what is drawn depends on ``generator`` alone."""
+        """Return a changed copy of a batch; the draws depend on ``generator`` alone."""
         graph = graph_index(graphs.ptr)
         x = graphs.x.clone()
         if self.rankable:
@@ -63,7 +63,7 @@ class CandidateAugmentation:
             column = torch.tensor(self.rankable)[choice][graph]
             x[:, 0] = torch.where(swapped[graph], x.gather(1, column.unsqueeze(1)).squeeze(1), x[:, 0])
         bare = self._draw(graphs.num_graphs, self.edge_dropout, generator)[graph]
-        if self.covered is not None:  # without neighbours the last two are one
+        if self.covered is not None:  # equal without neighbours
             alone, together = self.covered
             x[:, together] = torch.where(bare, x[:, alone], x[:, together])
         for columns in self.hidden_together:

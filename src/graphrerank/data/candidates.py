@@ -1,6 +1,5 @@
-"""A data set made ready for reranking: vectors, candidate lists, and candidate graphs on demand."""
+"""Data sets prepared for reranking: vectors, candidate lists, and candidate graphs on demand."""
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -9,6 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from graphrerank.caching import short_hash
 from graphrerank.data.dataset import NEAREST, RetrievalDataset, digest_strings
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.enrichment.knn import nearest_neighbor_edges
@@ -18,7 +18,7 @@ from graphrerank.files import load_tensors, save_tensors
 from graphrerank.graphs import CandidateGraphs, PairEncoder, Queries, Ranking, RetrieverFactory, candidate_edges
 from graphrerank.graphs.state_encoder import StateEncoder
 
-FORMAT = 2  # raise when the same arguments would give other candidate lists
+FORMAT = 2  # raise it when the same arguments would give other candidate lists
 TENSORS = ("nodes", "scores", "features", "base_nodes")
 MATCH_QUERIES = 256  # queries whose words are matched at once
 
@@ -34,10 +34,10 @@ class PreparedDataset:
         feature_names: Names of the ``F`` columns; the first is the base ranking's score.
         encoder_name: Name of the encoder, or None.
         encoder_fingerprint: Changes whenever the vectors would; None without an encoder.
-        pair_encoder: Reads queries with their candidates, for a model that takes these vectors in place of queries' and
-            nodes'; wrap it in a ``PairCache`` to keep them. None where there is no such model.
-        state_encoder: Reads them in the place of ``pair_encoder`` for a model with layers of its own; what it reads is
-            not kept, as it is some hundred times as much. None where there is no such model.
+        pair_encoder: Encodes queries with their candidates, for a model that reads these vectors in place of queries'
+            and nodes'; wrap it in a ``PairCache`` to keep them. None if no model reads them.
+        state_encoder: Takes the place of ``pair_encoder`` for a model with layers of its own; its states are not kept,
+            as they are some hundred times as large. None if no model reads them.
     """
 
     dataset: RetrievalDataset
@@ -61,13 +61,13 @@ class PreparedDataset:
 
         Args:
             queries: ``[B]`` int64 query numbers.
-            split: Whose judgements to attach as ``relevance``; none when None.
-            vectors: Whether to attach the vectors that a model reads: the states of pairs' tokens where there is a
-                ``state_encoder``, the vectors of pairs where there is a ``pair_encoder``, else query and node vectors.
-            edges: Whether to look up the edges among the candidates; without, the graphs have none.
+            split: The split whose judgements to attach as ``relevance``; None attaches none.
+            vectors: Whether to attach the vectors that a model reads: token states of a ``state_encoder`` if there is
+                one, else vectors of a ``pair_encoder`` if there is one, else query and node vectors.
+            edges: Whether to look up the edges among the candidates.
 
         Raises:
-            ValueError: If vectors are asked for and nothing was encoded, or there is no such split.
+            ValueError: If ``vectors`` is set and nothing was encoded, or there is no such split.
         """
         graph, ranking = self.dataset.graph, self.ranking.select(queries)
         edge_index, edge_weight, ptr = candidate_edges(graph if edges else graph.without_edges(), ranking.nodes)
@@ -110,10 +110,9 @@ class PreparedDataset:
         )
 
     def with_features(self, names: Sequence[str]) -> "PreparedDataset":
-        """Give the features of some names, in that order, as a model that was trained on them reads them.
+        """Return the data with the features that a model was trained on, in its order; as :func:`feature_columns`.
 
-        As :func:`feature_columns`; those of ``MATCH_FEATURES`` are computed from the texts and the candidate graphs
-        (:class:`TextMatch`).
+        Those of ``MATCH_FEATURES`` are computed from the texts and the candidate graphs (:class:`TextMatch`).
 
         Raises:
             ValueError: If the retriever does not give one of the other names.
@@ -123,12 +122,12 @@ class PreparedDataset:
         return replace(self, ranking=replace(self.ranking, features=columns), feature_names=tuple(names))
 
     def _pairs(self, queries: Tensor) -> tuple[list[str], list[str]]:
-        """List some queries' texts and those of their candidates, pair by pair, ``N`` each."""
+        """List the texts of some queries and of their candidates, pair by pair, ``N`` each."""
         row, column = torch.nonzero(self.ranking.nodes[queries] >= 0, as_tuple=True)
-        numbers, texts = queries[row], self.dataset.graph.texts
-        nodes = self.ranking.nodes[numbers, column]
-        query_texts = [self.dataset.query_texts[query] for query in numbers.tolist()]
-        return query_texts, [texts[node] for node in nodes.tolist()]
+        paired = queries[row]
+        nodes = self.ranking.nodes[paired, column]
+        query_texts = [self.dataset.query_texts[query] for query in paired.tolist()]
+        return query_texts, [self.dataset.graph.texts[node] for node in nodes.tolist()]
 
     def _match(self) -> Tensor:
         """Match every query's words with its candidates', ``[Q, K, 3]``; 0 where padded."""
@@ -145,19 +144,19 @@ class PreparedDataset:
         return features
 
     def ceiling(self, split: str) -> float:
-        """Share of a split's queries with all relevant nodes among the candidates: what no reranker can pass."""
+        """Share of a split's queries with all relevant nodes among the candidates: the bound of any reranker."""
         return self._share_found(split, self.ranking.nodes)
 
     def base_ceiling(self, split: str) -> float:
-        """As :meth:`ceiling`, for as many candidates without expansion; the same where nothing was expanded."""
+        """As :meth:`ceiling`, for as many candidates without expansion; equal if nothing was expanded."""
         nodes = self.ranking.nodes if self.ranking.base_nodes is None else self.ranking.base_nodes
         return self._share_found(split, nodes)
 
     def _share_found(self, split: str, nodes: Tensor) -> float:
         qrels = self.dataset.split(split)
         queries = qrels.queries
-        found = qrels.relevance(queries, nodes[queries], num_nodes=self.dataset.graph.num_nodes) > 0
-        return float((found.sum(1) == (qrels.gains(queries) > 0).sum(1)).double().mean())
+        relevant = qrels.relevance(queries, nodes[queries], num_nodes=self.dataset.graph.num_nodes) > 0
+        return float((relevant.sum(1) == (qrels.gains(queries) > 0).sum(1)).double().mean())
 
 
 def prepare(
@@ -167,10 +166,10 @@ def prepare(
 
     Args:
         dataset: The data set.
-        encoder: Encodes texts; wrap it in a ``VectorCache`` to keep the vectors. None where neither the retriever nor
-            a model reads vectors.
-        build_retriever: Makes a retriever of a corpus graph. A ``functools.partial`` of a retriever class with plain
-            arguments, or such partials, so that it can name the cache.
+        encoder: Encodes texts; wrap it in a ``VectorCache`` to keep the vectors. None if neither the retriever nor a
+            model reads vectors.
+        build_retriever: Builds a retriever for a corpus graph: a ``functools.partial`` of a retriever class whose
+            arguments are plain or such partials, as it names the cache.
         cache: Folder for the candidate lists.
 
     Raises:
@@ -186,11 +185,9 @@ def prepare(
     graph = dataset.graph
     described = _describe(build_retriever)
     retriever = build_retriever(graph)
-    fingerprint = getattr(retriever, "fingerprint", "")
     encoded_by = "" if encoder is None else encoder.fingerprint
-    parts = [str(FORMAT), dataset.fingerprint, encoded_by, described, fingerprint]
-    key = hashlib.sha256(digest_strings(parts)).hexdigest()[:32]
-    path = Path(cache) / f"{dataset.name}-{key}.safetensors"
+    parts = [str(FORMAT), dataset.fingerprint, encoded_by, described, getattr(retriever, "fingerprint", "")]
+    path = Path(cache) / f"{dataset.name}-{short_hash(digest_strings(parts))}.safetensors"
     if path.is_file():
         tensors = load_tensors(path, TENSORS)
         _check_candidates(path, tensors, len(dataset.query_ids), len(retriever.feature_names), graph.num_nodes)
@@ -206,7 +203,7 @@ def prepare(
 
 
 def encode_dataset(dataset: RetrievalDataset, encoder: Encoder, cache: Path) -> RetrievalDataset:
-    """Add vectors to the graph, and the edges to nearest neighbours that the data set asks for.
+    """Add vectors to the graph, and the ``knn`` edges to nearest neighbours.
 
     Args:
         dataset: The data set.
@@ -220,8 +217,7 @@ def encode_dataset(dataset: RetrievalDataset, encoder: Encoder, cache: Path) -> 
     if not dataset.knn:
         return dataset.with_graph(graph)
     parts = [str(FORMAT), dataset.fingerprint, encoder.fingerprint, NEAREST]
-    key = hashlib.sha256(digest_strings(parts)).hexdigest()[:32]
-    path = cache / f"{dataset.name}-{NEAREST}-{key}.safetensors"
+    path = cache / f"{dataset.name}-{NEAREST}-{short_hash(digest_strings(parts))}.safetensors"
     if not path.is_file():
         assert graph.embedding is not None
         pairs, similarity = nearest_neighbor_edges(graph.embedding, k=dataset.knn)
@@ -235,18 +231,18 @@ def encode_dataset(dataset: RetrievalDataset, encoder: Encoder, cache: Path) -> 
 
 
 def _describe(build_retriever: RetrieverFactory) -> str:
-    """Write a factory down, with the factories among its arguments."""
+    """Describe a factory and the factories among its arguments."""
     if not isinstance(build_retriever, partial) or build_retriever.args:
         raise ValueError(
             f"`build_retriever` must be a functools.partial of a retriever class with keyword arguments, "
             f"got {build_retriever!r}"
         )
-    made = build_retriever.func
+    built = build_retriever.func
     arguments = (
         f"{name}={_describe(argument) if callable(argument) else repr(argument)}"
         for name, argument in sorted(build_retriever.keywords.items())
     )
-    return f"{made.__module__}.{made.__qualname__}({', '.join(arguments)})"
+    return f"{built.__module__}.{built.__qualname__}({', '.join(arguments)})"
 
 
 def _check_candidates(path: Path, tensors: dict[str, Tensor], num_queries: int, num_features: int, size: int) -> None:

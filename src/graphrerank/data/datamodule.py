@@ -16,7 +16,7 @@ from graphrerank.graphs import CandidateGraphs
 
 
 class _SplitDataModule(L.LightningDataModule):
-    """What data modules of candidate graphs share: which splits to serve and how, and where a resume goes on."""
+    """Settings of data modules of candidate graphs, and the epoch at which a resumed run continues."""
 
     def __init__(self, batch_size: int, *, seed: int, vectors: bool, train_split: str, val_split: str) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class _SplitDataModule(L.LightningDataModule):
         self.val_split = val_split
 
     def _resumed(self, loader: DataLoader[CandidateGraphs]) -> DataLoader[CandidateGraphs]:
-        """Begin at the trainer's epoch: on a resume Lightning draws the first batch before it sets the epoch."""
+        """Start at the trainer's epoch: on a resume Lightning draws the first batch before it sets the epoch."""
         if self.trainer is not None:
             cast("EpochBatches | MixtureBatches", loader.sampler).set_epoch(self.trainer.current_epoch)
         return loader
@@ -38,8 +38,8 @@ class _SplitDataModule(L.LightningDataModule):
 class CandidateDataModule(_SplitDataModule):
     """Serve one data set's splits as batches of candidate graphs.
 
-    Each epoch's order depends on ``seed`` and the epoch alone, so that a resumed run sees what an unbroken one sees.
-    Training queries without a relevant candidate teach nothing and are left out; validation keeps all.
+    Each epoch's order depends on ``seed`` and the epoch alone, so that a resumed run sees the batches of an unbroken
+    one. Training queries without a relevant candidate teach nothing and are left out; validation keeps all.
 
     Args:
         prepared: The data set with its candidates.
@@ -65,9 +65,8 @@ class CandidateDataModule(_SplitDataModule):
 
     def train_dataloader(self) -> DataLoader[CandidateGraphs]:
         """Return shuffled batches of the training split."""
-        return self._resumed(
-            self._loader(_answerable(self.prepared, self.train_split), self.train_split, seed=self.seed)
-        )
+        queries = _answerable(self.prepared, self.train_split)
+        return self._resumed(self._loader(queries, self.train_split, seed=self.seed))
 
     def val_dataloader(self) -> DataLoader[CandidateGraphs]:
         """Return batches of the validation split, in order."""
@@ -82,13 +81,13 @@ class CandidateDataModule(_SplitDataModule):
 class MixtureDataModule(_SplitDataModule):
     """Serve several data sets as batches of candidate graphs, each batch from one of them.
 
-    An epoch has as many batches as the data sets have together, ``shares`` of them from each: a data set with more
-    than its own number of queries is seen several times in an epoch, one with less in part. Order and augmentation
-    depend on ``seed`` and the epoch alone.
+    An epoch has as many batches as the data sets have together, divided by ``shares``: a data set whose share exceeds
+    its size is seen several times in an epoch, one with a smaller share in part. Order and augmentation depend on
+    ``seed`` and the epoch alone.
 
     Args:
         parts: Data sets with their candidates, by name; all with the same scores per candidate.
-        shares: Share of the batches by name, relative to each other; None: the number of training queries.
+        shares: Share of the batches by name, relative to each other; the number of training queries when None.
         batch_size: Queries per batch.
         seed: Seed of the shuffling and of the augmentation.
         vectors: Whether batches carry query and node vectors.
@@ -97,7 +96,7 @@ class MixtureDataModule(_SplitDataModule):
         augmentation: Changes training batches; None leaves them as they are.
 
     Raises:
-        ValueError: If a share is missing, not positive or of no data set, or the data sets' scores differ.
+        ValueError: If a share is missing, not positive or of an unknown data set, or the data sets' scores differ.
     """
 
     def __init__(
@@ -189,9 +188,9 @@ class MixedBatch(NamedTuple):
     """A batch of one of several sets.
 
     Attributes:
-        part: Which set.
+        part: Index of the set.
         items: Indices into it.
-        seed: Seed of what is drawn for this batch.
+        seed: Seed of this batch's augmentation.
     """
 
     part: int
@@ -205,7 +204,7 @@ class MixtureBatches(Sampler[MixedBatch]):
     Args:
         sizes: Items of each set, at least 1.
         shares: Share of the batches from each, relative to each other; each set gives at least one batch an epoch.
-        batch_size: Items per batch; smaller only where a whole set is.
+        batch_size: Items per batch; fewer only if a whole set is smaller.
         seed: Seed of the shuffling.
 
     Raises:
@@ -240,12 +239,12 @@ class MixtureBatches(Sampler[MixedBatch]):
         ]
         order = torch.randperm(len(batches), generator=generator).tolist()
         seeds = torch.randint(1 << 62, (len(batches),), generator=generator).tolist()
-        for place in order[rank : len(order) // world * world : world]:
-            part, items = batches[place]
-            yield MixedBatch(part, items, seeds[place])
+        for index in order[rank : len(order) // world * world : world]:
+            part, items = batches[index]
+            yield MixedBatch(part, items, seeds[index])
 
     def _passes(self, size: int, generator: torch.Generator) -> Iterator[list[int]]:
-        """Go through a set's items again and again, each time in a new order, in batches of one size."""
+        """Draw batches of one size from a set, reshuffled at each pass, without end."""
         waiting: list[int] = []
         while True:
             waiting += torch.randperm(size, generator=generator).tolist()
@@ -290,12 +289,11 @@ class _MixedGraphBatches(Dataset[CandidateGraphs]):
 
 
 def _answerable(prepared: PreparedDataset, split: str) -> Tensor:
-    """List a split's queries with a relevant candidate, ``[Q]``: the others teach nothing."""
+    """List a split's queries with a relevant candidate, ``[Q]``."""
     qrels = prepared.dataset.split(split)
-    queries = qrels.queries
-    nodes = prepared.ranking.nodes[queries]
-    found = qrels.relevance(queries, nodes, num_nodes=prepared.dataset.graph.num_nodes) > 0
-    return queries[found.any(1)]
+    nodes = prepared.ranking.nodes[qrels.queries]
+    relevant = qrels.relevance(qrels.queries, nodes, num_nodes=prepared.dataset.graph.num_nodes) > 0
+    return qrels.queries[relevant.any(1)]
 
 
 def _rank_and_world() -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""One data set: a corpus graph, queries, and which nodes are relevant to them in each split."""
+"""One data set: a corpus graph, queries, and relevance judgements by split."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -44,11 +44,11 @@ class Qrels:
         """
         key, order = torch.sort(self.query * num_nodes + self.node)
         wanted = queries[:, None] * num_nodes + nodes
-        found = torch.searchsorted(key, wanted).clamp(max=key.numel() - 1)
-        return torch.where((key[found] == wanted) & (nodes >= 0), self.gain[order][found], 0.0)
+        slot = torch.searchsorted(key, wanted).clamp(max=key.numel() - 1)
+        return torch.where((key[slot] == wanted) & (nodes >= 0), self.gain[order][slot], 0.0)
 
     def gains(self, queries: Tensor) -> Tensor:
-        """List all gains of each query, ``[B, R]`` padded with 0: what a perfect ranking would find."""
+        """List all gains of each query, ``[B, R]`` padded with 0: those of a perfect ranking."""
         order = torch.argsort(self.query, stable=True)
         query, gain = self.query[order], self.gain[order]
         start = torch.searchsorted(query, queries)
@@ -68,10 +68,10 @@ class RetrievalDataset:
         query_ids: ``Q`` unique strings.
         query_texts: ``Q`` strings.
         splits: Judgements by split name; a query belongs to one split at most.
-        knn: Edges to add to each node's nearest neighbours, once the graph is encoded; 0 for none.
-        edge_counts: Pairs of nodes that each type of edge joins, where the reader counted them; a pair that is joined
-            in several ways counts in each.
-        answers: Right answers by query id, of the queries whose metadata tell them. Labels: no retriever reads them.
+        knn: Edges to add from each node to its nearest neighbours, once the graph is encoded; 0 for none.
+        edge_counts: Pairs of nodes joined by each type of edge, if the reader counted them; a pair joined in several
+            ways counts in each.
+        answers: Right answers by query id, of queries whose metadata name them. Labels: no retriever reads them.
     """
 
     name: str
@@ -93,16 +93,16 @@ class RetrievalDataset:
         if self.knn < 0:
             raise ValueError(f"`knn` must not be negative, got {self.knn}")
         owner = torch.full((len(self.query_ids),), -1)
-        for number, (split, qrels) in enumerate(self.splits.items()):
+        for index, (split, qrels) in enumerate(self.splits.items()):
             if not qrels.query.numel():
                 raise ValueError(
                     f"`splits` must each hold a judgement, got none in {split!r} of data set {self.name!r}"
                 )
             self._check_judgements(split, qrels)
             taken = owner[qrels.query]
-            if ((taken >= 0) & (taken != number)).any():
+            if ((taken >= 0) & (taken != index)).any():
                 raise ValueError(f"`splits` must not share queries, got a query of {split!r} in another split as well")
-            owner[qrels.query] = number
+            owner[qrels.query] = index
         object.__setattr__(self, "fingerprint", self._digest())
 
     def split(self, name: str) -> Qrels:
@@ -116,16 +116,16 @@ class RetrievalDataset:
         return self.splits[name]
 
     def with_graph(self, graph: CorpusGraph, **edge_counts: int) -> "RetrievalDataset":
-        """Return the same data with a graph that follows from this one, encoded or with ``knn`` edges.
+        """Return the same data with a graph derived from this one, encoded or with ``knn`` edges.
 
-        The fingerprint stays: it covers what the graph follows from. ``edge_counts`` are added to those that there are.
+        The fingerprint stays, as it covers all that the graph is derived from. ``edge_counts`` are added.
         """
         data = replace(self, graph=graph, edge_counts={**self.edge_counts, **edge_counts})
         object.__setattr__(data, "fingerprint", self.fingerprint)
         return data
 
     def summary(self) -> str:
-        """Describe the data set in one line: nodes, edges (of each type, where counted), and queries per split."""
+        """Describe the data set in one line: nodes, edges (by type, if counted), and queries per split."""
         queries = ", ".join(f"{name} {len(qrels.queries):,}" for name, qrels in self.splits.items())
         types = [f"{name} {count:,}" for name, count in self.edge_counts.items()]
         edges = f"{self.graph.num_edges // 2:,} edges" + (f" ({', '.join(types)})" if types else "")
@@ -144,8 +144,8 @@ class RetrievalDataset:
         ):
             if bad.any():
                 row = int(bad.nonzero()[0])
-                found = f"query {int(qrels.query[row])}, node {int(qrels.node[row])}, gain {float(qrels.gain[row])}"
-                raise ValueError(f"`splits` must each {needed}, got {found} in {split!r}")
+                got = f"query {int(qrels.query[row])}, node {int(qrels.node[row])}, gain {float(qrels.gain[row])}"
+                raise ValueError(f"`splits` must each {needed}, got {got} in {split!r}")
         if len(torch.unique(qrels.query * num_nodes + qrels.node)) < len(qrels.query):
             raise ValueError(f"`splits` must judge a pair of query and node once, got one twice in {split!r}")
 

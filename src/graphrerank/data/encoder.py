@@ -1,4 +1,4 @@
-"""Text encoders: any sentence-transformers model, and the copy of MiniLM that comes in a registry package."""
+"""Text encoders: any sentence-transformers model, or one that comes inside a registry package."""
 
 import hashlib
 from collections.abc import Sequence
@@ -38,11 +38,11 @@ class SentenceTransformerEncoder:
         name: Short name for the manifest; the last part of ``model`` when None.
         batch_size: Texts per forward pass.
         max_length: Tokens per text; longer texts are cut. The model's own limit when None.
-        prompt: Text put before every input, as some models ask for.
+        prompt: Prefix of every input, as some models need.
         device: Torch device; sentence-transformers chooses when None.
         revision: Commit of a hub model.
-        dtype: Numbers in which the model computes: ``float32``, or ``bfloat16`` or ``float16`` where the machine is
-            faster in these. Vectors come out, and are normalised, in float32.
+        dtype: Number format of the model: ``float32``, or ``bfloat16`` or ``float16`` where they are faster. Vectors
+            are returned, and normalised, in float32.
 
     Raises:
         ValueError: If ``dtype`` is unknown.
@@ -73,7 +73,7 @@ class SentenceTransformerEncoder:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of the weights and settings that decide the vectors; of the name and revision for a hub model."""
+        """Hash of the weights, or of the name and revision of a hub model, and of the settings that change vectors."""
         weights = hash_model(self.model, self.revision, FINGERPRINTED)
         numbers = () if self.dtype == "float32" else (self.dtype,)
         return hashlib.sha256(repr((weights, self.max_length, self.prompt, *numbers)).encode()).hexdigest()
@@ -82,7 +82,7 @@ class SentenceTransformerEncoder:
         """Encode ``n`` texts as ``[n, d]`` float32 unit vectors, with a progress bar when there are many.
 
         Raises:
-            ValueError: If the model can be found neither locally nor on the hub.
+            ValueError: If the model is found neither locally nor on the hub.
         """
         vectors: Tensor = self._loaded.encode(
             [self.prompt + text for text in texts],
@@ -109,7 +109,7 @@ class SentenceTransformerEncoder:
 
 
 def packaged_model(package: str, *, folder: str, sha256: str) -> str:
-    """Find a model folder inside an installed package and check its weights.
+    """Find a model folder inside an installed package, and check its weights.
 
     Args:
         package: Import name of the package.
@@ -120,7 +120,7 @@ def packaged_model(package: str, *, folder: str, sha256: str) -> str:
         The folder's path.
 
     Raises:
-        ValueError: If the package or its weights are missing, or the weights are not those expected.
+        ValueError: If the package or its weights are missing, or the weights have another hash.
     """
     spec = find_spec(package)
     if spec is None or spec.origin is None:
@@ -133,9 +133,8 @@ def packaged_model(package: str, *, folder: str, sha256: str) -> str:
     weights = path / "model.safetensors"
     if not weights.is_file():
         raise ValueError(f"{weights}: no such file; reinstall `{package}`")
-    found = hash_files([weights])
-    if found != sha256:
-        raise ValueError(f"{weights}: needed weights with SHA-256 {sha256}, found {found}; reinstall `{package}`")
+    if (digest := hash_files([weights])) != sha256:
+        raise ValueError(f"{weights}: needed weights with SHA-256 {sha256}, found {digest}; reinstall `{package}`")
     return str(path)
 
 

@@ -1,4 +1,4 @@
-"""The scores of candidates that a model was trained on, from those that a retriever gives."""
+"""The scores that a model was trained on, from those that a retriever gives."""
 
 from collections.abc import Callable, Sequence
 
@@ -14,15 +14,15 @@ def feature_columns(
 ) -> Tensor:
     """Pick, compute or leave out each score that a model reads.
 
-    A name of ``MATCH_FEATURES`` that the retriever does not give is computed. A name of ``OPTIONAL_FEATURES`` that it
-    does not give is 0 for all candidates: of a walk's features that says that the base ranking gave them, of BM25 and
-    cosine that nothing is known. Models scale features within each list, where a constant column says nothing.
+    ``MATCH_FEATURES`` that the retriever does not give are computed. ``OPTIONAL_FEATURES`` that it does not give are 0
+    for all candidates: for features of a walk this means that the base ranking gave all candidates, for BM25 and cosine
+    that nothing is known. Models scale features within each list, where a constant carries no information.
 
     Args:
         names: ``F'`` names, as the model was trained on.
         given_names: ``F`` names, as the retriever gives.
         features: ``[..., F]``.
-        match: Computes ``[..., 3]``, columns as in ``MATCH_FEATURES``; called only where one is needed.
+        match: Computes ``[..., 3]``, columns as in ``MATCH_FEATURES``; called only if one is needed.
 
     Returns:
         ``[..., F']``.
@@ -45,9 +45,9 @@ def feature_columns(
     if computed:
         features = torch.cat([features, _columns(match(), [MATCH_FEATURES.index(name) for name in computed])], dim=-1)
     unknown = features.new_zeros(*features.shape[:-1], 1)
-    place = {name: column for column, name in enumerate(known)}
-    return _columns(torch.cat([features, unknown], dim=-1), [place.get(name, len(known)) for name in names])
+    column = {name: index for index, name in enumerate(known)}
+    return _columns(torch.cat([features, unknown], dim=-1), [column.get(name, len(known)) for name in names])
 
 
-def _columns(features: Tensor, places: Sequence[int]) -> Tensor:
-    return features.index_select(-1, torch.tensor(places, dtype=torch.int64).to(features.device))
+def _columns(features: Tensor, columns: Sequence[int]) -> Tensor:
+    return features.index_select(-1, torch.tensor(columns, dtype=torch.int64).to(features.device))

@@ -1,12 +1,12 @@
-"""The user's own retriever, as the run that it left behind."""
+"""Candidates of the user's own retriever, looked up in its run file."""
 
 import warnings
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from graphrerank.data.readers.fetch import file_digest
 from graphrerank.data.readers.run_candidates import read_run, run_feature_names
+from graphrerank.files import hash_files
 from graphrerank.graphs import CorpusGraph, Queries, Ranking
 
 
@@ -18,12 +18,11 @@ class RunRetriever:
     Args:
         graph: The corpus that the run ranks.
         path: The file.
-        top_k: Candidates per query; the run's best.
-        ignore_unknown_queries: Whether a query of the run that the data set does not have is left out instead of
-            refused.
+        top_k: Candidates to keep per query.
+        ignore_unknown_queries: Whether queries of the run that are not in the data set are ignored; an error otherwise.
 
     Raises:
-        ValueError: If there is no such file, or it is malformed where its features are named.
+        ValueError: If there is no such file, or a line of JSONL up to the first candidate is malformed.
     """
 
     is_lookup = True
@@ -41,16 +40,16 @@ class RunRetriever:
 
     @staticmethod
     def needs_vectors(**_: Any) -> bool:
-        """A run is read without any."""
+        """Return False: a run is read without vectors."""
         return False
 
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the file."""
-        return file_digest(self.path)
+        return hash_files([self.path])
 
     def retrieve(self, queries: Queries) -> Ranking:
-        """Look the candidates of each query up by its id.
+        """Look up the candidates of each query by its id.
 
         Args:
             queries: ``B`` queries; texts and vectors are not read.

@@ -1,7 +1,7 @@
-"""How much of a query's words a candidate and its neighbours cover: evidence that no single score of a passage holds.
+"""How many of a query's words a candidate and its neighbours cover together, which no score of one passage tells.
 
-A question that needs two passages shares some words with the one and some with the other. A score of each passage alone
-ranks both low; the words that two joined passages cover *together* tell them from the rest.
+A question that needs two passages shares some words with each. Scores of single passages rank both low; the words that
+two joined passages cover *together* distinguish them from the rest.
 """
 
 import re
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from graphrerank.graphs.algebra import graph_index, scatter_max
 
-# Words that carry a sentence and say nothing about its subject.
+# Words that say nothing about a sentence's subject.
 _STOP_WORDS = (
     "a about after all also an and any are as at be because been before both but by can did do does each every for from"
     " had has have he her his how i if in into is it its me more most no not of on only or other our out over same she"
@@ -32,24 +32,24 @@ _END_OF_LEAD = re.compile(r"[.!?:;](?:\s|$)|\n")
 
 
 def words(text: str) -> list[str]:
-    """Split a text into stems of lower-case words, without stop words; compounds give their parts too.
+    """Split a text into stems of lower-case words without stop words; compounds also give their parts.
 
-    The stems are Snowball's for English, which leave most words of other languages alone. Compounds are names as of
-    columns and classes: ``shippedDate``, ``HTTPServer``, ``top10``.
+    The stems are Snowball's for English, which leave most words of other languages unchanged. Compounds are names such
+    as ``shippedDate``, ``HTTPServer`` and ``top10``.
 
     Example:
         >>> words("Which cities have the most bus_stops by shippedDate?")
         ['citi', 'bus', 'stop', 'shippedd', 'ship', 'date']
     """
-    found = []
+    spelled: list[str] = []
     for word in _WORD.findall(text):
         parts = _WITHIN_COMPOUND.split(word)
-        found += [word, *parts] if len(parts) > 1 else [word]
-    return _stems([word for word in map(str.lower, found) if word not in STOP_WORDS])
+        spelled += [word, *parts] if len(parts) > 1 else [word]
+    return _stems([word for word in map(str.lower, spelled) if word not in STOP_WORDS])
 
 
 def lead(text: str) -> str:
-    """Return a passage's first sentence, which is its title where it has one.
+    """Return a passage's first sentence, which is its title if it has one.
 
     Example:
         >>> lead("Marie Curie. She was a physicist.")
@@ -60,19 +60,19 @@ def lead(text: str) -> str:
 
 
 class TextMatch:
-    r"""Measure, in words weighted by rarity, what of a query a candidate covers, alone and with its neighbours.
+    r"""Measure the share of a query's words, weighted by rarity, that a candidate covers alone and with its neighbours.
 
     With :math:`w(t) = \ln(1 + (N - n_t + 0.5) / (n_t + 0.5))` (BM25's weight; :math:`n_t` of :math:`N` passages hold
     word :math:`t`) and :math:`c(T) = \sum_{t \in q \cap T} w(t) / \sum_{t \in q} w(t)`, the features are
 
     - ``query_coverage``: :math:`c` of the passage's words;
-    - ``title_coverage``: the share of the words of its first sentence, so weighted, that the query holds;
+    - ``title_coverage``: the weighted share of the words of its first sentence that the query holds;
     - ``neighbourhood_coverage``: :math:`c` of the words of the passage and all its neighbours together.
 
     All lie in [0, 1]. Neighbours are those among the candidates; without any, the last equals the first.
 
     Args:
-        texts: The corpus, ``N`` texts; or the candidates of one query where there is no corpus.
+        texts: The corpus, ``N`` texts; or the candidates of one query without a corpus.
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
@@ -99,7 +99,7 @@ class TextMatch:
             ptr: ``[B + 1]`` boundaries of the queries in ``nodes``.
 
         Returns:
-            ``[M, 3]`` float32 in [0, 1], columns as in ``MATCH_FEATURES``; all 0 for a query without a word.
+            ``[M, 3]`` float32 in [0, 1], columns as in ``MATCH_FEATURES``; all 0 for a query without words.
 
         Example:
             >>> match = TextMatch(["Solaris. A film by Tarkovsky.", "Tarkovsky. Born in Russia.", "Rome. A city."])
@@ -123,7 +123,7 @@ class TextMatch:
         return torch.stack([alone, title.clamp(max=1.0), (together * share).sum(1)], dim=1)
 
     def _query_words(self, query_texts: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """Number each query's different words, -1 for those of no passage, and weigh them; padded with -1 and 0."""
+        """Number and weigh each query's different words; -1 for those of no passage; padded with -1 and weight 0."""
         rows = [dict.fromkeys(words(text)) for text in query_texts]
         width = max(map(len, rows), default=0)
         number = [[self._number.get(word, -1) for word in row] + [-1] * (width - len(row)) for row in rows]
@@ -134,12 +134,12 @@ class TextMatch:
         return word, weight.masked_fill(torch.arange(width) >= length[:, None], 0.0)
 
     def _holds(self, keys: Tensor, nodes: Tensor, word: Tensor) -> Tensor:
-        """Tell which of the words ``[M, T]`` each node ``[M]`` holds, as 0 and 1."""
+        """Return 1 where a node ``[M]`` holds a word ``[M, T]``, else 0."""
         if not keys.numel():
             return torch.zeros(word.shape)
         wanted = nodes[:, None] * len(self._number) + word
-        found = torch.searchsorted(keys, wanted).clamp(max=keys.numel() - 1)
-        return ((keys[found] == wanted) & (word >= 0)).float()
+        slot = torch.searchsorted(keys, wanted).clamp(max=keys.numel() - 1)
+        return ((keys[slot] == wanted) & (word >= 0)).float()
 
     def _numbers(self, text: Iterable[str], *, grow: bool = False) -> set[int]:
         if grow:

@@ -24,13 +24,13 @@ class LanguageModelEntityExtractor:
     Args:
         base_url: The endpoint up to and including its version, as ``http://localhost:8000/v1``.
         model: The model's name there.
-        api_key_variable: Environment variable that holds the key; no key is sent where it is not set.
+        api_key_variable, timeout, max_retries, pause, concurrency: As of
+            :class:`~graphrerank.language_models.LanguageModel`.
         max_characters: Longer texts are cut.
-        timeout: Seconds per request.
-        max_retries: Tries after the first.
-        pause: Seconds before the second try; doubled before each further one.
-        concurrency: Requests at once.
         prompt: System message that asks for ``{"entities": [...]}``.
+
+    Raises:
+        ValueError: If ``max_characters`` is below 1, or as :class:`~graphrerank.language_models.LanguageModel`.
     """
 
     def __init__(

@@ -26,15 +26,14 @@ RELATION_KEYS = ("head", "relation", "tail", "description")
 
 
 class LanguageModelKnowledgeExtractor:
-    """Asks a chat model for each text; put a ``KnowledgeCache`` around it, so that nothing is paid for twice.
+    """Asks a chat model about each text; wrap it in a ``KnowledgeCache`` to pay for nothing twice.
 
-    A failing endpoint is retried as :class:`~graphrerank.language_models.LanguageModel` does, then is an error.
-    An answer that is not the JSON asked for is requested again; if it stays so, the text has no knowledge, is listed in
-    ``skipped``, and the work continues.
+    An endpoint that still fails after the model's retries is an error. An answer that is not the requested JSON is
+    requested again; a text without a usable answer has no knowledge, is listed in ``skipped``, and the work continues.
 
     Args:
-        model: Whom to ask.
-        tries: How often to ask for a usable answer, at least once.
+        model: Client of the chat model.
+        tries: Requests per text until an answer is usable, at least 1.
         max_characters: Longer texts are cut.
         prompt: System message that asks for the JSON of :func:`parse_knowledge`.
 
@@ -58,41 +57,38 @@ class LanguageModelKnowledgeExtractor:
 
     @property
     def num_skipped(self) -> int:
-        """How many texts had no usable answer."""
+        """Number of texts without a usable answer."""
         return len(self.skipped)
 
     @property
     def fingerprint(self) -> str:
-        """The model's, the prompt and the cut."""
+        """The model's fingerprint, the prompt and ``max_characters``."""
         return repr(("language model knowledge", self.model.fingerprint, self.prompt, self.max_characters))
 
     def extract(self, texts: Sequence[str]) -> list[Knowledge]:
-        """Tell the knowledge of each text; empty for one that is skipped.
+        """Extract the knowledge of each text; empty for a skipped one.
 
         Raises:
             ValueError: If the endpoint refuses, or fails in spite of the retries.
         """
-        found: list[Knowledge | None] = [None] * len(texts)
+        extracted: list[Knowledge | None] = [None] * len(texts)
         waiting = list(range(len(texts)))
         for _ in range(self.tries):
-            questions = [texts[place][: self.max_characters] for place in waiting]
-            for place, knowledge in zip(
-                waiting, self.model.ask(questions, system=self.prompt, read=_read), strict=True
-            ):
-                found[place] = knowledge
-            waiting = [place for place in waiting if found[place] is None]
-            if not waiting:
-                break
-        self.skipped += [texts[place] for place in waiting]
-        return [knowledge or Knowledge() for knowledge in found]
+            questions = [texts[index][: self.max_characters] for index in waiting]
+            answers = self.model.ask(questions, system=self.prompt, read=_read) if waiting else []
+            for index, knowledge in zip(waiting, answers, strict=True):
+                extracted[index] = knowledge
+            waiting = [index for index in waiting if extracted[index] is None]
+        self.skipped += [texts[index] for index in waiting]
+        return [knowledge or Knowledge() for knowledge in extracted]
 
 
 def parse_knowledge(content: str) -> Knowledge:
     """Read a model's answer, strictly: one JSON object with ``entities`` and ``relations`` and nothing else.
 
-    Names that :func:`~graphrerank.text.normalize_entity` makes equal are one entity, as it was listed first. An end of
-    a relation that is not listed becomes an entity, described by the relation, as in "LightRAG: Simple and Fast
-    Retrieval-Augmented Generation", 2024. A relation of an entity with itself says nothing and is left out.
+    Names that :func:`~graphrerank.text.normalize_entity` makes equal are one entity, the one listed first. An end of a
+    relation that is not listed becomes an entity, described by the relation, as in "LightRAG: Simple and Fast
+    Retrieval-Augmented Generation", 2024. A relation of an entity with itself is left out.
 
     Raises:
         ValueError: If it is anything else.

@@ -1,4 +1,4 @@
-"""What a passage says: its entities and the relations between them, with descriptions."""
+"""The entities of a passage and the relations between them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,13 +7,13 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class Entity:
-    """A thing that a passage speaks of.
+    """A thing that a passage mentions.
 
     Attributes:
         name: As the passage writes it; not blank. Two names are one entity if
             :func:`~graphrerank.text.normalize_entity` makes them equal.
-        type: What kind of thing, as ``PERSON``; empty where the extractor does not know.
-        description: What the passage says about it; empty where it says nothing.
+        type: Its kind, such as ``PERSON``; empty if unknown.
+        description: What the passage says about it; empty if nothing.
     """
 
     name: str
@@ -26,9 +26,9 @@ class Relation:
     """A statement that joins two entities of one passage.
 
     Attributes:
-        head: Name of the entity that it is about.
-        relation: What is said, in a few words, as ``directed by``.
-        tail: Name of the other entity.
+        head: Name of its subject.
+        relation: The predicate in a few words, such as ``directed by``.
+        tail: Name of its object.
         description: The statement in full.
     """
 
@@ -47,7 +47,7 @@ class Knowledge:
         relations: In the order of the passage; their heads and tails are names of ``entities``.
 
     Raises:
-        ValueError: If a name is blank or comes twice, or a relation joins what is no entity.
+        ValueError: If a name is blank or repeated, or a relation joins something other than ``entities``.
 
     Example:
         >>> metz, lothair = Entity("Metz", "GPE", ""), Entity("Lothair II", "PERSON", "")

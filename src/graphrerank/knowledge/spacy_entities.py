@@ -14,10 +14,9 @@ class SpacyEntityExtractor:
     """Extracts named entities, without descriptions and relations: only the entity recogniser of a pipeline runs.
 
     Args:
-        model: Import name of an installed pipeline, or its folder. The default comes from the package index, not from
-            spaCy's own downloads.
-        labels: Kinds of entity to keep; OntoNotes' without numbers, dates and amounts by default.
-        batch_size: Texts at once. Long batches are slower: texts of a batch are padded to the longest.
+        model: Import name of an installed pipeline, or its folder.
+        labels: Kinds of entity to keep; by default OntoNotes' without numbers, dates and amounts.
+        batch_size: Texts at once. Large batches are slower, as texts are padded to the longest of a batch.
     """
 
     def __init__(self, model: str = ENGLISH, *, labels: Sequence[str] = LABELS, batch_size: int = 64) -> None:
@@ -32,8 +31,7 @@ class SpacyEntityExtractor:
         Raises:
             ValueError: If spaCy or the pipeline is not installed.
         """
-        library, model, pipeline = spacy_versions(self.model)
-        return repr(("spacy", library, model, pipeline, self.labels))
+        return repr(("spacy", *spacy_versions(self.model), self.labels))
 
     def extract(self, texts: Sequence[str]) -> list[Knowledge]:
         """Extract the entities of each text, as they are written there, with the label of their first mention.

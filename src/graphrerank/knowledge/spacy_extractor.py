@@ -22,7 +22,7 @@ _SPACE = re.compile(r"\s+")
 
 
 class SpacyKnowledgeExtractor:
-    """Reads English passages: what they name, and what they state about it.
+    """Extracts the entities of English passages, and the statements about them.
 
     - Entities are named entities and noun phrases, without pronouns, numbers and words that name nothing by
       themselves ("the study"); each is described by the first sentence that holds it.
@@ -30,7 +30,7 @@ class SpacyKnowledgeExtractor:
       object; the agent of a passive; "X is Y"; appositions; possessors; nouns joined by a preposition. Members of an
       enumeration count one by one. A relation is described by its sentence.
     - The title is the text's first line, or its first sentence if it has one line, where that is short and written
-      like a name, or comes again in the text. It is an entity; so is the subject of the first sentence ("Harnam Singh
+      like a name, or recurs in the text. It is an entity; so is the subject of the first sentence ("Harnam Singh
       Rawail was ..." of the passage "H. S. Rawail") if it shares a word with it.
 
     Source: ours; the kinds of phrases are those of "EA-GraphRAG", 2026, section 3.4.2 (noun phrases, entities, and the
@@ -40,8 +40,8 @@ class SpacyKnowledgeExtractor:
         model: Import name of an installed pipeline with a parser, or its folder.
         labels: Kinds of named entity to keep.
         titles: Whether texts open with their titles.
-        pronoun_sentences: In so many sentences from the first, "he", "she", "it" and "they" as a subject stand for
-            the title.
+        pronoun_sentences: Number of leading sentences in which the subjects "he", "she", "it" and "they" stand for the
+            title.
         batch_size: Texts at once.
 
     Raises:
@@ -78,7 +78,7 @@ class SpacyKnowledgeExtractor:
         return repr(("spacy knowledge", *spacy_versions(self.model), *settings))
 
     def extract(self, texts: Sequence[str]) -> list[Knowledge]:
-        """Tell the knowledge of each text.
+        """Extract the knowledge of each text.
 
         Raises:
             ValueError: If spaCy or the pipeline is not installed, or the pipeline has no parser.
@@ -108,7 +108,7 @@ class _Passage:
     """Gathers the entities of one passage under one name each."""
 
     def __init__(self, title: str, document: Any, mentions: dict[int, Mention]) -> None:
-        self._sentence_of = [number for number, sentence in enumerate(document.sents) for _ in sentence]
+        self._sentence_of = [index for index, sentence in enumerate(document.sents) for _ in sentence]
         self._sentences = [tidy(sentence.text) for sentence in document.sents]
         self._mentions = mentions
         self._names: dict[str, str] = {}  # as written first, by comparable name
@@ -150,7 +150,7 @@ class _Passage:
 
 
 def split_title(text: str) -> tuple[str, str]:
-    """Split a text into its title, empty where it has none, and the rest.
+    """Split a text into its title, which may be empty, and the rest.
 
     Example:
         >>> split_title("Marie Curie. She was a physicist."), split_title("It rains. It pours.")
@@ -176,14 +176,14 @@ def tidy(text: str) -> str:
 
 
 def _is_name_like(words: Sequence[str]) -> bool:
-    """Whether no longer word, nor the first or last one, is in lower case, as in "Gone with the Wind"."""
+    """Return whether all long words and both ends are capitalised, as in "Gone with the Wind"."""
     ends = (0, len(words) - 1)
-    telling = [word.strip("()\"'") for place, word in enumerate(words) if len(word) > 4 or place in ends]
-    return not any(word[:1].islower() for word in telling)
+    decisive = [word.strip("()\"'") for index, word in enumerate(words) if len(word) > 4 or index in ends]
+    return not any(word[:1].islower() for word in decisive)
 
 
 def _opening_name(title: str, document: Any, mentions: dict[int, Mention]) -> Mention | None:
-    """The subject of "X is ..." in the first sentence, if it shares a word with the title."""
+    """Return the subject of "X is ..." in the first sentence if it shares a word with the title."""
     sentence = next(document.sents, None)
     if sentence is None or sentence.root.lemma_ != "be":
         return None
@@ -196,7 +196,7 @@ def _opening_name(title: str, document: Any, mentions: dict[int, Mention]) -> Me
 
 
 def _surnames(mentions: dict[int, Mention], names: dict[str, str]) -> dict[str, str]:
-    """Give the whole name of each surname that stands alone, where only one person of the passage bears it."""
+    """Map surnames that stand alone to the full name, where only one person of the passage bears them."""
     bearers: dict[str, set[str]] = {}
     for mention in mentions.values():
         name = normalize_entity(mention.name)

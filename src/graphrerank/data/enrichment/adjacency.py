@@ -1,4 +1,4 @@
-"""Contextual edges: chunks that stand next to each other in one document."""
+"""Contextual edges: adjacent chunks of one document."""
 
 from collections.abc import Sequence
 
@@ -9,11 +9,11 @@ from torch import Tensor
 def adjacency_edges(doc_ids: Sequence[str], chunk_ids: Sequence[int], *, reach: int = 1) -> Tensor:
     """Join chunks of one document whose numbers differ by at most ``reach``.
 
-    Source: GraphER, section 2.1 (contextual proximity). A missing number is a gap, and nothing is joined across it
-    (but with a larger ``reach``).
+    Source: GraphER, section 2.1 (contextual proximity). Chunks on the two sides of a missing number are joined only if
+    ``reach`` spans the gap.
 
     Args:
-        doc_ids: ``N`` documents, one per chunk.
+        doc_ids: ``N`` ids, the document of each chunk.
         chunk_ids: ``N`` numbers of the chunks within their documents.
         reach: Largest difference, at least 1.
 
@@ -21,7 +21,7 @@ def adjacency_edges(doc_ids: Sequence[str], chunk_ids: Sequence[int], *, reach: 
         ``[M, 2]`` int64, each pair once as (earlier, later) chunk, ascending.
 
     Raises:
-        ValueError: If lengths differ, ``reach`` is below 1, or a document has a chunk number twice.
+        ValueError: If lengths differ, ``reach`` is below 1, or a number is repeated within a document.
 
     Example:
         >>> adjacency_edges(["a", "a", "b", "a"], [1, 0, 0, 3])
@@ -34,9 +34,10 @@ def adjacency_edges(doc_ids: Sequence[str], chunk_ids: Sequence[int], *, reach: 
     if reach < 1:
         raise ValueError(f"`reach` must be a positive integer, got {reach}")
     node_of: dict[tuple[str, int], int] = {}
-    for node, place in enumerate(zip(doc_ids, chunk_ids, strict=True)):
-        if node_of.setdefault(place, node) != node:
-            raise ValueError(f"`chunk_ids` must be unique within a document, got {place[1]} twice in {place[0]!r}")
+    for node, chunk_key in enumerate(zip(doc_ids, chunk_ids, strict=True)):
+        if node_of.setdefault(chunk_key, node) != node:
+            doc, chunk = chunk_key
+            raise ValueError(f"`chunk_ids` must be unique within a document, got {chunk} twice in {doc!r}")
     pairs = [
         (node, node_of[doc, chunk + step])
         for (doc, chunk), node in node_of.items()

@@ -1,4 +1,4 @@
-"""Long documents in chunks: whole sentences, some of them repeated, each chunk knowing where it came from."""
+"""Chunks of long documents: whole sentences, with an overlap, and their positions in the document."""
 
 import re
 from collections.abc import Iterator
@@ -35,19 +35,19 @@ class Chunk:
 def chunk_document(
     doc_id: str, text: str, *, max_size: int = 200, overlap: int = 40, unit: Unit = "words"
 ) -> list[Chunk]:
-    """Cut a document into chunks of whole sentences, the last of which open the next chunk again.
+    """Split a document into chunks of whole sentences; the last ones of a chunk are repeated in the next.
 
-    A sentence longer than ``max_size`` is cut between words, and a word longer than ``max_size`` characters within.
+    A sentence longer than ``max_size`` is split between words, a word longer than ``max_size`` characters within.
 
     Args:
         doc_id: The document's id.
         text: Its text.
         max_size: Largest chunk, in units.
-        overlap: Largest repeated part, in units; whole sentences only, so often less. At most half of ``max_size``.
-        unit: ``words`` (between white space) or ``characters`` (for scripts without spaces).
+        overlap: Largest repeated part, in units, at most half of ``max_size``; often less, as sentences stay whole.
+        unit: ``words`` (separated by white space) or ``characters`` (for scripts without spaces).
 
     Returns:
-        Chunks in order; together they hold every character but white space. None for a blank text.
+        Chunks in order; together they hold every character but white space. Empty for a blank text.
 
     Raises:
         ValueError: If a size or the unit is out of range.
@@ -89,7 +89,7 @@ def chunk_document(
 
 
 def _cut(text: str, span: Span, max_size: int, unit: Unit) -> Iterator[Span]:
-    """Cut one sentence into pieces of at most ``max_size``, between words where it can."""
+    """Split one sentence into pieces of at most ``max_size``, between words if possible."""
     words = [match.span() for match in _WORD.finditer(text, *span)]
     if unit == "words":
         for first in range(0, len(words), max_size):

@@ -1,4 +1,4 @@
-"""Which of its references does a piece of a paper cite?"""
+"""Detection of the references that a piece of a paper cites."""
 
 import json
 import re
@@ -29,14 +29,14 @@ _YEAR = re.compile(r"((?:1[89]|20)\d\d)([a-z]?)")
 
 @dataclass(frozen=True)
 class Reference:
-    """An entry of a paper's bibliography; what is not known is empty.
+    """An entry of a paper's bibliography; unknown fields are empty.
 
     Attributes:
         paper_id: The cited paper.
-        key: What stands in brackets where it is cited, as ``12`` or ``Smith20``.
+        key: Its key in brackets, such as ``12`` or ``Smith20``.
         title: Its title.
-        authors: Names, as "Ann Smith" or "Smith, Ann".
-        year: As ``2020`` or ``2020a``.
+        authors: Names such as "Ann Smith" or "Smith, Ann".
+        year: Such as ``2020`` or ``2020a``.
     """
 
     paper_id: str
@@ -50,20 +50,20 @@ class CitationDetector(Protocol):
     """Anything that finds citations in texts."""
 
     def detect(self, texts: Sequence[str], references: Sequence[Sequence[Reference]]) -> list[list[int]]:
-        """List which of its paper's references each text cites, as ascending places in their list."""
+        """List the references of its paper that each text cites, as ascending indices into their list."""
 
 
 class CitationPatterns:
-    """Finds citations by the usual ways to write them; no model.
+    """Finds citations by the usual patterns, without a model.
 
-    - A key in square brackets, alone or in a list; ranges of numbers are spelled out: "[3, 7-9; Smith20]".
+    - A key in square brackets, alone or in a list; ranges of numbers are expanded: "[3, 7-9; Smith20]".
     - The first author's surname and the year, with "et al.", the second author, or neither: "(Smith et al., 2020a)",
-      "Smith and Jones (2019, 2020)". A letter behind the year counts where the reference has one.
+      "Smith and Jones (2019, 2020)". A letter after the year must match if the reference has one.
     - The title, if it has three words or more, compared without case and punctuation.
     """
 
     def detect(self, texts: Sequence[str], references: Sequence[Sequence[Reference]]) -> list[list[int]]:
-        """List which of its paper's references each text cites.
+        """List the references of its paper that each text cites.
 
         Example:
             >>> references = [Reference("a", key="1"), Reference("b", authors=("Ann Smith", "Bo Lee"), year="2020")]
@@ -76,12 +76,12 @@ class CitationPatterns:
 class LanguageModelCitations:
     """Asks a chat model, as FastInsight does: one question per text that has references to choose from.
 
-    An answer that is not the JSON asked for is asked for again; where it stays so, the text counts as citing nothing,
-    and in ``num_skipped``.
+    An answer that is not the requested JSON is requested again; a text without a usable answer cites nothing and is
+    counted in ``num_skipped``.
 
     Args:
-        model: Whom to ask; wrap it in an ``AnswerCache``, so that nothing is paid for twice.
-        tries: How often to ask for a usable answer, at least once.
+        model: Client of the chat model; wrap it in an ``AnswerCache`` to pay for nothing twice.
+        tries: Requests per text until an answer is usable, at least 1.
         prompt: System message that asks for ``{"cited": [...]}``.
 
     Attributes:
@@ -100,27 +100,25 @@ class LanguageModelCitations:
         self.num_skipped = 0
 
     def detect(self, texts: Sequence[str], references: Sequence[Sequence[Reference]]) -> list[list[int]]:
-        """List which of its paper's references each text cites.
+        """List the references of its paper that each text cites.
 
         Raises:
             ValueError: If the endpoint refuses, or fails in spite of the retries.
         """
-        found: list[list[int]] = [[] for _ in texts]
-        waiting = [place for place, entries in enumerate(references) if entries]
+        cited: list[list[int]] = [[] for _ in texts]
+        waiting = [index for index, entries in enumerate(references) if entries]
         for _ in range(self.tries):
-            questions = [_question(texts[place], references[place]) for place in waiting]
-            answers = self.model.ask(questions, system=self.prompt, read=_read_numbers)
+            questions = [_question(texts[index], references[index]) for index in waiting]
+            answers = self.model.ask(questions, system=self.prompt, read=_read_numbers) if waiting else []
             unusable = []
-            for place, numbers in zip(waiting, answers, strict=True):
-                if numbers is None or not all(1 <= number <= len(references[place]) for number in numbers):
-                    unusable.append(place)
+            for index, numbers in zip(waiting, answers, strict=True):
+                if numbers is None or not all(1 <= number <= len(references[index]) for number in numbers):
+                    unusable.append(index)
                 else:
-                    found[place] = sorted({number - 1 for number in numbers})
+                    cited[index] = sorted({number - 1 for number in numbers})
             waiting = unusable
-            if not waiting:
-                break
         self.num_skipped += len(waiting)
-        return found
+        return cited
 
 
 def _cited(text: str, references: Sequence[Reference]) -> list[int]:
@@ -128,14 +126,14 @@ def _cited(text: str, references: Sequence[Reference]) -> list[int]:
         return []
     keys, dated, words = set(_keys(text)), set(_dated_names(text)), f" {normalize_entity(text)} "
     return [
-        place
-        for place, entry in enumerate(references)
+        index
+        for index, entry in enumerate(references)
         if entry.key.strip("[] ").casefold() in keys or _names_and_year(entry, dated) or _title(entry.title) in words
     ]
 
 
 def _keys(text: str) -> Iterator[str]:
-    """Spell out what stands in square brackets, in lower case."""
+    """List the keys in square brackets, ranges expanded, in lower case."""
     for group in _BRACKETS.findall(text):
         for part in re.split(r"[,;]", group):
             span = _RANGE.fullmatch(part.strip())
@@ -146,7 +144,7 @@ def _keys(text: str) -> Iterator[str]:
 
 
 def _dated_names(text: str) -> Iterator[tuple[str, str, str]]:
-    """List (first surname, second surname or "", year) of what looks like a citation."""
+    """List (first surname, second surname or "", year) of each likely citation."""
     for match in _AUTHOR_YEAR.finditer(text):
         for year in re.split(r"\s*,\s*", match[4]):
             yield normalize_entity(match[1]), normalize_entity(match[3] or ""), year
@@ -165,13 +163,13 @@ def _names_and_year(entry: Reference, dated: set[tuple[str, str, str]]) -> bool:
 
 
 def _surname(author: str) -> str:
-    """The last word of a surname, as :func:`normalize_entity` writes it."""
+    """Return the last word of a surname, normalised."""
     words = normalize_entity(author.partition(",")[0]).split()
     return words[-1] if words else ""
 
 
 def _title(title: str) -> str:
-    """A title as it is looked for; what occurs in no text where it is too short."""
+    """Return a title as searched for; if it is too short, a string that occurs in no text."""
     comparable = normalize_entity(title)
     return f" {comparable} " if len(comparable.split()) >= MIN_TITLE_WORDS else "\n"
 

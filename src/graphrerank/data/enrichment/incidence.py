@@ -1,16 +1,17 @@
-"""From the entities that an extractor finds to the sparse matrix that graphs read."""
+"""The sparse incidence of entities that graphs read, from names as extractors write them."""
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 
 from graphrerank.graphs import EntityIncidence
 from graphrerank.text import normalize_entity
 
 
 def entity_incidence(entities: Sequence[Iterable[str]], *, max_share: float = 0.001) -> EntityIncidence:
-    """Make names comparable (:func:`~graphrerank.text.normalize_entity`), then number those of two passages or more.
+    """Normalise names (:func:`~graphrerank.text.normalize_entity`), then number those of two passages or more.
 
     Args:
-        entities: ``N`` collections of names as an extractor gives them.
+        entities: ``N`` collections of names.
         max_share: As of :meth:`~graphrerank.graphs.EntityIncidence.from_names`.
 
     Raises:
@@ -23,12 +24,5 @@ def entity_incidence(entities: Sequence[Iterable[str]], *, max_share: float = 0.
         >>> incidence.sizes
         tensor([1, 2, 0])
     """
-    cleaned: dict[str, str] = {}
-    rows = []
-    for row in entities:
-        names = list(row)
-        for name in names:
-            if name not in cleaned:
-                cleaned[name] = normalize_entity(name)
-        rows.append({cleaned[name] for name in names} - {""})
-    return EntityIncidence.from_names(rows, max_share=max_share)
+    normalized = cache(normalize_entity)
+    return EntityIncidence.from_names([{*map(normalized, names)} - {""} for names in entities], max_share=max_share)

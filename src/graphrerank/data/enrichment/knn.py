@@ -1,4 +1,4 @@
-"""Semantic edges: each passage and its nearest neighbours by vectors."""
+"""Semantic edges: each passage joined with its nearest neighbours by vectors."""
 
 import torch
 from torch import Tensor
@@ -9,7 +9,7 @@ BLOCK_SCORES = 1 << 24  # similarities held at once: 64 MiB of float32
 
 
 def nearest_neighbor_edges(vectors: Tensor, *, k: int, mutual: bool = False) -> tuple[Tensor, Tensor]:
-    """Join each passage with the ``k`` passages of the largest dot product, in blocks; ties go by passage number.
+    """Join each passage with the ``k`` passages of the largest dot product, in blocks; ties break by passage number.
 
     Exact: time grows with the square of the corpus, memory linearly.
 
@@ -38,8 +38,8 @@ def nearest_neighbor_edges(vectors: Tensor, *, k: int, mutual: bool = False) -> 
     sources, targets, weights = [], [], []
     for start in range(0, num_nodes, rows):
         scores = (vectors[start : start + rows] @ vectors.T).float()
-        own = torch.arange(len(scores))
-        scores[own, start + own] = -torch.inf
+        block = torch.arange(len(scores))
+        scores[block, start + block] = -torch.inf  # not its own neighbour
         nodes, nearest = top_k_by_node_order(scores, min(k, num_nodes))
         row, column = torch.nonzero(nearest > 0, as_tuple=True)
         sources.append(start + row)

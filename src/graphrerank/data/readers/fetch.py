@@ -1,4 +1,4 @@
-"""Files from their public home, with checksums: a download is whole and the one expected, or it is not there."""
+"""Downloads with checksums: a file is the expected one, or it is not there."""
 
 import hashlib
 import shutil
@@ -18,7 +18,7 @@ class RemoteFile:
 
     Attributes:
         location: ``https://...``, or ``hf://datasets/<owner>/<name>@<revision>/<file>`` on the Hugging Face hub.
-        checksum: ``<algorithm>:<hexadecimal digest>``, as its publisher or users have pinned it.
+        checksum: ``<algorithm>:<hexadecimal digest>``, pinned by its publisher or by us.
     """
 
     location: str
@@ -26,7 +26,7 @@ class RemoteFile:
 
     @property
     def name(self) -> str:
-        """The file's own name."""
+        """Name of the file."""
         return self.location.rsplit("/", 1)[1]
 
 
@@ -49,22 +49,17 @@ def fetch(file: RemoteFile, folder: Path, *, downloader: Downloader = download) 
 
     Raises:
         OSError: If the location cannot be reached.
-        ValueError: If the file is not the one expected; it is deleted.
+        ValueError: If the file has another checksum; it is deleted.
     """
     target = folder / file.name
     downloader(file.location, target)
     algorithm, expected = file.checksum.split(":")
-    found = file_digest(target, algorithm)
-    if found != expected:
+    with target.open("rb") as stream:
+        digest = hashlib.file_digest(stream, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
+    if digest != expected:
         target.unlink()
-        raise ValueError(f"{file.location}: needed a file with {algorithm} {expected}, found {found}")
+        raise ValueError(f"{file.location}: needed a file with {algorithm} {expected}, found {digest}")
     return target
-
-
-def file_digest(path: Path, algorithm: str = "sha256") -> str:
-    """Hash a file's content, in hexadecimal."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
 
 
 def _download_from_hub(location: str, target: Path) -> None:
@@ -73,9 +68,9 @@ def _download_from_hub(location: str, target: Path) -> None:
     owner, repository, filename = location.removeprefix(HUB).split("/", 2)
     name, _, revision = repository.partition("@")
     try:
-        found = hf_hub_download(
+        downloaded = hf_hub_download(
             f"{owner}/{name}", filename, repo_type="dataset", revision=revision or None, local_dir=target.parent
         )
     except Exception as error:  # the hub's HTTP client, and with it the errors, changes between its versions
         raise OSError(f"{type(error).__name__}: {error}") from error
-    Path(found).replace(target)
+    Path(downloaded).replace(target)

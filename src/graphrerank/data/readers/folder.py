@@ -1,4 +1,4 @@
-"""The data set folder: what a user brings. It is BEIR's layout, with edges.
+"""The data set folder, the format of users' own data: BEIR's layout with edges and entities.
 
 - ``corpus.jsonl``: ``{"_id", "title"?, "text", "metadata"?}`` a line.
 - ``queries.jsonl``: ``{"_id", "text", "metadata"?}`` a line.
@@ -6,8 +6,8 @@
 - ``edges.tsv``, optional: ``source target type [weight]``.
 - ``entities.jsonl``, optional: ``{"_id", "entities": ["...", ...], "triples": [["h", "r", "t"], ...]}`` a line.
 
-Gzipped JSONL and Parquet are read too, so that a BEIR data set as it lies on the Hugging Face hub is such a folder. An
-id that does not match, a text that is empty, a score that is no number: each is an error that names file and line.
+Gzipped JSONL and Parquet are read too, so that BEIR data sets of the Hugging Face hub are such folders. An unknown id, an
+empty text or a score that is no number is an error that names file and line.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ from graphrerank.data.readers.records import Record, bad_line, find_record_files
 from graphrerank.graphs import CorpusGraph
 from graphrerank.knowledge import KnowledgeCache, KnowledgeExtractor, SpacyEntityExtractor
 
-EDGES = "edges.tsv"  # read where it is there
+EDGES = "edges.tsv"  # read if present
 _ENDS = (".", "!", "?", ":", ";")
 _BREAKS = set("\t\r\n")  # would not survive a TSV file
 
@@ -90,26 +90,25 @@ def load_folder(
     Args:
         path: The folder.
         name: Short name; the folder's own when None.
-        splits: Which judgements to read. None: every file, each under its name, and queries without judgements stay.
-            A list of names; or a mapping from a split's name to a file's, or to a share of its queries in their file's
-            order: ``{"train": "train[:90%]", "val": "train[90%:]", "test": "dev"}``. Only their queries are kept.
-        edges: Names of edge files in the folder. None: ``edges.tsv`` where it is there. Edges between two documents
-            become one, with the largest weight.
+        splits: Judgements to read. None: every file, under its name; queries without judgements stay. A list of names,
+            or a mapping from a split's name to a file's, perhaps with a share of its queries in the file's order:
+            ``{"train": "train[:90%]", "val": "train[90%:]", "test": "dev"}``. Only their queries are kept.
+        edges: Names of edge files in the folder; ``edges.tsv``, if present, when None. Several edges between two
+            documents become one, with the largest weight.
         edge_types: Types of edges to keep; None keeps all.
         corpus_where: Keep only documents whose metadata holds these entries (for a list: one of its members), and the
-            edges among them: ``{"split": "dev"}``. Judgements of a document that is left out are an error: name the
-            ``splits`` that belong to these documents.
+            edges among them: ``{"split": "dev"}``. Judgements of other documents are an error: name the ``splits`` that
+            belong to the documents kept.
         drop_empty: Leave out documents without title and text, which are an error otherwise.
-        mentions: Join documents also where one's title occurs in the other's text
+        mentions: Also join documents if the title of one occurs in the text of the other
             (:func:`~graphrerank.data.enrichment.mentions.mention_edges`).
-        adjacency: Join also neighbouring chunks: documents of one ``doc_id`` whose ``chunk_id`` differ by 1, both in
-            every document's metadata (:func:`~graphrerank.data.enrichment.adjacency.adjacency_edges`).
-        entities: Who tells the entities of a document, by which its neighbours are known too: ``spacy``, ``file`` for
-            the folder's ``entities.jsonl``, an extractor, or None for nobody. No edge is listed for the whole corpus.
-        max_entity_share: An entity in more than this share of the documents (and in more than 10) joins
-            none, in (0, 1].
+        adjacency: Also join adjacent chunks: documents of one ``doc_id`` whose ``chunk_id`` differ by 1, both in every
+            document's metadata (:func:`~graphrerank.data.enrichment.adjacency.adjacency_edges`).
+        entities: Source of entities, which make documents that share them neighbours: ``spacy``, ``file`` for the
+            folder's ``entities.jsonl``, or an extractor; None for no entities. Their edges are computed per query.
+        max_entity_share: Share of the documents, in (0, 1]; an entity in more (and in more than 10) is ignored.
         knn: Edges to add from each document to its nearest neighbours, once there are vectors; 0 for none.
-        cache: Folder for the extracted entities, in its ``entities/``; nothing is kept when None.
+        cache: Folder that keeps extracted entities, in its ``entities/``; nothing is kept when None.
 
     Raises:
         ValueError: If a file is missing or malformed, naming file and line.
@@ -127,14 +126,15 @@ def load_folder(
     if mentions:
         by_type["mentions"], _ = mention_edges([doc.title for doc in documents], [doc.text for doc in documents])
     if adjacency:
-        by_type["neighbouring chunks"] = adjacency_edges(*_places(folder, documents))
-    every = torch.cat(list(by_type.values()))
-    weight = torch.cat([weight, torch.ones(len(every) - len(pairs))])
-    graph = CorpusGraph.from_edges([doc.doc_id for doc in documents], [doc.passage for doc in documents], every, weight)
+        by_type["neighbouring chunks"] = adjacency_edges(*_chunk_keys(folder, documents))
+    joined = torch.cat(list(by_type.values()))
+    weight = torch.cat([weight, torch.ones(len(joined) - len(pairs))])
+    ids, passages = [doc.doc_id for doc in documents], [doc.passage for doc in documents]
+    graph = CorpusGraph.from_edges(ids, passages, joined, weight)
     if entities is not None:
         names = _entities(folder, entities, node_number, documents, cache)
         graph = graph.with_entities(entity_incidence(names, max_share=max_entity_share))
-    edge_counts = {kind: len(torch.unique(found.sort(dim=1).values, dim=0)) for kind, found in by_type.items()}
+    edge_counts = {kind: len(torch.unique(rows.sort(dim=1).values, dim=0)) for kind, rows in by_type.items()}
     return judged_dataset(name or folder.resolve().name, graph, queries, judged, knn=knn, edge_counts=edge_counts)
 
 
@@ -173,7 +173,7 @@ def read_judged_queries(
     Args:
         folder: Holds the queries and ``qrels/<split>.tsv``.
         splits: As of :func:`load_folder`; unless None, only judged queries are kept.
-        node_number: Node number by document id; -1 marks a document that is left out.
+        node_number: Node number by document id; -1 marks documents left out.
 
     Raises:
         ValueError: If a file is missing or malformed, naming file and line.
@@ -198,7 +198,7 @@ def judged_dataset(
     knn: int,
     edge_counts: Mapping[str, int],
 ) -> RetrievalDataset:
-    """Put a corpus together with what :func:`read_judged_queries` read."""
+    """Combine a corpus with the result of :func:`read_judged_queries`."""
     return RetrievalDataset(
         name,
         graph,
@@ -212,21 +212,21 @@ def judged_dataset(
 
 
 def right_answers(metadata: Mapping[str, Any]) -> list[str]:
-    """List the right answers that a query's metadata tell: ``answer`` and ``answer_aliases``, strings or lists of such.
+    """List the right answers in a query's metadata: ``answer`` and ``answer_aliases``, strings or lists of strings.
 
     Example:
         >>> right_answers({"answer": "Detroit", "answer_aliases": ["Detroit", "Motor City"]})
         ['Detroit', 'Motor City']
     """
     entries = [metadata.get(key) or [] for key in ("answer", "answer_aliases")]
-    listed = [part for entry in entries for part in (entry if isinstance(entry, list) else [entry])]
-    return list(dict.fromkeys(str(part) for part in listed if str(part).strip()))
+    answers = [answer for entry in entries for answer in (entry if isinstance(entry, list) else [entry])]
+    return list(dict.fromkeys(str(answer) for answer in answers if str(answer).strip()))
 
 
 def _number_documents(
     folder: Path, where: Mapping[str, Any] | None, *, drop_empty: bool
 ) -> tuple[dict[str, int], list[Document]]:
-    """Number the documents kept, in order; the others get -1."""
+    """Number the documents to keep, in order; the others get -1."""
     number: dict[str, int] = {}
     documents: list[Document] = []
     for document in read_documents(folder, drop_empty=drop_empty):
@@ -270,8 +270,8 @@ def _read_splits(
     return judged
 
 
-def _places(folder: Path, documents: Sequence[Document]) -> tuple[list[str], list[int]]:
-    """Read where each chunk stands: its document, and its number there."""
+def _chunk_keys(folder: Path, documents: Sequence[Document]) -> tuple[list[str], list[int]]:
+    """Read the document of each chunk, and its number there."""
     for document in documents:
         doc_id, chunk_id = document.metadata.get("doc_id"), document.metadata.get("chunk_id")
         if not isinstance(doc_id, str) or type(chunk_id) is not int:
@@ -310,20 +310,20 @@ def _default_edges(folder: Path) -> list[Path]:
 
 
 def _identified(folder: Path, table: str) -> Iterator[tuple[Path, int, Record, str]]:
-    """Read a table's records with their ids, each of which occurs once."""
+    """Read a table's records with their unique ids."""
     seen: set[str] = set()
     for file in find_record_files(folder, table):
         for line, record in read_records(file):
-            found = record.get("_id")
-            if file.suffix == ".parquet" and type(found) is int:
-                found = str(found)
-            if not isinstance(found, str) or not found or found != found.strip() or _BREAKS & set(found):
+            key = record.get("_id")
+            if file.suffix == ".parquet" and type(key) is int:
+                key = str(key)
+            if not isinstance(key, str) or not key or key != key.strip() or _BREAKS & set(key):
                 needed = "an `_id`: a string, not empty, without tabs, line breaks or blanks at its ends"
-                raise bad_line(file, line, needed=needed, found=found)
-            if found in seen:
-                raise bad_line(file, line, needed="each `_id` once", found=f"{found} a second time")
-            seen.add(found)
-            yield file, line, record, found
+                raise bad_line(file, line, needed=needed, found=key)
+            if key in seen:
+                raise bad_line(file, line, needed="each `_id` once", found=f"{key} a second time")
+            seen.add(key)
+            yield file, line, record, key
 
 
 def _text(file: Path, line: int, record: Record, key: str, *, optional: bool = False) -> str:

@@ -17,20 +17,19 @@ def load_ir_dataset(
     name: str | None = None,
     drop_empty: bool = True,
 ) -> RetrievalDataset:
-    """Read a data set of ``ir_datasets``; the package fetches it when it is not there.
+    """Read a data set of ``ir_datasets``, which downloads missing ones; it has no edges.
 
-    A relevance of 0 or less means judged not relevant, as in TREC's judgements. There are no edges: enrichment adds
-    them.
+    A relevance of 0 or less means judged not relevant, as in TREC's judgements.
 
     Args:
-        id: Id whose documents are the corpus, such as ``beir/scifact/test``.
-        splits: From a split's name to the id whose queries and judgements it holds; ``{"test": id}`` when None.
+        id: Id of the corpus, such as ``beir/scifact/test``.
+        splits: Id of the queries and judgements of each split; ``{"test": id}`` when None.
         name: Short name; the id with ``-`` for ``/`` when None.
         drop_empty: Whether documents without text are left out; they are an error otherwise.
 
     Raises:
-        ValueError: If the package is missing, there is no such id or it has no documents, queries or judgements, or an
-            id or text does not fit.
+        ValueError: If the package is missing, there is no such id or it has no documents, queries or judgements; or if
+            an id is unknown or repeated, a text empty, or a relevance not finite.
     """
     package = _package()
     corpus = _load(package, id, "docs")
@@ -61,7 +60,7 @@ def load_ir_dataset(
 def _judgements(
     id: str, source: Any, node_number: Mapping[str, int], query_number: dict[str, int], query_texts: list[str]
 ) -> list[Judgement]:
-    """Read one split's judgements, and add its judged queries to the numbers and texts."""
+    """Read one split's judgements; add its judged queries to ``query_number`` and ``query_texts``."""
     texts = {query.query_id: query.default_text().strip() for query in source.queries_iter()}
     rows: dict[tuple[int, int], Judgement] = {}
     for judgement in source.qrels_iter():
@@ -102,10 +101,10 @@ def _package() -> Any:
 
 def _load(package: Any, id: str, *parts: str) -> Any:
     try:
-        found = package.load(id)
+        source = package.load(id)
     except KeyError as error:
         raise ValueError(f"`id` must be a data set of ir_datasets, got {id!r}; see https://ir-datasets.com") from error
     for part in parts:
-        if not getattr(found, f"has_{part}")():
+        if not getattr(source, f"has_{part}")():
             raise ValueError(f"`id` must be a data set of ir_datasets with {part}, got {id!r}, which has none")
-    return found
+    return source

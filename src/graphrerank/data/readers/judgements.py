@@ -17,7 +17,7 @@ _SLICE = re.compile(r"([^\[\]]+)(?:\[(?:(\d+)%)?:(?:(\d+)%)?\])?")
 
 
 class Judgement(NamedTuple):
-    """One row: a query's number, a node's number, a positive gain."""
+    """One row: a query's number, a node's number and a gain above 0."""
 
     query: int
     node: int
@@ -40,7 +40,7 @@ def read_qrels(
     Args:
         path: TSV with the header ``query-id corpus-id score``.
         query_number: Query number by id.
-        node_number: Node number by id; -1 marks a document that is left out.
+        node_number: Node number by id; -1 marks documents left out.
 
     Returns:
         The judgements with a positive score, and for each judged query the first line that judges it.
@@ -88,18 +88,17 @@ def read_qrels(
 
 
 def plan_splits(splits: Splits, files: Collection[str]) -> dict[str, tuple[str, int, int]]:
-    """Decide which part of which file makes each split.
+    """Choose the file, or share of a file, of each split.
 
     Args:
-        splits: None: one split per file. Names of files. Or a mapping from a split's name to a file's name, perhaps
-            with a share of its queries, in their order: ``{"train": "train[:90%]", "val": "train[90%:]"}``.
-        files: Names of the files there are.
+        splits: As of :func:`~graphrerank.data.readers.folder.load_folder`.
+        files: Names of the existing files.
 
     Returns:
-        For each split the file, and the first and last percent of its queries.
+        By split: the file, and the percentages of its queries at which the split starts and stops.
 
     Raises:
-        ValueError: If a name is no file's, or a share is empty.
+        ValueError: If there is no such file, or a share is empty.
 
     Example:
         >>> plan_splits({"val": "train[90%:]", "test": "dev"}, ["train", "dev"])
@@ -107,10 +106,10 @@ def plan_splits(splits: Splits, files: Collection[str]) -> dict[str, tuple[str, 
     """
     if isinstance(splits, str):
         raise ValueError(f"`splits` must be a list of names or a mapping, got {splits!r}")
-    chosen = list(files) if splits is None else splits
-    wanted = chosen if isinstance(chosen, Mapping) else {name: name for name in chosen}
+    names = files if splits is None else splits
+    source_of = names if isinstance(names, Mapping) else {name: name for name in names}
     plan = {}
-    for name, source in wanted.items():
+    for name, source in source_of.items():
         parts = _SLICE.fullmatch(source)
         file = parts[1] if parts else source
         if file not in files:
@@ -137,7 +136,7 @@ def share_of_queries(rows: Sequence[Judgement], start: int, stop: int) -> list[J
 
 
 def as_qrels(rows: Iterable[Judgement]) -> Qrels:
-    """Turn rows into tensors."""
+    """Convert rows to tensors."""
     listed = list(rows)
     return Qrels(
         torch.tensor([row.query for row in listed], dtype=torch.int64),

@@ -1,9 +1,9 @@
-"""Public data sets by name: from their folder where it is there, else fetched from their public home.
+"""Public data sets by name, read from their folder or fetched from their public home.
 
-Two homes give files that convert without judgement calls: BEIR's archives, which are data set folders already, and the
-benchmark files of HippoRAG 2 (title, text and supporting passages). The checksums of the former are those that BEIR
-publishes; those of the latter are of the hub's files at the pinned revision. Spider, BIRD and BEAVER give databases and
-SQL, not relevant tables, or ask for an account: their folders are the user's to make.
+Two homes offer files that convert without judgement calls: BEIR's archives, which are data set folders, and HippoRAG 2's
+benchmark files (title, text and supporting passages). BEIR publishes the checksums of the former; those of the latter
+are of the hub's files at the pinned revision. Spider, BIRD and BEAVER offer databases and SQL in place of relevant
+tables, or need an account: users make these folders themselves.
 """
 
 import json
@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from graphrerank.data.dataset import RetrievalDataset
-from graphrerank.data.readers.fetch import Downloader, RemoteFile, download, fetch, file_digest
+from graphrerank.data.readers.fetch import Downloader, RemoteFile, download, fetch
 from graphrerank.data.readers.folder import load_folder
+from graphrerank.files import hash_files
 
-SOURCE = "source.json"  # in a fetched folder: where it came from, and the SHA-256 of each of its files
+SOURCE = "source.json"  # in a fetched folder: its origin, and the SHA-256 of each file
 NEEDED = "corpus.jsonl, queries.jsonl and qrels/<split>.tsv"
 
 _BEIR = "https://public.ukp.informatik.tu-darmstadt.de/thakur/BEIR/datasets/{}.zip"
@@ -33,9 +34,9 @@ class Home:
     """Where a named data set comes from.
 
     Attributes:
-        page: For a person to read.
-        files: What to fetch; nothing when a person has to.
-        convert: Turns the fetched files into a data set folder.
+        page: Its web page.
+        files: Files to fetch; none if users have to fetch them.
+        convert: Turns the fetched files into a data set folder; None if there are none.
     """
 
     page: str
@@ -44,7 +45,7 @@ class Home:
 
 
 def unpack_beir(files: Sequence[Path], folder: Path) -> None:
-    """Take corpus, queries and judgements out of a BEIR archive.
+    """Extract corpus, queries and judgements from a BEIR archive.
 
     Raises:
         ValueError: If the archive is damaged.
@@ -52,10 +53,10 @@ def unpack_beir(files: Sequence[Path], folder: Path) -> None:
     (archive,) = files
     try:
         with zipfile.ZipFile(archive) as content:
-            for found in filter(None, map(_MEMBER.fullmatch, content.namelist())):
-                target = folder / found[1]
+            for member in filter(None, map(_MEMBER.fullmatch, content.namelist())):
+                target = folder / member[1]
                 target.parent.mkdir(exist_ok=True)
-                with content.open(found[0]) as source, target.open("wb") as stream:
+                with content.open(member[0]) as source, target.open("wb") as stream:
                     shutil.copyfileobj(source, stream, 1 << 20)
     except zipfile.BadZipFile as error:
         raise ValueError(f"{archive.name}: damaged archive ({error})") from error
@@ -64,8 +65,8 @@ def unpack_beir(files: Sequence[Path], folder: Path) -> None:
 def convert_hipporag(files: Sequence[Path], folder: Path) -> None:
     """Turn HippoRAG's questions and corpus into a data set folder with the split ``test``.
 
-    A supporting passage of a question is the corpus passage of the same title and text (blanks aside), else the only
-    one of that title.
+    A question's supporting passage is the corpus passage with the same title and text, ignoring white space, or else
+    the only one with that title.
 
     Raises:
         ValueError: If a file is not of the expected form, or a supporting passage is not in the corpus.
@@ -88,7 +89,7 @@ def convert_hipporag(files: Sequence[Path], folder: Path) -> None:
     except (AttributeError, KeyError, TypeError, json.JSONDecodeError) as error:
         raise ValueError(f"{corpus_file.name}, {questions_file.name}: not HippoRAG's form ({error!r})") from error
     rows = ["query-id\tcorpus-id\tscore"]
-    rows += [f"{query}\t{doc_id}\t1" for query, found in relevant.items() for doc_id in dict.fromkeys(found)]
+    rows += [f"{query}\t{doc_id}\t1" for query, doc_ids in relevant.items() for doc_id in dict.fromkeys(doc_ids)]
     (folder / "qrels").mkdir()
     for name, lines in (("corpus.jsonl", documents), ("queries.jsonl", queries)):
         text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
@@ -139,7 +140,7 @@ HOMES: Mapping[str, Home] = {
 def load_named(
     source: str, *, datasets: str | Path, name: str | None = None, downloader: Downloader = download, **options: Any
 ) -> RetrievalDataset:
-    """Read a public data set from ``<datasets>/<source>``, and fetch it into that folder first where it is not there.
+    """Read a public data set from ``<datasets>/<source>``; if it is missing, fetch it into that folder first.
 
     Args:
         source: One of :data:`HOMES`.
@@ -149,7 +150,7 @@ def load_named(
         options: As of :func:`~graphrerank.data.readers.folder.load_folder`.
 
     Raises:
-        ValueError: If there is no such name; the folder is not there and cannot be fetched, naming where to put the
+        ValueError: If there is no such name; the folder is missing and cannot be fetched, naming where to put the
             files; or a fetched file has changed since.
     """
     if source not in HOMES:
@@ -174,7 +175,7 @@ def _fetch_folder(source: str, folder: Path, downloader: Downloader) -> None:
             built = Path(temporary) / source
             built.mkdir()
             home.convert([fetch(file, Path(temporary), downloader=downloader) for file in home.files], built)
-            load_folder(built, drop_empty=True)  # refuse now what would be refused at every later load
+            load_folder(built, drop_empty=True)  # refuse now what every later load would refuse
             _write_source(built, home, locations)
             built.rename(folder)
     except (OSError, ValueError) as error:
@@ -188,13 +189,13 @@ def _fetch_folder(source: str, folder: Path, downloader: Downloader) -> None:
 
 def _write_source(folder: Path, home: Home, locations: Sequence[str]) -> None:
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    digests = {path.relative_to(folder).as_posix(): file_digest(path) for path in files}
+    digests = {path.relative_to(folder).as_posix(): hash_files([path]) for path in files}
     content = {"page": home.page, "locations": list(locations), "sha256": digests}
     (folder / SOURCE).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
 def _check_unchanged(folder: Path) -> None:
-    """Compare a fetched folder with the checksums written when it was fetched; a folder made by hand has none."""
+    """Compare a fetched folder with its checksums; a folder made by hand has none."""
     path = folder / SOURCE
     if not path.is_file():
         return
@@ -203,10 +204,10 @@ def _check_unchanged(folder: Path) -> None:
     except (ValueError, TypeError, KeyError) as error:
         raise ValueError(f"{path}: needed an object with `sha256` of each file ({error!r}); delete {folder}") from error
     for name, expected in digests.items():
-        found = file_digest(folder / name) if (folder / name).is_file() else "no such file"
-        if found != expected:
+        digest = hash_files([folder / name]) if (folder / name).is_file() else "no such file"
+        if digest != expected:
             raise ValueError(
-                f"{folder / name}: needed SHA-256 {expected}, as when it was fetched, found {found}; delete {folder} "
+                f"{folder / name}: needed SHA-256 {expected}, as when it was fetched, found {digest}; delete {folder} "
                 f"to fetch it again, or {SOURCE} to keep the change"
             )
 
@@ -216,7 +217,7 @@ def _question_id(question: Mapping[str, Any]) -> str:
 
 
 def _supporting(question: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """List title and text of a question's supporting passages, in HotpotQA's form or MuSiQue's."""
+    """List title and text of a question's supporting passages, in HotpotQA's or MuSiQue's form."""
     if "paragraphs" in question:
         return [(p["title"], p["paragraph_text"]) for p in question["paragraphs"] if p["is_supporting"]]
     text_of = {title: "".join(sentences) for title, sentences in question["context"]}

@@ -1,4 +1,4 @@
-"""Records of JSONL, TSV and Parquet files, each with the line to name in an error."""
+"""Records of JSONL, TSV and Parquet files, with line numbers for error messages."""
 
 import gzip
 import json
@@ -30,7 +30,7 @@ def bad_line(path: Path, line: int, *, needed: str, found: object) -> ValueError
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Read a UTF-8 text file, gzipped or not, line by line with line numbers from 1; blank lines are left out.
+    """Read a UTF-8 text file, gzipped or not, line by line with numbers from 1; blank lines are left out.
 
     Raises:
         ValueError: If there is no such file, it is a damaged gzip, or a line is not UTF-8.
@@ -81,7 +81,7 @@ def read_parquet(path: Path) -> Iterator[tuple[int, Record]]:
         ValueError: If the package ``pyarrow`` is missing, or the file is damaged.
     """
     try:
-        arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")  # optional, for Parquet alone
+        arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")  # optional
     except ImportError as error:
         raise ValueError(
             f"{path}: reading Parquet needs the package `pyarrow`, which is not installed: pip install pyarrow, "
@@ -98,7 +98,7 @@ def read_parquet(path: Path) -> Iterator[tuple[int, Record]]:
 
 
 def read_records(path: Path) -> Iterator[tuple[int, Record]]:
-    """Read JSONL (``.jsonl``, ``.jsonl.gz``) or Parquet, as the file's name says."""
+    """Read JSONL (``.jsonl``, ``.jsonl.gz``) or Parquet, by the file's extension."""
     return read_parquet(path) if path.suffix == ".parquet" else read_jsonl(path)
 
 
@@ -106,7 +106,7 @@ def find_record_files(folder: Path, stem: str) -> list[Path]:
     """Find a table of a data set: ``stem.jsonl[.gz]``, ``stem.parquet``, or a folder ``stem`` of such files.
 
     Raises:
-        ValueError: If there is none, naming what was looked for.
+        ValueError: If there is none.
     """
     suffixes = (".jsonl", ".jsonl.gz", ".parquet")
     for suffix in suffixes:
@@ -122,7 +122,7 @@ def find_record_files(folder: Path, stem: str) -> list[Path]:
 
 
 def parse_number(text: str) -> float:
-    """Parse a number that float32 holds; everything else gives NaN.
+    """Parse a number that float32 can hold; everything else gives NaN.
 
     Example:
         >>> parse_number("1.5"), parse_number("inf"), parse_number("one"), parse_number("1e-50")
@@ -136,10 +136,10 @@ def parse_number(text: str) -> float:
 
 
 def check_columns(path: Path, line: int, columns: Sequence[str], *, count: int, names: str) -> None:
-    """Refuse a row of the wrong width.
+    """Check the width of a row.
 
     Raises:
-        ValueError: If there are not ``count`` columns.
+        ValueError: If it does not have ``count`` columns.
     """
     if len(columns) != count:
         raise bad_line(path, line, needed=f"{count} tab-separated columns ({names})", found="\t".join(columns))
