@@ -17,7 +17,7 @@ from torch import Tensor
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """Give a temporary path beside ``path``; rename it to ``path`` when the block ends well, else delete it.
+    """Yield a temporary path beside ``path``; rename it to ``path`` if the block succeeds, else delete it.
 
     Example:
         >>> folder = Path(tempfile.mkdtemp())
@@ -40,9 +40,9 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_folder(folder: Path) -> Iterator[Path]:
-    """Give a temporary folder beside ``folder``; put it in its place when the block ends well, else delete it.
+    """Yield a temporary folder beside ``folder``; move it there if the block succeeds, else delete it.
 
-    Where it cannot be put there, an older folder is put back.
+    If it cannot be moved, an older folder is restored.
 
     Example:
         >>> folder = Path(tempfile.mkdtemp()) / "a"
@@ -75,7 +75,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write a JSON file atomically; null in the place of numbers that are NaN or infinite, which JSON does not know."""
+    """Write a JSON file atomically; numbers that are NaN or infinite, which JSON does not have, become null."""
     write_text(path, json.dumps(_finite(content), indent=2, allow_nan=False) + "\n")
 
 
@@ -109,12 +109,12 @@ def _finite(content: Any) -> Any:
 
 
 def hash_model(model: str, revision: str | None, kinds: Collection[str]) -> str:
-    """Tell models apart: SHA-256 of a local folder's files of some kinds; id and revision of a hub model.
+    """Identify a model: SHA-256 of a local folder's files of some kinds; id and revision of a hub model.
 
     Args:
         model: A local folder, or a model id of the Hugging Face hub.
         revision: Commit of a hub model.
-        kinds: Endings of the files that decide what the model says, as ``.safetensors``.
+        kinds: Suffixes of the files that determine the model's output, such as ``.safetensors``.
     """
     folder = Path(model)
     if not folder.is_dir():
@@ -133,7 +133,7 @@ def hash_json(content: Any) -> str:
 
 
 def hash_files(files: Sequence[Path]) -> str:
-    """SHA-256 over names and contents; of the bare content for a single file."""
+    """SHA-256 of names and contents; of the content alone for a single file."""
     sha = hashlib.sha256()
     for file in files:
         if len(files) > 1:

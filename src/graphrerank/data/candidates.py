@@ -25,10 +25,10 @@ MATCH_QUERIES = 256  # queries whose words are matched at once
 
 @dataclass(frozen=True)
 class PreparedDataset:
-    """A data set with a base ranking for every query, and with encoded texts where there is an encoder.
+    """A data set with a base ranking for every query, and with encoded texts if there is an encoder.
 
     Attributes:
-        dataset: The data set; its graph has an embedding where there is an encoder.
+        dataset: The data set; its graph has an embedding if there is an encoder.
         query_vectors: ``[Q, d]``, or None without an encoder.
         ranking: ``[Q, K]`` candidates, with ``features [Q, K, F]``.
         feature_names: Names of the ``F`` columns; the first is the base ranking's score.
@@ -162,7 +162,7 @@ class PreparedDataset:
 def prepare(
     dataset: RetrievalDataset, *, encoder: Encoder | None, build_retriever: RetrieverFactory, cache: str | Path
 ) -> PreparedDataset:
-    """Encode a data set and rank its corpus for every query, from the cache where it is there.
+    """Encode a data set and rank its corpus for every query, from the cache if possible.
 
     Args:
         dataset: The data set.

@@ -62,7 +62,7 @@ class PairCache:
         return self.folder / f"{self.encoder.fingerprint[:32]}-{self.dtype}.sqlite"
 
     def encode(self, query_texts: Sequence[str], passages: Sequence[str]) -> Tensor:
-        """Read ``M`` pairs, from disk where they are there: ``[M, hidden_size]`` float32, on the CPU.
+        """Read ``M`` pairs, from disk if cached: ``[M, hidden_size]`` float32, on the CPU.
 
         Raises:
             ValueError: If the lengths differ, the encoder's vectors are not finite in ``dtype``, or the file is

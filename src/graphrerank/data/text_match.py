@@ -126,9 +126,9 @@ class TextMatch:
         """Number and weigh each query's different words; -1 for those of no passage; padded with -1 and weight 0."""
         rows = [dict.fromkeys(words(text)) for text in query_texts]
         width = max(map(len, rows), default=0)
-        number = [[self._number.get(word, -1) for word in row] + [-1] * (width - len(row)) for row in rows]
+        padded = [[self._number.get(word, -1) for word in row] + [-1] * (width - len(row)) for row in rows]
         length = torch.tensor([len(row) for row in rows], dtype=torch.int64)
-        word = torch.tensor(number, dtype=torch.int64).reshape(len(rows), width)
+        word = torch.tensor(padded, dtype=torch.int64).reshape(len(rows), width)
         known = self._weight[word.clamp(min=0)] if self._weight.numel() else torch.zeros(word.shape)
         weight = torch.where(word < 0, self._unknown_weight, known)
         return word, weight.masked_fill(torch.arange(width) >= length[:, None], 0.0)

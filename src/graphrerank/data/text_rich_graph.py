@@ -11,7 +11,7 @@ from torch import Tensor
 from graphrerank.data.dataset import Qrels, RetrievalDataset
 from graphrerank.graphs import CorpusGraph
 from graphrerank.graphs.sparse_rows import row_entries
-from graphrerank.knowledge import Knowledge, KnowledgeCache, KnowledgeExtractor
+from graphrerank.knowledge import Entity, Knowledge, KnowledgeCache, KnowledgeExtractor
 from graphrerank.text import normalize_entity
 
 PASSAGE = "passage:"  # opens the id of a node that is a whole passage
@@ -19,14 +19,14 @@ PASSAGE = "passage:"  # opens the id of a node that is a whole passage
 
 @dataclass(frozen=True)
 class TextRichGraph:
-    """A knowledge graph as a data set, and where its nodes and edges come from.
+    """A knowledge graph as a data set, and the origin of its nodes and edges.
 
     Attributes:
-        dataset: Nodes are entities; a node is relevant to a query if it was made from a relevant passage.
-        indptr: ``[N + 1]`` int64; node ``i`` was made from the passages ``indices[indptr[i]:indptr[i + 1]]``.
+        dataset: Nodes are entities; a node is relevant to a query if one of its passages is.
+        indptr: ``[N + 1]`` int64; node ``i`` comes from the passages ``indices[indptr[i]:indptr[i + 1]]``.
         indices: ``[P]`` int64, numbers of passages, ascending within a node.
         edges: ``[M, 2]`` int64, each pair of related nodes once, the smaller number first, ascending.
-        statements: ``M`` descriptions of relations, the first that was read for each edge.
+        statements: ``M`` descriptions of relations, the first one read for each edge.
     """
 
     dataset: RetrievalDataset
@@ -49,11 +49,11 @@ def load_text_rich_graph(
 
     Args:
         source: The data set.
-        extractor: Who tells entities and relations.
-        name: Short name; the source's with "-G" when None.
-        max_entities: As of :func:`text_rich_graph`.
+        extractor: Extracts entities and relations.
+        name: As of :func:`text_rich_graph`.
+        max_entities: As there.
         max_characters: As there.
-        cache: Folder for what was extracted, in its ``knowledge/``; nothing is kept when None.
+        cache: Folder that keeps extracted knowledge, in its ``knowledge/``; nothing is kept when None.
     """
     if cache is not None:
         extractor = KnowledgeCache(extractor, Path(cache) / "knowledge")
@@ -73,21 +73,21 @@ def text_rich_graph(
     """Merge the knowledge of all passages into one graph.
 
     - Entities whose names :func:`~graphrerank.text.normalize_entity` makes equal are one node. Its id is that name, so
-      that it stays when passages come or go; its text is the most frequent spelling and the entity's descriptions.
+      that it stays when passages are added; its text is the most frequent spelling and the entity's descriptions.
     - Two nodes are joined if a relation joins them, in either direction; the weight is the number of such relations.
-    - An entity that stands in no relation of a passage is not made a node by it, unless no entity of it does.
-    - All nodes made from a relevant passage are relevant, with the largest gain of such a passage. A passage that
-      gives no node is a node of its own, so that no query loses what is relevant to it.
+    - A passage makes nodes of those entities that are in one of its relations, or of all if it has no relations.
+    - All nodes of a relevant passage are relevant, with the largest gain of their passages. A passage without entities
+      is a node of its own, so that no query loses relevant nodes.
 
     Source: "FastInsight", 2026, section 4.2.2, after "LightRAG: Simple and Fast Retrieval-Augmented Generation", 2024.
     We concatenate descriptions (LightRAG lets a language model summarise long ones).
 
     Args:
         source: The data set whose passages were read; its edges and entities play no part.
-        knowledge: What each of its ``D`` passages says.
+        knowledge: The knowledge of each of its ``D`` passages.
         name: Short name of the graph; the source's with "-G" when None.
-        max_entities: Entities to keep of each passage, at least 1, those in most of its relations first; None: all.
-        max_characters: Descriptions are added to a node's text up to this length; the first always is.
+        max_entities: Entities to keep per passage, at least 1, those in most of its relations first; all when None.
+        max_characters: Length up to which descriptions are added to a node's text; the first always is.
 
     Raises:
         ValueError: If lengths differ, or a number is below 1.
@@ -103,16 +103,15 @@ def text_rich_graph(
     nodes = _Nodes(max_characters)
     weight: Counter[tuple[int, int]] = Counter()
     statements: dict[tuple[int, int], str] = {}
-    for passage, said in enumerate(knowledge):
-        number: dict[str, int] = {}
-        for place in _kept(said, max_entities):
-            entity = said.entities[place]
+    for passage, known in enumerate(knowledge):
+        node_of: dict[str, int] = {}
+        for entity in _kept(known, max_entities):
             if comparable := normalize_entity(entity.name):
-                number[entity.name] = nodes.add(comparable, entity.name, entity.description, passage)
-        if not number:
+                node_of[entity.name] = nodes.add(comparable, entity.name, entity.description, passage)
+        if not node_of:
             nodes.add(f"{PASSAGE}{source.graph.node_ids[passage]}", "", source.graph.texts[passage], passage)
-        for relation in said.relations:
-            ends = number.get(relation.head), number.get(relation.tail)
+        for relation in known.relations:
+            ends = node_of.get(relation.head), node_of.get(relation.tail)
             if ends[0] is not None and ends[1] is not None and ends[0] != ends[1]:
                 pair = (min(ends[0], ends[1]), max(ends[0], ends[1]))
                 weight[pair] += 1
@@ -120,7 +119,7 @@ def text_rich_graph(
     pairs = sorted(weight)
     edges = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2)
     weights = torch.tensor([weight[pair] for pair in pairs], dtype=torch.float32)
-    graph = CorpusGraph.from_edges(list(nodes.number), nodes.texts(), edges, weights)
+    graph = CorpusGraph.from_edges(list(nodes.node_of), nodes.texts(), edges, weights)
     indptr, indices = nodes.passages()
     dataset = RetrievalDataset(
         name or f"{source.name}-G",
@@ -134,17 +133,17 @@ def text_rich_graph(
 
 
 class _Nodes:
-    """Gathers entities of equal name."""
+    """Collects entities of equal name."""
 
     def __init__(self, max_characters: int) -> None:
-        self.number: dict[str, int] = {}
+        self.node_of: dict[str, int] = {}
         self._max_characters = max_characters
         self._spellings: list[Counter[str]] = []
         self._descriptions: list[dict[str, None]] = []
         self._passages: list[dict[int, None]] = []
 
     def add(self, node_id: str, name: str, description: str, passage: int) -> int:
-        node = self.number.setdefault(node_id, len(self.number))
+        node = self.node_of.setdefault(node_id, len(self.node_of))
         if node == len(self._spellings):
             self._spellings.append(Counter())
             self._descriptions.append({})
@@ -163,7 +162,7 @@ class _Nodes:
         return counts.cumsum(0), torch.tensor([passage for row in self._passages for passage in row], dtype=torch.int64)
 
     def _text(self, node: int) -> str:
-        ((name, _),) = self._spellings[node].most_common(1)  # of equals the first
+        ((name, _),) = self._spellings[node].most_common(1)  # the first of equals
         text = ""
         for description in self._descriptions[node]:
             if text and len(text) + 1 + len(description) > self._max_characters:
@@ -172,25 +171,25 @@ class _Nodes:
         return ". ".join(filter(None, (name, text)))
 
 
-def _kept(knowledge: Knowledge, max_entities: int | None) -> list[int]:
+def _kept(knowledge: Knowledge, max_entities: int | None) -> list[Entity]:
     """Choose the entities of a passage that become nodes, in the passage's order."""
     count = Counter(end for relation in knowledge.relations for end in (relation.head, relation.tail))
-    places = [place for place, entity in enumerate(knowledge.entities) if count[entity.name] or not count]
-    places.sort(key=lambda place: -count[knowledge.entities[place].name])
-    return sorted(places[:max_entities])
+    candidates = [entity for entity in knowledge.entities if count[entity.name] or not count]
+    kept = set(sorted(candidates, key=lambda entity: -count[entity.name])[:max_entities])
+    return [entity for entity in candidates if entity in kept]
 
 
 def _judge_nodes(splits: Mapping[str, Qrels], indptr: Tensor, indices: Tensor, num_passages: int) -> dict[str, Qrels]:
-    """Carry judgements of passages over to all nodes made from them."""
-    made = torch.repeat_interleave(torch.arange(len(indptr) - 1), indptr[1:] - indptr[:-1])
+    """Transfer judgements of passages to all nodes that come from them."""
+    node = torch.repeat_interleave(torch.arange(len(indptr) - 1), indptr[1:] - indptr[:-1])
     order = torch.argsort(indices, stable=True)
     start = torch.zeros(num_passages + 1, dtype=torch.int64)
     start[1:] = torch.bincount(indices, minlength=num_passages).cumsum(0)
-    return {split: spread_judgements(qrels, start, made[order]) for split, qrels in splits.items()}
+    return {split: spread_judgements(qrels, start, node[order]) for split, qrels in splits.items()}
 
 
 def spread_judgements(qrels: Qrels, indptr: Tensor, nodes: Tensor) -> Qrels:
-    """Judge the parts of documents as the documents; a part of several takes the largest gain.
+    """Transfer judgements of documents to their parts; a part of several documents takes the largest gain.
 
     Args:
         qrels: Judgements of ``D`` documents.

@@ -35,7 +35,7 @@ class VectorCache:
         return self.encoder.fingerprint
 
     def encode(self, texts: Sequence[str]) -> Tensor:
-        """Return ``[n, d]`` float32 unit vectors, from disk where they are there.
+        """Return ``[n, d]`` float32 unit vectors, from disk if cached.
 
         Raises:
             ValueError: If a cache file is damaged, naming it.

@@ -38,7 +38,7 @@ class KnowledgeCache:
         return self.folder / f"{short_hash(self.fingerprint)}.sqlite"
 
     def extract(self, texts: Sequence[str]) -> list[Knowledge]:
-        """Extract the knowledge of each text, from disk where it is there.
+        """Extract the knowledge of each text, from disk if cached.
 
         Raises:
             ValueError: If the file is damaged, naming it; or as the extractor.

@@ -30,7 +30,7 @@ class SparseVectorCache:
         self._encode = encode
 
     def encode(self, texts: Sequence[str]) -> Tensor:
-        """Return ``[n, V]`` float32 in compressed sparse rows, from disk where they are there.
+        """Return ``[n, V]`` float32 in compressed sparse rows, from disk if cached.
 
         Args:
             texts: ``n`` texts, at least 1.

@@ -109,7 +109,7 @@ class SyntaxFeatures:
         return self.cache / f"{self.name}-{short_hash(self.fingerprint)}.sqlite"
 
     def extract(self, texts: Sequence[str]) -> Tensor:
-        """Read the features off ``n`` texts, from disk where they are there.
+        """Read the features off ``n`` texts, from disk if cached.
 
         White space of any kind and length is one blank; a text without words has zeros.
 

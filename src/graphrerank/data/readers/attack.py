@@ -79,9 +79,9 @@ def load_attack(path: str | Path | None = None, *, edge_share: float = 0.5, spli
     objects = _read_lookup(_package_folder()) if path is None else _read(Path(path))
     active = [o for o in objects if not o.get("revoked") and not o.get("deprecated")]
     nodes = sorted((o for o in active if o["type"] in NODE_TYPES), key=lambda o: o["id"])
-    number = {o["id"]: i for i, o in enumerate(nodes)}
+    node_of = {o["id"]: i for i, o in enumerate(nodes)}
     relations = sorted(
-        (o for o in active if o["type"] == "relationship" and o["source"] in number and o["target"] in number),
+        (o for o in active if o["type"] == "relationship" and o["source"] in node_of and o["target"] in node_of),
         key=lambda o: o["id"],
     )
     uses = [r for r in relations if r["relation"] == "uses"]
@@ -99,10 +99,10 @@ def load_attack(path: str | Path | None = None, *, edge_share: float = 0.5, spli
     graph = CorpusGraph.from_edges(
         [o["external_id"] for o in nodes],
         [f"{o['name']}. {clean_description(o['text'])}" for o in nodes],
-        torch.tensor([[number[r["source"]], number[r["target"]]] for r in edges], dtype=torch.int64),
+        torch.tensor([[node_of[r["source"]], node_of[r["target"]]] for r in edges], dtype=torch.int64),
     )
     split_of = _split_sources(sorted({r["source"] for r in uses}), rng)
-    pairs = [(split_of[r["source"]], number[r["source"]], number[r["target"]]) for r, _ in queries]
+    pairs = [(split_of[r["source"]], node_of[r["source"]], node_of[r["target"]]) for r, _ in queries]
     splits = {name: _qrels(name, pairs) for name in SPLIT_SHARES}
     return RetrievalDataset("attack", graph, [r["id"] for r, _ in queries], [text for _, text in queries], splits)
 

@@ -15,7 +15,7 @@ FILTERED = -1  # the node number of a document that is left out
 
 
 def read_edges(
-    files: Sequence[Path], number: Mapping[str, int], *, edge_types: Collection[str] | None = None
+    files: Sequence[Path], node_number: Mapping[str, int], *, edge_types: Collection[str] | None = None
 ) -> tuple[Tensor, Tensor]:
     """Read edges as pairs of node numbers.
 
@@ -24,7 +24,7 @@ def read_edges(
 
     Args:
         files: TSV files.
-        number: Node number by id; -1 marks a node that is left out, and its edges with it.
+        node_number: Node number by id; -1 marks a node that is left out, and its edges with it.
         edge_types: Types to keep; None keeps all.
 
     Returns:
@@ -38,7 +38,7 @@ def read_edges(
     for path in files:
         for line, source, target, kind, written_weight in _rows(path):
             seen.add(kind)
-            start, end, weight = number.get(source), number.get(target), parse_number(written_weight)
+            start, end, weight = node_number.get(source), node_number.get(target), parse_number(written_weight)
             if start is None or end is None:
                 unknown = source if start is None else target
                 raise bad_line(path, line, needed="ids of documents in the corpus", found=unknown)

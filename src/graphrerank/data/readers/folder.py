@@ -6,8 +6,8 @@
 - ``edges.tsv``, optional: ``source target type [weight]``.
 - ``entities.jsonl``, optional: ``{"_id", "entities": ["...", ...], "triples": [["h", "r", "t"], ...]}`` a line.
 
-Gzipped JSONL and Parquet are read too, so that BEIR data sets of the Hugging Face hub are such folders. An unknown id, an
-empty text or a score that is no number is an error that names file and line.
+Gzipped JSONL and Parquet are read too, so that BEIR data sets of the Hugging Face hub are such folders. An unknown id,
+an empty text or a score that is no number is an error that names file and line.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ from graphrerank.data.readers.judgements import (
     read_qrels,
     share_of_queries,
 )
-from graphrerank.data.readers.records import Record, bad_line, find_record_files, read_records
+from graphrerank.data.readers.records import Record, bad_line, existing_folder, find_record_files, read_records
 from graphrerank.graphs import CorpusGraph
 from graphrerank.knowledge import KnowledgeCache, KnowledgeExtractor, SpacyEntityExtractor
 
@@ -113,11 +113,7 @@ def load_folder(
     Raises:
         ValueError: If a file is missing or malformed, naming file and line.
     """
-    folder = Path(path)
-    if not folder.is_dir():
-        raise ValueError(
-            f"{folder}: no such folder; a data set needs corpus.jsonl, queries.jsonl and qrels/<split>.tsv"
-        )
+    folder = existing_folder(path, needed="corpus.jsonl, queries.jsonl and qrels/<split>.tsv")
     edge_files = [folder / file for file in edges] if edges is not None else _default_edges(folder)
     node_number, documents = _number_documents(folder, corpus_where, drop_empty=drop_empty)
     queries, judged = read_judged_queries(folder, splits, node_number)
@@ -227,17 +223,17 @@ def _number_documents(
     folder: Path, where: Mapping[str, Any] | None, *, drop_empty: bool
 ) -> tuple[dict[str, int], list[Document]]:
     """Number the documents to keep, in order; the others get -1."""
-    number: dict[str, int] = {}
+    node_number: dict[str, int] = {}
     documents: list[Document] = []
     for document in read_documents(folder, drop_empty=drop_empty):
         kept = where is None or _matches(document.metadata, where)
-        number[document.doc_id] = len(documents) if kept else FILTERED
+        node_number[document.doc_id] = len(documents) if kept else FILTERED
         if kept:
             documents.append(document)
     if not documents:
-        wanted = f" with {dict(where)} in its metadata (`corpus_where`)" if where and number else ""
+        wanted = f" with {dict(where)} in its metadata (`corpus_where`)" if where and node_number else ""
         raise ValueError(f"{folder}: the corpus must hold a document{wanted}, found none")
-    return number, documents
+    return node_number, documents
 
 
 def _matches(metadata: Mapping[str, Any], where: Mapping[str, Any]) -> bool:

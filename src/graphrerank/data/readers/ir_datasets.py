@@ -83,8 +83,8 @@ def _judgements(
     return list(rows.values())
 
 
-def _check(id: str, kind: str, key: str, text: str, number: Mapping[str, int]) -> None:
-    if key in number:
+def _check(id: str, kind: str, key: str, text: str, seen: Mapping[str, int]) -> None:
+    if key in seen:
         raise ValueError(f"{id}: needed each {kind} once, found {key!r} a second time")
     if not text:
         raise ValueError(f"{id}: needed a text for each {kind}, found none for {key!r}")

@@ -1,9 +1,9 @@
 """Public data sets by name, read from their folder or fetched from their public home.
 
-Two homes offer files that convert without judgement calls: BEIR's archives, which are data set folders, and HippoRAG 2's
-benchmark files (title, text and supporting passages). BEIR publishes the checksums of the former; those of the latter
-are of the hub's files at the pinned revision. Spider, BIRD and BEAVER offer databases and SQL in place of relevant
-tables, or need an account: users make these folders themselves.
+Two homes offer files that convert without judgement calls: BEIR's archives, which are data set folders, and the
+benchmark files of HippoRAG 2 (title, text and supporting passages). BEIR publishes the checksums of its archives; those
+of HippoRAG 2 are of the hub's files at the pinned revision. Spider, BIRD and BEAVER offer databases and SQL in place of
+relevant tables, or need an account: users make these folders themselves.
 """
 
 import json

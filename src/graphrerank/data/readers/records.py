@@ -29,6 +29,17 @@ def bad_line(path: Path, line: int, *, needed: str, found: object) -> ValueError
     return ValueError(f"{path}, {unit} {line}: needed {needed}, found {shown}")
 
 
+def existing_folder(path: str | Path, *, needed: str) -> Path:
+    """Return a folder that holds the files needed.
+
+    Raises:
+        ValueError: If there is no such folder.
+    """
+    if not Path(path).is_dir():
+        raise ValueError(f"{path}: no such folder; it must hold {needed}")
+    return Path(path)
+
+
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Read a UTF-8 text file, gzipped or not, line by line with numbers from 1; blank lines are left out.
 
@@ -37,17 +48,17 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     """
     if not path.is_file():
         raise ValueError(f"{path}: no such file")
-    number = 0
+    line_number = 0
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
-            for number, raw in enumerate(stream, 1):
-                line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+            for line_number, raw in enumerate(stream, 1):
+                line = raw.decode("utf-8-sig" if line_number == 1 else "utf-8").rstrip("\r\n")
                 if line.strip(" "):
-                    yield number, line
+                    yield line_number, line
     except UnicodeDecodeError as error:
-        raise bad_line(path, number, needed="UTF-8", found=error.object[error.start : error.start + 8]) from error
+        raise bad_line(path, line_number, needed="UTF-8", found=error.object[error.start : error.start + 8]) from error
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(f"{path}: damaged gzip file after line {number} ({error})") from error
+        raise ValueError(f"{path}: damaged gzip file after line {line_number} ({error})") from error
 
 
 def read_jsonl(path: Path) -> Iterator[tuple[int, Record]]:
@@ -56,22 +67,22 @@ def read_jsonl(path: Path) -> Iterator[tuple[int, Record]]:
     Raises:
         ValueError: If a line is not a JSON object, or holds half of a surrogate pair.
     """
-    for number, line in read_lines(path):
+    for line_number, line in read_lines(path):
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise bad_line(path, number, needed=f"JSON ({error})", found=line) from error
+            raise bad_line(path, line_number, needed=f"JSON ({error})", found=line) from error
         if not isinstance(record, dict):
-            raise bad_line(path, number, needed="a JSON object", found=record)
+            raise bad_line(path, line_number, needed="a JSON object", found=record)
         if _SURROGATE.search(line):
-            _refuse_lone_surrogates(path, number, record)
-        yield number, record
+            _refuse_lone_surrogates(path, line_number, record)
+        yield line_number, record
 
 
 def read_tsv(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Read tab-separated columns; quotes have no meaning."""
-    for number, line in read_lines(path):
-        yield number, line.split("\t")
+    for line_number, line in read_lines(path):
+        yield line_number, line.split("\t")
 
 
 def read_parquet(path: Path) -> Iterator[tuple[int, Record]]:
@@ -87,14 +98,14 @@ def read_parquet(path: Path) -> Iterator[tuple[int, Record]]:
             f"{path}: reading Parquet needs the package `pyarrow`, which is not installed: pip install pyarrow, "
             "or write the file as JSONL"
         ) from error
-    number = 0
+    row_number = 0
     try:
         with parquet.ParquetFile(path) as file:
             for record in (row for batch in file.iter_batches() for row in batch.to_pylist()):
-                number += 1
-                yield number, record
+                row_number += 1
+                yield row_number, record
     except (arrow.ArrowException, OSError) as error:
-        raise ValueError(f"{path}: damaged Parquet file after row {number} ({error})") from error
+        raise ValueError(f"{path}: damaged Parquet file after row {row_number} ({error})") from error
 
 
 def read_records(path: Path) -> Iterator[tuple[int, Record]]:
@@ -145,9 +156,11 @@ def check_columns(path: Path, line: int, columns: Sequence[str], *, count: int, 
         raise bad_line(path, line, needed=f"{count} tab-separated columns ({names})", found="\t".join(columns))
 
 
-def _refuse_lone_surrogates(path: Path, number: int, record: Record) -> None:
+def _refuse_lone_surrogates(path: Path, line_number: int, record: Record) -> None:
     try:
         json.dumps(record, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError as error:
-        found = error.object[max(error.start - 10, 0) : error.end]
-        raise bad_line(path, number, needed="whole characters, not half of a surrogate pair", found=found) from error
+        context = error.object[max(error.start - 10, 0) : error.end]
+        raise bad_line(
+            path, line_number, needed="whole characters, not half of a surrogate pair", found=context
+        ) from error

@@ -1,4 +1,4 @@
-"""Reference networks: papers in chunks, each chunk joined with the papers that it cites."""
+"""Reference networks: chunks of papers, each joined with the papers that it cites."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,6 +12,7 @@ from graphrerank.data.enrichment.chunker import chunk_document
 from graphrerank.data.enrichment.citations import CitationDetector, CitationPatterns, Reference
 from graphrerank.data.readers.folder import Document, judged_dataset, read_documents, read_judged_queries
 from graphrerank.data.readers.judgements import Judgement, Splits
+from graphrerank.data.readers.records import existing_folder
 from graphrerank.graphs import CorpusGraph
 
 GOLD = ("paper", "chunk")
@@ -34,8 +35,8 @@ def load_reference_network(
 
     - A node is a chunk of whole sentences, without overlap, with the id ``<paper>#<number from 0>``; its text is the
       paper's title and the chunk.
-    - A chunk is joined with every chunk of each paper of the corpus that it cites. Only citations in the chunk itself
-      count, and none in a bibliography: what follows the last line that says "References" and nothing else.
+    - A chunk is joined with every chunk of each paper of the corpus that it cites. Citations in a bibliography do not
+      count: the text after the last line that says only "References".
     - ``references`` is a list of ``{"id": paper, "key"?, "title"?, "authors"?: [...], "year"?}``; papers that are not
       in the corpus are left out.
 
@@ -47,9 +48,9 @@ def load_reference_network(
         name: Short name; the folder's own when None.
         splits: As of :func:`~graphrerank.data.readers.folder.load_folder`.
         max_size: Characters of a chunk, without the title.
-        citations: Who detects citations; :class:`~graphrerank.data.enrichment.CitationPatterns` when None.
-        gold: What a ``corpus-id`` of the judgements names: a ``paper``, all of whose chunks are relevant then (section
-            4.2.2's rule: all nodes made from a relevant document are relevant), or a ``chunk``.
+        citations: Citation detector; :class:`~graphrerank.data.enrichment.CitationPatterns` when None.
+        gold: Whether a ``corpus-id`` of the judgements names a ``chunk``, or a ``paper``, all of whose chunks are then
+            relevant (the rule of section 4.2.2 for all nodes of a relevant document).
         drop_empty: Leave out papers without title and text, which are an error otherwise.
         knn: As of :func:`~graphrerank.data.readers.folder.load_folder`.
 
@@ -59,36 +60,34 @@ def load_reference_network(
     """
     if gold not in GOLD:
         raise ValueError(f"`gold` must be 'paper' or 'chunk', got {gold!r}")
-    folder = Path(path)
-    if not folder.is_dir():
-        raise ValueError(f"{folder}: no such folder; it holds corpus.jsonl, queries.jsonl and qrels/<split>.tsv")
+    folder = existing_folder(path, needed="corpus.jsonl, queries.jsonl and qrels/<split>.tsv")
     papers = list(read_documents(folder, drop_empty=drop_empty))
     if not papers:
         raise ValueError(f"{folder}: the corpus must hold a document, found none")
-    number = {paper.doc_id: i for i, paper in enumerate(papers)}
+    index_of = {paper.doc_id: i for i, paper in enumerate(papers)}
     ids, texts, searched, nodes_of = _chunks(papers, max_size)
-    references = [_references(folder, paper, number) for paper in papers]
+    references = [_references(folder, paper, index_of) for paper in papers]
     paper_of = [paper for paper, nodes in enumerate(nodes_of) for _ in nodes]
     cited = (citations or CitationPatterns()).detect(searched, [references[paper] for paper in paper_of])
     pairs = {
         (node, other)
-        for node, places in enumerate(cited)
-        for place in places
-        for other in nodes_of[number[references[paper_of[node]][place].paper_id]]
+        for node, entries in enumerate(cited)
+        for entry in entries
+        for other in nodes_of[index_of[references[paper_of[node]][entry].paper_id]]
     }
     edges = torch.tensor(sorted(pairs), dtype=torch.int64).reshape(-1, 2)
     graph = CorpusGraph.from_edges(ids, texts, edges)
     if gold == "chunk":
         queries, judged = read_judged_queries(folder, splits, {node_id: i for i, node_id in enumerate(ids)})
     else:
-        queries, of_papers = read_judged_queries(folder, splits, number)
+        queries, of_papers = read_judged_queries(folder, splits, index_of)
         judged = {split: _of_chunks(rows, nodes_of) for split, rows in of_papers.items()}
     counts = {"citations": graph.num_edges // 2}
     return judged_dataset(name or folder.resolve().name, graph, queries, judged, knn=knn, edge_counts=counts)
 
 
 def _chunks(papers: Sequence[Document], max_size: int) -> tuple[list[str], list[str], list[str], list[range]]:
-    """Cut papers: ids of all chunks, their texts, what of them to search for citations, and each paper's chunks."""
+    """Split papers: ids of all chunks, their texts, their parts before the bibliography, and each paper's chunks."""
     ids: list[str] = []
     texts: list[str] = []
     searched: list[str] = []
@@ -99,20 +98,20 @@ def _chunks(papers: Sequence[Document], max_size: int) -> tuple[list[str], list[
         end = headings[-1].start() if headings else len(paper.text)
         pieces = [(chunk.text, paper.text[chunk.start : min(chunk.stop, end)]) for chunk in chunks] or [("", "")]
         nodes_of.append(range(len(ids), len(ids) + len(pieces)))
-        for place, (text, before) in enumerate(pieces):
-            ids.append(f"{paper.doc_id}#{place}")
+        for chunk_id, (text, before) in enumerate(pieces):
+            ids.append(f"{paper.doc_id}#{chunk_id}")
             texts.append(paper._replace(text=text).passage)
             searched.append(before)
     return ids, texts, searched, nodes_of
 
 
-def _references(folder: Path, paper: Document, number: Mapping[str, int]) -> list[Reference]:
-    """Read the references of a paper to other papers of the corpus."""
+def _references(folder: Path, paper: Document, index_of: Mapping[str, int]) -> list[Reference]:
+    """Read a paper's references to other papers of the corpus."""
     entries = paper.metadata.get("references", [])
     if not isinstance(entries, list):
         raise _malformed(folder, paper, entries)
     references = [_reference(folder, paper, entry) for entry in entries]
-    return [entry for entry in references if entry.paper_id in number and entry.paper_id != paper.doc_id]
+    return [entry for entry in references if entry.paper_id in index_of and entry.paper_id != paper.doc_id]
 
 
 def _reference(folder: Path, paper: Document, entry: Any) -> Reference:
@@ -130,10 +129,10 @@ def _reference(folder: Path, paper: Document, entry: Any) -> Reference:
     return Reference(entry["id"], key, title, tuple(authors), year)
 
 
-def _malformed(folder: Path, paper: Document, found: Any) -> ValueError:
+def _malformed(folder: Path, paper: Document, got: Any) -> ValueError:
     return ValueError(
         f'{folder}: `references` in the metadata of a paper must be a list of {{"id": "...", "key"?, "title"?, '
-        f'"authors"?: [...], "year"?}}, got {str(found)[:80]!r} in {paper.doc_id!r}'
+        f'"authors"?: [...], "year"?}}, got {str(got)[:80]!r} in {paper.doc_id!r}'
     )
 
 

@@ -1,4 +1,4 @@
-"""Candidates from the user's own retriever: a TREC run or JSONL instead of a search of ours."""
+"""Candidates of the user's own retriever, from a TREC run or JSONL."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,13 +17,13 @@ _Candidate = tuple[int, str, str, tuple[float, ...]]  # line, query id, document
 
 @dataclass(frozen=True)
 class RunCandidates:
-    """What a run says about a data set's queries.
+    """A run's candidates for the queries of a data set.
 
     Attributes:
         ranking: ``[Q, top_k]`` with ``features [Q, top_k, F]``; a query without candidates is all padding.
         feature_names: Names of the ``F`` features; the first is the run's own score.
-        without: Ids of the queries that the run gives no candidate for.
-        ignored: How many queries of the run are not among the data set's.
+        without: Ids of the queries without candidates.
+        ignored: Number of the run's queries that are not in the data set.
     """
 
     ranking: Ranking
@@ -49,19 +49,18 @@ def read_run(
     top_k: int = 100,
     ignore_unknown_queries: bool = False,
 ) -> RunCandidates:
-    """Read a run, ranked by score, ties by node order (a TREC run's own ranks are not read).
+    """Read a run, ranked by score, ties by node order; a TREC run's own ranks are ignored.
 
-    Two forms, told apart by the file's name. ``*.jsonl``, perhaps gzipped: one query a line,
-    ``{"query_id", "candidates": [{"doc_id", "score", "features"?}]}``, with the same named numbers as ``features`` of
-    every candidate. Everything else: a TREC run, ``query-id Q0 doc-id rank score tag``, by blanks or tabs; a document's
-    id may hold single blanks.
+    ``*.jsonl``, perhaps gzipped, has one query a line: ``{"query_id", "candidates": [{"doc_id", "score",
+    "features"?}]}``, with the same named numbers as ``features`` of every candidate. Any other file is a TREC run,
+    ``query-id Q0 doc-id rank score tag``, separated by blanks or tabs; a document's id may hold single blanks.
 
     Args:
         path: The file.
         query_ids: ``Q`` ids of the data set's queries.
         node_ids: ``N`` ids of the corpus.
-        top_k: How many candidates to keep of each query, at least 1.
-        ignore_unknown_queries: Whether a query of no such id is left out instead of refused.
+        top_k: Candidates to keep per query, at least 1.
+        ignore_unknown_queries: Whether queries that are not in the data set are ignored; an error otherwise.
 
     Raises:
         ValueError: Naming file and line, if a line is malformed, an id is unknown, a document is listed twice for a
@@ -76,10 +75,10 @@ def read_run(
     feature_names: list[str] = [BASE_SCORE]
     candidates = _read_jsonl_run(path, feature_names) if _is_jsonl(path) else _read_trec_run(path)
     keys: list[int] = []  # query * N + node
-    numbers: list[tuple[float, ...]] = []
+    features: list[tuple[float, ...]] = []
     listed: set[int] = set()
     ignored: set[str] = set()
-    for line, query_id, doc_id, features in candidates:
+    for line, query_id, doc_id, values in candidates:
         query, node = query_number.get(query_id), node_number.get(doc_id)
         if query is None:
             if not ignore_unknown_queries:
@@ -91,20 +90,20 @@ def read_run(
             raise bad_line(path, line, needed="a document of the corpus", found=doc_id)
         key = query * len(node_ids) + node
         if key in listed:
-            found = f"{doc_id} a second time for query {query_id}"
-            raise bad_line(path, line, needed="each document once per query", found=found)
+            again = f"{doc_id} a second time for query {query_id}"
+            raise bad_line(path, line, needed="each document once per query", found=again)
         listed.add(key)
         keys.append(key)
-        numbers.append(features)
+        features.append(values)
     if not keys:
         raise ValueError(f"{path}: needed a candidate for at least one of {len(query_ids)} queries, found none")
-    ranking = _rank(keys, numbers, len(query_ids), len(node_ids), top_k)
+    ranking = _rank(keys, features, len(query_ids), len(node_ids), top_k)
     without = tuple(query_ids[query] for query in (ranking.nodes[:, 0] < 0).nonzero().flatten().tolist())
     return RunCandidates(ranking, tuple(feature_names), without, len(ignored))
 
 
 def run_feature_names(path: str | Path) -> tuple[str, ...]:
-    """Name the features of a run's candidates, reading no further than the first one.
+    """Name the features of a run's candidates, from its first candidate.
 
     Raises:
         ValueError: If there is no such file, or a line of JSONL up to the first candidate is malformed.
@@ -123,11 +122,11 @@ def _is_jsonl(path: Path) -> bool:
 
 
 def _rank(
-    keys: Sequence[int], numbers: Sequence[tuple[float, ...]], num_queries: int, num_nodes: int, top_k: int
+    keys: Sequence[int], rows: Sequence[tuple[float, ...]], num_queries: int, num_nodes: int, top_k: int
 ) -> Ranking:
-    """Sort the candidates of each query by score, then node, and lay them out as a padded table."""
+    """Sort the candidates of each query by score, then node, into a padded table."""
     query, node = np.divmod(np.array(keys, dtype=np.int64), num_nodes)
-    table = np.array(numbers, dtype=np.float32)
+    table = np.array(rows, dtype=np.float32)
     order = np.lexsort((node, -table[:, 0], query))
     query, node, table = query[order], node[order], table[order]
     rank = np.arange(len(query)) - np.searchsorted(query, query)
@@ -152,7 +151,7 @@ def _read_trec_run(path: Path) -> Iterator[_Candidate]:
 
 
 def _read_jsonl_run(path: Path, feature_names: list[str]) -> Iterator[_Candidate]:
-    """Read JSONL candidates; the first candidate's feature names are added to ``feature_names``."""
+    """Read JSONL candidates; add the first candidate's feature names to ``feature_names``."""
     queries: set[str] = set()
     names: list[str] | None = None
     for line, record in read_jsonl(path):

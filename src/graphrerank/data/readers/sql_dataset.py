@@ -1,4 +1,4 @@
-"""A database as a data set: which of its tables does a question need?"""
+"""A database as a data set: the tables that a question needs."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 from graphrerank.data.dataset import RetrievalDataset
 from graphrerank.data.readers.folder import judged_dataset, read_judged_queries
 from graphrerank.data.readers.judgements import Splits
+from graphrerank.data.readers.records import existing_folder
 from graphrerank.data.readers.sql_schema import load_sql_schema
 
 
@@ -24,7 +25,7 @@ def load_sql_dataset(
 
     Args:
         url: A SQLAlchemy URL without a password, or a SQLite file.
-        path: Folder of ``queries.jsonl`` and ``qrels/<split>.tsv``, as of a data set folder; a ``corpus-id`` is the
+        path: Folder of ``queries.jsonl`` and ``qrels/<split>.tsv``, as in a data set folder; a ``corpus-id`` is the
             name of a table.
         name: Short name; the folder's own when None.
         schema: As of :func:`~graphrerank.data.readers.sql_schema.load_sql_schema`.
@@ -41,16 +42,14 @@ def load_sql_dataset(
             "`url` must not hold a password, which would be written into manifests; leave it to the driver "
             "(PGPASSWORD, ~/.pgpass, ~/.my.cnf)"
         )
-    folder = Path(path)
-    if not folder.is_dir():
-        raise ValueError(f"{folder}: no such folder; it holds queries.jsonl and qrels/<split>.tsv")
+    folder = existing_folder(path, needed="queries.jsonl and qrels/<split>.tsv")
     graph = load_sql_schema(_plain_file(url), schema=schema, descriptions=descriptions)
-    number = {table: i for i, table in enumerate(graph.node_ids)}
-    queries, judged = read_judged_queries(folder, splits, number)
+    node_number = {table: i for i, table in enumerate(graph.node_ids)}
+    queries, judged = read_judged_queries(folder, splits, node_number)
     edge_counts = {"foreign keys": graph.num_edges // 2}
     return judged_dataset(name or folder.resolve().name, graph, queries, judged, knn=knn, edge_counts=edge_counts)
 
 
 def _plain_file(url: str) -> str:
-    """Take the path out of ``sqlite:///path``, which needs no SQLAlchemy then and is opened read-only."""
+    """Return the path in ``sqlite:///path``, so that it needs no SQLAlchemy and is opened read-only."""
     return url.removeprefix("sqlite:///") if url.startswith("sqlite:///") and "?" not in url else url

@@ -4,7 +4,7 @@ import sqlite3
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from graphrerank.graphs import CorpusGraph
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its name, its declared type (may be empty), and what is said of it (may be empty)."""
+    """A column: its name, its declared type and its description; the latter two may be empty."""
 
     name: str
     type: str = ""
@@ -29,8 +29,8 @@ class Table:
     Attributes:
         name: Its name as the database writes it.
         columns: In the database's order.
-        primary_key: Names of columns; empty where there is none.
-        references: Names of the tables that its foreign keys point at.
+        primary_key: Names of columns; may be empty.
+        references: Names of the tables that its foreign keys refer to.
         description: Its comment; may be empty.
     """
 
@@ -48,7 +48,7 @@ class Table:
             >>> Table("pet", [Column("id", "INTEGER"), Column("owner", "TEXT", "full name")], ["id"]).text
             'table pet: columns id (INTEGER), owner (TEXT, full name); primary key id'
         """
-        said = f" ({self.description})" if self.description else ""
+        description = f" ({self.description})" if self.description else ""
         columns = ", ".join(
             f"{column.name} ({details})"
             if (details := ", ".join(filter(None, (column.type, column.description))))
@@ -56,7 +56,7 @@ class Table:
             for column in self.columns
         )
         key = f"; primary key {', '.join(self.primary_key)}" if self.primary_key else ""
-        return f"table {self.name}{said}: columns {columns}{key}"
+        return f"table {self.name}{description}: columns {columns}{key}"
 
 
 def load_sql_schema(
@@ -64,30 +64,29 @@ def load_sql_schema(
 ) -> CorpusGraph:
     """Read the tables and views of a database, never its rows.
 
-    A foreign key of several columns is one edge, as are several foreign keys between the same tables; a table that
-    refers to itself gets none; a key that points at a table that is not there is left out with a warning.
+    All foreign keys between two tables are one edge. A table that refers to itself has none; a key that refers to a
+    missing table is left out with a warning.
 
     Args:
         source: A SQLite file, opened read-only, or a SQLAlchemy URL (``postgresql+psycopg://user@host/name``), which
             needs the extra ``sql`` and the database's driver.
         schema: Schema within the database, for URLs; the connection's own when None.
-        descriptions: What the database does not say itself, by ``table`` or ``table.column``; goes before its comments.
+        descriptions: Descriptions by ``table`` or ``table.column``, which take precedence over the database's comments.
 
     Returns:
         Nodes named as the tables, in alphabetical order; undirected edges.
 
     Raises:
-        ValueError: If the database cannot be read, holds no table, or a description names none of its tables and
-            columns.
+        ValueError: If the database cannot be read or holds no table, or a description names no table or column.
     """
     tables = _from_url(source, schema) if isinstance(source, str) and "://" in source else _from_sqlite(Path(source))
     tables = _described(sorted(tables, key=lambda table: table.name), descriptions or {})
-    number = {table.name.casefold(): i for i, table in enumerate(tables)}  # SQL names have no case unless quoted
-    number |= {table.name: i for i, table in enumerate(tables)}
+    node_of = {table.name.casefold(): i for i, table in enumerate(tables)}  # SQL names have no case unless quoted
+    node_of |= {table.name: i for i, table in enumerate(tables)}
     edges = set()
     for node, table in enumerate(tables):
         for name in table.references:
-            other = number.get(name, number.get(name.casefold()))
+            other = node_of.get(name, node_of.get(name.casefold()))
             if other is None:
                 warnings.warn(f"table {table.name!r} refers to {name!r}, which is not there: no edge", stacklevel=2)
             elif other != node:
@@ -117,7 +116,7 @@ def _from_sqlite(path: Path) -> list[Table]:
 def _sqlite_table(connection: sqlite3.Connection, name: str) -> Table:
     # Table-valued pragmas take the name as a parameter: nothing to quote.
     columns = connection.execute("SELECT name, type, pk FROM pragma_table_info(?) ORDER BY cid", [name]).fetchall()
-    keyed = sorted((place, column) for column, _, place in columns if place)
+    keyed = sorted((position, column) for column, _, position in columns if position)
     references = connection.execute('SELECT DISTINCT "table" FROM pragma_foreign_key_list(?)', [name]).fetchall()
     return Table(
         name,
@@ -180,12 +179,12 @@ def _described(tables: list[Table], descriptions: Mapping[str, str]) -> list[Tab
     if unknown:
         raise ValueError(f"`descriptions` must name tables or table.column of the database, got {unknown[0]!r}")
     return [
-        Table(
-            table.name,
-            [Column(c.name, c.type, descriptions.get(f"{table.name}.{c.name}", c.description)) for c in table.columns],
-            table.primary_key,
-            table.references,
-            descriptions.get(table.name, table.description),
+        replace(
+            table,
+            columns=[
+                replace(c, description=descriptions.get(f"{table.name}.{c.name}", c.description)) for c in table.columns
+            ],
+            description=descriptions.get(table.name, table.description),
         )
         for table in tables
     ]
