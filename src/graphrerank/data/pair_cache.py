@@ -18,14 +18,14 @@ DTYPES: dict[str, np.dtype[Any]] = {"float32": np.dtype("<f4"), "float16": np.dt
 
 
 class PairCache:
-    """A pair encoder that remembers.
+    """A pair encoder whose vectors are kept.
 
     Vectors lie in one SQLite file per encoder and number format, ``<folder>/<encoder fingerprint>-<dtype>.sqlite``,
     under the SHA-256 of query and passage.
 
     Args:
         encoder: Reads new pairs.
-        folder: Where the files lie.
+        folder: Folder of the files.
         dtype: How numbers are kept: ``float32``, exact, or ``float16`` in half the space. A new pair's vector is
             rounded before it is returned, so that it is the same whether it was read or encoded.
 

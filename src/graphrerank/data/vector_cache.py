@@ -14,14 +14,14 @@ SHARD_TEXTS = 4096  # texts encoded between two writes: at most this much work i
 
 
 class VectorCache:
-    """An encoder that remembers.
+    """An encoder whose vectors are kept.
 
     Vectors lie in ``<folder>/<encoder fingerprint>/*.safetensors``, each file holding the SHA-256 of its texts and
     their vectors. New texts go to new files, so adding documents to a corpus encodes only those.
 
     Args:
         encoder: Encodes new texts.
-        folder: Where the files lie.
+        folder: Folder of the files.
     """
 
     def __init__(self, encoder: Encoder, folder: str | Path) -> None:

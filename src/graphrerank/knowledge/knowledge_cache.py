@@ -11,7 +11,7 @@ SHARD_TEXTS = 128  # texts between two writes: at most this much work is lost on
 
 
 class KnowledgeCache:
-    """An extractor that remembers, and shows a progress bar on a terminal while it reads.
+    """An extractor whose knowledge is kept; it shows a progress bar on a terminal while it reads.
 
     Knowledge lies in one SQLite file per extractor, ``<folder>/<hash of its fingerprint>.sqlite``, under the SHA-256 of
     the text. Texts that the extractor lists in ``skipped`` are not kept: the next run reads them again.
@@ -20,7 +20,7 @@ class KnowledgeCache:
 
     Args:
         extractor: Reads new texts.
-        folder: Where the files lie.
+        folder: Folder of the files.
     """
 
     def __init__(self, extractor: KnowledgeExtractor, folder: str | Path) -> None:

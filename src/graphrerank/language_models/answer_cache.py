@@ -1,4 +1,4 @@
-"""Answers of a language model on disk: nothing is paid for twice, and an interrupted run goes on."""
+"""Answers of a language model on disk: nothing is paid for twice, and an interrupted run continues."""
 
 import hashlib
 from collections import Counter
@@ -14,7 +14,7 @@ SHARD_QUESTIONS = 32  # asked between two writes: at most this many answers are 
 
 
 class ChatModel(Protocol):
-    """Anything that answers questions: a :class:`~graphrerank.language_models.LanguageModel`, or one that remembers."""
+    """Anything that answers questions: a :class:`~graphrerank.language_models.LanguageModel`, cached or not."""
 
     @property
     def fingerprint(self) -> str:
@@ -25,15 +25,15 @@ class ChatModel(Protocol):
 
 
 class AnswerCache:
-    """A language model that remembers.
+    """A language model whose answers are kept.
 
     Answers lie in one SQLite file per model, ``<folder>/<hash of its fingerprint>.sqlite``, under the SHA-256 of system
-    message and question. Of equal questions in one call the second is one of its own, and so has an answer of its own:
-    who asks a model of positive temperature eight times gets eight answers, and the same eight in the next run.
+    message and question. Equal questions in one call have answers of their own: eight requests to a model of positive
+    temperature give eight answers, and the same eight in the next run.
 
     Args:
-        model: Whom to ask.
-        folder: Where the files lie.
+        model: Answers new questions.
+        folder: Folder of the files.
     """
 
     def __init__(self, model: ChatModel, folder: str | Path) -> None:
@@ -51,19 +51,19 @@ class AnswerCache:
         return self.folder / f"{short_hash(self.fingerprint)}.sqlite"
 
     def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], Answer]) -> list[Answer]:
-        """Ask each question, or find its answer on disk; an answer that ``read`` refuses is not kept.
+        """Ask each question, or read its answer from disk; an answer that ``read`` refuses is not kept.
 
         Args:
             questions: The user's messages.
             system: System message before each; none when None.
-            read: Reads an answer's text; raises ``ValueError`` for one that is of no use.
+            read: Parses an answer; raises ``ValueError`` for an unusable one.
 
         Returns:
-            What ``read`` made of the answers, in the order of the questions.
+            The parsed answers, in the order of the questions.
 
         Raises:
-            ValueError: If the model gives no usable answer, or the file is damaged, naming it; or ``read`` refuses
-                what is on disk.
+            ValueError: If the model gives no usable answer, the file is damaged, naming it, or ``read`` refuses an
+                answer on disk.
         """
 
         def ask_shard(shard: list[str]) -> list[bytes]:
@@ -76,7 +76,7 @@ class AnswerCache:
 
 
 def remembering(model: ChatModel, folder: str | Path | None) -> ChatModel:
-    """Put an :class:`AnswerCache` around a model; leave it as it is where there is no folder."""
+    """Wrap a model in an :class:`AnswerCache`; return it unchanged without a folder."""
     return model if folder is None else AnswerCache(model, folder)
 
 
@@ -89,7 +89,7 @@ def _checked(read: Callable[[str], object]) -> Callable[[str], str]:
 
 
 def _keys(questions: Sequence[str], system: str | None) -> list[bytes]:
-    """Hash each question with the system message and how often it came before."""
+    """Hash each question with the system message and the number of equal questions before it."""
     asked: Counter[str] = Counter()
     begin = hashlib.sha256(b"" if system is None else hash_text(system))
     keys = []

@@ -1,4 +1,4 @@
-"""Texts in, features of their syntax out: batched, kept on disk, timed."""
+"""Syntax features of texts: batched, cached on disk, timed."""
 
 import time
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ class UnitCounter(Protocol):
 
     @property
     def name(self) -> str:
-        """What a manifest calls it."""
+        """Its name in manifests."""
 
     @property
     def fingerprint(self) -> str:
@@ -39,23 +39,23 @@ class UnitCounter(Protocol):
 class SyntaxFeatures:
     """The features of ``FEATURES`` for any texts: empty, of one word, in another language, long.
 
-    All but the units and their ratios come from spaCy's dependency parse; the units from where ``syntax`` says. The two
-    sources give different numbers: their names and fingerprints differ, and they never share what is kept on disk.
+    The units and their ratios come from the source named by ``syntax``, all other features from spaCy's dependency
+    parse. The two sources of units differ in their numbers, names and fingerprints, and share no cache.
 
     Args:
         syntax: ``stanza``: units from Stanza's constituency trees; ``dependency``: guessed from spaCy's parse.
-        stanza_folder: Where Stanza's model lies; see :class:`StanzaParser`. Only for ``stanza``.
-        download: Whether Stanza may fetch its model. Only for ``stanza``.
+        stanza_folder: Folder of Stanza's model; see :class:`StanzaParser`. Only for ``stanza``.
+        download: Whether Stanza may download its model. Only for ``stanza``.
         model: Import name of an installed spaCy pipeline, or its folder.
-        cache: Folder for what was counted, one SQLite file per fingerprint; None keeps nothing.
+        cache: Folder that keeps features, one SQLite file per fingerprint; nothing is kept when None.
         batch_size: Texts at once in spaCy.
 
     Attributes:
-        num_counted: Texts that were parsed so far; what came from disk is not among them.
-        seconds: Time that this took, without loading the models.
+        num_counted: Texts parsed so far, without those read from disk.
+        seconds: Time that parsing took, without loading the models.
 
     Raises:
-        ValueError: If ``syntax`` is unknown, a setting does not go with it, or ``batch_size`` is not positive.
+        ValueError: If ``syntax`` is unknown, a setting does not apply to it, or ``batch_size`` is not positive.
     """
 
     def __init__(
@@ -93,31 +93,29 @@ class SyntaxFeatures:
 
     @cached_property
     def fingerprint(self) -> str:
-        """All that the features hang on: the source of units, spaCy's versions, the features and their version.
+        """All that the features depend on: the source of units, spaCy's versions, the features and their version.
 
         Raises:
-            ValueError: If a library or model is not there.
+            ValueError: If a library or model is missing.
         """
         names = tuple(feature.name for feature in FEATURES)
         return repr(("syntax", VERSION, self.counter.fingerprint, *spacy_versions(self.model), names))
 
     @property
     def path(self) -> Path | None:
-        """The file of what was counted; None where nothing is kept."""
-        if self.cache is None:
-            return None
-        return self.cache / f"{self.name}-{short_hash(self.fingerprint)}.sqlite"
+        """The cache's file; None if nothing is kept."""
+        return None if self.cache is None else self.cache / f"{self.name}-{short_hash(self.fingerprint)}.sqlite"
 
     def extract(self, texts: Sequence[str]) -> Tensor:
-        """Read the features off ``n`` texts, from disk if cached.
+        """Compute the features of ``n`` texts, or read them from disk.
 
-        White space of any kind and length is one blank; a text without words has zeros.
+        White space of any kind and length counts as one blank; a text without words has zeros.
 
         Returns:
             ``[n, F]`` float32 in the order of ``FEATURES``, finite, on the CPU.
 
         Raises:
-            ValueError: If a library or model is not there, or the file is damaged, naming it.
+            ValueError: If a library or model is missing, or the file is damaged, naming it.
         """
         store = BlobStore(self.path, "features")
         keys = [hash_text(text) for text in texts]

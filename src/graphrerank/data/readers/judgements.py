@@ -106,7 +106,7 @@ def plan_splits(splits: Splits, files: Collection[str]) -> dict[str, tuple[str, 
     """
     if isinstance(splits, str):
         raise ValueError(f"`splits` must be a list of names or a mapping, got {splits!r}")
-    names = files if splits is None else splits
+    names = list(files) if splits is None else splits
     source_of = names if isinstance(names, Mapping) else {name: name for name in names}
     plan = {}
     for name, source in source_of.items():
