@@ -334,7 +334,7 @@ def test_bad_content(write_folder, table: str, content: Any, message: str) -> No
 
 
 def test_missing_folder(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"nowhere: no such folder; a data set needs corpus\.jsonl"):
+    with pytest.raises(ValueError, match=r"nowhere: no such folder; it must hold corpus\.jsonl"):
         load_folder(tmp_path / "nowhere")
 
 

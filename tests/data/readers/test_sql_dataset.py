@@ -55,7 +55,7 @@ def test_errors(database: Path, questions: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="`url` must not hold a password") as caught:
         load_sql_dataset("postgresql://user:hunter2@127.0.0.1/x", path=questions)
     assert "hunter2" not in str(caught.value)
-    with pytest.raises(ValueError, match=r"nowhere: no such folder; it holds queries\.jsonl"):
+    with pytest.raises(ValueError, match=r"nowhere: no such folder; it must hold queries\.jsonl"):
         load_sql_dataset(str(database), path=tmp_path / "nowhere")
     with pytest.raises(ValueError, match=r"gone\.db: no such file"):
         load_sql_dataset("sqlite:///gone.db", path=questions)
