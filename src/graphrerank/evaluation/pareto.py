@@ -41,32 +41,28 @@ def pareto_points(dataset: DatasetStudy, measure: str) -> list[ParetoPoint]:
         In the order of the tables' rows.
     """
     means = {name: system.means[measure] for name, system in dataset.systems.items()}
-    places = {
-        name: (system.cost.ms[TOTAL]["p50"], means[name])
+    times = {
+        name: system.cost.ms[TOTAL]
         for name, system in dataset.systems.items()
         if system.cost is not None and TOTAL in system.cost.ms and not isnan(means[name])
     }
-    dominated = dominated_points(list(places.values()))
-    points = []
-    for (name, (ms, quality)), beaten in zip(places.items(), dominated, strict=True):
-        cost = dataset.systems[name].cost
-        assert cost is not None
-        points.append(
-            ParetoPoint(
-                name=row_name(name),
-                ms=ms,
-                slow_ms=cost.ms[TOTAL]["p95"],
-                quality=quality,
-                interval=dataset.systems[name].intervals[measure],
-                primary=name == dataset.primary,
-                dominated=beaten,
-            )
+    dominated = dominated_points([(ms["p50"], means[name]) for name, ms in times.items()])
+    return [
+        ParetoPoint(
+            name=row_name(name),
+            ms=ms["p50"],
+            slow_ms=ms["p95"],
+            quality=means[name],
+            interval=dataset.systems[name].intervals[measure],
+            primary=name == dataset.primary,
+            dominated=beaten,
         )
-    return points
+        for (name, ms), beaten in zip(times.items(), dominated, strict=True)
+    ]
 
 
 def dominated_points(points: Sequence[tuple[float, float]]) -> list[bool]:
-    """Tell which points another one beats: no slower, no worse, and not the same.
+    """Return for each point whether another one beats it: no slower, no worse, and not the same.
 
     Args:
         points: Time and quality of each.

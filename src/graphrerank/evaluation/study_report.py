@@ -6,14 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from graphrerank.evaluation.study import DatasetStudy, Study
-from graphrerank.evaluation.study_tables import (
-    across_table,
-    dataset_tables,
-    notes_of,
-    quality_table,
-    title_of,
-    verdicts,
-)
+from graphrerank.evaluation.study_notes import notes_of, title_of, verdicts
+from graphrerank.evaluation.study_tables import across_table, dataset_tables, quality_table
 from graphrerank.evaluation.tables import Cell, Table, markdown_table
 from graphrerank.evaluation.terminal import print_table
 from graphrerank.files import write_json

@@ -1,8 +1,9 @@
 """Tables as cells with numbers: what they show is decided here, once for the terminal, Markdown and HTML."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite, isnan
+from typing import TypeVar
 
 NOTHING = "-"
 ROW_NAMES = {
@@ -16,6 +17,9 @@ ROW_NAMES = {
     "cross_encoder_head": "trained head",
     "granker_head": "trained GRanker",
 }
+
+
+Entry = TypeVar("Entry")
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,24 @@ class Table:
     text_columns: int = 1
 
 
+Columns = Mapping[str, Callable[[Entry], Cell]]
+
+
+def build_table(
+    title: str, caption: str, entries: Sequence[Entry], columns: Columns[Entry], *, text_columns: int = 1
+) -> Table:
+    """Lay out a row per entry: each column's name, and what it shows of an entry.
+
+    Example:
+        >>> columns = {"n": lambda n: Cell(str(n)), "2n": lambda n: number_cell(2 * n)}
+        >>> table = build_table("doubles", "", [1, 2], columns)
+        >>> table.header, [str(cell) for cell in table.rows[1]]
+        (['n', '2n'], ['2', '4.00'])
+    """
+    rows = [[cell(entry) for cell in columns.values()] for entry in entries]
+    return Table(title, list(columns), rows, caption, text_columns)
+
+
 def row_name(name: str) -> str:
     """Return the name that tables give a system.
 
@@ -79,14 +101,14 @@ def system_cell(name: str) -> Cell:
     return Cell(row_name(name))
 
 
-def number_cell(value: float | None, form: str = ".2f") -> Cell:
+def number_cell(value: float | None, form: str = ".2f", note: str = "") -> Cell:
     """Show a number; a dash if there is none.
 
     Example:
         >>> number_cell(1234.0, ",.0f").text, number_cell(None).text
         ('1,234', '-')
     """
-    return Cell(NOTHING if value is None or isnan(value) else format(value, form), value)
+    return Cell(NOTHING if value is None or isnan(value) else format(value, form), value, note)
 
 
 def percent_cell(share: float | None, interval: Sequence[float] | None = None, *, best: bool = False) -> Cell:

@@ -106,7 +106,7 @@ def test_any_name_of_a_data_set(study: Study, dataset: DatasetStudy, name: str) 
 
 def test_any_name_of_a_system(study: Study, dataset: DatasetStudy) -> None:
     hostile = "<script>document.title = 'broken'</script> & \" {{ 7 * 7 }} $x$"
-    systems = {hostile if name == "ppr" else name: system for name, system in dataset.systems.items()}
+    systems = {**dataset.systems, hostile: replace(dataset.systems["ppr"], name=hostile)}
     page = Outline(render_html(replace(study, datasets={"attack": replace(dataset, systems=systems)}, across=())))
     assert hostile in page.texts["th"]
     assert len(page.texts["script"]) == 1

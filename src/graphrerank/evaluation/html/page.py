@@ -8,7 +8,8 @@ from typing import Any
 
 from graphrerank.evaluation.plots import dataset_pictures, svg
 from graphrerank.evaluation.study import DatasetStudy, Study
-from graphrerank.evaluation.study_tables import across_table, dataset_tables, notes_of, verdicts
+from graphrerank.evaluation.study_notes import notes_of, verdicts
+from graphrerank.evaluation.study_tables import across_table, dataset_tables
 
 
 def render_html(study: Study, *, title: str = "Systems side by side", notes: Sequence[str] = ()) -> str:

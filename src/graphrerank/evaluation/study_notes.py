@@ -1,0 +1,90 @@
+"""A study as sentences: its size, what its numbers hide, and what its tests say."""
+
+from dataclasses import dataclass
+from math import isnan
+
+from graphrerank.evaluation.findings import PairedTest
+from graphrerank.evaluation.study import DatasetStudy
+from graphrerank.evaluation.tables import p_text, percent_cell, points_cell, row_name
+
+LEVEL = 0.05  # of the corrected p-value, for sentences
+NAMED = 5  # missing queries that are named
+TRAINED_ON_CANDIDATES = ("checkpoint", "operator")  # kinds of systems that rerank the candidates
+TIES = {
+    "own": "equal scores in the order that the system gave (else that of the corpus)",
+    "trec": "equal scores by document id, from the highest to the lowest, as trec_eval does",
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the tests say of the primary system and another one.
+
+    Attributes:
+        outcome: ``ahead``, ``behind`` or ``unclear``, in the first measure tested, at p Holm < 5%.
+        line: For the terminal: differences in points, with the p-values of the randomisation test.
+        sentence: For reports: differences with intervals and corrected p-values.
+    """
+
+    outcome: str
+    line: str
+    sentence: str
+
+
+def title_of(dataset: DatasetStudy) -> str:
+    """Name a data set with its size."""
+    candidates = "" if dataset.candidates is None else f", {dataset.candidates:,} candidates"
+    return f"{dataset.name} {dataset.split}: {len(dataset.query_ids):,} queries{candidates}"
+
+
+def notes_of(dataset: DatasetStudy, ties: str) -> list[str]:
+    """State what the numbers hide: the ceiling, ties, and queries without a ranking.
+
+    Args:
+        dataset: What was judged.
+        ties: Name of the rule for ties, a key of ``TIES``.
+    """
+    lines = []
+    if dataset.ceiling is not None:
+        mixed = any(system.kind not in TRAINED_ON_CANDIDATES for system in dataset.systems.values())
+        expanded = dataset.base_ceiling not in (None, dataset.ceiling)
+        before = f" ({percent_cell(dataset.base_ceiling)} before expansion)" if expanded else ""
+        what = "ceiling of PR for checkpoints" if mixed else "ceiling of PR"
+        lines.append(f"{what} {percent_cell(dataset.ceiling)}{before}: all relevant are candidates")
+    tied = {name: system.tied_share for name, system in dataset.systems.items() if system.tied_share}
+    if tied:
+        shares = ", ".join(f"{row_name(name)} {percent_cell(share)}%" for name, share in tied.items())
+        lines.append(f"queries with a tie in the top 10: {shares}; {TIES[ties]}")
+    for name, system in dataset.systems.items():
+        if system.missing:
+            named = ", ".join(system.missing[:NAMED]) + (", ..." if len(system.missing) > NAMED else "")
+            lines.append(
+                f"{row_name(name)} ranks nothing for {len(system.missing):,} queries, which count as 0: {named}"
+            )
+    return lines
+
+
+def verdicts(dataset: DatasetStudy) -> list[Verdict]:
+    """Return what the tests say of the primary system and each other one; differences that are NaN are left out."""
+    by_baseline: dict[str, list[PairedTest]] = {}
+    for test in dataset.tests:
+        if not isnan(test.difference):
+            by_baseline.setdefault(test.baseline, []).append(test)
+    primary, sentences = row_name(dataset.primary), []
+    for baseline, tests in by_baseline.items():
+        clear = tests[0].p_holm < LEVEL
+        outcome = "unclear" if not clear else "ahead" if tests[0].difference > 0 else "behind"
+        verb = {"unclear": "cannot be told from", "ahead": "is ahead of", "behind": "is behind"}[outcome]
+        short = [f"{test.measure} {100 * test.difference:+.1f} ({p_text(test.p_randomization)})" for test in tests]
+        full = [
+            f"{test.measure} {points_cell(test.difference, test.interval)}, {p_text(test.p_holm, name='p Holm')}"
+            for test in tests
+        ]
+        sentences.append(
+            Verdict(
+                outcome,
+                line=f"{primary} against {row_name(baseline)}: {', '.join(short)}",
+                sentence=f"{primary} {verb} {row_name(baseline)}: {'; '.join(full)}",
+            )
+        )
+    return sentences
