@@ -274,7 +274,7 @@ def _label(axes: "Axes", places: Sequence[tuple[float, float, str]]) -> None:
             style |= {"xytext": (right, up), "textcoords": "offset points"}
             label = axes.annotate(fill(text, NAME), (x, y), **style)
             box = label.get_window_extent()
-            inside = figure.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1 and axes.bbox.y0 <= box.y0
+            inside = axes.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1 and axes.bbox.y0 <= box.y0
             if inside and not box.count_overlaps([*taken[:own], *taken[own + 1 :]]):
                 break
             label.remove()
