@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from graphrerank import caching
-from graphrerank.caching import BlobStore, TensorStore, fill, hash_text, short_hash
+from graphrerank.caching import BlobStore, TensorStore, fill, hash_text, hash_texts, short_hash
 from graphrerank.files import load_tensors, save_tensors
 
 ITEMS = ["ccc", "a", "bb", "a", "dddd"]
@@ -147,6 +147,11 @@ def test_rows_are_read_as_float32() -> None:
     assert store.rows([], 2, np.dtype("<f2")).shape == (0, 2)
     with pytest.raises(ValueError, match=r"damaged cache \(needed rows of 6 bytes, found one of 4\)"):
         store.rows(KEYS[:1], 3, np.dtype("<f2"))
+
+
+def test_a_hash_of_texts_depends_on_their_boundaries() -> None:
+    assert len({hash_texts(texts) for texts in (["ab", "c"], ["a", "bc"], ["abc"], ["abc", ""], [])}) == 5
+    assert hash_texts(["\ud800"])  # an unpaired surrogate, as JSON may hold
 
 
 def test_an_empty_row_is_refused_too() -> None:

@@ -217,6 +217,15 @@ def hash_text(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
+def hash_texts(texts: Sequence[str]) -> bytes:
+    """SHA-256 of texts and their lengths: it depends on the boundaries between them."""
+    sha = hashlib.sha256()
+    for text in texts:
+        raw = text.encode("utf-8", "surrogatepass")
+        sha.update(len(raw).to_bytes(8, "little") + raw)
+    return sha.digest()
+
+
 def short_hash(content: bytes | str) -> str:
     """Half of a SHA-256 in hexadecimal, a file's name for a fingerprint or for keys."""
     return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()[:32]

@@ -5,7 +5,6 @@ import torch
 from torch import Tensor
 
 from graphrerank.data import Qrels, RetrievalDataset
-from graphrerank.data.dataset import digest_strings
 from graphrerank.graphs import EntityIncidence
 
 NUM_QUERIES, NUM_NODES = 12, 15
@@ -112,11 +111,6 @@ def test_fingerprint_covers_entities_and_nearest_neighbours(dataset: RetrievalDa
     assert len({data.fingerprint for data in found}) == len(found)
     with pytest.raises(ValueError, match="`knn` must not be negative, got -1"):
         replace(dataset, knn=-1)
-
-
-def test_digest_sees_where_one_string_ends() -> None:
-    assert len({digest_strings(parts) for parts in (["ab", "c"], ["a", "bc"], ["abc"], ["abc", ""])}) == 4
-    assert digest_strings(["\ud800"])  # an unpaired surrogate, as JSON may hold
 
 
 def judgements(query: list[int], node: list[int], gain: list[float] | None = None) -> Qrels:

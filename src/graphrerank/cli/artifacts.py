@@ -1,11 +1,10 @@
 """Which artifact is served or timed: a folder, one that ships, or one made here of a hub's model's weights."""
 
-import hashlib
 from pathlib import Path
 
 from omegaconf import DictConfig
 
-from graphrerank.data.dataset import digest_strings
+from graphrerank.caching import hash_texts, short_hash
 from graphrerank.files import hash_files
 from graphrerank.inference.hub import is_hub_id, locate_model
 from graphrerank.models import find_checkpoint, load_checkpoint
@@ -31,7 +30,7 @@ def artifact_folder(cfg: DictConfig) -> Path:
     downloaded, formats = Path(located), [cfg.format or "torchscript"]
     content = hash_files([downloaded / MANIFEST, downloaded / WEIGHTS])
     parts = [content, *formats, *(f"{name} {version}" for name, version in library_versions().items())]
-    key = hashlib.sha256(digest_strings(parts)).hexdigest()[:32]
+    key = short_hash(hash_texts(parts))
     folder = Path(cfg.paths.cache) / "artifacts" / key
     if not folder.is_dir():
         print(f"exporting {cfg.artifact} from its weights", flush=True)

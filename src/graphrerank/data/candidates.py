@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from graphrerank.caching import short_hash
-from graphrerank.data.dataset import NEAREST, RetrievalDataset, digest_strings
+from graphrerank.caching import hash_texts, short_hash
+from graphrerank.data.dataset import NEAREST, RetrievalDataset
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.enrichment.knn import nearest_neighbor_edges
 from graphrerank.data.feature_columns import feature_columns
@@ -187,7 +187,7 @@ def prepare(
     retriever = build_retriever(graph)
     encoded_by = "" if encoder is None else encoder.fingerprint
     parts = [str(FORMAT), dataset.fingerprint, encoded_by, described, getattr(retriever, "fingerprint", "")]
-    path = Path(cache) / f"{dataset.name}-{short_hash(digest_strings(parts))}.safetensors"
+    path = Path(cache) / f"{dataset.name}-{short_hash(hash_texts(parts))}.safetensors"
     if path.is_file():
         tensors = load_tensors(path, TENSORS)
         _check_candidates(path, tensors, len(dataset.query_ids), len(retriever.feature_names), graph.num_nodes)
@@ -217,7 +217,7 @@ def encode_dataset(dataset: RetrievalDataset, encoder: Encoder, cache: Path) -> 
     if not dataset.knn:
         return dataset.with_graph(graph)
     parts = [str(FORMAT), dataset.fingerprint, encoder.fingerprint, NEAREST]
-    path = cache / f"{dataset.name}-{NEAREST}-{short_hash(digest_strings(parts))}.safetensors"
+    path = cache / f"{dataset.name}-{NEAREST}-{short_hash(hash_texts(parts))}.safetensors"
     if not path.is_file():
         assert graph.embedding is not None
         pairs, similarity = nearest_neighbor_edges(graph.embedding, k=dataset.knn)

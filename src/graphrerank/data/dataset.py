@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from graphrerank.caching import hash_texts
 from graphrerank.graphs import CorpusGraph
 
 NEAREST = "nearest"  # the type of edges to nearest neighbours
@@ -152,7 +153,7 @@ class RetrievalDataset:
     def _digest(self) -> str:
         sha = hashlib.sha256()
         for strings in (self.graph.node_ids, self.graph.texts, self.query_ids, self.query_texts, tuple(self.splits)):
-            sha.update(digest_strings(strings))
+            sha.update(hash_texts(strings))
         tensors = [self.graph.indptr, self.graph.indices, self.graph.weight]
         tensors += [part for qrels in self.splits.values() for part in (qrels.query, qrels.node, qrels.gain)]
         if self.graph.entities is not None:
@@ -162,12 +163,3 @@ class RetrievalDataset:
         for tensor in tensors:
             sha.update(tensor.numpy().tobytes())
         return sha.hexdigest()
-
-
-def digest_strings(strings: Sequence[str]) -> bytes:
-    """Hash a list of strings so that moving a boundary between two of them changes the hash."""
-    sha = hashlib.sha256()
-    for string in strings:
-        raw = string.encode("utf-8", "surrogatepass")
-        sha.update(len(raw).to_bytes(8, "little") + raw)
-    return sha.digest()

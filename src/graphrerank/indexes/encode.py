@@ -1,12 +1,12 @@
 """Vectors of an index's texts, encoded in blocks that are stored on disk."""
 
-import hashlib
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
+from graphrerank.caching import hash_texts
 from graphrerank.indexes.stages import Stages
 
 FORMAT = 1  # increment when the content of a stage changes
@@ -61,15 +61,6 @@ def encode_in_blocks(stages: Stages, encoder: IndexEncoder, texts: Sequence[str]
 
 
 def _encode_block(stages: Stages, encoder: IndexEncoder, texts: Sequence[str]) -> Tensor:
-    key = stages.key("vectors", FORMAT, hash_texts(texts), encoder.fingerprint)
+    key = stages.key("vectors", FORMAT, hash_texts(texts).hex(), encoder.fingerprint)
     arrays, _ = stages.get(key, ("vectors",), lambda: ({"vectors": encode_texts(encoder, texts)}, {}))
     return arrays["vectors"]
-
-
-def hash_texts(texts: Sequence[str]) -> str:
-    """Return the SHA-256 of texts and their lengths."""
-    sha = hashlib.sha256()
-    for text in texts:
-        raw = text.encode("utf-8", "surrogatepass")
-        sha.update(len(raw).to_bytes(8, "little") + raw)
-    return sha.hexdigest()

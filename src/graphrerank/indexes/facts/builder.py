@@ -6,7 +6,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from graphrerank.indexes.encode import IndexEncoder, encode_in_blocks, hash_texts
+from graphrerank.caching import hash_texts
+from graphrerank.indexes.encode import IndexEncoder, encode_in_blocks
 from graphrerank.indexes.facts.fact_graph import FactGraph, FactGraphSettings, join_nodes
 from graphrerank.indexes.facts.facts import Facts, merge_knowledge
 from graphrerank.indexes.facts.synonyms import synonym_edges
@@ -72,7 +73,7 @@ class FactGraphBuilder:
             strings = {"names": facts.names, "spellings": facts.spellings, "texts": facts.texts}
             return {name: getattr(facts, name) for name in _FACTS}, strings
 
-        key = self._stages.key("facts", FORMAT, hash_texts(passages), self._extractor.fingerprint)
+        key = self._stages.key("facts", FORMAT, hash_texts(passages).hex(), self._extractor.fingerprint)
         arrays, strings = self._stages.get(key, _FACTS, make)
         return key, Facts(**{**strings, **arrays})
 

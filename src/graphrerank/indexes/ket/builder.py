@@ -10,9 +10,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from graphrerank.caching import hash_texts
 from graphrerank.files import write_text
 from graphrerank.indexes.chunks import Chunks, TokenStream
-from graphrerank.indexes.encode import IndexEncoder, encode_texts, hash_texts
+from graphrerank.indexes.encode import IndexEncoder, encode_texts
 from graphrerank.indexes.ket.chunk_graph import ChunkGraph, build_chunk_graph, core_chunks
 from graphrerank.indexes.ket.costs import Tokens
 from graphrerank.indexes.ket.index import KETIndex, KETSettings, Texts
@@ -103,7 +104,7 @@ class _Build:
 
     @cached_property
     def _corpus_hash(self) -> str:
-        return hash_texts(self.documents)
+        return hash_texts(self.documents).hex()
 
     def index(self) -> KETIndex:
         settings = self.settings

@@ -7,7 +7,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from graphrerank.indexes.encode import IndexEncoder, encode_in_blocks, hash_texts
+from graphrerank.caching import hash_texts
+from graphrerank.indexes.encode import IndexEncoder, encode_in_blocks
 from graphrerank.indexes.retag.assembly import SummarisedGraph, assemble, subgraph
 from graphrerank.indexes.retag.communities import Rows
 from graphrerank.indexes.retag.community_summaries import summarise_communities
@@ -52,7 +53,9 @@ class ReTAGStages:
     settings: ReTAGSettings
 
     def __post_init__(self) -> None:
-        self._graph_key = self.stages.key("entity_graph", FORMAT, hash_texts(self.passages), self.extractor.fingerprint)
+        self._graph_key = self.stages.key(
+            "entity_graph", FORMAT, hash_texts(self.passages).hex(), self.extractor.fingerprint
+        )
         self._num_skipped = 0
         self._num_summarised = 0
 
