@@ -164,6 +164,7 @@ def test_png_files_are_the_same_pictures(study: Study, dataset: DatasetStudy, tm
         "attack.reliability.gatv2.png",
     ]  # fmt: skip
     assert all(file.read_bytes()[:4] == b"\x89PNG" for file in files)
+    assert len({file.read_bytes() for file in files}) == len(files)
 
 
 @pytest.mark.parametrize(("share", "count"), [(0.0, 5), (0.3, 10), (0.5, 1000), (1.0, 3)])

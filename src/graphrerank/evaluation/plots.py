@@ -1,9 +1,9 @@
 """The pictures of a study, drawn by matplotlib: SVG for ``report.html``, and PNG files."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from html import escape
 from io import BytesIO
 from math import isnan, nan
@@ -26,6 +26,7 @@ VARIABLES = {INK: "ink", SOFT: "soft", FAINT: "faint", PAPER: "card", ACCENT: "a
 WIDTH = 5.6  # inches; 72 units of the SVG each
 TITLE = 70  # characters of a line of a title
 NAME = 22  # characters of a line of a system's name
+KEPT = 16  # data sets whose pictures are kept: a run writes its report again after each of its data sets
 HINT = "hint: "  # begins the id of a group whose text a pointer shows
 STYLE = {
     "font.size": 12,
@@ -104,15 +105,27 @@ def write_plots(folder: Path, study: Study) -> list[Path]:
     Returns:
         The files, such as ``<dataset>.pareto.<measure>.png``.
     """
-    written = []
-    for dataset in study.datasets.values():
-        for picture in dataset_pictures(dataset):
-            path = folder / (re.sub(r"[^\w.@ -]", "-", picture.name) + ".png")
-            content = _render(picture, "png", f"{dataset.name} {dataset.split}: {picture.caption}")
-            with atomic_path(path) as temporary:
-                temporary.write_bytes(content)
-            written.append(path)
-    return written
+    contents = {name: content for dataset in study.datasets.values() for name, content in png_files(dataset).items()}
+    for name, content in contents.items():
+        with atomic_path(folder / name) as temporary:
+            temporary.write_bytes(content)
+    return [folder / name for name in contents]
+
+
+@lru_cache(maxsize=KEPT)
+def png_files(dataset: DatasetStudy) -> Mapping[str, bytes]:
+    """Draw the pictures of a data set as PNG files, by name."""
+    title = f"{dataset.name} {dataset.split}"
+    return {
+        re.sub(r"[^\w.@ -]", "-", picture.name) + ".png": _render(picture, "png", f"{title}: {picture.caption}")
+        for picture in dataset_pictures(dataset)
+    }
+
+
+@lru_cache(maxsize=KEPT)
+def svg_figures(dataset: DatasetStudy) -> Sequence[tuple[str, str]]:
+    """Draw the pictures of a data set for an HTML page: their captions and elements."""
+    return [(picture.caption, svg(picture)) for picture in dataset_pictures(dataset)]
 
 
 def svg(picture: Picture) -> str:

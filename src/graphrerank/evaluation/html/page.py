@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
-from graphrerank.evaluation.plots import dataset_pictures, svg
+from graphrerank.evaluation.plots import svg_figures
 from graphrerank.evaluation.study import DatasetStudy, Study
 from graphrerank.evaluation.study_notes import notes_of, verdicts
 from graphrerank.evaluation.study_tables import across_table, dataset_tables
@@ -63,5 +63,5 @@ def _section(dataset: DatasetStudy, ties: str) -> Mapping[str, Any]:
         "verdicts": verdicts(dataset),
         "tables": dataset_tables(dataset),
         "notes": notes_of(dataset, ties),
-        "pictures": [(picture, Markup(svg(picture))) for picture in dataset_pictures(dataset)],
+        "figures": [(Markup(svg), caption) for caption, svg in svg_figures(dataset)],
     }
