@@ -98,6 +98,18 @@ def test_language_model_that_is_not_there() -> None:
         LanguageModelEntityExtractor("http://127.0.0.1:9/v1", "m", pause=0.0, max_retries=1).extract(["one"])
 
 
+def test_fingerprint_changes_with_all_that_decides_the_answers() -> None:
+    plain = LanguageModelEntityExtractor("http://a/v1", "m", prompt="p", max_characters=9)
+    assert plain.fingerprint == repr(("language model", "m", "p", 9))  # as of version 0.1
+    others = [
+        LanguageModelEntityExtractor("http://a/v1", "m", prompt="p", max_characters=9, **settings)
+        for settings in ({"temperature": 0.5}, {"request": {"max_tokens": 5}})
+    ]
+    assert len({extractor.fingerprint for extractor in (plain, *others)}) == 3
+    elsewhere = LanguageModelEntityExtractor("http://b/v1", "m", prompt="p", max_characters=9, timeout=1.0)
+    assert elsewhere.fingerprint == plain.fingerprint
+
+
 def test_repeated_and_blank_names_are_left_out(endpoint: tuple[str, type[Endpoint]]) -> None:
     url, handler = endpoint
     handler.script = {"one": [answer("B", " ", "A", "B")]}

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 from graphrerank.knowledge.passage_knowledge import Knowledge
 from graphrerank.language_models import LanguageModel
@@ -24,46 +25,30 @@ class LanguageModelEntityExtractor:
     Args:
         base_url: The endpoint up to and including its version, as ``http://localhost:8000/v1``.
         model: The model's name there.
-        api_key_variable, timeout, max_retries, pause, concurrency: As of
-            :class:`~graphrerank.language_models.LanguageModel`.
         max_characters: Longer texts are cut.
         prompt: System message that asks for ``{"entities": [...]}``.
+        settings: Further arguments of :class:`~graphrerank.language_models.LanguageModel`.
 
     Raises:
         ValueError: If ``max_characters`` is below 1, or as :class:`~graphrerank.language_models.LanguageModel`.
     """
 
     def __init__(
-        self,
-        base_url: str,
-        model: str,
-        *,
-        api_key_variable: str = "OPENAI_API_KEY",
-        max_characters: int = 8000,
-        timeout: float = 60.0,
-        max_retries: int = 5,
-        pause: float = 1.0,
-        concurrency: int = 8,
-        prompt: str = PROMPT,
+        self, base_url: str, model: str, *, max_characters: int = 8000, prompt: str = PROMPT, **settings: Any
     ) -> None:
         if max_characters < 1:
             raise ValueError(f"`max_characters` must be a positive integer, got {max_characters}")
         self.max_characters = max_characters
         self.prompt = prompt
-        self._model = LanguageModel(
-            base_url,
-            model,
-            api_key_variable=api_key_variable,
-            timeout=timeout,
-            max_retries=max_retries,
-            pause=pause,
-            concurrency=concurrency,
-        )
+        self._model = LanguageModel(base_url, model, **settings)
 
     @property
     def fingerprint(self) -> str:
-        """The model's name, the prompt and the cut; not the endpoint, which may move."""
-        return repr(("language model", self._model.model, self.prompt, self.max_characters))
+        """The model's name and what else decides its answers, the prompt and ``max_characters``; not the endpoint."""
+        model = self._model
+        plain = model.fingerprint == LanguageModel(model.base_url, model.model).fingerprint
+        further = () if plain else (model.fingerprint,)
+        return repr(("language model", model.model, self.prompt, self.max_characters, *further))
 
     def extract(self, texts: Sequence[str]) -> list[Knowledge]:
         """Extract the entities of each text.
