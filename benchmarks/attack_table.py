@@ -1,4 +1,4 @@
-"""python benchmarks/attack_table.py: the README's table, three seeds of every feature mode, mean and spread.
+"""python benchmarks/attack_table.py: the table of docs/results_attack.md, three seeds of every feature mode.
 
 Runs ``train.py`` once per mode and seed, one after the other (about 25 minutes on 2 cores with warm caches); a run that
 is already in the output folder is read, not repeated.
@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 MODES = ("scores", "paper", "full")
 MEASURES = ("PR@5", "PR@10", "R@10", "nDCG@10")
-FROZEN = {"base_ranking": "base", "ppr": "PPR", "gcs": "GCS"}
+FROZEN = {"base_ranking": "retriever", "ppr": "PPR", "gcs": "GCS"}
 TRAINED = {"mlp": "MLP", "gatv2": "GATv2"}
 
 

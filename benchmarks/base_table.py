@@ -1,8 +1,8 @@
-"""python benchmarks/base_table.py --datasets DIR: what the shipped checkpoint does on data and retrievers it never saw.
+"""python benchmarks/base_table.py --datasets DIR: the checkpoint `base` on test splits, with several retrievers.
 
-Runs ``evaluate.py checkpoint=base`` on the test split of every data set under several retrievers and graphs, one after
-the other (about 15 minutes on 2 cores with cached vectors), and writes docs/base.md. A run that is already in the
-output folder is read, not repeated.
+Runs ``evaluate.py checkpoint=base`` on every data set with every retriever and graph, one after the other (about 15
+minutes on 2 cores with cached vectors), and writes docs/base.md. A run that is already in the output folder is read,
+not repeated.
 """
 
 import argparse
@@ -36,17 +36,17 @@ EXTRA = {  # further rows of the first table: title -> data set and settings
     ),
     "hotpotqa dev": ("hotpotqa", ["split=dev"]),
 }
-SYSTEMS = {"base_ranking": "base ranking", "ppr": "PPR", "gcs": "GCS", "gatv2": "`base`"}
+SYSTEMS = {"base_ranking": "retriever", "ppr": "PPR", "gcs": "GCS", "gatv2": "`base`"}
 MEASURES = ("PR@5", "PR@10", "R@2", "R@5", "R@10", "nDCG@10")
 
 
 def run_folder(arguments: argparse.Namespace, title: str, name: str) -> Path:
-    """Where the run on one data set under one title is."""
+    """Return the folder of the run on one data set under one title."""
     return arguments.folder.resolve() / title.replace(" ", "_") / name
 
 
 def run(arguments: argparse.Namespace, title: str, name: str, settings: list[str]) -> dict:
-    """Evaluate on one data set with some settings and return what ``metrics.json`` says of it."""
+    """Evaluate on one data set with some settings and return its part of ``metrics.json``."""
     run_dir = run_folder(arguments, title, name)
     if not (run_dir / "metrics.json").is_file():
         print(f"{title}: {name}", file=sys.stderr, flush=True)
@@ -73,7 +73,7 @@ def full_table(results: dict[str, dict]) -> str:
 
 
 def probabilities_table(studies: list[Path]) -> str:
-    """Lay out how near the probabilities are to what is relevant, on every data set of some ``study.json``."""
+    """Lay out the reliability of the probabilities on every data set of some ``study.json``."""
     lines = [
         "| data set | candidates | relevant | mean probability | ECE | Brier score | of the share alone |",
         "| --- | --: | --: | --: | --: | --: | --: |",
@@ -90,7 +90,7 @@ def probabilities_table(studies: list[Path]) -> str:
 
 
 def robustness_table(results: dict[str, dict[str, dict]], measure: str) -> str:
-    """Lay out base ranking -> GCS -> ``base`` on every data set under every condition."""
+    """Lay out retriever -> GCS -> ``base`` on every data set under every condition."""
     lines = [f"| {measure} | {' | '.join(results)} |", f"| --- | {'--- | ' * len(results)}".rstrip()]
     for name in SETS:
         cells = []
@@ -153,8 +153,8 @@ def main() -> None:
 PAGE = """# The checkpoint `base`
 
 Written by `python benchmarks/base_table.py --datasets DIR`. Trained by `python train.py experiment=base` on train
-splits only; every number here is of a test split (Spider and BIRD: dev). Percent. GCS and PPR: restart probability
-tuned on BIRD train. Latency of the reranking stage for one query at a time, one CPU thread.
+splits only; every number on this page is of a test split (Spider and BIRD: dev). Percent. GCS and PPR: restart
+probability tuned on BIRD train. Latency of the reranking stage for one query at a time, one CPU thread.
 
 ## All data sets, candidates expanded along the graph
 
@@ -162,25 +162,28 @@ tuned on BIRD train. Latency of the reranking stage for one query at a time, one
 
 {full}
 
-### `base` against its base ranking and against GCS
+### `base` against the retriever and against GCS
 
-Difference in points; p of a paired randomisation test over queries, two-sided.
+Difference in points; p of a two-sided paired randomisation test over queries.
 
 {tests}
 
 ## Probabilities
 
-Of all candidates of the test splits, expanded: how far the probabilities are from the shares of relevant ones (ECE:
-expected calibration error). The calibration was fitted on the validation splits of all seven sets together by `python
-train.py calibrate=base`: it knows no data set, and is too low where far more candidates are relevant than elsewhere.
+All candidates of the test splits, expanded: how far the probabilities are from the shares of relevant candidates (ECE:
+expected calibration error). `python train.py calibrate=base` fitted the calibration on the validation splits of all
+seven sets together. It does not distinguish data sets, and is too low on sets with far more relevant candidates than
+the others.
 
 {probabilities}
 
 ## Other retrievers and graphs
 
-Base ranking → GCS → `base`; bold where `base` is at or above both. *expanded*: `retriever=hybrid_expand`. *hybrid*:
-0.3 BM25 + 0.7 cosine, no expansion. *dense*, *BM25*: one of the two ranks; the other is still read as a score of the
-candidates. *no edges*: hybrid, all edges taken away.
+Retriever → GCS → `base`; bold where `base` is at or above both. *expanded*: `retriever=hybrid_expand`. *hybrid*: 0.3
+BM25 + 0.7 cosine, no expansion. *dense*, *BM25*: one of the two ranks, the other remains a feature of the candidates.
+*no edges*: hybrid without any edge. `python benchmarks/base_plot.py` draws the last table.
+
+![nDCG@10 of retriever, GCS and base by data set and retriever](base.png)
 
 {pr}
 

@@ -1,8 +1,8 @@
 """python benchmarks/conceptual_graphs.py  # Conceptual candidate graphs: ours against a loop over Python sets.
 
-Ours builds the graphs of 64 queries with 200 candidates each in one call from the sparse incidence; the rival is the
-obvious loop over pairs of candidates with Python sets. First that edges and weights are equal, then milliseconds per
-query, on one thread. Entities are spaCy's where ``--corpus`` is a data set folder (``corpus.jsonl``), else drawn at
+Ours builds the graphs of 64 queries with 200 candidates each in one call from the sparse incidence; the peer is the
+obvious loop over pairs of candidates with Python sets. Checks that edges and weights are equal, then prints
+milliseconds per query, on one thread. Entities are spaCy's if ``--corpus`` is a data set folder (``corpus.jsonl``), else drawn at
 random with a skewed frequency. Counting the entities of the corpus is not timed on either side.
 """
 
@@ -26,7 +26,7 @@ Edges = dict[tuple[int, int], float]
 
 
 def set_intersection_loop(entities: list[set[str]], rankings: list[list[int]]) -> Edges:
-    """``A_ij = |E_i & E_j| / |E_j|`` for each pair of each query's candidates, in packed numbering."""
+    """Compute ``A_ij = |E_i & E_j| / |E_j|`` for each pair of each query's candidates, in packed numbering."""
     edges, start = {}, 0
     for nodes in rankings:
         for a, i in enumerate(nodes):
@@ -38,7 +38,7 @@ def set_intersection_loop(entities: list[set[str]], rankings: list[list[int]]) -
 
 
 def kept_names(entities: list[list[str]], max_share: float) -> list[set[str]]:
-    """Normalised names of each passage without the too common ones, as Python sets."""
+    """Return the normalised names of each passage without the too common ones, as Python sets."""
     rows = [{normalize_entity(name) for name in row} - {""} for row in entities]
     frequency = Counter(name for row in rows for name in row)
     limit = max(MIN_COMMON, max_share * len(rows))
@@ -46,14 +46,14 @@ def kept_names(entities: list[list[str]], max_share: float) -> list[set[str]]:
 
 
 def read_corpus(folder: Path, cache: Path) -> tuple[list[str], list[list[str]]]:
-    """Texts of a data set folder and their entities by spaCy, from the cache where they are there."""
+    """Return the texts of a data set folder and their entities by spaCy, from the cache if it has them."""
     lines = (folder / "corpus.jsonl").read_text(encoding="utf-8").splitlines()
     texts = [f"{passage['title']}. {passage['text']}" for passage in map(json.loads, lines)]
     return texts, [known.names for known in KnowledgeCache(SpacyEntityExtractor(), cache).extract(texts)]
 
 
 def synthetic_entities(num_passages: int = 6000, *, num_names: int = 30000) -> list[list[str]]:
-    """Nine entities a passage, the r-th most frequent one drawn with probability proportional to 1 / (r + 10)."""
+    """Draw nine entities a passage, the r-th most frequent one with probability proportional to 1 / (r + 10)."""
     draw = random.Random(0)
     names = [str(rank) for rank in range(num_names)]
     weights = [1 / (rank + 10) for rank in range(num_names)]

@@ -1,8 +1,8 @@
 """python benchmarks/corpus_ppr.py  # personalized PageRank on a large corpus graph: ours against igraph.
 
 32 queries with 10 seeds each, in one call, against igraph's ``personalized_pagerank`` (PRPACK, exact) one after the
-other: that the top 100 are the same, then seconds per query, on one thread. igraph is timed on a few of the queries;
-building its graph, and our transition matrix, is not timed.
+other. Checks that the top 100 are the same, then prints seconds per query, on one thread. igraph is timed on a few of
+the queries; building its graph and our transition matrix is not timed.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from graphrerank.operators import CorpusPPR
 
 
 def large_graph(num_nodes: int, num_edges: int, generator: torch.Generator) -> tuple[CorpusGraph, torch.Tensor]:
-    """Make a corpus whose nodes have unequal degrees: one end of each edge is drawn by the square of a uniform."""
+    """Draw a corpus whose nodes have unequal degrees: one end of each edge is the square of a uniform number."""
     ends = torch.rand(num_edges, 2, generator=generator)
     edges = (torch.stack([ends[:, 0], ends[:, 1] ** 2], dim=1) * num_nodes).long().clamp(max=num_nodes - 1)
     edges = torch.unique(edges[edges[:, 0] != edges[:, 1]].sort(dim=1).values, dim=0)

@@ -1,8 +1,8 @@
 """python benchmarks/gatv2_layers.py  # five GATv2 layers: ours against PyTorch Geometric's.
 
-Both stacks have the same weights: first that their outputs are equal to the last bit, then milliseconds per query over
-batches of 32 candidate graphs without gradients, on one thread. ``--compile`` adds our stack under ``torch.compile``,
-which needs a C++ compiler and half a minute, and rounds otherwise.
+Both stacks have the same weights. Checks that their outputs are equal to the last bit, then prints milliseconds per
+query over batches of 32 candidate graphs without gradients, on one thread. ``--compile`` adds our stack under
+``torch.compile``, which needs a C++ compiler and half a minute, and rounds differently.
 """
 
 import argparse
@@ -21,7 +21,7 @@ CHANNELS, HEADS, NUM_LAYERS = 64, 4, 5
 
 
 def candidate_edges(edges_per_node: float, *, hubs: float) -> Tensor:
-    """Draw a batch of undirected graphs; with ``hubs`` above 0 few nodes hold most edges, and many hold none."""
+    """Draw a batch of undirected graphs; with ``hubs`` above 0 few nodes have most edges, and many have none."""
     generator = torch.Generator().manual_seed(0)
     popularity = torch.arange(1.0, NUM_CANDIDATES + 1) ** -hubs
     parts = []

@@ -1,8 +1,8 @@
 """python benchmarks/gcs_networkx.py  # Graph Cohesive Smoothing: ours against networkx.
 
-Ours smooths 32 candidate graphs in one call; the rival is GraphER's Algorithm 1 in Python over one ``networkx`` graph
-per query. First that the scores are equal to 1e-5, then milliseconds per query, on one thread.
-Building the graphs is not timed on either side.
+Ours smooths 32 candidate graphs in one call; the peer is GraphER's Algorithm 1 in Python over one ``networkx`` graph
+per query. Checks that the scores are equal to 1e-5, then prints milliseconds per query, on one thread. Building the
+graphs is not timed on either side.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Time rivals side by side: in turns, so that a busy machine slows all of them alike."""
+"""Time peers in turns, so that a busy machine slows all of them alike."""
 
 import statistics
 import time
@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 WARM_UP = 3
 
 
-def median_seconds(rivals: Mapping[str, Callable[[], object]], *, repeats: int) -> dict[str, float]:
-    """Run the rivals in turns (A B A B ...) and return each one's median time in seconds."""
-    seconds: dict[str, list[float]] = {name: [] for name in rivals}
+def median_seconds(peers: Mapping[str, Callable[[], object]], *, repeats: int) -> dict[str, float]:
+    """Run the peers in turns (A B A B ...) and return the median time of each in seconds."""
+    seconds: dict[str, list[float]] = {name: [] for name in peers}
     for turn in range(WARM_UP + repeats):
-        for name, run in rivals.items():
+        for name, run in peers.items():
             start = time.perf_counter()
             run()
             if turn >= WARM_UP:

@@ -1,8 +1,8 @@
 """python benchmarks/ket_knn.py  # KET-RAG's graph of chunks: sparse and dense products against pair by pair.
 
-Chunks of words drawn by Zipf's law with random vectors, some chunks twice. The peer is Algorithm 3, lines 3 to 6,
-over Python's sets with a NumPy product of each pair's vectors. Checks that the edges are the same, then prints both
-times, on one thread.
+The chunks are words drawn by Zipf's law with random vectors; some chunks occur twice. The peer is Algorithm 3, lines 3
+to 6, over Python's sets with a NumPy product of each pair's vectors. Checks that the edges are the same, then prints
+both times, on one thread.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from graphrerank.indexes.ket import build_chunk_graph
 
 
 def corpus(num_chunks: int, dim: int) -> tuple[list[list[str]], torch.Tensor]:
-    """Make each chunk's keywords and vectors; the last tenth repeats the first."""
+    """Draw the keywords and vectors of each chunk; the last tenth repeats the first."""
     rng = np.random.default_rng(0)
     share = 1 / np.arange(20, 30_020)
     drawn = rng.choice(30_000, size=(num_chunks, 70), p=share / share.sum())

@@ -2,8 +2,8 @@
 
 Both find communities of the podcast's entity graph at every level: ours by ``hierarchical_leiden``, the peer by
 networkx's Louvain (its Leiden only dispatches to other packages), once over the graph and again within each community
-of more than ``--max-community`` entities. Prints times in turns on one thread, and the modularity of both coarsest
-levels.
+of more than ``--max-community`` entities. Prints the times, taken in turns on one thread, and the modularity of both
+coarsest levels.
 """
 
 import argparse
@@ -33,7 +33,7 @@ def main() -> None:
     """Check, time, and print one table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder with corpus.jsonl")
-    parser.add_argument("--cache", type=Path, required=True, help="knowledge")
+    parser.add_argument("--cache", type=Path, required=True, help="folder of the cached knowledge")
     parser.add_argument("--max-community", type=int, default=10)
     parser.add_argument("--repeats", type=int, default=5)
     args = parser.parse_args()

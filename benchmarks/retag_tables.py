@@ -1,10 +1,10 @@
 """python benchmarks/retag_tables.py --data DIR/kevin_scott_podcast --cache DIR  # what a ReTAG index holds.
 
 Builds the extractive index of the podcast's chunks (entities and relations from spaCy, vectors from MiniLM in bfloat16,
-tokens of MiniLM's tokenizer), saves it as ``<cache>/retag/podcast``, and prints the seconds of what was not yet in the
-cache, the graphs with and without topics, and the communities and tokens of each level.
-``--grow 100`` also builds the index without the last 100 chunks, adds them, and prints how far that is from a new
-build, beside the distance of two builds that differ in the seed alone.
+tokens of MiniLM's tokenizer), saves it as ``<cache>/retag/podcast``, and prints the seconds for what was not cached,
+the graphs with and without topics, and the communities and tokens of each level. ``--grow 100`` also builds the index
+without the last 100 chunks, adds them, and prints the distance to a new build, beside the distance of two builds that
+differ only in the seed.
 """
 
 import argparse
@@ -27,7 +27,7 @@ MINILM = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
 
 class Podcast:
-    """The chunks, and what builds their index.
+    """The chunks and the builder of their index.
 
     Args:
         data: Folder of the data set.
@@ -50,17 +50,17 @@ class Podcast:
         )
 
     def entity_graph(self) -> EntityGraph:
-        """Put the entity graph together."""
+        """Build the entity graph."""
         return build_entity_graph(self.extractor.extract(self.passages), self.passages)
 
     def build(self, settings: ReTAGSettings, *, without: int = 0) -> ReTAGIndex:
-        """Build the index, perhaps without the last chunks."""
+        """Build the index, without the last ``without`` chunks."""
         kept = len(self.passages) - without
         return self.builder.build(self.ids[:kept], self.passages[:kept], settings)
 
 
 def graph_rows(index: ReTAGIndex) -> Iterator[list[str]]:
-    """Make a row for each graph: the general one, then the topics', then their mean."""
+    """Yield a row for each graph: the general one, those of the topics, their mean."""
     names = ["general", *index.topics.names]
     nodes, edges = [len(graph.nodes) for graph in index.graphs], [len(graph.edges) for graph in index.graphs]
     for number, name in enumerate(names):
@@ -74,7 +74,7 @@ def graph_rows(index: ReTAGIndex) -> Iterator[list[str]]:
 
 
 def level_rows(index: ReTAGIndex) -> Iterator[list[str]]:
-    """Make a row for each level: what is read of the general graph, and of a topic's on average."""
+    """Yield a row for each level: communities and tokens of the general graph, and of a topic's on average."""
     own, topics = index.communities, range(1, len(index.graphs))
     for level in range(own.num_levels(0)):
         cuts = [own.at_level(number, level) for number in (0, *topics)]
@@ -86,7 +86,7 @@ def level_rows(index: ReTAGIndex) -> Iterator[list[str]]:
 
 
 def grow(podcast: Podcast, settings: ReTAGSettings, num_new: int, rebuilt: ReTAGIndex) -> Iterator[list[str]]:
-    """Compare an index that grew with one that was built at once, and that with one of another seed."""
+    """Compare a grown index, and one with another seed, with an index that was built at once."""
     before = podcast.build(settings, without=num_new)
     begin = time.process_time()
     grown = podcast.builder.update(before, podcast.ids, podcast.passages)
@@ -96,7 +96,7 @@ def grow(podcast: Podcast, settings: ReTAGSettings, num_new: int, rebuilt: ReTAG
         far = index_difference(index, rebuilt)
         rand = " ".join(f"{value:.2f}" for value in far.rand)
         yield [name, f"{index.report.summarised:,} of {len(index.communities):,}", rand, f"{far.summaries:.3f}"]
-    print(f"\nadding took {seconds:.0f} s of CPU, with what the caches hold\n")
+    print(f"\nadding took {seconds:.0f} s of CPU, with the caches of the first build\n")
 
 
 def main() -> None:
@@ -123,7 +123,7 @@ def main() -> None:
     print(markdown_table(header[: 5 if index.topics.names else 3], list(level_rows(index))))
     if args.grow:
         rows = list(grow(podcast, settings, args.grow, index))
-        print(markdown_table(["index", "summed up", "Rand index, level by level", "summaries"], rows))
+        print(markdown_table(["index", "summarised", "Rand index, level by level", "summaries"], rows))
 
 
 if __name__ == "__main__":

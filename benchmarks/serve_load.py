@@ -1,9 +1,9 @@
 """python benchmarks/serve_load.py  # the service under load, against itself without batching and with PyG's layers.
 
 Both services run on loopback and are loaded in turns, ten seconds each, by 16 clients that send 100 candidates a
-request: scores and edges (``scores`` mode), with ``--documents`` texts as well. Both answer alike, which is checked
-first. Memory is that of all processes of the service, after ten seconds under load and at the end. On a busy machine
-the ratio per second of CPU tells more than that of throughput: who has more processes at work gets more of the machine.
+request: scores and edges (``scores`` mode), and texts with ``--documents``. Checks first that both give the same
+answers. Memory is that of all processes of the service, after ten seconds under load and at the end. On a busy machine
+the ratio per second of CPU says more than that of throughput, because more processes get a larger share of the machine.
 """
 
 import argparse
@@ -55,7 +55,7 @@ class PyGLayer(nn.Module):
 
 
 def make_engine(name: str, layers: str, device: str) -> RerankEngine:
-    """Load an artifact in a worker, in its fastest format or as an eager model with the rival's layers."""
+    """Load an artifact in a worker, in its fastest format or as an eager model with PyG's layers."""
     folder = find_checkpoint(name)
     held = artifact_formats(read_artifact_manifest(folder))
     artifact = load_artifact(folder, next(form for form in ("aot", "torchscript") if form in held))
@@ -79,7 +79,7 @@ def serve(name: str, layers: str, port: int, workers: int) -> None:
 
 @dataclass
 class Measured:
-    """What one service did under load."""
+    """Measurements of one service under load."""
 
     seconds: list[float] = field(default_factory=list)
     failed: int = 0
@@ -102,9 +102,9 @@ class Measured:
 
 
 def load(port: int, bodies: list[bytes], clients: int, duration: float, measured: Measured) -> None:
-    """Send requests for a time, each client one after the other over a connection of its own.
+    """Send requests for ``duration`` seconds, each client one after the other over its own connection.
 
-    They share the machine with the service, and so do no more than they must: write the bytes, read the answer's.
+    The clients share the machine with the service, so they only write the bytes of requests and read those of answers.
     """
     end = time.perf_counter() + duration
     lock = threading.Lock()
@@ -131,7 +131,7 @@ def load(port: int, bodies: list[bytes], clients: int, duration: float, measured
 
 
 def is_answered(connection: socket.socket, request: bytes) -> bool:
-    """Send a request, and tell whether a whole answer without an error came."""
+    """Send a request, and return whether a whole answer without an error came back."""
     try:
         connection.sendall(request)
         received = b""
@@ -151,7 +151,7 @@ def is_answered(connection: socket.socket, request: bytes) -> bool:
 
 
 def request_bodies(documents: bool) -> list[bytes]:
-    """Draw requests: random scores and edges, and texts of 40 words where asked for."""
+    """Draw requests: random scores and edges, and texts of 40 words if ``documents``."""
     draw = random.Random(0)
     bodies = []
     for _ in range(BODIES):
@@ -174,7 +174,7 @@ def ask(port: int, body: bytes) -> dict[int, float]:
 
 @contextmanager
 def service(arguments: argparse.Namespace, layers: str) -> Iterator[tuple[int, psutil.Process]]:
-    """Run a service in processes of its own."""
+    """Run a service in its own processes."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -199,7 +199,7 @@ def service(arguments: argparse.Namespace, layers: str) -> Iterator[tuple[int, p
 
 
 def memory_of(process: psutil.Process) -> int:
-    """Sum what the processes of a service hold, shared pages shared out among them."""
+    """Sum the memory of the processes of a service, shared pages divided among them."""
     return sum(one.memory_full_info().pss for one in [process, *process.children(recursive=True)])
 
 

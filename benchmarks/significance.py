@@ -1,9 +1,9 @@
 """python benchmarks/significance.py  # paired randomisation of many systems: ours against ranx's Fisher test.
 
-All pairs of ten systems in four measures over the same queries, 10,000 permutations each, on one thread. First that
-both give the same p-values within Monte-Carlo error, then seconds of CPU and the peak of resident memory. ranx is asked
-for a share of the comparisons, spread evenly, and its median time is scaled to all of them, which it does one after the
-other; ``--all`` times every one. Needs ``pip install ranx``.
+All pairs of ten systems in four measures over the same queries, 10,000 permutations each, on one thread. Checks that
+both give the same p-values within Monte-Carlo error, then prints seconds of CPU and the peak of resident memory. ranx
+does an evenly spread part of the comparisons, and its median time is scaled to all of them, which it would do one after
+the other; ``--all`` times all of them. Needs ``pip install ranx``.
 """
 
 import argparse

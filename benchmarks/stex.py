@@ -1,9 +1,9 @@
 """python benchmarks/stex.py  # STeX on a large corpus graph: ours against Algorithm 3 in Python.
 
-Rankings of 100 nodes, 32 in one call, against a transcription of FastInsight's Algorithm 3, one query after the other:
-first that the expansions are equal, then milliseconds per query, on one thread. The transcription comes twice: line by
-line, and tuned, with A(n) read off the node's neighbours rather than tested for every retrieved node. Its adjacency, a
-set per node that it meets, is made beforehand; building is not timed on any side.
+Rankings of 100 nodes, 32 in one call, against a transcription of FastInsight's Algorithm 3, one query after the other.
+Checks that the expansions are equal, then prints milliseconds per query, on one thread. There are two transcriptions:
+line by line, and tuned, which reads A(n) off the node's neighbours instead of testing every retrieved node. Their
+adjacency, a set for each node that they visit, is built beforehand; building is not timed on any side.
 """
 
 import argparse
@@ -48,7 +48,7 @@ class Algorithm3:
 
 
 def peak_bytes(graph: CorpusGraph, seeds: Ranking, queries: torch.Tensor, *, top_k: int) -> int:
-    """Return the most memory our call holds at once beside its input, from the profiler's allocations."""
+    """Return the peak memory of our call without its input, from the profiler's allocations."""
     with torch.profiler.profile(profile_memory=True) as profiler:
         semantic_topological_expansion(graph, seeds, queries, top_k=top_k)
     changes = [event.nbytes() for event in profiler.profiler.kineto_results.events() if event.name() == "[memory]"]

@@ -1,8 +1,9 @@
 """python benchmarks/syntax_units.py --treebank DIR/treebank_gum --stanza DIR: how well parsers count the nine units.
 
-Units of the treebank's own trees against those of two parsers on the same tokens: Stanza's trees, and the guess from
-spaCy's dependency parse. Sentence ends are the parsers' to find, as in use. Mean absolute error per sentence, beside
-that of always saying the median. With --queries FILE (queries.jsonl), also milliseconds of one core per query.
+Compares the units of the treebank's own trees with those of two parsers on the same tokens: Stanza's trees, and the
+estimate from spaCy's dependency parse. The parsers find the ends of sentences themselves, as in use. Prints the mean
+absolute error per sentence, beside that of always answering the median; with --queries FILE (queries.jsonl) also
+milliseconds of one core per query.
 """
 
 import argparse
@@ -46,7 +47,7 @@ def errors(found: list[Units], right: list[Units], unit: int) -> tuple[float, fl
 
 
 def milliseconds(features: SyntaxFeatures, queries: list[str]) -> tuple[float, float]:
-    """Return the processor time per query in batches, and the median of queries that come alone."""
+    """Return the processor time per query in batches, and the median time of single queries."""
     features.extract(queries[:2])  # loads the models
     start, alone = time.process_time(), []
     features.extract(queries)
