@@ -2,8 +2,8 @@
 
 Ours builds the graphs of 64 queries with 200 candidates each in one call from the sparse incidence; the peer is the
 obvious loop over pairs of candidates with Python sets. Checks that edges and weights are equal, then prints
-milliseconds per query, on one thread. Entities are spaCy's if ``--corpus`` is a data set folder (``corpus.jsonl``), else drawn at
-random with a skewed frequency. Counting the entities of the corpus is not timed on either side.
+milliseconds per query, on one thread. Entities are spaCy's if ``--corpus`` is a data set folder (``corpus.jsonl``),
+else drawn at random with a skewed frequency. Counting the entities of the corpus is not timed on either side.
 """
 
 import argparse

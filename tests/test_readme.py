@@ -1,5 +1,8 @@
+"""README and docs: commands compose, links lead somewhere, tables agree, words are those of the field."""
+
 import re
 import shlex
+from pathlib import Path
 
 import pytest
 from hydra import compose, initialize_config_dir
@@ -8,22 +11,33 @@ from graphrerank.cli import schema
 from tests.support import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-COMMANDS = [
-    (command, shlex.split(rest, comments=True))
-    for command, rest in re.findall(r"^python (train|evaluate|serve)\.py(.*)$", README, re.MULTILINE)
-]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "benchmarks" / "README.md", *(ROOT / "docs").glob("*.md")]
+WORDED = [ROOT / "CHANGELOG.md", *PAGES, *(ROOT / "benchmarks").glob("*.py"), *(ROOT / "conf").rglob("*.yaml")]
+PRIVATE_WORDS = re.compile(r"\b(doors?|rooms?|hangs? on|on the mean|tells? whether|whom to ask)\b", re.IGNORECASE)
+NAMES = {"Spider": "spider", "BIRD": "bird", "ATT&CK": "attack"}  # of the README's table in docs/base.md
+
+
+def commands_of(page: Path) -> list[tuple[str, str, list[str]]]:
+    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    found = re.findall(r"^python (train|evaluate|serve)\.py(.*)$", text, re.MULTILINE)
+    return [(str(page.relative_to(ROOT)), command, shlex.split(rest, comments=True)) for command, rest in found]
+
+
+COMMANDS = [entry for page in PAGES for entry in commands_of(page)]
 
 
 def test_readme_names_every_command() -> None:
-    assert {command for command, _ in COMMANDS} == {"train", "evaluate", "serve"}
-    assert len(COMMANDS) >= 8
+    commands = [command for page, command, _ in COMMANDS if page == "README.md"]
+    assert set(commands) == {"train", "evaluate", "serve"}
+    assert len(COMMANDS) >= 60
 
 
-@pytest.mark.parametrize(("command", "arguments"), COMMANDS)
-def test_every_command_of_the_readme_composes(command: str, arguments: list[str]) -> None:
+@pytest.mark.parametrize(("page", "command", "arguments"), COMMANDS)
+def test_every_command_composes(page: str, command: str, arguments: list[str]) -> None:
     schema.register()
     sweep = "-m" in arguments
     overrides = [argument.split(",")[0] if sweep else argument for argument in arguments if argument != "-m"]
+    overrides = [schema.list_override(argument, "report") for argument in overrides]
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         compose(command, overrides=overrides)
 
@@ -32,9 +46,45 @@ def test_first_screen_holds_the_two_commands() -> None:
     first_screen = "\n".join(README.splitlines()[:40])
     for command in ("python train.py", "pytest"):
         assert f'pip install -c constraints.txt -e ".[dev]" && {command}' in first_screen
+    assert len(README.splitlines()) < 200
 
 
-@pytest.mark.parametrize("room", sorted(p.name for p in (ROOT / "src" / "graphrerank").iterdir() if p.is_dir()))
-def test_map_names_every_room(room: str) -> None:
-    if room not in ("__pycache__", "pretrained"):
-        assert f"`{room}/`" in README
+@pytest.mark.parametrize("package", sorted(p.name for p in (ROOT / "src" / "graphrerank").iterdir() if p.is_dir()))
+def test_map_names_every_package(package: str) -> None:
+    if package not in ("__pycache__", "pretrained"):
+        assert f"`{package}/`" in README
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.parent.name + "/" + page.stem)
+def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
+    for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        name, _, anchor = target.partition("#")
+        linked = page.parent / name
+        assert linked.exists(), target
+        headings = re.findall(r"^#+ (.*)$", linked.read_text(encoding="utf-8"), re.MULTILINE) if anchor else []
+        assert not anchor or anchor in {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in headings}
+
+
+def test_table_is_that_of_the_checkpoints_page() -> None:
+    rows: dict[str, list[list[str]]] = {}
+    first_table = (ROOT / "docs" / "base.md").read_text(encoding="utf-8").split("### ")[0]
+    for line in first_table.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if cells[0].endswith("expansion)"):
+            rows[name := cells[0].split(",")[0]] = [cells]
+        elif cells[0] == "" and len(cells) > 1:
+            rows[name].append(cells)
+    compared = 0
+    for line in README.splitlines():
+        cells = [cell.strip(" *") for cell in line.strip("|").split("|")]
+        if (name := NAMES.get(cells[0], cells[0].lower())) in rows and len(cells) == 9:
+            systems = {row[1].strip("`"): row for row in rows[name]}
+            expected = [systems[system][column] for column in (3, 7) for system in ("retriever", "GCS", "base")]
+            assert cells[3:] == expected
+            compared += 1
+    assert compared == 7
+
+
+@pytest.mark.parametrize("file", WORDED, ids=lambda file: str(file.relative_to(ROOT)))
+def test_words_are_the_fields(file: Path) -> None:
+    assert PRIVATE_WORDS.findall(file.read_text(encoding="utf-8")) == []
