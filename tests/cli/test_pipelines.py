@@ -61,8 +61,8 @@ def test_pipelines_side_by_side(run_command, folder: Path, reader: Path, tmp_pat
 
 def test_curves(run_command, folder: Path, reader: Path, tmp_path: Path) -> None:
     done = run_command(
-        "evaluate.py", "experiment=fastinsight_curves", "curves.budgets=[4,8]", "curves.settings.smoothing=[0.2,0.5]",
-        "curves.settings.structure_weight=[0.0,1.0]", f"datasets=[{folder}]", f"pair_encoder.model={reader}",
+        "evaluate.py", "experiment=fastinsight_curves", "job.budgets=[4,8]", "job.settings.smoothing=[0.2,0.5]",
+        "job.settings.structure_weight=[0.0,1.0]", f"datasets=[{folder}]", f"pair_encoder.model={reader}",
         "pair_encoder.max_length=48", f"hydra.run.dir={tmp_path}",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -116,10 +116,10 @@ def test_a_checkpoint_in_a_pipeline_ranks_as_it_does_alone(
     [
         (["pipeline=re2"], "`pair_encoder` must be given for a pipeline that reads pairs"),
         (["pipeline=re2", "checkpoint=attack"], "`checkpoint` must not be given with a pipeline"),
-        (["experiment=fastinsight_curves", "curves.budgets=[]"], "`curves.budgets` must name at least one budget"),
+        (["experiment=fastinsight_curves", "job.budgets=[]"], "`job.budgets` must name at least one budget"),
         (
-            ["experiment=fastinsight_curves", "+curves.settings.depth=[1]", "pair_encoder.model=x"],
-            "`curves.settings` must name settings of the steps of pipeline 'fastinsight', got 'depth'",
+            ["experiment=fastinsight_curves", "+job.settings.depth=[1]", "pair_encoder.model=x"],
+            "`job.settings` must name settings of the steps of pipeline 'fastinsight', got 'depth'",
         ),
         (["pipelines=[nothing]"], "`pipeline` must name a file of conf/pipeline, got 'nothing'"),
     ],

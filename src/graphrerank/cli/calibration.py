@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from omegaconf import DictConfig
 
 from graphrerank.cli.session import Session
 from graphrerank.cli.systems import check_encoder
@@ -40,18 +39,19 @@ def calibrate_system(method: str, parts: Mapping[str, PreparedDataset], split: s
     return {**calibration.to_json(), "fitted": fitted}
 
 
-def calibrate_checkpoint(cfg: DictConfig) -> Path:
+def calibrate_checkpoint(session: Session) -> Path:
     """Calibrate a finished checkpoint as its training would have: the weights stay, the manifest tells the rest.
 
     Data sets, retriever and validation split are those of the manifest, and must be what they were.
 
     Returns:
-        The run folder, a checkpoint folder, which is also the last line printed.
+        The run folder, which is a checkpoint folder.
 
     Raises:
         ValueError: If the checkpoint is no reranker of scores or vectors, there is no method, or a data set is not the
             one that was trained on.
     """
+    cfg = session.cfg
     if cfg.calibration is None:
         raise ValueError("`calibrate` needs a method: calibration=logistic or isotonic, got null")
     checkpoint = list(load_checkpoints(cfg.calibrate).values())[-1]
@@ -59,7 +59,6 @@ def calibrate_checkpoint(cfg: DictConfig) -> Path:
     if "retriever" not in manifest or reads_pairs(manifest):
         name = manifest_entry(manifest, "model", "name")
         raise ValueError(f"`calibrate` must be a gatv2_reranker, got {cfg.calibrate}: {name}")
-    session = Session(cfg)
     parts = _trained_on(session, manifest)
     for part in parts.values():
         check_encoder(str(checkpoint.path), manifest, part)
@@ -76,7 +75,6 @@ def calibrate_checkpoint(cfg: DictConfig) -> Path:
     for dataset, error in fitted["ece_by_dataset"].items():
         print(f"{dataset} {split}: expected calibration error {error:.4f}")
     print(f"together: {fitted['ece']:.4f}, {fitted['pairs']:,} candidates, {fitted['share_relevant']:.1%} relevant")
-    print(folder, flush=True)
     return folder
 
 

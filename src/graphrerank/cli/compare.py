@@ -4,8 +4,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from omegaconf import DictConfig
-
+from graphrerank.cli.session import Session
 from graphrerank.cli.study_files import write_study_files
 from graphrerank.evaluation.compare_runs import compare_runs
 from graphrerank.evaluation.study import Study, read_study
@@ -13,20 +12,19 @@ from graphrerank.evaluation.study_report import print_study, render_study
 from graphrerank.files import write_text
 
 
-def compare(cfg: DictConfig) -> Path:
-    """Compare finished runs and return the folder of the report, which is also the last line printed.
+def compare(session: Session) -> Path:
+    """Compare finished runs and return the folder of the report.
 
     Raises:
         ValueError: If a folder holds no finished run, or the runs cannot be compared (:func:`compare_runs`).
     """
-    run_dir = Path(cfg.paths.run_dir)
+    cfg, run_dir = session.cfg, session.run_dir
     command = shlex.join(["python", "evaluate.py", f"report={','.join(cfg.report)}"])
     study = compare_runs(_read_all([Path(folder) for folder in cfg.report]), command=command)
     write_study_files(run_dir, study)
     write_text(run_dir / "report.md", render_study(study))
     for dataset in study.datasets.values():
         print_study(dataset, ties=study.settings["ties"])
-    print(run_dir, flush=True)
     return run_dir
 
 

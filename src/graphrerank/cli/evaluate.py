@@ -32,18 +32,18 @@ from graphrerank.models import load_checkpoints
 from graphrerank.models.checkpoint import reads_vectors
 
 
-def evaluate(cfg: DictConfig) -> Path:
+def evaluate(session: Session) -> Path:
     """Judge a checkpoint on every data set named; or pipelines, or any systems, where they are chosen.
 
     Returns:
-        The run folder, which is also the last line printed.
+        The run folder.
 
     Raises:
         ValueError: If no data set is named, both a checkpoint and a pipeline, or a checkpoint of no reranker.
     """
+    cfg = session.cfg
     if cfg.systems or (not OmegaConf.is_missing(cfg, "checkpoint") and OmegaConf.is_list(cfg.checkpoint)):
         return judge_systems(cfg)
-    session = Session(cfg)
     datasets = session.dataset_names()
     if cfg.pipeline is not None or cfg.pipelines:
         return _evaluate_pipelines(cfg, datasets)
@@ -91,7 +91,6 @@ def evaluate(cfg: DictConfig) -> Path:
         )
         write_metrics(run_dir / "metrics.json", results, peak_memory_mib=peak_memory_mib())
         conclude(cfg, studies)
-    print(run_dir, flush=True)
     return run_dir
 
 
@@ -124,5 +123,4 @@ def _evaluate_pipelines(cfg: DictConfig, datasets: Sequence[str]) -> Path:
         queries = first_queries(prepared.dataset, cfg.split, cfg.num_queries)
         studies.append(build_study(prepared.dataset, cfg.split, queries, ranked_pipelines(result), plan))
         conclude(cfg, studies, before=render_pipelines(results) + "\n")
-    print(run_dir, flush=True)
     return run_dir

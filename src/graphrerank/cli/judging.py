@@ -36,7 +36,7 @@ def judge_systems(cfg: DictConfig) -> Path:
     """Judge pipelines, checkpoints and run files on every data set named; the last one is compared with the others.
 
     Returns:
-        The run folder, which is also the last line printed.
+        The run folder.
 
     Raises:
         ValueError: If a system is none of these or named twice, a run file does not fit the data set, checkpoints need
@@ -69,7 +69,6 @@ def judge_systems(cfg: DictConfig) -> Path:
         print_study(study, ties=cfg.ties)
         whole = conclude(cfg, datasets)
         write_study_metrics(run_dir / "metrics.json", whole, peak_memory_mib=peak_memory_mib())
-    print(run_dir, flush=True)
     return run_dir
 
 

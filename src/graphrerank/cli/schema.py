@@ -1,4 +1,4 @@
-"""The root of each door's configuration: a key that is not here is refused by name."""
+"""The root of each command's configuration: a key that is not here is refused by name."""
 
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -69,52 +69,10 @@ class Augmentation:
 
 
 @dataclass
-class Grid:
-    """The settings that ``Tables`` tries."""
-
-    learning_rate: list[float] = MISSING
-    weight_decay: list[float] = MISSING
-    max_epochs: list[int] = MISSING
-
-
-@dataclass
-class Tables:
-    """The plan of ``experiment=grapher_tables``; see there."""
-
-    report: str = MISSING
-    judge: str = MISSING
-    grid: Grid = field(default_factory=Grid)
-    test: list[str] = MISSING
-    features: list[str] = MISSING
-    seeds: list[int] = MISSING
-    ablated: str = MISSING
-    ablations: list[str] = MISSING
-    workers: int | None = None
-
-
-@dataclass
-class AdapterPlan:
-    """The plan of ``model=complexity_adapter``; see ``conf/rows/complexity_adapter.yaml``."""
-
-    dense: str = MISSING
-    graph: str = MISSING
-    data: dict[str, Any] = MISSING
-    right: str = MISSING
-    language_model: Any = None
-    syntax: str = MISSING
-    stanza_folder: str | None = None
-    validation_share: float = MISSING
-    price: float = MISSING
-    settings: dict[str, Any] = field(default_factory=dict)
-    num_folds: int | None = None
-    num_inner_folds: int = MISSING
-    curve_shares: list[float] = MISSING
-
-
-@dataclass
 class TrainConfig:
-    """``conf/train.yaml``; groups of ``conf`` are open, everything else is typed."""
+    """``conf/train.yaml``; groups of ``conf`` and the job's plan are open, everything else is typed."""
 
+    job: Any = MISSING
     data: Any = MISSING
     mix: Any = None
     shares: Any = None
@@ -133,8 +91,6 @@ class TrainConfig:
     batches: Batches = field(default_factory=Batches)
     ablations: dict[str, Any] = field(default_factory=dict)
     paths: Paths = field(default_factory=Paths)
-    tables: Tables | None = None
-    adapter: AdapterPlan | None = None
     experiment: Any = None
     debug: Any = None
     seed: int = MISSING
@@ -148,67 +104,10 @@ class TrainConfig:
 
 
 @dataclass
-class CurvesPlan:
-    """The plan of ``experiment=fastinsight_curves``; see there."""
-
-    pipelines: list[str] = MISSING
-    budgets: list[int] = MISSING
-    settings: dict[str, list[float]] = field(default_factory=dict)
-
-
-@dataclass
-class RoutingPlan:
-    """The plan of ``experiment=ea_benchmark``; see there."""
-
-    single_hop: dict[str, Any] = MISSING
-    multi_hop: dict[str, Any] = MISSING
-    graph: str | None = None
-    draws: int = MISSING
-    seed: int = MISSING
-
-
-@dataclass
-class KETPlan:
-    """The plan of ``experiment=ket_solutions``; see there."""
-
-    data: str = MISSING
-    titles: bool = False
-    join: bool = True
-    solutions: list[str] = MISSING
-    versions: list[dict[str, int]] = MISSING
-    sweeps: Any = None
-    rerank: Any = None
-    language_model: Any = None
-
-
-@dataclass
-class ReTAGPlan:
-    """The plan of ``experiment=retag_podcast``; see there."""
-
-    data: str = MISSING
-    titles: bool = False
-    index: str | None = None
-    levels: list[int] = MISSING
-    scopes: list[str] = MISSING
-    top_p: int = MISSING
-    chosen_on: float = MISSING
-    seed: int = MISSING
-    num_keywords: list[int] = MISSING
-    num_sentences: list[int] = MISSING
-    keyword_weights: list[float] = MISSING
-    bm25_weights: list[float] = MISSING
-    checkpoint: str = MISSING
-    rerank_depths: list[int] = MISSING
-    answer_level: int = MISSING
-    language_model: Any = None
-    part_tokens: int = MISSING
-    context_tokens: int = MISSING
-
-
-@dataclass
 class EvaluateConfig:
     """``conf/evaluate.yaml``."""
 
+    job: Any = MISSING
     checkpoint: Any = MISSING
     systems: list[str] = field(default_factory=list)
     datasets: list[str] = field(default_factory=list)
@@ -232,10 +131,6 @@ class EvaluateConfig:
     num_queries: int | None = None
     report: list[str] = field(default_factory=list)
     verify: str | None = None
-    curves: CurvesPlan | None = None
-    routing: RoutingPlan | None = None
-    ket: KETPlan | None = None
-    retag: ReTAGPlan | None = None
     experiment: Any = None
     paths: Paths = field(default_factory=Paths)
     num_threads: int = 1
@@ -304,20 +199,6 @@ def register() -> None:
     store.store(name="train_schema", node=TrainConfig)
     store.store(name="evaluate_schema", node=EvaluateConfig)
     store.store(name="serve_schema", node=ServeConfig)
-
-
-def list_override(argument: str, key: str) -> str:
-    """Write ``key=a,b`` as a list; Hydra would take it for a sweep.
-
-    Example:
-        >>> list_override("report=runs/a,runs/b", "report")
-        "report=['runs/a','runs/b']"
-    """
-    name, _, listed = argument.partition("=")
-    if name != key or listed.startswith("["):
-        return argument
-    quoted = ("'" + entry.replace("'", r"\'") + "'" for entry in listed.split(","))
-    return f"{key}=[{','.join(quoted)}]"
 
 
 def check_keys(cfg: DictConfig, schema: type) -> None:

@@ -19,10 +19,10 @@ BENCH = "bench.json"
 
 def serve(cfg: DictConfig) -> Path:
     """Export, time or serve; a folder is the last line printed: the artifact's, or of times the run's own."""
-    doors = {"export": _export, "bench": _bench, "http": serve_http}
-    if cfg.mode not in doors:
+    modes = {"export": _export, "bench": _bench, "http": serve_http}
+    if cfg.mode not in modes:
         raise ValueError(f"`mode` must be export, bench or http, got {cfg.mode!r}")
-    return doors[cfg.mode](cfg)
+    return modes[cfg.mode](cfg)
 
 
 def _export(cfg: DictConfig) -> Path:

@@ -1,7 +1,9 @@
 """One run of a command: its settings as plain numbers, and the parts that it builds from the configuration."""
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,19 +11,18 @@ from typing import Any
 import torch
 from hydra.core.hydra_config import HydraConfig
 from hydra.utils import instantiate
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
-from graphrerank.cli.compose import compose_group, data_group, group_from_manifest, without_paths
+from graphrerank.cli.compose import compose_group, data_group, group_from_manifest, portable_config, without_paths
 from graphrerank.cli.systems import systems
 from graphrerank.data import PairCache, PreparedDataset, VectorCache, prepare
 from graphrerank.evaluation import System
+from graphrerank.experiments.session import Group, PipelineFactory
 from graphrerank.graphs import CorpusGraph
 from graphrerank.graphs.retriever import needs_vectors
 from graphrerank.operators.first_layers import FirstLayers
 from graphrerank.pipelines import Pipeline
-
-PipelineFactory = Callable[..., Pipeline]  # (group of conf/pipeline, corpus graph = the data set's) -> pipeline
 
 
 class Session:
@@ -67,6 +68,11 @@ class Session:
         """The command that was given, without folders of this machine."""
         return shlex.join(["python", f"{HydraConfig.get().job.config_name}.py", *map(without_paths, self.overrides)])
 
+    @property
+    def config(self) -> dict[str, Any]:
+        """The configuration as it is written, without folders of this machine."""
+        return portable_config(self.cfg)
+
     def choice(self, group: str) -> str:
         """Return the chosen file of ``conf/<group>``."""
         return str(HydraConfig.get().runtime.choices[group])
@@ -80,6 +86,27 @@ class Session:
         if group == "data":
             return data_group(self.cfg, choice, **settings)
         return compose_group(self.cfg, group, choice, **settings)
+
+    def chosen(self, group: str) -> DictConfig | None:
+        """Return a copy of what the command chose of ``conf/<group>``, resolved; None where it chose nothing."""
+        node: DictConfig | None = deepcopy(self.cfg[group])
+        if node is not None:
+            OmegaConf.resolve(node)
+        return node
+
+    def build(self, group: Mapping[str, Any]) -> Any:
+        """Build what a group describes."""
+        return instantiate(group)
+
+    @contextmanager
+    def loggers(self) -> Iterator[list[Any]]:
+        """Open the chosen loggers, and close them at the end of the block: the next ones are runs of their own."""
+        loggers = [instantiate(logger) for logger in (self.cfg.logger or {}).values()]
+        yield loggers
+        for logger in loggers:
+            logger.finalize("success")
+            if type(logger).__name__ == "WandbLogger":
+                logger.experiment.finish()
 
     def group_from_manifest(self, group: str, entry: Mapping[str, Any]) -> DictConfig:
         """Compose what a checkpoint was trained with (:func:`graphrerank.cli.compose.group_from_manifest`)."""
@@ -108,7 +135,7 @@ class Session:
         return self.group("data", name)
 
     def prepare(
-        self, data: DictConfig, encoder: DictConfig | None, retriever: DictConfig, *, reads_vectors: bool = True
+        self, data: Group, encoder: Group | None, retriever: Group, *, reads_vectors: bool = True
     ) -> PreparedDataset:
         """Load, encode and rank a data set, from the caches where they hold it.
 
@@ -139,7 +166,7 @@ class Session:
         )
 
     def with_pair_encoder(
-        self, prepared: PreparedDataset, pair_encoder: DictConfig, *, last_layers: int = 0
+        self, prepared: PreparedDataset, pair_encoder: Group, *, last_layers: int = 0
     ) -> PreparedDataset:
         """Let a data set's graphs carry a cross-encoder's vectors, kept on disk.
 
@@ -155,12 +182,12 @@ class Session:
             state_encoder=FirstLayers(encoder, last_layers) if last_layers else None,
         )
 
-    def text_encoder(self, encoder: DictConfig | None) -> VectorCache:
+    def text_encoder(self, encoder: Group | None) -> VectorCache:
         """Build an encoder of texts whose vectors are kept on disk."""
         return VectorCache(instantiate(encoder), self.cache / "vectors")
 
     def prepare_for_pipelines(
-        self, data: DictConfig, *, retriever: DictConfig | None = None, pair_encoder: DictConfig | None = None
+        self, data: Group, *, retriever: Group | None = None, pair_encoder: Group | None = None
     ) -> tuple[PreparedDataset, PipelineFactory]:
         """Make a data set ready for pipelines, with the chosen encoder, or else MiniLM.
 
@@ -179,9 +206,7 @@ class Session:
             prepared = self.with_pair_encoder(prepared, pair_encoder)
         return prepared, self.pipeline_factory(prepared, encoder, retriever)
 
-    def pipeline_factory(
-        self, prepared: PreparedDataset, encoder: DictConfig, retriever: DictConfig
-    ) -> PipelineFactory:
+    def pipeline_factory(self, prepared: PreparedDataset, encoder: Group, retriever: Group) -> PipelineFactory:
         """Return what builds a pipeline over a data set's graph, or over another, on the device.
 
         Args:
@@ -197,7 +222,7 @@ class Session:
             "text_encoder": self.text_encoder(encoder),
         }
 
-        def build(group: DictConfig, graph: CorpusGraph | None = None) -> Pipeline:
+        def build(group: Group, graph: CorpusGraph | None = None) -> Pipeline:
             pipeline: Pipeline = instantiate(group)(own_graph if graph is None else graph, **parts)
             return pipeline
 

@@ -1,35 +1,36 @@
 """``python evaluate.py verify=RUN``: do a run again and say where it differs."""
 
+import sys
 from pathlib import Path
 
 from hydra import compose
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig, open_dict
+from omegaconf import open_dict
 
 from graphrerank.cli import schema
 from graphrerank.cli.evaluate import evaluate
+from graphrerank.cli.session import Session
 from graphrerank.evaluation.capsule import capsule_differences, read_capsule
 
 
-def verify(cfg: DictConfig) -> list[str]:
+def verify(session: Session) -> None:
     """Run what a capsule says once more, and compare versions, configuration, data, candidates and measures.
 
-    What else the command sets (``paths.datasets=DIR``) holds for the second run.
-
-    Returns:
-        One line per difference, which are printed, else ``same``.
+    What else the command sets (``paths.datasets=DIR``) holds for the second run. One line per difference is printed,
+    or ``same``; with differences the command exits with status 1.
 
     Raises:
         ValueError: If ``verify`` is no folder of a finished run.
     """
-    earlier, run_dir = Path(cfg.verify), cfg.paths.run_dir
-    own = [override for override in HydraConfig.get().overrides.task if override.split("=")[0] != "verify"]
+    earlier = Path(session.cfg.verify)
+    own = [override for override in session.overrides if override.split("=")[0] != "verify"]
     again = compose("evaluate", overrides=[*read_capsule(earlier).overrides, *own], return_hydra_config=True)
     HydraConfig.instance().set_config(again)
     with open_dict(again):
         del again["hydra"]
     schema.check_keys(again, schema.EvaluateConfig)
-    again.paths.run_dir = run_dir
-    differences = capsule_differences(earlier, evaluate(again))
+    again.paths.run_dir = session.cfg.paths.run_dir
+    differences = capsule_differences(earlier, evaluate(Session(again)))
     print("\n".join([f"{earlier} differs:", *differences]) if differences else f"same as {earlier}", flush=True)
-    return differences
+    if differences:
+        sys.exit(1)

@@ -5,9 +5,9 @@ import random
 from pathlib import Path
 
 import pytest
-from omegaconf import OmegaConf
+import torch
 
-from graphrerank.experiments.grapher.steps import num_workers
+from graphrerank.experiments.grapher.job import num_workers
 
 COLOURS = ["red", "green", "blue", "pale", "dark", "bright", "dull", "grey"]
 THINGS = ["cat", "dog", "cow", "car", "bus", "train", "plane", "ship", "house", "tower", "river", "lake", "hill"]
@@ -41,13 +41,13 @@ def test_tables_are_written_and_gone_on_with(run_command, tmp_path: Path) -> Non
     run, report = tmp_path / "run", tmp_path / "docs" / "results.md"
     arguments = [
         "experiment=grapher_tables", "data=folder", f"data.path={one}", "~mix.spider",
-        f"+mix.two={{data:folder,path:{two}}}", "tables.judge=two",
-        f"tables.test=[{one},{two}]", "tables.features=[scores]",
-        "tables.grid.learning_rate=[0.003,0.01]", "tables.grid.weight_decay=[0.01]", "tables.grid.max_epochs=[1]",
-        'tables.ablations=["loss=bce","retriever.top_k=5"]', "tables.workers=2", f"tables.report={report}",
+        f"+mix.two={{data:folder,path:{two}}}", "job.judge=two",
+        f"job.test=[{one},{two}]", "job.features=[scores]",
+        "job.grid.learning_rate=[0.003,0.01]", "job.grid.weight_decay=[0.01]", "job.grid.max_epochs=[1]",
+        'job.ablations=["loss=bce","retriever.top_k=5"]', "job.workers=2", f"job.report={report}",
         f"hydra.run.dir={run}",
     ]  # fmt: skip
-    done = run_command("train.py", *arguments, "tables.seeds=[1]")
+    done = run_command("train.py", *arguments, "job.seeds=[1]")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == str(run)
     assert "[4/4] " in done.stdout  # 2 models with 2 settings
@@ -74,14 +74,14 @@ def test_tables_are_written_and_gone_on_with(run_command, tmp_path: Path) -> Non
         assert metrics[name]["systems"]["base_ranking"]["PR@10"] == pytest.approx(sum(base) / len(base))
 
     next((run / "steps").glob("ppr-*.json")).unlink()
-    again = run_command("train.py", *arguments, "tables.seeds=[1,2]")
+    again = run_command("train.py", *arguments, "job.seeds=[1,2]")
     assert again.returncode == 0, again.stderr
     assert "[3/3] " in again.stdout  # PPR, and the second seed of two models; nothing else is repeated
     assert "2 seeds" in report.read_text()
 
 
 def test_several_processes_cannot_share_a_gpu() -> None:
-    with pytest.raises(ValueError, match=r"`tables\.workers` must be 1 with a GPU, got 2"):
-        num_workers(OmegaConf.create({"device": "cuda", "tables": {"workers": 2}}))
-    assert num_workers(OmegaConf.create({"device": "cuda", "tables": {"workers": None}})) == 1
-    assert num_workers(OmegaConf.create({"device": "cpu", "tables": {"workers": 3}})) == 3
+    with pytest.raises(ValueError, match=r"`job\.workers` must be 1 with a GPU, got 2"):
+        num_workers(2, torch.device("cuda"))
+    assert num_workers(None, torch.device("cuda")) == 1
+    assert num_workers(3, torch.device("cpu")) == 3

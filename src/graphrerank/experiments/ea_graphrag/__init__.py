@@ -1,1 +1,6 @@
-"""EA-GraphRAG: training of the complexity adapter, and the benchmark of the router."""
+"""EA-GraphRAG's adapter, and the routing between two paths."""
+
+from graphrerank.experiments.ea_graphrag.adapter_training import AdapterTraining
+from graphrerank.experiments.ea_graphrag.routing_benchmark import RoutingBenchmark
+
+__all__ = ["AdapterTraining", "RoutingBenchmark"]

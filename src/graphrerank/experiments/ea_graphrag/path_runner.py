@@ -1,17 +1,16 @@
-"""Both paths over data sets: run once, kept on disk, and read by the doors that train the router and judge it."""
+"""Both paths over data sets: run once, kept on disk, and read by the jobs that train the router and judge it."""
 
 import hashlib
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
-from omegaconf import DictConfig, OmegaConf
 
-from graphrerank.cli.session import PipelineFactory, Session
 from graphrerank.data import PreparedDataset, Qrels
 from graphrerank.experiments.ea_graphrag.two_paths import TwoPaths
+from graphrerank.experiments.hashed_order import hashed_order
+from graphrerank.experiments.session import Group, JobSession, PipelineFactory
 from graphrerank.files import hash_json, load_tensors, save_tensors
 from graphrerank.graphs import Queries, Ranking
 
@@ -22,11 +21,11 @@ KEPT = ("dense_nodes", "dense_scores", "graph_nodes", "graph_scores", "seconds")
 class PathRunner:
     """Runs a dense and a graph pipeline over parts of data sets.
 
-    What a path finds lies in ``<cache>/two_paths``, under a hash of data set, encoder, questions and settings: a run
-    that was stopped goes on with the next data set.
+    The rankings lie in ``<cache>/two_paths``, under a hash of data set, encoder, questions and settings: a run that was
+    stopped resumes at the next data set.
 
     Args:
-        door: The configuration of the door that asks.
+        session: The run of the job that asks.
         dense: Group of ``conf/pipeline`` of the dense path.
         graph: That of the graph path.
 
@@ -34,14 +33,14 @@ class PathRunner:
         ValueError: If the paths have different budgets.
     """
 
-    def __init__(self, door: DictConfig, dense: DictConfig, graph: DictConfig) -> None:
-        if dense.budget != graph.budget:
-            raise ValueError(f"both paths must have one `budget`, got {dense.budget} and {graph.budget}")
-        self.door = door
+    def __init__(self, session: JobSession, dense: Group, graph: Group) -> None:
+        if dense["budget"] != graph["budget"]:
+            raise ValueError(f"both paths must have one `budget`, got {dense['budget']} and {graph['budget']}")
+        self.session = session
         self.groups = {"dense": dense, "graph": graph}
 
     def read(self, name: str, entry: Mapping[str, Any], *, seed: int) -> TwoPaths:
-        """Give both paths' findings for some questions of a data set.
+        """Return what both paths retrieve for some questions of a data set.
 
         Args:
             name: Of ``conf/data``, or the path of a folder; ``entry.data`` where that is given.
@@ -59,7 +58,7 @@ class PathRunner:
         vectors = None if prepared.query_vectors is None else prepared.query_vectors[queries]
         settings = {path: path_settings(group) for path, group in self.groups.items()}
         key = hash_json([dataset.fingerprint, prepared.encoder_fingerprint, ids, settings])
-        file = Path(self.door.paths.cache) / "two_paths" / f"{dataset.name}-{key}.safetensors"
+        file = self.session.cache / "two_paths" / f"{dataset.name}-{key}.safetensors"
         if not file.is_file():
             save_tensors(file, self._retrieve(prepared, build, Queries(ids, texts, vectors)))
         found = load_tensors(file, KEPT)
@@ -79,8 +78,7 @@ class PathRunner:
 
     def prepare(self, name: str) -> tuple[PreparedDataset, PipelineFactory]:
         """Load and encode a data set, and return what builds a pipeline over its corpus."""
-        session = Session(self.door)
-        return session.prepare_for_pipelines(session.group("data", name))
+        return self.session.prepare_for_pipelines(self.session.group("data", name))
 
     def _retrieve(self, prepared: PreparedDataset, build: PipelineFactory, queries: Queries) -> dict[str, torch.Tensor]:
         tensors: dict[str, torch.Tensor] = {}
@@ -126,12 +124,6 @@ def _judgements(prepared: PreparedDataset, entry: Mapping[str, Any]) -> Qrels:
     )
 
 
-def hashed_order(ids: Sequence[str], seed: int) -> list[int]:
-    """Order ids by a hash of them and the seed: the same everywhere, and of any part of the ids."""
-    keys = [hashlib.sha256(f"{seed} {query_id}".encode()).digest() for query_id in ids]
-    return sorted(range(len(ids)), key=keys.__getitem__)
-
-
 def question_key(text: str) -> str:
     """Hash a question, whatever its case and blanks: to tell whether two data sets share it.
 
@@ -142,12 +134,10 @@ def question_key(text: str) -> str:
     return hashlib.sha256(" ".join(text.casefold().split()).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def path_settings(group: DictConfig) -> Any:
-    """Return all that a path's findings hang on: its settings and classes, without the folders of this machine."""
-    return _portable(OmegaConf.to_container(group, resolve=True))
-
-
-def _portable(node: Any) -> Any:
-    if isinstance(node, dict):
-        return {str(key): _portable(part) for key, part in node.items() if key not in ("folder", "cache")}
-    return [_portable(part) for part in node] if isinstance(node, list) else node
+def path_settings(group: Any) -> Any:
+    """Return all that decides a path's rankings: its settings and classes, without the folders of this machine."""
+    if isinstance(group, Mapping):
+        return {str(key): path_settings(part) for key, part in group.items() if key not in ("folder", "cache")}
+    if isinstance(group, Sequence) and not isinstance(group, str):
+        return [path_settings(part) for part in group]
+    return group

@@ -1,1 +1,5 @@
 """FastInsight's curves."""
+
+from graphrerank.experiments.fastinsight.job import FastInsightCurves
+
+__all__ = ["FastInsightCurves"]

@@ -1,13 +1,11 @@
 """``python evaluate.py experiment=fastinsight_curves``: quality against time, budget and FastInsight's two weights."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, ListConfig
-
-from graphrerank.cli.compose import compose_group
-from graphrerank.cli.session import Session
+from graphrerank.data import PreparedDataset
 from graphrerank.evaluation import judge_pipelines
 from graphrerank.evaluation.judge_pipelines import PIPELINE_MEASURES
 from graphrerank.experiments.fastinsight.curves import (
@@ -17,6 +15,7 @@ from graphrerank.experiments.fastinsight.curves import (
     gain_correlations,
     render_curves,
 )
+from graphrerank.experiments.session import Group, JobSession, PipelineFactory
 from graphrerank.files import write_json, write_text
 
 VARIED = "fastinsight"  # whose settings are varied
@@ -24,90 +23,112 @@ SEARCH = "vector_search"
 START = 10  # nodes of the vector search that a pipeline begins with
 
 
-def write_curves(cfg: DictConfig) -> Path:
-    """Measure, draw and print the curves of every data set named.
+@dataclass(frozen=True, kw_only=True)
+class FastInsightCurves:
+    """The job.
 
-    Returns:
-        The run folder, which is also the last line printed.
+    Attributes:
+        pipelines: Names of ``conf/pipeline``.
+        budgets: Passages that the cross-encoder reads per query.
+        settings: Settings of FastInsight's steps and their values, one varied at a time, with the largest budget.
+        split: Split to judge on.
+        num_queries: Queries, the first ones by id; None for all.
 
     Raises:
-        ValueError: If no budget is given, or a setting to vary is not one of FastInsight's steps.
+        ValueError: If no budget is given.
     """
-    plan, run_dir = cfg.curves, Path(cfg.paths.run_dir)
-    if not plan.budgets:
-        raise ValueError("`curves.budgets` must name at least one budget, got []")
-    found: list[Curves] = []
-    session = Session(cfg)
-    for name in session.dataset_names():
-        prepared, build = session.prepare_for_pipelines(
-            session.data(name), retriever=cfg.retriever, pair_encoder=cfg.pair_encoder
-        )
-        budget, settings = max(plan.budgets), {key: list(values) for key, values in plan.settings.items()}
-        groups: dict[tuple[str, Any], DictConfig] = {
-            (SEARCH, START): compose_group(cfg, "pipeline", SEARCH, budget=START)
+
+    pipelines: Sequence[str]
+    budgets: Sequence[int]
+    settings: Mapping[str, Sequence[float]]
+    split: str
+    num_queries: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.budgets:
+            raise ValueError("`job.budgets` must name at least one budget, got []")
+
+    def __call__(self, session: JobSession) -> Path:
+        """Measure, draw and print the curves of every data set named.
+
+        Returns:
+            The run folder.
+
+        Raises:
+            ValueError: If a setting to vary is not one of FastInsight's steps.
+        """
+        run_dir = session.run_dir
+        measured: list[Curves] = []
+        for name in session.dataset_names():
+            prepared, build = session.prepare_for_pipelines(
+                session.data(name), retriever=session.chosen("retriever"), pair_encoder=session.chosen("pair_encoder")
+            )
+            curves = self._measure(session, prepared, build)
+            measured.append(curves)
+            draw_curves(run_dir / f"{curves.dataset}.png", curves)
+            write_json(run_dir / "metrics.json", {"datasets": {one.dataset: curves_json(one) for one in measured}})
+            report = render_curves(measured, plots=[f"{one.dataset}.png" for one in measured])
+            write_text(run_dir / "report.md", report)
+        print(report)
+        return run_dir
+
+    def _measure(self, session: JobSession, prepared: PreparedDataset, build: PipelineFactory) -> Curves:
+        budget = max(self.budgets)
+        groups: dict[tuple[str, float], Group] = {
+            (SEARCH, START): session.group("pipeline", SEARCH, budget=START),
+            **{
+                (system, size): session.group("pipeline", system, budget=size)
+                for system in self.pipelines
+                for size in self.budgets
+            },
+            **{
+                (setting, value): with_setting(session.group("pipeline", VARIED, budget=budget), setting, float(value))
+                for setting, values in self.settings.items()
+                for value in values
+            },
         }
-        for system in plan.pipelines:
-            for number in plan.budgets:
-                groups[system, number] = compose_group(cfg, "pipeline", system, budget=number)
-        for setting, values in settings.items():
-            for value in values:
-                groups[setting, value] = with_setting(
-                    compose_group(cfg, "pipeline", VARIED, budget=budget), setting, float(value)
-                )
         pipelines = {f"{kind} {value:g}": build(group) for (kind, value), group in groups.items()}
         measures = tuple(dict.fromkeys((*PIPELINE_MEASURES, f"R@{budget}")))
         result = judge_pipelines(
-            prepared, cfg.split, pipelines, measures=measures, limit=cfg.num_queries, progress=True
+            prepared, self.split, pipelines, measures=measures, limit=self.num_queries, progress=True
         ).pipelines
-        curves = Curves(
+        default = session.group("pipeline", VARIED)
+        return Curves(
             dataset=prepared.dataset.name,
-            split=cfg.split,
+            split=self.split,
             num_queries=len(next(iter(result.values())).ranking.nodes),
             budgets={
-                system: {number: result[f"{system} {number:g}"] for number in plan.budgets} for system in plan.pipelines
+                system: {size: result[f"{system} {size:g}"] for size in self.budgets} for system in self.pipelines
             },
             settings={
-                setting: {value: result[f"{setting} {value:g}"] for value in values}
-                for setting, values in settings.items()
+                setting: {float(value): result[f"{setting} {value:g}"] for value in values}
+                for setting, values in self.settings.items()
             },
-            defaults=_defaults(compose_group(cfg, "pipeline", VARIED), settings),
+            defaults={setting: float(_steps_with(default, setting)[0][setting]) for setting in self.settings},
             correlations={
                 system: gain_correlations(
                     result[f"{SEARCH} {START:g}"], result[f"{system} {budget:g}"], recall=f"R@{budget}"
                 )
-                for system in plan.pipelines
+                for system in self.pipelines
             },
         )
-        found.append(curves)
-        draw_curves(run_dir / f"{curves.dataset}.png", curves)
-        content = {"datasets": {one.dataset: curves_json(one) for one in found}}
-        write_json(run_dir / "metrics.json", content)
-        report = render_curves(found, plots=[f"{one.dataset}.png" for one in found])
-        write_text(run_dir / "report.md", report)
-    print(report, end="\n\n")
-    print(run_dir, flush=True)
-    return run_dir
 
 
-def with_setting(group: DictConfig, name: str, value: float) -> DictConfig:
+def with_setting(group: Group, name: str, value: float) -> Group:
     """Set a setting of all steps of a pipeline that have it.
 
     Raises:
         ValueError: If none has.
     """
-    if not _settings(group, name):
-        raise ValueError(f"`curves.settings` must name settings of the steps of pipeline {VARIED!r}, got {name!r}")
-    for step in _settings(group, name):
+    steps = _steps_with(group, name)
+    if not steps:
+        raise ValueError(f"`job.settings` must name settings of the steps of pipeline {VARIED!r}, got {name!r}")
+    for step in steps:
         step[name] = value
     return group
 
 
-def _settings(group: DictConfig, name: str) -> list[DictConfig]:
+def _steps_with(group: Group, name: str) -> list[Any]:
     """List the steps of a pipeline that have a setting, those within steps too."""
-    steps = group.get("steps") or ListConfig([])
-    inner = [found for step in steps for found in _settings(step, name)]
-    return [*([group] if name in group else []), *inner]
-
-
-def _defaults(group: DictConfig, settings: Mapping[str, Any]) -> dict[str, float]:
-    return {name: float(_settings(group, name)[0][name]) for name in settings}
+    within = [found for step in group.get("steps", ()) for found in _steps_with(step, name)]
+    return [*([group] if name in group else []), *within]

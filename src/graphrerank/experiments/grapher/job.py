@@ -1,25 +1,22 @@
 """``python train.py experiment=grapher_tables``: GraphER's protocol over many data sets, and the page it writes."""
 
-import json
 import math
-import shlex
+import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from copy import deepcopy
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 import torch
-from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig, OmegaConf
 
-from graphrerank.cli.compose import without_paths
-from graphrerank.cli.train import be_quiet, tune_operators
 from graphrerank.experiments.grapher.page import JudgedSet, ResultRow, ResultTables, Values, draw_plot, render_page
-from graphrerank.experiments.grapher.steps import Step, Work, do_steps, fingerprints, num_workers
-from graphrerank.files import hash_json, write_text
+from graphrerank.experiments.grapher.steps import Step, Work, do_steps, fingerprints
+from graphrerank.experiments.session import TrainingSession
+from graphrerank.experiments.steps import do_step, step_file
+from graphrerank.files import write_text
 
 FROZEN = {"base": "base_ranking", "PPR": "ppr", "GCS": "gcs"}
 TRAINED = {"MLP": ("mlp", ("model.message_passing=false",)), "GATv2": ("gatv2", ())}
@@ -30,141 +27,209 @@ GRID = {
 }
 CHOOSE_BY = "PR@10"
 
-Found = Mapping[Step, Mapping[str, Any]]
+Results = Mapping[Step, Mapping[str, Any]]
+Row = tuple[str, str]  # a model of TRAINED, and a feature mode
 
 
-def write_tables(cfg: DictConfig) -> Path:
-    """Do all that is not done, write the page, and return the run folder, which is also the last line printed."""
-    begin = time.perf_counter()
-    be_quiet()
-    torch.set_num_threads(1)
-    plan, workers = cfg.tables, num_workers(cfg)
-    work = Work(cfg, HydraConfig.get().overrides.task)
-    data, tuning_seconds = work.data_name, _tune(work)
+@dataclass(frozen=True, kw_only=True)
+class GraphERTables:
+    """The job.
 
-    searches = {
-        (name, mode): [
-            _trained_step(work, f"{name} {mode} with {_in_words(settings)}", name, mode, settings, searching=True)
-            for settings in _grid(plan.grid)
-        ]
-        for mode in plan.features
-        for name in TRAINED
-    }
-    found = do_steps(work, [step for steps in searches.values() for step in steps], workers=workers)
-    chosen = {row: _best(steps, found, _grid(plan.grid)) for row, steps in searches.items()}
+    Attributes:
+        report: The page to write, with the plot beside it.
+        judge: Data set whose validation split decides the settings of the models.
+        grid: Settings (:data:`GRID`) and the values to try; all combinations are tried for every model.
+        test: Data sets to judge on: names of ``conf/data``, or folders.
+        features: Feature modes.
+        seeds: Seeds of the final models.
+        ablated: Feature mode whose GATv2 is varied, with the first seed.
+        ablations: Overrides, each of which makes a variation.
+        workers: Processes of one thread each; None: one per core, or one alone with a GPU.
+        seed: Seed of the models that try settings.
+        train_split: Split to train on.
+        val_split: Split that decides the settings.
+        test_split: Split to judge on.
 
-    frozen = {name: Step(name, system, (), (), tuple(plan.test), cfg.test_split) for name, system in FROZEN.items()}
-    finals = {
-        (name, mode): [
-            _trained_step(work, f"{name} {mode} seed {seed}", name, mode, (*settings, f"seed={seed}"))
-            for seed in plan.seeds
-        ]
-        for (name, mode), settings in chosen.items()
-    }
-    ablations = _ablation_steps(work, chosen, finals)
-    last = [*frozen.values(), *(step for steps in finals.values() for step in steps), *ablations.values()]
-    done = do_steps(work, last, workers=workers)
+    Raises:
+        ValueError: If ``grid`` has an unknown setting or lacks one.
+    """
 
-    rows = [ResultRow(name, "", [_values(done[step])], _restart(work, step)) for name, step in frozen.items()]
-    rows += [
-        ResultRow(
-            name,
-            mode,
-            [_values(done[step]) for step in steps],
-            _in_words(chosen[name, mode]),
-            done[steps[0]]["parameters"],
-            [done[step]["train_seconds"] for step in steps],
-        )
-        for (name, mode), steps in finals.items()
-    ]
-    steps_seconds = sum(result["seconds"] for result in (*found.values(), *done.values()))
-    page = ResultTables(
-        command=f"python train.py {shlex.join(map(without_paths, work.arguments))}",
-        encoder=str(work.parts(cfg)[data].encoder_name),
-        top_k=cfg.retriever.top_k,
-        tuning=_describe(work, [data], cfg.batches.train_split),
-        search=f"trained on {_describe(work, [data], cfg.batches.train_split)} with seed {cfg.seed}, the "
-        f"best in {CHOOSE_BY} on {_describe(work, [plan.judge], cfg.batches.val_split)}",
-        training=f"trained on {_describe(work, [data, *(cfg.mix or {})], cfg.batches.train_split)}",
-        grid=_in_words([f"{key}={' or '.join(map(str, tried))}" for key, tried in plan.grid.items()]),
-        sets=[_judged_set(work, name, [cfg, *map(work.job, ablations.values())]) for name in plan.test],
-        rows=rows,
-        ablations=[ResultRow(name, plan.ablated, [_values(done[step])]) for name, step in ablations.items()],
-        minutes=(tuning_seconds + steps_seconds) / 60,
-        workers=workers,
-    )
-    report = Path(plan.report)
-    plot = report.with_suffix(".png")
-    draw_plot(plot, page)
-    write_text(report, render_page(page, plot=plot.name))
-    print(f"wrote {report} after {(time.perf_counter() - begin) / 60:.1f} minutes")
-    print(work.run_dir, flush=True)
-    return work.run_dir
+    report: str
+    judge: str
+    grid: Mapping[str, Sequence[float]]
+    test: Sequence[str]
+    features: Sequence[str]
+    seeds: Sequence[int]
+    ablated: str
+    ablations: Sequence[str]
+    workers: int | None = None
+    seed: int
+    train_split: str
+    val_split: str
+    test_split: str
 
+    def __post_init__(self) -> None:
+        if set(self.grid) != set(GRID):
+            raise ValueError(f"`job.grid` must have the settings {list(GRID)}, got {list(self.grid)}")
 
-def _tune(work: Work) -> float:
-    """Choose the restart probabilities on the whole training split; return the seconds that took."""
-    job = deepcopy(work.cfg)
-    job.batches.val_split = job.batches.train_split
-    prepared = work.parts(job)[work.data_name]
-    asked = {name: entry.restart_prob for name, entry in job.operator.items()}
-    parts = [fingerprints(prepared), asked, job.batches.val_split, OmegaConf.to_container(job.retriever, resolve=True)]
-    file = work.run_dir / "steps" / f"operators-{hash_json(parts)}.json"
-    if not file.is_file():
+    def __call__(self, session: TrainingSession) -> Path:
+        """Do all steps that are not done, and write the page.
+
+        Returns:
+            The run folder.
+        """
         begin = time.perf_counter()
-        found = {"operators": tune_operators(job, prepared), "seconds": time.perf_counter() - begin}
-        write_text(file, json.dumps(found) + "\n")
-    found = json.loads(file.read_text(encoding="utf-8"))
-    work.operators = found["operators"]
-    print(f"restart probabilities {work.operators}: {found['seconds']:.0f} s", flush=True)
-    return float(found["seconds"])
+        torch.set_num_threads(1)
+        workers, work = num_workers(self.workers, session.device), Work(session)
+        tuning_seconds = self._tune(work)
+        grid = list(product(*([f"{key}={setting}" for setting in self.grid[name]] for name, key in GRID.items())))
+
+        searches = {
+            (name, mode): [
+                self._step(session, f"{name} {mode} with {_in_words(settings)}", name, mode, settings, searching=True)
+                for settings in grid
+            ]
+            for mode in self.features
+            for name in TRAINED
+        }
+        tried = do_steps(work, [step for steps in searches.values() for step in steps], workers=workers)
+        chosen = {row: grid[_best(steps, tried)] for row, steps in searches.items()}
+
+        frozen = {
+            name: Step(name, system, (), (), tuple(self.test), self.test_split) for name, system in FROZEN.items()
+        }
+        finals = {
+            (name, mode): [
+                self._step(session, f"{name} {mode} seed {seed}", name, mode, (*settings, f"seed={seed}"))
+                for seed in self.seeds
+            ]
+            for (name, mode), settings in chosen.items()
+        }
+        ablations = self._ablation_steps(session, chosen, finals)
+        last = [*frozen.values(), *(step for steps in finals.values() for step in steps), *ablations.values()]
+        done = do_steps(work, last, workers=workers)
+
+        rows = [ResultRow(name, "", [_values(done[step])], _restart(work, step)) for name, step in frozen.items()]
+        rows += [
+            ResultRow(
+                name,
+                mode,
+                [_values(done[step]) for step in steps],
+                _in_words(chosen[name, mode]),
+                done[steps[0]]["parameters"],
+                [done[step]["train_seconds"] for step in steps],
+            )
+            for (name, mode), steps in finals.items()
+        ]
+        data, top_ks = session.training_names[0], [session, *map(work.variant, ablations.values())]
+        steps_seconds = sum(result["seconds"] for result in (*tried.values(), *done.values()))
+        page = ResultTables(
+            command=session.command,
+            encoder=str(work.dataset(session, data).encoder_name),
+            top_k=session.top_k,
+            tuning=_describe(work, [data], self.train_split),
+            search=f"trained on {_describe(work, [data], self.train_split)} with seed {self.seed}, the "
+            f"best in {CHOOSE_BY} on {_describe(work, [self.judge], self.val_split)}",
+            training=f"trained on {_describe(work, session.training_names, self.train_split)}",
+            grid=_in_words([f"{key}={' or '.join(map(str, values))}" for key, values in self.grid.items()]),
+            sets=[self._judged_set(work, name, top_ks) for name in self.test],
+            rows=rows,
+            ablations=[ResultRow(name, self.ablated, [_values(done[step])]) for name, step in ablations.items()],
+            minutes=(tuning_seconds + steps_seconds) / 60,
+            workers=workers,
+        )
+        report = Path(self.report)
+        plot = report.with_suffix(".png")
+        draw_plot(plot, page)
+        write_text(report, render_page(page, plot=plot.name))
+        print(f"wrote {report} after {(time.perf_counter() - begin) / 60:.1f} minutes")
+        return session.run_dir
+
+    def _tune(self, work: Work) -> float:
+        """Choose the restart probabilities on the whole training split; return the seconds that took."""
+        session = work.session
+        prepared = work.dataset(session, session.training_names[0])
+
+        def tune() -> dict[str, Any]:
+            begin = time.perf_counter()
+            operators = session.tune_operators(prepared, self.train_split)
+            return {"operators": operators, "seconds": time.perf_counter() - begin}
+
+        decisive = [fingerprints(prepared), session.config["operator"], self.train_split, session.candidates_key]
+        tuned = do_step(step_file(session.run_dir, "operators", decisive), tune)
+        work.operators = tuned["operators"]
+        print(f"restart probabilities {work.operators}: {tuned['seconds']:.0f} s", flush=True)
+        return float(tuned["seconds"])
+
+    def _step(
+        self,
+        session: TrainingSession,
+        title: str,
+        name: str,
+        mode: str,
+        settings: Sequence[str],
+        *,
+        searching: bool = False,
+    ) -> Step:
+        """Make the step of a trained model: one of the final ones, or one that tries settings."""
+        system, overrides = TRAINED[name]
+        return Step(
+            title,
+            system,
+            (f"features={mode}", *overrides, *settings),
+            tuple(session.training_names[:1] if searching else session.training_names),
+            (self.judge,) if searching else tuple(self.test),
+            self.val_split if searching else self.test_split,
+        )
+
+    def _ablation_steps(
+        self, session: TrainingSession, chosen: Mapping[Row, tuple[str, ...]], finals: Mapping[Row, list[Step]]
+    ) -> dict[str, Step]:
+        """Vary the first seed's GATv2 in one thing at a time; the first entry is the model itself."""
+        if not self.ablations:
+            return {}
+        row = ("GATv2", self.ablated)
+        settings = (*chosen[row], f"seed={self.seeds[0]}")
+        varied = {
+            f"`{override}`": self._step(session, f"{' '.join(row)} with {override}", *row, (*settings, override))
+            for override in self.ablations
+        }
+        return {f"GATv2, {_in_words(chosen[row])}": finals[row][0], **varied}
+
+    def _judged_set(self, work: Work, name: str, sessions: Iterable[TrainingSession]) -> JudgedSet:
+        """Describe a test set, with the ceiling of each number of candidates."""
+        prepared = {session.top_k: work.dataset(session, name) for session in sessions}
+        dataset = next(iter(prepared.values())).dataset
+        qrels = dataset.split(self.test_split)
+        return JudgedSet(
+            name=dataset.name,
+            num_nodes=dataset.graph.num_nodes,
+            num_edges=len(dataset.graph.indices) // 2,
+            num_queries=len(qrels.queries),
+            num_several=int(((qrels.gains(qrels.queries) > 0).sum(dim=1) > 1).sum()),
+            ceilings={top_k: candidates.ceiling(self.test_split) for top_k, candidates in prepared.items()},
+        )
 
 
-def _trained_step(
-    work: Work, title: str, name: str, mode: str, settings: Sequence[str], *, searching: bool = False
-) -> Step:
-    system, overrides = TRAINED[name]
-    cfg = work.cfg
-    return Step(
-        title,
-        system,
-        (f"features={mode}", *overrides, *settings),
-        (work.data_name,) if searching else (work.data_name, *(cfg.mix or {})),
-        (cfg.tables.judge,) if searching else tuple(cfg.tables.test),
-        cfg.batches.val_split if searching else cfg.test_split,
-    )
+def num_workers(workers: int | None, device: torch.device) -> int:
+    """Choose the number of processes: as asked, else one per core, or one alone with a GPU.
+
+    Raises:
+        ValueError: If several processes are asked to share a GPU.
+    """
+    on_gpu = device.type == "cuda"
+    if on_gpu and (workers or 1) > 1:
+        raise ValueError(f"`job.workers` must be 1 with a GPU, got {workers}; device=cpu trainer.accelerator=cpu")
+    return workers or (1 if on_gpu else os.cpu_count() or 1)
 
 
-def _ablation_steps(
-    work: Work, chosen: Mapping[tuple[str, str], tuple[str, ...]], finals: Mapping[tuple[str, str], list[Step]]
-) -> dict[str, Step]:
-    """Vary the first seed's GATv2 in one thing at a time; the first entry is the model itself."""
-    plan = work.cfg.tables
-    if not plan.ablations:
-        return {}
-    row = ("GATv2", plan.ablated)
-    settings = (*chosen[row], f"seed={plan.seeds[0]}")
-    varied = {
-        f"`{override}`": _trained_step(work, f"{' '.join(row)} with {override}", *row, (*settings, override))
-        for override in plan.ablations
-    }
-    return {f"GATv2, {_in_words(chosen[row])}": finals[row][0], **varied}
-
-
-def _grid(tried: DictConfig) -> list[tuple[str, ...]]:
-    """List all combinations of settings as overrides."""
-    return list(product(*([f"{override}={setting}" for setting in tried[key]] for key, override in GRID.items())))
-
-
-def _best(steps: Sequence[Step], found: Found, grid: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """Return the settings whose model did best; the first of equals."""
-    means = [mean(_only(found[step]["values"])[CHOOSE_BY]) for step in steps]
-    return grid[means.index(max(means))]
-
-
-def _only(values: Mapping[str, Any]) -> Any:
-    (entry,) = values.values()
-    return entry
+def _best(steps: Sequence[Step], results: Results) -> int:
+    """Return the number of the step whose model did best on its one data set; the first of equals."""
+    means = []
+    for step in steps:
+        (measured,) = results[step]["values"].values()
+        means.append(mean(measured[CHOOSE_BY]))
+    return means.index(max(means))
 
 
 def _values(result: Mapping[str, Any]) -> Values:
@@ -177,23 +242,9 @@ def _values(result: Mapping[str, Any]) -> Values:
     }
 
 
-def _judged_set(work: Work, name: str, jobs: Iterable[DictConfig]) -> JudgedSet:
-    prepared = {job.retriever.top_k: work.dataset(job, name) for job in jobs}
-    dataset, split = next(iter(prepared.values())).dataset, work.cfg.test_split
-    qrels = dataset.split(split)
-    return JudgedSet(
-        name=dataset.name,
-        num_nodes=dataset.graph.num_nodes,
-        num_edges=len(dataset.graph.indices) // 2,
-        num_queries=len(qrels.queries),
-        num_several=int(((qrels.gains(qrels.queries) > 0).sum(dim=1) > 1).sum()),
-        ceilings={top_k: one.ceiling(split) for top_k, one in prepared.items()},
-    )
-
-
 def _describe(work: Work, names: Iterable[str], split: str) -> str:
     """Name data sets with the number of a split's queries."""
-    datasets = [work.dataset(work.cfg, name).dataset for name in names]
+    datasets = [work.dataset(work.session, name).dataset for name in names]
     return " and ".join(f"{one.name} ({split}: {len(one.split(split).queries):,} queries)" for one in datasets)
 
 

@@ -1,109 +1,170 @@
 """``python evaluate.py experiment=ket_solutions``: KET-RAG's solutions, sweeps, rerankers behind it."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from hydra.utils import instantiate
-from omegaconf import DictConfig, OmegaConf
 
-from graphrerank.cli.session import Session
 from graphrerank.data import PairCache, VectorCache
+from graphrerank.data.encoder import Encoder
 from graphrerank.data.readers.folder import read_documents, read_queries, right_answers
 from graphrerank.experiments.ket.contexts import ContextResult, Questions, judge_contexts
 from graphrerank.experiments.ket.page import Sweep, draw_sweep, render_ket
+from graphrerank.experiments.ket.rerankers import Order, by_granker, by_graph_reranker
+from graphrerank.experiments.session import JobSession
 from graphrerank.files import write_json, write_text
-from graphrerank.graphs import CorpusGraph, PairEncoder, Queries, Ranking
+from graphrerank.graphs import PairEncoder, Queries
 from graphrerank.indexes import KETIndex, KETIndexBuilder, KETSettings
-from graphrerank.inference import GraphReranker, RerankInput
+from graphrerank.inference import GraphReranker
 from graphrerank.language_models import AnswerCache, ChatModel
-from graphrerank.pipelines import (
-    Contexts,
-    GRanker,
-    KETRetrieval,
-    Resources,
-    RetrievalState,
-    chunk_corpus,
-    find_solution,
-    pack_chunks,
-)
+from graphrerank.pipelines import Contexts, KETRetrieval, KETSearch, chunk_corpus, find_solution, pack_chunks
 
 INDEXED = ("num_neighbours", "core_share", "seed", "description_tokens")  # settings of the step that make the index
 RETRIEVED = ("context_tokens", "graph_share", "num_seeds")  # and that retrieve
 SOLUTION = "ket_p"  # behind which rerankers are put
 
-Order = Callable[[Queries, Ranking], Ranking]
+
+@dataclass(frozen=True, kw_only=True)
+class Rerankers:
+    """Rerankers behind the last version of :data:`SOLUTION`.
+
+    Attributes:
+        checkpoint: A graph reranker; None: none.
+        smoothing: GRanker's, where there is a cross-encoder.
+        limits: Tokens of a context.
+        num_queries: Questions, the first ones; None for all.
+    """
+
+    checkpoint: str | None = None
+    smoothing: float
+    limits: Sequence[int]
+    num_queries: int | None = None
 
 
-def judge_ket(cfg: DictConfig) -> Path:
-    """Measure what ``cfg.ket`` asks for, and write the page and ``metrics.json`` after every row.
+@dataclass(frozen=True, kw_only=True)
+class KETSolutions:
+    """The job.
 
-    Returns:
-        The run folder, which is also the last line printed.
+    Attributes:
+        data: Folder with ``corpus.jsonl``, and ``queries.jsonl`` with an ``answer`` in the metadata.
+        titles: Whether a document's text opens with its title.
+        join: Whether a chunk goes on in the next document.
+        solutions: Names of solutions.
+        versions: ``chunk_tokens`` and ``num_splits`` of each version; those with keywords are halved ``num_splits``
+            times.
+        sweeps: Setting -> its ``values`` and ``solutions``, with other settings where they are not the last version's;
+            None: none.
+        rerank: Rerankers behind it; None: none.
+        language_model: Answers the questions from the contexts, for EM and F1; None: Coverage alone.
+        search: The step of ``pipeline=ket``; its settings hold except for those that follow.
+        encoder: Encodes sentences and questions.
+        pair_encoder: The cross-encoder of ``rerank``; None: none.
 
     Raises:
-        ValueError: If the plan names an unknown setting, or a question has no answer.
+        ValueError: If a sweep names an unknown setting.
     """
-    run_dir = Path(cfg.paths.run_dir)
-    plans = {str(name): list(_points(cfg.ket, name, plan)) for name, plan in (cfg.ket.sweeps or {}).items()}
-    bench = _Bench(cfg)
-    solutions: list[ContextResult] = []
-    sweeps: dict[str, dict[str, dict[float, ContextResult]]] = {}
-    rerankers: list[ContextResult] = []
 
-    def write() -> None:
-        content = {
-            "solutions": [result.to_json() for result in solutions],
-            "sweeps": {name: _sweep_json(points) for name, points in sweeps.items()},
-            "rerankers": [result.to_json() for result in rerankers],
-        }
-        write_json(run_dir / "metrics.json", content)
-        write_text(run_dir / "report.md", render_ket(solutions, sweeps, rerankers))
+    data: str
+    titles: bool
+    join: bool
+    solutions: Sequence[str]
+    versions: Sequence[Mapping[str, int]]
+    sweeps: Mapping[str, Mapping[str, Any]] | None = None
+    rerank: Rerankers | None = None
+    language_model: ChatModel | None = None
+    search: "partial[KETSearch]"
+    encoder: Encoder
+    pair_encoder: PairEncoder | None = None
 
-    for solution, settings in _table(cfg.ket):
-        solutions.append(bench.judge(solution, **settings))
-        print(_line(solutions[-1]), flush=True)
-        write()
-    for name, settings_of in plans.items():
-        points: dict[str, dict[float, ContextResult]] = {key: {} for key in cfg.ket.sweeps[name].solutions}
-        for value, settings in settings_of:
-            for solution in points:
-                points[solution][value] = bench.judge(solution, **settings)
-                print(name, _line(points[solution][value]), flush=True)
-        sweeps[name] = points
-        draw_sweep(run_dir / f"{name}.png", name, points)
-        write()
-    if cfg.ket.rerank is not None:
-        for result in bench.rerankers(cfg.ket.rerank, **_version(cfg.ket)):
-            rerankers.append(result)
-            print(_line(result), flush=True)
+    def __post_init__(self) -> None:
+        known = {*INDEXED, *RETRIEVED, "chunk_tokens", "num_splits"}
+        for name, sweep in (self.sweeps or {}).items():
+            if unknown := sorted({name, *sweep} - {*known, "values", "solutions"}):
+                raise ValueError(f"`job.sweeps` must name settings of KET-RAG, {sorted(known)}, got {unknown[0]!r}")
+
+    def __call__(self, session: JobSession) -> Path:
+        """Measure, and write the page and ``metrics.json`` after every row.
+
+        Returns:
+            The run folder.
+
+        Raises:
+            ValueError: If a question has no answer.
+        """
+        run_dir, bench = session.run_dir, _Bench(self, session)
+        solutions: list[ContextResult] = []
+        sweeps: dict[str, dict[str, dict[float, ContextResult]]] = {}
+        rerankers: list[ContextResult] = []
+
+        def write() -> None:
+            content = {
+                "solutions": [result.to_json() for result in solutions],
+                "sweeps": {name: _sweep_json(points) for name, points in sweeps.items()},
+                "rerankers": [result.to_json() for result in rerankers],
+            }
+            write_json(run_dir / "metrics.json", content)
+            write_text(run_dir / "report.md", render_ket(solutions, sweeps, rerankers))
+
+        for solution, settings in self._table():
+            solutions.append(bench.judge(solution, **settings))
+            print(_line(solutions[-1]), flush=True)
             write()
-    print(run_dir, flush=True)
-    return run_dir
+        for name, sweep in (self.sweeps or {}).items():
+            points: dict[str, dict[float, ContextResult]] = {key: {} for key in sweep["solutions"]}
+            for value, settings in self._points(name, sweep):
+                for solution in points:
+                    points[solution][value] = bench.judge(solution, **settings)
+                    print(name, _line(points[solution][value]), flush=True)
+            sweeps[name] = points
+            draw_sweep(run_dir / f"{name}.png", name, points)
+            write()
+        if self.rerank is not None:
+            for result in bench.rerankers(self.rerank, **self.versions[-1]):
+                rerankers.append(result)
+                print(_line(result), flush=True)
+                write()
+        return run_dir
+
+    def _table(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """List the table's rows: halved chunks also whole, to compare their keywords with equal chunks."""
+        for version in self.versions:
+            for solution in self.solutions:
+                splits = version["num_splits"] if find_solution(solution).splits_chunks else 0
+                for num_splits in dict.fromkeys((splits, 0)):
+                    yield solution, {**version, "num_splits": num_splits}
+
+    def _points(self, name: str, sweep: Mapping[str, Any]) -> Iterator[tuple[float, dict[str, Any]]]:
+        """List a sweep's values and settings; another setting may be one value, or a list that goes along."""
+        others = {key: value for key, value in sweep.items() if key not in ("values", "solutions")}
+        for number, value in enumerate(sweep["values"]):
+            along = {key: given[number] if isinstance(given, list) else given for key, given in others.items()}
+            yield value, {**self.versions[-1], **along, name: value}
 
 
 class _Bench:
     """Corpus, questions, and what builds and judges."""
 
-    def __init__(self, cfg: DictConfig) -> None:
-        self._cfg, self._step = cfg, cfg.pipeline.steps[0]
-        folder, cache = Path(cfg.ket.data), Path(cfg.paths.cache)
-        self._documents = [one.passage if cfg.ket.titles else one.text for one in read_documents(folder)]
-        torch.set_num_threads(cfg.num_threads)
-        encoder = VectorCache(instantiate(cfg.encoder), cache / "vectors")
+    def __init__(self, plan: KETSolutions, session: JobSession) -> None:
+        self._plan, self._session, self._step = plan, session, plan.search.keywords
+        folder, cache = Path(plan.data), session.cache
+        self._documents = [one.passage if plan.titles else one.text for one in read_documents(folder)]
+        torch.set_num_threads(session.num_threads)
+        encoder = VectorCache(plan.encoder, cache / "vectors")
         self._questions = _questions(folder, encoder)
         self._builder = KETIndexBuilder(
-            self._step.folder,
-            tokenizer=instantiate(self._step.tokenizer),
+            self._step["folder"],
+            tokenizer=self._step["tokenizer"],
             encoder=encoder,
-            extractor=instantiate(self._step.extractor),
+            extractor=self._step["extractor"],
         )
         self._indexes: dict[KETSettings, KETIndex] = {}
         self._language_model: ChatModel | None = None
-        if cfg.ket.language_model is not None:
-            self._language_model = AnswerCache(instantiate(cfg.ket.language_model), cache / "answers")
+        if plan.language_model is not None:
+            self._language_model = AnswerCache(plan.language_model, cache / "answers")
 
     def judge(self, solution: str, **settings: Any) -> ContextResult:
         """Judge a solution; ``settings`` are those of index and retrieval that are not the step's."""
@@ -119,7 +180,7 @@ class _Bench:
             report=index.report,
         )
 
-    def rerankers(self, plan: DictConfig, **settings: Any) -> Iterator[ContextResult]:
+    def rerankers(self, plan: Rerankers, **settings: Any) -> Iterator[ContextResult]:
         """Judge contexts of fewer tokens: retrieved so, and of the whole context's chunks in a reranker's order."""
         index, _ = self._index(SOLUTION, settings)
         questions = self._questions.first(plan.num_queries)
@@ -139,14 +200,14 @@ class _Bench:
 
                 yield judge_contexts(rerank, questions, settings={"order": name, "limit": limit})
 
-    def _orders(self, index: KETIndex, plan: DictConfig) -> dict[str, Order]:
+    def _orders(self, index: KETIndex, plan: Rerankers) -> dict[str, Order]:
         graph = chunk_corpus(index)
         orders: dict[str, Order] = {"cosine": lambda queries, ranking: ranking}
         if plan.checkpoint is not None:
-            reranker = GraphReranker.from_pretrained(plan.checkpoint, device=Session(self._cfg).device)
+            reranker = GraphReranker.from_pretrained(plan.checkpoint, device=self._session.device)
             orders[f"GATv2 `{plan.checkpoint}`"] = by_graph_reranker(graph, reranker)
-        if self._cfg.pair_encoder is not None:
-            encoder = PairCache(instantiate(self._cfg.pair_encoder), Path(self._cfg.paths.cache) / "pairs")
+        if self._plan.pair_encoder is not None:
+            encoder = PairCache(self._plan.pair_encoder, self._session.cache / "pairs")
             orders["cross-encoder"] = by_granker(graph, encoder, smoothing=0.0)
             orders["GRanker"] = by_granker(graph, encoder, smoothing=plan.smoothing)
         return orders
@@ -154,7 +215,7 @@ class _Bench:
     def _index(self, solution: str, settings: Mapping[str, Any]) -> tuple[KETIndex, float]:
         made = {**{name: self._step[name] for name in INDEXED}, **settings}
         made = {name: value for name, value in made.items() if name not in RETRIEVED}
-        wanted = find_solution(solution).settings(KETSettings(join=self._cfg.ket.join, **made))
+        wanted = find_solution(solution).settings(KETSettings(join=self._plan.join, **made))
         begin = time.perf_counter()
         if wanted not in self._indexes:
             self._indexes = {wanted: self._builder.build(self._documents, wanted)}  # one at a time in memory
@@ -162,59 +223,7 @@ class _Bench:
 
     def _retrieval(self, index: KETIndex, solution: str, settings: Mapping[str, Any]) -> KETRetrieval:
         asked = {name: settings.get(name, self._step[name]) for name in RETRIEVED}
-        return KETRetrieval(index, solution=solution, **asked).to(Session(self._cfg).device)
-
-
-def by_graph_reranker(graph: CorpusGraph, reranker: GraphReranker) -> Order:
-    """Order chunks by a trained graph reranker of BM25, cosine and the edges among them."""
-    assert graph.embedding is not None
-    assert graph.entities is not None
-    vectors = graph.embedding
-    names, entities = graph.entities.names, graph.entities
-    neighbours = {
-        node: graph.indices[graph.indptr[node] : graph.indptr[node + 1]].tolist() for node in range(graph.num_nodes)
-    }
-
-    def order(queries: Queries, ranking: Ranking) -> Ranking:
-        inputs, rows = [], [[node for node in row if node >= 0] for row in ranking.nodes.tolist()]
-        for text, vector, row in zip(queries.texts, queries.encoded, rows, strict=True):
-            place = {node: number for number, node in enumerate(row)}
-            inputs.append(
-                RerankInput(
-                    text,
-                    [graph.texts[node] for node in row],
-                    edges=[(place[a], place[b]) for a in row for b in neighbours[a] if a < b and b in place],
-                    entities=[
-                        [names[e] for e in entities.indices[entities.indptr[node] : entities.indptr[node + 1]].tolist()]
-                        for node in row
-                    ],
-                    query_vector=vector,
-                    vectors=vectors[row],
-                )
-            )
-        nodes, scores = torch.full_like(ranking.nodes, -1), torch.full_like(ranking.scores, -torch.inf)
-        for number, (row, found) in enumerate(zip(rows, reranker.rerank_batch(inputs), strict=True)):
-            nodes[number, : len(row)] = torch.tensor(row)[found.indices]
-            scores[number, : len(row)] = found.scores
-        return Ranking(nodes, scores)
-
-    return order
-
-
-def by_granker(graph: CorpusGraph, encoder: PairEncoder, *, smoothing: float) -> Order:
-    """Order chunks by a cross-encoder's head on smoothed vectors; without smoothing, by the cross-encoder."""
-    resources = Resources(graph, budget=graph.num_nodes, retriever=_no_retriever, pair_encoder=encoder)
-    step = GRanker(resources, smoothing=smoothing)
-
-    def order(queries: Queries, ranking: Ranking) -> Ranking:
-        state = RetrievalState.start(queries, graph.device).with_ranking(ranking.nodes, ranking.scores)
-        return step.run(state).ranking
-
-    return order
-
-
-def _no_retriever(*args: Any, **kwargs: Any) -> Any:
-    raise AssertionError("chunks are ranked, not searched")
+        return KETRetrieval(index, solution=solution, **asked).to(self._session.device)
 
 
 def _questions(folder: Path, encoder: VectorCache) -> Questions:
@@ -224,31 +233,6 @@ def _questions(folder: Path, encoder: VectorCache) -> Questions:
         raise ValueError(f"{folder}: every question needs an `answer` in its metadata, found none in {missing!r}")
     texts = [query.text for query in queries]
     return Questions(Queries([query.query_id for query in queries], texts, encoder.encode(texts)), answers)
-
-
-def _version(plan: DictConfig) -> dict[str, Any]:
-    """Give the settings of the last version."""
-    return dict(plan.versions[-1])
-
-
-def _table(plan: DictConfig) -> Iterator[tuple[str, dict[str, Any]]]:
-    """List what the table's rows are: halved chunks also whole, to compare their keywords with equal chunks."""
-    for version in plan.versions:
-        for solution in plan.solutions:
-            splits = version.num_splits if find_solution(solution).splits_chunks else 0
-            for num_splits in dict.fromkeys((splits, 0)):
-                yield solution, {**version, "num_splits": num_splits}
-
-
-def _points(plan: DictConfig, name: str, sweep: DictConfig) -> Iterator[tuple[float, dict[str, Any]]]:
-    """List a sweep's values and settings; another setting may be one value, or a list that goes along."""
-    others = {str(key): value for key, value in sweep.items() if key not in ("values", "solutions")}
-    known = {*INDEXED, *RETRIEVED, "chunk_tokens", "num_splits"}
-    if unknown := sorted({name, *others} - known):
-        raise ValueError(f"`ket.sweeps` must name settings of KET-RAG, {sorted(known)}, got {unknown[0]!r}")
-    for number, value in enumerate(sweep["values"]):
-        along = {key: given[number] if OmegaConf.is_list(given) else given for key, given in others.items()}
-        yield value, {**_version(plan), **along, name: value}
 
 
 def _sweep_json(points: Sweep) -> dict[str, Any]:

@@ -1,1 +1,5 @@
-"""ReTAG over a corpus of global questions."""
+"""ReTAG's retrieval of summaries and its answers."""
+
+from graphrerank.experiments.retag.job import ReTAGSummaries
+
+__all__ = ["ReTAGSummaries"]

@@ -1,15 +1,32 @@
 """Rows of the table of ``experiment=retag_podcast``, each with the settings that it may have."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-
-from omegaconf import DictConfig
 
 from graphrerank.pipelines import ReTAGSearchSettings
 
 BM25, EXPANDED, DENSE, HYBRID = "BM25", "BM25 + expansion", "dense", "hybrid"
 HYBRID_EXPANDED, RERANKED = "hybrid + expansion", "hybrid + graph reranker"
 COMPARED = ((EXPANDED, BM25), (DENSE, BM25), (HYBRID, BM25), (HYBRID_EXPANDED, HYBRID), (RERANKED, HYBRID))
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The settings to choose among.
+
+    Attributes:
+        num_keywords: Keywords that a question is expanded by.
+        num_sentences: Nearest sentences that keywords come from.
+        keyword_weights: Weight of a keyword beside 1 of a word of the question.
+        bm25_weights: Weight of BM25 in the hybrid; the cosine has the rest.
+        rerank_depths: Summaries that the graph reranker ranks anew.
+    """
+
+    num_keywords: Sequence[int]
+    num_sentences: Sequence[int]
+    keyword_weights: Sequence[float]
+    bm25_weights: Sequence[float]
+    rerank_depths: Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -30,12 +47,12 @@ class Choice:
 
 
 def table_rows(
-    plan: DictConfig, plain: ReTAGSearchSettings, *, num_terms: int, best: Mapping[str, Choice]
+    grid: Grid, plain: ReTAGSearchSettings, *, num_terms: int, best: Mapping[str, Choice]
 ) -> Iterator[tuple[str, list[Choice]]]:
-    """Give the rows, one after the other: those that combine build on the best of the rows before.
+    """Yield the rows, one after the other: those that combine build on the best of the rows before.
 
     Args:
-        plan: Of the experiment.
+        grid: The settings to choose among.
         plain: BM25 alone.
         num_terms: Of topics among the keywords.
         best: By row, what was chosen so far; the caller adds to it between two rows.
@@ -49,9 +66,9 @@ def table_rows(
                 {"num_keywords": count, "num_sentences": sentences, "num_terms": num_terms},
                 told={"keywords": count, "sentences": sentences, "weight": weight},
             )
-            for count in plan.num_keywords
-            for sentences in plan.num_sentences
-            for weight in plan.keyword_weights
+            for count in grid.num_keywords
+            for sentences in grid.num_sentences
+            for weight in grid.keyword_weights
         ],
     )
     yield DENSE, [Choice(replace(plain, bm25_weight=0.0, dense_weight=1.0))]
@@ -64,7 +81,7 @@ def table_rows(
                     search=replace(base.search, bm25_weight=weight, dense_weight=1 - weight),
                     told={**base.told, "BM25": weight},
                 )
-                for weight in plan.bm25_weights
+                for weight in grid.bm25_weights
             ],
         )
     hybrid = best[HYBRID]
@@ -77,6 +94,6 @@ def table_rows(
                 reranked=True,
                 told={**hybrid.told, "depth": depth},
             )
-            for depth in plan.rerank_depths
+            for depth in grid.rerank_depths
         ],
     )

@@ -3,20 +3,19 @@
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from hydra.utils import instantiate
-from omegaconf import DictConfig
 from torch import Tensor
 
-from graphrerank.cli.session import Session
 from graphrerank.data import PairCache, VectorCache, read_documents, read_queries
+from graphrerank.data.encoder import Encoder
 from graphrerank.data.readers.folder import Document
-from graphrerank.experiments.ea_graphrag.path_runner import hashed_order
-from graphrerank.experiments.retag.choices import COMPARED, Choice, table_rows
+from graphrerank.experiments.hashed_order import hashed_order
+from graphrerank.experiments.retag.choices import COMPARED, Choice, Grid, table_rows
 from graphrerank.experiments.retag.cited_answers import AnswerCounts, count_answers
 from graphrerank.experiments.retag.page import RecallTable, compare_recall, render_retag
 from graphrerank.experiments.retag.summary_retrieval import (
@@ -29,89 +28,154 @@ from graphrerank.experiments.retag.summary_retrieval import (
     time_retrieval,
 )
 from graphrerank.experiments.retag.win_rates import WinRate, win_rates
+from graphrerank.experiments.session import JobSession
 from graphrerank.files import write_json, write_text
-from graphrerank.graphs import Queries
+from graphrerank.graphs import PairEncoder, Queries
 from graphrerank.indexes import ReTAGIndex
 from graphrerank.inference import CheckpointScorer
-from graphrerank.language_models import CitedAnswer, MapReduceAnswers, PairwiseJudge, Summary, remembering
-from graphrerank.pipelines import LevelSummaries, ReTAGRetrieval, ReTAGSearchSettings, ReTAGSetup, SummarySentences
+from graphrerank.language_models import ChatModel, CitedAnswer, MapReduceAnswers, PairwiseJudge, Summary, remembering
+from graphrerank.pipelines import (
+    LevelSummaries,
+    ReTAGRetrieval,
+    ReTAGSearch,
+    ReTAGSearchSettings,
+    ReTAGSetup,
+    SummarySentences,
+)
 
 GRAPHRAG, RETAG = "GraphRAG", "ReTAG"
 SCOPES = {"general graph": False, "topics": True}  # whether questions are asked in topics
-GRIDS = ("num_keywords", "num_sentences", "keyword_weights", "bm25_weights", "rerank_depths")  # of the plan
 KEYWORDS = ("num_keywords", "num_sentences", "num_terms")  # settings of the step that expand a question
 
 
-def judge_retag(cfg: DictConfig) -> Path:
-    """Measure what there is to read and what retrieval finds; let a language model answer where one is given.
+@dataclass(frozen=True, kw_only=True)
+class ReTAGSummaries:
+    """The job.
 
-    Returns:
-        The run folder, which is also the last line printed.
+    Attributes:
+        data: Folder with ``corpus.jsonl`` and ``queries.jsonl``; it needs no judgements.
+        titles: Whether a chunk's text opens with its document's title.
+        index: Folder of a saved index of these chunks; None: as ``search`` builds it.
+        levels: Levels whose summaries the cross-encoder reads, every one for every question; 0: the coarsest.
+        scopes: Whose summaries (:data:`SCOPES`).
+        top_p: Summaries that are retrieved, and that a full read would select.
+        chosen_on: Share of the questions that settings are chosen on; the others are judged; 0: all are.
+        seed: Seed of that share, of the tests, and of the order in which summaries are read.
+        num_keywords: As :class:`Grid`, like the four that follow.
+        num_sentences: See there.
+        keyword_weights: See there.
+        bm25_weights: See there.
+        rerank_depths: See there.
+        checkpoint: The graph reranker.
+        answer_level: Level whose summaries answers are made from.
+        language_model: Writes answers and verdicts; None: there are none.
+        part_tokens: Tokens of the summaries that are answered from at once.
+        context_tokens: Tokens of the partial answers that are put together.
+        search: The step of ``pipeline=retag``; its settings hold except for those above.
+        encoder: Encodes sentences and questions.
+        pair_encoder: The cross-encoder.
+        num_queries: Questions, the first ones; None for all.
 
     Raises:
-        ValueError: If there is no question, the plan names an unknown scope, a saved index is of other chunks, or there
-            is no community.
+        ValueError: If a scope is unknown.
     """
-    run_dir, bench = Path(cfg.paths.run_dir), _Bench(cfg)
-    readings = [reading for level in range(bench.num_levels) for reading in bench.readings(level)]
-    tables: list[RecallTable] = []
-    counts: list[AnswerCounts] = []
-    wins: dict[str, list[WinRate]] = {}
 
-    def write() -> str:
-        content = {
-            "index": bench.index_counts,
-            "reading": [reading.to_json() for reading in readings],
-            "retrieval": [table.to_json() for table in tables],
-            "answers": [asdict(own) for own in counts],
-            "win_rates": {name: [asdict(rate) for rate in rates] for name, rates in wins.items()},
-        }
-        write_json(run_dir / "metrics.json", content)
-        page = render_retag(Session(cfg).command, bench.index_line, readings, tables, counts, wins)
-        write_text(run_dir / "report.md", page)
-        return page
+    data: str
+    titles: bool
+    index: str | None = None
+    levels: Sequence[int]
+    scopes: Sequence[str]
+    top_p: int
+    chosen_on: float
+    seed: int
+    num_keywords: Sequence[int]
+    num_sentences: Sequence[int]
+    keyword_weights: Sequence[float]
+    bm25_weights: Sequence[float]
+    rerank_depths: Sequence[int]
+    checkpoint: str
+    answer_level: int
+    language_model: ChatModel | None = None
+    part_tokens: int
+    context_tokens: int
+    search: "partial[ReTAGSearch]"
+    encoder: Encoder
+    pair_encoder: PairEncoder
+    num_queries: int | None = None
 
-    page = write()
-    for level in cfg.retag.levels:
-        for scope in cfg.retag.scopes:
-            tables.append(bench.recall(scope, level))
-            page = write()
-    if cfg.retag.language_model is not None:
-        counts, wins[f"{RETAG} against {GRAPHRAG}"] = bench.answers(run_dir / "answers.jsonl")
+    def __post_init__(self) -> None:
+        if unknown := sorted(set(self.scopes) - set(SCOPES)):
+            raise ValueError(f"`job.scopes` must be some of {list(SCOPES)}, got {unknown[0]!r}")
+
+    @property
+    def grid(self) -> Grid:
+        """The settings to choose among."""
+        return Grid(**{entry.name: getattr(self, entry.name) for entry in fields(Grid)})
+
+    def __call__(self, session: JobSession) -> Path:
+        """Measure what there is to read and what retrieval finds; let a language model answer where one is given.
+
+        Returns:
+            The run folder.
+
+        Raises:
+            ValueError: If there is no question, a saved index is of other chunks, or there is no community.
+        """
+        run_dir, bench = session.run_dir, _Bench(self, session)
+        readings = [reading for level in range(bench.num_levels) for reading in bench.readings(level)]
+        tables: list[RecallTable] = []
+        counts: list[AnswerCounts] = []
+        wins: dict[str, list[WinRate]] = {}
+
+        def write() -> str:
+            content = {
+                "index": bench.index_counts,
+                "reading": [reading.to_json() for reading in readings],
+                "retrieval": [table.to_json() for table in tables],
+                "answers": [asdict(own) for own in counts],
+                "win_rates": {name: [asdict(rate) for rate in rates] for name, rates in wins.items()},
+            }
+            write_json(run_dir / "metrics.json", content)
+            page = render_retag(session.command, bench.index_line, readings, tables, counts, wins)
+            write_text(run_dir / "report.md", page)
+            return page
+
         page = write()
-    print(page)
-    print(run_dir, flush=True)
-    return run_dir
+        for level in self.levels:
+            for scope in self.scopes:
+                tables.append(bench.recall(scope, level))
+                page = write()
+        if self.language_model is not None:
+            counts, wins[f"{RETAG} against {GRAPHRAG}"] = bench.answers(self.language_model, run_dir / "answers.jsonl")
+            page = write()
+        print(page)
+        return run_dir
 
 
 class _Bench:
     """Corpus, index and questions, and what retrieves, judges and answers."""
 
-    def __init__(self, cfg: DictConfig) -> None:
-        self._cfg, self._plan, self._step = cfg, cfg.retag, cfg.pipeline.steps[0]
-        torch.set_num_threads(cfg.num_threads)
-        folder, self._cache = Path(self._plan.data), Path(cfg.paths.cache)
-        documents, questions = list(read_documents(folder)), list(read_queries(folder))
-        questions = questions[: cfg.num_queries]
+    def __init__(self, plan: ReTAGSummaries, session: JobSession) -> None:
+        self._plan, self._step, self._device = plan, plan.search.keywords, session.device
+        torch.set_num_threads(session.num_threads)
+        folder, self._cache = Path(plan.data), session.cache
+        documents, questions = list(read_documents(folder)), list(read_queries(folder))[: plan.num_queries]
         if not questions:
             raise ValueError(f"{folder}: needed questions, found none")
-        if unknown := sorted(set(self._plan.scopes) - set(SCOPES)):
-            raise ValueError(f"`retag.scopes` must be some of {list(SCOPES)}, got {unknown[0]!r}")
-        self._encoder = VectorCache(instantiate(cfg.encoder), self._cache / "vectors")
-        self._setup: ReTAGSetup = instantiate(self._step.setup)
+        self._encoder = VectorCache(plan.encoder, self._cache / "vectors")
+        self._setup: ReTAGSetup = self._step["setup"]
         begin = time.perf_counter()
         self.index = self._index(documents)
         print(f"index: {time.perf_counter() - begin:.0f} s", flush=True)
         if not len(self.index.communities):
             report, least = self.index.report, self.index.settings.min_component
             raise ValueError(
-                f"{folder}: needed {least} or more entities that hang together (`min_component`), found "
+                f"{folder}: needed {least} or more entities that are connected (`min_component`), found "
                 f"{report.entities} entities and {report.relations} relations and so no community to sum up"
             )
         self._sentences = SummarySentences(self.index, self._encoder)
         ids, texts = [question.query_id for question in questions], [question.text for question in questions]
         self._queries = Queries(ids, texts, self._encoder.encode(texts))
-        self._device = Session(cfg).device
         self._levels: dict[int, LevelSummaries] = {}
 
     @property
@@ -146,9 +210,7 @@ class _Bench:
             return self._setup.build_index(self._encoder, ids, passages)
         index = ReTAGIndex.load(saved)
         if list(index.passage_ids) != ids:
-            raise ValueError(
-                f"`retag.index` must be of the {len(ids)} chunks of {self._plan.data}, {saved} is of others"
-            )
+            raise ValueError(f"`job.index` must be of the {len(ids)} chunks of {self._plan.data}, {saved} is of others")
         return index
 
     def readings(self, level: int) -> Iterator[Reading]:
@@ -168,14 +230,14 @@ class _Bench:
         Raises:
             ValueError: If no question is left to judge, or to choose among several settings on.
         """
-        plan, use_topics = self._plan, SCOPES[scope]
+        plan, grid, use_topics = self._plan, self._plan.grid, SCOPES[scope]
         order = hashed_order(self._queries.ids, plan.seed)
         split = round(plan.chosen_on * len(order))
         if not split < len(order):
-            raise ValueError(f"`retag.chosen_on` must leave questions to judge, got {plan.chosen_on} of {len(order)}")
-        if not split and (several := next((name for name in GRIDS if len(plan[name]) > 1), None)):
+            raise ValueError(f"`job.chosen_on` must leave questions to judge, got {plan.chosen_on} of {len(order)}")
+        if not split and (several := next((name for name, tried in vars(grid).items() if len(tried) > 1), None)):
             raise ValueError(
-                f"`retag.chosen_on` must leave questions to choose among the `{several}` on, got {plan.chosen_on} of "
+                f"`job.chosen_on` must leave questions to choose among the `{several}` on, got {plan.chosen_on} of "
                 f"{len(order)}; or give one of them alone"
             )
         relevant, num_candidates = self._relevant(scope, level)
@@ -185,7 +247,7 @@ class _Bench:
         results: list[SummaryResult] = []
         best: dict[str, Choice] = {}
         plain = self._search(top_p=plan.top_p, use_topics=use_topics, bm25_weight=1.0, dense_weight=0.0)
-        for name, choices in table_rows(plan, plain, num_terms=self._step.num_terms, best=best):
+        for name, choices in table_rows(grid, plain, num_terms=self._step["num_terms"], best=best):
             recalls = (
                 [self._recall(choice, level, relevant, chosen_on) for choice in choices] if len(choices) > 1 else [0.0]
             )
@@ -199,10 +261,10 @@ class _Bench:
         comparisons = compare_recall(results, COMPARED, seed=plan.seed)
         return RecallTable(scope, level, plan.top_p, num_candidates, len(chosen_on), results, comparisons)
 
-    def answers(self, file: Path) -> tuple[list[AnswerCounts], list[WinRate]]:
+    def answers(self, language_model: ChatModel, file: Path) -> tuple[list[AnswerCounts], list[WinRate]]:
         """Let a language model answer from all summaries and from the retrieved ones, and compare the answers."""
         plan = self._plan
-        model = remembering(instantiate(plan.language_model), self._cache / "answers")
+        model = remembering(language_model, self._cache / "answers")
         reader = MapReduceAnswers(
             model,
             self._setup.tokenizer,
@@ -233,11 +295,11 @@ class _Bench:
         return [[Summary(graph.node_ids[node], graph.texts[node]) for node in row if node >= 0] for row in nodes]
 
     def _relevant(self, scope: str, level: int) -> tuple[Tensor, float]:
-        """Let the cross-encoder read all candidates: ``[Q, N]`` bool, and how many there are on the mean."""
+        """Let the cross-encoder read all candidates: ``[Q, N]`` bool, and how many there are on average."""
         search = self._search(top_p=None, use_topics=SCOPES[scope])
         retrieval = self._retrieval(Choice(search), level)
         candidates = retrieval.retrieve(self._queries).candidates.cpu()
-        encoder = PairCache(instantiate(self._cfg.pair_encoder), self._cache / "pairs")
+        encoder = PairCache(self._plan.pair_encoder, self._cache / "pairs")
         texts = retrieval.summaries.graph.texts
         scores = read_by_pairs(
             encoder, self._queries.texts, texts, candidates, advance=_progress(f"level {level}, {scope}")
@@ -250,7 +312,7 @@ class _Bench:
 
     def _search(self, **settings: Any) -> ReTAGSearchSettings:
         """Take the step's settings, but for some."""
-        search: ReTAGSearchSettings = instantiate(self._step.search)
+        search: ReTAGSearchSettings = self._step["search"]
         return replace(search, **settings)
 
     def _keywords(self) -> dict[str, int]:

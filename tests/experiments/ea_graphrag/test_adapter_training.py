@@ -60,12 +60,12 @@ def multi(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _train(run_command, single: Path, multi: Path, run: Path, *overrides: str):
     return run_command(
-        "train.py", "model=complexity_adapter", "adapter.graph=hipporag2_ppr", "model.hidden_channels=[16,8]",
-        "~adapter.data.two_wiki", "~adapter.data.hotpotqa", "~adapter.data.scifact", "~adapter.data.spider",
-        f"+adapter.data.single={{data:{single},splits:[train]}}",
-        f"+adapter.data.multi={{data:{multi},splits:[train]}}",
-        "adapter.right=all_relevant@2", "adapter.num_folds=null",
-        "+adapter.settings.max_epochs=8", "+adapter.settings.learning_rate=0.01", f"hydra.run.dir={run}", *overrides,
+        "train.py", "model=complexity_adapter", "job.graph=hipporag2_ppr", "model.hidden_channels=[16,8]",
+        "~job.data.two_wiki", "~job.data.hotpotqa", "~job.data.scifact", "~job.data.spider",
+        f"+job.data.single={{data:{single},splits:[train]}}",
+        f"+job.data.multi={{data:{multi},splits:[train]}}",
+        "job.right=all_relevant@2", "job.num_folds=null",
+        "+job.settings.max_epochs=8", "+job.settings.learning_rate=0.01", f"hydra.run.dir={run}", *overrides,
     )  # fmt: skip
 
 
@@ -111,11 +111,11 @@ def test_called_again_it_does_nothing_twice(run: Path, run_command, single: Path
 
 def test_the_benchmark_and_the_router_itself(run: Path, run_command, single: Path, multi: Path, tmp_path: Path) -> None:
     arguments = [
-        "experiment=ea_benchmark", f"checkpoint={run}", "routing.graph=hipporag2_ppr", "routing.draws=50",
-        "~routing.single_hop.scifact", "~routing.single_hop.spider",
-        "~routing.multi_hop.two_wiki", "~routing.multi_hop.hotpotqa",
-        f"+routing.single_hop.single={{data:{single},splits:[test]}}", f"hydra.run.dir={tmp_path}",
-        f"+routing.multi_hop.multi={{data:{multi},splits:[train,test]}}",
+        "experiment=ea_benchmark", f"checkpoint={run}", "job.graph=hipporag2_ppr", "job.draws=50",
+        "~job.single_hop.scifact", "~job.single_hop.spider",
+        "~job.multi_hop.two_wiki", "~job.multi_hop.hotpotqa",
+        f"+job.single_hop.single={{data:{single},splits:[test]}}", f"hydra.run.dir={tmp_path}",
+        f"+job.multi_hop.multi={{data:{multi},splits:[train,test]}}",
     ]  # fmt: skip
     done = run_command("evaluate.py", *arguments)
     assert done.returncode == 0, done.stderr
@@ -131,17 +131,17 @@ def test_the_benchmark_and_the_router_itself(run: Path, run_command, single: Pat
     assert sum(rows["full"]["routes"].values()) == pytest.approx(1)
     assert found["mix"]["regret"] >= 0
     assert "The router itself" in (tmp_path / "report.md").read_text()
-    refused = run_command("evaluate.py", *[part for part in arguments if "routing.graph" not in part])
+    refused = run_command("evaluate.py", *[part for part in arguments if "job.graph" not in part])
     assert "`checkpoint` was trained on graph=hipporag2_ppr with settings that are not those" in refused.stderr
 
 
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["adapter.right=best@5"], "`right` must be one of"),
-        (["adapter.validation_share=1.0"], "`adapter.validation_share` must lie in"),
-        (["+adapter.data.single.share=0"], "`share` must lie in"),
-        (["adapter.right=all_relevant@90"], "`labels` must hold both classes"),
+        (["job.right=best@5"], "`right` must be one of"),
+        (["job.validation_share=1.0"], "`job.validation_share` must lie in"),
+        (["+job.data.single.share=0"], "`share` must lie in"),
+        (["job.right=all_relevant@90"], "`labels` must hold both classes"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(
@@ -154,7 +154,7 @@ def test_settings_that_do_not_fit_are_refused(
 
 @pytest.mark.slow
 def test_cross_validation_is_kept(run: Path, run_command, single: Path, multi: Path) -> None:
-    folds = ["adapter.num_folds=2", "adapter.num_inner_folds=2", "adapter.curve_shares=[1.0]"]
+    folds = ["job.num_folds=2", "job.num_inner_folds=2", "job.curve_shares=[1.0]"]
     assert _train(run_command, single, multi, run, *folds).returncode == 0
     (kept,) = (run / "steps").iterdir()
     before, report = kept.stat().st_mtime_ns, (run / "report.md").read_text()

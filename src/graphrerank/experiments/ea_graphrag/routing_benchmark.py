@@ -1,6 +1,5 @@
 """``python evaluate.py experiment=ea_benchmark``: the router on questions half of one hop and half of several."""
 
-import shlex
 import time
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -9,14 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from hydra.core.hydra_config import HydraConfig
-from hydra.utils import instantiate
-from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
-from graphrerank.cli.compose import compose_group, without_paths
 from graphrerank.evaluation.tables import markdown_table
-from graphrerank.experiments.ea_graphrag.path_runner import PathRunner, hashed_order, path_settings, question_key
+from graphrerank.experiments.ea_graphrag.path_runner import PathRunner, path_settings, question_key
 from graphrerank.experiments.ea_graphrag.routing import (
     JUDGED,
     Choices,
@@ -27,6 +22,8 @@ from graphrerank.experiments.ea_graphrag.routing import (
     weigh_choices,
 )
 from graphrerank.experiments.ea_graphrag.two_paths import TwoPaths
+from graphrerank.experiments.hashed_order import hashed_order
+from graphrerank.experiments.session import Group, JobSession
 from graphrerank.files import write_json, write_text
 from graphrerank.graphs import Queries
 from graphrerank.graphs.routes import GRAPH, choose_routes
@@ -59,70 +56,92 @@ class TestSet:
     kept: Tensor
 
 
-def judge_routing(cfg: DictConfig) -> Path:
-    """Judge all ways to choose the path, run the router itself, and write the report.
+@dataclass(frozen=True, kw_only=True)
+class RoutingBenchmark:
+    """The job.
 
-    Returns:
-        The run folder, which is also the last line printed.
-
-    Raises:
-        ValueError: If the adapter was trained on other paths, a data set has no question that it was not trained on, or
-            the pipeline has no router.
+    Attributes:
+        checkpoint: Run folder of an adapter.
+        single_hop: Name -> what :meth:`PathRunner.read` reads of a data set with questions of one hop.
+        multi_hop: The same for questions of several hops.
+        graph: Name in ``conf/pipeline`` whose steps are the graph path; None: the router's own.
+        draws: Random routings.
+        seed: Seed of the draws, and of which questions are left out so that both halves are equal.
     """
-    torch.set_num_threads(cfg.num_threads)
-    run_dir, plan = Path(cfg.paths.run_dir), cfg.routing
-    pipeline = deepcopy(cfg.pipeline)
-    router = next((step for step in pipeline.steps if "adapter" in step), None)
-    if router is None:
-        raise ValueError("`pipeline` must have a step with an `adapter` (pipeline=ea_graphrag), got none")
-    if plan.graph is not None:
-        router.graph = compose_group(cfg, "pipeline", plan.graph).steps
-    router.adapter.checkpoint, router.adapter.cache = cfg.checkpoint, None  # a cache would hide what syntax takes
-    OmegaConf.resolve(pipeline)
-    runner = PathRunner(cfg, dense=_alone(pipeline, router.dense), graph=_alone(pipeline, router.graph))
-    scorer: AdapterScorer = instantiate(router.adapter)
-    manifest = list(load_checkpoints(cfg.checkpoint).values())[-1].manifest
-    _check_paths(runner, manifest)
-    without = tuple(float(manifest_entry(manifest, "without_fusion", name)) for name in ("low", "high"))
 
-    sets = {
-        name: _read(runner, scorer, half, name, entry, seed=plan.seed)
-        for half in HALVES
-        for name, entry in plan[half].items()
-    }
-    sets = _only_new(sets, manifest_entry(manifest, "questions"))
-    known = {name: len(one.paths) - len(one.kept) for name, one in sets.items()}
-    sets = _halved(sets, seed=plan.seed)
+    checkpoint: str
+    single_hop: Mapping[str, Mapping[str, Any]]
+    multi_hop: Mapping[str, Mapping[str, Any]]
+    graph: str | None = None
+    draws: int
+    seed: int
 
-    def compare(choices: Choices) -> RoutedResult:
-        thresholds = (scorer.low, scorer.high)
-        return compare_routing(
-            choices, thresholds=thresholds, without_fusion=(without[0], without[1]), draws=plan.draws, seed=plan.seed
-        )
+    def __call__(self, session: JobSession) -> Path:
+        """Judge all ways to choose the path, run the router itself, and write the report.
 
-    results = {name: compare(one.choices.take(one.kept)) for name, one in sets.items()}
-    mix = compare(join_choices([one.choices.take(one.kept) for one in sets.values()]))
-    real = {name: _run_router(runner, pipeline, scorer, one) for name, one in sets.items()}
-    content = {
-        "mix": mix.to_json(),
-        "sets": {name: result.to_json() for name, result in results.items()},
-        "router": real,
-        "left_out_as_known": known,
-        "thresholds": {"low": scorer.low, "high": scorer.high, "without_fusion": list(without)},
-    }
-    write_json(run_dir / "metrics.json", content)
-    report = _report(sets, known, mix, results, real)
-    write_text(run_dir / "report.md", report)
-    print(report)
-    print(run_dir, flush=True)
-    return run_dir
+        Returns:
+            The run folder.
 
+        Raises:
+            ValueError: If the adapter was trained on other paths, a data set has no question that it was not trained
+                on, or the pipeline has no router.
+        """
+        torch.set_num_threads(session.num_threads)
+        pipeline, router = self._router(session)
+        paths = {name: deepcopy(pipeline) for name in ("dense", "graph")}
+        for name, path in paths.items():
+            path["steps"] = router[name]
+        runner = PathRunner(session, **paths)
+        scorer: AdapterScorer = session.build(router["adapter"])
+        manifest = list(load_checkpoints(self.checkpoint).values())[-1].manifest
+        _check_paths(runner, manifest)
+        low, high = (float(manifest_entry(manifest, "without_fusion", name)) for name in ("low", "high"))
 
-def _alone(pipeline: DictConfig, steps: Any) -> DictConfig:
-    """Make one path of a router a pipeline of its own."""
-    path = deepcopy(pipeline)
-    path.steps = deepcopy(steps)
-    return path
+        sets = {
+            name: _read(runner, scorer, half, name, entry, seed=self.seed)
+            for half in HALVES
+            for name, entry in getattr(self, half).items()
+        }
+        sets = _only_new(sets, manifest_entry(manifest, "questions"))
+        known = {name: len(one.paths) - len(one.kept) for name, one in sets.items()}
+        sets = _halved(sets, seed=self.seed)
+
+        def compare(choices: Choices) -> RoutedResult:
+            return compare_routing(
+                choices,
+                thresholds=(scorer.low, scorer.high),
+                without_fusion=(low, high),
+                draws=self.draws,
+                seed=self.seed,
+            )
+
+        results = {name: compare(one.choices.take(one.kept)) for name, one in sets.items()}
+        mix = compare(join_choices([one.choices.take(one.kept) for one in sets.values()]))
+        real = {name: _run_router(runner, pipeline, scorer, one) for name, one in sets.items()}
+        content = {
+            "mix": mix.to_json(),
+            "sets": {name: result.to_json() for name, result in results.items()},
+            "router": real,
+            "left_out_as_known": known,
+            "thresholds": {"low": scorer.low, "high": scorer.high, "without_fusion": [low, high]},
+        }
+        write_json(session.run_dir / "metrics.json", content)
+        report = _report(session.command, sets, known, mix, results, real)
+        write_text(session.run_dir / "report.md", report)
+        print(report)
+        return session.run_dir
+
+    def _router(self, session: JobSession) -> tuple[Group, Group]:
+        """Return the chosen pipeline and its router, with this checkpoint and graph path."""
+        pipeline = session.chosen("pipeline")
+        router = next((step for step in (pipeline or {}).get("steps", ()) if "adapter" in step), None)
+        if pipeline is None or router is None:
+            raise ValueError("`pipeline` must have a step with an `adapter` (pipeline=ea_graphrag), got none")
+        if self.graph is not None:
+            router["graph"] = session.group("pipeline", self.graph)["steps"]
+        router["adapter"]["checkpoint"] = self.checkpoint
+        router["adapter"]["cache"] = None  # a cache would hide the time that reading syntax takes
+        return pipeline, router
 
 
 def _check_paths(runner: PathRunner, manifest: Mapping[str, Any]) -> None:
@@ -132,7 +151,7 @@ def _check_paths(runner: PathRunner, manifest: Mapping[str, Any]) -> None:
         if trained["settings"]["steps"] != path_settings(group)["steps"]:
             raise ValueError(
                 f"`checkpoint` was trained on {path}={trained['choice']} with settings that are not those of the "
-                f"router's {path} path; routing.graph=NAME takes another of conf/pipeline"
+                f"router's {path} path; job.graph=NAME takes another of conf/pipeline"
             )
 
 
@@ -171,7 +190,9 @@ def _only_new(sets: Mapping[str, TestSet], trained: Mapping[str, Sequence[str]])
                 known.add(key)
                 kept.append(row)
         if not kept:
-            raise ValueError(f"`routing` must have questions that the adapter was not trained on, found none in {name}")
+            raise ValueError(
+                f"`job` must name data sets with questions that the adapter was not trained on, got {name}"
+            )
         new[name] = replace(one, kept=torch.tensor(kept))
     return new
 
@@ -191,7 +212,7 @@ def _halved(sets: Mapping[str, TestSet], *, seed: int) -> dict[str, TestSet]:
     return {name: replace(one, kept=torch.tensor(sorted(kept[name]))) for name, one in sets.items() if kept[name]}
 
 
-def _run_router(runner: PathRunner, group: DictConfig, scorer: AdapterScorer, one: TestSet) -> dict[str, float]:
+def _run_router(runner: PathRunner, group: Group, scorer: AdapterScorer, one: TestSet) -> dict[str, float]:
     """Let the router itself retrieve the questions, and compare with what was put together."""
     (prepared, build), paths = runner.prepare(one.data), one.paths
     numbers = paths.queries[one.kept]
@@ -221,13 +242,13 @@ def _run_router(runner: PathRunner, group: DictConfig, scorer: AdapterScorer, on
 
 
 def _report(
+    command: str,
     sets: Mapping[str, TestSet],
     known: Mapping[str, int],
     mix: RoutedResult,
     results: Mapping[str, RoutedResult],
     real: Mapping[str, Mapping[str, float]],
 ) -> str:
-    command = shlex.join(["python", "evaluate.py", *map(without_paths, HydraConfig.get().overrides.task)])
     counts = ", ".join(f"{name} {len(one.kept)}" for name, one in sets.items())
     lines = [
         [

@@ -1,0 +1,135 @@
+"""From a composed configuration to its one job: checked by name and type, built, called, and its folder printed."""
+
+import inspect
+import logging
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from hydra.errors import InstantiationException
+from hydra.utils import get_object, instantiate
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from pydantic import TypeAdapter, ValidationError
+
+from graphrerank.cli.schema import check_keys
+from graphrerank.cli.session import Session
+
+COMMANDS = {  # a setting of the command line -> the job that it asks for, in the place of `job`
+    "report": "graphrerank.cli.compare.compare",
+    "verify": "graphrerank.cli.verify.verify",
+    "calibrate": "graphrerank.cli.calibration.calibrate_checkpoint",
+}
+PLAIN = (int, float, str, bool, NoneType, Any)
+CONTAINERS = (list, dict, tuple, Sequence, Mapping, Union, UnionType)
+
+
+def run_job(cfg: DictConfig, schema: type, session: Callable[[DictConfig], Session]) -> None:
+    """Run the job of a configuration, and print the folder that it wrote to, if any, as the last line.
+
+    Args:
+        cfg: The composed configuration.
+        schema: The dataclass of its root.
+        session: What the job is called with, made from the configuration.
+
+    Raises:
+        ValueError: If the configuration has an unknown key, or as :func:`build_job`.
+    """
+    check_keys(cfg, schema)
+    quiet_lightning()
+    folder = build_job(cfg)(session(cfg))
+    if folder is not None:
+        print(folder, flush=True)
+
+
+def build_job(cfg: DictConfig) -> Callable[[Any], Path | None]:
+    """Build what a configuration's ``job`` describes: a class that takes a plan, or a function without one.
+
+    Raises:
+        ValueError: If ``job`` has an unknown setting, lacks one, or one has another type than the plan needs.
+    """
+    command = next((target for setting, target in COMMANDS.items() if cfg.get(setting)), None)
+    node = cfg.job if command is None else OmegaConf.create({"_target_": command})
+    target = check_plan(node, "job")
+    if not isinstance(target, type):
+        return partial(target)
+    try:
+        job: Callable[[Any], Path | None] = instantiate(node, _convert_="all")
+    except InstantiationException as error:
+        if isinstance(error.__cause__, ValueError):
+            raise error.__cause__ from None
+        raise
+    return job
+
+
+def quiet_lightning() -> None:
+    """Silence Lightning's informational messages."""
+    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
+    warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
+
+
+def check_plan(node: DictConfig, key: str) -> Any:
+    """Compare the settings under a ``_target_`` with the parameters of what it names.
+
+    Args:
+        node: The settings.
+        key: Where they stand in the configuration, for messages.
+
+    Returns:
+        The class or function.
+
+    Raises:
+        ValueError: If a setting is unknown, missing, or of another type; in nested targets too.
+    """
+    if not OmegaConf.is_dict(node) or "_target_" not in node:
+        raise ValueError(f"`{key}` must be settings with a `_target_`, the class to build, got {node}")
+    try:
+        target = get_object(node._target_)
+    except (ImportError, ValueError) as error:
+        raise ValueError(f"`{key}._target_` must name a class, got {node._target_!r}: {error}") from error
+    if not isinstance(target, type):
+        return target
+    parameters = inspect.signature(target).parameters
+    given = [str(name) for name in node if not str(name).startswith("_")]
+    open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    unknown = [] if open_ended else [name for name in given if name not in parameters]
+    if unknown:
+        raise ValueError(
+            f"unknown setting '{key}.{unknown[0]}'; the settings of {target.__name__} are {sorted(parameters)}"
+        )
+    for name, parameter in parameters.items():
+        needed = parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
+        if needed and name not in node and not node.get("_partial_"):
+            raise ValueError(f"`{key}.{name}` must be set: {target.__name__} needs it")
+    types = get_type_hints(target.__init__)  # type: ignore[misc]
+    for name in given:
+        _check_setting(node, name, f"{key}.{name}", types.get(name))
+    return target
+
+
+def _check_setting(node: DictConfig, name: str, key: str, needed: Any) -> None:
+    try:
+        setting = node[name]
+    except OmegaConfBaseException as error:
+        raise ValueError(f"`{key}` must be set: {str(error).splitlines()[0]}") from error
+    if OmegaConf.is_dict(setting) and "_target_" in setting:
+        if not OmegaConf.is_interpolation(node, name):
+            check_plan(setting, key)
+    elif _is_plain(needed):
+        if OmegaConf.is_config(setting):
+            setting = OmegaConf.to_container(setting, resolve=True)
+        try:
+            TypeAdapter(needed).validate_python(setting, strict=True)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise ValueError(f"`{key}`: {first['msg'].lower()}, got {first['input']!r}") from None
+
+
+def _is_plain(needed: Any) -> bool:
+    """Return whether a type is made of numbers, strings and containers of them."""
+    if get_origin(needed) in CONTAINERS:
+        return all(map(_is_plain, get_args(needed)))
+    return needed in PLAIN

@@ -1,0 +1,186 @@
+"""Training one model of a run: its folder, its manifest, and resuming it where it stopped."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+from hydra.core.hydra_config import HydraConfig
+from hydra.utils import instantiate
+from lightning.pytorch.loggers import Logger
+from omegaconf import DictConfig
+
+from graphrerank.cli.compose import plain_arguments, portable_arguments, portable_config
+from graphrerank.cli.systems import own_encoder
+from graphrerank.data import PreparedDataset
+from graphrerank.data.augmentation import CandidateAugmentation
+from graphrerank.data.datamodule import CandidateDataModule, MixtureDataModule
+from graphrerank.models import GRankerHead
+from graphrerank.models.checkpoint import library_versions, load_checkpoint, model_name, read_manifest, write_manifest
+from graphrerank.models.granker_head import head_arguments
+from graphrerank.models.granker_layers import GRankerLayers
+from graphrerank.operators import CrossEncoder
+
+CHECKPOINT = Path("checkpoints", "best.ckpt")  # in a model's folder
+FINE_TUNED = "cross_encoder"  # folder of a system whose cross-encoder's last layers were trained
+
+
+def train_model(
+    cfg: DictConfig,
+    parts: Mapping[str, PreparedDataset],
+    operators: Mapping[str, float],
+    loggers: Sequence[Logger] = (),
+) -> dict[str, Any]:
+    """Train one model, or resume where its training stopped; its checkpoints lie in ``<run>/<system>/checkpoints``.
+
+    Args:
+        cfg: The configuration of ``train.py``, with the model's settings.
+        parts: Data sets to train on by name; their order is that of the configuration.
+        operators: Restart probabilities of the frozen operators, which the manifest records.
+        loggers: Of Lightning.
+
+    Returns:
+        The manifest.
+
+    Raises:
+        ValueError: If a checkpoint to resume was trained with other settings.
+    """
+    folder, prepared = Path(cfg.paths.run_dir) / cfg.system, next(iter(parts.values()))
+    L.seed_everything(cfg.seed, verbose=False)  # here: what was trained or resumed before must not decide the weights
+    arguments = _model_arguments(cfg, prepared)
+    model = instantiate(cfg.model, **arguments)
+    manifest = _manifest(cfg, parts, operators, model, arguments)
+    last = _resume_from(cfg, folder, manifest)
+    if last is not None and (before := read_manifest(folder)).get("finished"):
+        return manifest | {key: before[key] for key in ("finished", "fine_tuned") if key in before}
+    write_manifest(folder, manifest)
+    if isinstance(model, GRankerHead):
+        model.start_from(own_encoder(prepared).classification_head)
+    elif isinstance(model, GRankerLayers):
+        model.start_from(own_encoder(prepared))
+    module = instantiate(cfg.module, model, instantiate(cfg.loss), val_names=list(parts) if len(parts) > 1 else [])
+    batches = _batches(cfg, parts, vectors=model.uses_vectors)
+    callbacks = [instantiate(callback) for callback in cfg.callbacks.values()]
+    trainer = instantiate(cfg.trainer, callbacks=callbacks, logger=list(loggers))
+    for logger in loggers:
+        logger.log_hyperparams(manifest)
+    trainer.fit(module, datamodule=batches, ckpt_path=last, weights_only=True)
+    best = folder / CHECKPOINT
+    if not best.is_file():  # fast_dev_run, or validation switched off: the last state is the best there is
+        trainer.save_checkpoint(best)
+    if isinstance(model, GRankerLayers):
+        manifest["fine_tuned"] = _save_fine_tuned(best, prepared)
+    manifest["finished"] = True
+    write_manifest(folder, manifest)
+    return manifest
+
+
+def _batches(cfg: DictConfig, parts: Mapping[str, PreparedDataset], *, vectors: bool) -> L.LightningDataModule:
+    """Serve one data set as it is, or several, or what augmentation makes of them."""
+    augmentation = plain_arguments(cfg.augmentation)
+    if len(parts) == 1 and not any(augmentation.values()):
+        return CandidateDataModule(next(iter(parts.values())), vectors=vectors, **cfg.batches)
+    names = next(iter(parts.values())).feature_names
+    return MixtureDataModule(
+        parts,
+        shares=None if cfg.shares is None else dict(cfg.shares),
+        vectors=vectors,
+        augmentation=CandidateAugmentation(names, **augmentation) if any(augmentation.values()) else None,
+        **cfg.batches,
+    )
+
+
+def _save_fine_tuned(best: Path, prepared: PreparedDataset) -> dict[str, str]:
+    """Write the cross-encoder with the layers and head of a checkpoint beside the folder of checkpoints."""
+    model = load_checkpoint(best).model
+    assert isinstance(model, GRankerLayers)
+    start, folder = own_encoder(prepared), best.parent.parent / FINE_TUNED
+    start.save_trained(folder, model.layers, model.granker.head)
+    fingerprint = CrossEncoder(folder, max_length=start.max_length, dtype=start.dtype).fingerprint
+    return {"folder": FINE_TUNED, "fingerprint": fingerprint}
+
+
+def _resume_from(cfg: DictConfig, folder: Path, manifest: Mapping[str, Any]) -> Path | None:
+    """Find the checkpoint to resume, and refuse one of another training."""
+    if cfg.ckpt_path is None:
+        return None
+    named = Path(cfg.ckpt_path)
+    last = named if named.is_file() and named.parent.parent == folder else folder / "checkpoints" / "last.ckpt"
+    if not last.is_file():
+        return None
+    before = read_manifest(folder)
+    for key in ("model", "features", "encoder", "pair_encoder", "retriever", "data", "mix"):
+        if before.get(key) != manifest[key]:
+            raise ValueError(f"{last}: was trained with {key}={before.get(key)}, this job asks for {manifest[key]}")
+    return last
+
+
+def _model_arguments(cfg: DictConfig, prepared: PreparedDataset) -> dict[str, Any]:
+    """Return the model's settings, and the sizes that its data set or its cross-encoder gives."""
+    arguments = plain_arguments(cfg.model)
+    if prepared.pair_encoder is None:
+        arguments["num_scores"] = len(prepared.feature_names)
+        if (embedding := prepared.dataset.graph.embedding) is not None:
+            arguments["embedding_dim"] = embedding.shape[1]
+        return arguments
+    encoder = own_encoder(prepared)
+    arguments |= head_arguments(encoder.classification_head)
+    if arguments["train_last_layers"]:
+        return arguments | {"encoder": encoder.layer_settings}
+    del arguments["train_last_layers"]
+    return arguments
+
+
+def _manifest(
+    cfg: DictConfig,
+    parts: Mapping[str, PreparedDataset],
+    operators: Mapping[str, float],
+    model: Any,
+    arguments: Mapping[str, Any],
+) -> dict[str, Any]:
+    prepared = next(iter(parts.values()))
+    choices = HydraConfig.get().runtime.choices
+    embedding = prepared.dataset.graph.embedding
+    encoder = pair_encoder = None
+    if prepared.pair_encoder is not None:
+        pair_encoder = {
+            "choice": choices["pair_encoder"],
+            "arguments": portable_arguments(cfg.pair_encoder),
+            "fingerprint": prepared.pair_encoder.fingerprint,
+            "dim": prepared.pair_encoder.hidden_size,
+        }
+    if embedding is not None:
+        encoder = {
+            "choice": choices["encoder"],
+            "arguments": plain_arguments(cfg.encoder),
+            "name": prepared.encoder_name,
+            "fingerprint": prepared.encoder_fingerprint,
+            "dim": embedding.shape[1],
+        }
+    return {
+        "name": cfg.system,
+        "finished": False,
+        "model": {"name": model_name(type(model)), "arguments": arguments},
+        "features": model.feature_names(prepared.feature_names),
+        "encoder": encoder,
+        "pair_encoder": pair_encoder,
+        "retriever": {
+            "choice": choices["retriever"],
+            "arguments": plain_arguments(cfg.retriever),
+            "feature_names": list(prepared.feature_names),
+        },
+        "candidate_depth": prepared.top_k,
+        "data": {
+            "choice": choices["data"],
+            "arguments": portable_arguments(cfg.data),
+            "fingerprint": prepared.dataset.fingerprint,
+        },
+        "mix": {
+            name: {"arguments": entry or {}, "fingerprint": parts[str(name)].dataset.fingerprint}
+            for name, entry in (plain_arguments(cfg.mix) if cfg.mix else {}).items()
+        },
+        "operators": dict(operators),
+        "config": portable_config(cfg),
+        "versions": library_versions(),
+        "metrics": {},
+    }

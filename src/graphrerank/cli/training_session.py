@@ -1,0 +1,134 @@
+"""A run of ``train.py``: its data sets with the candidates that models are trained on, and the training of a model."""
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from pathlib import Path
+
+from hydra import compose
+from omegaconf import DictConfig, OmegaConf
+
+from graphrerank.cli.compose import compose_group
+from graphrerank.cli.session import Session
+from graphrerank.cli.train_model import CHECKPOINT, train_model
+from graphrerank.data import PreparedDataset
+from graphrerank.data.text_match import MATCH_FEATURES
+from graphrerank.evaluation import tune_restart_prob
+from graphrerank.models.checkpoint import MANIFEST
+from graphrerank.operators import GCS, PPR
+
+
+class TrainingSession(Session):
+    """What a job asks of ``train.py``, beside what any command offers.
+
+    Args:
+        cfg: The command's configuration.
+
+    Attributes:
+        resumed: Folder of the run that is resumed; None for a new one.
+    """
+
+    def __init__(self, cfg: DictConfig) -> None:
+        super().__init__(cfg)
+        self.resumed = None if cfg.ckpt_path is None else Path(cfg.ckpt_path)
+
+    @property
+    def training_names(self) -> list[str]:
+        """Names of the data sets to train on: ``data``, then those of ``mix``.
+
+        Raises:
+            ValueError: If ``mix`` names the data set that ``data`` is.
+        """
+        first, others = self.choice("data"), [str(name) for name in self.cfg.mix or {}]
+        if first in others:
+            raise ValueError(f"`mix` must name data sets beside `data`, got {first!r}, which `data` is")
+        return [first, *others]
+
+    @property
+    def candidates_key(self) -> str:
+        """All settings that decide the candidates of a data set, in one string."""
+        return str([OmegaConf.to_yaml(self.cfg.retriever, resolve=True), self.cfg.features.text_match])
+
+    @property
+    def top_k(self) -> int:
+        """Candidates of a query."""
+        return int(self.cfg.retriever.top_k)
+
+    def variant(self, overrides: Sequence[str], *, system: str, mix: Sequence[str]) -> "TrainingSession":
+        """Compose the same command with more overrides.
+
+        Args:
+            overrides: Hydra's, after those of the command.
+            system: Name of the model.
+            mix: The data sets of ``mix`` that are kept.
+        """
+        cfg = compose("train", overrides=[*self.overrides, *overrides])
+        cfg.paths, cfg.system = self.cfg.paths, system
+        cfg.mix = {name: entry for name, entry in (self.cfg.mix or {}).items() if name in mix}
+        return TrainingSession(cfg)
+
+    def ablation(self, name: str, run_dir: Path) -> "TrainingSession":
+        """Return the same run for one of its models: under its name, with the settings of ``ablations`` for it."""
+        cfg = deepcopy(self.cfg)
+        cfg.system, cfg.paths.run_dir = name, str(run_dir)
+        OmegaConf.set_struct(cfg.model, True)
+        cfg.model = OmegaConf.merge(cfg.model, cfg.ablations.get(name, {}))
+        return TrainingSession(cfg)
+
+    def dataset(self, name: str, *, reads_vectors: bool = True) -> PreparedDataset:
+        """Load and encode a data set, with candidates and features as models are trained on.
+
+        Args:
+            name: One of ``training_names``, a file of ``conf/data``, or the path of a data set folder.
+            reads_vectors: Whether a model reads query and node vectors.
+        """
+        if name == self.choice("data"):
+            group = self.cfg.data
+        elif name in (self.cfg.mix or {}):
+            arguments = dict(self.cfg.mix[name] or {})
+            group = compose_group(self.cfg, "data", str(arguments.pop("data", name)), **arguments)
+        else:
+            group = self.group("data", name)
+        prepared = self.prepare(group, self.cfg.encoder, self.cfg.retriever, reads_vectors=reads_vectors)
+        if self.cfg.features.text_match:
+            return prepared.with_features([*prepared.feature_names, *MATCH_FEATURES])
+        return prepared
+
+    def tune_operators(self, prepared: PreparedDataset, split: str) -> dict[str, float]:
+        """Choose the frozen operators' restart probabilities on a split, except those that are set."""
+        build = {"gcs": lambda p: GCS(restart_prob=p).score, "ppr": lambda p: PPR(restart_prob=p).score}
+        return {
+            name: self.cfg.operator[name].restart_prob or tune_restart_prob(prepared, split, build[name])
+            for name in build
+        }
+
+    def train(self, folder: Path, parts: Mapping[str, PreparedDataset], operators: Mapping[str, float]) -> Path:
+        """Train the model on data sets by name, or resume where its training stopped, and return the best checkpoint.
+
+        Args:
+            folder: Folder of the model's own folder.
+            parts: The data sets.
+            operators: Restart probabilities of the frozen operators, which the manifest records.
+        """
+        self.cfg.paths.run_dir = str(folder)
+        train_model(self.cfg, parts, operators)
+        return folder / self.cfg.system / CHECKPOINT
+
+    def training_folder(self) -> Path:
+        """Choose the run folder of an ordinary training: a new one, or the one that is resumed.
+
+        Raises:
+            ValueError: If ``ckpt_path`` is no such folder and no checkpoint in one.
+        """
+        if self.resumed is None:
+            return self.run_dir
+        path = self.resumed
+        if not path.exists():
+            raise ValueError(
+                f"`ckpt_path` must be a run folder or a .ckpt file in one, got {self.cfg.ckpt_path!r}: no such path"
+            )
+        run_dir = path if path.is_dir() else path.parent.parent.parent
+        if not any(run_dir.glob(f"*/{MANIFEST}")):
+            raise ValueError(
+                f"`ckpt_path` must lie in a run folder of train.py, but {run_dir} holds no <system>/{MANIFEST}"
+            )
+        return run_dir

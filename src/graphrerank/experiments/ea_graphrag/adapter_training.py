@@ -1,0 +1,291 @@
+"""``python train.py model=complexity_adapter``: both paths over training questions, and the adapter that chooses."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphrerank.experiments.ea_graphrag.adapter_page import (
+    CURVE_PNG,
+    THRESHOLDS_PNG,
+    Judged,
+    adapter_text,
+    agreement_table,
+    disagreements,
+)
+from graphrerank.experiments.ea_graphrag.path_runner import PathRunner, path_settings, question_key
+from graphrerank.experiments.ea_graphrag.two_paths import parse_rule
+from graphrerank.experiments.hashed_order import hashed_order
+from graphrerank.experiments.session import TrainingSession
+from graphrerank.experiments.steps import do_step, step_file
+from graphrerank.files import atomic_path, hash_json, write_text
+from graphrerank.language_models import ChatModel, remembering
+from graphrerank.metrics import area_under_roc
+from graphrerank.models.checkpoint import (
+    MODULE_PREFIX,
+    library_versions,
+    load_checkpoint,
+    model_name,
+    read_manifest,
+    write_manifest,
+)
+from graphrerank.models.complexity_adapter import ComplexityAdapter
+from graphrerank.syntax import FEATURES, SyntaxFeatures
+from graphrerank.training import (
+    AdapterSettings,
+    LabelledRows,
+    ThresholdChoice,
+    calibrate,
+    choose_thresholds,
+    comparison_table,
+    default_classifiers,
+    draw_learning_curve,
+    draw_thresholds,
+    fit_adapter,
+    learning_curve,
+    learning_curve_table,
+    nested_cross_validation,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdapterTraining:
+    """The job.
+
+    Attributes:
+        system: Name of the adapter's folder within the run folder.
+        dense: Name in ``conf/pipeline`` of the dense path.
+        graph: That of the graph path.
+        data: Name -> what :meth:`PathRunner.read` reads of a data set.
+        right: Which path is right (:func:`parse_rule`).
+        language_model: Answers questions where ``right`` needs that; None: none.
+        syntax: Where the units of syntax come from: ``dependency`` or ``stanza``.
+        stanza_folder: Where Stanza's model lies; None: its own folder.
+        validation_share: Share of each data set's questions that choose temperature and thresholds, in (0, 1).
+        price: Accuracy that a second per question must bring.
+        settings: How the adapter is trained.
+        model: Builds the adapter; its keywords are recorded in the manifest.
+        num_folds: Folds of nested cross-validation; None: no cross-validation.
+        num_inner_folds: Folds within each.
+        curve_shares: Shares of a fold's training rows: the points of the learning curve.
+        seed: Seed of which questions are used and held out, and of training.
+
+    Raises:
+        ValueError: If a setting is out of range.
+    """
+
+    system: str
+    dense: str
+    graph: str
+    data: Mapping[str, Mapping[str, Any]]
+    right: str
+    language_model: ChatModel | None = None
+    syntax: str
+    stanza_folder: str | None = None
+    validation_share: float
+    price: float
+    settings: AdapterSettings
+    model: "partial[ComplexityAdapter]"
+    num_folds: int | None = None
+    num_inner_folds: int
+    curve_shares: Sequence[float]
+    seed: int
+
+    def __post_init__(self) -> None:
+        parse_rule(self.right)
+        if not 0 < self.validation_share < 1:
+            raise ValueError(f"`job.validation_share` must lie in (0, 1), got {self.validation_share}")
+
+    def __call__(self, session: TrainingSession) -> Path:
+        """Do all that is not done yet.
+
+        Returns:
+            The run folder.
+
+        Raises:
+            ValueError: If either path is right on no question that the other one misses.
+        """
+        torch.set_num_threads(session.num_threads)
+        run_dir = session.resumed or session.run_dir
+        groups = {path: session.group("pipeline", getattr(self, path)) for path in ("dense", "graph")}
+        settings = {path: path_settings(group) for path, group in groups.items()}
+        runner = PathRunner(session, **groups)
+        syntax = SyntaxFeatures(self.syntax, stanza_folder=self.stanza_folder, cache=session.cache / "syntax")
+        answers = session.cache / "answers"
+        asked = None if self.language_model is None else remembering(self.language_model, answers)
+        sets = [self._judge(runner, syntax, asked, name, entry) for name, entry in self.data.items()]
+        write_text(run_dir / "disagreements.jsonl", disagreements(sets))
+        report = [self._title(session.command), "## Which path was right", agreement_table(sets)]
+        write_text(run_dir / "report.md", "\n\n".join(report) + "\n")
+
+        train, held = (self._rows(sets, held) for held in (False, True))
+        key = hash_json([*settings.values(), self._decisive(sets, syntax)])
+        report += ["## On rows that were not seen", self._cross_validation(run_dir, self._rows(sets, None), key)]
+        write_text(run_dir / "report.md", "\n\n".join(report) + "\n")
+
+        folder = run_dir / self.system
+        manifest = _finished(folder, key)
+        if manifest is None:
+            with session.loggers() as loggers:
+                manifest = self._train(folder, sets, (train, held), asked, loggers)
+                manifest |= {
+                    "key": key,
+                    "config": session.config,
+                    "syntax": {
+                        "name": syntax.name,
+                        "fingerprint": syntax.fingerprint,
+                        "feature_names": [feature.name for feature in FEATURES],
+                    },
+                    "paths": {path: {"choice": getattr(self, path), "settings": settings[path]} for path in groups},
+                    "finished": True,
+                }
+                write_manifest(folder, manifest)
+                for logger in loggers:
+                    logger.log_metrics(manifest["metrics"])
+        report += ["## The adapter", adapter_text(manifest, len(train), len(held), self.system)]
+        text = "\n\n".join(report) + "\n"
+        write_text(run_dir / "report.md", text)
+        print(text)
+        return run_dir
+
+    def _judge(
+        self,
+        runner: PathRunner,
+        syntax: SyntaxFeatures,
+        asked: ChatModel | None,
+        name: str,
+        entry: Mapping[str, Any],
+    ) -> Judged:
+        """Let both paths retrieve for the questions of an entry of ``data``, and hold some of them out."""
+        paths = runner.read(name, entry, seed=self.seed)
+        right = [paths.is_right(one.nodes, self.right, language_model=asked) for one in (paths.dense, paths.graph)]
+        held = torch.zeros(len(paths), dtype=torch.bool)
+        order = hashed_order(paths.query_ids, self.seed + 1)
+        held[torch.tensor(order[: round(self.validation_share * len(order))], dtype=torch.int64)] = True
+        return Judged(name, paths, torch.stack(right, dim=1), held, syntax.extract(paths.texts))
+
+    def _rows(self, sets: Sequence[Judged], held: bool | None) -> LabelledRows:
+        """Join disagreements: those for training, for validation, or all; labelled 1 where the graph is right."""
+        kept = [one.disagree if held is None else one.disagree & (one.held == held) for one in sets]
+        features = torch.cat([one.features[rows] for one, rows in zip(sets, kept, strict=True)])
+        labels = torch.cat([one.right[rows, 1] for one, rows in zip(sets, kept, strict=True)])
+        return LabelledRows(features, labels.long(), self.seed)
+
+    def _train(
+        self,
+        folder: Path,
+        sets: Sequence[Judged],
+        rows: tuple[LabelledRows, LabelledRows],
+        asked: ChatModel | None,
+        loggers: Sequence[Any],
+    ) -> dict[str, Any]:
+        """Train, calibrate, choose thresholds, write the weights, and return what the manifest records of it."""
+        train, held = rows
+        fitted = fit_adapter(self.model, *train.early_stopping_split, self.settings, loggers=loggers)
+        calibration = calibrate(fitted.model, held)
+        with torch.inference_mode():
+            validation_auc = area_under_roc(fitted.model(held.features), held.labels)
+        choice, without_fusion = self._thresholds(sets, fitted.model, asked)
+        folder.mkdir(parents=True, exist_ok=True)
+        draw_thresholds(folder / THRESHOLDS_PNG, choice)
+        state = {f"{MODULE_PREFIX}{name}": tensor for name, tensor in fitted.model.state_dict().items()}
+        with atomic_path(folder / "checkpoints" / "best.ckpt") as temporary:
+            torch.save({"state_dict": state}, temporary)
+        arguments = self.model.keywords | {
+            "num_features": train.features.shape[1],
+            "num_selected": len(fitted.model.selected),
+            "dropout": self.settings.dropout,
+        }
+        return {
+            "name": self.system,
+            "model": {"name": model_name(type(fitted.model)), "arguments": arguments},
+            "features": fitted.model.feature_names([feature.name for feature in FEATURES]),
+            "right": self.right,
+            "best_epoch": fitted.best_epoch,
+            "calibration": asdict(calibration),
+            "thresholds": asdict(choice) | {"plot": THRESHOLDS_PNG},
+            "without_fusion": {
+                name: getattr(without_fusion, name) for name in ("low", "high", "objective", "accuracy")
+            },
+            "questions": {one.name: [question_key(text) for text in one.paths.texts] for one in sets},
+            "data": {one.name: {"entry": dict(self.data[one.name]), **one.counts} for one in sets},
+            "versions": library_versions(),
+            "metrics": {"val/auc": validation_auc, "val/accuracy": choice.accuracy},
+        }
+
+    def _thresholds(
+        self, sets: Sequence[Judged], model: ComplexityAdapter, asked: ChatModel | None
+    ) -> tuple[ThresholdChoice, ThresholdChoice]:
+        """Choose on all validation questions, with fusion and without."""
+        scores: list[Tensor] = []
+        correct: list[Tensor] = []
+        seconds: list[Tensor] = []
+        for one in sets:
+            with torch.inference_mode():
+                predicted = model(one.features)
+            begin = time.perf_counter()
+            fused = one.paths.fused(predicted)
+            fuse_seconds = (time.perf_counter() - begin) / len(one.paths)
+            right = one.paths.is_right(fused.nodes, self.right, language_model=asked)
+            correct.append(torch.cat([one.right, right.unsqueeze(1)], dim=1)[one.held])
+            scores.append(predicted[one.held])
+            dense, graph = one.paths.seconds
+            row = torch.tensor([dense, graph, dense + graph + fuse_seconds], dtype=torch.float64)
+            seconds.append(row.expand(int(one.held.sum()), -1))
+        judged = torch.cat(scores), torch.cat(correct).double(), torch.cat(seconds)
+        both = [choose_thresholds(*judged, price=self.price, fuse=fuse, seed=self.seed) for fuse in (True, False)]
+        return both[0], both[1]
+
+    def _cross_validation(self, run_dir: Path, rows: LabelledRows, key: str) -> str:
+        """Compare classifiers on all disagreements, or read what an earlier run found."""
+        num_folds = self.num_folds
+        if num_folds is None:
+            return f"{len(rows)} disagreements; no cross-validation (`job.num_folds`)."
+
+        def compare() -> dict[str, Any]:
+            begin = time.perf_counter()
+            classifiers = default_classifiers(self.model, top_k=self.settings.num_selected)
+            results = nested_cross_validation(
+                rows, classifiers, num_folds=num_folds, num_inner_folds=self.num_inner_folds
+            )
+            points = learning_curve(rows, classifiers, results, shares=self.curve_shares)
+            draw_learning_curve(run_dir / CURVE_PNG, points)
+            text = "\n\n".join([comparison_table(results), learning_curve_table(points)])
+            return {"text": text, "seconds": time.perf_counter() - begin}
+
+        decisive = [key, num_folds, self.num_inner_folds, list(self.curve_shares)]
+        file = step_file(run_dir, "cross-validation", decisive)
+        if not (run_dir / CURVE_PNG).is_file():
+            file.unlink(missing_ok=True)
+        return (
+            f"Nested cross-validation over all {len(rows)} disagreements, {num_folds} folds with "
+            f"{self.num_inner_folds} inner ones.\n\n{do_step(file, compare)['text']}\n\n![learning curve]({CURVE_PNG})"
+        )
+
+    def _decisive(self, sets: Sequence[Judged], syntax: SyntaxFeatures) -> list[Any]:
+        """List what the trained adapter depends on, besides the paths."""
+        rows = [[one.name, one.paths.query_ids, one.right.int().tolist(), one.held.int().tolist()] for one in sets]
+        plan = [self.right, self.validation_share, self.price, asdict(self.settings), self.model.keywords, self.seed]
+        return [*plan, syntax.fingerprint, hash_json(rows)]
+
+    def _title(self, command: str) -> str:
+        return (
+            f"# Complexity adapter\n\n`{command}`\n\nDense path: `{self.dense}`; graph path: `{self.graph}`; right: "
+            f"`{self.right}`; syntax: `{self.syntax}`."
+        )
+
+
+def _finished(folder: Path, key: str) -> dict[str, Any] | None:
+    """Read the manifest of an adapter that was trained on the same rows with the same settings; None without one."""
+    if not (folder / "manifest.json").is_file() or not (folder / "checkpoints" / "best.ckpt").is_file():
+        return None
+    manifest = read_manifest(folder)
+    if not manifest.get("finished") or manifest.get("key") != key:
+        return None
+    load_checkpoint(folder / "checkpoints" / "best.ckpt")
+    return manifest

@@ -1,0 +1,150 @@
+"""``job`` in a configuration: what is refused, and an experiment that is one class and one YAML file."""
+
+import re
+import runpy
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+from graphrerank.cli import schema
+from graphrerank.cli.calibration import calibrate_checkpoint
+from graphrerank.cli.compare import compare
+from graphrerank.cli.evaluate import evaluate
+from graphrerank.cli.jobs import build_job
+from graphrerank.cli.train import train
+from graphrerank.cli.verify import verify
+
+ROOT = Path(__file__).parents[2]
+TABLES, ADAPTER = "experiment=grapher_tables", "model=complexity_adapter"
+
+JOB = """
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Greeting:
+    words: list[str]
+    times: int = 1
+
+    def __call__(self, session):
+        names, group = session.dataset_names(), session.group("pipeline", "vector_search", budget=3)
+        session.run_dir.mkdir(parents=True, exist_ok=True)
+        lines = [*self.words * self.times, *names, str(group["budget"]), session.command]
+        (session.run_dir / "greeting.txt").write_text("\\n".join(lines))
+        return session.run_dir
+"""
+YAML = """# @package _global_
+# python evaluate.py experiment=greeting
+datasets: [spider, bird]
+job:
+  _target_: greeting_job.Greeting
+  words: [good, morning]
+"""
+
+
+@pytest.fixture(autouse=True)
+def _schema() -> None:
+    schema.register()
+
+
+@pytest.fixture
+def _conf() -> Iterator[None]:
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        yield
+
+
+@pytest.fixture
+def greeting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder outside the package with a job and its experiment."""
+    (tmp_path / "greeting_job.py").write_text(JOB)
+    (tmp_path / "conf" / "experiment").mkdir(parents=True)
+    (tmp_path / "conf" / "experiment" / "greeting.yaml").write_text(YAML)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def _evaluate(folder: Path, *overrides: str) -> None:
+    """Run the script evaluate.py in this process."""
+    searched = f"hydra.searchpath=[file://{folder / 'conf'}]"
+    sys.argv[1:] = [searched, "experiment=greeting", f"hydra.run.dir={folder / 'run'}", *overrides]
+    runpy.run_path(str(ROOT / "evaluate.py"), run_name="__main__")
+
+
+def test_an_experiment_is_one_class_and_one_yaml_file(
+    greeting: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["evaluate.py"])
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
+    _evaluate(greeting, "+job.times=2", "paths.datasets=/mine")
+    said = (greeting / "run" / "greeting.txt").read_text().splitlines()
+    assert said[:7] == ["good", "morning", "good", "morning", "spider", "bird", "3"]
+    assert said[7].startswith("python evaluate.py")
+    assert said[7].endswith("paths.datasets=DIR")
+    assert capsys.readouterr().out == f"{greeting / 'run'}\n"
+    with pytest.raises(ValueError, match=re.escape("unknown setting 'job.time'; the settings of Greeting are")):
+        _evaluate(greeting, "+job.time=2")
+
+
+@pytest.mark.usefixtures("_conf")
+@pytest.mark.parametrize(
+    ("script", "overrides", "job"),
+    [
+        ("train", [], train),
+        ("train", ["calibrate=base", TABLES], calibrate_checkpoint),
+        ("evaluate", ["checkpoint=base"], evaluate),
+        ("evaluate", ["report=[a,b]"], compare),
+        ("evaluate", ["verify=a", "experiment=ket_solutions"], verify),
+    ],
+)
+def test_a_command_chooses_its_job(script: str, overrides: list[str], job: object) -> None:
+    assert getattr(build_job(compose(script, overrides=overrides)), "func", None) is job
+
+
+@pytest.mark.usefixtures("_conf")
+@pytest.mark.parametrize(
+    ("script", "overrides", "message"),
+    [
+        ("train", [TABLES, "+job.seds=[1]"], "unknown setting 'job.seds'; the settings of Gr"),
+        ("train", [TABLES, "~job.seeds"], "`job.seeds` must be set"),
+        (
+            "train",
+            [TABLES, "job.seeds=[a]"],
+            "`job.seeds`: input should be a valid integer, got '",
+        ),
+        ("train", [TABLES, "job.workers=2.5"], "`job.workers`: input should be a valid integer"),
+        ("train", [TABLES, "+job.grid.depth=[1]"], "`job.grid` must have the settings"),
+        (
+            "train",
+            [ADAPTER, "+job.settings.max_epoch=8"],
+            "unknown setting 'job.settings.max_epoch'",
+        ),
+        (
+            "train",
+            [ADAPTER, "job.settings.num_selected=0"],
+            "`num_selected` must be positive, got 0",
+        ),
+        ("evaluate", ["experiment=ea_benchmark"], "`job.checkpoint` must be set"),
+        ("evaluate", ["experiment=ket_solutions", "+job.rerank.depth=1"], "unknown setting 'job.rerank.depth'"),
+        (
+            "evaluate",
+            ["job._target_=graphrerank.nowhere.Job"],
+            "`job._target_` must name a class, got 'graphrerank.now",
+        ),
+        ("evaluate", ["job=ket"], "`job` must be settings with a `_target_`"),
+    ],
+)
+def test_a_plan_is_refused_by_name(script: str, overrides: list[str], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        build_job(compose(script, overrides=overrides))
+
+
+@pytest.mark.usefixtures("_conf")
+def test_the_configuration_is_left_as_it_was() -> None:
+    cfg = compose("evaluate", overrides=["experiment=fastinsight_curves"])
+    before = OmegaConf.to_yaml(cfg)
+    build_job(cfg)
+    assert OmegaConf.to_yaml(cfg) == before
