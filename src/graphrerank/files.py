@@ -79,6 +79,12 @@ def write_json(path: Path, content: Any) -> None:
     write_text(path, json.dumps(_finite(content), indent=2, allow_nan=False) + "\n")
 
 
+def save_figure(path: Path, figure: Any) -> None:
+    """Write a figure of matplotlib as PNG, atomically."""
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=120)
+
+
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
     """Write named tensors as one safetensors file, atomically."""
     with atomic_path(path) as temporary:

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from graphrerank.files import atomic_path
+from graphrerank.files import save_figure
 from graphrerank.graphs.routes import DENSE, FUSION, GRAPH, ROUTES, choose_routes, route_shares
 
 TIE_PRICE = 1e-9  # added to the price: of equal objectives the faster one
@@ -152,8 +152,7 @@ def draw_thresholds(path: Path, choice: ThresholdChoice) -> None:
     )
     axes.grid(alpha=0.3)
     axes.legend()
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=120)
+    save_figure(path, figure)
 
 
 def _check(scores: Tensor, correct: Tensor, seconds: Tensor, price: float, samples: int) -> None:

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from graphrerank.files import atomic_path
+from graphrerank.files import save_figure
 from graphrerank.metrics import area_under_roc
 from graphrerank.training.adapter_classifiers import Classifier
 from graphrerank.training.adapter_rows import LabelledRows
@@ -190,8 +190,7 @@ def draw_learning_curve(path: Path, points: Sequence[CurvePoint]) -> None:
         axes.set(xlabel="training rows", ylabel=key)
         axes.grid(alpha=0.3)
         axes.legend()
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=120)
+    save_figure(path, figure)
 
 
 def _best_setting(classifier: Classifier, inner: Sequence[tuple[LabelledRows, LabelledRows]]) -> Mapping[str, Any]:

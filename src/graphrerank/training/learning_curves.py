@@ -5,7 +5,7 @@ from typing import Any
 
 import lightning as L
 
-from graphrerank.files import atomic_path
+from graphrerank.files import save_figure
 
 
 class LearningCurves(L.Callback):
@@ -51,5 +51,4 @@ class LearningCurves(L.Callback):
             axes.xaxis.get_major_locator().set_params(integer=True)
             axes.grid(alpha=0.3)
             axes.legend()
-        with atomic_path(self.path) as temporary:
-            figure.savefig(temporary, format="png", dpi=120)
+        save_figure(self.path, figure)

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from graphrerank.evaluation.judge_pipelines import PipelineResult
 from graphrerank.evaluation.measuring import MISSED, TOPOLOGICAL_RECALL
-from graphrerank.evaluation.tables import markdown_table
-from graphrerank.files import atomic_path
+from graphrerank.evaluation.tables import markdown_table, number_cell
+from graphrerank.files import save_figure
 
 QUALITY = "CR@10"  # FastInsight's R@10 is capped (section 4.3.1)
 START = "R@10"  # of the vector search that pipelines begin with
@@ -126,7 +126,7 @@ def render_curves(all_curves: Sequence[Curves], *, plots: Sequence[str]) -> str:
             numbers = [f"{100 * result.measures[QUALITY]:.1f}" for result in varied.values()]
             parts.append(markdown_table([setting, *(f"{value:g}" for value in varied)], [["R@10", *numbers]]))
         parts.append("### Correlation with the recall gained (the paper's Table 6)")
-        rows = [[name, _text(recall), _text(missed)] for name, (recall, missed) in curves.correlations.items()]
+        rows = [[name, *(number_cell(value).text for value in pair)] for name, pair in curves.correlations.items()]
         parts.append(markdown_table(["pipeline", "Recall", "MissTR"], rows))
     return "\n\n".join(parts) + "\n"
 
@@ -164,9 +164,4 @@ def draw_curves(path: Path, curves: Curves) -> None:
     for axes in panels.flat:
         axes.grid(alpha=0.3)
         axes.legend()
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=120)
-
-
-def _text(number: float) -> str:
-    return "-" if number != number else f"{number:.2f}"
+    save_figure(path, figure)

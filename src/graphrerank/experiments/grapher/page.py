@@ -9,13 +9,12 @@ import torch
 from torch import Tensor
 
 from graphrerank.evaluation.significance import bootstrap_interval, paired_randomization
-from graphrerank.evaluation.tables import markdown_table, p_text
-from graphrerank.files import atomic_path
+from graphrerank.evaluation.tables import NOTHING, markdown_table, p_text
+from graphrerank.files import save_figure
 
 PAGE_MEASURES = ("PR@5/multi", "PR@5", "PR@10/multi", "PR@10")
 BASELINES = ("base", "GCS", "MLP")  # what the primary system is tested against
 PRIMARY = "GATv2"
-NOTHING = "-"
 
 Values = Mapping[str, Mapping[str, Tensor]]
 
@@ -162,8 +161,7 @@ def draw_plot(path: Path, tables: ResultTables) -> None:
     axes.grid(axis="y", alpha=0.3)
     axes.set_axisbelow(True)
     figure.legend(loc="outside right upper", fontsize="small")
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=120)
+    save_figure(path, figure)
 
 
 def seed_average(runs: Sequence[Values], dataset: str, measure: str) -> Tensor:

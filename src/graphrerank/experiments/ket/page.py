@@ -5,7 +5,7 @@ from pathlib import Path
 
 from graphrerank.evaluation.tables import markdown_table
 from graphrerank.experiments.ket.contexts import CONTEXT_MEASURES, ContextResult
-from graphrerank.files import atomic_path
+from graphrerank.files import save_figure
 
 PAPER = {  # Coverage on its MuSiQue questions, table 2: chunks of 1,200 and of 150 tokens
     "text_rag": {1200: 26.4, 150: 76.8},
@@ -145,5 +145,4 @@ def draw_sweep(path: Path, setting: str, points: Sweep) -> None:
     axes.set(xlabel=SYMBOLS[setting], ylabel="Coverage (%), 95% interval")
     axes.grid(alpha=0.3)
     axes.legend()
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=120)
+    save_figure(path, figure)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from graphrerank.evaluation.significance import bootstrap_interval, paired_randomization
-from graphrerank.evaluation.tables import markdown_table, p_text
+from graphrerank.evaluation.tables import markdown_table, p_cell
 from graphrerank.language_models import Verdicts
 
 
@@ -70,7 +70,7 @@ def win_rates_table(rates: Sequence[WinRate]) -> str:
         shares = [
             f"{100 * rate.rate:.1f}",
             f"{100 * rate.interval[0]:.1f} to {100 * rate.interval[1]:.1f}",
-            p_text(rate.p_value).removeprefix("p = ").removeprefix("p "),
+            p_cell(rate.p_value).text,
             f"{100 * rate.agreement:.0f}",
         ]
         rows.append([rate.criterion, *map(str, counts), *(shares if any(counts) else [""] * len(shares))])
