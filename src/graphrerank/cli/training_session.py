@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 from hydra import compose
 from omegaconf import DictConfig, OmegaConf
@@ -22,13 +23,15 @@ class TrainingSession(Session):
 
     Args:
         cfg: The command's configuration.
+        mix: Data sets by name, beside those of ``conf/data``; those of ``cfg.mix`` when None.
 
     Attributes:
         resumed: Folder of the run that is resumed; None for a new one.
     """
 
-    def __init__(self, cfg: DictConfig) -> None:
+    def __init__(self, cfg: DictConfig, mix: Mapping[str, Any] | None = None) -> None:
         super().__init__(cfg)
+        self._mix = (cfg.mix or {}) if mix is None else mix
         self.resumed = None if cfg.ckpt_path is None else Path(cfg.ckpt_path)
 
     @property
@@ -63,8 +66,8 @@ class TrainingSession(Session):
         """
         cfg = compose("train", overrides=[*self.overrides, *overrides])
         cfg.paths, cfg.system = self.cfg.paths, system
-        cfg.mix = {name: entry for name, entry in (self.cfg.mix or {}).items() if name in mix}
-        return TrainingSession(cfg)
+        cfg.mix = {name: entry for name, entry in self._mix.items() if name in mix}
+        return TrainingSession(cfg, self._mix)
 
     def ablation(self, name: str, run_dir: Path) -> "TrainingSession":
         """Return the same run for one of its models: under its name, with the settings of ``ablations`` for it."""
@@ -83,8 +86,8 @@ class TrainingSession(Session):
         """
         if name == self.choice("data"):
             group = self.cfg.data
-        elif name in (self.cfg.mix or {}):
-            arguments = dict(self.cfg.mix[name] or {})
+        elif name in self._mix:
+            arguments = dict(self._mix[name] or {})
             group = compose_group(self.cfg, "data", str(arguments.pop("data", name)), **arguments)
         else:
             group = self.group("data", name)
