@@ -11,8 +11,9 @@ from hydra.errors import InstantiationException
 from omegaconf import open_dict
 
 from graphrerank.cli import schema
-from graphrerank.cli.evaluate import evaluate
+from graphrerank.cli.jobs import run_job
 from graphrerank.cli.named_systems import short_names
+from graphrerank.cli.session import Session
 from graphrerank.evaluation.study import Study, read_study
 from graphrerank.models.checkpoint import PRETRAINED
 from tests.support import ROOT
@@ -63,8 +64,9 @@ def run(tmp_path: Path, cache: Path) -> Iterator[Run]:
             HydraConfig.instance().set_config(cfg)
             with open_dict(cfg):
                 del cfg["hydra"]
-            schema.check_keys(cfg, schema.EvaluateConfig)
-            return evaluate(cfg)
+            written_to = run_job(cfg, schema.EvaluateConfig, Session)
+            assert written_to is not None
+            return written_to
 
         yield evaluate_here
 

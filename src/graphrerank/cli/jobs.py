@@ -27,13 +27,16 @@ PLAIN = (int, float, str, bool, NoneType, Any)
 CONTAINERS = (list, dict, tuple, Sequence, Mapping, Union, UnionType)
 
 
-def run_job(cfg: DictConfig, schema: type, session: Callable[[DictConfig], Session]) -> None:
-    """Run the job of a configuration, and print the folder that it wrote to, if any, as the last line.
+def run_job(cfg: DictConfig, schema: type, session: Callable[[DictConfig], Session]) -> Path | None:
+    """Run the job of a configuration, and print the folder that it wrote to as the last line.
 
     Args:
         cfg: The composed configuration.
         schema: The dataclass of its root.
         session: What the job is called with, made from the configuration.
+
+    Returns:
+        The folder; None for a job that writes to none.
 
     Raises:
         ValueError: If the configuration has an unknown key, or as :func:`build_job`.
@@ -43,6 +46,7 @@ def run_job(cfg: DictConfig, schema: type, session: Callable[[DictConfig], Sessi
     folder = build_job(cfg)(session(cfg))
     if folder is not None:
         print(folder, flush=True)
+    return folder
 
 
 def build_job(cfg: DictConfig) -> Callable[[Any], Path | None]:

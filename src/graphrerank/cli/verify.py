@@ -29,7 +29,7 @@ def verify(session: Session) -> None:
     with open_dict(again):
         del again["hydra"]
     schema.check_keys(again, schema.EvaluateConfig)
-    again.paths.run_dir = session.cfg.paths.run_dir
+    again.paths.run_dir = str(session.run_dir)
     differences = capsule_differences(earlier, evaluate(Session(again)))
     print("\n".join([f"{earlier} differs:", *differences]) if differences else f"same as {earlier}", flush=True)
     if differences:

@@ -95,7 +95,7 @@ def test_a_corpus_without_communities(texts: list[str], run_command: Any, tmp_pa
     (tmp_path / "queries.jsonl").write_text(json.dumps({"_id": "q0", "text": "What fell?"}))
     done = run_command("evaluate.py", *SMALL, f"job.data={tmp_path}", f"hydra.run.dir={tmp_path / 'run'}")
     assert done.returncode != 0
-    assert "needed 5 or more entities that hang together" in done.stderr
+    assert "needed 5 or more entities that are connected" in done.stderr
     assert f"found {len(texts)} entities and 0 relations" in done.stderr
 
 
@@ -106,7 +106,7 @@ def test_a_corpus_without_communities(texts: list[str], run_command: Any, tmp_pa
         (["job.chosen_on=1.0"], "`job.chosen_on` must leave questions to judge, got 1.0 of 6"),
         (["job.chosen_on=0.0"], "must leave questions to choose among the `keyword_weights` on, got 0.0 of 6"),
         (["job.scopes=[topic]"], "`job.scopes` must be some of ['general graph', 'topics'], got 'topic'"),
-        (["job.index=nowhere"], "nowhere/index.json: no index, or a damaged one"),
+        (["job.index=nowhere"], "nowhere/index.json: missing or damaged index"),
         (["pipeline.steps.0.setup.language=latin"], "`language` must be one of"),
     ],
 )
