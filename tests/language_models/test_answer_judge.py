@@ -118,7 +118,7 @@ def test_strict_parsing(content: str) -> None:
 
 
 def test_what_is_refused(scripted_model: Callable[..., Any]) -> None:
-    with pytest.raises(ValueError, match="`criteria` must hold a criterion, got none"):
+    with pytest.raises(ValueError, match="`criteria` must contain a criterion, got none"):
         PairwiseJudge(scripted_model(longest), criteria={})
     with pytest.raises(ValueError, match=r"must be as many as `questions` \(1\), got 2 and 1"):
         PairwiseJudge(scripted_model(longest)).compare(["q"], ["a", "b"], ["c"])

@@ -37,7 +37,7 @@ def test_further_fields_of_a_request(endpoint: tuple[str, Any]) -> None:
     assert (sent["max_tokens"], sent["stop"]) == (9, ["a", "b"])
     assert sent["response_format"] == {"type": "json_object"}
     assert model.fingerprint != LanguageModel(url, "m").fingerprint
-    with pytest.raises(ValueError, match=r"`request` must leave what is set elsewhere, got \['model'\]"):
+    with pytest.raises(ValueError, match=r"`request` must not set fields of the client, got \['model'\]"):
         LanguageModel(url, "m", request={"model": "other"})
 
 
@@ -70,8 +70,8 @@ def test_a_refusal_is_final(endpoint: tuple[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"max_retries": -1}, "`max_retries` must not be negative and `concurrency` positive, got -1 and 8"),
-        ({"concurrency": 0}, "`max_retries` must not be negative and `concurrency` positive, got 5 and 0"),
+        ({"max_retries": -1}, "`max_retries` must not be negative, got -1"),
+        ({"concurrency": 0}, "`concurrency` must be a positive integer, got 0"),
         ({"temperature": -0.1}, "`temperature` must not be negative, got -0.1"),
     ],
 )

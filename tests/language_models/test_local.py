@@ -78,7 +78,7 @@ def test_no_usable_answer_is_an_error_that_shows_text_and_reason(model: Path) ->
 
 
 def test_question_beyond_the_models_length_is_refused(model: Path) -> None:
-    with pytest.raises(ValueError, match=r"reads and writes at most 64 tokens, got a question of \d+ with"):
+    with pytest.raises(ValueError, match=r"accepts and generates at most 64 tokens, got a question of \d+ with"):
         make(model).ask(["a " * 70], system=None, read=str)
 
 
@@ -92,8 +92,8 @@ def test_fingerprint_tells_models_and_settings_apart(model: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"max_new_tokens": 0}, "`max_new_tokens` and `batch_size` must be positive"),
-        ({"max_retries": -1}, "`max_retries` not negative"),
+        ({"max_new_tokens": 0}, "`max_new_tokens` must be a positive integer, got 0"),
+        ({"max_retries": -1}, "`max_retries` must not be negative, got -1"),
         ({"temperature": -1.0}, "`temperature` must not be negative, got -1.0"),
         ({"dtype": "int8"}, "`dtype` must be one of .* got 'int8'"),
     ],

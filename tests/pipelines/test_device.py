@@ -210,5 +210,5 @@ def test_page_rank_of_a_moved_graph_is_built_on_the_cpu_and_moved(
     CorpusPPR(graph)
     assert moves == [torch.device("cpu")]
     names = {name for name, _ in CorpusPPR(graph).named_buffers()}
-    held = {"to_entities", "from_entities", "entity_share", "held"} if entities else set()
+    held = {"to_entities", "from_entities", "entity_share", "num_shared"} if entities else set()
     assert names == {"dangling", "transition"} | held

@@ -70,7 +70,7 @@ def test_no_text_loads_no_model(tmp_path: Path) -> None:
 
 
 def test_folders_that_hold_no_model_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"`folder` must hold en/ .* got .* with \[\]"):
+    with pytest.raises(ValueError, match=r"`folder` must contain en/ .* got .* with \[\]"):
         StanzaParser(tmp_path)
     for name in ("my_constituency.pt", "vectors.pt"):
         (tmp_path / name).write_bytes(b"")

@@ -207,9 +207,9 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("syntax", "settings", "trouble"),
     [
-        ("constituency", {}, "`syntax` must be stanza or dependency, got 'constituency'"),
-        ("dependency", {"stanza_folder": "x"}, "go with syntax=stanza alone"),
-        ("dependency", {"download": True}, "go with syntax=stanza alone"),
+        ("constituency", {}, "`syntax` must be one of .*, got 'constituency'"),
+        ("dependency", {"stanza_folder": "x"}, "apply to syntax=stanza only"),
+        ("dependency", {"download": True}, "apply to syntax=stanza only"),
         ("dependency", {"batch_size": 0}, "`batch_size` must be a positive integer, got 0"),
     ],
 )

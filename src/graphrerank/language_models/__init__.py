@@ -1,4 +1,4 @@
-"""Clients of language models, caches of their answers, and what they are asked."""
+"""Language models: clients, a cache of answers, and the tasks that they perform."""
 
 from graphrerank.language_models.answer_cache import AnswerCache, ChatModel, remembering
 from graphrerank.language_models.answer_judge import PairwiseJudge, Verdicts

@@ -1,4 +1,4 @@
-"""Answers compared by a language model: each pair twice, with either answer first."""
+"""Pairwise comparison of answers by a language model, in both orders."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,18 +23,18 @@ CRITERIA: Mapping[str, str] = MappingProxyType(
         "directness": "How specifically and clearly does the answer address the question?",
     }
 )
-SHOWN_FIRST = {1: 1.0, 0: 0.0, 2: -1.0}  # winner -> for the answer that was shown first
+FOR_FIRST = {1: 1.0, 0: 0.0, 2: -1.0}  # winner -> score of the answer shown first
 
 
 @dataclass(frozen=True)
 class Verdicts:
-    """What was said of ``Q`` pairs of answers by ``C`` criteria, from the first system's side.
+    """Verdicts on ``Q`` pairs of answers by ``C`` criteria, from the first system's side.
 
     Attributes:
         criteria: ``C`` names.
-        forward: ``[C, Q]`` float64, with the first system's answer shown first: 1 it is better, 0 a tie, -1 worse; NaN
-            where there is no usable verdict, or nothing to compare.
-        backward: ``[C, Q]``, alike, with the second system's answer shown first.
+        forward: ``[C, Q]`` float64, with the first system's answer shown first: 1 if it is better, 0 for a tie, -1 if
+            it is worse; NaN without a usable verdict, or with nothing to compare.
+        backward: ``[C, Q]``, the same with the second system's answer shown first.
     """
 
     criteria: tuple[str, ...]
@@ -43,16 +43,16 @@ class Verdicts:
 
     @property
     def scores(self) -> Tensor:
-        """``[C, Q]``: 1 won, 0.5 tied, 0 lost; NaN where an order has no usable verdict.
+        """``[C, Q]``: 1 won, 0.5 tied, 0 lost; NaN if an order has no usable verdict.
 
-        A win in one order and a tie in the other is a win; a win in either order is a tie, as it goes by the order.
+        A win in one order and a tie in the other is a win; opposite verdicts are a tie.
         """
         both = self.forward + self.backward
         return ((1 + torch.sign(both)) / 2).masked_fill(both.isnan(), torch.nan)  # the sign of NaN is 0
 
     @property
     def agreement(self) -> Tensor:
-        """``[C]``, share of the pairs whose verdict is the same in both orders; NaN where none has both."""
+        """``[C]``, share of the pairs with the same verdict in both orders; NaN if no pair has both."""
         same = (self.forward == self.backward).double()
         return same.masked_fill((self.forward + self.backward).isnan(), torch.nan).nanmean(1)
 
@@ -61,14 +61,15 @@ class PairwiseJudge:
     """Asks a chat model which of two answers is better, by each criterion and in both orders.
 
     Source: Edge et al., *From Local to Global: A GraphRAG Approach to Query-Focused Summarization*, 2024, section 4.1.1
-    (head-to-head comparison, its criteria), which ReTAG takes over; the prompt and the criteria's wording are ours.
-    *Where we differ:* both orders are asked once, not one order five times, as a model may prefer a place. Equal
-    answers are a tie without asking, an answer of white space loses to any other, and two of them are not compared.
+    (head-to-head comparison and its criteria), adopted by ReTAG; the prompt and the criteria's wording are ours.
+    *Where we differ:* each of both orders is asked once instead of one order five times, as a model may prefer a
+    position. Equal answers are a tie without asking, a blank answer loses to any other, and two blank ones are not
+    compared.
 
     Args:
-        model: Whom to ask; an :class:`~graphrerank.language_models.AnswerCache` keeps the answers.
+        model: Language model, best wrapped in an :class:`~graphrerank.language_models.AnswerCache`.
         criteria: Question by name of the criterion, at least one.
-        tries: As :func:`ask_strictly`.
+        tries: See :func:`ask_strictly`.
 
     Attributes:
         skipped: Messages without a usable verdict, over all calls.
@@ -79,7 +80,7 @@ class PairwiseJudge:
 
     def __init__(self, model: ChatModel, *, criteria: Mapping[str, str] = CRITERIA, tries: int = 3) -> None:
         if not criteria:
-            raise ValueError("`criteria` must hold a criterion, got none")
+            raise ValueError("`criteria` must contain a criterion, got none")
         self.model = model
         self.criteria = dict(criteria)
         self.tries = tries
@@ -89,36 +90,39 @@ class PairwiseJudge:
         """Compare the answers of two systems to ``Q`` questions.
 
         Raises:
-            ValueError: If the lengths differ, or the endpoint refuses or fails in spite of the retries.
+            ValueError: If the lengths differ, or the endpoint refuses or fails despite the retries.
         """
         if not len(questions) == len(first) == len(second):
             raise ValueError(
                 f"`first` and `second` must be as many as `questions` ({len(questions)}), got {len(first)} and "
                 f"{len(second)}"
             )
-        known = torch.tensor([_without_asking(*pair) for pair in zip(first, second, strict=True)], dtype=torch.float64)
-        asked = [row for row in known.isnan().nonzero().flatten().tolist() if first[row].strip()]
-        cells = [(criterion, row) for criterion in range(len(self.criteria)) for row in asked]
-        ways = []
-        for one, other in ((first, second), (second, first)):
-            table = known.repeat(len(self.criteria), 1)
-            texts = list(self.criteria.values())
-            messages = [_message(texts[criterion], questions[row], one[row], other[row]) for criterion, row in cells]
-            for cell, verdict in zip(cells, self._ask(messages), strict=True):
-                table[cell] = verdict
-            ways.append(table)
-        forward, backward = ways
-        backward[:, asked] *= -1
+        known = torch.tensor([_known_score(*pair) for pair in zip(first, second, strict=True)], dtype=torch.float64)
+        rows = [row for row in known.isnan().nonzero().flatten().tolist() if first[row].strip()]
+        cells = [(criterion, row) for criterion in range(len(self.criteria)) for row in rows]
+        texts = list(self.criteria.values())
+        orders = []
+        for shown_first, shown_second in ((first, second), (second, first)):
+            scores = known.repeat(len(self.criteria), 1)
+            messages = [
+                _message(texts[criterion], questions[row], shown_first[row], shown_second[row])
+                for criterion, row in cells
+            ]
+            for cell, score in zip(cells, self._ask(messages), strict=True):
+                scores[cell] = score
+            orders.append(scores)
+        forward, backward = orders
+        backward[:, rows] *= -1
         return Verdicts(tuple(self.criteria), forward, backward)
 
     def _ask(self, messages: Sequence[str]) -> list[float]:
-        verdicts = ask_strictly(self.model, messages, system=PROMPT, parse=parse_winner, tries=self.tries)
-        self.skipped += [message for message, verdict in zip(messages, verdicts, strict=True) if verdict is None]
-        return [float("nan") if verdict is None else SHOWN_FIRST[verdict] for verdict in verdicts]
+        winners = ask_strictly(self.model, messages, system=PROMPT, parse=parse_winner, tries=self.tries)
+        self.skipped += [message for message, winner in zip(messages, winners, strict=True) if winner is None]
+        return [float("nan") if winner is None else FOR_FIRST[winner] for winner in winners]
 
 
 def parse_winner(content: str) -> int:
-    """Read a verdict, strictly: a JSON object with ``reason``, a string, and ``winner``, 0, 1 or 2.
+    """Parse a verdict, strictly: a JSON object with ``reason``, a string, and ``winner``, 0, 1 or 2.
 
     Raises:
         ValueError: If it is anything else.
@@ -128,20 +132,20 @@ def parse_winner(content: str) -> int:
         2
     """
     answer = read_json(content)
-    fits = isinstance(answer, dict) and set(answer) == {"reason", "winner"} and isinstance(answer["reason"], str)
-    if not fits or type(answer["winner"]) is not int or answer["winner"] not in SHOWN_FIRST:
+    is_valid = isinstance(answer, dict) and set(answer) == {"reason", "winner"} and isinstance(answer["reason"], str)
+    if not is_valid or type(answer["winner"]) is not int or answer["winner"] not in FOR_FIRST:
         raise ValueError(f'the answer must be {{"reason": "...", "winner": 0, 1 or 2}}, got {content[:80]!r}')
     winner: int = answer["winner"]
     return winner
 
 
-def _without_asking(first: str, second: str) -> float:
-    """Compare answers that need no model; NaN for the others, and for two empty ones."""
+def _known_score(first: str, second: str) -> float:
+    """Score answers that need no model; NaN for all others, and for two blank ones."""
     first, second = first.strip(), second.strip()
     if bool(first) != bool(second):
         return 1.0 if first else -1.0
     return 0.0 if first and first == second else float("nan")
 
 
-def _message(criterion: str, question: str, one: str, other: str) -> str:
-    return f"Criterion: {criterion}\n\nQuestion: {question}\n\nAnswer 1: {one}\n\nAnswer 2: {other}"
+def _message(criterion: str, question: str, first: str, second: str) -> str:
+    return f"Criterion: {criterion}\n\nQuestion: {question}\n\nAnswer 1: {first}\n\nAnswer 2: {second}"

@@ -6,32 +6,34 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from graphrerank.checks import check_counts, check_not_negative
+
 Answer = TypeVar("Answer")
 
 RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
-MAX_WAIT = 60.0  # seconds between two tries
+MAX_WAIT = 60.0  # seconds between two attempts
 
 
 class LanguageModel:
-    """Asks a chat model, several questions at once.
+    """Asks a chat model, several questions at a time.
 
-    A request that times out, finds no server, or gets one of ``RETRIED``, and an answer that its reader refuses, is
-    tried again with growing pauses (or as long as ``Retry-After`` says).
+    A request is repeated after growing pauses (or as long as ``Retry-After`` says) if it times out, reaches no server,
+    gets one of ``RETRIED``, or if its reader refuses the answer.
 
     Args:
-        base_url: The endpoint up to and including its version, as ``http://localhost:8000/v1``.
+        base_url: The endpoint up to and including its version, such as ``http://localhost:8000/v1``.
         model: The model's name there.
-        api_key_variable: Environment variable that holds the key; no key is sent where it is not set.
-        temperature: Of sampling, not negative; 0 for the likeliest answer.
-        request: Further fields of each request, as the endpoint knows them: ``{"max_tokens": 500}``, or
+        api_key_variable: Environment variable of the key; no key is sent if it is not set.
+        temperature: Sampling temperature, not negative; 0 for the likeliest answer.
+        request: Further fields of each request, in the endpoint's terms: ``{"max_tokens": 500}``, or
             ``{"response_format": {"type": "json_object"}}`` for a model that does not keep to JSON by itself.
         timeout: Seconds per request.
-        max_retries: Tries after the first.
-        pause: Seconds before the second try; doubled before each further one.
-        concurrency: Requests at once.
+        max_retries: Number of attempts after the first.
+        pause: Seconds before the second attempt; doubled before each further one.
+        concurrency: Number of concurrent requests.
 
     Raises:
-        ValueError: If a number is out of range, or ``request`` sets what is set here.
+        ValueError: If a number is out of range, or ``request`` sets a field of this client.
     """
 
     def __init__(
@@ -47,14 +49,10 @@ class LanguageModel:
         pause: float = 1.0,
         concurrency: int = 8,
     ) -> None:
-        if max_retries < 0 or concurrency < 1:
-            raise ValueError(
-                f"`max_retries` must not be negative and `concurrency` positive, got {max_retries} and {concurrency}"
-            )
-        if not temperature >= 0:
-            raise ValueError(f"`temperature` must not be negative, got {temperature}")
-        if taken := sorted({"model", "messages", "temperature"} & set(request or ())):
-            raise ValueError(f"`request` must leave what is set elsewhere, got {taken}")
+        check_counts(concurrency=concurrency)
+        check_not_negative(max_retries=max_retries, temperature=temperature)
+        if reserved := sorted({"model", "messages", "temperature"} & set(request or ())):
+            raise ValueError(f"`request` must not set fields of the client, got {reserved}")
         self.base_url = base_url.rstrip("/")
         self.model = model
         self.api_key_variable = api_key_variable
@@ -67,39 +65,39 @@ class LanguageModel:
 
     @property
     def fingerprint(self) -> str:
-        """The model's name and what decides its answers; not the endpoint, which may move."""
+        """The model's name with the settings that determine its answers, without the endpoint, which may move."""
         further = (sorted(self.request.items()),) if self.request else ()
         return repr(("language model", self.model, self.temperature, *further))
 
     def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], Answer]) -> list[Answer]:
-        """Ask each question in a conversation of its own.
+        """Ask each question in a separate conversation.
 
         Args:
             questions: The user's messages.
-            system: System message before each; none when None.
-            read: Reads an answer's text; what raises ``ValueError`` is asked again.
+            system: System message before each; None for none.
+            read: Parses an answer's text; after a ``ValueError`` the question is asked again.
 
         Returns:
-            What ``read`` made of the answers, in the order of the questions.
+            The parsed answers, in the order of the questions.
 
         Raises:
-            ValueError: If the endpoint refuses, or gives no usable answer within the retries.
+            ValueError: If the endpoint refuses, or gives no usable answer within the attempts.
         """
         import httpx
 
         key = os.environ.get(self.api_key_variable)
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        before = [] if system is None else [{"role": "system", "content": system}]
+        prefix = [] if system is None else [{"role": "system", "content": system}]
         with (
             httpx.Client(timeout=self.timeout, headers=headers) as client,
             ThreadPoolExecutor(self.concurrency) as pool,
         ):
-            waiting = [
-                pool.submit(self._ask_one, client, [*before, {"role": "user", "content": question}], read)
+            futures = [
+                pool.submit(self._ask_one, client, [*prefix, {"role": "user", "content": question}], read)
                 for question in questions
             ]
             try:
-                return [answer.result() for answer in waiting]
+                return [future.result() for future in futures]
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
@@ -108,21 +106,21 @@ class LanguageModel:
         import httpx
 
         body = {"model": self.model, "messages": messages, "temperature": self.temperature, **self.request}
-        url, trouble = f"{self.base_url}/chat/completions", ""
+        url, problem = f"{self.base_url}/chat/completions", ""
         for attempt in range(self.max_retries + 1):
             wait = self.pause * 2**attempt
             try:
                 response = client.post(url, json=body)
             except (httpx.TimeoutException, httpx.TransportError) as error:
-                trouble = repr(error)
+                problem = repr(error)
             else:
                 if response.status_code == 200:
                     try:
                         return read(response.json()["choices"][0]["message"]["content"])
                     except (ValueError, LookupError, TypeError) as error:
-                        trouble = repr(error)
+                        problem = repr(error)
                 elif response.status_code in RETRIED:
-                    trouble = f"status {response.status_code}"
+                    problem = f"status {response.status_code}"
                     wait = _retry_after(response.headers.get("Retry-After"), wait)
                 else:
                     raise ValueError(f"{url} refused with status {response.status_code}: {response.text[:200]!r}")
@@ -130,12 +128,12 @@ class LanguageModel:
                 time.sleep(min(wait, MAX_WAIT))
         raise ValueError(
             f"{url} gave no usable answer in {self.max_retries + 1} tries for the text "
-            f"{messages[-1]['content'][:60]!r}; last: {trouble}"
+            f"{messages[-1]['content'][:60]!r}; last: {problem}"
         )
 
 
 def _plain(value: Any) -> Any:
-    """Turn the mappings and sequences of a configuration into those of JSON."""
+    """Convert a configuration's mappings and sequences to dicts and lists."""
     if isinstance(value, Mapping):
         return {str(key): _plain(entry) for key, entry in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):

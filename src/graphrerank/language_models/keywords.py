@@ -1,7 +1,8 @@
-"""Keywords that a question's answer may hold, by a language model: what lexical search is asked besides."""
+"""Keywords that the answer to a question may contain, by a language model: further words for lexical search."""
 
 from collections.abc import Sequence
 
+from graphrerank.checks import check_counts
 from graphrerank.language_models.answer_cache import ChatModel
 from graphrerank.language_models.strict_answers import ask_strictly, read_json
 
@@ -17,12 +18,12 @@ class LanguageModelKeywords:
     """Asks a chat model for the keywords of each question.
 
     Source: ReTAG, section 3.3: keywords generated from the question and a description of the data set. The prompt is
-    ours. A question of white space has none, and is not asked.
+    ours. A blank question has no keywords and is not sent.
 
     Args:
-        model: Whom to ask; an :class:`~graphrerank.language_models.AnswerCache` keeps the answers.
-        num_keywords: Most keywords of a question, at least 1.
-        tries: As :func:`ask_strictly`.
+        model: Language model, best wrapped in an :class:`~graphrerank.language_models.AnswerCache`.
+        num_keywords: Maximum number of keywords of a question, at least 1.
+        tries: See :func:`ask_strictly`.
 
     Attributes:
         skipped: Questions without a usable answer, over all calls; they get no keywords.
@@ -32,38 +33,37 @@ class LanguageModelKeywords:
     """
 
     def __init__(self, model: ChatModel, *, num_keywords: int = 15, tries: int = 3) -> None:
-        if num_keywords < 1:
-            raise ValueError(f"`num_keywords` must be a positive integer, got {num_keywords}")
+        check_counts(num_keywords=num_keywords)
         self.model = model
         self.num_keywords = num_keywords
         self.tries = tries
         self.skipped: list[str] = []
 
     def find(self, questions: Sequence[str], descriptions: Sequence[str]) -> list[list[str]]:
-        """List the keywords of each question.
+        """Return the keywords of each question.
 
         Args:
             questions: ``B`` questions.
-            descriptions: What the part of the collection that each is searched in is about.
+            descriptions: Descriptions of the parts of the collection in which each is searched.
 
         Raises:
-            ValueError: If the endpoint refuses, or fails in spite of the retries.
+            ValueError: If the endpoint refuses, or fails despite the retries.
         """
-        asked = [place for place, question in enumerate(questions) if question.strip()]
-        messages = [f"Collection: {descriptions[place]}\nQuestion: {questions[place]}" for place in asked]
+        rows = [row for row, question in enumerate(questions) if question.strip()]
+        messages = [f"Collection: {descriptions[row]}\nQuestion: {questions[row]}" for row in rows]
         system = PROMPT.format(limit=self.num_keywords)
         answers = ask_strictly(self.model, messages, system=system, parse=parse_keywords, tries=self.tries)
-        found: list[list[str]] = [[] for _ in questions]
-        for place, keywords in zip(asked, answers, strict=True):
-            if keywords is None:
-                self.skipped.append(questions[place])
+        keywords: list[list[str]] = [[] for _ in questions]
+        for row, answer in zip(rows, answers, strict=True):
+            if answer is None:
+                self.skipped.append(questions[row])
             else:
-                found[place] = keywords[: self.num_keywords]
-        return found
+                keywords[row] = answer[: self.num_keywords]
+        return keywords
 
 
 def parse_keywords(content: str) -> list[str]:
-    """Read a model's answer, strictly: one JSON object with a list of strings as ``keywords``, each once.
+    """Parse an answer, strictly: one JSON object with a list of strings as ``keywords``; duplicates are dropped.
 
     Raises:
         ValueError: If it is anything else.

@@ -1,38 +1,39 @@
-"""A chat model of transformers that runs in this process, in the place of an endpoint."""
+"""A chat model of transformers that runs in this process instead of behind an endpoint."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+from graphrerank.checks import check_choice, check_counts, check_not_negative
 from graphrerank.files import hash_model
+from graphrerank.graphs import DTYPES
 
 Answer = TypeVar("Answer")
 
 FINGERPRINTED = {".safetensors", ".gguf", ".bin", ".json", ".txt", ".model", ".jinja"}
-DTYPES = ("float32", "bfloat16", "float16")
-RETRY_TEMPERATURE = 0.7  # of further tries, as the likeliest answer would be the same again
+RETRY_TEMPERATURE = 0.7  # of retries, as greedy decoding would repeat the answer
 
 
 class TransformersLanguageModel:
-    """Asks an instruction-tuned model that is loaded when the first question comes.
+    """Asks an instruction-tuned model, loaded at its first use.
 
-    An answer that its reader refuses is asked for again, sampled. The same seed gives the same answers.
+    An answer that its reader refuses is sampled again. The same seed gives the same answers.
 
     Args:
         model: A local folder, or a model id of the Hugging Face hub.
         gguf_file: Name of a GGUF file in it to load (needs the package ``gguf``); None for safetensors.
         revision: Commit of a hub model.
-        device: Torch device; CUDA where there is one when None.
-        dtype: Numbers of the model: ``float32``, ``bfloat16`` or ``float16``.
-        max_new_tokens: Most tokens of an answer.
-        batch_size: Questions at once.
-        temperature: Of sampling, not negative; 0 for the likeliest answer.
-        max_retries: Tries after the first.
-        seed: Of sampling.
+        device: Torch device; None for CUDA if there is one.
+        dtype: Precision of the model: ``float32``, ``bfloat16`` or ``float16``.
+        max_new_tokens: Maximum number of tokens of an answer.
+        batch_size: Questions per batch.
+        temperature: Sampling temperature, not negative; 0 for the likeliest answer.
+        max_retries: Number of attempts after the first.
+        seed: Seed of sampling.
 
     Raises:
-        ValueError: If an argument is out of range. When it loads: if the model is not found, or has no chat template.
+        ValueError: If an argument is out of range. At loading: if the model is not found, or has no chat template.
     """
 
     def __init__(
@@ -49,15 +50,9 @@ class TransformersLanguageModel:
         max_retries: int = 2,
         seed: int = 0,
     ) -> None:
-        if min(max_new_tokens, batch_size) < 1 or max_retries < 0:
-            raise ValueError(
-                "`max_new_tokens` and `batch_size` must be positive and `max_retries` not negative, got "
-                f"{max_new_tokens}, {batch_size} and {max_retries}"
-            )
-        if not temperature >= 0:
-            raise ValueError(f"`temperature` must not be negative, got {temperature}")
-        if dtype not in DTYPES:
-            raise ValueError(f"`dtype` must be one of {DTYPES}, got {dtype!r}")
+        check_counts(max_new_tokens=max_new_tokens, batch_size=batch_size)
+        check_not_negative(max_retries=max_retries, temperature=temperature)
+        check_choice(DTYPES, dtype=dtype)
         self.model = str(model)
         self.gguf_file = gguf_file
         self.revision = revision
@@ -71,36 +66,36 @@ class TransformersLanguageModel:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of the weights, or id and revision of a hub model, and what decides the answers."""
+        """Hash of the weights, or id and revision of a hub model, with the settings that determine the answers."""
         weights = hash_model(self.model, self.revision, FINGERPRINTED)
-        decides = (self.gguf_file, self.dtype, self.max_new_tokens, self.temperature, self.seed)
-        return repr(("transformers", weights, *decides))
+        settings = (self.gguf_file, self.dtype, self.max_new_tokens, self.temperature, self.seed)
+        return repr(("transformers", weights, *settings))
 
     def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], Answer]) -> list[Answer]:
-        """Ask each question in a conversation of its own; as ``LanguageModel.ask``.
+        """Ask each question in a separate conversation; see :meth:`LanguageModel.ask`.
 
         Raises:
-            ValueError: If a question is too long for the model, or has no usable answer within the tries.
+            ValueError: If a question is too long for the model, or gets no usable answer within the attempts.
         """
-        before = [] if system is None else [{"role": "system", "content": system}]
-        found: dict[int, Answer] = {}
-        trouble = ""
+        prefix = [] if system is None else [{"role": "system", "content": system}]
+        answers: dict[int, Answer] = {}
+        problem = ""
         for attempt in range(self.max_retries + 1):
-            waiting = [place for place in range(len(questions)) if place not in found]
-            for start in range(0, len(waiting), self.batch_size):
-                part = waiting[start : start + self.batch_size]
-                asked = [[*before, {"role": "user", "content": questions[place]}] for place in part]
-                for place, text in zip(part, self._generate(asked, attempt), strict=True):
+            pending = [index for index in range(len(questions)) if index not in answers]
+            for start in range(0, len(pending), self.batch_size):
+                batch = pending[start : start + self.batch_size]
+                conversations = [[*prefix, {"role": "user", "content": questions[index]}] for index in batch]
+                for index, text in zip(batch, self._generate(conversations, attempt), strict=True):
                     try:
-                        found[place] = read(text)
+                        answers[index] = read(text)
                     except (ValueError, LookupError, TypeError) as error:
-                        trouble = repr(error)
-        if missing := [text for place, text in enumerate(questions) if place not in found]:
+                        problem = repr(error)
+        if missing := [text for index, text in enumerate(questions) if index not in answers]:
             raise ValueError(
                 f"{self.model} gave no usable answer in {self.max_retries + 1} tries for the text "
-                f"{missing[0][:60]!r}; last: {trouble}"
+                f"{missing[0][:60]!r}; last: {problem}"
             )
-        return [found[place] for place in range(len(questions))]
+        return [answers[index] for index in range(len(questions))]
 
     def _generate(self, conversations: Sequence[list[dict[str, str]]], attempt: int) -> list[str]:
         import torch
@@ -114,17 +109,17 @@ class TransformersLanguageModel:
         limit = getattr(model.config, "max_position_embeddings", None)
         if limit is not None and length + self.max_new_tokens > limit:
             raise ValueError(
-                f"{self.model} reads and writes at most {limit} tokens, got a question of {length} with "
+                f"{self.model} accepts and generates at most {limit} tokens, got a question of {length} with "
                 f"`max_new_tokens` {self.max_new_tokens}"
             )
         temperature = self.temperature or (RETRY_TEMPERATURE if attempt else 0.0)
         sampling = {"do_sample": True, "temperature": temperature} if temperature else {"do_sample": False}
         with torch.random.fork_rng(), torch.inference_mode():
             torch.manual_seed(self.seed + attempt)
-            written = model.generate(
+            output = model.generate(
                 **batch, **sampling, max_new_tokens=self.max_new_tokens, pad_token_id=tokenizer.pad_token_id
             )
-        return list(tokenizer.batch_decode(written[:, length:], skip_special_tokens=True))
+        return list(tokenizer.batch_decode(output[:, length:], skip_special_tokens=True))
 
     @cached_property
     def _loaded(self) -> tuple[Any, Any]:
@@ -141,7 +136,7 @@ class TransformersLanguageModel:
                 f"{self.model!r}: {error}"
             ) from error
         if tokenizer.chat_template is None:
-            raise ValueError(f"{self.model}: needed a model with a chat template, found none")
+            raise ValueError(f"{self.model}: needs a model with a chat template, found none")
         tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
         device = self.device or ("cuda" if torch.cuda.is_available() else "cpu")
         return tokenizer, model.to(device).eval()

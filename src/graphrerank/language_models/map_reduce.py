@@ -1,4 +1,4 @@
-"""Answers to questions over a whole corpus: many summaries read in parts, and what the parts say put together."""
+"""Answers to questions over a whole corpus: summaries are read in parts, and the partial answers merged."""
 
 import hashlib
 import random
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, NamedTuple
 
+from graphrerank.checks import check_counts
 from graphrerank.language_models.answer_cache import ChatModel
 from graphrerank.language_models.strict_answers import ask_strictly, read_json
 from graphrerank.text.tokenizer import Tokenizer, count_tokens
@@ -33,7 +34,7 @@ MOST_HELPFUL = 100
 
 
 class Summary(NamedTuple):
-    """A summary that may be read: what it is called in citations, and its text."""
+    """A summary with its name in citations."""
 
     name: str
     text: str
@@ -44,10 +45,10 @@ class CitedAnswer:
     """The answer to one question.
 
     Attributes:
-        text: Empty where no summary helps, or the model gave nothing usable.
-        citations: Names of the summaries that it rests on, each once, in the order in which they were given.
-        helpfulness: Of each part that was read, in the order of reading; None for one that was skipped.
-        tokens_read: Tokens of all summaries that were shown.
+        text: Empty if no summary helps, or the model gave no usable answer.
+        citations: Unique names of the cited summaries, in the order in which they were given.
+        helpfulness: Helpfulness of each part, in the order of reading; None for a skipped one.
+        tokens_read: Number of tokens of all summaries shown.
     """
 
     text: str
@@ -57,7 +58,7 @@ class CitedAnswer:
 
 
 class PartialAnswer(NamedTuple):
-    """What a model answered: to a part of the summaries, or, with a helpfulness of 100, to all partial answers."""
+    """A model's answer to a part of the summaries or, with a helpfulness of 100, to all partial answers."""
 
     text: str
     helpfulness: int
@@ -65,25 +66,24 @@ class PartialAnswer(NamedTuple):
 
 
 class MapReduceAnswers:
-    """Shuffle the summaries, answer from each part of them, and put the most helpful partial answers together.
+    """Shuffle the summaries, answer from each part of them, and merge the most helpful partial answers.
 
     Source: Edge et al., *From Local to Global: A GraphRAG Approach to Query-Focused Summarization*, 2024, section
-    3.1.6: summaries are shuffled and cut into parts of a given size, so that what matters is spread over the parts;
-    each part is answered from with a helpfulness from 0 to 100, those of 0 are dropped; the rest go, most helpful
-    first, into one context until it is full. ReTAG gives it the retrieved summaries in the place of all. The prompts
-    are ours, and ask for citations. A partial answer that does not fit is left out with all behind it, except the
-    first.
+    3.1.6: summaries are shuffled and cut into parts of a given size, which spreads relevant ones over the parts; each
+    part is answered from with a helpfulness from 0 to 100, and those of 0 are dropped; the rest fill one context, most
+    helpful first. ReTAG reads the retrieved summaries instead of all. The prompts are ours, and ask for citations.
+    The first partial answer is always kept; the first other one that does not fit is dropped with all after it.
 
     Args:
-        model: Whom to ask; an :class:`~graphrerank.language_models.AnswerCache` keeps the answers.
-        tokenizer: What a token is.
-        part_tokens: Most tokens of summaries in a part; a longer summary is a part of its own.
-        context_tokens: Most tokens of partial answers that are put together.
-        seed: Of the shuffling; the order depends on seed and question alone.
-        tries: As :func:`ask_strictly`.
+        model: Language model, best wrapped in an :class:`~graphrerank.language_models.AnswerCache`.
+        tokenizer: Tokenizer that measures summaries and answers.
+        part_tokens: Maximum number of tokens of a part; a longer summary is a part of its own.
+        context_tokens: Maximum number of tokens of merged partial answers.
+        seed: Seed of the shuffling, which depends on seed and question only.
+        tries: See :func:`ask_strictly`.
 
     Attributes:
-        skipped: Questions of parts, and of whole answers, without a usable answer, over all calls.
+        skipped: Messages about parts, and about whole answers, without a usable answer, over all calls.
 
     Raises:
         ValueError: If ``part_tokens`` or ``context_tokens`` is below 1.
@@ -99,9 +99,7 @@ class MapReduceAnswers:
         seed: int = 0,
         tries: int = 3,
     ) -> None:
-        for name, number in (("part_tokens", part_tokens), ("context_tokens", context_tokens)):
-            if number < 1:
-                raise ValueError(f"`{name}` must be a positive integer, got {number}")
+        check_counts(part_tokens=part_tokens, context_tokens=context_tokens)
         self.model = model
         self.tokenizer = tokenizer
         self.part_tokens = part_tokens
@@ -114,11 +112,11 @@ class MapReduceAnswers:
         """Answer ``B`` questions, all parts of all of them at once.
 
         Args:
-            questions: A question of white space, or without summaries, is not asked; its answer is empty.
-            summaries: What may be read for each.
+            questions: The questions; the answer to a blank one, or one without summaries, is empty.
+            summaries: The summaries to read for each.
 
         Raises:
-            ValueError: If the endpoint refuses, or fails in spite of the retries.
+            ValueError: If the endpoint refuses, or fails despite the retries.
         """
         tokens = [count_tokens(self.tokenizer, [summary.text for summary in row]) for row in summaries]
         parts = [
@@ -126,79 +124,74 @@ class MapReduceAnswers:
             for question, counts in zip(questions, tokens, strict=True)
         ]
         partial = self._map(questions, summaries, parts)
-        return [
-            CitedAnswer(
-                "" if final is None else final.text,
-                () if final is None else tuple(row[number - 1].name for number in final.numbers),
-                tuple(None if one is None else one.helpfulness for one in read),
-                sum(counts) if read else 0,
-            )
-            for final, row, read, counts in zip(
-                self._reduce(questions, partial), summaries, partial, tokens, strict=True
-            )
-        ]
+        answers = []
+        for final, row, read, counts in zip(self._reduce(questions, partial), summaries, partial, tokens, strict=True):
+            text, numbers = ("", ()) if final is None else (final.text, final.numbers)
+            citations = tuple(row[number - 1].name for number in numbers)
+            helpfulness = tuple(None if answer is None else answer.helpfulness for answer in read)
+            answers.append(CitedAnswer(text, citations, helpfulness, sum(counts) if read else 0))
+        return answers
 
     def _parts(self, question: str, tokens: Sequence[int]) -> list[list[int]]:
-        """Shuffle the places of a question's summaries and cut them into parts."""
+        """Shuffle the indices of a question's summaries and cut them into parts."""
         digest = hashlib.sha256(f"{self.seed} {question}".encode("utf-8", "surrogatepass")).digest()
         order = list(range(len(tokens)))
         random.Random(digest).shuffle(order)
         parts: list[list[int]] = []
-        room = 0
-        for place in order:
-            if not parts or tokens[place] > room:
+        remaining = 0
+        for index in order:
+            if not parts or tokens[index] > remaining:
                 parts.append([])
-                room = self.part_tokens
-            parts[-1].append(place)
-            room -= tokens[place]
+                remaining = self.part_tokens
+            parts[-1].append(index)
+            remaining -= tokens[index]
         return parts
 
     def _map(
         self, questions: Sequence[str], summaries: Sequence[Sequence[Summary]], parts: Sequence[Sequence[list[int]]]
     ) -> list[list[PartialAnswer | None]]:
-        """Answer every question from each of its parts; None where there is no usable answer."""
-        asked = [(row, part) for row, own in enumerate(parts) for part in own]
+        """Answer every question from each of its parts; None without a usable answer."""
+        row_parts = [(row, part) for row, row_parts in enumerate(parts) for part in row_parts]
         messages = [
-            _message(questions[row], [f"[{place + 1}] {summaries[row][place].text}" for place in part])
-            for row, part in asked
+            _message(questions[row], [f"[{index + 1}] {summaries[row][index].text}" for index in part])
+            for row, part in row_parts
         ]
-        shown = [{place + 1 for place in part} for _, part in asked]
+        shown = [{index + 1 for index in part} for _, part in row_parts]
         answers = self._ask(messages, shown, system=MAP_PROMPT, read=parse_partial_answer)
-        found: list[list[PartialAnswer | None]] = [[] for _ in questions]
-        for (row, _), answer in zip(asked, answers, strict=True):
-            found[row].append(answer)
-        return found
+        partial: list[list[PartialAnswer | None]] = [[] for _ in questions]
+        for (row, _), answer in zip(row_parts, answers, strict=True):
+            partial[row].append(answer)
+        return partial
 
     def _reduce(
         self, questions: Sequence[str], partial: Sequence[Sequence[PartialAnswer | None]]
     ) -> list[PartialAnswer | None]:
-        """Put what helps together, most helpful first; None where nothing helps, or there is no usable answer."""
+        """Merge the helpful answers to each question; None if nothing helps, or without a usable answer."""
         helpful = [
-            sorted((one for one in row if one is not None and one.helpfulness), key=lambda one: -one.helpfulness)
+            sorted((answer for answer in row if answer and answer.helpfulness), key=lambda answer: -answer.helpfulness)
             for row in partial
         ]
-        asked = [row for row, own in enumerate(helpful) if own]
-        kept = [self._fitting(helpful[row]) for row in asked]
+        rows = [row for row, answers in enumerate(helpful) if answers]
+        fitting = [self._fitting(helpful[row]) for row in rows]
         messages = [
             _message(
                 questions[row],
-                [f"(helpfulness {one.helpfulness}; summaries {_listed(one.numbers)}) {one.text}" for one in own],
+                [f"(helpfulness {a.helpfulness}; summaries {_listed(a.numbers)}) {a.text}" for a in answers],
             )
-            for row, own in zip(asked, kept, strict=True)
+            for row, answers in zip(rows, fitting, strict=True)
         ]
-        shown = [{number for one in own for number in one.numbers} for own in kept]
+        shown = [{number for answer in answers for number in answer.numbers} for answers in fitting]
+        merged = self._ask(messages, shown, system=REDUCE_PROMPT, read=parse_final_answer)
         final: list[PartialAnswer | None] = [None] * len(questions)
-        for row, answer in zip(
-            asked, self._ask(messages, shown, system=REDUCE_PROMPT, read=parse_final_answer), strict=True
-        ):
+        for row, answer in zip(rows, merged, strict=True):
             final[row] = answer
         return final
 
     def _fitting(self, partial: Sequence[PartialAnswer]) -> list[PartialAnswer]:
         """Keep the first partial answers that fit together, and at least one."""
-        totals = accumulate(count_tokens(self.tokenizer, [one.text for one in partial]))
-        fitting = sum(total <= self.context_tokens for total in totals)
-        return list(partial[: max(1, fitting)])
+        totals = accumulate(count_tokens(self.tokenizer, [answer.text for answer in partial]))
+        num_fitting = sum(total <= self.context_tokens for total in totals)
+        return list(partial[: max(1, num_fitting)])
 
     def _ask(
         self,
@@ -208,12 +201,12 @@ class MapReduceAnswers:
         system: str,
         read: Callable[[str], PartialAnswer],
     ) -> list[PartialAnswer | None]:
-        """Ask, and refuse answers that rest on summaries which were not shown."""
+        """Ask, refusing answers that cite summaries which were not shown."""
 
-        def check(place: int, answer: PartialAnswer) -> None:
-            strange = [number for number in answer.numbers if number not in shown[place]]
-            if strange:
-                raise ValueError(f"`summaries` must name some of {_listed(sorted(shown[place]))}, got {strange[0]}")
+        def check(index: int, answer: PartialAnswer) -> None:
+            unknown = [number for number in answer.numbers if number not in shown[index]]
+            if unknown:
+                raise ValueError(f"`summaries` must name some of {_listed(sorted(shown[index]))}, got {unknown[0]}")
 
         answers = ask_strictly(self.model, messages, system=system, parse=read, check=check, tries=self.tries)
         self.skipped += [message for message, answer in zip(messages, answers, strict=True) if answer is None]
@@ -221,10 +214,10 @@ class MapReduceAnswers:
 
 
 def parse_partial_answer(content: str) -> PartialAnswer:
-    """Read the answer to a part, strictly.
+    """Parse the answer to a part, strictly.
 
     Raises:
-        ValueError: If it is not the JSON asked for, or claims to help without a text or without naming a summary.
+        ValueError: If it is not the requested JSON, or claims to help without a text or a cited summary.
 
     Example:
         >>> parse_partial_answer('{"answer": "Metz fell.", "helpfulness": 70, "summaries": [3]}')
@@ -238,10 +231,10 @@ def parse_partial_answer(content: str) -> PartialAnswer:
 
 
 def parse_final_answer(content: str) -> PartialAnswer:
-    """Read the answer that was put together, strictly.
+    """Parse the merged answer, strictly.
 
     Raises:
-        ValueError: If it is not the JSON asked for, or has no text or names no summary.
+        ValueError: If it is not the requested JSON, has no text or cites no summary.
 
     Example:
         >>> parse_final_answer('{"answer": "Metz fell.", "summaries": [3, 1, 3]}').numbers

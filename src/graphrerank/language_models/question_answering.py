@@ -1,4 +1,4 @@
-"""Answers of a language model to questions, each from a context of its own."""
+"""Answers of a language model to questions, each from its own context."""
 
 from collections.abc import Sequence
 
@@ -11,17 +11,17 @@ def answer_questions(model: ChatModel, questions: Sequence[str], contexts: Seque
     """Let a language model answer ``Q`` questions from ``Q`` contexts.
 
     Args:
-        model: Whom to ask; an ``AnswerCache`` remembers.
+        model: Language model, best wrapped in an ``AnswerCache``.
         questions: ``Q`` questions.
-        contexts: What each is to be answered from.
+        contexts: ``Q`` contexts.
 
     Returns:
-        ``Q`` answers without white space around them.
+        ``Q`` answers without surrounding white space.
 
     Raises:
         ValueError: If there are not as many contexts as questions, or the model gives no usable answer.
     """
     if len(contexts) != len(questions):
         raise ValueError(f"`contexts` must be one per question ({len(questions)}), got {len(contexts)}")
-    asked = [f"{context}\n\nQuestion: {question}" for context, question in zip(contexts, questions, strict=True)]
-    return [answer.strip() for answer in model.ask(asked, system=SYSTEM, read=str)]
+    messages = [f"{context}\n\nQuestion: {question}" for context, question in zip(contexts, questions, strict=True)]
+    return [answer.strip() for answer in model.ask(messages, system=SYSTEM, read=str)]

@@ -1,9 +1,10 @@
-"""Answers of a language model that must have a form: asked for again where they have not, and skipped in the end."""
+"""Answers of a required form: a language model is asked again for unusable ones, and they are skipped in the end."""
 
 import json
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from graphrerank.checks import check_counts
 from graphrerank.language_models.answer_cache import ChatModel
 
 Answer = TypeVar("Answer")
@@ -20,56 +21,55 @@ def ask_strictly(
     check: Callable[[int, Answer], None] | None = None,
     tries: int = 3,
 ) -> list[Answer | None]:
-    """Ask each question until its answer can be read, and tell a model that is asked again what was wrong.
+    """Ask each question until its answer can be parsed, telling the model what was wrong with the last one.
 
-    A repeated request is another question, so that an :class:`~graphrerank.language_models.AnswerCache` keeps every
-    answer, and an interrupted run takes the same way again.
+    A repeated request differs from the first, so an :class:`~graphrerank.language_models.AnswerCache` stores every
+    answer, and an interrupted run repeats the same sequence.
 
     Args:
-        model: Whom to ask.
+        model: Language model.
         questions: The user's messages.
         system: System message before each.
-        parse: Reads an answer's text; raises ``ValueError`` for one that is of no use.
-        check: Looks at what was read, with its question's place in ``questions``; raises ``ValueError`` likewise.
-        tries: How often to ask for a usable answer, at least once.
+        parse: Parses an answer's text; raises ``ValueError`` if it is unusable.
+        check: Checks a parsed answer, given its question's index; raises ``ValueError`` if it is unusable.
+        tries: Number of attempts, at least 1.
 
     Returns:
-        What ``parse`` made of the answers; None for a question that has no usable one.
+        The parsed answers; None for a question without a usable one.
 
     Raises:
-        ValueError: If ``tries`` is below 1; or the endpoint refuses, or fails or answers without a text in spite of the
+        ValueError: If ``tries`` is below 1, or the endpoint refuses, or it fails or answers without a text despite the
             client's retries.
     """
-    if tries < 1:
-        raise ValueError(f"`tries` must be a positive integer, got {tries}")
+    check_counts(tries=tries)
 
     def read(content: str) -> tuple[Answer | None, str]:
         if not isinstance(content, str):
-            raise ValueError(f"needed a text, got {content!r}")  # as an endpoint's other failures: nothing to keep
+            raise ValueError(f"the answer must be a text, got {content!r}")  # a failed request, which is not cached
         try:
             return parse(content), ""
         except (ValueError, RecursionError) as error:
             return None, str(error)
 
-    found: list[Answer | None] = [None] * len(questions)
-    waiting, asked = list(range(len(questions))), list(questions)
+    results: list[Answer | None] = [None] * len(questions)
+    pending, messages = list(range(len(questions))), list(questions)
     for _ in range(tries):
-        answers = model.ask([asked[place] for place in waiting], system=system, read=read)
-        for place, (answer, reason) in zip(waiting, answers, strict=True):
-            refusal = _refusal(check, place, answer) if answer is not None else reason
-            found[place] = answer if refusal is None else None
-            asked[place] = questions[place] + REFUSED.format(reason=refusal)
-        waiting = [place for place in waiting if found[place] is None]
-        if not waiting:
+        answers = model.ask([messages[index] for index in pending], system=system, read=read)
+        for index, (answer, reason) in zip(pending, answers, strict=True):
+            refusal = _refusal(check, index, answer) if answer is not None else reason
+            results[index] = answer if refusal is None else None
+            messages[index] = questions[index] + REFUSED.format(reason=refusal)
+        pending = [index for index in pending if results[index] is None]
+        if not pending:
             break
-    return found
+    return results
 
 
 def read_json(content: str) -> Any:
-    """Read an answer that must be JSON.
+    """Parse an answer that must be JSON.
 
     Raises:
-        ValueError: If it is anything else; the message shows how it begins, as a model that is asked again is told.
+        ValueError: If it is anything else; the message quotes its beginning, for the model's next attempt.
 
     Example:
         >>> read_json('{"winner": 2}')
@@ -81,10 +81,10 @@ def read_json(content: str) -> Any:
         raise ValueError(f"the answer must be JSON and nothing else, got {content[:80]!r}") from error
 
 
-def _refusal(check: Callable[[int, Answer], None] | None, place: int, answer: Answer) -> str | None:
+def _refusal(check: Callable[[int, Answer], None] | None, index: int, answer: Answer) -> str | None:
     try:
         if check is not None:
-            check(place, answer)
+            check(index, answer)
     except ValueError as error:
         return str(error)
     return None

@@ -1,4 +1,4 @@
-"""Summaries by a language model, none longer than its limit."""
+"""Summaries by a language model, of limited length."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -7,7 +7,7 @@ from graphrerank.language_models.answer_cache import ChatModel
 from graphrerank.language_models.strict_answers import ask_strictly, read_json
 from graphrerank.text.tokenizer import Tokenizer, count_tokens
 
-WORDS_PER_TOKEN = 0.6  # that the prompt asks for: a little less than fits
+WORDS_PER_TOKEN = 0.6  # requested by the prompt: slightly less than fits
 PROMPT = """You read notes on a group of things that a document collection speaks of and that belong together, \
 the most important first. Some notes are summaries of smaller groups. Sum the notes up for somebody who wants to \
 understand the collection as a whole.
@@ -23,22 +23,22 @@ Answer with one JSON object and nothing else:
 def write_summaries(
     model: ChatModel, notes: Sequence[Sequence[str]], tokenizer: Tokenizer, *, limit: int, tries: int = 3
 ) -> list[str | None]:
-    """Let a model sum each list of notes up.
+    """Let a model summarise each list of notes.
 
     Source: GraphRAG ("From Local to Global", 2024, section 3.1.4); the prompt is ours.
 
     Args:
-        model: Whom to ask.
+        model: Language model.
         notes: ``n`` lists of texts, none empty.
-        tokenizer: What a token is.
-        limit: Most tokens of a summary; a longer answer is asked for again.
-        tries: How often to ask for a usable answer.
+        tokenizer: Tokenizer that measures summaries.
+        limit: Maximum number of tokens of a summary; longer answers are rejected.
+        tries: Number of attempts to get a usable answer.
 
     Returns:
-        Each summary; None where there was no usable answer.
+        Each summary; None without a usable answer.
 
     Raises:
-        ValueError: As the model.
+        ValueError: If the endpoint refuses, or fails despite the retries.
     """
     questions = ["\n".join(f"- {note}" for note in texts) for texts in notes]
     system = PROMPT.format(words=max(1, int(WORDS_PER_TOKEN * limit)))
@@ -47,7 +47,7 @@ def write_summaries(
 
 
 def parse_summary(content: str, *, tokenizer: Tokenizer, limit: int) -> str:
-    """Read a summary, strictly.
+    """Parse a summary, strictly.
 
     Raises:
         ValueError: If it is anything else, blank, or longer than ``limit`` tokens.

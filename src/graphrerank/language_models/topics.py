@@ -1,4 +1,4 @@
-"""Topics of a document collection by a language model: which there are, and which a thing belongs to."""
+"""Topics of a document collection by a language model, and the topics of single notes."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -35,75 +35,75 @@ Answer with one JSON object and nothing else, a list of topic numbers for each n
 def mine_topics(
     model: ChatModel, batches: Sequence[Sequence[str]], *, num_topics: int, tries: int = 3
 ) -> tuple[list[str], int]:
-    """Find the topics of a collection: those of each batch of notes, put together.
+    """Find the topics of a collection by merging those of each batch of notes.
 
     Source: ReTAG, 2025, which mines topics by a global question over the corpus; the prompts are ours.
 
     Args:
-        model: Whom to ask.
-        batches: Notes; the model sees one batch at once.
-        num_topics: Topics to find at most.
-        tries: How often to ask for a usable answer.
+        model: Language model.
+        batches: Batches of notes, one per request.
+        num_topics: Maximum number of topics.
+        tries: Number of attempts to get a usable answer.
 
     Returns:
-        Each topic as "name: description", the most important first; and how many batches were skipped for want of a
+        Each topic as "name: description", the most important first; and the number of batches skipped for lack of a
         usable answer.
 
     Raises:
-        ValueError: If the topics of the batches cannot be put together in so many tries; or as the model.
+        ValueError: If the topics of the batches cannot be merged in that many attempts, or the endpoint fails.
     """
     read = partial(parse_topics, limit=num_topics)
     questions = ["\n".join(f"- {note}" for note in batch) for batch in batches]
     answers = ask_strictly(model, questions, system=MINE.format(limit=num_topics), parse=read, tries=tries)
-    parts = [topics for topics in answers if topics is not None]
-    skipped = len(answers) - len(parts)
-    if len(parts) < 2:
-        return (parts[0] if parts else []), skipped
-    every = "\n".join(f"- {topic}" for topic in dict.fromkeys(topic for topics in parts for topic in topics))
-    (merged,) = ask_strictly(model, [every], system=MERGE.format(limit=num_topics), parse=read, tries=tries)
+    mined = [topics for topics in answers if topics is not None]
+    num_skipped = len(answers) - len(mined)
+    if len(mined) < 2:
+        return (mined[0] if mined else []), num_skipped
+    listed = "\n".join(f"- {topic}" for topic in dict.fromkeys(topic for topics in mined for topic in topics))
+    (merged,) = ask_strictly(model, [listed], system=MERGE.format(limit=num_topics), parse=read, tries=tries)
     if merged is None:
         raise ValueError(f"the language model gave no usable list of topics in {tries} tries; ask another one")
-    return merged, skipped
+    return merged, num_skipped
 
 
 def relate_to_topics(
     model: ChatModel, notes: Sequence[str], topics: Sequence[str], *, batch_size: int = 40, tries: int = 3
 ) -> tuple[list[list[int]], int]:
-    """Tell which topics each note is relevant to.
+    """Find the topics to which each note is relevant.
 
     Args:
-        model: Whom to ask.
+        model: Language model.
         notes: ``n`` texts.
         topics: ``T`` topics.
-        batch_size: Notes of one question.
-        tries: How often to ask for a usable answer.
+        batch_size: Notes per request.
+        tries: Number of attempts to get a usable answer.
 
     Returns:
-        Topic numbers from 0 of each note, ascending; and how many batches were skipped, whose notes have no topic.
+        Ascending topic indices of each note; and the number of batches skipped, whose notes have no topic.
 
     Raises:
-        ValueError: As the model.
+        ValueError: If the endpoint refuses, or fails despite the retries.
     """
     listed = "\n".join(f"{number}. {topic}" for number, topic in enumerate(topics, 1))
     batches = [notes[start : start + batch_size] for start in range(0, len(notes), batch_size)] if topics else []
-    found: list[list[int]] = []
-    skipped = 0
+    relevant: list[list[int]] = []
+    num_skipped = 0
     sizes = sorted({len(batch) for batch in batches}, reverse=True)  # the last batch may be shorter
     for size in sizes:
         questions = [
-            f"Topics:\n{listed}\n\nNotes:\n" + "\n".join(f"{place}. {note}" for place, note in enumerate(batch, 1))
+            f"Topics:\n{listed}\n\nNotes:\n" + "\n".join(f"{number}. {note}" for number, note in enumerate(batch, 1))
             for batch in batches
             if len(batch) == size
         ]
         read = partial(parse_relevant, num_notes=size, num_topics=len(topics))
         for answer in ask_strictly(model, questions, system=RELATE, parse=read, tries=tries):
-            skipped += answer is None
-            found += [[] for _ in range(size)] if answer is None else answer
-    return found if topics else [[] for _ in notes], skipped
+            num_skipped += answer is None
+            relevant += [[] for _ in range(size)] if answer is None else answer
+    return relevant if topics else [[] for _ in notes], num_skipped
 
 
 def parse_topics(content: str, *, limit: int) -> list[str]:
-    """Read a list of topics, strictly.
+    """Parse a list of topics, strictly.
 
     Returns:
         Each as "name: description".
@@ -123,20 +123,20 @@ def parse_topics(content: str, *, limit: int) -> list[str]:
     for row in rows:
         if not isinstance(row, dict) or set(row) != {"name", "description"}:
             raise ValueError(f"a topic must have a name and a description, got {str(row)[:80]!r}")
-        if not all(isinstance(part, str) and part.strip() for part in row.values()):
+        if not all(isinstance(text, str) and text.strip() for text in row.values()):
             raise ValueError(f"name and description must be texts, got {str(row)[:80]!r}")
         topics.append(f"{row['name'].strip()}: {row['description'].strip()}")
     return list(dict.fromkeys(topics))
 
 
 def parse_relevant(content: str, *, num_notes: int, num_topics: int) -> list[list[int]]:
-    """Read the topics of each note, strictly.
+    """Parse the topics of each note, strictly.
 
     Returns:
-        Numbers from 0, ascending.
+        Ascending indices.
 
     Raises:
-        ValueError: If it is anything else, or not of so many notes and topics.
+        ValueError: If it is anything else, or has another number of notes or topics.
 
     Example:
         >>> parse_relevant('{"relevant": [[2, 1], []]}', num_notes=2, num_topics=2)
@@ -147,6 +147,6 @@ def parse_relevant(content: str, *, num_notes: int, num_topics: int) -> list[lis
     if not isinstance(rows, list) or len(rows) != num_notes:
         raise ValueError(f'the answer must be {{"relevant": [...]}} with {num_notes} lists, got {content[:80]!r}')
     for row in rows:
-        if not isinstance(row, list) or not all(type(part) is int and 1 <= part <= num_topics for part in row):
+        if not isinstance(row, list) or not all(type(number) is int and 1 <= number <= num_topics for number in row):
             raise ValueError(f"each list must hold topic numbers from 1 to {num_topics}, got {str(row)[:80]!r}")
-    return [sorted({part - 1 for part in row}) for row in rows]
+    return [sorted({number - 1 for number in row}) for row in rows]

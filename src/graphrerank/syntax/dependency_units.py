@@ -1,9 +1,9 @@
-"""The nine units of syntactic complexity, guessed from spaCy's dependency parse: no constituency parser is needed."""
+"""The nine units of syntactic complexity, estimated from spaCy's dependency parse without a constituency parser."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from graphrerank.syntax.units import FINITE, MODIFIERS, Units, is_word
+from graphrerank.syntax.units import FINITE, MODIFIERS, Units, is_word, total_units
 
 SUBJECTS = frozenset({"nsubj", "nsubjpass", "csubj", "csubjpass", "expl"})
 AUXILIARIES = frozenset({"aux", "auxpass"})
@@ -14,42 +14,37 @@ NOMINAL = frozenset({"NOUN", "PROPN", "PRON"})
 PHRASAL = NOMINAL | {"NUM", "ADJ", "ADV", "VERB", "AUX"}
 POSTMODIFIERS = frozenset({"prep", "relcl", "acl", "appos"})
 ARGUMENTS = frozenset({"nsubj", "nsubjpass", "dobj", "pobj", "attr", "dative"})
-FRAGMENTARY = frozenset({"intj", "cc", "neg"})  # before a verbless root they make more of it than a noun phrase
-REPORTING = frozenset(
-    {"add", "added", "ask", "asked", "asks", "replied", "reply", "said", "say", "says", "tell", "think", "thought"}
-    | {"told", "write", "wrote"}
-)
-RULES = 1  # version of the rules below; with another number, features on disk are counted anew
+FRAGMENTARY = frozenset({"intj", "cc", "neg"})  # before a verbless root, they make it more than a noun phrase
+_REPORTING = "add added ask asked asks replied reply said say says tell think thought told write wrote"
+REPORTING = frozenset(_REPORTING.split())
+RULES = 1  # increment when a rule below changes: cached features are then computed again
 
 
 class DependencyUnits:
-    """Units by :func:`approximate_units`, in place of a constituency parser."""
+    """Units by :func:`approximate_units`, instead of a constituency parser."""
 
     name = "dependency"
     fingerprint = f"dependency rules {RULES}"
 
     def count(self, documents: Sequence[Any]) -> list[Units]:
-        """Guess the units of each of spaCy's documents."""
+        """Estimate the units of each of spaCy's documents."""
         return [approximate_units(document) for document in documents]
 
 
 def approximate_units(document: Any) -> Units:
-    """Guess the units of a text: which words head the phrases that :func:`count_units` would count.
+    """Estimate the units of a text from the words that head the phrases counted by :func:`count_units`.
 
-    The rules were written on GUM's training trees; ``benchmarks/syntax_units.py`` measures them on its test trees.
+    The rules were developed on GUM's training trees; ``benchmarks/syntax_units.py`` measures them on its test trees.
 
     Args:
-        document: spaCy's, with tags, dependencies and sentence ends, labelled as ``en_core_web_sm`` does (ClearNLP).
+        document: spaCy's document, with tags, dependencies and sentence ends, labelled as by ``en_core_web_sm``
+            (ClearNLP).
 
     Returns:
         The counts; all 0 for a document without tokens.
     """
-    total = Units(0, 0, 0, 0, 0, 0, 0, 0, 0)
-    for sentence in document.sents:
-        tokens = [token for token in sentence if not token.is_space]
-        if tokens:
-            total = Units(*map(sum, zip(total, _of_sentence(tokens, sentence.root), strict=True)))
-    return total
+    sentences = (([token for token in sentence if not token.is_space], sentence.root) for sentence in document.sents)
+    return total_units(_of_sentence(tokens, root) for tokens, root in sentences if tokens)
 
 
 def _of_sentence(tokens: list[Any], root: Any) -> Units:
@@ -100,7 +95,7 @@ def _is_imperative(root: Any) -> bool:
 
 
 def _is_further_main(token: Any) -> bool:
-    """Whether a finite verb heads a main clause beside the root's: after a conjunction, or only a comma or dash."""
+    """Return whether a finite verb heads another main clause than the root's: after a conjunction, comma or dash."""
     while token.dep_ == "conj" and _has(token, SUBJECTS):
         token = token.head
         if token.head.i == token.i:
@@ -109,7 +104,7 @@ def _is_further_main(token: Any) -> bool:
 
 
 def _is_spliced(token: Any) -> bool:
-    """Whether a clause that the parser calls a complement stands beside its head: "It rained, we left"."""
+    """Return whether a clause parsed as a complement is coordinate with its head: "It rained, we left"."""
     if token.dep_ not in {"ccomp", "parataxis"} or not _has(token, SUBJECTS) or _is_marked(token):
         return False
     return token.head.lower_ not in REPORTING and _is_set_off(token)

@@ -1,4 +1,4 @@
-"""The whole feature vector of a text's syntax: names, families, order."""
+"""The feature vector of a text's syntax: names, families and order."""
 
 from typing import Any, NamedTuple
 
@@ -11,12 +11,12 @@ from graphrerank.syntax.wording import LEXICAL, MARKERS, QUESTION, lexical_featu
 
 
 class Feature(NamedTuple):
-    """One number that is read off a text.
+    """One number computed from a text.
 
     Attributes:
-        name: Its name, one of a kind.
-        family: The family that it belongs to.
-        description: What it is, in a sentence.
+        name: Unique name.
+        family: Name of its family.
+        description: What it measures, in a sentence.
     """
 
     name: str
@@ -39,24 +39,24 @@ FAMILIES = {
 FEATURES = tuple(
     Feature(name, family, description) for family, names in FAMILIES.items() for name, description in names.items()
 )
-VERSION = 1  # of what is counted; with another number, features on disk are counted anew
+VERSION = 1  # increment when a feature changes: cached features are then computed again
 
 
 def feature_values(document: Any, units: Units) -> list[float]:
-    """Read all features off one text.
+    """Compute all features of a text.
 
     Source: Dong et al., Use Graph When It Needs (EA-GraphRAG), section 3.2, which names the families and examples of
     each.
 
     Args:
-        document: spaCy's, with tags, dependencies and entities.
-        units: The text's units, however they were counted.
+        document: spaCy's document, with tags, dependencies and entities.
+        units: The text's units, from any counter.
 
     Returns:
         One finite number for each of ``FEATURES``; all 0 for an empty text.
     """
     text = ParsedText(document)
-    found: dict[str, float] = {
+    features: dict[str, float] = {
         **units._asdict(),
         **units.ratios(),
         **dependency_features(text),
@@ -67,5 +67,5 @@ def feature_values(document: Any, units: Units) -> list[float]:
         **marker_features(text),
         **tree_features(text),
     }
-    found.update(interaction_features(text, found))
-    return [float(found[feature.name]) for feature in FEATURES]
+    features.update(interaction_features(text, features))
+    return [float(features[feature.name]) for feature in FEATURES]

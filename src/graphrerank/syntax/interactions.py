@@ -1,15 +1,15 @@
-"""Features that join two of the others."""
+"""Features that combine two others."""
 
 from collections.abc import Mapping
 
 from graphrerank.syntax.parsed_text import ParsedText
 
 INTERACTIONS = {
-    "tokens_per_clause": "Tokens per clause; per text where there is no clause.",
+    "tokens_per_clause": "Tokens per clause; per text if there is no clause.",
     "entities_per_token": "Entities per token.",
-    "entities_per_clause": "Entities per clause; per text where there is no clause.",
+    "entities_per_clause": "Entities per clause; per text if there is no clause.",
     "depth_per_token": "Largest depth per token.",
-    "connectors_per_clause": "Connectors per clause; per text where there is no clause.",
+    "connectors_per_clause": "Connectors per clause; per text if there is no clause.",
     "modifiers_per_noun": "Modifiers per noun and name.",
     "prepositions_per_token": "Prepositions per token.",
     "depth_times_clauses": "Largest depth times clauses.",
@@ -20,29 +20,29 @@ INTERACTIONS = {
 }
 
 
-def interaction_features(text: ParsedText, found: Mapping[str, float]) -> dict[str, float]:
-    """Join features.
+def interaction_features(text: ParsedText, features: Mapping[str, float]) -> dict[str, float]:
+    """Combine features.
 
     Args:
         text: The text.
-        found: The features of all other families, by name.
+        features: The features of all other families, by name.
 
     Returns:
         ``INTERACTIONS``; all 0 for an empty text.
     """
-    tokens, clauses = max(1, len(text)), max(1.0, found["C"])
+    tokens, clauses = max(1, len(text)), max(1.0, features["C"])
     nouns = sum(kind in {"NOUN", "PROPN"} for kind in text.pos)
     return {
         "tokens_per_clause": len(text) / clauses,
-        "entities_per_token": found["num_entities"] / tokens,
-        "entities_per_clause": found["num_entities"] / clauses,
-        "depth_per_token": found["max_depth"] / tokens,
-        "connectors_per_clause": found["num_connectors"] / clauses,
-        "modifiers_per_noun": found["num_modifiers"] / max(1, nouns),
-        "prepositions_per_token": found["num_prepositions"] / tokens,
-        "depth_times_clauses": found["max_depth"] * found["C"],
-        "depth_times_entities": found["max_depth"] * found["num_entities"],
-        "distance_times_dependent_clauses": found["mean_dependency_distance"] * found["DC"],
-        "entities_times_dependent_clauses": found["num_entities"] * found["DC"],
-        "nominals_times_entities": found["CN"] * found["num_entities"],
+        "entities_per_token": features["num_entities"] / tokens,
+        "entities_per_clause": features["num_entities"] / clauses,
+        "depth_per_token": features["max_depth"] / tokens,
+        "connectors_per_clause": features["num_connectors"] / clauses,
+        "modifiers_per_noun": features["num_modifiers"] / max(1, nouns),
+        "prepositions_per_token": features["num_prepositions"] / tokens,
+        "depth_times_clauses": features["max_depth"] * features["C"],
+        "depth_times_entities": features["max_depth"] * features["num_entities"],
+        "distance_times_dependent_clauses": features["mean_dependency_distance"] * features["DC"],
+        "entities_times_dependent_clauses": features["num_entities"] * features["DC"],
+        "nominals_times_entities": features["CN"] * features["num_entities"],
     }

@@ -1,8 +1,8 @@
-"""Features of entities and of semantic roles, as far as dependency labels tell them."""
+"""Features of entities and of semantic roles, as far as dependency labels determine them."""
 
 from graphrerank.syntax.parsed_text import ParsedText
 
-KINDS = {  # feature: OntoNotes' labels
+KINDS = {  # feature: OntoNotes' entity types
     "num_persons": ("PERSON",),
     "num_organizations": ("ORG",),
     "num_locations": ("GPE", "LOC", "FAC"),
@@ -34,7 +34,7 @@ ADJUNCT = frozenset({"pobj", "npadvmod", "nummod", "advmod"})
 
 
 def entity_features(text: ParsedText) -> dict[str, float]:
-    """Count ``ENTITIES``; all 0 for an empty text."""
+    """Return ``ENTITIES``; all 0 for an empty text."""
     labels = [entity.label for entity in text.entities]
     size = sum(entity.size for entity in text.entities)
     return {
@@ -47,7 +47,7 @@ def entity_features(text: ParsedText) -> dict[str, float]:
 
 
 def role_features(text: ParsedText) -> dict[str, float]:
-    """Count ``ROLES``; all 0 for an empty text."""
+    """Return ``ROLES``; all 0 for an empty text."""
     roles = {
         "num_agents": text.count("nsubj", "agent"),
         "num_patients": text.count("dobj", "nsubjpass"),
@@ -56,7 +56,7 @@ def role_features(text: ParsedText) -> dict[str, float]:
         "num_temporal": _adjuncts(text, KINDS["num_dates"]),
         "num_locative": _adjuncts(text, KINDS["num_locations"]),
     }
-    return {**roles, "num_role_types": sum(found > 0 for found in roles.values())}
+    return {**roles, "num_role_types": sum(count > 0 for count in roles.values())}
 
 
 def _adjuncts(text: ParsedText, kinds: tuple[str, ...]) -> float:

@@ -1,4 +1,4 @@
-"""What spaCy says of a text, as plain lists: the one thing that all features are counted from."""
+"""spaCy's analysis of a text as plain lists, from which all features are computed."""
 
 from collections import Counter
 from typing import Any, NamedTuple
@@ -10,9 +10,9 @@ class ParsedEntity(NamedTuple):
     """A named entity.
 
     Attributes:
-        label: OntoNotes' kind, as ``PERSON``.
-        size: Tokens.
-        root: Number of the token that links it to the rest.
+        label: OntoNotes' entity type, such as ``PERSON``.
+        size: Number of tokens.
+        root: Index of its head token.
     """
 
     label: str
@@ -29,50 +29,50 @@ class ParsedText:
         tags: Penn parts of speech.
         pos: Universal parts of speech.
         relations: Dependency labels to the heads.
-        heads: Numbers of the heads; a root is its own.
-        is_word: Whether a token is a word: no punctuation or sign.
-        depth: Steps up to the root.
-        num_children: Dependents.
-        left: Tokens below that stand before.
-        right: Tokens below that stand after.
-        level_widths: Tokens on each level of each sentence's tree.
-        counts: How often each dependency label comes.
+        heads: Indices of the heads; a root is its own.
+        is_word: Whether a token is a word rather than punctuation or a symbol.
+        depth: Number of steps up to the root.
+        num_children: Number of dependents.
+        left: Number of preceding tokens in the subtree.
+        right: Number of following tokens in the subtree.
+        level_widths: Number of tokens on each level of each sentence's tree.
+        counts: Number of occurrences of each dependency label.
         entities: Named entities.
 
     Args:
-        document: spaCy's, with tags, dependencies and entities.
+        document: spaCy's document, with tags, dependencies and entities.
     """
 
     def __init__(self, document: Any) -> None:
         tokens = [token for token in document if not token.is_space]
-        place = {token.i: number for number, token in enumerate(tokens)}
+        index = {token.i: position for position, token in enumerate(tokens)}
         self.shapes = [token.text for token in tokens]
         self.words = [shape.lower() for shape in self.shapes]
         self.tags = [token.tag_ for token in tokens]
         self.pos = [token.pos_ for token in tokens]
         self.relations = [token.dep_ for token in tokens]
-        self.heads = [place.get(token.head.i, number) for number, token in enumerate(tokens)]
+        self.heads = [index.get(token.head.i, position) for position, token in enumerate(tokens)]
         self.is_word = [is_word(tag) for tag in self.tags]
         self.counts = Counter(self.relations)
         self.entities = [
-            ParsedEntity(span.label_, len(span), place[span.root.i]) for span in document.ents if span.root.i in place
+            ParsedEntity(span.label_, len(span), index[span.root.i]) for span in document.ents if span.root.i in index
         ]
-        self._climb()
+        self._measure_trees()
 
     def __len__(self) -> int:
         return len(self.words)
 
     @property
     def num_words(self) -> int:
-        """Tokens that are words."""
+        """Number of tokens that are words."""
         return sum(self.is_word)
 
     def count(self, *relations: str) -> float:
-        """How many tokens have one of these dependency labels."""
+        """Return how many tokens have one of these dependency labels."""
         return float(sum(self.counts[relation] for relation in relations))
 
-    def _climb(self) -> None:
-        """Find depths, subtree sizes and widths without recursion."""
+    def _measure_trees(self) -> None:
+        """Compute depths, subtree sizes and widths without recursion."""
         size = len(self)
         root, self.depth = [-1] * size, [0] * size
         for start in range(size):

@@ -1,4 +1,4 @@
-"""Constituency trees from Stanza, on the tokens and tags that spaCy gives."""
+"""Constituency trees by Stanza, on spaCy's tokens and tags."""
 
 import importlib.metadata
 import pickle
@@ -16,19 +16,19 @@ RESOURCES = '{"en": {"lang_name": "English", "packages": {}}}'
 
 
 class StanzaParser:
-    """Stanza's constituency parser for English, loaded when the first text comes; on the CPU.
+    """Stanza's constituency parser for English, loaded at its first use; on the CPU.
 
-    Sentences, tokens and Penn tags are spaCy's (Stanza calls that ``constituency_pretagged``), so that units and all
-    other features are of the same tokens. Stanza is linear in a sentence's length, and no sentence is too long.
+    Sentences, tokens and Penn tags are spaCy's (Stanza's ``constituency_pretagged``), so that units and all other
+    features refer to the same tokens. Parsing is linear in a sentence's length, which is not limited.
 
     Args:
-        folder: Where the model lies: a folder as ``stanza.download`` fills it, or one with ``*constituency*.pt``, one
-            other ``.pt`` of word vectors, and Stanza's ``resources.json``. None for Stanza's own folder
+        folder: Folder of the model: as written by ``stanza.download``, or with ``*constituency*.pt``, one other ``.pt``
+            of word vectors, and Stanza's ``resources.json``. None for Stanza's default folder
             (``STANZA_RESOURCES_DIR`` or ``~/stanza_resources``).
-        download: Whether Stanza may fetch its English model from its public home where it is not there.
+        download: Whether Stanza may download a missing English model.
 
     Raises:
-        ValueError: If ``folder`` is neither kind of folder, or ``download`` is asked for one with a model of its own.
+        ValueError: If ``folder`` is neither kind of folder, or ``download`` is set for one with its own model.
     """
 
     name = "stanza"
@@ -38,11 +38,11 @@ class StanzaParser:
         self.download = download
         self._files = {} if self.folder is None or (self.folder / "en").is_dir() else _loose_files(self.folder)
         if self._files and download:
-            raise ValueError(f"`download` must be false where `folder` holds a model of its own, got {folder}")
+            raise ValueError(f"`download` must be false for a `folder` with a model of its own, got {folder}")
 
     @cached_property
     def fingerprint(self) -> str:
-        """Stanza's version, and the contents of the model's files."""
+        """Stanza's version and a hash of the model's files."""
         try:
             version = importlib.metadata.version("stanza")
         except importlib.metadata.PackageNotFoundError as error:
@@ -55,32 +55,32 @@ class StanzaParser:
         return repr((self.name, version, hash_files([Path(named[key]) for key in sorted(named)])))
 
     def parse(self, documents: Sequence[Any]) -> list[list[Tree]]:
-        """Parse texts; the sentences of all of them go through the model together.
+        """Parse texts, with the sentences of all of them in common batches.
 
         Args:
-            documents: spaCy's, with tags and sentence ends.
+            documents: spaCy's documents, with tags and sentence ends.
 
         Returns:
             A tree per sentence of each text; none for a text without tokens.
 
         Raises:
-            ValueError: If Stanza is not installed, or its model is not there.
+            ValueError: If Stanza or its model is not installed.
         """
         sentences = [
-            (number, words)
-            for number, document in enumerate(documents)
+            (index, words)
+            for index, document in enumerate(documents)
             for sentence in document.sents
             if (words := [(token.text, token.tag_) for token in sentence if not token.is_space])
         ]
-        found: list[list[Tree]] = [[] for _ in documents]
+        trees: list[list[Tree]] = [[] for _ in documents]
         if sentences:
             pipeline = self._pipeline
             from stanza.models.common.doc import Document
 
             parsed = pipeline(Document([[_word(i, word) for i, word in enumerate(words)] for _, words in sentences]))
-            for (number, _), sentence in zip(sentences, parsed.sentences, strict=True):
-                found[number].append(_own_tree(sentence.constituency))
-        return found
+            for (index, _), sentence in zip(sentences, parsed.sentences, strict=True):
+                trees[index].append(_convert(sentence.constituency))
+        return trees
 
     def count(self, documents: Sequence[Any]) -> list[Units]:
         """Count the units in the trees of each text."""
@@ -108,7 +108,7 @@ class StanzaParser:
                 **self._files,
             )
         except (OSError, ValueError, KeyError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
-            where = "Stanza's own folder" if self.folder is None else str(self.folder)
+            where = "Stanza's default folder" if self.folder is None else str(self.folder)
             raise ValueError(
                 f"`syntax=stanza` needs Stanza's English constituency model in {where}: allow its download, give the "
                 f"folder of a model, or choose syntax=dependency; {type(error).__name__}: {error}"
@@ -120,32 +120,32 @@ def _loose_files(folder: Path) -> dict[str, str]:
     vectors = sorted(set(folder.glob("*.pt")) - set(models))
     if len(models) != 1 or len(vectors) != 1 or not (folder / "resources.json").is_file():
         raise ValueError(
-            f"`folder` must hold en/ as Stanza makes it, or one *constituency*.pt, one other .pt of word vectors and "
-            f"resources.json ({RESOURCES}), got {folder} with {sorted(path.name for path in folder.glob('*'))[:9]}"
+            f"`folder` must contain en/ as Stanza writes it, or one *constituency*.pt, one other .pt of word vectors "
+            f"and resources.json ({RESOURCES}), got {folder} with {sorted(p.name for p in folder.glob('*'))[:9]}"
         )
     return {"constituency_model_path": str(models[0]), "constituency_pretrain_path": str(vectors[0])}
 
 
-def _word(place: int, word: tuple[str, str]) -> dict[str, Any]:
+def _word(index: int, word: tuple[str, str]) -> dict[str, Any]:
     text, tag = word
-    return {"id": place + 1, "text": text, "upos": tag, "xpos": tag}
+    return {"id": index + 1, "text": text, "upos": tag, "xpos": tag}
 
 
-def _own_tree(root: Any) -> Tree:
-    """Make our tree of Stanza's; children first, without recursion."""
-    order, waiting = [], [root]
-    while waiting:
-        node = waiting.pop()
+def _convert(root: Any) -> Tree:
+    """Convert Stanza's tree to ours, children first, without recursion."""
+    order, stack = [], [root]
+    while stack:
+        node = stack.pop()
         order.append(node)
         if not node.is_preterminal():
-            waiting.extend(node.children)
-    made: dict[int, Tree] = {}
+            stack.extend(node.children)
+    trees: dict[int, Tree] = {}
     for node in reversed(order):
         if node.is_preterminal():
-            made[id(node)] = Tree(node.label, (), node.children[0].label)
+            trees[id(node)] = Tree(node.label, (), node.children[0].label)
         else:
-            made[id(node)] = Tree(node.label, [made[id(child)] for child in node.children])
-    return made[id(root)]
+            trees[id(node)] = Tree(node.label, [trees[id(child)] for child in node.children])
+    return trees[id(root)]
 
 
 def _not_installed() -> str:

@@ -1,10 +1,10 @@
-"""Features of the dependency trees: distances, relations, shape."""
+"""Features of dependency trees: distances, relations, shape."""
 
 import math
 
 from graphrerank.syntax.parsed_text import ParsedText
 
-LONG = 5  # tokens; a dependency longer than this is a long-range one
+LONG = 5  # tokens; longer dependencies are long-range
 VERY_LONG = 10
 
 RELATIONS = {  # feature: ClearNLP's labels
@@ -35,33 +35,33 @@ DEPENDENCY = {
     "num_long_dependencies": f"Words more than {LONG} tokens from their head.",
     "num_very_long_dependencies": f"Words more than {VERY_LONG} tokens from their head.",
     "share_long_dependencies": f"Share of words more than {LONG} tokens from their head.",
-    "share_head_final": "Share of words that stand before their head.",
-    "root_position": "Place of the first root among the tokens, from 0 to 1.",
+    "share_head_final": "Share of words that precede their head.",
+    "root_position": "Position of the first root among the tokens, from 0 to 1.",
     "num_relation_types": "Different dependency labels.",
     **{name: f"Words with the dependency label {', '.join(labels)}." for name, labels in RELATIONS.items()},
     "mean_imbalance": "Mean over inner nodes of |tokens below on the left - on the right| / tokens below.",
-    "root_imbalance": "The same at the first root alone.",
+    "root_imbalance": "The same at the first root only.",
 }
 
 TREE = {
-    "max_depth": "Most steps from a token up to its root.",
+    "max_depth": "Largest number of steps from a token up to its root.",
     "mean_depth": "Mean steps from tokens up to their roots.",
-    "max_width": "Most tokens on one level of a sentence's tree.",
+    "max_width": "Largest number of tokens on one level of a sentence's tree.",
     "num_leaves": "Tokens without dependents.",
     "leaf_ratio": "Leaves per inner node.",
     "mean_branching": "Mean dependents of inner nodes.",
-    "max_branching": "Most dependents of one token.",
+    "max_branching": "Largest number of dependents of one token.",
     "depth_width_ratio": "Largest depth divided by largest width.",
 }
 
 
 def dependency_features(text: ParsedText) -> dict[str, float]:
-    """Count ``DEPENDENCY``; all 0 for an empty text."""
-    steps = [number - head for number, head in enumerate(text.heads) if head != number and text.is_word[number]]
+    """Return ``DEPENDENCY``; all 0 for an empty text."""
+    steps = [token - head for token, head in enumerate(text.heads) if head != token and text.is_word[token]]
     distances = [abs(step) for step in steps]
     mean = _mean(distances)
-    lean = [_imbalance(text, number) for number, children in enumerate(text.num_children) if children]
-    root = next((number for number, head in enumerate(text.heads) if number == head), 0)
+    imbalances = [_imbalance(text, token) for token, children in enumerate(text.num_children) if children]
+    root = next((token for token, head in enumerate(text.heads) if token == head), 0)
     num_long = sum(distance > LONG for distance in distances)
     return {
         "max_dependency_distance": max(distances, default=0),
@@ -74,13 +74,13 @@ def dependency_features(text: ParsedText) -> dict[str, float]:
         "root_position": root / max(1, len(text) - 1),
         "num_relation_types": len(text.counts),
         **{name: text.count(*labels) for name, labels in RELATIONS.items()},
-        "mean_imbalance": _mean(lean),
+        "mean_imbalance": _mean(imbalances),
         "root_imbalance": _imbalance(text, root) if len(text) else 0.0,
     }
 
 
 def tree_features(text: ParsedText) -> dict[str, float]:
-    """Count ``TREE``; all 0 for an empty text."""
+    """Return ``TREE``; all 0 for an empty text."""
     inner = [children for children in text.num_children if children]
     num_leaves = len(text) - len(inner)
     max_depth, max_width = max(text.depth, default=0), max(text.level_widths, default=0)
@@ -96,9 +96,9 @@ def tree_features(text: ParsedText) -> dict[str, float]:
     }
 
 
-def _imbalance(text: ParsedText, number: int) -> float:
-    below = text.left[number] + text.right[number]
-    return abs(text.left[number] - text.right[number]) / max(1, below)
+def _imbalance(text: ParsedText, token: int) -> float:
+    below = text.left[token] + text.right[token]
+    return abs(text.left[token] - text.right[token]) / max(1, below)
 
 
 def _mean(numbers: list[int] | list[float]) -> float:

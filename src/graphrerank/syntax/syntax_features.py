@@ -10,6 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from graphrerank.caching import BlobStore, fill, hash_text, short_hash
+from graphrerank.checks import check_choice, check_counts
 from graphrerank.syntax.dependency_units import DependencyUnits
 from graphrerank.syntax.features import FEATURES, VERSION, feature_values
 from graphrerank.syntax.stanza_parser import StanzaParser
@@ -19,6 +20,7 @@ from graphrerank.text.spacy_pipeline import ENGLISH, load_spacy, spacy_versions
 COMPONENTS = ("tok2vec", "transformer", "tagger", "parser", "attribute_ruler", "ner")
 SHARD_TEXTS = 256  # texts between two writes: at most this much work is lost on a stop
 ROW = np.dtype("<f4")
+SOURCES = ("stanza", "dependency")
 
 
 class UnitCounter(Protocol):
@@ -37,18 +39,18 @@ class UnitCounter(Protocol):
 
 
 class SyntaxFeatures:
-    """The features of ``FEATURES`` for any texts: empty, of one word, in another language, long.
+    """The features of ``FEATURES`` for any text, even an empty one or one in another language.
 
     The units and their ratios come from the source named by ``syntax``, all other features from spaCy's dependency
     parse. The two sources of units differ in their numbers, names and fingerprints, and share no cache.
 
     Args:
-        syntax: ``stanza``: units from Stanza's constituency trees; ``dependency``: guessed from spaCy's parse.
+        syntax: ``stanza``: units from Stanza's constituency trees; ``dependency``: estimated from spaCy's parse.
         stanza_folder: Folder of Stanza's model; see :class:`StanzaParser`. Only for ``stanza``.
         download: Whether Stanza may download its model. Only for ``stanza``.
         model: Import name of an installed spaCy pipeline, or its folder.
         cache: Folder that keeps features, one SQLite file per fingerprint; nothing is kept when None.
-        batch_size: Texts at once in spaCy.
+        batch_size: Texts per batch of spaCy.
 
     Attributes:
         num_counted: Texts parsed so far, without those read from disk.
@@ -68,15 +70,13 @@ class SyntaxFeatures:
         cache: str | Path | None = None,
         batch_size: int = 64,
     ) -> None:
-        if syntax not in {"stanza", "dependency"}:
-            raise ValueError(f"`syntax` must be stanza or dependency, got {syntax!r}")
+        check_choice(SOURCES, syntax=syntax)
         if syntax == "dependency" and (stanza_folder is not None or download):
             raise ValueError(
-                "`stanza_folder` and `download` go with syntax=stanza alone, "
+                "`stanza_folder` and `download` apply to syntax=stanza only, "
                 f"got {stanza_folder} and {download} with syntax=dependency"
             )
-        if batch_size < 1:
-            raise ValueError(f"`batch_size` must be a positive integer, got {batch_size}")
+        check_counts(batch_size=batch_size)
         self.counter: UnitCounter = (
             StanzaParser(stanza_folder, download=download) if syntax == "stanza" else DependencyUnits()
         )

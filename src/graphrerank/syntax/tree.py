@@ -1,4 +1,4 @@
-"""Constituency trees in brackets, as the Penn Treebank writes them."""
+"""Constituency trees in bracket notation, as in the Penn Treebank."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -18,59 +18,59 @@ HEADS = {  # Collins (1999), appendix A: the first label that some child has, fr
 
 @dataclass(eq=False, slots=True)
 class Tree:
-    """A node of a constituency tree, with all below it.
+    """A node of a constituency tree with its subtree.
 
     Attributes:
         label: Phrase label without function tags, or a leaf's part of speech; ``ROOT`` above a sentence.
         children: Empty for a leaf.
-        word: A leaf's token; None above leaves.
+        word: A leaf's token; None for inner nodes.
         parent: None for the root.
-        place: Number among the parent's children, from 0.
+        index: Index among the parent's children.
     """
 
     label: str
     children: Sequence["Tree"] = ()
     word: str | None = None
     parent: "Tree | None" = field(default=None, init=False, repr=False)
-    place: int = field(default=0, init=False, repr=False)
+    index: int = field(default=0, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        for place, child in enumerate(self.children):
-            child.parent, child.place = self, place
+        for index, child in enumerate(self.children):
+            child.parent, child.index = self, index
 
     def nodes(self) -> Iterator["Tree"]:
-        """This node and all below it, parents first, from left to right."""
-        waiting = [self]
-        while waiting:  # no recursion: a tree may be deeper than Python's stack
-            node = waiting.pop()
+        """Yield this node and all below it, parents first, from left to right."""
+        stack = [self]
+        while stack:  # no recursion: a tree may be deeper than Python's stack
+            node = stack.pop()
             yield node
-            waiting.extend(reversed(node.children))
+            stack.extend(reversed(node.children))
 
     def below(self) -> Iterator["Tree"]:
-        """All nodes below this one."""
+        """Yield all nodes below this one."""
         nodes = self.nodes()
         next(nodes)
         return nodes
 
     def leaves(self) -> Iterator["Tree"]:
-        """The tokens, from left to right."""
+        """Yield the tokens, from left to right."""
         return (node for node in self.nodes() if node.word is not None)
 
     def ancestors(self) -> Iterator["Tree"]:
-        """The parent, its parent, and so on."""
+        """Yield the parent, its parent, and so on."""
         node = self.parent
         while node is not None:
             yield node
             node = node.parent
 
     def next_sister(self) -> "Tree | None":
-        """The parent's next child."""
-        if self.parent is None or self.place + 1 == len(self.parent.children):
+        """Return the parent's next child, or None."""
+        if self.parent is None or self.index + 1 == len(self.parent.children):
             return None
-        return self.parent.children[self.place + 1]
+        return self.parent.children[self.index + 1]
 
     def head(self) -> "Tree | None":
-        """The child that carries the phrase, by ``HEADS``; the first where the rules name none; None for a leaf."""
+        """Return the head child by ``HEADS``, the first one if no rule applies, or None for a leaf."""
         for label in HEADS.get(self.label, ()):
             for child in self.children:
                 if child.label == label:
@@ -79,17 +79,17 @@ class Tree:
 
 
 def read_tree(brackets: str) -> Tree:
-    """Read one tree.
+    """Parse one tree.
 
     Args:
         brackets: ``(ROOT (S (NP-SBJ (PRP We)) (VP (VBP read)) (. .)))``. Function tags are dropped; the outermost
-            bracket may have no label (Penn's own files) and becomes ``ROOT``.
+            bracket may have no label (as in Penn's own files) and becomes ``ROOT``.
 
     Returns:
         The root.
 
     Raises:
-        ValueError: If the text is not one whole tree.
+        ValueError: If the text is not one complete tree.
 
     Example:
         >>> [(leaf.label, leaf.word) for leaf in read_tree("((NP-SBJ (DT a) (NN tree)))").leaves()]

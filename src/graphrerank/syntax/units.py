@@ -10,15 +10,15 @@ SENTENTIAL = CLAUSAL | {"SBARQ"}
 FINITE = frozenset({"MD", "VBZ", "VBP", "VBD"})
 COORDINATED = frozenset({"ADJP", "ADVP", "NP", "VP"})
 MODIFIERS = frozenset({"JJ", "POS", "PP", "S", "VBG"})
-NOT_WORDS = frozenset({"HYPH", "NFP", "SYM"})  # hyphens, emoticons and rows of stars, dashes and other signs
+NOT_WORDS = frozenset({"HYPH", "NFP", "SYM"})  # hyphens, emoticons, rows of stars and other symbols
 WH_WORDS = frozenset({"WDT", "WP", "WP$"})
 
 UNIT_NAMES = {
-    "W": "Words: tokens that are no punctuation or sign.",
+    "W": "Words: tokens other than punctuation and symbols.",
     "S": "Sentences.",
     "VP": "Verb phrases that are predicates of a clause, finite or not.",
     "C": "Clauses: structures with a subject and a finite verb, imperatives, and fragments without any.",
-    "T": "T-units: a main clause with all that hangs on it.",
+    "T": "T-units: a main clause with everything that depends on it.",
     "DC": "Dependent clauses: finite adverbial, nominal and relative ones.",
     "CT": "Complex T-units: those with a dependent clause.",
     "CP": "Coordinate phrases: adjective, adverb, noun and verb phrases with a conjunction.",
@@ -44,7 +44,7 @@ _LENGTHS = {"MLS": "W/S", "MLT": "W/T", "MLC": "W/C"}
 
 
 class Units(NamedTuple):
-    """How many of each unit a text has; ``UNIT_NAMES`` says what each is."""
+    """Number of each unit in a text; ``UNIT_NAMES`` describes them."""
 
     W: int
     S: int
@@ -57,24 +57,24 @@ class Units(NamedTuple):
     CN: int
 
     def ratios(self) -> dict[str, float]:
-        """The fourteen ratios of Lu (2010), by the names in ``RATIO_NAMES``; 0 where there is nothing to divide by."""
-        found = {}
+        """Return the fourteen ratios of Lu (2010), by the names in ``RATIO_NAMES``; 0 for a divisor of 0."""
+        ratios = {}
         for name in RATIO_NAMES:
             above, below = _LENGTHS.get(name, name).split("/")
             divisor = getattr(self, below)
-            found[name] = getattr(self, above) / divisor if divisor else 0.0
-        return found
+            ratios[name] = getattr(self, above) / divisor if divisor else 0.0
+        return ratios
 
 
 def count_units(trees: Iterable[Tree]) -> Units:
     """Count the units of a text.
 
     Source: Lu, Automatic analysis of syntactic complexity in second language writing, 2010, section 3.2: his
-    definitions, as predicates of our own. Where we differ: hyphens and signs, which newer treebanks make tokens, are
-    no words; a bare relative pronoun counts as WHNP also where a treebank labels it NP.
+    definitions, as our own predicates. *Where we differ:* hyphens and symbols, tokens in newer treebanks, are no words;
+    a bare relative pronoun counts as WHNP even where a treebank labels it NP.
 
     Args:
-        trees: One per sentence, each with its root.
+        trees: One per sentence, with its root.
 
     Returns:
         The counts; all 0 without trees.
@@ -84,14 +84,16 @@ def count_units(trees: Iterable[Tree]) -> Units:
         >>> count_units([read_tree("(ROOT (S (NP (PRP We)) (VP (VBP read)) (. .)))")])
         Units(W=2, S=1, VP=1, C=1, T=1, DC=0, CT=0, CP=0, CN=0)
     """
-    total = Units(0, 0, 0, 0, 0, 0, 0, 0, 0)
-    for tree in trees:
-        total = Units(*map(sum, zip(total, _count(tree), strict=True)))
-    return total
+    return total_units(map(_count, trees))
+
+
+def total_units(units: Iterable[Units]) -> Units:
+    """Add the units of sentences."""
+    return Units(*map(sum, zip(Units(0, 0, 0, 0, 0, 0, 0, 0, 0), *units, strict=True)))
 
 
 def is_word(tag: str) -> bool:
-    """Whether a Penn part of speech is a word's: not punctuation's, an emptiness's or a sign's."""
+    """Return whether a Penn part of speech is a word's rather than that of punctuation, a trace or a symbol."""
     return tag[:1].isalpha() and tag not in NOT_WORDS
 
 
@@ -159,7 +161,7 @@ def _is_t_unit(node: Tree) -> bool:
         return False
     if parent.label == "ROOT":
         return True
-    coordinated = any(sister.label in SENTENTIAL for sister in parent.children[: node.place])
+    coordinated = any(sister.label in SENTENTIAL for sister in parent.children[: node.index])
     return coordinated and not any(above.label in {"SBAR", "VP"} for above in node.ancestors())
 
 
@@ -172,7 +174,7 @@ def _is_complex_noun(node: Tree) -> bool:
 def _has_apposition(node: Tree) -> bool:
     if node.label != "NP" or node.parent is None:
         return False
-    after = node.parent.children[node.place + 1 :]
+    after = node.parent.children[node.index + 1 :]
     return any(sister.label == "NP" for sister in after) and after[0].label != "CC"
 
 

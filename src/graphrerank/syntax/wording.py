@@ -5,34 +5,22 @@ from collections import Counter
 from graphrerank.syntax.parsed_text import ParsedText
 from graphrerank.syntax.units import FINITE
 
-MTLD_RATIO = 0.72  # of different words, below which a stretch of text ends (McCarthy and Jarvis, 2010)
+MTLD_RATIO = 0.72  # share of different words at which a segment of text ends (McCarthy and Jarvis, 2010)
 CONTENT = frozenset({"NOUN", "PROPN", "VERB", "ADJ", "ADV", "NUM"})
 PROPOSITIONAL = frozenset({"VERB", "ADJ", "ADV", "ADP", "CCONJ", "SCONJ"})
-CONNECTIVES = frozenset(
-    {"after", "also", "although", "as", "because", "before", "besides", "but", "consequently", "finally", "furthermore"}
-    | {
-        "hence",
-        "however",
-        "if",
-        "instead",
-        "meanwhile",
-        "moreover",
-        "nevertheless",
-        "otherwise",
-        "since",
-        "so",
-        "still",
-    }
-    | {"then", "therefore", "though", "thus", "unless", "until", "when", "whereas", "whether", "while", "yet"}
-)
+_CONNECTIVES = """
+after also although as because before besides but consequently finally furthermore hence however if instead meanwhile
+moreover nevertheless otherwise since so still then therefore though thus unless until when whereas whether while yet
+"""
+CONNECTIVES = frozenset(_CONNECTIVES.split())
 QUESTION_WORDS = ("who", "what", "which", "when", "where", "why", "how")
 AS_WHO = frozenset({"who", "whom", "whose"})
 
 LEXICAL = {
     "type_token_ratio": "Different words per word.",
     "root_type_token_ratio": "Different words divided by the square root of words (Guiraud).",
-    "mtld": "Mean words until the share of different ones falls below 0.72, read both ways (MTLD).",
-    "share_hapaxes": "Share of words that come once.",
+    "mtld": "Mean words until the share of different ones falls below 0.72, in both directions (MTLD).",
+    "share_hapaxes": "Share of words that occur once.",
     "mean_word_length": "Mean characters of a word.",
     "share_long_words": "Share of words with seven or more characters.",
     "num_content_words": "Nouns, verbs, adjectives, adverbs and numbers.",
@@ -42,18 +30,18 @@ LEXICAL = {
     "propositional_density": "Verbs, adjectives, adverbs, prepositions and conjunctions per word.",
     "share_nouns": "Share of words that are common nouns.",
     "share_proper_nouns": "Share of words that are names.",
-    "share_verbs": "Share of words that are verbs, auxiliaries not among them.",
+    "share_verbs": "Share of words that are verbs, without auxiliaries.",
     "share_adjectives": "Share of words that are adjectives.",
     "share_adverbs": "Share of words that are adverbs.",
     "share_pronouns": "Share of words that are pronouns.",
     "num_numbers": "Numbers.",
-    "num_capitalized": "Words with a capital after the first token.",
+    "num_capitalized": "Capitalised words after the first token.",
 }
 
 QUESTION = {
-    "is_question": "1 where the text asks: a question mark, or a question's word order.",
-    **{f"asks_{word}": f"1 where the question's first question word is {word}." for word in QUESTION_WORDS},
-    "asks_how_many": "1 where that word is how, before many, much or another measure.",
+    "is_question": "1 if the text asks: a question mark, or a question's word order.",
+    **{f"asks_{word}": f"1 if the question's first question word is {word}." for word in QUESTION_WORDS},
+    "asks_how_many": "1 if that word is how, before many, much or another measure.",
     "asks_yes_no": "1 for a question without question word.",
     "num_question_words": "Question words and relative pronouns (tags beginning with W).",
 }
@@ -73,17 +61,17 @@ MARKERS = {
 
 
 def lexical_features(text: ParsedText) -> dict[str, float]:
-    """Count ``LEXICAL``; all 0 for a text without words."""
+    """Return ``LEXICAL``; all 0 for a text without words."""
     words = [word for word, counted in zip(text.words, text.is_word, strict=True) if counted]
     kinds = Counter(kind for kind, counted in zip(text.pos, text.is_word, strict=True) if counted)
-    often, total = Counter(words), max(1, len(words))
+    frequency, total = Counter(words), max(1, len(words))
     content = sum(kinds[kind] for kind in CONTENT)
     function = len(words) - content
     return {
-        "type_token_ratio": len(often) / total,
-        "root_type_token_ratio": len(often) / total**0.5,
+        "type_token_ratio": len(frequency) / total,
+        "root_type_token_ratio": len(frequency) / total**0.5,
         "mtld": mtld(words),
-        "share_hapaxes": sum(times == 1 for times in often.values()) / total,
+        "share_hapaxes": sum(count == 1 for count in frequency.values()) / total,
         "mean_word_length": sum(map(len, words)) / total,
         "share_long_words": sum(len(word) >= 7 for word in words) / total,
         "num_content_words": content,
@@ -103,12 +91,14 @@ def lexical_features(text: ParsedText) -> dict[str, float]:
 
 
 def question_features(text: ParsedText) -> dict[str, float]:
-    """Count ``QUESTION``; all 0 for an empty text."""
-    asked = [number for number, tag in enumerate(text.tags) if tag[:1] == "W" and _question_word(text.words[number])]
-    opens = len(text) > 1 and (0 in asked or _inverted(text))
+    """Return ``QUESTION``; all 0 for an empty text."""
+    question_words = [
+        number for number, tag in enumerate(text.tags) if tag[:1] == "W" and _question_word(text.words[number])
+    ]
+    opens = len(text) > 1 and (0 in question_words or _inverted(text))
     is_question = "?" in text.words or opens
-    word = _question_word(text.words[asked[0]]) if asked and is_question else ""
-    after = text.tags[asked[0] + 1] if asked and asked[0] + 1 < len(text) else ""
+    word = _question_word(text.words[question_words[0]]) if question_words and is_question else ""
+    after = text.tags[question_words[0] + 1] if question_words and question_words[0] + 1 < len(text) else ""
     return {
         "is_question": is_question,
         **{f"asks_{name}": word == name for name in QUESTION_WORDS},
@@ -119,7 +109,7 @@ def question_features(text: ParsedText) -> dict[str, float]:
 
 
 def marker_features(text: ParsedText) -> dict[str, float]:
-    """Count ``MARKERS``; all 0 for an empty text."""
+    """Return ``MARKERS``; all 0 for an empty text."""
     tags = Counter(text.tags)
     joining = sum(
         relation in {"cc", "mark"} or (relation == "advmod" and word in CONNECTIVES)
@@ -140,10 +130,10 @@ def marker_features(text: ParsedText) -> dict[str, float]:
 
 
 def mtld(words: list[str]) -> float:
-    """Measure of textual lexical diversity.
+    """Return the measure of textual lexical diversity.
 
-    Source: McCarthy and Jarvis, MTLD, vocd-D, and HD-D, 2010. Where we differ: where no word repeats there is no end of
-    a stretch to be seen, and the number of words stands in.
+    Source: McCarthy and Jarvis, MTLD, vocd-D, and HD-D, 2010. *Where we differ:* without a repeated word no segment
+    ends, and the number of words is returned.
 
     Example:
         >>> round(mtld("the cat saw the dog and the dog saw the cat".split()), 2)  # (11 / 1 + 11 / 1.893) / 2
@@ -151,12 +141,12 @@ def mtld(words: list[str]) -> float:
         >>> mtld("one two three".split())
         3.0
     """
-    both = [_stretches(words), _stretches(words[::-1])]
-    return sum(len(words) / stretches if stretches else len(words) for stretches in both) / 2
+    counts = [_num_segments(words), _num_segments(words[::-1])]
+    return sum(len(words) / count if count else len(words) for count in counts) / 2
 
 
-def _stretches(words: list[str]) -> float:
-    """How many stretches of text end, the last one in part."""
+def _num_segments(words: list[str]) -> float:
+    """Return the number of segments of text, with a fraction for the last one."""
     ended, seen, size = 0.0, set[str](), 0
     for word in words:
         seen.add(word)
@@ -173,7 +163,7 @@ def _question_word(word: str) -> str:
 
 
 def _inverted(text: ParsedText) -> bool:
-    """Whether a finite verb comes first and its subject after it."""
+    """Return whether a finite verb comes first and its subject later."""
     if text.tags[0] not in FINITE:
         return False
     verb = text.heads[0] if text.relations[0] in {"aux", "auxpass"} else 0

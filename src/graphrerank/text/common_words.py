@@ -5,12 +5,12 @@ def _words(listed: str) -> frozenset[str]:
     return frozenset(listed.split())
 
 
-ANAPHORIC = _words(  # before a noun: it was named before, or is not named
+ANAPHORIC = _words(  # before a noun that was named before, or is not named
     """
     any each every her his its my no our such that their these this those what which whose your
     """
 )
-WEAK = _words(  # adjectives and adverbs that tell nothing about what they stand before
+WEAK = _words(  # adjectives and adverbs that say nothing specific about the next word
     """
     additional available best better certain clear common consistent corresponding current different distinct due
     entire existing few final first following further general given good great greater high higher important
@@ -57,7 +57,7 @@ GENERIC = _words(  # nouns that name nothing by themselves
     variation variety version view vitro vivo way week widow wife woman word work world year
     """
 )
-VAGUE = _words(  # generic nouns that adjectives do not make a name of: "an important role"
+VAGUE = _words(  # generic nouns that remain so after adjectives: "an important role"
     """
     ability advance advantage aim amount analysis approach aspect assessment assumption attempt attention basis
     change characteristic circumstance comparison conclusion consequence contribution criterion data datum
@@ -78,7 +78,7 @@ MONTHS = _words(  # months and days of the week
     thursday friday saturday sunday
     """
 )
-HEADINGS = _words(  # of structured abstracts, which run into the sentence behind them
+HEADINGS = _words(  # of structured abstracts, which run into the next sentence
     """
     AIM AIMS BACKGROUND CONCLUSION CONCLUSIONS CONTEXT DESIGN DISCUSSION FINDINGS INTERPRETATION INTRODUCTION
     MATERIALS MEASUREMENTS METHODS OBJECTIVE OBJECTIVES PARTICIPANTS PATIENTS PURPOSE RATIONALE RESULTS SETTING

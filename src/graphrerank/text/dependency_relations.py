@@ -1,4 +1,4 @@
-"""Statements of a parsed text: who does what to whom, read off the dependency tree."""
+"""Statements of a parsed text: subject, relation and object, from the dependency tree."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -6,8 +6,8 @@ from typing import Any
 
 from graphrerank.text.noun_phrases import Mention, is_of
 
-MAX_SHARED = 4  # verbs between an unspoken subject and the verb that has it
-MAX_PASSED = 2  # nouns on the way to a mention: "a number of members of ..."
+MAX_SHARED = 4  # verbs between an omitted subject and the verb that has it
+MAX_PASSED = 2  # nouns before a mention: "a number of members of ..."
 
 _SUBJECTS = ("nsubj", "nsubjpass")
 _RELATIVE = frozenset({"WDT", "WP"})
@@ -21,8 +21,8 @@ class Statement:
     """A statement between two mentions.
 
     Attributes:
-        subject: Token of the mention that it is about; None where a pronoun stands for the title.
-        relation: The words that join them, in lower case.
+        subject: Token of the mention that it is about; None for a pronoun that refers to the title.
+        relation: The words between the two, in lower case.
         object: Token of the other mention.
         token: A token of its sentence.
     """
@@ -35,24 +35,24 @@ class Statement:
 
 @dataclass(frozen=True)
 class _End:
-    """One end of a statement; ``words`` were passed on the way to it, as "king" on the way to "Metz"."""
+    """One end of a statement; ``words`` precede it, as "king" precedes "Metz"."""
 
     token: int | None
     words: str = ""
 
     @property
     def as_object(self) -> str:
-        """The words, before the end: "king of"."""
+        """The words before the object: "king of"."""
         return f"{self.words} of" if self.words else ""
 
 
 def find_statements(document: Any, mentions: Mapping[int, Mention], *, pronoun_sentences: int) -> Iterator[Statement]:
-    """Read the statements off a text, in its order.
+    """Yield the statements of a text, in its order.
 
     Args:
         document: spaCy's document, parsed.
-        mentions: By the number of their main token.
-        pronoun_sentences: In so many sentences from the first, a personal pronoun as a subject stands for the title.
+        mentions: Mentions by the index of their head token.
+        pronoun_sentences: Number of first sentences in which a personal pronoun as a subject refers to the title.
     """
     starts = [sentence.start for sentence in document.sents]
     pronouns_until = starts[pronoun_sentences] if pronoun_sentences < len(starts) else len(document)
@@ -70,7 +70,7 @@ class _Reader:
     pronouns_until: int
 
     def verb(self, verb: Any) -> Iterator[Statement]:
-        """Join the subjects of a verb with its objects, directly and by prepositions."""
+        """Join the subjects of a verb with its objects, direct and prepositional."""
         objects = list(self._objects(verb))
         if not objects:
             return
@@ -81,7 +81,7 @@ class _Reader:
                     yield _statement(subject, _join(words, preposition), end, verb)
 
     def noun(self, noun: Any) -> Iterator[Statement]:
-        """Join a noun with its appositions, its possessor, names within it, and what prepositions add to it."""
+        """Join a noun with its appositions, its possessor, names within it, and its prepositional objects."""
         for subject in self._ends(noun, MAX_PASSED, conjuncts=False):
             for child in noun.children:
                 if child.dep_ == "appos":
@@ -103,10 +103,10 @@ class _Reader:
         return {self.mentions[end.token].label for end in ends if end.token is not None}
 
     def _subjects(self, verb: Any, depth: int) -> Iterator[_End]:
-        """Find the subjects of a verb, its own or those that it shares with the verb or noun that it hangs on."""
-        own = [child for child in verb.children if child.dep_ in (*_SUBJECTS, "csubj", "csubjpass", "expl")]
-        if own:
-            for subject in own:
+        """Find the subjects of a verb, its own or those that it shares with the verb or noun that it depends on."""
+        subjects = [child for child in verb.children if child.dep_ in (*_SUBJECTS, "csubj", "csubjpass", "expl")]
+        if subjects:
+            for subject in subjects:
                 if subject.dep_ in _SUBJECTS:
                     yield from self._subject(verb, subject)
         elif depth == 0:
@@ -131,7 +131,7 @@ class _Reader:
             yield from self._ends(subject, MAX_PASSED)
 
     def _objects(self, verb: Any) -> Iterator[tuple[Any, str]]:
-        """Find the objects of a verb, each with the words that lead to it; "plays a role" leads to what is behind."""
+        """Find the objects of a verb with the words before each; "plays a role" leads to the object of "role"."""
         passed = ""
         for child in verb.children:
             if child.dep_ in ("dobj", "attr", "oprd") and child.tag_ not in _RELATIVE:
@@ -149,7 +149,7 @@ class _Reader:
                         yield from _prepositional(preposition, child.lower_)
 
     def _ends(self, token: Any, depth: int, *, conjuncts: bool = True) -> Iterator[_End]:
-        """Find the mentions that a noun stands for: itself, Metz for "king of Metz", and the next of its list."""
+        """Find the mentions that a noun stands for: itself, Metz for "king of Metz", and the rest of its list."""
         if token.i in self.mentions:
             yield _End(token.i)
         elif token.pos_ == "NOUN" and depth:
@@ -167,9 +167,9 @@ class _Reader:
 
 
 def verb_words(verb: Any) -> str:
-    """Write a verb with its auxiliaries, negation and particle, and the verbs that it completes: "was found to be".
+    """Return a verb with its auxiliaries, negation and particle, and the verb that it completes: "was found to be".
 
-    A verb that shares the auxiliaries of the verb before it ("was isolated and cloned") stands alone.
+    A verb that shares the auxiliaries of an earlier verb ("was isolated and cloned") is returned alone.
     """
     group = [child for child in verb.children if child.dep_ in _GROUP]
     words = " ".join(token.lower_ for token in sorted([*group, verb], key=lambda token: token.i))
@@ -188,7 +188,7 @@ def _join(*parts: str) -> str:
 
 
 def _prepositional(preposition: Any, words: str) -> Iterator[tuple[Any, str]]:
-    """Find the objects of a preposition, each with the words that lead to it."""
+    """Find the objects of a preposition, each with the words before it."""
     words = _join(words, preposition.lower_)
     for child in preposition.children:
         if child.dep_ == "pobj" and child.tag_ not in _RELATIVE:

@@ -1,4 +1,4 @@
-"""Keywords of a text: its words without those that say nothing alone."""
+"""Keywords of a text: its words without stop words."""
 
 import re
 
@@ -25,20 +25,20 @@ STOP_WORDS = frozenset(_ENGLISH.split())
 
 
 def find_keywords(text: str) -> list[str]:
-    """List the words of a text in lower case, each once, without English stop words and without lone letters.
+    """Return the unique words of a text in lower case, without English stop words and single letters.
 
     Source: KET-RAG, section 5.1 (words without stop words); the list of stop words is ours.
 
     Returns:
-        In the order of their first places.
+        In order of first occurrence.
 
     Example:
         >>> find_keywords("Who was the author of Lothair's 855 letters, and of the letters to O'Neill?")
         ['author', 'lothair', '855', 'letters', "o'neill"]
     """
-    found: dict[str, None] = {}
+    keywords: dict[str, None] = {}
     for word in _WORD.findall(text.casefold().replace("’", "'")):  # noqa: RUF001
         stem = _POSSESSIVE.sub("", word)
         if (len(stem) > 1 or not stem.isascii()) and stem not in STOP_WORDS and word not in STOP_WORDS:
-            found[stem] = None
-    return list(found)
+            keywords[stem] = None
+    return list(keywords)

@@ -1,4 +1,4 @@
-"""Names of entities, made comparable."""
+"""Normalisation of entity names."""
 
 import html
 import re
@@ -11,9 +11,9 @@ _ARTICLES = frozenset({"a", "an", "the"})
 
 
 def normalize_entity(name: str) -> str:
-    """Make names comparable: no case, accents, punctuation, possessives or leading articles.
+    """Drop case, accents, punctuation, possessives and leading articles from a name.
 
-    A name that is nothing but an article or punctuation becomes the empty string.
+    An article or punctuation alone becomes the empty string.
 
     Example:
         >>> [normalize_entity(name) for name in ("The  Beatles'", "Lothair II's", "U.S.", "Bahrām Beyzāie", "the")]

@@ -1,4 +1,4 @@
-"""What a parsed text mentions: named entities and noun phrases that can stand alone."""
+"""Mentions in a parsed text: named entities and noun phrases that can stand alone."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -8,7 +8,7 @@ from typing import Any
 from graphrerank.text.common_words import ANAPHORIC, GENERIC, HEADINGS, MONTHS, VAGUE, WEAK
 
 NAMES = ("DATE", "EVENT", "FAC", "GPE", "LANGUAGE", "LAW", "LOC", "NORP", "ORG", "PERSON", "PRODUCT", "WORK_OF_ART")
-MAX_WORDS = 8  # longer phrases are the parser's mistakes more often than names
+MAX_WORDS = 8  # longer phrases are more often parser errors than names
 
 _AMOUNTS = frozenset({"CARDINAL", "DATE", "MONEY", "ORDINAL", "PERCENT", "QUANTITY", "TIME"})
 _MODIFIERS = frozenset({"DATE", "LANGUAGE", "NORP"})  # "American", "1974": part of the phrase that they modify
@@ -27,7 +27,7 @@ class Mention:
 
     Attributes:
         name: The phrase, in one line.
-        label: spaCy's kind of named entity; empty for another noun phrase.
+        label: spaCy's entity type; empty for other noun phrases.
     """
 
     name: str
@@ -37,49 +37,49 @@ class Mention:
 def find_mentions(document: Any, labels: Sequence[str], *, title: str = "") -> dict[int, Mention]:
     """Find names and noun phrases.
 
-    - A phrase whose main word lies in a named entity is that entity, and what a person is called stands for the
-      person: "film director Frank Borzage" is "Frank Borzage".
-    - A name within a longer phrase counts too, nationalities and years excepted: both of "Batman films".
-    - Names joined by "of" are one: "Adalbert II of Tuscany", and so is "Tuscany".
-    - A common noun without more, followed by "of", is none, nor is a generic one after the name of its possessor:
-      "king of Metz" and "Metz's country" mention "Metz".
-    - Determiners, numbers and words like "several" before a phrase are dropped; a date must have a year.
+    - A phrase whose head lies in a named entity is that entity, and a person's description stands for the person: "film
+      director Frank Borzage" is "Frank Borzage".
+    - A name within a longer phrase counts too, except nationalities and years: both of "Batman films".
+    - Names joined by "of" are one mention: "Adalbert II of Tuscany", and so is "Tuscany".
+    - A bare common noun before "of" is none, nor is a generic one after its possessor's name: "king of Metz" and
+      "Metz's country" mention "Metz".
+    - Leading determiners, numbers and words like "several" are dropped; a date must have a year.
 
     Args:
         document: spaCy's document, tagged and parsed.
-        labels: Kinds of named entity to keep.
-        title: Where the text writes it as it is here, with or without the brackets at its end, it is a mention.
+        labels: Entity types to keep.
+        title: A mention wherever the text contains it, with or without the brackets at its end.
 
     Returns:
-        Mentions by the number of their main token, in the order of these.
+        Mentions by the index of their head token, ascending.
     """
-    found: dict[int, Mention] = {}
+    mentions: dict[int, Mention] = {}
     entity_of = {token.i: entity for entity in document.ents for token in entity}
     for entity in document.ents:
         if entity.label_ in labels and _stands_alone(entity):
-            _add(found, entity.root, _trim(list(entity)), entity.label_)
+            _add(mentions, entity.root, _trim(list(entity)), entity.label_)
     for chunk in document.noun_chunks:
         root = chunk.root
         entity = entity_of.get(root.i)
         if entity is not None and (entity.label_ in _AMOUNTS or (root != entity.root and root.dep_ != "pobj")):
             continue  # an amount, or a part of a name
-        if root.i not in found and not _is_empty(chunk):
-            _add(found, root, _trim(list(chunk)), "")
-    for token in sorted(found):
-        if token in found:
-            _join(document, document[token], found)
-    for token in sorted(found):
+        if root.i not in mentions and not _is_empty(chunk):
+            _add(mentions, root, _trim(list(chunk)), "")
+    for token in sorted(mentions):
+        if token in mentions:
+            _join(document, document[token], mentions)
+    for token in sorted(mentions):
         named = document[token]
         is_called = named.dep_ == "appos" and named.head.pos_ == "NOUN" and named.left_edge.i == named.head.i + 1
-        if is_called and found[token].label and (found[token].label == "PERSON" or named.head.i not in found):
-            found[named.head.i] = found[token]
+        if is_called and mentions[token].label and (mentions[token].label == "PERSON" or named.head.i not in mentions):
+            mentions[named.head.i] = mentions[token]
     if title:
-        _add_title(document, title, found)
-    return dict(sorted(found.items()))
+        _add_title(document, title, mentions)
+    return dict(sorted(mentions.items()))
 
 
 def is_of(preposition: Any) -> bool:
-    """Whether a token is the "of" between two nouns."""
+    """Return whether a token is the "of" between two nouns."""
     return preposition.dep_ == "prep" and preposition.lower_ == "of"
 
 
@@ -95,7 +95,7 @@ def _stands_alone(entity: Any) -> bool:
 
 
 def _is_empty(chunk: Any) -> bool:
-    """Whether a noun phrase names nothing: a pronoun, a number, "this gene", "important role", "king (of Metz)"."""
+    """Return whether a noun phrase names nothing: a pronoun, a number, "this gene", "king (of Metz)"."""
     root = chunk.root
     if root.pos_ not in ("NOUN", "PROPN") or root.is_stop or root.lower_ in MONTHS or root.text in HEADINGS:
         return True
@@ -115,7 +115,7 @@ def _is_empty(chunk: Any) -> bool:
 
 
 def _trim(tokens: list[Any]) -> list[Any]:
-    """Drop what does not belong to a name: determiners, numbers, weak adjectives, brackets."""
+    """Drop tokens that are not part of a name: determiners, numbers, weak adjectives, brackets."""
     tokens = list(_without_brackets(tokens))
     while len(tokens) > 1 and (
         (tokens[0].pos_ in _LEADING and not (tokens[0].pos_ in ("NUM", "X", "ADV") and _belongs(tokens)))
@@ -129,7 +129,7 @@ def _trim(tokens: list[Any]) -> list[Any]:
 
 
 def _belongs(tokens: list[Any]) -> bool:
-    """Whether a leading number or adverb is part of a name: "20th Century Fox", "5-HT receptor", "highly ...-ed"."""
+    """Return whether a leading number or adverb is part of a name: "20th Century Fox", "5-HT receptor"."""
     first, second = tokens[0], tokens[1]
     if first.ent_type_ in ("ORG", "WORK_OF_ART", "FAC", "EVENT", "PRODUCT", "LAW", "DATE"):
         return second.text[:1].isupper() or first.ent_type_ == "DATE"
@@ -147,7 +147,7 @@ def _without_brackets(tokens: list[Any]) -> Iterator[Any]:
             yield token
 
 
-def _add(found: dict[int, Mention], root: Any, tokens: list[Any], label: str) -> None:
+def _add(mentions: dict[int, Mention], root: Any, tokens: list[Any], label: str) -> None:
     if not 0 < len(tokens) <= MAX_WORDS or (len(tokens) == 1 and (tokens[0].is_stop or tokens[0].pos_ == "DET")):
         return
     name = "".join(
@@ -155,35 +155,35 @@ def _add(found: dict[int, Mention], root: Any, tokens: list[Any], label: str) ->
         for token, after in zip(tokens, [*tokens[1:], tokens[-1]], strict=True)
     )
     name = " ".join(_QUOTE.sub(" ", name).split()).strip(" '*.,;:%-–")  # noqa: RUF001
-    telling = len(name) > 1 and any(map(str.isalpha, name))
-    if _BRACKET.search(name) is None and (telling or label == "DATE"):
-        found[root.i] = Mention(name, label)
+    is_informative = len(name) > 1 and any(map(str.isalpha, name))
+    if _BRACKET.search(name) is None and (is_informative or label == "DATE"):
+        mentions[root.i] = Mention(name, label)
 
 
-def _add_title(document: Any, title: str, found: dict[int, Mention]) -> None:
-    """Put the title in the place of what was found of it: of "Planet" and "Apes" in a film's name."""
+def _add_title(document: Any, title: str, mentions: dict[int, Mention]) -> None:
+    """Replace the mentions within the title by the title: "Planet" and "Apes" in a film's name."""
     name = BRACKETED_END.sub("", title)
     for match in re.finditer(rf"(?<!\w){re.escape(name)}(?!\w)", document.text):
         span = document.char_span(*match.span())
         if span is not None:
-            inside = [found.pop(token.i) for token in span if token.i in found]
+            inside = [mentions.pop(token.i) for token in span if token.i in mentions]
             label = next((mention.label for mention in inside if mention.name == name), "")
-            found[span.root.i] = Mention(title, label)
+            mentions[span.root.i] = Mention(title, label)
 
 
-def _join(document: Any, token: Any, found: dict[int, Mention]) -> None:
-    """Extend a name by "of" and the name behind it, or by "the" and what it is called: "Boso the Elder"."""
-    name, link = found[token.i], token.i + 1
+def _join(document: Any, token: Any, mentions: dict[int, Mention]) -> None:
+    """Extend a name by "of" and the next name, or by "the" and an epithet: "Boso the Elder"."""
+    name, link = mentions[token.i], token.i + 1
     if token.pos_ != "PROPN" or link + 1 >= len(document) or not name.name.endswith(token.text):
         return
     word = document[link].lower_
     for child in document[link].children if word == "of" else token.children:
-        other = found.get(child.i)
+        other = mentions.get(child.i)
         if other is None or not other.name[0].isupper() or child.left_edge.i not in (link, link + 1):
             continue
-        is_one = child.dep_ == "pobj" and child.pos_ == "PROPN" if word == "of" else child.dep_ == "appos"
-        if word in ("of", "the") and is_one and len(name.name.split()) + len(other.name.split()) < MAX_WORDS:
-            found[token.i] = Mention(f"{name.name} {word} {other.name}", name.label)
+        is_name = child.dep_ == "pobj" and child.pos_ == "PROPN" if word == "of" else child.dep_ == "appos"
+        if word in ("of", "the") and is_name and len(name.name.split()) + len(other.name.split()) < MAX_WORDS:
+            mentions[token.i] = Mention(f"{name.name} {word} {other.name}", name.label)
             if word == "the":
-                del found[child.i]
+                del mentions[child.i]
             return

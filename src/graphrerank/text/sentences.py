@@ -1,4 +1,4 @@
-"""Sentences, by punctuation alone: no model, any script."""
+"""Sentence splitting by punctuation, for any script."""
 
 import re
 from itertools import pairwise
@@ -6,7 +6,7 @@ from itertools import pairwise
 Span = tuple[int, int]
 
 _END = re.compile(r"""[.!?…]+["'”’)\]]*(?=\s)|[。！？]+[”’」』）]*|\n\s*\n""")  # noqa: RUF001
-_ABBREVIATION = re.compile(  # what a full stop may follow inside a sentence: an initial, "e.g", a title
+_ABBREVIATION = re.compile(  # may precede a full stop within a sentence: an initial, "e.g", a title
     r"(?<!\w)(?:[^\W\d_]|(?:[^\W\d_]\.)+[^\W\d_]|Mr|Mrs|Ms|Dr|Prof|Rev|Gen|Col|Lt|Sgt|Capt|Gov|Sen|Rep|Hon|St|Mt|Jr|Sr"
     r"|vs|etc|cf|al|Inc|Ltd|Co|Corp|No|Nos|Vol|pp|Figs?|Eq|Sec|Ch|eds?|approx|ca"
     r"|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)$"
@@ -14,12 +14,12 @@ _ABBREVIATION = re.compile(  # what a full stop may follow inside a sentence: an
 
 
 def split_sentences(text: str) -> list[Span]:
-    """Find sentences: they end at ``. ! ?`` before white space, at their full-width forms, and at a blank line.
+    """Split a text after ``. ! ?`` before white space, after their full-width forms, and at blank lines.
 
-    A full stop ends none after an initial or a common English abbreviation, or where a lower-case letter follows.
+    A full stop ends no sentence after an initial or a common English abbreviation, or before a lower-case letter.
 
     Returns:
-        ``(start, stop)`` of each, without surrounding white space.
+        ``(start, stop)`` of each sentence, without surrounding white space.
 
     Example:
         >>> text = "Mr. J. Smith left at 5 p.m. on Monday. Why? Nobody knows."

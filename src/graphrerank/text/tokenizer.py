@@ -1,4 +1,4 @@
-"""Tokens of texts with their places: what lengths and limits are counted in."""
+"""Tokenizers, which give the positions of tokens in a text: the unit of all lengths and limits."""
 
 import hashlib
 import re
@@ -14,18 +14,18 @@ _WORD = re.compile(r"\S+")
 
 
 class Tokenizer(Protocol):
-    """Anything that cuts texts into tokens."""
+    """Anything that splits texts into tokens."""
 
     @property
     def fingerprint(self) -> str:
         """A string that changes whenever the tokens would."""
 
     def spans(self, texts: Sequence[str]) -> list[list[Span]]:
-        """Find the tokens of each of ``n`` texts: ``(start, stop)`` characters, in order."""
+        """Return the tokens of each of ``n`` texts: ``(start, stop)`` characters, in order."""
 
 
 class WordTokenizer:
-    """Tokens are what stands between white space: no model, and about three quarters of a model's tokens.
+    """Splits at white space, without a model; texts have about three quarters of a model's tokens.
 
     Example:
         >>> WordTokenizer().spans(["Metz fell.", ""])
@@ -35,12 +35,12 @@ class WordTokenizer:
     fingerprint = "words"
 
     def spans(self, texts: Sequence[str]) -> list[list[Span]]:
-        """Find the words of each of ``n`` texts."""
+        """Return the words of each of ``n`` texts."""
         return [[word.span() for word in _WORD.finditer(text)] for text in texts]
 
 
 class TransformersTokenizer:
-    """A tokenizer of transformers, without special tokens; loaded when the first text comes.
+    """A transformers tokenizer without special tokens, loaded at its first use.
 
     Args:
         model: A local folder, or a model id of the Hugging Face hub.
@@ -60,10 +60,10 @@ class TransformersTokenizer:
         return hashlib.sha256(content.encode()).hexdigest()
 
     def spans(self, texts: Sequence[str]) -> list[list[Span]]:
-        """Find the tokens of each of ``n`` texts.
+        """Return the tokens of each of ``n`` texts.
 
         Raises:
-            ValueError: If there is no such tokenizer, or it does not tell where tokens stand.
+            ValueError: If there is no such tokenizer, or it gives no positions.
         """
         if not texts:
             return []
@@ -87,7 +87,7 @@ class TransformersTokenizer:
                 f"tokenizer `model` must be a local folder or a reachable hub id, got {self.model!r}: {error}"
             ) from error
         if not tokenizer.is_fast:
-            raise ValueError(f"tokenizer `model` must tell where tokens stand (a fast one), got {self.model!r}")
+            raise ValueError(f"tokenizer `model` must give the positions of tokens (a fast one), got {self.model!r}")
         return tokenizer
 
 
