@@ -8,6 +8,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from graphrerank.cli import schema
+from graphrerank.cli.arguments import read_arguments
 from tests.support import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -37,7 +38,7 @@ def test_every_command_composes(page: str, command: str, arguments: list[str]) -
     schema.register()
     sweep = "-m" in arguments
     overrides = [argument.split(",")[0] if sweep else argument for argument in arguments if argument != "-m"]
-    overrides = [schema.list_override(argument, "report") for argument in overrides]
+    overrides = read_arguments(overrides)
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         compose(command, overrides=overrides)
 

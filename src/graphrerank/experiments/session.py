@@ -1,7 +1,8 @@
-"""What a job may ask of the command that runs it; ``graphrerank.cli`` implements it.
+"""What a job may ask of the command that runs it; ``graphrerank.cli`` implements it and documents the arguments.
 
 A job is a class. Hydra calls its constructor with the plain numbers and built parts of ``job`` in an experiment's YAML
-file; the command then calls the job with its session, and the job returns the folder that it wrote to.
+file, where each setting is described; the command then calls the job with its session, and the job returns the folder
+that it wrote to.
 """
 
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
@@ -43,11 +44,7 @@ class JobSession(Protocol):
         """The configuration as it is written, without folders of this machine."""
 
     def group(self, group: str, choice: str, **settings: Any) -> Group:
-        """Compose a file of ``conf/<group>``, or a data set folder by its path, with some other settings.
-
-        Raises:
-            ValueError: If there is no such file, or a setting is unknown to it.
-        """
+        """Compose a file of ``conf/<group>``, or a data set folder by its path, with some other settings."""
 
     def chosen(self, group: str) -> Group | None:
         """Return a copy of what the command chose of ``conf/<group>``; None where it chose nothing."""
@@ -56,11 +53,7 @@ class JobSession(Protocol):
         """Build what a group describes."""
 
     def dataset_names(self) -> list[str]:
-        """Name the data sets to judge on.
-
-        Raises:
-            ValueError: If there is none.
-        """
+        """Name the data sets to judge on."""
 
     def data(self, name: str) -> Group:
         """Return the data set that the command chose, with its settings; else compose the one of a name."""
@@ -68,13 +61,7 @@ class JobSession(Protocol):
     def prepare_for_pipelines(
         self, data: Group, *, retriever: Group | None = None, pair_encoder: Group | None = None
     ) -> tuple[PreparedDataset, PipelineFactory]:
-        """Load a data set, encode it with the chosen encoder or else MiniLM, and return what builds pipelines over it.
-
-        Args:
-            data: The data set.
-            retriever: The retriever of vector searches that name none; None: dense.
-            pair_encoder: The cross-encoder; None: none.
-        """
+        """Load and encode a data set, and return what builds pipelines over it."""
 
     def loggers(self) -> AbstractContextManager[Sequence[Any]]:
         """Open the chosen loggers, and close them at the end of the block."""
@@ -102,32 +89,16 @@ class TrainingSession(JobSession, Protocol):
         """Candidates of a query."""
 
     def variant(self, overrides: Sequence[str], *, system: str, mix: Sequence[str]) -> "TrainingSession":
-        """Compose the same command with more overrides.
-
-        Args:
-            overrides: Hydra's, after those of the command.
-            system: Name of the model.
-            mix: The data sets of ``mix`` that are kept.
-        """
+        """Compose the same command with more overrides, for one model and some data sets of ``mix``."""
 
     def dataset(self, name: str) -> PreparedDataset:
-        """Load and encode a data set, with candidates and features as models are trained on.
-
-        Args:
-            name: One of ``training_names``, a file of ``conf/data``, or the path of a data set folder.
-        """
+        """Load and encode a data set, with candidates and features as models are trained on."""
 
     def tune_operators(self, prepared: PreparedDataset, split: str) -> dict[str, float]:
         """Choose the frozen operators' restart probabilities on a split, except those that are set."""
 
     def train(self, folder: Path, parts: Mapping[str, PreparedDataset], operators: Mapping[str, float]) -> Path:
-        """Train the model on data sets by name, or resume where its training stopped, and return the best checkpoint.
-
-        Args:
-            folder: Folder of the model's own folder.
-            parts: The data sets.
-            operators: Restart probabilities of the frozen operators, which the manifest records.
-        """
+        """Train the model, or resume where its training stopped, and return the best checkpoint."""
 
     def systems(self, models: Mapping[str, torch.nn.Module], operators: Mapping[str, float]) -> list[System]:
         """List the base ranking, the frozen operators ``ppr`` and ``gcs``, and trained models by name."""

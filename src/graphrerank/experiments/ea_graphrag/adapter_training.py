@@ -55,25 +55,7 @@ from graphrerank.training import (
 
 @dataclass(frozen=True, kw_only=True)
 class AdapterTraining:
-    """The job.
-
-    Attributes:
-        system: Name of the adapter's folder within the run folder.
-        dense: Name in ``conf/pipeline`` of the dense path.
-        graph: That of the graph path.
-        data: Name -> what :meth:`PathRunner.read` reads of a data set.
-        right: Which path is right (:func:`parse_rule`).
-        language_model: Answers questions where ``right`` needs that; None: none.
-        syntax: Where the units of syntax come from: ``dependency`` or ``stanza``.
-        stanza_folder: Where Stanza's model lies; None: its own folder.
-        validation_share: Share of each data set's questions that choose temperature and thresholds, in (0, 1).
-        price: Accuracy that a second per question must bring.
-        settings: How the adapter is trained.
-        model: Builds the adapter; its keywords are recorded in the manifest.
-        num_folds: Folds of nested cross-validation; None: no cross-validation.
-        num_inner_folds: Folds within each.
-        curve_shares: Shares of a fold's training rows: the points of the learning curve.
-        seed: Seed of which questions are used and held out, and of training.
+    """The job; ``conf/recipe/complexity_adapter.yaml`` describes its settings.
 
     Raises:
         ValueError: If a setting is out of range.

@@ -58,16 +58,7 @@ class TestSet:
 
 @dataclass(frozen=True, kw_only=True)
 class RoutingBenchmark:
-    """The job.
-
-    Attributes:
-        checkpoint: Run folder of an adapter.
-        single_hop: Name -> what :meth:`PathRunner.read` reads of a data set with questions of one hop.
-        multi_hop: The same for questions of several hops.
-        graph: Name in ``conf/pipeline`` whose steps are the graph path; None: the router's own.
-        draws: Random routings.
-        seed: Seed of the draws, and of which questions are left out so that both halves are equal.
-    """
+    """The job; ``conf/experiment/ea_benchmark.yaml`` describes its settings."""
 
     checkpoint: str
     single_hop: Mapping[str, Mapping[str, Any]]

@@ -25,14 +25,7 @@ START = 10  # nodes of the vector search that a pipeline begins with
 
 @dataclass(frozen=True, kw_only=True)
 class FastInsightCurves:
-    """The job.
-
-    Attributes:
-        pipelines: Names of ``conf/pipeline``.
-        budgets: Passages that the cross-encoder reads per query.
-        settings: Settings of FastInsight's steps and their values, one varied at a time, with the largest budget.
-        split: Split to judge on.
-        num_queries: Queries, the first ones by id; None for all.
+    """The job; ``conf/experiment/fastinsight_curves.yaml`` describes its settings.
 
     Raises:
         ValueError: If no budget is given.

@@ -33,22 +33,7 @@ Row = tuple[str, str]  # a model of TRAINED, and a feature mode
 
 @dataclass(frozen=True, kw_only=True)
 class GraphERTables:
-    """The job.
-
-    Attributes:
-        report: The page to write, with the plot beside it.
-        judge: Data set whose validation split decides the settings of the models.
-        grid: Settings (:data:`GRID`) and the values to try; all combinations are tried for every model.
-        test: Data sets to judge on: names of ``conf/data``, or folders.
-        features: Feature modes.
-        seeds: Seeds of the final models.
-        ablated: Feature mode whose GATv2 is varied, with the first seed.
-        ablations: Overrides, each of which makes a variation.
-        workers: Processes of one thread each; None: one per core, or one alone with a GPU.
-        seed: Seed of the models that try settings.
-        train_split: Split to train on.
-        val_split: Split that decides the settings.
-        test_split: Split to judge on.
+    """The job; ``conf/experiment/grapher_tables.yaml`` describes its settings.
 
     Raises:
         ValueError: If ``grid`` has an unknown setting or lacks one.

@@ -30,14 +30,7 @@ SOLUTION = "ket_p"  # behind which rerankers are put
 
 @dataclass(frozen=True, kw_only=True)
 class Rerankers:
-    """Rerankers behind the last version of :data:`SOLUTION`.
-
-    Attributes:
-        checkpoint: A graph reranker; None: none.
-        smoothing: GRanker's, where there is a cross-encoder.
-        limits: Tokens of a context.
-        num_queries: Questions, the first ones; None for all.
-    """
+    """Rerankers behind the last version of :data:`SOLUTION`; ``conf/experiment/ket_solutions.yaml`` describes them."""
 
     checkpoint: str | None = None
     smoothing: float
@@ -47,22 +40,7 @@ class Rerankers:
 
 @dataclass(frozen=True, kw_only=True)
 class KETSolutions:
-    """The job.
-
-    Attributes:
-        data: Folder with ``corpus.jsonl``, and ``queries.jsonl`` with an ``answer`` in the metadata.
-        titles: Whether a document's text opens with its title.
-        join: Whether a chunk goes on in the next document.
-        solutions: Names of solutions.
-        versions: ``chunk_tokens`` and ``num_splits`` of each version; those with keywords are halved ``num_splits``
-            times.
-        sweeps: Setting -> its ``values`` and ``solutions``, with other settings where they are not the last version's;
-            None: none.
-        rerank: Rerankers behind it; None: none.
-        language_model: Answers the questions from the contexts, for EM and F1; None: Coverage alone.
-        search: The step of ``pipeline=ket``; its settings hold except for those that follow.
-        encoder: Encodes sentences and questions.
-        pair_encoder: The cross-encoder of ``rerank``; None: none.
+    """The job; ``conf/experiment/ket_solutions.yaml`` describes its settings.
 
     Raises:
         ValueError: If a sweep names an unknown setting.

@@ -50,31 +50,7 @@ KEYWORDS = ("num_keywords", "num_sentences", "num_terms")  # settings of the ste
 
 @dataclass(frozen=True, kw_only=True)
 class ReTAGSummaries:
-    """The job.
-
-    Attributes:
-        data: Folder with ``corpus.jsonl`` and ``queries.jsonl``; it needs no judgements.
-        titles: Whether a chunk's text opens with its document's title.
-        index: Folder of a saved index of these chunks; None: as ``search`` builds it.
-        levels: Levels whose summaries the cross-encoder reads, every one for every question; 0: the coarsest.
-        scopes: Whose summaries (:data:`SCOPES`).
-        top_p: Summaries that are retrieved, and that a full read would select.
-        chosen_on: Share of the questions that settings are chosen on; the others are judged; 0: all are.
-        seed: Seed of that share, of the tests, and of the order in which summaries are read.
-        num_keywords: As :class:`Grid`, like the four that follow.
-        num_sentences: See there.
-        keyword_weights: See there.
-        bm25_weights: See there.
-        rerank_depths: See there.
-        checkpoint: The graph reranker.
-        answer_level: Level whose summaries answers are made from.
-        language_model: Writes answers and verdicts; None: there are none.
-        part_tokens: Tokens of the summaries that are answered from at once.
-        context_tokens: Tokens of the partial answers that are put together.
-        search: The step of ``pipeline=retag``; its settings hold except for those above.
-        encoder: Encodes sentences and questions.
-        pair_encoder: The cross-encoder.
-        num_queries: Questions, the first ones; None for all.
+    """The job; ``conf/experiment/retag_podcast.yaml`` describes its settings.
 
     Raises:
         ValueError: If a scope is unknown.
