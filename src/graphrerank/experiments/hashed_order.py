@@ -9,7 +9,7 @@ def hashed_order(ids: Sequence[str], seed: int) -> list[int]:
 
     Example:
         >>> hashed_order(["a", "b", "c"], 0)
-        [0, 1, 2]
+        [1, 0, 2]
     """
     keys = [hashlib.sha256(f"{seed} {entry}".encode()).digest() for entry in ids]
     return sorted(range(len(ids)), key=keys.__getitem__)

@@ -61,8 +61,8 @@ class PathRunner:
         file = self.session.cache / "two_paths" / f"{dataset.name}-{key}.safetensors"
         if not file.is_file():
             save_tensors(file, self._retrieve(prepared, build, Queries(ids, texts, vectors)))
-        found = load_tensors(file, KEPT)
-        dense_seconds, graph_seconds = found["seconds"].tolist()
+        kept = load_tensors(file, KEPT)
+        dense_seconds, graph_seconds = kept["seconds"].tolist()
         return TwoPaths(
             dataset=dataset.name,
             query_ids=ids,
@@ -71,8 +71,8 @@ class PathRunner:
             qrels=_judgements(prepared, entry),
             passages=dataset.graph.texts,
             answers=dataset.answers,
-            dense=Ranking(found["dense_nodes"], found["dense_scores"]),
-            graph=Ranking(found["graph_nodes"], found["graph_scores"]),
+            dense=Ranking(kept["dense_nodes"], kept["dense_scores"]),
+            graph=Ranking(kept["graph_nodes"], kept["graph_scores"]),
             seconds=(dense_seconds, graph_seconds),
         )
 
@@ -107,7 +107,7 @@ def pick_queries(prepared: PreparedDataset, entry: Mapping[str, Any], *, seed: i
     queries = qrels.queries
     if most is not None:
         queries = queries[(qrels.gains(queries) > 0).sum(1) <= int(most)]
-    order = hashed_order([prepared.dataset.query_ids[number] for number in queries.tolist()], seed)
+    order = hashed_order([prepared.dataset.query_ids[query] for query in queries.tolist()], seed)
     chosen = queries[torch.tensor(order[: round(share * len(order))], dtype=torch.int64)].sort().values
     if not len(chosen):
         raise ValueError(f"data set {prepared.dataset.name!r} must have questions for {dict(entry)}, found none")

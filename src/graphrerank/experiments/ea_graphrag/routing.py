@@ -41,7 +41,7 @@ class Choices:
 
 @dataclass(frozen=True, eq=False)
 class RoutedRow:
-    """What one way to choose the path achieves.
+    """The result of one way to choose the path.
 
     Attributes:
         values: ``[n]`` float64 of each measure.
@@ -103,7 +103,7 @@ def weigh_choices(
     """Measure what each path gives each question of a data set.
 
     Args:
-        paths: The questions, and what both paths found.
+        paths: The questions, with the rankings of both paths.
         scores: ``[Q]``, s(q).
         fused_nodes: ``[Q, K]``, :meth:`TwoPaths.fused` by these scores.
         fuse_seconds: Seconds per question that fusing takes on top of both paths.

@@ -32,7 +32,7 @@ from graphrerank.models import load_checkpoints
 from graphrerank.models.checkpoint import manifest_entry
 
 HALVES = ("single_hop", "multi_hop")
-COMPARED_DEPTH = 5  # of the real run's rankings, with those put together of what each path found
+COMPARED_DEPTH = 5  # of the router's own rankings, with those composed of each path's
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +42,7 @@ class TestSet:
     Attributes:
         half: ``single_hop`` or ``multi_hop``.
         data: The data set, as ``conf/data`` or a folder names it.
-        paths: What both paths found for all its questions.
+        paths: The rankings of both paths for all its questions.
         scores: ``[Q]``, s(q).
         choices: What each path gives.
         kept: ``[q]`` int64, the questions that are in the benchmark.
@@ -198,13 +198,13 @@ def _halved(sets: Mapping[str, TestSet], *, seed: int) -> dict[str, TestSet]:
     kept: dict[str, list[int]] = {name: [] for name in sets}
     for listed in rows.values():
         order = hashed_order([f"{name} {sets[name].paths.query_ids[row]}" for name, row in listed], seed)
-        for name, row in (listed[place] for place in order[:size]):
+        for name, row in (listed[position] for position in order[:size]):
             kept[name].append(row)
     return {name: replace(one, kept=torch.tensor(sorted(kept[name]))) for name, one in sets.items() if kept[name]}
 
 
 def _run_router(runner: PathRunner, group: Group, scorer: AdapterScorer, one: TestSet) -> dict[str, float]:
-    """Let the router itself retrieve the questions, and compare with what was put together."""
+    """Let the router itself retrieve for the questions, and compare with the rankings composed of each path's."""
     (prepared, build), paths = runner.prepare(one.data), one.paths
     numbers = paths.queries[one.kept]
     ids, texts = ([strings[row] for row in one.kept.tolist()] for strings in (paths.query_ids, paths.texts))
@@ -212,23 +212,23 @@ def _run_router(runner: PathRunner, group: Group, scorer: AdapterScorer, one: Te
     pipeline, queries = build(group), Queries(ids, texts, vectors)
     pipeline.retrieve(queries.block(0, 1))  # loads the models
     begin = time.perf_counter()
-    found = pipeline.retrieve(queries)
+    routed = pipeline.retrieve(queries)
     seconds = (time.perf_counter() - begin) / len(queries)
     routes = choose_routes(one.scores, scorer.low, scorer.high)
     fused = paths.fused(one.scores)
     every = torch.stack([paths.dense.nodes, paths.graph.nodes, fused.nodes], dim=1)  # [Q, 3, K]
     expected = every[torch.arange(len(paths)), routes][one.kept]
-    assert found.routes is not None
-    nodes = found.ranking.nodes
+    assert routed.routes is not None
+    nodes = routed.ranking.nodes
     padded = torch.full_like(paths.dense.nodes, -1)
     padded[one.kept] = nodes
     return {
         "questions": len(queries),
-        "same_route": float((found.routes == routes[one.kept]).double().mean()),
+        "same_route": float((routed.routes == routes[one.kept]).double().mean()),
         "same_top": float((nodes[:, :COMPARED_DEPTH] == expected[:, :COMPARED_DEPTH]).all(1).double().mean()),
         JUDGED: float(paths.measure(padded)[JUDGED][one.kept].mean()),
         "ms": 1000 * seconds,
-        "graph_share": float((found.routes == GRAPH).double().mean()),
+        "graph_share": float((routed.routes == GRAPH).double().mean()),
     }
 
 

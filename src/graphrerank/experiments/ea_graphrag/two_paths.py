@@ -1,4 +1,4 @@
-"""Questions of a data set with what the dense path and the graph path found for them, and whose findings are right."""
+"""Questions of a data set with the rankings of the dense path and of the graph path, and which of them is right."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ RULES = ("all_relevant", "any_relevant", "answer_in_context", "language_model")
 
 @dataclass(frozen=True, eq=False)
 class TwoPaths:
-    """What both paths found for ``Q`` questions of one data set.
+    """The rankings of both paths for ``Q`` questions of one data set.
 
     Attributes:
         dataset: Name of the data set.
@@ -29,8 +29,8 @@ class TwoPaths:
         qrels: Judgements that hold these questions.
         passages: Texts of the corpus.
         answers: Right answers by query id, of those that have some.
-        dense: ``[Q, K]``, what the dense path found.
-        graph: ``[Q, K]``, what the graph path found.
+        dense: ``[Q, K]``, ranking of the dense path.
+        graph: ``[Q, K]``, ranking of the graph path.
         seconds: Seconds per question on the dense and on the graph path, many at once, without encoding the question.
     """
 
@@ -64,13 +64,13 @@ class TwoPaths:
             ``Answer@5``, a right answer in the text of the top 5, NaN where the question has none.
         """
         relevance, gains = self._relevance(nodes)
-        found = {f"Hit@{k}": (relevance[:, :k] > 0).any(1).double() for k in (3, 5)}
-        found["PR@5"] = perfect_recall(relevance, gains, top_k=5)
-        found["Answer@5"] = self._holds_answer(nodes, 5)
-        return found
+        measured = {f"Hit@{k}": (relevance[:, :k] > 0).any(1).double() for k in (3, 5)}
+        measured["PR@5"] = perfect_recall(relevance, gains, top_k=5)
+        measured["Answer@5"] = self._holds_answer(nodes, 5)
+        return measured
 
     def is_right(self, nodes: Tensor, rule: str, *, language_model: ChatModel | None = None) -> Tensor:
-        """Tell for which questions a ranking is right.
+        """Decide for which questions a ranking is right.
 
         Source: "EA-GraphRAG", 2026, section 3.3: "as measured by automatic QA metrics"; its metric is the containment
         of the answer in what a language model says (``language_model``). The others need no language model.
@@ -79,7 +79,7 @@ class TwoPaths:
             nodes: ``[Q, K]`` int64, best first, padded with -1.
             rule: One of :data:`RULES` with a depth, as ``all_relevant@5``: all relevant passages, or any, in the top 5;
                 a right answer in their texts; or in what a language model answers from them.
-            language_model: Who is asked with ``language_model@k``.
+            language_model: Answers the questions for ``language_model@k``.
 
         Returns:
             ``[Q]`` bool.
@@ -113,20 +113,20 @@ class TwoPaths:
         return relevance, self.qrels.gains(self.queries)
 
     def _holds_answer(self, nodes: Tensor, top_k: int) -> Tensor:
-        found = [
+        holds = [
             coverage("\n".join(self._top(row, top_k)), self.answers[query_id])
             if query_id in self.answers
             else torch.nan
             for query_id, row in zip(self.query_ids, nodes.tolist(), strict=True)
         ]
-        return torch.tensor(found, dtype=torch.float64)
+        return torch.tensor(holds, dtype=torch.float64)
 
     def _top(self, row: Sequence[int], top_k: int) -> list[str]:
         return [self.passages[node] for node in row[:top_k] if node >= 0]
 
 
 def parse_rule(rule: str) -> tuple[str, int]:
-    """Read who is right and how deep to look.
+    """Read what makes a ranking right, and how deep to look.
 
     Raises:
         ValueError: If it is not one of :data:`RULES` with a depth.
@@ -135,7 +135,7 @@ def parse_rule(rule: str) -> tuple[str, int]:
         >>> parse_rule("all_relevant@5")
         ('all_relevant', 5)
     """
-    found = re.fullmatch(rf"({'|'.join(RULES)})@([1-9]\d*)", rule)
-    if found is None:
+    matched = re.fullmatch(rf"({'|'.join(RULES)})@([1-9]\d*)", rule)
+    if matched is None:
         raise ValueError(f"`right` must be one of {[f'{name}@5' for name in RULES]} or another depth, got {rule!r}")
-    return found[1], int(found[2])
+    return matched[1], int(matched[2])

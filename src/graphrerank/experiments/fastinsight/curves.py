@@ -27,7 +27,7 @@ class Curves:
         budgets: Pipeline -> budget -> result.
         settings: Name of a setting of FastInsight -> its value -> result, at the largest budget.
         defaults: The value of each setting that the paper chose.
-        correlations: Pipeline -> what :func:`gain_correlations` found.
+        correlations: Pipeline -> result of :func:`gain_correlations`.
     """
 
     dataset: str

@@ -123,5 +123,5 @@ def with_setting(group: Group, name: str, value: float) -> Group:
 
 def _steps_with(group: Group, name: str) -> list[Any]:
     """List the steps of a pipeline that have a setting, those within steps too."""
-    within = [found for step in group.get("steps", ()) for found in _steps_with(step, name)]
+    within = [inner for step in group.get("steps", ()) for inner in _steps_with(step, name)]
     return [*([group] if name in group else []), *within]

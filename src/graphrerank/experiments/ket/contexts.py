@@ -39,7 +39,7 @@ class Questions:
 
 @dataclass(frozen=True)
 class ContextResult:
-    """What one way to make contexts achieved.
+    """The result of one way to make contexts.
 
     Attributes:
         values: ``[Q]`` float64 by measure: ``Coverage``, and where a model answered ``EM`` and ``F1``.
@@ -112,10 +112,10 @@ def judge_contexts(
     for start in range(0, len(questions.queries), BATCH):
         block = questions.queries.block(start, start + BATCH)
         begin = time.perf_counter()
-        found = retrieve(block)
+        contexts = retrieve(block)
         milliseconds.append(1000 * (time.perf_counter() - begin) / len(block))
-        texts += found.texts
-        tokens += found.num_tokens.tolist()
+        texts += contexts.texts
+        tokens += contexts.num_tokens.tolist()
     values = {"Coverage": _measured(coverage, texts, questions.answers)}
     if language_model is not None:
         said = answer_questions(language_model, questions.queries.texts, texts)

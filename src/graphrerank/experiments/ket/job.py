@@ -118,8 +118,8 @@ class KETSolutions:
     def _points(self, name: str, sweep: Mapping[str, Any]) -> Iterator[tuple[float, dict[str, Any]]]:
         """List a sweep's values and settings; another setting may be one value, or a list that goes along."""
         others = {key: value for key, value in sweep.items() if key not in ("values", "solutions")}
-        for number, value in enumerate(sweep["values"]):
-            along = {key: given[number] if isinstance(given, list) else given for key, given in others.items()}
+        for step, value in enumerate(sweep["values"]):
+            along = {key: given[step] if isinstance(given, list) else given for key, given in others.items()}
             yield value, {**self.versions[-1], **along, name: value}
 
 
@@ -148,12 +148,11 @@ class _Bench:
         """Judge a solution; ``settings`` are those of index and retrieval that are not the step's."""
         index, seconds = self._index(solution, settings)
         retrieval = self._retrieval(index, solution, settings)
-        told = {"solution": solution, **settings, "num_splits": index.settings.num_splits}
         return judge_contexts(
             lambda queries: retrieval(queries.encoded),
             self._questions,
             language_model=self._language_model,
-            settings=told,
+            settings={"solution": solution, **settings, "num_splits": index.settings.num_splits},
             index_seconds=seconds,
             report=index.report,
         )
@@ -207,7 +206,7 @@ class _Bench:
 def _questions(folder: Path, encoder: VectorCache) -> Questions:
     queries = list(read_queries(folder))
     answers = [right_answers(query.metadata) for query in queries]
-    if missing := next((query.query_id for query, own in zip(queries, answers, strict=True) if not own), None):
+    if missing := next((query.query_id for query, right in zip(queries, answers, strict=True) if not right), None):
         raise ValueError(f"{folder}: every question needs an `answer` in its metadata, found none in {missing!r}")
     texts = [query.text for query in queries]
     return Questions(Queries([query.query_id for query in queries], texts, encoder.encode(texts)), answers)
@@ -215,12 +214,12 @@ def _questions(folder: Path, encoder: VectorCache) -> Questions:
 
 def _sweep_json(points: Sweep) -> dict[str, Any]:
     return {
-        solution: {f"{value:g}": result.to_json() for value, result in found.items()}
-        for solution, found in points.items()
+        solution: {f"{value:g}": result.to_json() for value, result in by_value.items()}
+        for solution, by_value in points.items()
     }
 
 
 def _line(result: ContextResult) -> str:
-    told = ", ".join(f"{name} {value}" for name, value in result.settings.items())
+    settings = ", ".join(f"{name} {value}" for name, value in result.settings.items())
     measures = ", ".join(f"{name} {result.mean(name):.1f}" for name in result.values)
-    return f"{told}: {measures}, {result.milliseconds:.1f} ms, index {result.index_seconds:.1f} s"
+    return f"{settings}: {measures}, {result.milliseconds:.1f} ms, index {result.index_seconds:.1f} s"

@@ -90,7 +90,7 @@ def _solutions_table(results: Sequence[ContextResult]) -> str:
 
 
 def _paper(solution: str, chunk_tokens: int, num_splits: int) -> str:
-    """Give the paper's Coverage where it has this row: keywords of chunks of 1,200 tokens are of halved ones."""
+    """Write the paper's Coverage where it has this row: keywords of chunks of 1,200 tokens are of halved ones."""
     known = PAPER.get(solution, {}).get(chunk_tokens)
     asked = 3 if chunk_tokens == 1200 and solution in ("keyword_rag", "ket_u", "ket_p") else 0
     return "-" if known is None or num_splits != asked else f"{known:.1f}"
@@ -99,26 +99,27 @@ def _paper(solution: str, chunk_tokens: int, num_splits: int) -> str:
 def _sweep_table(setting: str, points: Sweep) -> str:
     values = list(next(iter(points.values())))
     rows = [
-        [f"`{name}`", *(f"{found[value].mean('Coverage'):.1f}" for value in values)] for name, found in points.items()
+        [f"`{name}`", *(f"{by_value[value].mean('Coverage'):.1f}" for value in values)]
+        for name, by_value in points.items()
     ]
     if setting in PAPER_SWEEPS:
-        told = [PAPER_SWEEPS[setting].get(value) for value in values]
-        rows.append(["paper, `ket_p`", *("-" if number is None else f"{number:.1f}" for number in told)])
+        published = [PAPER_SWEEPS[setting].get(value) for value in values]
+        rows.append(["paper, `ket_p`", *("-" if coverage is None else f"{coverage:.1f}" for coverage in published)])
     return markdown_table([setting, *(f"{value:g}" for value in values)], rows)
 
 
 def _rerankers_table(results: Sequence[ContextResult]) -> str:
     limits = list(dict.fromkeys(result.settings["limit"] for result in results))
-    found = {(result.settings["order"], result.settings["limit"]): result for result in results}
+    by_cell = {(result.settings["order"], result.settings["limit"]): result for result in results}
     rows = []
     for order in dict.fromkeys(result.settings["order"] for result in results):
-        own = [found.get((order, limit)) for limit in limits]  # those to come are not there yet
-        told = ["-" if one is None else f"{one.mean('Coverage'):.1f}" for one in own]
-        rows.append([order, *told, f"{next(one for one in own if one is not None).milliseconds:.1f}"])
+        cells = [by_cell.get((order, limit)) for limit in limits]  # None: still to come
+        coverage = ["-" if cell is None else f"{cell.mean('Coverage'):.1f}" for cell in cells]
+        rows.append([order, *coverage, f"{next(cell for cell in cells if cell is not None).milliseconds:.1f}"])
     first = results[0]
     caption = (
         f"Coverage of the first {len(first.values['Coverage'])} questions in contexts of fewer tokens. Candidates: the "
-        "chunks of the whole context; each row puts them into an order of its own and keeps those that fit. "
+        "chunks of the whole context; each row orders them in its own way and keeps those that fit. "
         "ms: with the retrieval; pairs that a row before left in the cache are not read again."
     )
     return caption + "\n\n" + markdown_table(["order", *(f"{limit:,} tokens" for limit in limits), "ms"], rows)
@@ -132,15 +133,15 @@ def draw_sweep(path: Path, setting: str, points: Sweep) -> None:
     axes = figure.subplots()
     values = list(next(iter(points.values())))
     places = range(len(values))
-    for name, found in points.items():
-        ends = [found[value].interval("Coverage") for value in values]
-        (line,) = axes.plot(places, [found[value].mean("Coverage") for value in values], marker="o", label=name)
+    for name, by_value in points.items():
+        ends = [by_value[value].interval("Coverage") for value in values]
+        (line,) = axes.plot(places, [by_value[value].mean("Coverage") for value in values], marker="o", label=name)
         low, high = ([100 * end[side] for end in ends] for side in (0, 1))
         axes.fill_between(places, low, high, color=line.get_color(), alpha=0.1)
-    told = PAPER_SWEEPS.get(setting, {})
-    known = [(place, told[value]) for place, value in enumerate(values) if value in told]
-    if known:
-        axes.plot(*zip(*known, strict=True), marker="x", ls="--", color="0.4", label="ket_p in the paper")
+    published = PAPER_SWEEPS.get(setting, {})
+    points_of_paper = [(place, published[value]) for place, value in enumerate(values) if value in published]
+    if points_of_paper:
+        axes.plot(*zip(*points_of_paper, strict=True), marker="x", ls="--", color="0.4", label="ket_p in the paper")
     axes.set_xticks(places, [f"{value:g}" for value in values])
     axes.set(xlabel=SYMBOLS[setting], ylabel="Coverage (%), 95% interval")
     axes.grid(alpha=0.3)

@@ -25,12 +25,12 @@ def by_graph_reranker(graph: CorpusGraph, reranker: GraphReranker) -> Order:
     def order(queries: Queries, ranking: Ranking) -> Ranking:
         inputs, rows = [], [[node for node in row if node >= 0] for row in ranking.nodes.tolist()]
         for text, vector, row in zip(queries.texts, queries.encoded, rows, strict=True):
-            place = {node: number for number, node in enumerate(row)}
+            position = {node: index for index, node in enumerate(row)}
             inputs.append(
                 RerankInput(
                     text,
                     [graph.texts[node] for node in row],
-                    edges=[(place[a], place[b]) for a in row for b in neighbours[a] if a < b and b in place],
+                    edges=[(position[a], position[b]) for a in row for b in neighbours[a] if a < b and b in position],
                     entities=[
                         [names[e] for e in entities.indices[entities.indptr[node] : entities.indptr[node + 1]].tolist()]
                         for node in row
@@ -40,9 +40,9 @@ def by_graph_reranker(graph: CorpusGraph, reranker: GraphReranker) -> Order:
                 )
             )
         nodes, scores = torch.full_like(ranking.nodes, -1), torch.full_like(ranking.scores, -torch.inf)
-        for number, (row, found) in enumerate(zip(rows, reranker.rerank_batch(inputs), strict=True)):
-            nodes[number, : len(row)] = torch.tensor(row)[found.indices]
-            scores[number, : len(row)] = found.scores
+        for query, (row, reranked) in enumerate(zip(rows, reranker.rerank_batch(inputs), strict=True)):
+            nodes[query, : len(row)] = torch.tensor(row)[reranked.indices]
+            scores[query, : len(row)] = reranked.scores
         return Ranking(nodes, scores)
 
     return order

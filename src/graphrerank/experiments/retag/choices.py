@@ -37,13 +37,13 @@ class Choice:
         search: How summaries are chosen.
         keywords: ``num_keywords``, ``num_sentences`` and ``num_terms``; none for no expansion.
         reranked: Whether a graph reranker ranks anew.
-        told: What the table says of the settings.
+        shown: What the table says of the settings.
     """
 
     search: ReTAGSearchSettings
     keywords: Mapping[str, int] = field(default_factory=dict)
     reranked: bool = False
-    told: Mapping[str, float] = field(default_factory=dict)
+    shown: Mapping[str, float] = field(default_factory=dict)
 
 
 def table_rows(
@@ -64,7 +64,7 @@ def table_rows(
             Choice(
                 replace(plain, keyword_weight=weight),
                 {"num_keywords": count, "num_sentences": sentences, "num_terms": num_terms},
-                told={"keywords": count, "sentences": sentences, "weight": weight},
+                shown={"keywords": count, "sentences": sentences, "weight": weight},
             )
             for count in grid.num_keywords
             for sentences in grid.num_sentences
@@ -79,7 +79,7 @@ def table_rows(
                 replace(
                     base,
                     search=replace(base.search, bm25_weight=weight, dense_weight=1 - weight),
-                    told={**base.told, "BM25": weight},
+                    shown={**base.shown, "BM25": weight},
                 )
                 for weight in grid.bm25_weights
             ],
@@ -92,7 +92,7 @@ def table_rows(
                 hybrid,
                 search=replace(hybrid.search, rerank_depth=depth),
                 reranked=True,
-                told={**hybrid.told, "depth": depth},
+                shown={**hybrid.shown, "depth": depth},
             )
             for depth in grid.rerank_depths
         ],

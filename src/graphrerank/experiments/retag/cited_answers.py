@@ -37,13 +37,13 @@ def count_answers(system: str, answers: Sequence[CitedAnswer]) -> AnswerCounts:
         >>> count_answers("ReTAG", [CitedAnswer("Metz.", ("0.0.3",), (80, None), 90), CitedAnswer("", (), (0,), 50)])
         AnswerCounts(system='ReTAG', questions=2, answered=1, citations=1.0, tokens_read=70.0, parts=3, skipped=1)
     """
-    told = [answer for answer in answers if answer.text]
+    written = [answer for answer in answers if answer.text]
     parts = [helpfulness for answer in answers for helpfulness in answer.helpfulness]
     return AnswerCounts(
         system,
         len(answers),
-        len(told),
-        _mean([len(answer.citations) for answer in told]),
+        len(written),
+        _mean([len(answer.citations) for answer in written]),
         _mean([answer.tokens_read for answer in answers]),
         len(parts),
         sum(helpfulness is None for helpfulness in parts),
@@ -51,19 +51,19 @@ def count_answers(system: str, answers: Sequence[CitedAnswer]) -> AnswerCounts:
 
 
 def answers_table(counts: Sequence[AnswerCounts]) -> str:
-    """Lay the counts of some systems out in Markdown."""
+    """Lay the counts of some systems out in Markdcount."""
     header = ["system", "questions", "answered", "summaries cited", "tokens read", "parts read", "of them unusable"]
     rows = [
         [
-            own.system,
-            f"{own.questions:,}",
-            f"{own.answered:,}",
-            f"{own.citations:.1f}" if own.answered else "",
-            f"{own.tokens_read:,.0f}",
-            f"{own.parts:,}",
-            f"{own.skipped:,}",
+            count.system,
+            f"{count.questions:,}",
+            f"{count.answered:,}",
+            f"{count.citations:.1f}" if count.answered else "",
+            f"{count.tokens_read:,.0f}",
+            f"{count.parts:,}",
+            f"{count.skipped:,}",
         ]
-        for own in counts
+        for count in counts
     ]
     return markdown_table(header, rows)
 

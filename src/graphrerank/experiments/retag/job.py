@@ -108,7 +108,7 @@ class ReTAGSummaries:
                 "index": bench.index_counts,
                 "reading": [reading.to_json() for reading in readings],
                 "retrieval": [table.to_json() for table in tables],
-                "answers": [asdict(own) for own in counts],
+                "answers": [asdict(count) for count in counts],
                 "win_rates": {name: [asdict(rate) for rate in rates] for name, rates in wins.items()},
             }
             write_json(run_dir / "metrics.json", content)
@@ -231,7 +231,7 @@ class _Bench:
             retrieval = self._retrieval(best[name], level)
             judged = self._queries.select(judged_on)
             recall = summary_recall(retrieval.retrieve(judged).ranking, relevant[judged_on], top_k=plan.top_p)
-            results.append(SummaryResult(name, best[name].told, recall, time_retrieval(retrieval, judged)))
+            results.append(SummaryResult(name, best[name].shown, recall, time_retrieval(retrieval, judged)))
             mean = f"{100 * float(recall.nanmean()):.1f}"
             print(f"level {level}, {scope}, {name}: R@{plan.top_p} {mean}, of {len(choices)} settings", flush=True)
         comparisons = compare_recall(results, COMPARED, seed=plan.seed)
@@ -255,15 +255,15 @@ class _Bench:
             answers[name] = reader.answer(self._queries.texts, self._listed(retrieval))
         lines = [
             json.dumps({"query_id": query_id, "system": name, **asdict(answer)}, ensure_ascii=False)
-            for name, own in answers.items()
-            for query_id, answer in zip(self._queries.ids, own, strict=True)
+            for name, written in answers.items()
+            for query_id, answer in zip(self._queries.ids, written, strict=True)
         ]
         write_text(file, "\n".join(lines) + "\n")
         judge = PairwiseJudge(model)
         texts = [[answer.text for answer in answers[name]] for name in (RETAG, GRAPHRAG)]
         verdicts = judge.compare(self._queries.texts, *texts)
         print(f"unusable: {len(reader.skipped)} answers, {len(judge.skipped)} verdicts", flush=True)
-        return [count_answers(*own) for own in answers.items()], win_rates(verdicts, seed=plan.seed)
+        return [count_answers(*entry) for entry in answers.items()], win_rates(verdicts, seed=plan.seed)
 
     def _listed(self, retrieval: ReTAGRetrieval) -> list[list[Summary]]:
         """List the summaries to read for each question, under their ids."""
@@ -309,11 +309,11 @@ class _Bench:
 
 
 def _progress(scope: str) -> Callable[[int, int], None]:
-    begin, told = time.perf_counter(), [0]
+    begin, printed = time.perf_counter(), [0]
 
     def advance(done: int, total: int) -> None:
-        if (tenth := 10 * done // max(1, total)) > told[0]:
-            told[0] = tenth
+        if (tenth := 10 * done // max(1, total)) > printed[0]:
+            printed[0] = tenth
             print(f"{scope}: {done:,} of {total:,} pairs read, {time.perf_counter() - begin:.0f} s", flush=True)
 
     return advance

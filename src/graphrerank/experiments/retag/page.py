@@ -76,9 +76,9 @@ def compare_recall(results: Sequence[SummaryResult], pairs: Sequence[tuple[str, 
         pairs: Names, the one that is hoped to be better first.
         seed: Of the test and the bootstrap.
     """
-    number = {result.name: place for place, result in enumerate(results)}
+    position = {result.name: index for index, result in enumerate(results)}
     scores = torch.stack([result.recall for result in results]).unsqueeze(1)  # [S, 1, Q]
-    statistics = compare_pairs(scores, [(number[first], number[second]) for first, second in pairs], seed=seed)
+    statistics = compare_pairs(scores, [(position[first], position[second]) for first, second in pairs], seed=seed)
     p_values = holm(statistics.p_randomization[:, 0]).tolist()
     ends = statistics.interval[:, 0].tolist()
     differences = statistics.difference[:, 0].tolist()
@@ -108,9 +108,9 @@ def recall_table(table: RecallTable) -> str:
     rows = []
     for result in table.results:
         low, high = bootstrap_interval(result.recall).tolist()
-        told = ", ".join(f"{name} {value:g}" for name, value in result.settings.items())
+        settings = ", ".join(f"{name} {value:g}" for name, value in result.settings.items())
         recall = [f"{100 * float(result.recall.nanmean()):.1f}", f"{100 * low:.1f} to {100 * high:.1f}"]
-        rows.append([result.name, *recall, *(f"{number:.1f}" for number in result.milliseconds), told])
+        rows.append([result.name, *recall, *(f"{number:.1f}" for number in result.milliseconds), settings])
     lines = [
         f"- {entry.first} against {entry.second}: {100 * entry.difference:+.1f} points "
         f"({100 * entry.interval[0]:+.1f} to {100 * entry.interval[1]:+.1f}; {p_text(entry.p_value)})"
@@ -142,7 +142,7 @@ def render_retag(
         f"`{command}`",
         index_line,
         "## What there is to read",
-        "Per question, on the mean. GraphRAG reads all summaries of a level of the general graph; level 0 is the "
+        "Per question, on average. GraphRAG reads all summaries of a level of the general graph; level 0 is the "
         "coarsest. Tokens in percent of GraphRAG's at the same level. p50 and p95 (the clock's) and CPU (median of the "
         "processor's time): choosing the summaries of one question at a time, its vector at hand.",
         reading_table(readings),
@@ -152,7 +152,7 @@ def render_retag(
         parts += [
             f"## Retrieval, level {table.level}, {table.scope}",
             f"R@{table.top_k}: of the {table.top_k} summaries that a full read would select (best under the "
-            f"cross-encoder of {table.candidates:.1f} candidates on the mean), the share among the first "
+            f"cross-encoder of {table.candidates:.1f} candidates on average), the share among the first "
             f"{table.top_k}; percent. Settings were chosen on {table.num_chosen} questions, numbers are of the other "
             f"{judged}. p50, p95 (the clock's) and CPU (median of the processor's time): one question at a time, its "
             "vector at hand. p-values: paired randomisation test, after Holm over the comparisons of this table; in "

@@ -31,7 +31,7 @@ class Latency(NamedTuple):
 
 @dataclass(frozen=True)
 class SummaryResult:
-    """What one way to choose summaries achieved.
+    """The result of one way to choose summaries.
 
     Attributes:
         name: What it is called in tables.
@@ -56,7 +56,7 @@ class SummaryResult:
 
 @dataclass(frozen=True)
 class Reading:
-    """What there is to read for a question, on the mean.
+    """What there is to read for a question, on average.
 
     Attributes:
         name: What chose the summaries.
@@ -155,13 +155,13 @@ def summary_recall(ranking: Ranking, relevant: Tensor, *, top_k: int) -> Tensor:
         tensor([0.5000], dtype=torch.float64)
     """
     has_any = relevant.any(1)
-    found = torch.full((len(relevant),), torch.nan, dtype=torch.float64)
+    recall = torch.full((len(relevant),), torch.nan, dtype=torch.float64)
     if bool(has_any.any()):
         nodes, held = ranking.nodes[has_any], relevant[has_any]
         ranked = held.gather(1, nodes.clamp(min=0)).masked_fill(nodes < 0, False)
         gains = held.float().sort(dim=1, descending=True).values
-        found[has_any] = parse_measure(f"R@{top_k}")(ranked.float(), gains)
-    return found
+        recall[has_any] = parse_measure(f"R@{top_k}")(ranked.float(), gains)
+    return recall
 
 
 def time_retrieval(retrieval: ReTAGRetrieval, queries: Queries) -> Latency:
@@ -170,9 +170,9 @@ def time_retrieval(retrieval: ReTAGRetrieval, queries: Queries) -> Latency:
         return Latency(torch.nan, torch.nan, torch.nan)
     retrieval.retrieve(queries.block(0, 1))
     clock, processor = [], []
-    for number in range(min(TIMED_QUERIES, len(queries))):
+    for query in range(min(TIMED_QUERIES, len(queries))):
         begin = time.perf_counter(), time.process_time()
-        retrieval.retrieve(queries.block(number, number + 1))
+        retrieval.retrieve(queries.block(query, query + 1))
         clock.append(time.perf_counter() - begin[0])
         processor.append(time.process_time() - begin[1])
     seconds = torch.tensor([clock, processor], dtype=torch.float64)
@@ -182,9 +182,9 @@ def time_retrieval(retrieval: ReTAGRetrieval, queries: Queries) -> Latency:
 
 def measure_reading(name: str, retrieval: ReTAGRetrieval, queries: Queries) -> Reading:
     """Count what a way to choose summaries gives to read per question, and time it."""
-    found = retrieval.retrieve(queries)
+    retrieved = retrieval.retrieve(queries)
     summaries, level = retrieval.summaries, retrieval.summaries.level
-    nodes = found.ranking.nodes.cpu()
+    nodes = retrieved.ranking.nodes.cpu()
     tokens = summaries.num_tokens[nodes.clamp(min=0)].masked_fill(nodes < 0, 0).sum(1)
     return Reading(
         name,
@@ -192,12 +192,12 @@ def measure_reading(name: str, retrieval: ReTAGRetrieval, queries: Queries) -> R
         float((nodes >= 0).sum(1).double().mean()),
         float(tokens.double().mean()),
         time_retrieval(retrieval, queries),
-        topic_shares(found),
+        topic_shares(retrieved),
     )
 
 
-def topic_shares(found: RetrievedSummaries) -> tuple[float, float, float]:
+def topic_shares(retrieved: RetrievedSummaries) -> tuple[float, float, float]:
     """Share of the questions that were asked in no topic, in one, and in more."""
-    topics = found.graphs[:, 1:].sum(1)
+    topics = retrieved.graphs[:, 1:].sum(1)
     none, one, more = (float(part.double().mean()) for part in (topics == 0, topics == 1, topics > 1))
     return none, one, more

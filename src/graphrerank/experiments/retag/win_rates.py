@@ -1,4 +1,4 @@
-"""How often one system's answers are preferred to another's, and how sure that is."""
+"""Share of the questions on which one system's answers are preferred to another's, with its interval and test."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -50,15 +50,15 @@ def win_rates(verdicts: Verdicts, *, seed: int = 0) -> list[WinRate]:
         >>> rate.wins, rate.ties, rate.losses, rate.rate
         (2, 1, 1, 0.625)
     """
-    found = []
+    rates = []
     for criterion, scores, agreement in zip(
         verdicts.criteria, verdicts.scores, verdicts.agreement.tolist(), strict=True
     ):
         low, high = bootstrap_interval(scores, seed=seed).tolist()
         wins, ties, losses = (int((scores == score).sum()) for score in (1.0, 0.5, 0.0))
         p_value = float(paired_randomization(scores, 1 - scores, seed=seed))
-        found.append(WinRate(criterion, wins, ties, losses, float(scores.nanmean()), (low, high), p_value, agreement))
-    return found
+        rates.append(WinRate(criterion, wins, ties, losses, float(scores.nanmean()), (low, high), p_value, agreement))
+    return rates
 
 
 def win_rates_table(rates: Sequence[WinRate]) -> str:
