@@ -68,7 +68,7 @@ def test_tables_are_written_and_gone_on_with(run_command, tmp_path: Path) -> Non
     for name in ("one", "two"):
         hits = step["values"][name]["PR@10"]
         assert metrics[name]["systems"]["gatv2"]["PR@10"] == pytest.approx(sum(hits) / len(hits))
-        base = next(json.loads(file.read_text()) for file in (run / "steps").glob("base-*.json"))["values"][name][
+        base = next(json.loads(file.read_text()) for file in (run / "steps").glob("retriever-*.json"))["values"][name][
             "PR@10"
         ]
         assert metrics[name]["systems"]["base_ranking"]["PR@10"] == pytest.approx(sum(base) / len(base))

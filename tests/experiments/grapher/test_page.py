@@ -40,7 +40,7 @@ def run(share: float, seed: int) -> dict[str, dict[str, torch.Tensor]]:
 def tables() -> ResultTables:
     trained = {"settings": "learning rate 0.003", "num_parameters": 30850, "seconds": [20.0, 22.0, 24.0]}
     rows = [
-        ResultRow("base", "", [run(0.5, 0)]),
+        ResultRow("retriever", "", [run(0.5, 0)]),
         ResultRow("PPR", "", [run(0.5, 1)], "restart probability 0.4"),
         ResultRow("GCS", "", [run(0.6, 2)], "restart probability 0.7"),
         ResultRow("MLP", "scores", [run(0.7, seed) for seed in (3, 4, 5)], **trained),
@@ -90,7 +90,9 @@ def test_one_run_has_no_deviation_and_no_query_has_a_dash(tables: ResultTables) 
 
 def test_the_highest_is_bold_by_number_not_by_text(tables: ResultTables) -> None:
     rows = [replace(tables.rows[0], runs=[run(1.0, 0)]), *tables.rows[1:]]
-    column = [cells(section(render_page(replace(tables, rows=rows)), "scifact"), name)[3] for name in ("base", "GCS")]
+    column = [
+        cells(section(render_page(replace(tables, rows=rows)), "scifact"), name)[3] for name in ("retriever", "GCS")
+    ]
     assert column[0].startswith("**100.0**")
     assert not column[1].startswith("**")
 

@@ -13,7 +13,7 @@ from graphrerank.evaluation.tables import NOTHING, markdown_table, p_text
 from graphrerank.files import save_figure
 
 PAGE_MEASURES = ("PR@5/multi", "PR@5", "PR@10/multi", "PR@10")
-BASELINES = ("base", "GCS", "MLP")  # what the primary system is tested against
+BASELINES = ("retriever", "GCS", "MLP")  # what the primary system is tested against
 PRIMARY = "GATv2"
 
 Values = Mapping[str, Mapping[str, Tensor]]
@@ -45,8 +45,8 @@ class ResultRow:
     """A system, or a variation of one.
 
     Attributes:
-        name: ``base``, ``PPR``, ``GCS``, ``MLP``, ``GATv2``, or what an ablation changes. Every ``GATv2`` needs an
-            ``MLP`` of its feature mode beside it, and both ``base`` and ``GCS``.
+        name: ``retriever``, ``PPR``, ``GCS``, ``MLP``, ``GATv2``, or what an ablation changes. Every ``GATv2`` needs an
+            ``MLP`` of its feature mode beside it, and both ``retriever`` and ``GCS``.
         features: Feature mode; empty for a system without training.
         runs: Of each seed: data set -> measure -> ``[Q]``, NaN = the query does not count.
         settings: What was chosen for it, in words.
@@ -115,25 +115,25 @@ def render_page(tables: ResultTables, *, plot: str | None = None) -> str:
         "the seeds.\n\n" + _glance_table(tables) + (f"\n\n![PR@10 by system and data set]({plot})" if plot else ""),
         f"## Every data set\n\nPercent: mean ± standard deviation over {_count(seeds)} [95% interval]. `multi`: only "
         "queries with more than one relevant node. The interval is a percentile bootstrap over queries of their mean "
-        "over the seeds: how much other queries would change the number. **Bold**: the highest of a column.",
+        "over the seeds: how much the number would change with other queries. **Bold**: the highest of a column.",
         *(f"### {one.name}\n\n{_set_table(tables.rows, one)}" for one in tables.sets),
         "## What the graph and the training add\n\nGATv2 minus another system in PR@10 over all queries, in points; p "
-        "of a paired randomisation test over queries, two-sided, seeds averaged. MLP reads the same features, the GCS "
-        "score among them, without message passing.\n\n" + _comparison_table(tables),
+        "of a two-sided paired randomisation test over queries, seeds averaged. MLP reads the same features, including "
+        "the GCS score, without message passing.\n\n" + _comparison_table(tables),
     ]
     if tables.ablations:
         first = tables.ablations[0]
         parts.append(
-            f"## Ablations\n\nGATv2 with `features={first.features}`, one seed; each row changes one thing "
+            f"## Ablations\n\nGATv2 with `features={first.features}`, one seed; each row changes one setting "
             "and is trained anew. PR@10 over all queries, percent; in brackets p of a paired randomisation test "
             "against the first row. `model.message_passing=false` is the MLP; with `model.restart_prob=1` the GCS "
-            "score is the base score.\n\n" + _ablation_table(tables)
+            "score is the retriever's score.\n\n" + _ablation_table(tables)
         )
     parts.append(
         "## Settings and cost\n\nSeconds: one training on one thread.\n\n"
         + _settings_table(tables)
-        + f"\n\nAll trainings and judgements together: {tables.minutes:.0f} minutes of one core, shared by "
-        f"{tables.workers} {'process' if tables.workers == 1 else 'processes'}, with vectors from the cache."
+        + f"\n\nAll training and evaluation together: {tables.minutes:.0f} minutes of one core, shared by "
+        f"{tables.workers} {'process' if tables.workers == 1 else 'processes'}, with cached vectors."
     )
     return "\n\n".join(parts) + "\n"
 
@@ -172,19 +172,19 @@ def seed_average(runs: Sequence[Values], dataset: str, measure: str) -> Tensor:
 def _protocol(tables: ResultTables, seeds: int) -> str:
     return f"""## Protocol
 
-That of GraphER (appendix A.3), with {tables.encoder} as the encoder. The base ranking is 0.3 BM25 (divided by the
-query's maximum) + 0.7 cosine; its top {tables.top_k}, or the whole corpus where it is smaller, are reranked. PR@K is
-the share of queries with *all* relevant nodes in the top K.
+That of GraphER (appendix A.3), with {tables.encoder} as the encoder. The retriever is 0.3 BM25 (divided by the query's
+maximum) + 0.7 cosine; its top {tables.top_k}, or the whole corpus if that is smaller, are reranked. PR@K is the share
+of queries with *all* relevant nodes in the top K.
 
 - Frozen operators: the restart probability of GCS and of PPR is the best of 0.1 to 0.9 in PR@10 on {tables.tuning},
   and is then fixed for all data sets.
 - Settings of the models: {tables.search}.
   Tried: {tables.grid}.
-- Final models: {tables.training}, with the settings so chosen and {_count(seeds)}.
-- Nothing is chosen on the test sets: they are judged once, at the end.
+- Final models: {tables.training}, with these settings and {_count(seeds)}.
+- Nothing is chosen on the test sets: they are used once, at the end.
 
-The paper's encoders have billions of parameters, and its queries and edges are others: compare the rows of this page
-with each other, not with the paper's."""
+The paper's encoders have billions of parameters, and its queries and edges differ: compare the rows of this page with
+each other, not with the paper's."""
 
 
 def _count(seeds: int) -> str:
