@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from ranx.statistical_tests.fisher_randomization_test import fisher_randomization_test
 
-from graphrerank.evaluation.paired_tests import randomization_tests
+from graphrerank.evaluation.significance import randomization_tests
 
 
 def peak_mib() -> float:

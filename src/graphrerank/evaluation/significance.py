@@ -1,16 +1,18 @@
-"""How sure a measured difference is: bootstrap intervals and the paired randomisation test, over queries."""
+"""How sure a measured difference is: bootstrap intervals, the paired randomisation test and Holm's correction."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
+RESAMPLES = 10_000
+LEVEL = 0.95
 BLOCK_NUMBERS = 1 << 21  # random numbers drawn at once: 16 MiB
 TOLERANCE = 1e-9  # of a mean; sums of one set of numbers differ by rounding when their order does
 
 
-def bootstrap_interval(values: Tensor, *, level: float = 0.95, samples: int = 10_000, seed: int = 0) -> Tensor:
+def bootstrap_interval(values: Tensor, *, level: float = LEVEL, samples: int = RESAMPLES, seed: int = 0) -> Tensor:
     """Give the percentile bootstrap interval of a mean over queries.
 
     Queries are drawn with replacement, as many as there are; the interval runs between the outer quantiles of the means
@@ -19,8 +21,8 @@ def bootstrap_interval(values: Tensor, *, level: float = 0.95, samples: int = 10
     Source: Efron, "Bootstrap Methods: Another Look at the Jackknife", 1979 (percentile interval).
 
     Args:
-        values: ``[..., Q]``, a measure per query; rows share the drawn samples. NaN = the query does not count, in all
-            rows or in none.
+        values: ``[..., Q]``, a measure per query. NaN = the query does not count; rows that count the same queries
+            share the drawn samples.
         level: Share of the samples' means within the interval, in (0, 1).
         samples: Number of samples.
         seed: Seed of the drawing; torch's global generator is left alone.
@@ -29,20 +31,70 @@ def bootstrap_interval(values: Tensor, *, level: float = 0.95, samples: int = 10
         ``[..., 2]`` float64, lower and upper end; NaN where no query counts.
 
     Raises:
-        ValueError: If ``level`` or ``samples`` is out of range, or rows have NaN at different queries.
+        ValueError: If ``level`` or ``samples`` is out of range.
 
     Example:
         >>> bootstrap_interval(torch.tensor([1.0, 1.0, 1.0, 0.0]))
         tensor([0.2500, 1.0000], dtype=torch.float64)
     """
-    if not 0 < level < 1:
-        raise ValueError(f"`level` must lie in (0, 1), got {level}")
-    rows = _counting_rows(values, "values")
+    if values.dim() == 0:
+        raise ValueError("`values` must have a last dimension of queries, got a scalar")
+    check_level(level)
     _check_count("samples", samples)
-    if rows.shape[1] == 0:
-        return torch.full((*values.shape[:-1], 2), torch.nan, dtype=torch.float64)
-    means = torch.cat(list(resampled_means(rows, samples=samples, seed=seed)), dim=1)
-    return outer_quantiles(means, level).reshape(*values.shape[:-1], 2)
+    rows = values.detach().cpu().reshape(1, -1, values.shape[-1])
+    intervals = torch.full((rows.shape[1], 2), torch.nan, dtype=torch.float64)
+    for at, counting in complete_measures(rows):
+        means = torch.cat(list(resampled_means(counting[0], samples=samples, seed=seed)), dim=1)
+        intervals[at] = outer_quantiles(means, level)
+    return intervals.reshape(*values.shape[:-1], 2)
+
+
+def randomization_tests(
+    scores: Tensor, pairs: Sequence[tuple[int, int]], *, permutations: int = RESAMPLES, seed: int = 0
+) -> tuple[Tensor, Tensor]:
+    r"""Test whether pairs of systems differ in their means over the same queries, in several measures at once.
+
+    Were two systems equal, each query's two numbers could be swapped. So the difference of means is compared with those
+    after random swaps; a swap flips the sign of a query's difference:
+
+    .. math:: p = \frac{1 + |\{s : |\bar d_s| \ge |\bar d|\}|}{1 + S}
+
+    The flipped sum of a difference is the difference of the flipped sums, so that the matrix product is over systems
+    and not over pairs: ``[permutations, Q] x [Q, S * M]``. All pairs share the flips: the p-value of a pair does not
+    depend on which others are tested beside it.
+
+    Source: Smucker, Allan and Carterette, "A Comparison of Statistical Significance Tests for Information Retrieval
+    Evaluation", 2007 (randomisation test); the ones added: Phipson and Smyth, "Permutation P-values Should Never Be
+    Zero", 2010.
+
+    Args:
+        scores: ``[S, M, Q]``; a measure is NaN at the same queries for all systems.
+        pairs: ``C`` pairs of numbers of systems.
+        permutations: Number ``S`` of random flips; the smallest possible p is ``1 / (1 + S)``.
+        seed: Seed of the flips; torch's global generator is left alone.
+
+    Returns:
+        Two-sided p-values, and one-sided ones of first above second, ``[C, M]`` each, in (0, 1]; NaN where no query
+        counts.
+
+    Raises:
+        ValueError: If shapes do not fit, a number is out of range, or NaN are at different queries.
+    """
+    first, second = check_pairs(scores, pairs)
+    _check_count("permutations", permutations)
+    p_values = torch.full((2, len(pairs), scores.shape[1]), torch.nan, dtype=torch.float64)
+    for measures, rows in complete_measures(scores):
+        num_systems, num_queries = len(scores), rows.shape[-1]
+        observed = (rows.sum(dim=2)[first] - rows.sum(dim=2)[second]).flatten().unsqueeze(1)  # [C * M', 1]
+        allowed = TOLERANCE * num_queries
+        at_least = torch.zeros(2, len(observed), dtype=torch.float64)
+        for sums in flipped_sums(rows.reshape(-1, num_queries), permutations=permutations, seed=seed):
+            by_system = sums.reshape(num_systems, len(measures), -1)
+            flipped = (by_system[first] - by_system[second]).flatten(0, 1)  # [C * M', block]
+            at_least[0] += (flipped.abs() >= observed.abs() - allowed).sum(dim=1)
+            at_least[1] += (flipped >= observed - allowed).sum(dim=1)
+        p_values[:, :, measures] = ((1 + at_least) / (1 + permutations)).reshape(2, len(pairs), -1)
+    return p_values[0], p_values[1]
 
 
 def paired_randomization(a: Tensor, b: Tensor, *, permutations: int = 10_000, seed: int = 0) -> Tensor:
@@ -57,9 +109,12 @@ def paired_randomization(a: Tensor, b: Tensor, *, permutations: int = 10_000, se
     Evaluation", 2007 (randomisation test); the ones added: Phipson and Smyth, "Permutation P-values Should Never Be
     Zero", 2010.
 
+    The case of :func:`randomization_tests` with one pair. Queries on which no row differs are left out first: swapping
+    equal numbers changes nothing, and so p does not depend on how many such queries there are.
+
     Args:
-        a: ``[..., Q]``, a measure per query of one system; rows share the swaps. NaN = the query does not count, in all
-            rows of both systems or in none.
+        a: ``[..., Q]``, a measure per query of one system; rows share the swaps. NaN = the query does not count, in the
+            same row of both systems or in neither.
         b: ``[..., Q]``, that of the other system.
         permutations: Number ``S`` of random swaps; the smallest possible p is ``1 / (1 + S)``.
         seed: Seed of the swaps; torch's global generator is left alone.
@@ -77,18 +132,11 @@ def paired_randomization(a: Tensor, b: Tensor, *, permutations: int = 10_000, se
     """
     if a.shape != b.shape:
         raise ValueError(f"`a` and `b` must have one shape, got {tuple(a.shape)} and {tuple(b.shape)}")
-    _check_count("permutations", permutations)
-    both = _counting_rows(torch.stack([a, b]), "a` and `b")
-    differences = both[: len(both) // 2] - both[len(both) // 2 :]
-    if differences.shape[1] == 0:
-        return torch.full(a.shape[:-1], torch.nan, dtype=torch.float64)
-    differences = differences[:, (differences != 0).any(dim=0)]  # a swap of equals changes nothing
-    num_queries = both.shape[1]
-    observed = differences.sum(dim=1, keepdim=True).abs()
-    count = torch.zeros(len(differences), dtype=torch.float64)
-    for sums in flipped_sums(differences, permutations=permutations, seed=seed):
-        count += (sums.abs() >= observed - TOLERANCE * num_queries).sum(dim=1)
-    return ((1 + count) / (1 + permutations)).reshape(a.shape[:-1])
+    scores = torch.stack([a, b]).detach().cpu().reshape(2, -1, a.shape[-1])
+    differs = ((scores[0] != scores[1]) & ~scores.isnan().all(dim=0)).any(dim=0)
+    p_values, _ = randomization_tests(scores[:, :, differs], [(0, 1)], permutations=permutations, seed=seed)
+    counts = ~scores[0].isnan().all(dim=1)
+    return torch.where(counts, p_values[0].nan_to_num(1.0), torch.nan).reshape(a.shape[:-1])
 
 
 def holm(p_values: Tensor) -> Tensor:
@@ -134,7 +182,7 @@ def flipped_sums(rows: Tensor, *, permutations: int, seed: int) -> Iterator[Tens
     """
     generator, num_queries = np.random.default_rng(seed), rows.shape[1]
     total = rows.sum(dim=1, keepdim=True)
-    for size in _blocks(permutations, max(rows.shape)):
+    for size in _blocks(permutations, num_queries):  # whatever the rows: p depends on queries alone
         drawn = np.frombuffer(generator.bytes(-(-size * num_queries // 8)), dtype=np.uint8)
         bits = np.unpackbits(drawn, count=size * num_queries).reshape(size, num_queries)
         yield total - 2 * rows @ torch.from_numpy(bits).to(torch.float64).T
@@ -166,15 +214,47 @@ def outer_quantiles(samples: Tensor, level: float) -> Tensor:
     return samples.quantile(outer, dim=1).T
 
 
-def _counting_rows(values: Tensor, name: str) -> Tensor:
-    """Return ``[rows, counting queries]`` float64, without the queries that are NaN."""
-    if values.dim() == 0:
-        raise ValueError(f"`{name}` must have a last dimension of queries, got a scalar")
-    rows = values.detach().cpu().to(torch.float64).reshape(-1, values.shape[-1])
-    missing = rows.isnan()
+def complete_measures(scores: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Give the measures that count the same queries, ``[M']``, with their scores there, ``[S, M', q]`` float64.
+
+    Args:
+        scores: ``[S, M, Q]``, NaN at the same queries for all systems. Measures that count no query are left out.
+    """
+    if not scores.shape[-1]:
+        return
+    missing = scores[0].isnan()  # [M, Q]
+    patterns, group = torch.unique(missing, dim=0, return_inverse=True)
+    for number, pattern in enumerate(patterns):
+        if not bool(pattern.all()):
+            measures = (group == number).nonzero().flatten()
+            yield measures, scores[:, measures][:, :, ~pattern].to(torch.float64)
+
+
+def check_pairs(scores: Tensor, pairs: Sequence[tuple[int, int]]) -> tuple[Tensor, Tensor]:
+    """Return the first and the second systems of pairs, ``[C]`` int64 each.
+
+    Raises:
+        ValueError: If scores are not ``[S, M, Q]``, NaN are at different queries, or a number is not of a system.
+    """
+    if scores.dim() != 3:
+        raise ValueError(f"`scores` must be [systems, measures, queries], got shape {tuple(scores.shape)}")
+    missing = scores.isnan()
     if bool((missing != missing[:1]).any()):
-        raise ValueError(f"`{name}` must be NaN at the same queries in every row")
-    return rows[:, ~missing.any(dim=0)]
+        raise ValueError("`scores` of a measure must be NaN at the same queries for all systems")
+    numbers = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2)
+    if bool(((numbers < 0) | (numbers >= len(scores))).any()):
+        raise ValueError(f"`pairs` must number systems 0 to {len(scores) - 1}, got {list(pairs)}")
+    return numbers[:, 0], numbers[:, 1]
+
+
+def check_level(level: float) -> None:
+    """Refuse the level of an interval that is not in (0, 1).
+
+    Raises:
+        ValueError: If it is not.
+    """
+    if not 0 < level < 1:
+        raise ValueError(f"`level` must lie in (0, 1), got {level}")
 
 
 def _blocks(total: int, width: int) -> Iterator[int]:
