@@ -9,7 +9,7 @@ import torch
 
 from graphrerank.data import Qrels, RetrievalDataset
 from graphrerank.data.readers.run_candidates import read_run
-from graphrerank.evaluation.measuring import break_ties, check_measures, measure_ranking, relevant_nodes, tied_share
+from graphrerank.evaluation.measuring import break_ties, parse_measures, measure_ranking, relevant_nodes, tied_share
 from graphrerank.graphs import CorpusGraph, Ranking
 from graphrerank.metrics import missed_topological_recall, topological_recall
 
@@ -94,8 +94,11 @@ def test_measures_of_the_graph_and_of_answers(tmp_path: Path) -> None:
 def test_capped_recall_by_either_name(tmp_path: Path) -> None:
     dataset, _, path = searched(1, tmp_path)
     ranking = read_run(path, query_ids=QUERIES, node_ids=IDS).ranking
-    found = measure_ranking(dataset, dataset.split("test"), torch.arange(NUM_QUERIES), ranking, ["CR@3", "R_cap@3"])
-    assert torch.equal(found["CR@3"], found["R_cap@3"])
+    qrels, queries = dataset.split("test"), torch.arange(NUM_QUERIES)
+    (by_one,) = measure_ranking(dataset, qrels, queries, ranking, ["CR@3"]).items()
+    (by_other,) = measure_ranking(dataset, qrels, queries, ranking, ["R_cap@3"]).items()
+    assert by_one[0] == by_other[0] == "CR@3"
+    assert torch.equal(by_one[1], by_other[1])
 
 
 @pytest.mark.parametrize(
@@ -103,6 +106,7 @@ def test_capped_recall_by_either_name(tmp_path: Path) -> None:
     [
         ([], "must name one measure or more, and none twice"),
         (["R@5", "R@5"], "must name one measure or more, and none twice"),
+        (["CR@5", "R_cap@5"], r"none twice, got \['CR@5', 'R_cap@5'\]"),
         (["Recoll@5"], "must be ours .* or an expression of ir_measures, got 'Recoll@5'"),
         (["TR@0"], "must be ours .* got 'TR@0'"),
         (["nDCG(judged_only=True)@10"], "judged not relevant"),
@@ -111,7 +115,7 @@ def test_capped_recall_by_either_name(tmp_path: Path) -> None:
 )
 def test_unknown_measures_are_refused(measures: list[str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        check_measures(measures)
+        parse_measures(measures)
 
 
 def test_what_ir_measures_cannot_compute_is_refused(tmp_path: Path) -> None:

@@ -105,6 +105,12 @@ def test_name_survives_parsing_and_pickling(name: str) -> None:
     assert pickle.loads(pickle.dumps(parse_measure(name))) == parse_measure(name)
 
 
+@pytest.mark.parametrize(("name", "canonical"), [("R_cap@10", "CR@10"), ("R_cap@5/multi", "CR@5/multi")])
+def test_capped_recall_has_one_name(name: str, canonical: str) -> None:
+    assert parse_measure(name) == parse_measure(canonical)
+    assert parse_measure(name).name == canonical
+
+
 @pytest.mark.parametrize(
     "name",
     ["", "PR", "R@0", "R@-1", "R@01", "nDCG", "ndcg@10", "P@10", "MAP", "MRR@", "PR@10/single", " PR@10", "R@5\n"],

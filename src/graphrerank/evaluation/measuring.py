@@ -33,54 +33,59 @@ def measure_ranking(
         qrels: Judgements, at least one of each query.
         queries: ``[Q]`` int64 numbers of queries.
         ranking: ``[Q, K]``, best first: ties are broken already (:func:`break_ties`).
-        measures: Names that :func:`check_measures` takes.
+        measures: Names that :func:`parse_measures` takes.
 
     Returns:
-        ``[Q]`` float64 under each name, in the order of ``measures``; NaN = the query does not count (``/multi``, and
+        ``[Q]`` float64 under each measure's one name, in the order of ``measures``; NaN = the query does not count (``/multi``, and
         ``Coverage`` of a query without a right answer).
 
     Raises:
-        ValueError: As :func:`check_measures`, or if ``ir_measures`` cannot compute one.
+        ValueError: As :func:`parse_measures`, or if ``ir_measures`` cannot compute one.
     """
-    kinds = check_measures(measures)
+    kinds = parse_measures(measures)
     nodes = ranking.nodes.cpu()
     relevance = qrels.relevance(queries, nodes, num_nodes=dataset.graph.num_nodes)
     gains, relevant = qrels.gains(queries), relevant_nodes(qrels, queries)
-    foreign = [name for name in measures if kinds[name] == "ir_measures"]
-    found = _by_ir_measures(foreign, relevance, gains, nodes >= 0)
-    for name in measures:
-        if kinds[name] == "ours":
-            found[name] = parse_measure(name)(relevance, gains)
-        elif kinds[name] == "cut":
+    foreign = [name for name, kind in kinds.items() if kind == "ir_measures"]
+    scores = _by_ir_measures(foreign, relevance, gains, nodes >= 0)
+    for name, kind in kinds.items():
+        if kind == "ours":
+            scores[name] = parse_measure(name)(relevance, gains)
+        elif kind == "cut":
             parts = _CUT.fullmatch(name)
             assert parts is not None
             top = nodes[:, : int(parts["top_k"])] if parts["top_k"] else nodes
             if parts["name"] == "Coverage":
-                found[name] = _coverage(dataset, queries, top)
+                scores[name] = _coverage(dataset, queries, top)
             else:
-                found[name] = OF_GRAPH[parts["name"]](dataset.graph, top, relevant)
-    return {name: found[name] for name in measures}
+                scores[name] = OF_GRAPH[parts["name"]](dataset.graph, top, relevant)
+    return {name: scores[name] for name in kinds}
 
 
-def check_measures(measures: Sequence[str]) -> dict[str, str]:
-    """Tell who computes each measure: ``ours``, ``cut`` (TR, MissTR, Coverage, each perhaps ``@K``), ``ir_measures``.
+def parse_measures(names: Sequence[str]) -> dict[str, str]:
+    """Give every measure its one name, and say who computes it.
+
+    Returns:
+        By name, in order: ``ours``, ``cut`` (TR, MissTR, Coverage, each perhaps ``@K``) or ``ir_measures``.
 
     Raises:
-        ValueError: If there is none, one is named twice, is not known, or reads documents that were judged not relevant
-            (data sets keep the relevant ones alone).
+        ValueError: If there is none, one is named twice (``R_cap@10`` is ``CR@10``), is not known, or reads documents
+            that were judged not relevant (data sets keep the relevant ones alone).
+
+    Example:
+        >>> parse_measures(["R_cap@10", "TR"])
+        {'CR@10': 'ours', 'TR': 'cut'}
     """
-    if not measures or len(set(measures)) != len(measures):
-        raise ValueError(f"`measures` must name one measure or more, and none twice, got {list(measures)}")
     kinds = {}
-    for name in measures:
+    for name in names:
         try:
-            parse_measure(name)
+            kinds[parse_measure(name).name] = "ours"
         except ValueError as error:
             if _CUT.fullmatch(name) is None:
                 _parse_foreign(name, error)
             kinds[name] = "ir_measures" if _CUT.fullmatch(name) is None else "cut"
-        else:
-            kinds[name] = "ours"
+    if not names or len(kinds) != len(names):
+        raise ValueError(f"`measures` must name one measure or more, and none twice, got {list(names)}")
     return kinds
 
 

@@ -18,8 +18,8 @@ _FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     "CR": capped_recall,
     "nDCG": ndcg,
     "MRR": reciprocal_rank,
-    "R_cap": capped_recall,  # CR as others write it
 }
+_ALIASES = {"R_cap": "CR"}  # as others write it
 _NAME = re.compile(r"(?P<base>PR|R|CR|R_cap|nDCG|MRR)(@(?P<top_k>[1-9][0-9]*))?(?P<multi>/multi)?")
 _KNOWN_FORMS = (
     "PR@K, R@K, R_cap@K or CR@K (capped recall), nDCG@K, MRR@K or MRR, K a positive integer, each also as NAME/multi"
@@ -31,7 +31,7 @@ class Measure:
     """A ranking measure; calling it scores each query.
 
     Attributes:
-        base: One of ``PR``, ``R``, ``CR`` (or ``R_cap``), ``nDCG``, ``MRR``.
+        base: One of ``PR``, ``R``, ``CR``, ``nDCG``, ``MRR``.
         top_k: Cutoff rank; None = as deep as the ranking goes (``MRR`` only).
         multi: Count only queries with more than one relevant document.
 
@@ -46,7 +46,7 @@ class Measure:
 
     @property
     def name(self) -> str:
-        """The name that :func:`parse_measure` reads, such as ``PR@10/multi``."""
+        """The measure's one name everywhere, such as ``PR@10/multi``."""
         cutoff = "" if self.top_k is None else f"@{self.top_k}"
         return f"{self.base}{cutoff}{'/multi' if self.multi else ''}"
 
@@ -98,16 +98,17 @@ def parse_measure(name: str) -> Measure:
             with ``/multi`` (only queries with more than one relevant document count).
 
     Returns:
-        The measure.
+        The measure; its ``name`` is the same for both ways to write capped recall.
 
     Raises:
         ValueError: If ``name`` has none of these forms.
 
     Example:
-        >>> parse_measure("nDCG@10").name
-        'nDCG@10'
+        >>> parse_measure("nDCG@10").name, parse_measure("R_cap@10").name
+        ('nDCG@10', 'CR@10')
     """
     match = _NAME.fullmatch(name)
     if match is None or (match["top_k"] is None and match["base"] != "MRR"):
         raise ValueError(f"`name` must be {_KNOWN_FORMS}; got {name!r}")
-    return Measure(match["base"], int(match["top_k"]) if match["top_k"] else None, match["multi"] is not None)
+    base = _ALIASES.get(match["base"], match["base"])
+    return Measure(base, int(match["top_k"]) if match["top_k"] else None, match["multi"] is not None)
