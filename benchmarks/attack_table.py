@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 MODES = ("scores", "paper", "full")
 MEASURES = ("PR@5", "PR@10", "R@10", "nDCG@10")
-FROZEN = {"base_ranking": "retriever", "ppr": "PPR", "gcs": "GCS"}
+FROZEN = {"retriever": "retriever", "ppr": "PPR", "gcs": "GCS"}
 TRAINED = {"mlp": "MLP", "gatv2": "GATv2"}
 
 

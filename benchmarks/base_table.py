@@ -36,7 +36,7 @@ EXTRA = {  # further rows of the first table: title -> data set and settings
     ),
     "hotpotqa dev": ("hotpotqa", ["split=dev"]),
 }
-SYSTEMS = {"base_ranking": "retriever", "ppr": "PPR", "gcs": "GCS", "gatv2": "`base`"}
+SYSTEMS = {"retriever": "retriever", "ppr": "PPR", "gcs": "GCS", "gatv2": "`base`"}
 MEASURES = ("PR@5", "PR@10", "R@2", "R@5", "R@10", "nDCG@10")
 
 
@@ -96,7 +96,7 @@ def robustness_table(results: dict[str, dict[str, dict]], measure: str) -> str:
         cells = []
         for found in results.values():
             if name in found:
-                numbers = [found[name]["systems"][key][measure] for key in ("base_ranking", "gcs", "gatv2")]
+                numbers = [found[name]["systems"][key][measure] for key in ("retriever", "gcs", "gatv2")]
                 best = "**" if numbers[2] >= max(numbers[:2]) else ""
                 cells.append(f"{percent(numbers[0])} → {percent(numbers[1])} → {best}{percent(numbers[2])}{best}")
             else:
@@ -109,7 +109,7 @@ def tests_table(results: dict[str, dict]) -> str:
     """Lay out the paired tests of ``base`` on every data set."""
     lines = ["| data set | against | PR@10 | p | nDCG@10 | p |", "| --- | --- | --: | --: | --: | --: |"]
     for name, found in results.items():
-        for other in ("base_ranking", "gcs"):
+        for other in ("retriever", "gcs"):
             tests = {entry["measure"]: entry for entry in found["comparisons"] if entry["baseline"] == other}
             cells = [f"{100 * tests[m]['difference']:+.1f} | {tests[m]['p_value']:.2g}" for m in ("PR@10", "nDCG@10")]
             lines.append(f"| {name} | {SYSTEMS[other]} | {' | '.join(cells)} |")

@@ -15,7 +15,7 @@ import torch
 from tests.support import ROOT
 
 MEASURES = ("PR@5", "PR@10", "PR@5/multi", "PR@10/multi", "R@2", "R@5", "R@10", "nDCG@10")
-SYSTEMS = ["base_ranking", "ppr", "gcs", "mlp", "gatv2"]
+SYSTEMS = ["retriever", "ppr", "gcs", "mlp", "gatv2"]
 
 
 def _systems(folder: Path) -> dict[str, dict[str, float]]:
@@ -33,14 +33,14 @@ def test_training_leaves_a_whole_run_folder(trained: Path) -> None:
     assert metrics["queries"] > 10
     assert list(metrics["systems"]) == SYSTEMS
     for system in metrics["systems"].values():
-        assert set(system) == {*MEASURES, "interval", "latency_ms"}
+        assert set(system) == {*MEASURES, "interval", "latency_ms", "cost", "routes", "missing", "tied_share"}
         assert 0 < system["latency_ms"]["p50"] <= system["latency_ms"]["p95"]
         assert all(0 <= system[name] <= 1 for name in MEASURES)
         for name in ("PR@10", "nDCG@10"):
             low, high = system["interval"][name]
             assert 0 <= low < system[name] < high <= 1
     assert {entry["system"] for entry in metrics["comparisons"]} == {"gatv2"}
-    assert {entry["baseline"] for entry in metrics["comparisons"]} == {"base_ranking", "gcs", "mlp"}
+    assert {entry["baseline"] for entry in metrics["comparisons"]} == {"retriever", "ppr", "gcs", "mlp"}
     assert all(0 < entry["p_value"] <= 1 for entry in metrics["comparisons"])
     for system in ("mlp", "gatv2"):
         manifest = json.loads((trained / system / "manifest.json").read_text())
@@ -76,7 +76,7 @@ def test_evaluate_prints_the_table_of_training(trained: Path, run_command, tmp_p
     before, after = _systems(trained), _systems(tmp_path)
     assert list(after) == SYSTEMS
     for system in SYSTEMS:
-        for measure in set(before[system]) - {"latency_ms"}:
+        for measure in set(before[system]) - {"latency_ms", "cost"}:
             assert after[system][measure] == before[system][measure]  # to the last digit
         assert (tmp_path / "runs" / f"attack.{system}.trec").read_text() == (
             trained / "runs" / f"attack.{system}.trec"
@@ -91,7 +91,7 @@ def test_evaluate_takes_a_ckpt_file(trained: Path, run_command, tmp_path: Path) 
     checkpoint = trained / "mlp" / "checkpoints" / "best.ckpt"
     done = run_command("evaluate.py", f"checkpoint={checkpoint}", f"hydra.run.dir={tmp_path}")
     assert done.returncode == 0, done.stderr
-    assert list(_systems(tmp_path)) == ["base_ranking", "ppr", "gcs", "mlp"]
+    assert list(_systems(tmp_path)) == ["retriever", "ppr", "gcs", "mlp"]
     assert _systems(tmp_path)["mlp"]["PR@10"] == _systems(trained)["mlp"]["PR@10"]
 
 
@@ -251,7 +251,7 @@ def test_evaluate_takes_several_data_sets_and_a_folder(trained: Path, run_comman
     metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())["datasets"]
     assert list(metrics) == ["attack", "cats"]
     assert metrics["cats"]["queries"] == 1
-    assert metrics["cats"]["systems"]["base_ranking"]["PR@5"] == 1.0
+    assert metrics["cats"]["systems"]["retriever"]["PR@5"] == 1.0
 
 
 def test_unknown_data_set_is_refused(trained: Path, run_command, tmp_path: Path) -> None:

@@ -1,9 +1,287 @@
+import html
 import json
+import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hydra.errors import InstantiationException
+
+from graphrerank.evaluation.study import Study, read_study
+from graphrerank.evaluation.tables import p_text
+from graphrerank.models.checkpoint import PRETRAINED
+
+QUERIES = 6  # of `ring`, of the test split
+Run = Callable[..., Path]
 
 
-def _metrics(folder: Path) -> dict:
+def manifest_of(name: str) -> dict[str, Any]:
+    """The manifest of a checkpoint that ships."""
+    return json.loads((PRETRAINED / name / "manifest.json").read_text())
+
+
+def written(folder: Path) -> tuple[Study, dict[str, Any], str]:
+    return read_study(folder), json.loads((folder / "metrics.json").read_text()), (folder / "report.md").read_text()
+
+
+def test_any_systems_on_the_same_queries(run: Run, ring: Path, mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = run(
+        f"datasets=[{ring}]", f"systems=[vector_search,{mine}]", "checkpoint=[attack,base]",
+        "measures=[nDCG@10,PR@2,R_cap@1,TR,Coverage@2,AP@10]",
+    )  # fmt: skip
+    assert capsys.readouterr().out.splitlines()[-1] == str(folder)
+    whole, metrics, report = written(folder)
+    study = whole.datasets["ring"]
+    assert list(study.systems) == ["retriever", "ppr-attack", "ppr-base", "gcs-attack", "gcs-base",
+                                    "vector_search", "ring.mine", "attack", "base"]  # fmt: skip
+    assert [one.kind for one in study.systems.values()] == [
+        *["operator"] * 5, "pipeline", "run", "checkpoint", "checkpoint",
+    ]  # fmt: skip
+    assert study.measures == ["nDCG@10", "PR@2", "CR@1", "TR", "Coverage@2", "AP@10"]
+    assert list(study.query_ids) == [f"q{i}" for i in range(QUERIES)]
+    means = {name: one.means for name, one in study.systems.items()}
+    assert means["base"]["Coverage@2"] >= means["attack"]["Coverage@2"] > 0
+    assert means["vector_search"] == means["retriever"]  # the same retriever, so the same candidates
+    foreign = study.systems["ring.mine"]
+    assert (foreign.missing, foreign.cost) == (("q5",), None)
+    assert foreign.means["CR@1"] == pytest.approx(5 / 6)
+    assert foreign.tied_share == pytest.approx(4 / 6)
+    assert "ring.mine ranks nothing for 1 queries, which count as 0: q5" in report
+    assert {test.baseline for test in study.tests} == set(study.systems) - {"base"}
+    assert {(one.system, one.edges) for one in study.counterfactuals} == {
+        (name, edges) for name in [*list(study.systems)[1:5], "attack", "base"] for edges in ("shuffled", "removed")
+    }
+    removed = {one.system: one.mean for one in study.counterfactuals if one.edges == "removed"}
+    assert removed["gcs-base"] == pytest.approx(means["retriever"]["nDCG@10"])
+    cost = study.systems["base"].cost
+    assert cost is not None
+    assert list(cost.ms) == ["retrieve", "graph", "rerank", "total"]
+    assert metrics["datasets"]["ring"]["systems"]["base"]["nDCG@10"] == means["base"]["nDCG@10"]
+    assert metrics["datasets"]["ring"]["systems"]["ring.mine"]["missing"] == 1
+    assert {path.name for path in (folder / "runs").iterdir()} == {f"ring.{name}.trec" for name in study.systems}
+    for title in ("Tests", "Cost", "Groups of queries", "Hubs", "Other edges", "Queries"):
+        assert f"### {title}" in report
+
+
+def test_all_outputs_print_the_same_numbers(
+    run: Run, ring: Path, mine: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The terminal, metrics.json, report.md, report.html and study.json: every mean, interval, p-value and latency."""
+    monkeypatch.setenv("COLUMNS", "160")
+    folder = run(f"datasets=[{ring}]", f"systems=[vector_search,{mine}]", "checkpoint=[base]", "counterfactuals=[]")
+    whole, metrics, report = written(folder)
+    page = html.unescape((folder / "report.html").read_text())
+    printed = " ".join(capsys.readouterr().out.split())
+    study, content = whole.datasets["ring"], metrics["datasets"]["ring"]
+    assert list(content["systems"]) == list(study.systems)
+    for name, system in study.systems.items():
+        entry = content["systems"][name]
+        assert {measure: entry[measure] for measure in study.measures} == system.means
+        assert {measure: tuple(entry["interval"][measure]) for measure in study.measures} == system.intervals
+        total = {} if system.cost is None else system.cost.ms["total"]
+        assert system.cost is None or entry["cost"]["ms"]["total"] == total
+        title = {"ppr": "PPR", "gcs": "GCS"}.get(name, name)
+        cells = [title, *(f"{100 * mean:.2f}" for mean in system.means.values())]
+        cells += [f"{time:.2f}" for time in total.values()] or ["-", "-"]
+        assert f"│ {' │ '.join(cells)} │" in printed
+        row = next(line for line in report.splitlines() if line.startswith(f"| {title} |")).replace("*", "")
+        for measure, mean in system.means.items():
+            low, high = (100 * end for end in system.intervals[measure])
+            assert f"| {100 * mean:.2f} ({low:.1f} to {high:.1f}) |" in row
+            assert re.search(rf">(<strong>)?{100 * mean:.2f}(</strong>)?<small>{low:.1f} to {high:.1f}</small>", page)
+        assert all(f"| {time:.2f} |" in row and f">{time:.2f}<" in page for time in total.values())
+    assert len(study.tests) == len(content["comparisons"]) == 2 * (len(study.systems) - 1)
+    for test, entry in zip(study.tests, content["comparisons"], strict=True):
+        assert (entry["baseline"], entry["measure"], entry["difference"]) == (
+            test.baseline,
+            test.measure,
+            test.difference,
+        )
+        assert (entry["p_value"], entry["p_holm"]) == (test.p_randomization, test.p_holm)
+        p, holm = p_text(test.p_randomization), p_text(test.p_holm, name="p Holm")
+        assert f"{test.measure} {100 * test.difference:+.1f} ({p})" in printed
+        shown = f"{test.measure} {100 * test.difference:+.2f} ("
+        low, high = (100 * end for end in test.interval)
+        for text in (report.replace("&lt;", "<"), page):
+            assert f"{shown}{low:+.1f} to {high:+.1f}), {holm}" in text
+        assert f"{p.removeprefix('p ').removeprefix('= ')} |" in report.replace("&lt;", "<")
+
+
+def test_the_order_of_checkpoints_changes_no_number(run: Run, ring: Path) -> None:
+    one, other = (
+        read_study(
+            run(
+                f"datasets=[{ring}]",
+                f"checkpoint=[{names}]",
+                "retriever=hybrid",
+                "encoder=minilm",
+                folder=names.replace(",", "-"),
+            )
+        ).datasets["ring"]
+        for names in ("base,attack", "attack,base")
+    )
+    assert sorted(one.systems) == sorted(other.systems)
+    assert list(one.systems)[-2:] == list(other.systems)[:-3:-1] == ["base", "attack"]
+    assert one.notes == other.notes == ("candidates: hybrid, vectors: minilm",)
+    for name, system in one.systems.items():
+        for measure, values in system.values.items():
+            assert torch.equal(values, other.systems[name].values[measure])
+    assert one.ceiling == other.ceiling
+    restart = {name: manifest_of(name)["operators"] for name in ("base", "attack")}
+    assert restart["base"]["gcs"] != restart["attack"]["gcs"]
+    for label, operators in restart.items():
+        alone = read_study(run(f"datasets=[{ring}]", f"checkpoint={label}", "retriever=hybrid", folder=label)).datasets[
+            "ring"
+        ]
+        for operator in operators:
+            own = one.systems[f"{operator}-{label}"].values
+            assert all(torch.equal(row, own[m]) for m, row in alone.systems[operator].values.items() if m in own)
+
+
+def test_candidates_are_those_of_the_first_checkpoint_where_none_are_named(run: Run, ring: Path) -> None:
+    folder = run(f"datasets=[{ring}]", "checkpoint=[base,attack]", "counterfactuals=[]")
+    note = f"candidates: {manifest_of('base')['retriever']['choice']} of base, vectors: minilm of base"
+    _, metrics, report = written(folder)
+    assert metrics["datasets"]["ring"]["notes"] == [note]
+    assert f"- {note}" in report
+
+
+def test_a_checkpoint_takes_no_frozen_rows_name(run: Run, ring: Path, tmp_path: Path) -> None:
+    shutil.copytree(PRETRAINED / "base", tmp_path / "runs" / "gcs")
+    folder = run(f"datasets=[{ring}]", f"checkpoint=[{tmp_path / 'runs' / 'gcs'},base]", "counterfactuals=[]")
+    assert list(read_study(folder).datasets["ring"].systems) == ["retriever", "ppr", "gcs", "runs-gcs", "base"]
+    manifest = json.loads((tmp_path / "runs" / "gcs" / "manifest.json").read_text())
+    del manifest["artifact"]
+    (tmp_path / "runs" / "gcs" / "manifest.json").write_text(json.dumps(manifest | {"name": "ppr"}))
+    with pytest.raises(
+        ValueError, match=r"a system of the name 'ppr', which a frozen row has; 'checkpoint=\[RUN\]' names"
+    ):
+        run(f"datasets=[{ring}]", f"checkpoint={tmp_path / 'runs' / 'gcs'}")
+
+
+def test_seeds_and_several_data_sets(run: Run, ring: Path, mine: Path, tmp_path: Path) -> None:
+    second = ring.parent / "second"
+    if not second.exists():
+        shutil.copytree(ring, second)
+        (ring.parent / "second.mine.trec").write_text(mine.read_text())
+    for seed in (1, 2):
+        shutil.copytree(PRETRAINED / "base", tmp_path / f"seed{seed}")
+        manifest = json.loads((tmp_path / f"seed{seed}" / "manifest.json").read_text())
+        del manifest["artifact"]  # whose hashes would no longer be right
+        manifest["config"]["seed"] = seed
+        (tmp_path / f"seed{seed}" / "manifest.json").write_text(json.dumps(manifest))
+    folder = run(
+        f"datasets=[{ring},{second}]", f"systems=['{mine.parent}/{{dataset}}.mine.trec']",
+        f"checkpoint=[{tmp_path / 'seed1'},{tmp_path / 'seed2'}]", "counterfactuals=[]",
+    )  # fmt: skip
+    whole, metrics, report = written(folder)
+    assert list(whole.datasets) == ["ring", "second"]
+    spread = whole.datasets["ring"].seed_spreads[0]
+    assert (spread.systems, spread.seeds, spread.std) == (("seed1", "seed2"), (1, 2), 0.0)  # the same weights
+    assert {one.baseline for one in whole.across} == {"retriever", "ppr", "gcs", "mine", "seed1"}
+    twin = next(one for one in whole.across if one.baseline == "seed1")
+    assert (twin.datasets, twin.num_replicated, twin.difference, twin.p_combined) == (("ring", "second"), 0, 0.0, 1.0)
+    assert len(metrics["across"]) == len(whole.across)
+    assert "## Over all data sets" in report
+    assert "### Seeds" in report
+
+
+def test_pipelines_on_other_edges(run: Run, ring: Path) -> None:
+    folder = run(
+        f"datasets=[{ring}]", "systems=[vector_search,hipporag2_ppr]", "counterfactual_pipelines=[hipporag2_ppr]"
+    )
+    study = read_study(folder).datasets["ring"]
+    found = {one.edges: one for one in study.counterfactuals}
+    assert list(found) == ["shuffled", "removed"]
+    assert found["removed"].mean == pytest.approx(study.systems["vector_search"].means["nDCG@10"])  # nothing flows
+    assert found["shuffled"].share_changed > 0
+    with pytest.raises(ValueError, match=r"`counterfactual_pipelines` must be of `systems`, got \['gar'\]"):
+        run(f"datasets=[{ring}]", "systems=[vector_search]", "counterfactual_pipelines=[gar]")
+
+
+def test_run_files_alone_need_no_encoder_and_no_retriever(run: Run, ring: Path, mine: Path) -> None:
+    other = mine.parent / "other.txt"
+    other.write_text("".join(f"q{i} Q0 p{i} 1 1 x\n" for i in range(QUERIES)))
+    template = str(mine).replace("ring.mine", "{dataset}.mine")
+    folder = run(f"datasets=[{ring}]", f"systems=['{template}',{other}]", "ties=trec", "num_queries=4")
+    study = read_study(folder).datasets["ring"]
+    assert list(study.systems) == ["mine", "other"]
+    assert len(study.query_ids) == 4
+    assert (study.candidates, study.ceiling, study.counterfactuals) == (None, None, ())
+    assert study.systems["mine"].ranking is None
+    assert "as trec_eval does" in (folder / "report.md").read_text()
+    again = run(
+        f"datasets=[{ring}]", f"systems=[{other}]", f"checkpoint={folder / 'runs' / 'ring.mine.trec'}", folder="b"
+    )
+    assert read_study(again).datasets["ring"].primary == "ring.mine"
+
+
+def test_one_checkpoint_leaves_a_study_too(run: Run, ring: Path) -> None:
+    folder = run(f"datasets=[{ring}]", "checkpoint=base", "counterfactuals=[]", "split=val")
+    whole, metrics, report = written(folder)
+    study = whole.datasets["ring"]
+    assert list(study.systems) == ["retriever", "ppr", "gcs", "gatv2"]
+    old = metrics["datasets"]["ring"]["systems"]
+    for name, system in study.systems.items():
+        assert system.means["nDCG@10"] == old[name]["nDCG@10"]
+    assert study.counterfactuals == ()
+    assert study.ceiling == metrics["datasets"]["ring"]["ceiling"]
+    assert "## ring val: 3 queries" in report
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("q0 Q0 p99 1 1 x\n", r"line 1: needed a document of the corpus, found 'p99'"),
+        ("q0 Q0 p1 1 1 x\nother Q0 p2 1 1 x\n", r"line 2: needed a query of the data set .*, found 'other'"),
+        ("q0 Q0 p1 1 nan x\n", r"line 1: needed a finite number as score, found 'nan'"),
+        ("q0 Q0 p1 1 2 x\nq0 Q0 p1 2 1 x\n", r"line 2: needed each document once per query, found 'p1 a second time"),
+        ("q7 Q0 p1 1 1 x\n", r"needed a candidate for at least one of the 6 queries judged of split 'test' of 'ring'"),
+        ("", r"needed a candidate for at least one of 9 queries, found none"),
+    ],
+)
+def test_run_files_that_do_not_fit_are_refused(lines: str, message: str, run: Run, ring: Path, tmp_path: Path) -> None:
+    (tmp_path / "bad.trec").write_text(lines)
+    with pytest.raises(ValueError, match=rf"bad\.trec.*{message}"):
+        run(f"datasets=[{ring}]", f"systems=[{tmp_path / 'bad.trec'}]")
+
+
+def test_empty_judgements_are_refused(run: Run, ring: Path, mine: Path, tmp_path: Path) -> None:
+    for name in ("corpus.jsonl", "queries.jsonl"):
+        (tmp_path / name).write_text((ring / name).read_text())
+    (tmp_path / "qrels").mkdir()
+    (tmp_path / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n")
+    with pytest.raises(
+        InstantiationException, match=r"test\.tsv: needed a score above 0 in at least one row, found none"
+    ):
+        run(f"datasets=[{tmp_path}]", f"systems=[{mine}]")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["systems=[a.trec,a.trec]"], "must name one system or more, and none twice"),
+        (["systems=[nothing]"], "must be a run folder, a .ckpt file, an artifact or one of the shipped names"),
+        (["systems=[missing.trec]"], r"missing\.trec: no such file"),
+        (["systems=[a.trec]", "datasets=[attack,spider]"], r"a\.trec is of one data set, `datasets` names 2; .*{dat"),
+        (["systems=[vector_search]", "pipeline=gar"], "leave `pipeline` and `pipelines` out"),
+        (["systems=[a.trec]", "measures=[Recoll@3]"], "got 'Recoll@3'"),
+        (["systems=[a.trec]", "tested=[R@7]"], "`tested` must be of `measures`"),
+        (["checkpoint=base", "pipelines=[gar]"], "`checkpoint` and `systems` must not be given with a pipeline"),
+        ([], "must name one system or more"),
+        (["systems=[a.trec]", "counterfactuals=[turned]"], r"`counterfactuals` must be of .* got \['turned'\]"),
+    ],
+)  # fmt: skip
+def test_settings_that_do_not_fit_are_refused(overrides: list[str], message: str, run: Run, ring: Path) -> None:
+    data = [] if any(part.startswith("datasets") for part in overrides) else [f"datasets=[{ring}]"]
+    with pytest.raises(ValueError, match=message):
+        run(*data, *overrides)
+
+
+def _attack(folder: Path) -> dict:
     return json.loads((folder / "metrics.json").read_text())["datasets"]["attack"]
 
 
@@ -13,12 +291,12 @@ def test_another_retriever_than_the_checkpoint_was_trained_with(trained: Path, r
         "retriever.top_k=30", "retriever.base_k=20", "retriever.num_seeds=10", f"hydra.run.dir={tmp_path}",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    before, after = _metrics(trained), _metrics(tmp_path)
-    assert list(after["systems"]) == ["base_ranking", "ppr", "gcs", "gatv2"]
+    before, after = _attack(trained), _attack(tmp_path)
+    assert list(after["systems"]) == ["retriever", "ppr", "gcs", "gatv2"]
     assert after["candidates"] == before["candidates"] == 30
     assert after["base_ceiling"] == before["ceiling"] != after["ceiling"]
     assert {(entry["baseline"], entry["measure"]) for entry in after["comparisons"]} == {
-        (baseline, measure) for baseline in ("base_ranking", "gcs") for measure in ("PR@10", "nDCG@10")
+        (baseline, measure) for baseline in ("retriever", "gcs") for measure in ("PR@10", "nDCG@10")
     }
 
 
@@ -31,6 +309,6 @@ def test_frozen_operators_take_their_restart_from_the_manifest(trained: Path, ru
     done = run_command("evaluate.py", f"checkpoint={tmp_path / 'run'}", f"hydra.run.dir={tmp_path / 'out'}")
     assert done.returncode == 0, done.stderr
     for measure in ("PR@10", "R@5", "nDCG@10"):
-        systems = _metrics(tmp_path / "out")["systems"]
-        assert systems["gcs"][measure] == systems["base_ranking"][measure]
-        assert systems["ppr"][measure] == _metrics(trained)["systems"]["ppr"][measure]
+        systems = _attack(tmp_path / "out")["systems"]
+        assert systems["gcs"][measure] == systems["retriever"][measure]
+        assert systems["ppr"][measure] == _attack(trained)["systems"]["ppr"][measure]

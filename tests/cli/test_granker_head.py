@@ -9,7 +9,7 @@ from graphrerank.inference import GraphReranker
 from graphrerank.models import GRankerHead, load_checkpoints
 from graphrerank.serving import load_artifact
 
-SYSTEMS = ["base_ranking", "ppr", "gcs", "cross_encoder", "granker", "cross_encoder_head", "granker_head"]
+SYSTEMS = ["retriever", "ppr", "gcs", "cross_encoder", "granker", "cross_encoder_head", "granker_head"]
 
 
 @pytest.fixture(scope="module")

@@ -85,7 +85,7 @@ def test_shipped_checkpoint_on_a_run_needs_no_encoder(run_command: Any, tmp_path
     done = run_command("evaluate.py", "checkpoint=attack", f"datasets=[{folder}]", *retriever, *folders)
     assert done.returncode == 0, done.stderr
     assert not (tmp_path / "cache" / "vectors").exists()
-    assert metrics(tmp_path / "o")["systems"]["base_ranking"]["R@10"] == 0.25  # q8 finds one of two, q9 nothing
+    assert metrics(tmp_path / "o")["systems"]["retriever"]["R@10"] == 0.25  # q8 finds one of two, q9 nothing
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ def judged(trained: Path, run_command, tmp_path_factory: pytest.TempPathFactory)
 def test_a_run_leaves_a_report_plots_and_a_capsule(judged: Path) -> None:
     files = {str(path.relative_to(judged)) for path in judged.rglob("*") if path.is_file()}
     assert {
-        "capsule.json", "metrics.json", "report.html", "report.md", "study.json", "runs/attack.base_ranking.trec",
+        "capsule.json", "metrics.json", "report.html", "report.md", "study.json", "runs/attack.retriever.trec",
         "plots/attack.pareto.PR@10.png", "plots/attack.reliability.gatv2.png",
     } <= files  # fmt: skip
     page = (judged / "report.html").read_text(encoding="utf-8")
@@ -42,7 +42,7 @@ def test_a_run_done_again_is_the_same_but_for_what_was_changed(judged: Path, run
     capsule["data"]["attack"]["fingerprint"] = "0" * 64
     capsule["measures"]["attack"]["gatv2"]["PR@10"] += 0.01
     (earlier / "capsule.json").write_text(json.dumps(capsule))
-    run = earlier / "runs" / "attack.base_ranking.trec"
+    run = earlier / "runs" / "attack.retriever.trec"
     lines = run.read_text().splitlines()
     run.write_text("\n".join(lines[1:]) + "\n")
     capsule["data"]["attack"]["candidates"] = "0" * 64
@@ -67,7 +67,7 @@ def test_finished_runs_compare_without_ranking_again(judged: Path, run_command, 
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == str(tmp_path / "report")
     found = json.loads((tmp_path / "report" / "study.json").read_text())["datasets"]["attack"]
-    assert list(found["systems"]) == ["base_ranking", "ppr", "gcs", "mlp", "gatv2 (first)", "gatv2 (second)"]
+    assert list(found["systems"]) == ["retriever", "ppr", "gcs", "mlp", "gatv2 (first)", "gatv2 (second)"]
     assert found["systems"]["gatv2 (second)"]["means"]["PR@10"] == 1.0
     assert "gatv2 (second)" in (tmp_path / "report" / "report.html").read_text()
 

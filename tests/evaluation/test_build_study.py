@@ -1,13 +1,13 @@
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 
 from graphrerank.data import Qrels, RetrievalDataset
-from graphrerank.evaluation import paired_randomization
+from graphrerank.evaluation import RankedDataset, RankedSystem, StudyPlan, build_study, paired_randomization
 from graphrerank.evaluation.across import across_datasets
-from graphrerank.evaluation.build_study import RankedSystem, StudyPlan, build_study
 from graphrerank.evaluation.measuring import measure_ranking
 from graphrerank.evaluation.query_analysis import mean_degree
 from graphrerank.evaluation.significance import holm
@@ -46,6 +46,10 @@ def ranked(data: RetrievalDataset, name: str, *, quality: float, seed: int, **mo
     return RankedSystem(name, "checkpoint", "runs/x", Ranking(nodes, scores), **more)  # type: ignore[arg-type]
 
 
+def judged(data: RetrievalDataset, systems: list[RankedSystem], **more: Any) -> DatasetStudy:
+    return build_study(RankedDataset(data, "test", torch.arange(NUM_QUERIES), systems, **more), PLAN)
+
+
 @pytest.fixture(scope="module")
 def study() -> DatasetStudy:
     data = dataset()
@@ -59,7 +63,7 @@ def study() -> DatasetStudy:
         replace(systems[1], seed=1),
         replace(systems[2], seed=2, on_other_edges={"removed": systems[0].ranking, "shuffled": systems[2].ranking}),
     ]
-    return build_study(data, "test", torch.arange(NUM_QUERIES), systems, PLAN)
+    return judged(data, systems)
 
 
 def test_values_are_measured_and_missing_queries_named(study: DatasetStudy) -> None:
@@ -119,6 +123,31 @@ def test_findings(study: DatasetStudy) -> None:
     assert spread.std == pytest.approx(abs(means["good"] - means["twin"]) / math.sqrt(2))
 
 
+def test_a_comparison_does_not_depend_on_what_else_is_judged(study: DatasetStudy) -> None:
+    data = dataset()
+    names = {"base": (0.0, 1), "good": (0.6, 3)}
+    pair = judged(data, [ranked(data, name, quality=quality, seed=seed) for name, (quality, seed) in names.items()])
+    among_others = [test for test in study.tests if test.baseline == "base"]
+    for key in ("measure", "difference", "interval", "p_randomization", "p_bootstrap", "p_greater"):
+        assert [getattr(test, key) for test in pair.tests] == [getattr(test, key) for test in among_others]
+
+
+def test_candidates_and_their_ceiling_by_hand() -> None:
+    data = dataset()
+    qrels, system = data.split("test"), ranked(data, "a", quality=0.0, seed=0)
+    first, several = qrels.node[:1], torch.full((NUM_QUERIES, 2), -1)
+    several[0, 0] = first[0]  # the one relevant node of the first query
+    base = torch.full_like(several, -1)
+    candidates = Ranking(several, torch.zeros(NUM_QUERIES, 2), base_nodes=base)
+    found = judged(data, [system], candidates=candidates, notes=["candidates: mine"])
+    assert (found.candidates, found.ceiling, found.base_ceiling) == (2, 1 / NUM_QUERIES, 0.0)
+    assert found.densities == [0.0] * NUM_QUERIES
+    assert found.notes == ("candidates: mine",)
+    without = judged(data, [system])
+    assert (without.candidates, without.ceiling) == (None, None)
+    assert without.densities == mean_degree(data.graph, system.ranking.nodes).tolist()
+
+
 def test_mean_degree_by_hand() -> None:
     graph = CorpusGraph.from_edges(list("abcd"), [""] * 4, torch.tensor([[0, 1], [1, 2]]))
     nodes = torch.tensor([[0, 1, 2, 3], [0, 2, -1, -1], [0, 1, -1, -1], [-1, -1, -1, -1]])
@@ -131,7 +160,7 @@ def test_across_data_sets_and_to_the_file(study: DatasetStudy, tmp_path) -> None
         ranked(second, name, quality=quality, seed=seed)
         for seed, (name, quality) in enumerate({"base": 0.0, "twin": 0.6, "good": 0.6}.items())
     ]
-    other = build_study(second, "test", torch.arange(NUM_QUERIES), systems, PLAN)
+    other = judged(second, systems)
     across = across_datasets([study, other], permutations=500)
     assert across_datasets([study]) == []
     found = {(one.baseline, one.measure): one for one in across}
@@ -152,9 +181,7 @@ def test_across_data_sets_and_to_the_file(study: DatasetStudy, tmp_path) -> None
 def test_what_does_not_fit_is_refused() -> None:
     data = dataset()
     system = ranked(data, "a", quality=0.0, seed=0)
-    with pytest.raises(ValueError, match=r"`tested` must name one or more of `measures` \['R@5'\], got \['R@6'\]"):
-        StudyPlan(["R@5"], ["R@6"])
     with pytest.raises(ValueError, match=r"different names, got \['a', 'a'\]"):
-        build_study(data, "test", torch.arange(NUM_QUERIES), [system, system], PLAN)
+        judged(data, [system, system])
     with pytest.raises(ValueError, match="must each rank 3 queries, a has 40"):
-        build_study(data, "test", torch.arange(3), [system], PLAN)
+        RankedDataset(data, "test", torch.arange(3), [system])

@@ -5,10 +5,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphrerank.evaluation.capsule import SHOWN, capsule_differences, make_capsule, read_capsule, write_capsule
+from graphrerank.evaluation.capsule import (
+    SHOWN,
+    capsule_differences,
+    make_capsule,
+    read_capsule,
+    setting_differences,
+    write_capsule,
+)
 from graphrerank.evaluation.study import DatasetStudy, Study, SystemStudy
 
-RUN = "q1 Q0 a 1 0.5 base_ranking\nq1 Q0 b 2 0.25 base_ranking\nq2 Q0 an id with blanks 1 0.5 base_ranking\n"
+RUN = "q1 Q0 a 1 0.5 retriever\nq1 Q0 b 2 0.25 retriever\nq2 Q0 an id with blanks 1 0.5 retriever\n"
 
 
 @pytest.fixture
@@ -22,7 +29,7 @@ def folder(tmp_path: Path) -> Callable[..., Path]:
         part = DatasetStudy("toy", "test", "f" * 64, ("q1", "q2"), ("", ""), (1, 1), {"gatv2": system}, ("R@1",))
         path = tmp_path / name
         (path / "runs").mkdir(parents=True)
-        (path / "runs" / "toy.base_ranking.trec").write_text(run)
+        (path / "runs" / "toy.retriever.trec").write_text(run)
         facts = {
             "overrides": ["checkpoint=base"],
             "config": {"retriever": {"top_k": 100}},
@@ -79,11 +86,32 @@ def test_a_mean_that_is_none_now(folder) -> None:
 
 def test_candidates_that_are_gone(folder) -> None:
     before, after = folder("a"), folder("b")
-    (after / "runs" / "toy.base_ranking.trec").unlink()
+    (after / "runs" / "toy.retriever.trec").unlink()
     capsule = json.loads((after / "capsule.json").read_text())
     capsule["data"]["toy"]["candidates"] = None
     (after / "capsule.json").write_text(json.dumps(capsule))
-    assert capsule_differences(before, after) == [f"candidates of toy: no toy.base_ranking.trec in {after}"]
+    assert capsule_differences(before, after) == [f"candidates of toy: no toy.retriever.trec in {after}"]
+
+
+def test_a_capsule_and_run_file_with_the_older_name_of_the_row(folder) -> None:
+    before, after = folder("a"), folder("b")
+    (before / "runs" / "toy.retriever.trec").rename(before / "runs" / "toy.base_ranking.trec")
+    capsule = json.loads((before / "capsule.json").read_text())
+    for path in (before, after):
+        name = "base_ranking" if path is before else "retriever"
+        capsule["measures"]["toy"] = {name: {"R@1": 0.5, "R_cap@2" if path is before else "CR@2": 0.5}}
+        (path / "capsule.json").write_text(json.dumps(capsule))
+    assert capsule_differences(before, after) == []
+    (after / "runs" / "toy.retriever.trec").write_text(RUN.replace("with blanks", "of another"))
+    capsule["data"]["toy"]["candidates"] = "0" * 64
+    (after / "capsule.json").write_text(json.dumps(capsule))
+    assert capsule_differences(before, after) == ["candidates of toy: those of 1 of 2 queries differ, first 'q2'"]
+
+
+def test_settings_of_two_runs(folder) -> None:
+    changes = {"config": {"retriever": {"top_k": 9}}, "weights": "b", "run": ""}
+    runs = ("one", folder("a")), ("two", folder("b", **changes))
+    assert setting_differences(*runs) == ["config retriever.top_k: 100 in one, 9 in two"]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from graphrerank.evaluation.compare_runs import compare_runs
-from graphrerank.evaluation.findings import Breakdown, HubBias
+from graphrerank.evaluation.findings import HubBias
 from graphrerank.evaluation.study import DatasetStudy, Study, SystemStudy
 
 IDS = tuple(f"q{i}" for i in range(40))
@@ -24,17 +24,21 @@ def run(*systems: SystemStudy, dataset: str = "toy", **changes) -> Study:
         split="test",
         fingerprint="f" * 64,
         query_ids=IDS,
-        query_texts=[f"text of {name}" for name in IDS],
+        query_texts=["text of it" if i < 30 else "text of the other" for i in range(len(IDS))],
         num_relevant=[1] * len(IDS),
         systems={one.name: one for one in systems},
         tested=("nDCG@10",),
-        breakdowns=[Breakdown("query length", "2 words", 40, "nDCG@10", {one.name: 0.5 for one in systems})],
+        densities=[float(i % 2) for i in range(len(IDS))],
+        candidates=100,
+        ceiling=0.9,
+        base_ceiling=0.8,
+        notes=["candidates: hybrid"],
         hub_bias=[HubBias(one.name, 0.1, 0.0, 1.0, 1.0, 9) for one in systems],
     )
     return Study("python evaluate.py", {dataset: replace(part, **changes)})
 
 
-BASE = system("base_ranking", 0.0)
+BASE = system("retriever", 0.0)
 
 
 def test_systems_of_one_name_are_one_where_they_score_alike() -> None:
@@ -43,7 +47,7 @@ def test_systems_of_one_name_are_one_where_they_score_alike() -> None:
         "two": run(BASE, system("mlp", 0.2), system("gatv2", 0.7, seed=1)),
     }
     found = compare_runs(studies, command="c", resamples=500).datasets["toy"]
-    assert list(found.systems) == ["base_ranking", "gatv2 (one)", "mlp", "gatv2 (two)"]
+    assert list(found.systems) == ["retriever", "gatv2 (one)", "mlp", "gatv2 (two)"]
     assert found.primary == "gatv2 (two)"
     assert torch.equal(found.systems["mlp"].values["R@10"], system("mlp", 0.2).values["R@10"])
     assert [(t.baseline, t.measure) for t in found.tests] == [(n, "nDCG@10") for n in list(found.systems)[:-1]]
@@ -51,10 +55,19 @@ def test_systems_of_one_name_are_one_where_they_score_alike() -> None:
         float((system("gatv2", 0.7, seed=1).values["nDCG@10"] - BASE.values["nDCG@10"]).mean())
     )
     assert found.tests[0].p_holm < 0.05
-    assert [one.system for one in found.hub_bias] == ["base_ranking", "gatv2 (one)", "mlp", "gatv2 (two)"]
-    assert [list(one.means) for one in found.breakdowns] == [["base_ranking", "gatv2 (one)", "mlp", "gatv2 (two)"]]
+    assert [one.system for one in found.hub_bias] == ["retriever", "gatv2 (one)", "mlp", "gatv2 (two)"]
+    for one in found.breakdowns:
+        assert list(one.means) == list(found.systems)
+    halves = {(one.by, one.group): one for one in found.breakdowns}
+    assert list(halves) == [("graph density", "0 neighbours"), ("graph density", "1 neighbours"),
+                            ("query length", "3 words"), ("query length", "4 words")]  # fmt: skip
+    assert halves["graph density", "1 neighbours"].means["retriever"] == pytest.approx(
+        float(BASE.values["nDCG@10"][1::2].mean())
+    )
+    assert list(found.notes) == ["one: python evaluate.py", "two: python evaluate.py"]
+    assert (found.candidates, found.ceiling, found.base_ceiling) == (100, 0.9, 0.8)
     assert {one.system_score for one in found.query_differences}
-    assert found.seed_spreads[0].systems == ("base_ranking", "gatv2 (one)", "mlp", "gatv2 (two)")
+    assert found.seed_spreads[0].systems == ("retriever", "gatv2 (one)", "mlp", "gatv2 (two)")
 
 
 def test_a_data_set_of_one_run_alone_is_named() -> None:
@@ -72,7 +85,6 @@ def test_a_data_set_of_one_run_alone_is_named() -> None:
             run(BASE, query_ids=(*IDS[:-1], "new")),
             r"a and b judge different queries of toy: 40 and 40, 39 in both; 'new' is in one",
         ),
-        (run(BASE, query_ids=tuple(reversed(IDS))), "judge other data under the name of toy"),
         (run(BASE, fingerprint="0" * 64), "judge other data under the name of toy: test ffffffffffff and test 000"),
         (run(BASE, split="val"), "judge other data under the name of toy: test ffffffffffff and val ffffffffffff"),
         (run(BASE, dataset="scifact"), r"over one data set at least, got \{'a': \['toy'\], 'b': \['scifact'\]\}"),
@@ -85,6 +97,45 @@ def test_a_data_set_of_one_run_alone_is_named() -> None:
 def test_runs_that_cannot_be_compared_are_refused(other: Study, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         compare_runs({"a": run(BASE), "b": other}, command="c", resamples=10)
+
+
+def test_runs_whose_candidates_differ() -> None:
+    """What ended in a KeyError: each run had means of its own systems alone over groups by its own graph density."""
+    other = run(system("retriever", 0.1, seed=5), system("gatv2", 0.5, seed=6), ceiling=0.95, base_ceiling=0.9,
+                densities=[float(i % 4) for i in range(len(IDS))])  # fmt: skip
+    studies = {"hybrid": run(BASE, system("gatv2", 0.5)), "expand": other}
+    notes = ["config retriever.top_k: 100 in hybrid, 200 in expand"]
+    found = compare_runs(studies, command="c", notes=notes, resamples=10).datasets["toy"]
+    names = ["retriever (hybrid)", "gatv2 (hybrid)", "retriever (expand)", "gatv2 (expand)"]
+    assert list(found.systems) == names
+    assert [list(one.means) for one in found.breakdowns] == [names] * len(found.breakdowns)
+    assert [one.group for one in found.breakdowns if one.by == "graph density"] == [
+        "0 to 1 neighbours", "2 neighbours", "3 neighbours",
+    ]  # fmt: skip
+    assert (found.candidates, found.ceiling, found.base_ceiling) == (None, None, None)
+    assert list(found.notes[2:]) == [
+        notes[0],
+        "candidates differ: hybrid 100 a query, ceiling of PR 90.00; expand 100 a query, ceiling of PR 95.00; groups "
+        "by graph density are of expand",
+    ]
+
+
+def test_queries_in_another_order_are_put_into_one() -> None:
+    order = list(reversed(range(len(IDS))))
+    turned = run(replace(BASE, values={name: row[order] for name, row in BASE.values.items()}))
+    (part,) = turned.datasets.values()
+    lists = {key: [getattr(part, key)[i] for i in order] for key in ("query_ids", "query_texts", "densities")}
+    other = Study("", {"toy": replace(part, **lists)})
+    found = compare_runs({"a": run(BASE, system("x", 0.1)), "b": other}, command="c", resamples=10).datasets["toy"]
+    assert list(found.systems) == ["x", "retriever"]  # which scored every query alike
+    assert (found.query_ids, found.densities) == (IDS, tuple(float(i % 2) for i in range(len(IDS))))
+
+
+def test_runs_of_an_older_program_have_no_groups_by_density() -> None:
+    studies = {name: run(BASE, system(name, 0.2), densities=()) for name in ("a", "b")}
+    found = compare_runs(studies, command="c", resamples=10).datasets["toy"]
+    assert {one.by for one in found.breakdowns} == {"query length"}
+    assert found.notes[-1] == "no groups by graph density: these runs are of an older program"
 
 
 def test_ties_that_were_broken_in_different_ways_are_refused() -> None:

@@ -18,8 +18,8 @@ def num_neighbours(graphs: CandidateGraphs) -> torch.Tensor:
 
 
 def test_removed_edges_are_not_seen(prepared: PreparedDataset) -> None:
-    gcs, base = System("gcs", GCS(restart_prob=0.3).score), System("base_ranking", base_ranking)
-    removed = rerank(prepared, QUERIES, OtherEdges(prepared).system(gcs, "removed"))
+    gcs, base = System("gcs", GCS(restart_prob=0.3).score), System("retriever", base_ranking)
+    removed = rerank(prepared, QUERIES, OtherEdges(prepared).systems(gcs)["removed"])
     assert torch.equal(removed.scores, rerank(prepared, QUERIES, base).scores)
     assert not torch.equal(removed.scores, rerank(prepared, QUERIES, gcs).scores)
 
@@ -39,10 +39,10 @@ def test_shuffled_edges_keep_each_candidates_number(prepared: PreparedDataset) -
 
     system = System("spy", spy)
     as_it_is = rerank(prepared, QUERIES, system)
-    shuffled = rerank(prepared, QUERIES, OtherEdges(prepared).system(system, "shuffled"))
+    shuffled = rerank(prepared, QUERIES, OtherEdges(prepared).systems(system)["shuffled"])
     assert torch.equal(as_it_is.nodes, shuffled.nodes)  # the degrees are the same
     assert not torch.equal(seen[0].edge_index, seen[1].edge_index)
-    again = rerank(prepared, QUERIES, OtherEdges(prepared).system(system, "shuffled"))
+    again = rerank(prepared, QUERIES, OtherEdges(prepared).systems(system)["shuffled"])
     assert torch.equal(seen[1].edge_index, seen[2].edge_index)  # seeded
     assert torch.equal(again.nodes, shuffled.nodes)
 
@@ -55,11 +55,15 @@ def test_words_that_neighbours_cover_follow_the_edges(prepared: PreparedDataset)
     column = with_match.feature_names.index("neighbourhood_coverage")
     system = System("covered", lambda graphs: graphs.x[:, column])
     own = System("own", lambda graphs: graphs.x[:, with_match.feature_names.index("query_coverage")])
-    removed = rerank(with_match, QUERIES, OtherEdges(with_match).system(system, "removed"))
+    removed = rerank(with_match, QUERIES, OtherEdges(with_match).systems(system)["removed"])
     assert torch.equal(removed.scores, rerank(with_match, QUERIES, own).scores)
     assert not torch.equal(removed.scores, rerank(with_match, QUERIES, system).scores)
 
 
 def test_unknown_edges_are_refused(prepared: PreparedDataset) -> None:
-    with pytest.raises(ValueError, match=r"`edges` must be one of \('shuffled', 'removed'\), got 'rewired'"):
-        OtherEdges(prepared).system(System("base_ranking", base_ranking), "rewired")
+    with pytest.raises(ValueError, match=r"`kinds` must be of \('shuffled', 'removed'\), got \['rewired'\]"):
+        OtherEdges(prepared, ["removed", "rewired"])
+
+
+def test_what_reads_no_edges_is_not_tried(prepared: PreparedDataset) -> None:
+    assert OtherEdges(prepared).systems(System("retriever", base_ranking, reads_graph=False)) == {}

@@ -80,12 +80,37 @@ def test_means_leave_queries_out_that_do_not_count() -> None:
     assert math.isnan(means["PR@10/multi"])
 
 
+def test_a_study_of_an_older_program_is_read_with_the_names_of_today(tmp_path: Path) -> None:
+    """Format 1: the row `base_ranking`, the measure `R_cap@K`, no densities, notes, routes and fewer costs."""
+    content = study().to_json()
+    content["format"] = 1
+    (dataset,) = content["datasets"].values()
+    for key in ("densities", "notes"):
+        del dataset[key]
+    for system in dataset["systems"].values():
+        del system["routes"]
+        system["cost"] = {key: system["cost"][key] for key in ("ms", "encodings", "tokens", "peak_memory_mib")}
+    dataset["query_texts"] = ["base_ranking", "R_cap@5"]  # texts stay
+    text = json.dumps(content).replace('"nDCG@10"', '"R_cap@10"').replace('"a"', '"base_ranking"')
+    (tmp_path / "study.json").write_text(text)
+    before, after = study().datasets["toy"], read_study(tmp_path).datasets["toy"]
+    assert list(after.systems) == ["retriever", "b"]
+    assert after.measures == ["CR@10", "PR@10/multi"]
+    assert after.systems["retriever"].means["CR@10"] == before.systems["a"].means["nDCG@10"]
+    assert after.systems["b"].cost == before.systems["b"].cost
+    assert (after.tests[0].baseline, after.tests[0].measure) == ("retriever", "CR@10")
+    assert list(after.breakdowns[0].means) == ["retriever", "b"]
+    assert after.seed_spreads[0].systems == ("retriever", "b")
+    assert after.query_texts == ("base_ranking", "R_cap@5")
+    assert after.densities == ()
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         (None, "no such file; needed the folder of a finished run"),
         ("{", "not a study that can be read"),
-        ('{"format": 0}', "needed format 1, found 0"),
+        ('{"format": 0}', "needed format 1 or 2, found 0"),
         ('{"format": 1}', "not a study that can be read"),
         ('{"format": 1, "command": "", "settings": {}, "datasets": {}, "across": [{}]}', "entries of Replication"),
     ],

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from graphrerank.data import PreparedDataset, Qrels, RetrievalDataset
-from graphrerank.evaluation import System
-from graphrerank.evaluation.judge import rerank
+from graphrerank.evaluation import System, rerank
 from graphrerank.graphs import CorpusGraph, EntityIncidence, Queries, RetrieverFactory
 from graphrerank.inference import CheckpointScorer
 from graphrerank.models import load_checkpoints

@@ -1,15 +1,15 @@
 """``python evaluate.py report=RUN1,RUN2``: finished runs side by side, without ranking anything again."""
 
 import shlex
-from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from graphrerank.cli.session import Session
-from graphrerank.cli.study_files import write_study_files
+from graphrerank.evaluation.capsule import CAPSULE, setting_differences
 from graphrerank.evaluation.compare_runs import compare_runs
-from graphrerank.evaluation.study import Study, read_study
-from graphrerank.evaluation.study_report import print_study, render_study
-from graphrerank.files import write_text
+from graphrerank.evaluation.study import read_study
+from graphrerank.evaluation.study_files import write_study_files
+from graphrerank.evaluation.study_report import print_study
 
 
 def compare(session: Session) -> Path:
@@ -18,20 +18,14 @@ def compare(session: Session) -> Path:
     Raises:
         ValueError: If a folder holds no finished run, or the runs cannot be compared (:func:`compare_runs`).
     """
-    cfg, run_dir = session.cfg, session.run_dir
-    command = shlex.join(["python", "evaluate.py", f"report={','.join(cfg.report)}"])
-    study = compare_runs(_read_all([Path(folder) for folder in cfg.report]), command=command)
-    write_study_files(run_dir, study)
-    write_text(run_dir / "report.md", render_study(study))
+    listed = [Path(folder) for folder in session.cfg.report]
+    names = [folder.name for folder in listed]
+    folders = {folder.name if names.count(folder.name) == 1 else str(folder): folder for folder in listed}
+    capsules = [(run, folder) for run, folder in folders.items() if (folder / CAPSULE).is_file()]
+    notes = [line for first, second in pairwise(capsules) for line in setting_differences(first, second)]
+    command = shlex.join(["python", "evaluate.py", f"report={','.join(session.cfg.report)}"])
+    study = compare_runs({run: read_study(folder) for run, folder in folders.items()}, command=command, notes=notes)
+    write_study_files(session.run_dir, study)
     for dataset in study.datasets.values():
         print_study(dataset, ties=study.settings["ties"])
-    return run_dir
-
-
-def _read_all(folders: Sequence[Path]) -> dict[str, Study]:
-    """Read studies by the names of their folders, or by their paths where two have one name."""
-    names = [folder.name for folder in folders]
-    studies = {}
-    for folder, name in zip(folders, names, strict=True):
-        studies[name if names.count(name) == 1 else str(folder)] = read_study(folder)
-    return studies
+    return session.run_dir

@@ -1,7 +1,7 @@
 """One run of a command: its settings as plain numbers, and the parts that it builds from the configuration."""
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
@@ -123,16 +123,42 @@ class Session:
             raise ValueError("`datasets` must name at least one file of conf/data, got []")
         return names
 
-    def data(self, name: str, manifest: Mapping[str, Any] | None = None) -> DictConfig:
+    def data(self, name: str, manifests: Sequence[Mapping[str, Any]] = ()) -> DictConfig:
         """Take the data set that ``data=`` chose, with its settings; else compose the one of a name.
 
-        The one that a manifest says was trained on comes with its own settings, any other as ``conf`` gives it.
+        It comes with the settings of the first manifest that says it was trained on, else as ``conf`` gives it.
         """
         if self.cfg.data is not None:
             return self.cfg.data
-        if manifest is not None and manifest["data"]["choice"] == name:
-            return self.group_from_manifest("data", manifest["data"])
+        for manifest in manifests:
+            if manifest["data"]["choice"] == name:
+                return self.group_from_manifest("data", manifest["data"])
         return self.group("data", name)
+
+    def pipeline(self, name: str) -> DictConfig:
+        """Take the pipeline that ``pipeline=`` chose, with its settings; else compose the one of a name."""
+        chosen = self.cfg.pipeline is not None and self.choice("pipeline") == name
+        return self.cfg.pipeline if chosen else self.group("pipeline", name)
+
+    def choose(
+        self, group: str, manifests: Mapping[str, Mapping[str, Any]], usual: str | None
+    ) -> tuple[DictConfig | Any, str]:
+        """Take what the command chose of a group, else what a checkpoint was trained with, else the usual one.
+
+        Args:
+            group: A folder of ``conf``.
+            manifests: What each checkpoint was trained with, by label; the first that has an entry counts.
+            usual: A file of that folder; None: none.
+
+        Returns:
+            The group, None if there is none, and what to call it.
+        """
+        if self.cfg[group] is not None:
+            return self.cfg[group], self.choice(group)
+        for label, manifest in manifests.items():
+            if manifest[group]:  # None where nothing was encoded
+                return self.group_from_manifest(group, manifest[group]), f"{manifest[group]['choice']} of {label}"
+        return (None, "") if usual is None else (self.group(group, usual), usual)
 
     def prepare(
         self, data: Group, encoder: Group | None, retriever: Group, *, reads_vectors: bool = True

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from graphrerank.data import PairCache, PreparedDataset
-from graphrerank.evaluation import System, base_ranking
+from graphrerank.evaluation import RETRIEVER, System, base_ranking
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.models import GRankerHead
 from graphrerank.models.checkpoint import reads_vectors
@@ -17,7 +17,7 @@ from graphrerank.operators.first_layers import FirstLayers
 
 
 def systems(models: Mapping[str, nn.Module], *, gcs: float, ppr: float, device: torch.device) -> list[System]:
-    """List the rows of the table: the base ranking, the frozen operators, the trained models.
+    """List the rows of the table: the retriever's ranking, the frozen operators, the trained models.
 
     Args:
         models: Trained models by system name.
@@ -26,7 +26,7 @@ def systems(models: Mapping[str, nn.Module], *, gcs: float, ppr: float, device: 
         device: Where the models run.
     """
     rows = [
-        System("base_ranking", base_ranking, reads_graph=False),
+        System(RETRIEVER, base_ranking, reads_graph=False),
         System("ppr", PPR(restart_prob=ppr).score),
         System("gcs", GCS(restart_prob=gcs).score),
     ]

@@ -8,22 +8,27 @@ from typing import Any
 import torch
 from hydra.utils import instantiate
 from lightning.pytorch.loggers import Logger, WandbLogger
-from rich.console import Console
 
 from graphrerank.cli.calibration import calibrate_system
 from graphrerank.cli.systems import frozen_grankers, trained_layers
 from graphrerank.cli.train_model import CHECKPOINT, train_model
 from graphrerank.cli.training_session import TrainingSession
+from graphrerank.data import PreparedDataset
 from graphrerank.evaluation import (
-    DatasetResult,
-    judge,
+    DatasetStudy,
+    RankedDataset,
+    StudyPlan,
+    System,
+    build_study,
     peak_memory_mib,
-    results_table,
-    table_rows,
-    write_metrics,
-    write_trec_runs,
+    run_reranker,
 )
-from graphrerank.evaluation.report import HEADER
+from graphrerank.evaluation.measuring import judged_queries
+from graphrerank.evaluation.metrics_json import write_metrics
+from graphrerank.evaluation.run_files import write_runs
+from graphrerank.evaluation.study_plan import RERANKER_MEASURES
+from graphrerank.evaluation.study_report import print_study
+from graphrerank.evaluation.study_tables import quality_table
 from graphrerank.models.checkpoint import MANIFEST, load_checkpoint, write_manifest
 from graphrerank.training import calibration_method
 
@@ -60,35 +65,46 @@ def train(session: TrainingSession) -> Path:
 
         trained = {name: load_checkpoint(run_dir / name / CHECKPOINT).model for name in names}
         rows = session.systems({**frozen_grankers(prepared), **trained}, operators)
-        result = judge(prepared, cfg.test_split, rows)
+        study = judge(prepared, cfg.test_split, rows)
         for system in rows:
             if system.name not in manifests:
                 continue
             manifest = manifests[system.name]
             if cfg.calibration is not None:
                 manifest["calibration"] = calibrate_system(cfg.calibration, parts, cfg.batches.val_split, system)
-            measures = dict(result.systems[system.name].measures)
-            metrics = {f"{result.dataset}/{result.split}": measures}
+            metrics = {f"{study.name}/{study.split}": study.systems[system.name].means}
             write_manifest(run_dir / system.name, manifest | {"metrics": metrics})
-        write_metrics(run_dir / "metrics.json", [result], peak_memory_mib=peak_memory_mib())
-        write_trec_runs(run_dir / "runs", result, prepared.dataset.graph)
-        _log_results(loggers, result, run_dir / cfg.system)
-    Console().print(results_table(result))
+        write_metrics(run_dir / "metrics.json", [study])
+        write_runs(run_dir / "runs", study, prepared.dataset.graph.node_ids)
+        _log_results(loggers, study, run_dir / cfg.system)
+    print_study(study, ties="own")
     print(f"peak memory {peak_memory_mib() / 1024:.2f} GiB")
     return run_dir
 
 
-def _log_results(loggers: Sequence[Logger], result: DatasetResult, folder: Path) -> None:
+def judge(prepared: PreparedDataset, split: str, systems: Sequence[System]) -> DatasetStudy:
+    """Judge rerankers on a split as ``evaluate.py`` does; the last is compared with the others."""
+    queries = judged_queries(prepared.dataset, split)
+    ranked = [run_reranker(prepared, queries, system) for system in systems]
+    candidates = prepared.ranking.select(queries)
+    return build_study(
+        RankedDataset(prepared.dataset, split, queries, ranked, candidates), StudyPlan(RERANKER_MEASURES)
+    )
+
+
+def _log_results(loggers: Sequence[Logger], study: DatasetStudy, folder: Path) -> None:
     """Send the final table, and where the logger keeps files the checkpoint, to every logger."""
     for logger in loggers:
-        measures = {
-            f"test/{name}/{measure.lower()}": number
-            for name, system in result.systems.items()
-            for measure, number in system.measures.items()
+        means = {
+            f"test/{name}/{measure.lower()}": mean
+            for name, system in study.systems.items()
+            for measure, mean in system.means.items()
         }
-        logger.log_metrics(measures)
+        logger.log_metrics(means)
         if isinstance(logger, WandbLogger):
-            logger.log_table("test/results", columns=list(HEADER), data=table_rows(result))
+            table = quality_table(study)
+            rows = [[cell.text for cell in row] for row in table.rows]
+            logger.log_table("test/results", columns=list(table.header), data=rows)
             _log_artifact(logger, folder)
 
 

@@ -154,9 +154,7 @@ class PreparedDataset:
 
     def _share_found(self, split: str, nodes: Tensor) -> float:
         qrels = self.dataset.split(split)
-        queries = qrels.queries
-        relevant = qrels.relevance(queries, nodes[queries], num_nodes=self.dataset.graph.num_nodes) > 0
-        return float((relevant.sum(1) == (qrels.gains(queries) > 0).sum(1)).double().mean())
+        return qrels.share_complete(qrels.queries, nodes[qrels.queries], num_nodes=self.dataset.graph.num_nodes)
 
 
 def prepare(

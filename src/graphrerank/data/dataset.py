@@ -58,6 +58,11 @@ class Qrels:
         inside = slot < count[:, None]
         return torch.where(inside, gain[(start[:, None] + slot).clamp(max=max(gain.numel() - 1, 0))], 0.0)
 
+    def share_complete(self, queries: Tensor, nodes: Tensor, *, num_nodes: int) -> float:
+        """Return the share of some queries whose relevant nodes are all among their nodes (as :meth:`relevance`)."""
+        held = self.relevance(queries, nodes, num_nodes=num_nodes) > 0
+        return float((held.sum(1) == (self.gains(queries) > 0).sum(1)).double().mean())
+
 
 @dataclass(frozen=True)
 class RetrievalDataset:

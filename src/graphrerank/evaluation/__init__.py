@@ -1,46 +1,36 @@
-"""Judging systems, tuning frozen operators on validation data, and reports."""
+"""The one judge: systems give rankings and costs, and a study measures, tests and explains them."""
 
+from graphrerank.evaluation.build_study import build_study
 from graphrerank.evaluation.cost import peak_memory_mib
-from graphrerank.evaluation.judge import (
-    Comparison,
-    DatasetResult,
-    System,
-    SystemResult,
-    base_ranking,
-    compare_with_baselines,
-    judge,
-    measure_queries,
-    rerank,
-)
-from graphrerank.evaluation.judge_pipelines import PipelineResult, PipelinesResult, judge_pipelines
-from graphrerank.evaluation.pipelines_report import pipelines_table, render_pipelines, write_pipeline_runs
-from graphrerank.evaluation.report import results_table, table_rows, trec_run, write_metrics, write_trec_runs
+from graphrerank.evaluation.ranked_system import RankedDataset, RankedSystem
+from graphrerank.evaluation.reranking import measure_queries, rerank, run_reranker
+from graphrerank.evaluation.run_json import RETRIEVER
+from graphrerank.evaluation.run_pipelines import run_pipelines
 from graphrerank.evaluation.significance import bootstrap_interval, paired_randomization
+from graphrerank.evaluation.study import DatasetStudy, Study, SystemStudy, read_study, write_study
+from graphrerank.evaluation.study_plan import StudyPlan
+from graphrerank.evaluation.system import System, base_ranking
 from graphrerank.evaluation.tune import tune_restart_prob
 
 __all__ = [
-    "Comparison",
-    "DatasetResult",
-    "PipelineResult",
-    "PipelinesResult",
+    "RETRIEVER",
+    "DatasetStudy",
+    "RankedDataset",
+    "RankedSystem",
+    "Study",
+    "StudyPlan",
     "System",
-    "SystemResult",
+    "SystemStudy",
     "base_ranking",
     "bootstrap_interval",
-    "compare_with_baselines",
-    "judge",
-    "judge_pipelines",
+    "build_study",
     "measure_queries",
     "paired_randomization",
     "peak_memory_mib",
-    "pipelines_table",
-    "render_pipelines",
+    "read_study",
     "rerank",
-    "results_table",
-    "table_rows",
-    "trec_run",
+    "run_pipelines",
+    "run_reranker",
     "tune_restart_prob",
-    "write_metrics",
-    "write_pipeline_runs",
-    "write_trec_runs",
+    "write_study",
 ]

@@ -9,14 +9,14 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from graphrerank.evaluation.run_json import read_run_json
+from graphrerank.evaluation.run_json import RETRIEVER, read_run_json, with_new_names
 from graphrerank.evaluation.study import Study
 from graphrerank.files import write_text
 
 CAPSULE = "capsule.json"
 FORMAT = 1  # raise when an older file can no longer be read
 TOLERANCE = 1e-6  # of a mean, as a fraction
-CANDIDATES = "base_ranking"  # the run file whose lists are the candidates that checkpoints rerank
+THEN = ("then", "now")
 SHOWN = 10  # differing measures of a data set that are named
 
 
@@ -31,7 +31,7 @@ class Capsule:
         versions: Version of each library that decides a result.
         weights: SHA-256 of each checkpoint's weights and of each run file, by system.
         data: By data set: ``fingerprint`` of corpus, queries and judgements, ``split``, ``queries`` (how many),
-            ``query_ids`` (SHA-256), ``candidates`` (SHA-256 of ``runs/<dataset>.base_ranking.trec`` without its scores,
+            ``query_ids`` (SHA-256), ``candidates`` (SHA-256 of ``runs/<dataset>.retriever.trec`` without its scores,
             or None where the systems retrieve for themselves).
         measures: Mean of each measure by data set and system; None where no query counts.
         tolerance: How far a mean may be off.
@@ -67,7 +67,7 @@ def make_capsule(
     data, measures = {}, {}
     weights: dict[str, str] = {}
     for name, dataset in study.datasets.items():
-        file = run_dir / "runs" / f"{name}.{CANDIDATES}.trec"
+        file = _candidates_file(run_dir, name)
         data[name] = {
             "fingerprint": dataset.fingerprint,
             "split": dataset.split,
@@ -102,8 +102,11 @@ def read_capsule(run_dir: Path) -> Capsule:
     return read_run_json(
         run_dir / CAPSULE,
         what="capsule",
-        form=FORMAT,
-        build=lambda content: Capsule(**{field.name: content[field.name] for field in fields(Capsule)}),
+        forms=(FORMAT,),
+        build=lambda content: Capsule(
+            **{field.name: content[field.name] for field in fields(Capsule) if field.name != "measures"},
+            measures=with_new_names(content["measures"]),
+        ),
     )
 
 
@@ -124,35 +127,64 @@ def capsule_differences(before_dir: Path, after_dir: Path) -> list[str]:
         ValueError: If one has no capsule that can be read.
     """
     before, after = (json.loads(json.dumps(asdict(read_capsule(folder)))) for folder in (before_dir, after_dir))
-    lines = []
-    for part in ("versions", "config", "settings", "weights"):
-        lines += _changes(part, _flat(before[part]), _flat(after[part]))
-    lines += _changes("data", *(dict.fromkeys(one["data"], "judged") for one in (before, after)))
+    lines = _changed_settings(before, after)
+    lines += _changes("weights", _flat(before["weights"]), _flat(after["weights"]))
+    lines += _changes("data", dict.fromkeys(before["data"], "judged"), dict.fromkeys(after["data"], "judged"))
     for name in before["data"]:
         if name in after["data"]:
             then, now = dict(before["data"][name]), dict(after["data"][name])
             same_candidates = then.pop("candidates") == now.pop("candidates")
             lines += _changes(f"data {name}", then, now)
             if not same_candidates:
-                files = (folder / "runs" / f"{name}.{CANDIDATES}.trec" for folder in (before_dir, after_dir))
+                files = (_candidates_file(folder, name) for folder in (before_dir, after_dir))
                 lines.append(f"candidates of {name}: {_changed_lists(*files)}")
             lines += _changed_means(name, before["measures"][name], after["measures"][name], before["tolerance"])
     return lines
 
 
-def _changes(part: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+def setting_differences(first: tuple[str, Path], second: tuple[str, Path]) -> list[str]:
+    """Say in which versions and settings two runs differ.
+
+    Args:
+        first: Name and folder of a run.
+        second: Of the other.
+
+    Returns:
+        One line per difference.
+
+    Raises:
+        ValueError: If one has no capsule that can be read.
+    """
+    before, after = (json.loads(json.dumps(asdict(read_capsule(folder)))) for _, folder in (first, second))
+    return _changed_settings(before, after, (f"in {first[0]}", f"in {second[0]}"))
+
+
+def _changed_settings(before: Mapping[str, Any], after: Mapping[str, Any], whose: tuple[str, str] = THEN) -> list[str]:
+    parts = ("versions", "config", "settings")
+    return [line for part in parts for line in _changes(part, _flat(before[part]), _flat(after[part]), whose)]
+
+
+def _candidates_file(run_dir: Path, dataset: str) -> Path:
+    """Return the run file whose lists are the candidates, also under the name that it once had."""
+    older = run_dir / "runs" / f"{dataset}.base_ranking.trec"
+    return older if older.is_file() else run_dir / "runs" / f"{dataset}.{RETRIEVER}.trec"
+
+
+def _changes(
+    part: str, before: Mapping[str, Any], after: Mapping[str, Any], whose: tuple[str, str] = THEN
+) -> list[str]:
     """Say which entries differ."""
     missing = object()
     lines = []
     for key in dict.fromkeys([*before, *after]):
         then, now = before.get(key, missing), after.get(key, missing)
         if then != now:
-            lines.append(f"{part} {key}: {_short(then, missing)} then, {_short(now, missing)} now")
+            lines.append(f"{part} {key}: {_short(then, missing)} {whose[0]}, {_short(now, missing)} {whose[1]}")
     return lines
 
 
 def _changed_means(dataset: str, before: Mapping[str, Any], after: Mapping[str, Any], tolerance: float) -> list[str]:
-    lines = _changes(f"systems of {dataset}", *(dict.fromkeys(one, "judged") for one in (before, after)))
+    lines = _changes(f"systems of {dataset}", dict.fromkeys(before, "judged"), dict.fromkeys(after, "judged"))
     changed = []
     for system in before:
         if system not in after:

@@ -7,24 +7,31 @@ from typing import Any
 import torch
 
 from graphrerank.evaluation.across import across_datasets
-from graphrerank.evaluation.build_study import StudyPlan, compare_last
-from graphrerank.evaluation.findings import Breakdown, QueryDifference
-from graphrerank.evaluation.query_analysis import query_differences
-from graphrerank.evaluation.seeds import seed_spreads
+from graphrerank.evaluation.build_study import with_comparisons
 from graphrerank.evaluation.study import DatasetStudy, Study, SystemStudy
+from graphrerank.evaluation.study_plan import StudyPlan
 
 Renamed = Mapping[str, Mapping[str, str]]  # run -> name of a system in it -> name in the comparison
 
 
-def compare_runs(studies: Mapping[str, Study], *, command: str, resamples: int = 10_000, seed: int = 0) -> Study:
+def compare_runs(
+    studies: Mapping[str, Study],
+    *,
+    command: str,
+    notes: Sequence[str] = (),
+    resamples: int = 10_000,
+    seed: int = 0,
+) -> Study:
     """Put the systems of several runs into one study, over the data sets that all of them judged.
 
     Two systems of one name are one where they scored every query alike; else the run's name is added to each. The last
-    system of the last run is the primary one, and tests are made anew; findings of single systems are taken over.
+    system of the last run is the primary one, and tests are made anew; findings of single systems are taken over. The
+    notes of a data set say how the runs differ: their commands, and their candidates.
 
     Args:
         studies: By name of the run, at least two.
         command: What made the comparison.
+        notes: How else the runs differ.
         resamples: Sign flips of each test, and bootstrap samples.
         seed: Of both.
 
@@ -43,6 +50,8 @@ def compare_runs(studies: Mapping[str, Study], *, command: str, resamples: int =
         name: _compare_dataset({run: study.datasets[name] for run, study in studies.items()}, resamples, seed)
         for name in shared
     }
+    told = [*(f"{run}: {study.command}" for run, study in studies.items()), *notes]
+    datasets = {name: replace(dataset, notes=(*told, *dataset.notes)) for name, dataset in datasets.items()}
     left_out = {run: [name for name in study.datasets if name not in shared] for run, study in studies.items()}
     ties = {run: study.settings.get("ties", "own") for run, study in studies.items()}
     if len(set(ties.values())) > 1:
@@ -63,6 +72,8 @@ def compare_runs(studies: Mapping[str, Study], *, command: str, resamples: int =
 
 def _compare_dataset(parts: Mapping[str, DatasetStudy], resamples: int, seed: int) -> DatasetStudy:
     _check_same_queries(parts)
+    query_ids = next(iter(parts.values())).query_ids
+    parts = {run: _in_order(part, query_ids) for run, part in parts.items()}
     measures, tested = _shared_measures(parts)
     names = _names(parts)
     systems: dict[str, SystemStudy] = {}
@@ -71,23 +82,49 @@ def _compare_dataset(parts: Mapping[str, DatasetStudy], resamples: int, seed: in
             kept = {measure: system.values[measure] for measure in measures}
             ends = {measure: system.intervals[measure] for measure in measures if measure in system.intervals}
             systems.setdefault(names[run][name], replace(system, name=names[run][name], values=kept, intervals=ends))
-    last = list(parts.values())[-1]
-    primary = names[list(parts)[-1]][last.primary]
+    last_run, last = list(parts.items())[-1]
+    primary = names[last_run][last.primary]
     systems[primary] = systems.pop(primary)  # to the end
-    plan = StudyPlan(measures=measures, tested=tested, resamples=resamples, seed=seed)
-    own: dict[str, Any] = {
+    single: dict[str, Any] = {
         key: _taken_over(parts, names, key) for key in ("hub_bias", "counterfactuals", "reliability")
     }
-    return replace(
-        last,
-        systems=systems,
-        tested=tuple(tested),
-        tests=compare_last({name: system.values for name, system in systems.items()}, plan),
-        query_differences=_query_differences(last, systems, tested[0]),
-        breakdowns=_breakdowns(parts, names, tested[0]),
-        seed_spreads=seed_spreads(list(systems.values()), tested),
-        **own,
-    )
+    merged = _with_candidates(replace(last, systems=systems, tested=tuple(tested), **single), parts)
+    return with_comparisons(merged, StudyPlan(measures=measures, tested=tested, resamples=resamples, seed=seed))
+
+
+def _with_candidates(merged: DatasetStudy, parts: Mapping[str, DatasetStudy]) -> DatasetStudy:
+    """Say where the runs' candidates differ; groups by graph density are of one run, the last that knows it."""
+    known = {run: part for run, part in parts.items() if part.densities}
+    if not known:
+        return replace(merged, notes=("no groups by graph density: these runs are of an older program",))
+    run, part = list(known.items())[-1]
+    sizes = {run: (part.candidates, part.ceiling, part.base_ceiling) for run, part in parts.items()}
+    if len(set(sizes.values())) == 1 and all(other.densities == part.densities for other in known.values()):
+        return replace(merged, densities=part.densities, notes=())
+    described = [
+        f"{run} {'none' if candidates is None else f'{candidates} a query, ceiling of PR {100 * (ceiling or 0):.2f}'}"
+        for run, (candidates, ceiling, _) in sizes.items()
+    ]
+    note = f"candidates differ: {'; '.join(described)}; groups by graph density are of {run}"
+    return replace(merged, densities=part.densities, candidates=None, ceiling=None, base_ceiling=None, notes=(note,))
+
+
+def _in_order(part: DatasetStudy, query_ids: Sequence[str]) -> DatasetStudy:
+    """Put the queries of a study into another order."""
+    if part.query_ids == query_ids:
+        return part
+    row = {query_id: number for number, query_id in enumerate(part.query_ids)}
+    rows = torch.tensor([row[query_id] for query_id in query_ids])
+    lists: dict[str, Any] = {
+        key: tuple(getattr(part, key)[number] for number in rows.tolist())
+        for key in ("query_texts", "num_relevant", "densities")
+        if getattr(part, key)
+    }
+    systems = {
+        name: replace(system, values={measure: row[rows] for measure, row in system.values.items()})
+        for name, system in part.systems.items()
+    }
+    return replace(part, query_ids=query_ids, systems=systems, **lists)
 
 
 def _check_same_queries(parts: Mapping[str, DatasetStudy]) -> None:
@@ -100,7 +137,7 @@ def _check_same_queries(parts: Mapping[str, DatasetStudy]) -> None:
                 f"{run} and {other_run} judge different queries of {first.name}: {len(ids):,} and {len(other_ids):,}, "
                 f"{len(ids & other_ids):,} in both; {strange!r} is in one of them; judge both on the same queries"
             )
-        if (first.split, first.fingerprint) != (other.split, other.fingerprint) or first.query_ids != other.query_ids:
+        if (first.split, first.fingerprint) != (other.split, other.fingerprint):
             raise ValueError(
                 f"{run} and {other_run} judge other data under the name of {first.name}: {first.split} "
                 f"{first.fingerprint[:12]} and {other.split} {other.fingerprint[:12]}"
@@ -131,7 +168,7 @@ def _names(parts: Mapping[str, DatasetStudy]) -> dict[str, dict[str, str]]:
 
 
 def _alike(a: SystemStudy, b: SystemStudy) -> bool:
-    """Tell whether two systems score every query the same in each measure that both have."""
+    """Return whether two systems score every query the same in each measure that both have."""
     return all(
         torch.equal(values.nan_to_num(-1), b.values[measure].nan_to_num(-1))
         for measure, values in a.values.items()
@@ -148,30 +185,3 @@ def _taken_over(parts: Mapping[str, DatasetStudy], names: Renamed, key: str) -> 
             facts = [str(getattr(record, field, "")) for field in ("edges", "measure")]
             found.setdefault((name, *facts), replace(record, system=name))
     return list(found.values())
-
-
-def _query_differences(part: DatasetStudy, systems: Mapping[str, SystemStudy], measure: str) -> list[QueryDifference]:
-    """Hold the last system against the best of the others."""
-    *others, primary = systems
-    if not others:
-        return []
-    return query_differences(
-        {name: system.values[measure] for name, system in systems.items()},
-        system=primary,
-        baseline=max(others, key=lambda name: float(systems[name].values[measure].nansum())),
-        measure=measure,
-        query_ids=part.query_ids,
-        query_texts=part.query_texts,
-        num_relevant=part.num_relevant,
-    )
-
-
-def _breakdowns(parts: Mapping[str, DatasetStudy], names: Renamed, measure: str) -> Sequence[Breakdown]:
-    """Join the runs' means over groups of queries; a group that one run has alone keeps its systems alone."""
-    joined: dict[tuple[str, str, int], dict[str, float]] = {}
-    for run, part in parts.items():
-        for found in part.breakdowns:
-            if found.measure == measure:
-                means = joined.setdefault((found.by, found.group, found.num_queries), {})
-                means |= {names[run][name]: mean for name, mean in found.means.items()}
-    return [Breakdown(by, group, count, measure, means) for (by, group, count), means in joined.items()]

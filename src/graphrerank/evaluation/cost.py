@@ -16,6 +16,7 @@ from graphrerank.graphs.retriever import is_lookup
 
 TOTAL = "total"
 WARM_UP = 10  # searches
+LATENCY_QUERIES = 200
 MOST_SECONDS = 20.0  # that timing one system takes; what is slow is timed on fewer queries
 RESET = Path("/proc/self/clear_refs")  # Linux: 5 makes the peak of resident memory begin anew
 STATUS = Path("/proc/self/status")
@@ -60,6 +61,11 @@ def spread_over(count: int, wanted: int) -> Tensor:
     return torch.linspace(0, count - 1, min(wanted, count)).long()
 
 
+def latency_sample(queries: Tensor) -> Tensor:
+    """Choose the queries that are timed, of ``[Q]`` int64, evenly spread."""
+    return queries[spread_over(len(queries), LATENCY_QUERIES)]
+
+
 def time_stages(
     queries: Sequence[int], run: Callable[[int], Mapping[str, float]], *, warm_up: int = 2
 ) -> dict[str, list[float]]:
@@ -90,7 +96,7 @@ def retrieval_times(prepared: PreparedDataset, queries: Tensor, retriever: Retri
 
     Args:
         prepared: The data set; its queries are encoded already.
-        queries: ``[n]`` int64 numbers of queries.
+        queries: ``[Q]`` int64 numbers of queries; some of them are timed (:func:`latency_sample`).
         retriever: What searches.
 
     Returns:
@@ -108,7 +114,7 @@ def retrieval_times(prepared: PreparedDataset, queries: Tensor, retriever: Retri
         laps.lap("retrieve")
         return laps.seconds
 
-    return time_stages(queries.tolist(), run, warm_up=WARM_UP)
+    return time_stages(latency_sample(queries).tolist(), run, warm_up=WARM_UP)
 
 
 def stage_quantiles(times: Mapping[str, Sequence[float]]) -> dict[str, dict[str, float]]:

@@ -1,13 +1,15 @@
 """The same candidates with other edges between them: does the graph matter, or only the features?"""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from graphrerank.data import PreparedDataset
 from graphrerank.data.text_match import MATCH_FEATURES, TextMatch
-from graphrerank.evaluation.judge import System
+from graphrerank.evaluation.system import System
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.rewire import shuffle_edges
 
@@ -23,29 +25,34 @@ class OtherEdges:
 
     Args:
         prepared: The data set that the systems are judged on.
+        kinds: Of :data:`EDGES`.
         seed: Seed of the shuffling.
+
+    Raises:
+        ValueError: If a kind is none of these.
     """
 
-    def __init__(self, prepared: PreparedDataset, *, seed: int = 0) -> None:
+    def __init__(self, prepared: PreparedDataset, kinds: Sequence[str] = EDGES, *, seed: int = 0) -> None:
+        if strangers := set(kinds) - set(EDGES):
+            raise ValueError(f"`kinds` must be of {EDGES}, got {sorted(strangers)}")
         names = prepared.feature_names
+        self._kinds = tuple(kinds)
         self._prepared = prepared
         self._seed = seed
         self._match = TextMatch(prepared.dataset.graph.texts) if set(names) & set(MATCH_FEATURES) else None
         self._columns = {names.index(name): place for place, name in enumerate(MATCH_FEATURES) if name in names}
 
-    def system(self, system: System, edges: str) -> System:
-        """Let a system see ``shuffled`` edges, or have them ``removed``.
+    def systems(self, system: System) -> dict[str, System]:
+        """Return a system as it is on each kind of other edges.
 
-        Raises:
-            ValueError: If ``edges`` is none of these.
+        Empty for a system that reads no edges, and for one that reads the states of tokens, which nothing keeps.
         """
-        if edges not in EDGES:
-            raise ValueError(f"`edges` must be one of {EDGES}, got {edges!r}")
+        if not system.reads_graph or self._prepared.state_encoder is not None:
+            return {}
+        return {kind: replace(system, score=partial(self._score, system, kind)) for kind in self._kinds}
 
-        def score(graphs: CandidateGraphs) -> Tensor:
-            return system.score(self._changed(graphs, edges))
-
-        return replace(system, name=f"{system.name}, edges {edges}", score=score)
+    def _score(self, system: System, kind: str, graphs: CandidateGraphs) -> Tensor:
+        return system.score(self._changed(graphs, kind))
 
     def _changed(self, graphs: CandidateGraphs, edges: str) -> CandidateGraphs:
         edge_index, edge_attr = graphs.edge_index[:, :0], graphs.edge_attr[:0]

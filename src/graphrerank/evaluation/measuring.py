@@ -21,6 +21,19 @@ JUDGED_ONLY = ("Bpref", "infAP", "Judged", "Compat")  # read documents that were
 _CUT = re.compile(r"(?P<name>TR|MissTR|Coverage)(?:@(?P<top_k>[1-9][0-9]*))?")
 
 
+def judged_queries(dataset: RetrievalDataset, split: str, limit: int | None = None) -> Tensor:
+    """Number the queries of a split, or the first ones by id: ``[Q]`` int64, ascending.
+
+    Raises:
+        ValueError: If ``limit`` is below 1, or there is no such split.
+    """
+    if limit is not None and limit < 1:
+        raise ValueError(f"`num_queries` must be a positive integer, got {limit}")
+    queries = dataset.split(split).queries
+    by_id = sorted(queries.tolist(), key=lambda number: dataset.query_ids[number])
+    return queries if limit is None else torch.tensor(sorted(by_id[:limit]))
+
+
 def measure_ranking(
     dataset: RetrievalDataset, qrels: Qrels, queries: Tensor, ranking: Ranking, measures: Sequence[str]
 ) -> dict[str, Tensor]:
@@ -36,8 +49,8 @@ def measure_ranking(
         measures: Names that :func:`parse_measures` takes.
 
     Returns:
-        ``[Q]`` float64 under each measure's one name, in the order of ``measures``; NaN = the query does not count (``/multi``, and
-        ``Coverage`` of a query without a right answer).
+        ``[Q]`` float64 under each measure's one name, in the order of ``measures``; NaN = the query does not count
+        (``/multi``, and ``Coverage`` of a query without a right answer).
 
     Raises:
         ValueError: As :func:`parse_measures`, or if ``ir_measures`` cannot compute one.

@@ -1,11 +1,13 @@
 """Many systems compared in many measures at once: differences, intervals, effect sizes and p-values, over queries."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from graphrerank.evaluation.findings import Counterfactual, PairedTest
+from graphrerank.evaluation.ranked_system import RankedSystem
 from graphrerank.evaluation.significance import (
     LEVEL,
     RESAMPLES,
@@ -18,7 +20,9 @@ from graphrerank.evaluation.significance import (
     randomization_tests,
     resampled_means,
 )
+from graphrerank.evaluation.study_plan import StudyPlan
 
+TOP = 10  # nodes of a list that are said to change
 CELLS = 1 << 23  # of pairs times resamples held at once: 64 MiB, and torch's limit of quantiles is near
 
 
@@ -129,4 +133,69 @@ def compare_pairs(
         p_greater=greater,
         p_bootstrap=p_bootstrap,
         p_holm=holm(two_sided),
+    )
+
+
+def compare_last(values: Mapping[str, Mapping[str, Tensor]], plan: StudyPlan) -> list[PairedTest]:
+    """Test the last system against every other one in the tested measures; Holm's correction covers all of it.
+
+    Args:
+        values: ``[Q]`` of each measure, by system.
+        plan: The tested measures, and how often to resample.
+    """
+    names = list(values)
+    if len(names) < 2:
+        return []
+    table = torch.stack([torch.stack([values[name][measure] for measure in plan.tested]) for name in names])
+    pairs = [(len(names) - 1, other) for other in range(len(names) - 1)]
+    statistics = compare_pairs(table, pairs, resamples=plan.resamples, level=plan.level, seed=plan.seed)
+    tests = []
+    for row, (_, other) in enumerate(pairs):
+        for column, measure in enumerate(plan.tested):
+            low, high = statistics.interval[row, column].tolist()
+            tests.append(
+                PairedTest(
+                    system=names[-1],
+                    baseline=names[other],
+                    measure=measure,
+                    num_queries=int(statistics.num_queries[column]),
+                    difference=float(statistics.difference[row, column]),
+                    interval=(low, high),
+                    effect_size=float(statistics.effect_size[row, column]),
+                    share_changed=float(statistics.share_changed[row, column]),
+                    p_randomization=float(statistics.p_randomization[row, column]),
+                    p_bootstrap=float(statistics.p_bootstrap[row, column]),
+                    p_greater=float(statistics.p_greater[row, column]),
+                    p_holm=float(statistics.p_holm[row, column]),
+                )
+            )
+    return tests
+
+
+def compare_with_itself(
+    ranked: RankedSystem, edges: str, values: Mapping[str, Tensor], changed: Mapping[str, Tensor], plan: StudyPlan
+) -> Counterfactual:
+    """Compare a system with itself on another graph, in the first tested measure.
+
+    Args:
+        ranked: The system, with what it ranks on that graph.
+        edges: ``shuffled`` or ``removed``.
+        values: ``[Q]`` of each measure on the graph as it is.
+        changed: ``[Q]`` of each measure on the other one.
+        plan: The measure, and how often to resample.
+    """
+    measure = plan.tested[0]
+    table = torch.stack([values[measure], changed[measure]]).unsqueeze(1)
+    statistics = compare_pairs(table, [(0, 1)], resamples=plan.resamples, level=plan.level, seed=plan.seed)
+    low, high = statistics.interval[0, 0].tolist()
+    top, other = (ranking.nodes[:, :TOP] for ranking in (ranked.ranking, ranked.on_other_edges[edges]))
+    return Counterfactual(
+        system=ranked.name,
+        edges=edges,
+        measure=measure,
+        mean=float(changed[measure].nanmean()),
+        difference=float(statistics.difference),
+        interval=(low, high),
+        p_randomization=float(statistics.p_randomization),
+        share_changed=float((top != other).any(dim=1).double().mean()),
     )

@@ -7,6 +7,8 @@ from torch import Tensor
 
 from graphrerank.evaluation.findings import Breakdown, QueryDifference
 from graphrerank.graphs import CorpusGraph, candidate_edges
+from graphrerank.text import WordTokenizer
+from graphrerank.text.tokenizer import count_tokens
 
 MOST = 10  # queries listed on either side
 GROUPS = 3
@@ -70,6 +72,27 @@ def break_down(
     ]
 
 
+def query_groups(
+    num_relevant: Sequence[int], densities: Sequence[float], query_texts: Sequence[str]
+) -> dict[str, dict[str, Tensor]]:
+    """Group queries by what is known of them; a way to group that gives one group alone is left out.
+
+    Args:
+        num_relevant: ``Q`` numbers of relevant nodes.
+        densities: ``Q`` mean degrees (:func:`mean_degree`); empty where not known.
+        query_texts: ``Q`` texts.
+
+    Returns:
+        By what groups the queries, and a group's name: ``[Q]`` bool.
+    """
+    groups = {
+        "relevant nodes": relevant_groups(num_relevant),
+        "graph density": quantile_groups(torch.tensor(densities).double(), unit="neighbours") if densities else {},
+        "query length": quantile_groups(num_words(query_texts).double(), unit="words"),
+    }
+    return {by: parts for by, parts in groups.items() if len(parts) > 1}
+
+
 def relevant_groups(num_relevant: Sequence[int]) -> dict[str, Tensor]:
     """Group queries by their number of relevant nodes; groups without a query are left out.
 
@@ -127,3 +150,8 @@ def mean_degree(graph: CorpusGraph, nodes: Tensor) -> Tensor:
         ends = torch.searchsorted(torch.sort(edge_index[1]).values, ptr)
         edges.append(ends[1:] - ends[:-1])
     return torch.cat(edges).double() / (nodes.cpu() >= 0).sum(1).clamp(min=1)
+
+
+def num_words(texts: Sequence[str]) -> Tensor:
+    """Count the words of each text: ``[n]`` int64."""
+    return torch.tensor(count_tokens(WordTokenizer(), texts), dtype=torch.int64)

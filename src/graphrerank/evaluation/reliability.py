@@ -8,7 +8,8 @@ from torch import Tensor
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Qrels
 from graphrerank.evaluation.findings import Reliability
-from graphrerank.evaluation.judge import System, rerank
+from graphrerank.evaluation.reranking import rerank
+from graphrerank.evaluation.system import System
 from graphrerank.graphs import Ranking
 from graphrerank.graphs.calibration import Calibration
 from graphrerank.metrics import brier_score, expected_calibration_error, reliability_bins

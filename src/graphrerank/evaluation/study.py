@@ -21,12 +21,15 @@ from graphrerank.evaluation.findings import (
     Replication,
     SeedSpread,
 )
-from graphrerank.evaluation.run_json import read_run_json
+from graphrerank.evaluation.run_json import read_run_json, with_new_names
 from graphrerank.files import write_text
 from graphrerank.graphs import Ranking
 
-FORMAT = 1  # raise when an older file can no longer be read
+FORMAT = 2  # raise when an older program can no longer read it
+OLDER = 1  # can be read: other names of a row and of a measure, fewer costs, no densities
 STUDY = "study.json"
+READING = "encode"  # the stage in which a cross-encoder reads
+LISTS, NEWER_LISTS = ("query_ids", "query_texts", "num_relevant", "tested"), ("densities", "notes")
 FINDINGS: dict[str, type[Finding]] = {  # of a data set
     "tests": PairedTest,
     "query_differences": QueryDifference,
@@ -47,12 +50,26 @@ class Cost:
         encodings: Mean pairs that the cross-encoder read, now or before; None where there is none.
         tokens: Mean words of the top 10 passages together, which a language model would read; None where not counted.
         peak_memory_mib: Largest resident memory of the process while the system ranked; None where not known.
+        latency_ms: ``p50`` and ``p95`` of what the system itself does, one query at a time: of reranking without the
+            search for candidates, or of all stages of a pipeline; empty where not timed.
+        batch_ms: Mean milliseconds of each stage, many queries at once, of a pipeline; ``other`` is what no stage
+            counts. Where pairs come from a cache, ``encode`` is their number times ``pair_ms``.
+        pair_ms: Milliseconds that the cross-encoder takes to read a pair, measured past a cache that keeps its vectors;
+            None where there is no such cache.
     """
 
     ms: Mapping[str, Mapping[str, float]]
     encodings: float | None = None
     tokens: float | None = None
     peak_memory_mib: float | None = None
+    latency_ms: Mapping[str, float] = field(default_factory=dict)
+    batch_ms: Mapping[str, float] = field(default_factory=dict)
+    pair_ms: float | None = None
+
+    @property
+    def overhead(self) -> float:
+        """Share of ``batch_ms`` that is not the cross-encoder's reading; 1 where nothing is read."""
+        return 1 - self.batch_ms.get(READING, 0.0) / sum(self.batch_ms.values())
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,10 +85,11 @@ class SystemStudy:
         cost: What it takes, or None for a run file.
         missing: Ids of the queries that it ranked nothing for; they count as zero.
         tied_share: Share of the queries where a tie of scores straddles rank 10 or lies above it.
-        config: Hash of what it was trained with beside the seed; None where not trained.
+        config: Hash of what it was trained with except for the seed; None where not trained.
         seed: Seed of its training, or None.
         fingerprint: SHA-256 of its weights or run file; None where it has neither.
         ranking: ``[Q, K]`` nodes of the corpus, or None where read back (``runs/`` holds it).
+        routes: Share of the queries on each path of a router; empty where there is none.
     """
 
     name: str
@@ -86,6 +104,7 @@ class SystemStudy:
     seed: int | None = None
     fingerprint: str | None = None
     ranking: Ranking | None = None
+    routes: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def means(self) -> dict[str, float]:
@@ -105,6 +124,7 @@ class SystemStudy:
             "config": self.config,
             "seed": self.seed,
             "fingerprint": self.fingerprint,
+            "routes": dict(self.routes),
             "values": {name: [_number(one) for one in row.tolist()] for name, row in self.values.items()},
         }
 
@@ -117,6 +137,7 @@ class SystemStudy:
             intervals={measure: (_float(low), _float(high)) for measure, (low, high) in content["intervals"].items()},
             cost=None if content["cost"] is None else Cost(**content["cost"]),
             missing=tuple(content["missing"]),
+            routes=content.get("routes", {}),
             **{key: content[key] for key in ("kind", "source", "tied_share", "config", "seed", "fingerprint")},
         )
 
@@ -132,6 +153,7 @@ class DatasetStudy:
         query_ids: ``Q`` ids, in the order of all values.
         query_texts: ``Q`` texts.
         num_relevant: ``Q`` numbers of relevant nodes.
+        densities: ``Q`` mean numbers of neighbours of a query's candidates among them; empty where not known.
         systems: By name, in the order of the tables' rows; the last is the primary one.
         tested: Names of the measures that are tested; findings about queries use the first.
         candidates: Candidates per query that checkpoints rerank; None where there is no checkpoint.
@@ -144,6 +166,7 @@ class DatasetStudy:
         counterfactuals: Records of the systems that read the graph.
         seed_spreads: Records of checkpoints that differ in the seed alone.
         reliability: Records of the systems whose scores were calibrated.
+        notes: What else a reader must know: where the candidates come from, how the runs of a comparison differ.
     """
 
     name: str
@@ -164,6 +187,8 @@ class DatasetStudy:
     counterfactuals: Sequence[Counterfactual] = ()
     seed_spreads: Sequence[SeedSpread] = ()
     reliability: Sequence[Reliability] = ()
+    densities: Sequence[float] = ()
+    notes: Sequence[str] = ()
 
     @property
     def primary(self) -> str:
@@ -179,7 +204,7 @@ class DatasetStudy:
         """Return what ``study.json`` holds of this data set."""
         return {
             **{key: getattr(self, key) for key in ("split", "fingerprint", "candidates", "ceiling", "base_ceiling")},
-            **{key: list(getattr(self, key)) for key in ("query_ids", "query_texts", "num_relevant", "tested")},
+            **{key: list(getattr(self, key)) for key in (*LISTS, *NEWER_LISTS)},
             "systems": {name: system.to_json() for name, system in self.systems.items()},
             **{key: [finding.to_json() for finding in getattr(self, key)] for key in FINDINGS},
         }
@@ -189,7 +214,8 @@ class DatasetStudy:
         """Read what :meth:`to_json` wrote."""
         rest: dict[str, Any] = {
             **{key: content[key] for key in ("split", "fingerprint", "candidates", "ceiling", "base_ceiling")},
-            **{key: tuple(content[key]) for key in ("query_ids", "query_texts", "num_relevant", "tested")},
+            **{key: tuple(content[key]) for key in LISTS},
+            **{key: tuple(content.get(key, ())) for key in NEWER_LISTS},
             **{key: tuple(kind.from_json(entry) for entry in content[key]) for key, kind in FINDINGS.items()},
         }
         systems = {key: SystemStudy.from_json(key, entry) for key, entry in content["systems"].items()}
@@ -204,7 +230,7 @@ class Study:
         command: The command that made it, without folders of this machine.
         datasets: By name.
         across: What holds over all data sets; empty where there is one.
-        settings: What the numbers depend on beside the data: permutations, level, seed, the rule for ties.
+        settings: What the numbers depend on besides the data: permutations, level, seed, the rule for ties.
     """
 
     command: str
@@ -224,7 +250,9 @@ class Study:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> "Study":
-        """Read what :meth:`to_json` wrote."""
+        """Read what :meth:`to_json` wrote, or an older program."""
+        if content["format"] == OLDER:
+            content = with_new_names(content)
         return cls(
             command=content["command"],
             datasets={name: DatasetStudy.from_json(name, entry) for name, entry in content["datasets"].items()},
@@ -244,7 +272,7 @@ def read_study(run_dir: Path) -> Study:
     Raises:
         ValueError: If there is none, or it is damaged or of another format.
     """
-    return read_run_json(run_dir / STUDY, what="study", form=FORMAT, build=Study.from_json)
+    return read_run_json(run_dir / STUDY, what="study", forms=(OLDER, FORMAT), build=Study.from_json)
 
 
 def _number(number: float) -> float | None:

@@ -38,13 +38,13 @@ def title_of(dataset: DatasetStudy) -> str:
 
 
 def notes_of(dataset: DatasetStudy, ties: str) -> list[str]:
-    """State what the numbers hide: the ceiling, ties, and queries without a ranking.
+    """State what the numbers hide: notes of the study, the ceiling, ties, queries without a ranking, and routes.
 
     Args:
         dataset: What was judged.
         ties: Name of the rule for ties, a key of ``TIES``.
     """
-    lines = []
+    lines = list(dataset.notes)
     if dataset.ceiling is not None:
         mixed = any(system.kind not in TRAINED_ON_CANDIDATES for system in dataset.systems.values())
         expanded = dataset.base_ceiling not in (None, dataset.ceiling)
@@ -61,6 +61,9 @@ def notes_of(dataset: DatasetStudy, ties: str) -> list[str]:
             lines.append(
                 f"{row_name(name)} ranks nothing for {len(system.missing):,} queries, which count as 0: {named}"
             )
+        if system.routes:
+            shares = ", ".join(f"{route} {100 * share:.0f}%" for route, share in system.routes.items())
+            lines.append(f"{row_name(name)}: {shares} of the queries")
     return lines
 
 
@@ -75,7 +78,10 @@ def verdicts(dataset: DatasetStudy) -> list[Verdict]:
         clear = tests[0].p_holm < LEVEL
         outcome = "unclear" if not clear else "ahead" if tests[0].difference > 0 else "behind"
         verb = {"unclear": "cannot be told from", "ahead": "is ahead of", "behind": "is behind"}[outcome]
-        short = [f"{test.measure} {100 * test.difference:+.1f} ({p_text(test.p_randomization)})" for test in tests]
+        short = [
+            f"{test.measure} {100 * test.difference:+.1f} ({p_text(test.p_randomization)})"
+            for test in sorted(tests, key=lambda test: dataset.measures.index(test.measure))
+        ]
         full = [
             f"{test.measure} {points_cell(test.difference, test.interval)}, {p_text(test.p_holm, name='p Holm')}"
             for test in tests

@@ -1,16 +1,12 @@
-"""A study for people: on the terminal, as Markdown, and as the numbers of ``metrics.json``."""
+"""A study for people: on the terminal and as Markdown."""
 
-import math
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 from graphrerank.evaluation.study import DatasetStudy, Study
 from graphrerank.evaluation.study_notes import notes_of, title_of, verdicts
 from graphrerank.evaluation.study_tables import across_table, dataset_tables, quality_table
 from graphrerank.evaluation.tables import Cell, Table, markdown_table
 from graphrerank.evaluation.terminal import print_table
-from graphrerank.files import write_json
 
 SHOWN_TEXT = 120  # characters of a text of several sentences
 
@@ -31,40 +27,13 @@ def render_study(study: Study) -> str:
 
 
 def print_study(dataset: DatasetStudy, *, ties: str) -> None:
-    """Print the quality of all systems, the ceiling, ties and missing queries, and what the tests say."""
+    """Print the quality of all systems, the ceiling, ties and missing queries, and what the tests say.
+
+    Means over queries with several relevant nodes (``/multi``) are left to the reports.
+    """
     lines = [*notes_of(dataset, ties), *(verdict.line for verdict in verdicts(dataset))]
-    print_table(quality_table(dataset), title=title_of(dataset), lines=lines)
-
-
-def study_metrics(study: Study) -> dict[str, Any]:
-    """Return what ``metrics.json`` holds: means, intervals, costs and comparisons, without single queries."""
-    datasets = {}
-    for name, dataset in study.datasets.items():
-        systems = {
-            key: {
-                **one.means,
-                "interval": {measure: list(ends) for measure, ends in one.intervals.items() if not math.isnan(ends[0])},
-                "cost": None if one.cost is None else vars(one.cost),
-                "missing": len(one.missing),
-                "tied_share": one.tied_share,
-            }
-            for key, one in dataset.systems.items()
-        }
-        datasets[name] = {
-            "split": dataset.split,
-            "queries": len(dataset.query_ids),
-            "candidates": dataset.candidates,
-            "ceiling": dataset.ceiling,
-            "base_ceiling": dataset.base_ceiling,
-            "systems": systems,
-            "comparisons": [test.to_json() for test in dataset.tests],
-        }
-    return {"datasets": datasets, "across": [finding.to_json() for finding in study.across]}
-
-
-def write_study_metrics(path: Path, study: Study, **extra: Any) -> None:
-    """Write ``metrics.json`` of a study, and whatever else the run measured."""
-    write_json(path, {**study_metrics(study), **extra})
+    shown = [measure for measure in dataset.measures if not measure.endswith("/multi")] or dataset.measures
+    print_table(quality_table(dataset, shown), title=title_of(dataset), lines=lines)
 
 
 def _bullets(sentences: Sequence[str]) -> str:

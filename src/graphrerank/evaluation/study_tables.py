@@ -15,7 +15,7 @@ from graphrerank.evaluation.findings import (
     Replication,
     SeedSpread,
 )
-from graphrerank.evaluation.study import DatasetStudy, Study, SystemStudy
+from graphrerank.evaluation.study import READING, DatasetStudy, Study, SystemStudy
 from graphrerank.evaluation.tables import (
     Cell,
     Columns,
@@ -92,6 +92,7 @@ def cost_table(dataset: DatasetStudy) -> Table:
     """A row per system that was timed: median and 95th percentile of each stage, and what else it takes."""
     timed = [system for system in dataset.systems.values() if system.cost is not None]
     stages = list(dict.fromkeys(stage for system in timed if system.cost for stage in system.cost.ms if stage != TOTAL))
+    batched = any(system.cost and system.cost.batch_ms for system in timed)
     columns: Columns[SystemStudy] = {
         "system": lambda system: system_cell(system.name),
         **{
@@ -99,6 +100,7 @@ def cost_table(dataset: DatasetStudy) -> Table:
             for stage in ([TOTAL, *stages] if len(stages) > 1 else [TOTAL])
             for quantile in QUANTILES
         },
+        **({"at once ms": _batch_ms, "reading at once ms": partial(_batch_ms, stage=READING)} if batched else {}),
         "pairs read": partial(_cost, "encodings"),
         "words in the top 10": partial(_cost, "tokens"),
         "peak MiB": partial(_cost, "peak_memory_mib"),
@@ -107,6 +109,10 @@ def cost_table(dataset: DatasetStudy) -> Table:
         "Median and 95th percentile per query, one query at a time. Peak: memory of the whole process, data included, "
         "while the system ranked many queries at once."
     )
+    if batched:
+        pair_ms = next((system.cost.pair_ms for system in timed if system.cost and system.cost.pair_ms), None)
+        counted = "" if pair_ms is None else f", {pair_ms:.1f} ms a pair, also of pairs that come from the cache"
+        caption += f" At once: mean per query, many queries together; reading: by the cross-encoder{counted}."
     return build_table("cost", caption, timed, columns)
 
 
@@ -267,6 +273,12 @@ DATASET_TABLES: Sequence[Callable[[DatasetStudy], Table]] = (
 
 def _milliseconds(stage: str, quantile: str, system: SystemStudy) -> Cell:
     return number_cell(None if system.cost is None else system.cost.ms.get(stage, {}).get(quantile))
+
+
+def _batch_ms(system: SystemStudy, *, stage: str | None = None) -> Cell:
+    if system.cost is None or not system.cost.batch_ms:
+        return number_cell(None)
+    return number_cell(system.cost.batch_ms.get(stage) if stage else sum(system.cost.batch_ms.values()))
 
 
 def _cost(name: str, system: SystemStudy) -> Cell:

@@ -7,7 +7,6 @@ from typing import TypeVar
 
 NOTHING = "-"
 ROW_NAMES = {
-    "base_ranking": "retriever",
     "ppr": "PPR",
     "gcs": "GCS",
     "mlp": "MLP",

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 
 from graphrerank.data.candidates import PreparedDataset
-from graphrerank.evaluation.judge import Scorer, System, measure_queries
+from graphrerank.evaluation.reranking import measure_queries
+from graphrerank.evaluation.system import Scorer, System
 
 RESTART_GRID = tuple(round(0.1 * step, 1) for step in range(1, 10))
 
@@ -29,6 +30,6 @@ def tune_restart_prob(
     """
     means = []
     for restart_prob in grid:
-        _, values = measure_queries(prepared, split, System("tuned", build(restart_prob)), measures=[measure])
-        means.append(float(values[measure].nanmean()))
+        (values,) = measure_queries(prepared, split, System("tuned", build(restart_prob)), measures=[measure]).values()
+        means.append(float(values.nanmean()))
     return grid[means.index(max(means))]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from graphrerank.data.readers.run_candidates import read_run
-from graphrerank.evaluation.report import trec_run
+from graphrerank.evaluation.run_files import trec_run
 from graphrerank.graphs import Ranking
 
 QUERIES = ["q1", "q2", "q3"]

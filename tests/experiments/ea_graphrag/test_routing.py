@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from graphrerank.data import PreparedDataset, Qrels, RetrievalDataset
-from graphrerank.evaluation import judge_pipelines, pipelines_table
+from graphrerank.evaluation import RankedDataset, StudyPlan, build_study, run_pipelines
+from graphrerank.evaluation.metrics_json import dataset_metrics
+from graphrerank.evaluation.study_tables import notes_of
 from graphrerank.experiments.ea_graphrag.routing import Choices, compare_routing, join_choices, routing_table
 from graphrerank.experiments.ea_graphrag.two_paths import ROUTED_MEASURES
 from graphrerank.graphs import CorpusGraph, Ranking
@@ -123,9 +125,13 @@ def test_judging_a_routed_pipeline_tells_its_routes() -> None:
     pipelines = {
         name: Pipeline(graph, steps=[step], budget=3) for name, step in (("dense", VectorSearch), ("routed", router))
     }
-    result = judge_pipelines(prepared, "test", pipelines)
+    queries = torch.arange(4)
+    ranked = RankedDataset(dataset, "test", queries, run_pipelines(prepared, queries, pipelines))
+    study = build_study(ranked, StudyPlan(["R@5"], resamples=10))
     shares = {"dense": 0.5, "graph": 0.25, "fusion": 0.25}
-    assert result.pipelines["routed"].routes == shares
-    assert result.to_json()["pipelines"]["routed"]["routes"] == shares
-    assert "routes" not in result.to_json()["pipelines"]["dense"]
-    assert "routed: dense 50%, graph 25%, fusion 25% of the queries" in str(pipelines_table(result).caption)
+    assert study.systems["routed"].routes == shares
+    assert {name: entry["routes"] for name, entry in dataset_metrics(study)["systems"].items()} == {
+        "dense": {},
+        "routed": shares,
+    }
+    assert notes_of(study, "own")[-1] == "routed: dense 50%, graph 25%, fusion 25% of the queries"

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from graphrerank.evaluation import PipelineResult
+from graphrerank.evaluation.study import Cost, SystemStudy
 from graphrerank.experiments.fastinsight.curves import (
     Curves,
     curves_json,
@@ -12,16 +12,13 @@ from graphrerank.experiments.fastinsight.curves import (
     gain_correlations,
     render_curves,
 )
-from graphrerank.graphs import Ranking
-
-EMPTY = Ranking(torch.zeros(4, 0).long(), torch.zeros(4, 0))
 
 
-def result(**values: list[float]) -> PipelineResult:
+def result(**values: list[float]) -> SystemStudy:
     rows = {name.replace("_", "@"): torch.tensor(row) for name, row in values.items()}
-    means = {name: float(row.mean()) for name, row in rows.items()}
-    intervals = {name: [mean - 0.1, mean + 0.1] for name, mean in means.items()}
-    return PipelineResult(rows, means, intervals, EMPTY, 8.0, {"encode": 90.0, "graph": 10.0})
+    intervals = {name: (float(row.mean()) - 0.1, float(row.mean()) + 0.1) for name, row in rows.items()}
+    cost = Cost({}, encodings=8.0, batch_ms={"encode": 90.0, "graph": 10.0})
+    return SystemStudy("a", "pipeline", "", rows, intervals, cost)
 
 
 START = result(R_10=[0.0, 0.5, 0.5, 1.0], MissTR=[0.5, 0.25, 0.0, 0.0])
@@ -29,7 +26,7 @@ END = result(R_20=[1.0, 1.0, 0.5, 1.0], CR_10=[1.0, 1.0, 0.5, 1.0], TR=[1.0, 1.0
 
 
 def curves() -> Curves:
-    near, far = END, replace(END, ms={"encode": 180.0})
+    near, far = END, replace(END, cost=Cost({}, batch_ms={"encode": 180.0}))
     return Curves(
         dataset="ring",
         split="test",
@@ -68,3 +65,6 @@ def test_json_has_no_nan() -> None:
     content = curves_json(curves())
     assert content["correlations"] == {"re2": {"Recall": 0.5, "MissTR": None}}
     assert content["budgets"]["fastinsight"]["20"]["CR@10"] == 0.875
+    point = content["budgets"]["re2"]["10"]
+    assert (point["encodings"], point["ms"]) == (8.0, {"encode": 90.0, "graph": 10.0})
+    assert point["overhead"] == pytest.approx(0.1)

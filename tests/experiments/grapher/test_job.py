@@ -71,7 +71,7 @@ def test_tables_are_written_and_gone_on_with(run_command, tmp_path: Path) -> Non
         base = next(json.loads(file.read_text()) for file in (run / "steps").glob("retriever-*.json"))["values"][name][
             "PR@10"
         ]
-        assert metrics[name]["systems"]["base_ranking"]["PR@10"] == pytest.approx(sum(base) / len(base))
+        assert metrics[name]["systems"]["retriever"]["PR@10"] == pytest.approx(sum(base) / len(base))
 
     next((run / "steps").glob("ppr-*.json")).unlink()
     again = run_command("train.py", *arguments, "job.seeds=[1,2]")

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from graphrerank.evaluation.judge_pipelines import PipelineResult
+from graphrerank.evaluation import SystemStudy
 from graphrerank.evaluation.measuring import MISSED, TOPOLOGICAL_RECALL
 from graphrerank.evaluation.tables import markdown_table, number_cell
 from graphrerank.files import save_figure
@@ -33,13 +33,13 @@ class Curves:
     dataset: str
     split: str
     num_queries: int
-    budgets: Mapping[str, Mapping[int, PipelineResult]]
-    settings: Mapping[str, Mapping[float, PipelineResult]]
+    budgets: Mapping[str, Mapping[int, SystemStudy]]
+    settings: Mapping[str, Mapping[float, SystemStudy]]
     defaults: Mapping[str, float]
     correlations: Mapping[str, tuple[float, float]]
 
 
-def gain_correlations(start: PipelineResult, end: PipelineResult, *, recall: str) -> tuple[float, float]:
+def gain_correlations(start: SystemStudy, end: SystemStudy, *, recall: str) -> tuple[float, float]:
     r"""Correlate what a pipeline gained over its vector search with what that search had.
 
     .. math:: \Delta R = R_{total} - R@10_{vs}
@@ -78,11 +78,11 @@ def curves_json(curves: Curves) -> dict[str, object]:
         "split": curves.split,
         "queries": curves.num_queries,
         "budgets": {
-            name: {str(budget): result.to_json() for budget, result in points.items()}
+            name: {str(budget): _point_json(result) for budget, result in points.items()}
             for name, points in curves.budgets.items()
         },
         "settings": {
-            name: {str(value): result.to_json() for value, result in points.items()}
+            name: {str(value): _point_json(result) for value, result in points.items()}
             for name, points in curves.settings.items()
         },
         "correlations": {
@@ -90,6 +90,12 @@ def curves_json(curves: Curves) -> dict[str, object]:
             for name, (recall, missed) in curves.correlations.items()
         },
     }
+
+
+def total_ms(result: SystemStudy) -> float:
+    """Milliseconds per query of all stages of a pipeline, many queries at once."""
+    assert result.cost is not None
+    return sum(result.cost.batch_ms.values())
 
 
 def render_curves(all_curves: Sequence[Curves], *, plots: Sequence[str]) -> str:
@@ -111,19 +117,19 @@ def render_curves(all_curves: Sequence[Curves], *, plots: Sequence[str]) -> str:
         for title, measure in (("R@10", QUALITY), ("Topological Recall", TOPOLOGICAL_RECALL)):
             parts.append(f"### {title} against the budget")
             rows = [
-                [name, *(f"{100 * points[b].measures[measure]:.1f}" if b in points else "-" for b in budgets)]
+                [name, *(f"{100 * points[b].means[measure]:.1f}" if b in points else "-" for b in budgets)]
                 for name, points in curves.budgets.items()
             ]
             parts.append(markdown_table(["pipeline", *map(str, budgets)], rows))
         parts.append("### Milliseconds per query")
         rows = [
-            [name, *(f"{points[b].total_ms:.0f}" if b in points else "-" for b in budgets)]
+            [name, *(f"{total_ms(points[b]):.0f}" if b in points else "-" for b in budgets)]
             for name, points in curves.budgets.items()
         ]
         parts.append(markdown_table(["pipeline", *map(str, budgets)], rows))
         for setting, varied in curves.settings.items():
             parts.append(f"### R@10 of FastInsight against {setting.replace('_', ' ')}")
-            numbers = [f"{100 * result.measures[QUALITY]:.1f}" for result in varied.values()]
+            numbers = [f"{100 * result.means[QUALITY]:.1f}" for result in varied.values()]
             parts.append(markdown_table([setting, *(f"{value:g}" for value in varied)], [["R@10", *numbers]]))
         parts.append("### Correlation with the recall gained (the paper's Table 6)")
         rows = [[name, *(number_cell(value).text for value in pair)] for name, pair in curves.correlations.items()]
@@ -140,14 +146,14 @@ def draw_curves(path: Path, curves: Curves) -> None:
     panels = figure.subplots(2, 2)
     time, budget = panels[0]
     for name, points in curves.budgets.items():
-        quality = [100 * result.measures[QUALITY] for result in points.values()]
+        quality = [100 * result.means[QUALITY] for result in points.values()]
         ends = [result.intervals[QUALITY] for result in points.values()]
-        seconds = [result.total_ms / 1000 for result in points.values()]
+        seconds = [total_ms(result) / 1000 for result in points.values()]
         (line,) = time.plot(seconds, quality, marker="o", label=name)
         time.fill_between(
             seconds, [100 * low for low, _ in ends], [100 * high for _, high in ends], color=line.get_color(), alpha=0.1
         )
-        recall = [100 * result.measures[TOPOLOGICAL_RECALL] for result in points.values()]
+        recall = [100 * result.means[TOPOLOGICAL_RECALL] for result in points.values()]
         budget.plot(list(points), recall, marker="o", label=name, color=line.get_color())
     time.set(xlabel="seconds per query", ylabel="R@10, capped (%), 95% interval", title="quality against time")
     budget.set(
@@ -155,7 +161,7 @@ def draw_curves(path: Path, curves: Curves) -> None:
     )
     for axes, (setting, varied) in zip(panels[1], curves.settings.items(), strict=False):
         values, name = list(varied), setting.replace("_", " ")
-        quality = [100 * result.measures[QUALITY] for result in varied.values()]
+        quality = [100 * result.means[QUALITY] for result in varied.values()]
         axes.plot(range(len(values)), quality, marker="o", color="C2", label="fastinsight")
         axes.set_xticks(range(len(values)), [f"{value:g}" for value in values])
         if curves.defaults[setting] in varied:
@@ -165,3 +171,11 @@ def draw_curves(path: Path, curves: Curves) -> None:
         axes.grid(alpha=0.3)
         axes.legend()
     save_figure(path, figure)
+
+
+def _point_json(result: SystemStudy) -> dict[str, object]:
+    cost = result.cost
+    assert cost is not None
+    ends = {measure: list(ends) for measure, ends in result.intervals.items()}
+    times = {"encodings": cost.encodings or 0.0, "ms": dict(cost.batch_ms), "overhead": cost.overhead}
+    return {**result.means, "interval": ends, **times}

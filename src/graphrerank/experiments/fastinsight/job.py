@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from graphrerank.data import PreparedDataset
-from graphrerank.evaluation import judge_pipelines
-from graphrerank.evaluation.judge_pipelines import PIPELINE_MEASURES
+from graphrerank.evaluation import RankedDataset, StudyPlan, build_study, run_pipelines
+from graphrerank.evaluation.measuring import judged_queries
+from graphrerank.evaluation.study_plan import PIPELINE_MEASURES
 from graphrerank.experiments.fastinsight.curves import (
     Curves,
     curves_json,
@@ -81,15 +82,15 @@ class FastInsightCurves:
             },
         }
         pipelines = {f"{kind} {value:g}": build(group) for (kind, value), group in groups.items()}
-        measures = tuple(dict.fromkeys((*PIPELINE_MEASURES, f"R@{budget}")))
-        result = judge_pipelines(
-            prepared, self.split, pipelines, measures=measures, limit=self.num_queries, progress=True
-        ).pipelines
+        plan = StudyPlan(tuple(dict.fromkeys((*PIPELINE_MEASURES, f"R@{budget}"))))
+        queries = judged_queries(prepared.dataset, self.split, self.num_queries)
+        ranked = run_pipelines(prepared, queries, pipelines, progress=True)
+        result = build_study(RankedDataset(prepared.dataset, self.split, queries, ranked), plan).systems
         default = session.group("pipeline", VARIED)
         return Curves(
             dataset=prepared.dataset.name,
             split=self.split,
-            num_queries=len(next(iter(result.values())).ranking.nodes),
+            num_queries=len(queries),
             budgets={
                 system: {size: result[f"{system} {size:g}"] for size in self.budgets} for system in self.pipelines
             },

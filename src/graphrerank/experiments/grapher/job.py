@@ -18,7 +18,7 @@ from graphrerank.experiments.session import TrainingSession
 from graphrerank.experiments.steps import do_step, step_file
 from graphrerank.files import write_text
 
-FROZEN = {"retriever": "base_ranking", "PPR": "ppr", "GCS": "gcs"}
+FROZEN = {"retriever": "retriever", "PPR": "ppr", "GCS": "gcs"}
 TRAINED = {"MLP": ("mlp", ("model.message_passing=false",)), "GATv2": ("gatv2", ())}
 GRID = {
     "learning_rate": "module.learning_rate",

@@ -23,7 +23,7 @@ class Step:
 
     Attributes:
         name: What progress lines and files call it.
-        system: ``base_ranking``, ``ppr`` or ``gcs``, or the trained model's name.
+        system: ``retriever``, ``ppr`` or ``gcs``, or the trained model's name.
         overrides: Hydra's overrides that its configuration has beside the run's own.
         train: Data sets to train on, of ``TrainingSession.training_names``; none for a frozen operator.
         judge: Data sets to judge on: names of ``conf/data``, or paths of data set folders.
@@ -147,7 +147,7 @@ def _train_and_judge(work: Work, step: Step, folder: Path) -> dict[str, Any]:
         prepared = work.dataset(session, name)
         if prepared.dataset.name in values:
             raise ValueError(f"data sets to judge on must have different names, got {prepared.dataset.name!r} twice")
-        _, measured = measure_queries(prepared, step.split, system, measures=PAGE_MEASURES)
+        measured = measure_queries(prepared, step.split, system, measures=PAGE_MEASURES)
         values[prepared.dataset.name] = {
             measure: [None if math.isnan(number) else number for number in per_query.tolist()]
             for measure, per_query in measured.items()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphrerank.cli.study import log_study, training_config
+from graphrerank.cli.results import log_study
 from graphrerank.evaluation.study import DatasetStudy, Study, SystemStudy
 
 
@@ -43,15 +43,3 @@ def test_means_go_to_csv(study: Study, tmp_path: Path) -> None:
     found = dict(zip(header, row, strict=True))
     assert float(found["toy/one/pr@10"]) == 0.5
     assert math.isclose(float(found["toy/two/pr@10"]), 1.0)
-
-
-def test_trained_alike_but_for_seed_and_folders() -> None:
-    def manifest(**changed: object) -> dict:
-        config = {"seed": 1, "paths": {"run_dir": "a"}, "model": {"heads": 4}, **changed}
-        return {"name": "gatv2", "config": config, "data": {"choice": "attack"}}
-
-    one = training_config(manifest(), "gatv2")
-    assert one == training_config(manifest(seed=2, paths={"run_dir": "b"}), "gatv2")
-    assert one != training_config(manifest(model={"heads": 8}), "gatv2")
-    assert one != training_config({**manifest(), "name": "mlp"}, "mlp")
-    assert training_config({}, "gatv2") is None

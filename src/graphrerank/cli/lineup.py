@@ -1,0 +1,201 @@
+"""What ``evaluate.py`` is told to judge: pipelines, run files and checkpoints by short names, and their candidates."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hydra.core.global_hydra import GlobalHydra
+from omegaconf import DictConfig, OmegaConf
+
+from graphrerank.cli.session import Session
+from graphrerank.evaluation import RETRIEVER, StudyPlan
+from graphrerank.evaluation.counterfactual import EDGES
+from graphrerank.evaluation.study_plan import MIXED_MEASURES, PIPELINE_MEASURES, RERANKER_MEASURES
+from graphrerank.models import Checkpoint, load_checkpoints
+
+RUN_ENDINGS = (".trec", ".run", ".txt", ".tsv", ".jsonl", ".gz")
+DATASET = "{dataset}"  # in a run file's path: the name of the data set
+FROZEN = (RETRIEVER, "ppr", "gcs", "cross_encoder", "granker")  # rows without training, beside those of checkpoints
+
+
+@dataclass(frozen=True)
+class Named:
+    """A system as the command named it.
+
+    Attributes:
+        label: Its name in reports.
+        kind: ``pipeline``, ``run`` or ``checkpoint``.
+        source: What the command says.
+    """
+
+    label: str
+    kind: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Lineup:
+    """All systems of a run, what gives them candidates, and what is measured on which data sets.
+
+    Attributes:
+        named: The systems in the order of the tables' rows; the last is the primary one.
+        checkpoints: The models behind each checkpoint, by its label and by name of the row.
+        pipelines: ``conf/pipeline`` of each pipeline, by label.
+        data: The data sets, in order.
+        encoder: Encodes texts; None where nothing is encoded.
+        retriever: Gives the candidates that checkpoints rerank, and what vector searches ask that name no retriever.
+        notes: Say which retriever and encoder these are, and whose; empty without a checkpoint.
+        plan: What is measured and tested.
+    """
+
+    named: Sequence[Named]
+    checkpoints: Mapping[str, Mapping[str, Checkpoint]]
+    pipelines: Mapping[str, DictConfig]
+    data: Sequence[DictConfig]
+    encoder: DictConfig | None
+    retriever: DictConfig
+    notes: Sequence[str]
+    plan: StudyPlan
+
+
+def read_lineup(session: Session) -> Lineup:
+    """Name all systems, load the checkpoints, and choose data sets and what gives the candidates.
+
+    What ``systems`` and ``checkpoint`` name is a file of ``conf/pipeline``, else a run file, else a checkpoint. Encoder
+    and retriever are the chosen ones, else those of the first checkpoint, else MiniLM and dense search. A data set has
+    the settings of the first checkpoint that was trained on it, else those of ``conf``.
+
+    Raises:
+        ValueError: If there is no system or no data set, a system is named twice, a pipeline is chosen by ``pipeline``
+            beside other systems, a run file is of one data set and several are judged, a checkpoint holds no reranker
+            or takes a frozen row's name, or measures or counterfactuals are unknown.
+    """
+    cfg, names = session.cfg, session.dataset_names()
+    has_checkpoint = not OmegaConf.is_missing(cfg, "checkpoint")
+    listed = bool(cfg.systems) or (has_checkpoint and OmegaConf.is_list(cfg.checkpoint))
+    chosen = [] if not has_checkpoint else [cfg.checkpoint] if not OmegaConf.is_list(cfg.checkpoint) else cfg.checkpoint
+    sources = [str(source) for source in (*cfg.systems, *chosen)]
+    piped = [*(name for name in cfg.pipelines if cfg.pipeline is None or name != session.choice("pipeline"))]
+    if cfg.pipeline is not None:
+        piped.append(session.choice("pipeline"))
+    if piped and sources:
+        raise ValueError(
+            f"`checkpoint` and `systems` must not be given with a pipeline, got {sources}: `systems` names pipelines "
+            "too; leave `pipeline` and `pipelines` out"
+        )
+    named = [Named(name, "pipeline", name) for name in piped] or name_systems(sources)
+    _check_run_files(named, names)
+    _check_counterfactuals(cfg, [one.label for one in named if one.kind == "pipeline"])
+    loaded = {one.label: _load(one, listed=listed) for one in named if one.kind == "checkpoint"}
+    manifests = {label: list(models.values())[-1].manifest for label, models in loaded.items()}
+    pipelines = {one.label: session.pipeline(one.source) for one in named if one.kind == "pipeline"}
+    retriever, retriever_name = session.choose("retriever", manifests, "dense")
+    encoder, encoder_name = session.choose("encoder", manifests, "minilm" if pipelines else None)
+    origin = f"candidates: {retriever_name}" + (f", vectors: {encoder_name}" if encoder else "")
+    usual = PIPELINE_MEASURES if piped else MIXED_MEASURES if listed else RERANKER_MEASURES
+    return Lineup(
+        named=named,
+        checkpoints=loaded,
+        pipelines=pipelines,
+        data=[session.data(name, list(manifests.values())) for name in names],
+        encoder=encoder,
+        retriever=retriever,
+        notes=[origin] if loaded else [],
+        plan=StudyPlan(cfg.measures or usual, cfg.tested, ties=cfg.ties, resamples=cfg.resamples, seed=session.seed),
+    )
+
+
+def name_systems(sources: Sequence[str]) -> list[Named]:
+    """Say what each source is, and name it in short.
+
+    Raises:
+        ValueError: If there is none, one is named twice, or two cannot be told apart.
+    """
+    if not sources or len(set(sources)) != len(sources):
+        raise ValueError(
+            f"`systems` and `checkpoint` must name one system or more, and none twice, got {list(sources)}"
+        )
+    pipelines = GlobalHydra.instance().config_loader().get_group_options("pipeline")
+    kinds = [_kind(source, pipelines) for source in sources]
+    return [Named(*entry) for entry in zip(short_names(sources), kinds, sources, strict=True)]
+
+
+def short_names(sources: Sequence[str]) -> list[str]:
+    """Name paths by as many of their last parts as tell them apart, without the endings of run files and checkpoints.
+
+    A name that a frozen row has (:data:`FROZEN`) gets one part more.
+
+    Raises:
+        ValueError: If two paths have the same parts, or there is no part more.
+
+    Example:
+        >>> short_names(["base", "runs/1", "more/1", "out/{dataset}.bm25.trec", "mine/gcs"])
+        ['base', 'runs-1', 'more-1', 'out-bm25', 'mine-gcs']
+    """
+    parts = [Path(source.replace(DATASET, "").rstrip("/")).parts for source in sources]
+    for count in range(1, max(map(len, parts)) + 1):
+        names = [_joined(path, count) for path in parts]
+        names = [_joined(path, count + 1) if name in FROZEN else name for path, name in zip(parts, names, strict=True)]
+        if taken := sorted(set(names) & set(FROZEN)):
+            raise ValueError(
+                f"`systems` and `checkpoint` must not take a frozen row's name {FROZEN}, got {taken}; write the path "
+                "with its parent folder, or rename it"
+            )
+        if len(set(names)) == len(names):
+            return names
+    raise ValueError(f"`systems` must have different names, got {list(sources)}")
+
+
+def _joined(parts: Sequence[str], count: int) -> str:
+    return "-".join(_bare(part) for part in parts[-count:] if part != "/")
+
+
+def _bare(part: str) -> str:
+    for ending in (*RUN_ENDINGS[::-1], ".ckpt"):
+        part = part.removesuffix(ending)
+    return part.strip(".-_") or part
+
+
+def _kind(source: str, pipelines: Sequence[str]) -> str:
+    if source in pipelines:
+        return "pipeline"
+    path = Path(source)
+    if source.endswith(RUN_ENDINGS) or DATASET in source or (path.is_file() and path.suffix != ".ckpt"):
+        return "run"
+    return "checkpoint"
+
+
+def _load(named: Named, *, listed: bool) -> dict[str, Checkpoint]:
+    """Load the models behind a checkpoint, by name of the row: its label where several systems are listed."""
+    loaded = load_checkpoints(named.source)
+    for system, checkpoint in loaded.items():
+        if "retriever" not in checkpoint.manifest:
+            raise ValueError(
+                f"{named.source}: {checkpoint.manifest['model']['name']} is no reranker; pipeline=ea_graphrag "
+                "pipeline.steps.0.adapter.checkpoint=RUN routes by it, experiment=ea_benchmark judges it"
+            )
+        if not listed and system in FROZEN:
+            raise ValueError(
+                f"{named.source}: holds a system of the name {system!r}, which a frozen row has; 'checkpoint=[RUN]' "
+                "names it by its folder"
+            )
+    if not listed:
+        return loaded
+    return {named.label if len(loaded) == 1 else f"{named.label}-{system}": loaded[system] for system in loaded}
+
+
+def _check_run_files(named: Sequence[Named], datasets: Sequence[str]) -> None:
+    """Refuse the run file of one data set where several are judged."""
+    for one in named:
+        if one.kind == "run" and DATASET not in one.source and len(datasets) > 1:
+            raise ValueError(
+                f"`systems`: the run file {one.source} is of one data set, `datasets` names {len(datasets)}; write its "
+                f"path with {DATASET} in the place of the name"
+            )
+
+
+def _check_counterfactuals(cfg: DictConfig, pipelines: Sequence[str]) -> None:
+    if strangers := set(cfg.counterfactuals) - set(EDGES):
+        raise ValueError(f"`counterfactuals` must be of {EDGES}, got {sorted(strangers)}")
+    if strangers := set(cfg.counterfactual_pipelines) - set(pipelines):
+        raise ValueError(f"`counterfactual_pipelines` must be of `systems`, got {sorted(strangers)}")

@@ -1,0 +1,175 @@
+"""All systems of a run of ``evaluate.py`` rank the queries of a data set."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from hydra.utils import instantiate
+from omegaconf import DictConfig
+from torch import Tensor
+
+from graphrerank.cli.lineup import DATASET, FROZEN, Lineup
+from graphrerank.cli.session import Session
+from graphrerank.cli.systems import check_encoder, frozen_grankers, trained_layers
+from graphrerank.data import PreparedDataset
+from graphrerank.evaluation import RETRIEVER, RankedDataset, RankedSystem, run_pipelines, run_reranker
+from graphrerank.evaluation.cost import retrieval_times
+from graphrerank.evaluation.counterfactual import OtherEdges
+from graphrerank.evaluation.measuring import judged_queries
+from graphrerank.evaluation.run_files import read_run_file
+from graphrerank.files import hash_files, hash_json
+from graphrerank.graphs import Queries
+from graphrerank.graphs.calibration import read_calibration
+from graphrerank.graphs.rewire import shuffled_graph
+from graphrerank.models import Checkpoint
+from graphrerank.models.checkpoint import reads_pairs, reads_vectors
+
+TIMED_ALONE = 50  # queries that pipelines retrieve once more, one at a time
+MACHINE_SETTINGS = ("seed", "paths", "device", "num_threads", "debug")  # of a training; it learns the same without them
+
+Rows = dict[str, list[RankedSystem]]  # by label of the system; under "" those without training
+
+
+class Rankings:
+    """Lets all systems of a lineup rank the queries of its data sets, one data set after the other.
+
+    Args:
+        session: Builds data sets, systems and pipelines.
+        lineup: The systems and data sets.
+
+    Raises:
+        ValueError: If a run file does not fit a data set, or a checkpoint was trained with another encoder.
+    """
+
+    def __init__(self, session: Session, lineup: Lineup) -> None:
+        self._session, self._lineup = session, lineup
+
+    def __iter__(self) -> Iterator[RankedDataset]:
+        for data in self._lineup.data:
+            yield self._rank(data)
+
+    def _rank(self, data: DictConfig) -> RankedDataset:
+        session, lineup = self._session, self._lineup
+        rows: Rows = {}
+        candidates = None
+        if lineup.checkpoints or lineup.pipelines:
+            models = [checkpoint for loaded in lineup.checkpoints.values() for checkpoint in loaded.values()]
+            vectors = bool(lineup.pipelines) or any(reads_vectors(checkpoint.manifest) for checkpoint in models)
+            prepared = session.prepare(data, lineup.encoder, lineup.retriever, reads_vectors=vectors)
+            dataset, queries = prepared.dataset, judged_queries(prepared.dataset, session.split, session.num_queries)
+            torch.set_num_threads(session.num_threads)
+            if lineup.checkpoints:
+                candidates = prepared.ranking.select(queries)
+                rows |= self._rerank(prepared, queries)
+            if lineup.pipelines:
+                rows |= self._retrieve(prepared, queries)
+        else:
+            dataset = instantiate(data)
+            queries = judged_queries(dataset, session.split, session.num_queries)
+        for one in lineup.named:
+            if one.kind == "run":
+                path = Path(one.source.replace(DATASET, dataset.name))
+                ranking = read_run_file(path, dataset, session.split, queries)
+                rows[one.label] = [RankedSystem(one.label, "run", one.source, ranking, fingerprint=hash_files([path]))]
+        systems = [row for label in ("", *(one.label for one in lineup.named)) for row in rows.get(label, [])]
+        return RankedDataset(dataset, session.split, queries, systems, candidates, lineup.notes)
+
+    def _rerank(self, prepared: PreparedDataset, queries: Tensor) -> Rows:
+        """Rerank with every checkpoint, and with each frozen row once per setting that the checkpoints give it."""
+        session, lineup = self._session, self._lineup
+        search = retrieval_times(prepared, queries, instantiate(lineup.retriever)(prepared.dataset.graph))
+        manifests = {label: list(models.values())[-1].manifest for label, models in lineup.checkpoints.items()}
+        settings = {label: _frozen_settings(manifest) for label, manifest in manifests.items()}
+        sources = {one.label: one.source for one in lineup.named}
+        frozen: dict[str, list[RankedSystem]] = {name: [] for name in FROZEN}
+        rows: Rows = {}
+        for label, models in lineup.checkpoints.items():
+            part = self._as_trained(prepared, manifests[label], models)
+            edges = OtherEdges(part, session.cfg.counterfactuals, seed=session.seed)
+            trained = {name: checkpoint.model for name, checkpoint in models.items()}
+            rows[label] = []
+            for system in session.systems({**frozen_grankers(part), **trained}, manifests[label]["operators"]):
+                if system.name in models:
+                    row = run_reranker(part, queries, system, search=search, other_edges=edges)
+                    rows[label].append(_with_training(row, models[system.name], sources[label]))
+                    continue
+                owners = _owners(settings, system.name)
+                if owners[settings[label][system.name]] == label:
+                    name = system.name if len(owners) == 1 else f"{system.name}-{label}"
+                    row = run_reranker(part, queries, replace(system, name=name), search=search, other_edges=edges)
+                    frozen[system.name].append(row)
+        return {"": [row for listed in frozen.values() for row in listed], **rows}
+
+    def _as_trained(
+        self, prepared: PreparedDataset, manifest: Mapping[str, Any], models: Mapping[str, Checkpoint]
+    ) -> PreparedDataset:
+        """Give a data set the features and the cross-encoder that a checkpoint was trained with."""
+        session = self._session
+        part = prepared.with_features(manifest["retriever"]["feature_names"])
+        if reads_pairs(manifest):
+            trained_with = session.group_from_manifest("pair_encoder", manifest["pair_encoder"])
+            layers = trained_layers({name: entry.manifest["model"]["arguments"] for name, entry in models.items()})
+            part = session.with_pair_encoder(part, session.cfg.pair_encoder or trained_with, last_layers=layers)
+        for checkpoint in models.values():
+            check_encoder(str(checkpoint.path), checkpoint.manifest, part)
+        return part
+
+    def _retrieve(self, prepared: PreparedDataset, queries: Tensor) -> Rows:
+        """Let pipelines retrieve; some of them on the corpus with other edges, too."""
+        session, lineup = self._session, self._lineup
+        cfg = session.cfg
+        if cfg.pair_encoder is not None:
+            prepared = session.with_pair_encoder(prepared, cfg.pair_encoder)
+        assert lineup.encoder is not None  # a lineup with pipelines has one
+        build = session.pipeline_factory(prepared, lineup.encoder, lineup.retriever)
+        pipelines = {label: build(group) for label, group in lineup.pipelines.items()}
+        ranked = run_pipelines(prepared, queries, pipelines, progress=True, alone=TIMED_ALONE)
+        rows: Rows = {row.name: [row] for row in ranked}
+        data, graph = prepared.dataset, prepared.dataset.graph.to(session.device)
+        asked = Queries(data.query_ids, data.query_texts, prepared.query_vectors).select(queries)
+        for label in cfg.counterfactual_pipelines:
+            others = {}
+            for edges in cfg.counterfactuals:
+                other = shuffled_graph(graph, seed=session.seed) if edges == "shuffled" else graph.without_edges()
+                others[edges] = build(lineup.pipelines[label], other).retrieve(asked).ranking
+            rows[label] = [replace(row, on_other_edges=others) for row in rows[label]]
+        return rows
+
+
+def _frozen_settings(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what decides each frozen row beside a checkpoint."""
+    settings = {RETRIEVER: None, **manifest["operators"]}
+    if reads_pairs(manifest):
+        reads = manifest["pair_encoder"]["fingerprint"], manifest["model"]["arguments"].get("train_last_layers")
+        settings |= {"cross_encoder": reads, "granker": reads}
+    return settings
+
+
+def _owners(settings: Mapping[str, Mapping[str, Any]], name: str) -> dict[Any, str]:
+    """Return the first checkpoint with each setting of a frozen row."""
+    return {setting[name]: label for label, setting in reversed(list(settings.items())) if name in setting}
+
+
+def _with_training(row: RankedSystem, checkpoint: Checkpoint, source: str) -> RankedSystem:
+    """Add what is known of a checkpoint's training."""
+    manifest = checkpoint.manifest
+    return replace(
+        row,
+        kind="checkpoint",
+        source=source,
+        config=training_config(manifest, row.name),
+        seed=manifest.get("config", {}).get("seed"),
+        fingerprint=hash_files([checkpoint.path]),
+        calibration=read_calibration(manifest),
+    )
+
+
+def training_config(manifest: Mapping[str, Any], system: str) -> str | None:
+    """Hash what a model was trained with except for its seed; None where the manifest does not say."""
+    config = manifest.get("config")
+    if not isinstance(config, Mapping):
+        return None
+    kept = {key: entry for key, entry in config.items() if key not in MACHINE_SETTINGS}
+    return hash_json([manifest.get("name", system), kept, manifest.get("data")])

@@ -1,0 +1,75 @@
+"""What a run of ``evaluate.py`` leaves behind: its study, reports, metrics, capsule and tables for loggers."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from hydra.utils import instantiate
+
+from graphrerank.cli.compose import portable_config
+from graphrerank.cli.session import Session
+from graphrerank.evaluation.across import across_datasets
+from graphrerank.evaluation.capsule import make_capsule, write_capsule
+from graphrerank.evaluation.metrics_json import write_metrics
+from graphrerank.evaluation.run_files import write_runs
+from graphrerank.evaluation.study import DatasetStudy, Study
+from graphrerank.evaluation.study_files import write_study_files
+from graphrerank.evaluation.study_plan import StudyPlan
+from graphrerank.evaluation.study_report import print_study
+from graphrerank.evaluation.study_tables import study_tables
+from graphrerank.models.checkpoint import library_versions
+
+
+class Results:
+    """Prints the table of each data set, and keeps all files of the run up to date with what was judged so far.
+
+    Args:
+        session: The command.
+        plan: What is measured and tested.
+    """
+
+    def __init__(self, session: Session, plan: StudyPlan) -> None:
+        self._session, self._plan = session, plan
+        self._datasets: list[DatasetStudy] = []
+
+    def add(self, dataset: DatasetStudy, node_ids: Sequence[str]) -> None:
+        """Print a data set's table, and write run files, study, reports, metrics and capsule; tables go to loggers.
+
+        Args:
+            dataset: What was judged.
+            node_ids: ``N`` ids of its corpus.
+        """
+        session, plan = self._session, self._plan
+        self._datasets.append(dataset)
+        study = Study(
+            command=session.command,
+            datasets={dataset.name: dataset for dataset in self._datasets},
+            across=across_datasets(self._datasets, permutations=plan.resamples, seed=plan.seed),
+            settings={"ties": plan.ties, "resamples": plan.resamples, "level": plan.level, "seed": plan.seed},
+        )
+        print_study(dataset, ties=plan.ties)
+        write_runs(session.run_dir / "runs", dataset, node_ids)
+        write_metrics(session.run_dir / "metrics.json", self._datasets, study.across)
+        write_study_files(session.run_dir, study)
+        config, versions = portable_config(session.cfg), library_versions()
+        capsule = make_capsule(session.run_dir, study, overrides=session.overrides, config=config, versions=versions)
+        write_capsule(session.run_dir, capsule)
+        for logger in (session.cfg.logger or {}).values():
+            log_study(instantiate(logger), study)
+
+
+def log_study(logger: Any, study: Study) -> None:
+    """Send the means to a Lightning logger, and all tables where it takes tables (W&B)."""
+    logger.log_metrics(
+        {
+            f"{name}/{system}/{measure}".lower(): mean
+            for name, dataset in study.datasets.items()
+            for system, judged in dataset.systems.items()
+            for measure, mean in judged.means.items()
+        }
+    )
+    if hasattr(logger, "log_table"):
+        for title, table in study_tables(study).items():
+            rows = [[str(cell) for cell in row] for row in table.rows]
+            logger.log_table(key=title, columns=list(table.header), data=rows)
+    logger.log_hyperparams({"command": study.command, **study.settings})
+    logger.finalize("success")

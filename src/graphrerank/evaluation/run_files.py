@@ -1,0 +1,71 @@
+"""TREC run files: those that a study leaves behind, and those of others that are judged."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from torch import Tensor
+
+from graphrerank.data import RetrievalDataset
+from graphrerank.data.readers.run_candidates import read_run
+from graphrerank.evaluation.study import DatasetStudy
+from graphrerank.files import write_text
+from graphrerank.graphs import Ranking
+
+RUN_DEPTH = 1_000  # nodes that are read of a run file, per query
+
+
+def read_run_file(path: str | Path, dataset: RetrievalDataset, split: str, queries: Tensor) -> Ranking:
+    """Read what a run file ranks for some queries.
+
+    Args:
+        path: The file.
+        dataset: The data set whose queries and documents it names.
+        split: Name of the split, for the message.
+        queries: ``[Q]`` int64 numbers of queries.
+
+    Returns:
+        ``[Q, depth]``; a query that the file does not name is all padding.
+
+    Raises:
+        ValueError: As :func:`read_run`, or if it ranks nothing for any of them.
+    """
+    run = read_run(path, query_ids=dataset.query_ids, node_ids=dataset.graph.node_ids, top_k=RUN_DEPTH)
+    ranking = Ranking(run.ranking.nodes[queries], run.ranking.scores[queries])
+    if not bool((ranking.nodes >= 0).any()):
+        raise ValueError(
+            f"{path}: needed a candidate for at least one of the {len(queries)} queries judged of split {split!r} of "
+            f"{dataset.name!r}, found none"
+        )
+    return ranking
+
+
+def write_runs(folder: Path, study: DatasetStudy, node_ids: Sequence[str]) -> None:
+    """Write one TREC run file per system, ``<dataset>.<system>.trec``.
+
+    Args:
+        folder: Where to.
+        study: The systems, with their rankings.
+        node_ids: ``N`` ids of the corpus.
+    """
+    for name, system in study.systems.items():
+        assert system.ranking is not None
+        text = trec_run(study.query_ids, node_ids, system.ranking, tag=name)
+        write_text(folder / f"{study.name}.{name}.trec", text)
+
+
+def trec_run(query_ids: Sequence[str], node_ids: Sequence[str], ranking: Ranking, *, tag: str) -> str:
+    r"""Write a ranking in TREC's run format: query id, ``Q0``, document id, rank from 1, score, tag.
+
+    Example:
+        >>> import torch
+        >>> ranking = Ranking(torch.tensor([[1, -1]]), torch.tensor([[0.5, -torch.inf]]))
+        >>> trec_run(["q"], ["a", "b"], ranking, tag="base")
+        'q Q0 b 1 0.5 base\n'
+    """
+    lines = []
+    for query_id, nodes, scores in zip(query_ids, ranking.nodes.tolist(), ranking.scores.tolist(), strict=True):
+        ranked = [(node, score) for node, score in zip(nodes, scores, strict=True) if node >= 0]
+        lines += [
+            f"{query_id} Q0 {node_ids[node]} {rank} {score:.9g} {tag}\n" for rank, (node, score) in enumerate(ranked, 1)
+        ]
+    return "".join(lines)

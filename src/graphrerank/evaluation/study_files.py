@@ -1,0 +1,29 @@
+"""What a study leaves in a run folder: ``study.json``, ``report.md``, ``report.html`` and plots."""
+
+import shutil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from graphrerank.evaluation.html import render_html
+from graphrerank.evaluation.plots import write_plots
+from graphrerank.evaluation.study import Study, write_study
+from graphrerank.evaluation.study_report import render_study
+from graphrerank.files import write_text
+
+
+def write_study_files(run_dir: Path, study: Study) -> None:
+    """Render everything, and write it only then: a study that cannot be rendered leaves no file.
+
+    Args:
+        run_dir: Gets ``study.json``, ``report.md``, ``report.html`` and ``plots/*.png``.
+        study: The study.
+    """
+    texts = {"report.md": render_study(study), "report.html": render_html(study)}
+    with TemporaryDirectory() as drawn:
+        plots = write_plots(Path(drawn), study)
+        write_study(run_dir, study)
+        for name, text in texts.items():
+            write_text(run_dir / name, text)
+        (run_dir / "plots").mkdir(parents=True, exist_ok=True)
+        for plot in plots:
+            shutil.copyfile(plot, run_dir / "plots" / plot.name)

@@ -1,0 +1,51 @@
+"""What an evaluation measures and tests."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from graphrerank.evaluation.measuring import MISSED, TIES, TOPOLOGICAL_RECALL, parse_measures
+from graphrerank.evaluation.significance import LEVEL, RESAMPLES, check_level
+
+RERANKER_MEASURES = ("PR@5", "PR@10", "PR@5/multi", "PR@10/multi", "R@2", "R@5", "R@10", "nDCG@10")
+PIPELINE_MEASURES = ("CR@10", "nDCG@10", "R@5", "R@10", TOPOLOGICAL_RECALL, MISSED)
+MIXED_MEASURES = ("nDCG@10", "PR@5", "PR@10", "R@5", "R@10")  # of rerankers beside pipelines and run files
+TESTED = ("nDCG@10", "PR@10", "CR@10")  # where nothing else is named: those of them that are measured
+
+
+@dataclass(frozen=True)
+class StudyPlan:
+    """What to measure and to test, and how sure to be.
+
+    Attributes:
+        measures: Names of measures, the tables' columns; each is kept under its one name (``R_cap@10`` is ``CR@10``).
+        tested: Those of them that are tested; findings about queries use the first. Empty: nDCG@10, PR@10 and CR@10 as
+            far as they are measured, else the first measure.
+        ties: How ties are broken (:func:`graphrerank.evaluation.measuring.break_ties`).
+        resamples: Sign flips of each test, and bootstrap samples.
+        level: Of intervals.
+        seed: Of sign flips and samples.
+
+    Raises:
+        ValueError: If a measure is unknown or named twice, one is tested that is not measured, or a setting is out of
+            range.
+    """
+
+    measures: Sequence[str]
+    tested: Sequence[str] = ()
+    ties: str = "own"
+    resamples: int = RESAMPLES
+    level: float = LEVEL
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        measures = tuple(parse_measures(self.measures))
+        tested = tuple(parse_measures(self.tested)) if self.tested else ()
+        if strangers := [name for name in tested if name not in measures]:
+            raise ValueError(f"`tested` must be of `measures` {list(measures)}, got {strangers}")
+        if self.ties not in TIES:
+            raise ValueError(f"`ties` must be one of {TIES}, got {self.ties!r}")
+        if self.resamples < 1:
+            raise ValueError(f"`resamples` must be a positive integer, got {self.resamples}")
+        check_level(self.level)
+        object.__setattr__(self, "measures", measures)
+        object.__setattr__(self, "tested", tested or tuple(n for n in TESTED if n in measures) or measures[:1])

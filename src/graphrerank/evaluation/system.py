@@ -1,0 +1,32 @@
+"""A way to rerank candidates."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from graphrerank.graphs import CandidateGraphs
+
+Scorer = Callable[[CandidateGraphs], Tensor]
+
+
+@dataclass(frozen=True)
+class System:
+    """A named way to rerank candidates.
+
+    Attributes:
+        name: Key in reports, such as ``gatv2``.
+        score: Maps candidate graphs to ``[N]`` scores.
+        reads_graph: Whether it needs edges; without, its latency holds no graph building.
+        reads_vectors: Whether it needs query and node vectors.
+    """
+
+    name: str
+    score: Scorer
+    reads_graph: bool = True
+    reads_vectors: bool = False
+
+
+def base_ranking(graphs: CandidateGraphs) -> Tensor:
+    """Score candidates as their retriever did."""
+    return graphs.x[:, 0]

@@ -1,0 +1,67 @@
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import open_dict
+
+from graphrerank.cli import schema
+from graphrerank.cli.evaluate import evaluate
+from graphrerank.cli.session import Session
+from tests.support import ROOT
+
+WORDS = ["river", "stone", "metal", "cloud", "forest", "engine", "violin", "planet", "bread", "castle", "ice", "sand"]
+QUERIES = 6
+
+
+@pytest.fixture(scope="module")
+def ring(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twelve passages in a ring with a hub, six queries of one or two relevant passages, three of another split."""
+    folder = tmp_path_factory.mktemp("data") / "ring"
+    (folder / "qrels").mkdir(parents=True)
+    passages = [{"_id": f"p{i}", "title": word, "text": f"A text about {word}."} for i, word in enumerate(WORDS)]
+    queries = [{"_id": f"q{i}", "text": f"What is a {WORDS[i]}?", "metadata": {"answer": WORDS[i]}} for i in range(9)]
+    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, passages)))
+    (folder / "queries.jsonl").write_text("\n".join(map(json.dumps, queries)))
+    edges = [(i, (i + 1) % 12) for i in range(12)] + [(0, 5), (0, 7)]
+    (folder / "edges.tsv").write_text("".join(f"p{a}\tp{b}\tnext\n" for a, b in edges))
+    header = "query-id\tcorpus-id\tscore\n"
+    test = [f"q{i}\tp{i}\t1\n" + (f"q{i}\tp{i + 1}\t1\n" if i % 2 else "") for i in range(QUERIES)]
+    (folder / "qrels" / "test.tsv").write_text(header + "".join(test))
+    (folder / "qrels" / "val.tsv").write_text(header + "".join(f"q{i}\tp{i}\t1\n" for i in range(QUERIES, 9)))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def mine(ring: Path) -> Path:
+    """A run of somebody else's, which has nothing for the last query, and ties."""
+    path = ring.parent / "ring.mine.trec"
+    lines = [f"q{i} Q0 p{j} 1 {1 if j == i else 0.5} x\n" for i in range(QUERIES - 1) for j in range(i + 2)]
+    path.write_text("".join(lines))
+    return path
+
+
+@pytest.fixture
+def session(tmp_path: Path, cache: Path) -> Iterator[Callable[..., Session]]:
+    """Make what ``python evaluate.py`` calls its job with, in this process."""
+    schema.register()
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+
+        def make(*overrides: str, folder: str = "out") -> Session:
+            every = [*overrides, f"paths.run_dir={tmp_path / folder}", f"paths.cache={cache}", "resamples=200"]
+            cfg = compose("evaluate", overrides=every, return_hydra_config=True)
+            HydraConfig.instance().set_config(cfg)
+            with open_dict(cfg):
+                del cfg["hydra"]
+            schema.check_keys(cfg, schema.EvaluateConfig)
+            return Session(cfg)
+
+        yield make
+
+
+@pytest.fixture
+def run(session: Callable[..., Session]) -> Callable[..., Path]:
+    """Do what ``python evaluate.py`` does, in this process."""
+    return lambda *overrides, folder="out": evaluate(session(*overrides, folder=folder))

@@ -1,0 +1,82 @@
+"""``report=RUN1,RUN2``: finished runs side by side, without ranking again."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from graphrerank.cli.compare import compare
+from graphrerank.cli.session import Session
+from graphrerank.evaluation.study import read_study
+
+MakeSession = Callable[..., Session]
+
+
+@pytest.fixture
+def runs(run: Callable[..., Path], ring: Path) -> tuple[Path, Path]:
+    """Two runs of a checkpoint on candidates of two retrievers."""
+    settings = (f"datasets=[{ring}]", "checkpoint=base", "counterfactuals=[]")
+    return (
+        run(*settings, "retriever=hybrid", "retriever.top_k=4", folder="hybrid"),
+        run(
+            *settings,
+            "retriever=hybrid_expand",
+            "retriever.top_k=8",
+            "retriever.base_k=4",
+            "retriever.num_seeds=4",
+            folder="expand",
+        ),
+    )
+
+
+def test_runs_with_other_candidates(
+    runs: tuple[Path, Path], session: MakeSession, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    folder = compare(session(f"report=[{runs[0]},{runs[1]}]", folder="report"))
+    study = read_study(folder).datasets["ring"]
+    before = [read_study(path).datasets["ring"] for path in runs]
+    assert before[0].densities != before[1].densities
+    assert study.densities == before[1].densities
+    names = ["retriever (hybrid)", "ppr (hybrid)", "gcs (hybrid)", "gatv2 (hybrid)",
+             "retriever (expand)", "ppr (expand)", "gcs (expand)", "gatv2 (expand)"]  # fmt: skip
+    assert set(study.systems) <= {*names, "retriever", "ppr", "gcs", "gatv2"}
+    assert study.primary == "gatv2 (expand)"
+    assert all(list(group.means) == list(study.systems) for group in study.breakdowns)
+    ceilings = [f"{100 * part.ceiling:.2f}" for part in before]
+    note = (f"candidates differ: hybrid 4 a query, ceiling of PR {ceilings[0]}; expand 8 a query, ceiling of PR "
+            f"{ceilings[1]}; groups by graph density are of expand")  # fmt: skip
+    assert note in study.notes
+    assert "config retriever.top_k: 4 in hybrid, 8 in expand" in study.notes
+    assert any(line.startswith("hybrid: python evaluate.py ") for line in study.notes)
+    report, page = ((folder / name).read_text() for name in ("report.md", "report.html"))
+    assert f"- {note}" in report
+    assert note in page
+    printed = capsys.readouterr().out
+    assert note in " ".join(printed.split())
+    for system in study.systems.values():
+        for measure, mean in system.means.items():
+            assert measure.endswith("/multi") or f" {100 * mean:.2f} " in printed  # no number is cut
+    assert "…" not in printed
+
+
+def test_what_cannot_be_compared_or_rendered_leaves_no_file(
+    runs: tuple[Path, Path], session: MakeSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    content = json.loads((runs[1] / "study.json").read_text())
+    content["datasets"]["ring"]["query_ids"][0] = "another"
+    (runs[1] / "study.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match="hybrid and expand judge different queries of ring"):
+        compare(session(f"report=[{runs[0]},{runs[1]}]", folder="refused"))
+    assert not (tmp_path / "refused").exists()
+
+    def broken(*_: object) -> list[Path]:
+        raise RuntimeError("no pictures")
+
+    monkeypatch.setattr("graphrerank.evaluation.study_files.write_plots", broken)
+    (tmp_path / "twin").mkdir()
+    (tmp_path / "twin" / "study.json").write_text((runs[0] / "study.json").read_text())  # without a capsule
+    with pytest.raises(RuntimeError, match="no pictures"):
+        compare(session(f"report=[{runs[0]},{tmp_path / 'twin'}]", folder="broken"))
+    assert not (tmp_path / "broken").exists()
