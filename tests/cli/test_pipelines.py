@@ -46,16 +46,20 @@ def test_pipelines_side_by_side(run_command, folder: Path, reader: Path, tmp_pat
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == str(tmp_path)
-    found = metrics(tmp_path)["pipelines"]
+    found = metrics(tmp_path)["systems"]
     assert list(found) == ["vector_search", "hipporag2_ppr", "re2", "gar", "fastinsight"]
-    encodings = [entry["encodings"] for entry in found.values()]
-    assert encodings == [0.0, 0.0, 12.0, 12.0, 7.0]  # the whole corpus, and the budget
+    costs = {name: entry["cost"] for name, entry in found.items()}
+    encodings = [cost["encodings"] for cost in costs.values()]
+    assert encodings == [None, None, 12.0, 12.0, 7.0]  # the whole corpus, and the budget
     assert found["vector_search"]["R@5"] > 0.5
-    assert set(found["fastinsight"]["ms"]) == {"retrieve", "encode", "graph", "rerank", "other"}
-    per_pair = metrics(tmp_path)["pair_ms"]
-    assert per_pair > 0
-    assert found["fastinsight"]["ms"]["encode"] == pytest.approx(7 * per_pair)
-    assert 0 < found["fastinsight"]["overhead"] < 1
+    cost = costs["fastinsight"]
+    assert set(cost["batch_ms"]) == {"retrieve", "encode", "graph", "rerank", "other"}
+    assert cost["pair_ms"] > 0
+    assert cost["batch_ms"]["encode"] == pytest.approx(7 * cost["pair_ms"])
+    assert costs["vector_search"]["pair_ms"] is None
+    assert found["fastinsight"]["latency_ms"] == cost["ms"]["total"]
+    report = (tmp_path / "report.md").read_text()
+    assert f"{sum(cost['batch_ms'].values()):.2f}" in report
     assert {path.name.split(".")[1] for path in (tmp_path / "runs").glob("*.trec")} == set(found)
 
 
@@ -115,7 +119,7 @@ def test_a_checkpoint_in_a_pipeline_ranks_as_it_does_alone(
     ("overrides", "message"),
     [
         (["pipeline=re2"], "`pair_encoder` must be given for a pipeline that reads pairs"),
-        (["pipeline=re2", "checkpoint=attack"], "`checkpoint` must not be given with a pipeline"),
+        (["pipeline=re2", "checkpoint=attack"], "`checkpoint` and `systems` must not be given with a pipeline"),
         (["experiment=fastinsight_curves", "job.budgets=[]"], "`job.budgets` must name at least one budget"),
         (
             ["experiment=fastinsight_curves", "+job.settings.depth=[1]", "pair_encoder.model=x"],
