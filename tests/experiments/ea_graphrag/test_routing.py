@@ -6,7 +6,7 @@ import torch
 from graphrerank.data import PreparedDataset, Qrels, RetrievalDataset
 from graphrerank.evaluation import RankedDataset, StudyPlan, build_study, run_pipelines
 from graphrerank.evaluation.metrics_json import dataset_metrics
-from graphrerank.evaluation.study_tables import notes_of
+from graphrerank.evaluation.study_notes import notes_of
 from graphrerank.experiments.ea_graphrag.routing import Choices, compare_routing, join_choices, routing_table
 from graphrerank.experiments.ea_graphrag.two_paths import ROUTED_MEASURES
 from graphrerank.graphs import CorpusGraph, Ranking
