@@ -1,14 +1,25 @@
 """Commands as users run them, on a small ATT&CK."""
 
 import json
+import logging
 import os
+import random
+import runpy
 import subprocess
 import sys
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
 from importlib.util import find_spec
+from io import StringIO
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
 
 from tests.support import ROOT
 
@@ -49,17 +60,83 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
 
 
-RunCommand = Callable[..., "subprocess.CompletedProcess[str]"]
+@dataclass(frozen=True)
+class Finished:
+    """A command that has ended, with what it wrote."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+RunCommand = Callable[..., Finished]
+
+
+@contextmanager
+def isolated(environment: Mapping[str, str], folder: Path) -> Iterator[None]:
+    """Give a command an environment and a working folder, and take back all that it sets for the whole process."""
+    hydra, config = GlobalHydra.instance().hydra, HydraConfig.instance().cfg
+    modules = (sys.modules["__main__"], sys.argv, Path.cwd(), dict(os.environ))
+    random_states = (random.getstate(), np.random.get_state(), torch.get_rng_state())
+    threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    root, loggers = (
+        logging.getLogger(),
+        [x for x in logging.root.manager.loggerDict.values() if isinstance(x, logging.Logger)],
+    )
+    levels, handlers = [(x, x.level, x.disabled) for x in (root, *loggers)], list(root.handlers)
+    GlobalHydra.instance().clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    try:
+        with warnings.catch_warnings():
+            yield
+    finally:
+        GlobalHydra.instance().hydra, HydraConfig.instance().cfg = hydra, config
+        sys.modules["__main__"], sys.argv = modules[:2]
+        os.chdir(modules[2])
+        for name in set(os.environ) - set(modules[3]):
+            del os.environ[name]
+        os.environ.update(modules[3])
+        random.setstate(random_states[0])
+        np.random.set_state(random_states[1])
+        torch.set_rng_state(random_states[2])
+        torch.set_num_threads(threads)
+        torch.set_float32_matmul_precision(precision)
+        torch.use_deterministic_algorithms(deterministic)
+        root.handlers[:] = handlers
+        for logger, level, disabled in levels:
+            logger.setLevel(level)
+            logger.disabled = disabled
 
 
 @pytest.fixture(scope="session")
 def run_command(cache: Path) -> RunCommand:
+    """Do what ``python train.py``, ``evaluate.py`` or ``serve.py`` does with some arguments, in this process."""
+
+    def run(script: str, *arguments: str) -> Finished:
+        environment = {"GRAPHRERANK_CACHE": str(cache), "WANDB_MODE": "offline", "COLUMNS": "120"}
+        stdout, stderr, code = StringIO(), StringIO(), 0
+        with isolated(environment, cache), redirect_stdout(stdout), redirect_stderr(stderr):
+            sys.argv = [str(ROOT / script), *arguments]
+            try:
+                runpy.run_path(sys.argv[0], run_name="__main__")
+            except SystemExit as end:
+                code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        return Finished(code, stdout.getvalue(), stderr.getvalue())
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def run_process(cache: Path) -> RunCommand:
     """Run a command as a user does, in a process of its own."""
 
-    def run(script: str, *overrides: str) -> subprocess.CompletedProcess[str]:
+    def run(script: str, *arguments: str) -> Finished:
         environment = {**os.environ, "GRAPHRERANK_CACHE": str(cache), "WANDB_MODE": "offline", "COLUMNS": "120"}
-        command = [sys.executable, str(ROOT / script), *overrides]
-        return subprocess.run(command, capture_output=True, text=True, env=environment, check=False, cwd=cache)
+        command = [sys.executable, str(ROOT / script), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, cwd=cache)
+        return Finished(done.returncode, done.stdout, done.stderr)
 
     return run
 

