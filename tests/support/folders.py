@@ -7,14 +7,51 @@ from typing import Any
 
 import pytest
 
+HEADERS = {"edges": "source\ttarget\ttype", "qrels": "query-id\tcorpus-id\tscore"}
+LAST_COLUMNS = {"edges": "link", "qrels": 1}  # of rows that leave it out
+Table = str | bytes | Iterable[Mapping[str, Any]] | Iterable[tuple[Any, ...]] | None
 Write = Callable[..., Path]
+
+
+def write_dataset(folder: Path, **tables: Table) -> Path:
+    """Write a data set folder.
+
+    Args:
+        folder: Where to; it may be there.
+        tables: ``corpus`` and ``queries`` as records, ``edges`` and the judgements of each split as rows, whose last
+            column may be left out; any of them as text or bytes instead. None: no such file.
+
+    Returns:
+        The folder.
+    """
+    (folder / "qrels").mkdir(parents=True, exist_ok=True)
+    for name, table in tables.items():
+        if table is not None:
+            records = name in ("corpus", "queries")
+            path = folder / f"{name}.{'jsonl' if records else 'tsv'}"
+            kind = "edges" if name == "edges" else "qrels"
+            path = path if records or kind == "edges" else folder / "qrels" / path.name
+            path.write_bytes(_content(table, kind))
+    return folder
+
+
+def _content(table: Any, kind: str) -> bytes:
+    if isinstance(table, bytes):
+        return table
+    if isinstance(table, str):
+        return table.encode()
+    entries = list(table)
+    if not entries or isinstance(entries[0], Mapping):
+        return "".join(json.dumps(record) + "\n" for record in entries).encode()
+    rows = [(*row, LAST_COLUMNS[kind]) if len(row) == 2 else row for row in entries]
+    return "".join(f"{line}\n" for line in [HEADERS[kind], *("\t".join(map(str, row)) for row in rows)]).encode()
 
 
 @pytest.fixture
 def write_folder(tmp_path: Path) -> Write:
-    """Write a small data set folder; each table can be replaced, as text, bytes or records, or left out with None."""
+    """Write a small data set folder; each table can be replaced, or left out with None."""
 
-    def write(path: Path = tmp_path / "small", **tables: Any) -> Path:
+    def write(path: Path = tmp_path / "small", **tables: Table) -> Path:
         content: dict[str, Any] = {
             "corpus": [
                 {"_id": "a", "title": "Ant", "text": "An insect."},
@@ -27,23 +64,10 @@ def write_folder(tmp_path: Path) -> Write:
                 {"_id": "q2", "text": "Which pets?", "metadata": {"kind": "list"}},
                 {"_id": "q3", "text": "Nothing?"},
             ],
-            "edges": "source\ttarget\ttype\na\tb\tlikes\nc\td d\thates\n",
-            "train": "query-id\tcorpus-id\tscore\nq1\ta\t1\nq1\tb\t0\n",
-            "test": "query-id\tcorpus-id\tscore\nq2\tc\t2\nq2\td d\t1\n",
-        } | tables
-        (path / "qrels").mkdir(parents=True)
-        for name, table in content.items():
-            suffix = "jsonl" if name in ("corpus", "queries") else "tsv"
-            folder = path / "qrels" if name not in ("corpus", "queries", "edges") else path
-            if table is not None:
-                (folder / f"{name}.{suffix}").write_bytes(as_bytes(table))
-        return path
+            "edges": [("a", "b", "likes"), ("c", "d d", "hates")],
+            "train": [("q1", "a"), ("q1", "b", 0)],
+            "test": [("q2", "c", 2), ("q2", "d d")],
+        }
+        return write_dataset(path, **content | tables)
 
     return write
-
-
-def as_bytes(table: str | bytes | Iterable[Mapping[str, Any]]) -> bytes:
-    if isinstance(table, bytes):
-        return table
-    text = table if isinstance(table, str) else "".join(json.dumps(record) + "\n" for record in table)
-    return text.encode("utf-8")
