@@ -1,5 +1,4 @@
 import json
-import os
 import random
 import shutil
 import socket
@@ -7,12 +6,15 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 import torch
 
+from graphrerank.training import RerankerModule
 from tests.support import ROOT
+from tests.support.folders import write_dataset
 
 MEASURES = ("PR@5", "PR@10", "PR@5/multi", "PR@10/multi", "R@2", "R@5", "R@10", "nDCG@10")
 SYSTEMS = ["retriever", "ppr", "gcs", "mlp", "gatv2"]
@@ -96,11 +98,12 @@ def test_evaluate_takes_a_ckpt_file(trained: Path, run_command, tmp_path: Path) 
 
 
 def test_same_seed_same_result_another_seed_another(
-    trained: Path, run_command, small_attack: Path, tmp_path: Path
+    trained: Path, run_command, small_job: tuple[str, ...], tmp_path: Path
 ) -> None:
-    arguments = (f"data.path={small_attack}", "trainer.max_epochs=2", "retriever.top_k=30", "~ablations.mlp")
     for seed in (1, 2):
-        done = run_command("train.py", *arguments, f"seed={seed}", f"hydra.run.dir={tmp_path / str(seed)}")
+        done = run_command(
+            "train.py", *small_job, "~ablations.mlp", f"seed={seed}", f"hydra.run.dir={tmp_path / str(seed)}"
+        )
         assert done.returncode == 0, done.stderr
     expected = _weights(trained / "gatv2" / "checkpoints" / "last.ckpt")
     same = _weights(tmp_path / "1" / "gatv2" / "checkpoints" / "last.ckpt")
@@ -111,30 +114,28 @@ def test_same_seed_same_result_another_seed_another(
 
 @pytest.mark.parametrize("epoch", [0, 1])
 def test_resumed_run_equals_unbroken_run(
-    trained: Path, run_command, cache: Path, small_attack: Path, tmp_path: Path, epoch: int
+    trained: Path,
+    run_command,
+    small_job: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    epoch: int,
 ) -> None:
     """Break the second model off, in its first epoch or later, then resume the run folder."""
-    folder = tmp_path / "broken"
-    arguments = [f"data.path={small_attack}", "trainer.max_epochs=2", "retriever.top_k=30"]
-    code = (
-        "import sys, lightning as L\n"
-        "from graphrerank.training import RerankerModule\n"
-        "start = RerankerModule.training_step\n"
-        "def stop(self, graphs, batch_idx):\n"
-        "    layer = type(self.model.blocks[0].layer).__name__\n"
-        f"    if self.current_epoch == {epoch} and batch_idx == 1 and layer == 'GATv2Layer':\n"
-        "        raise SystemExit(9)\n"
-        "    return start(self, graphs, batch_idx)\n"
-        "RerankerModule.training_step = stop\n"
-        f"sys.path.insert(0, {str(ROOT)!r}); sys.argv = ['train.py', *{[*arguments, f'hydra.run.dir={folder}']!r}]\n"
-        f"import runpy; runpy.run_path({str(ROOT / 'train.py')!r}, run_name='__main__')\n"
-    )
-    environment = {**os.environ, "GRAPHRERANK_CACHE": str(cache)}
-    command = [sys.executable, "-c", code]
-    broken = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
+    folder, start = tmp_path / "broken", RerankerModule.training_step
+
+    def stop(self: RerankerModule, graphs: Any, batch_idx: int) -> Any:
+        reads_graph = type(self.model.blocks[0].layer).__name__ == "GATv2Layer"
+        if self.current_epoch == epoch and batch_idx == 1 and reads_graph:
+            raise SystemExit(9)
+        return start(self, graphs, batch_idx)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RerankerModule, "training_step", stop)
+        broken = run_command("train.py", *small_job, f"hydra.run.dir={folder}")
     assert broken.returncode == 9, broken.stderr
     assert not (folder / "metrics.json").exists()
-    done = run_command("train.py", *arguments, f"ckpt_path={folder}", f"hydra.run.dir={tmp_path / 'second'}")
+    done = run_command("train.py", *small_job, f"ckpt_path={folder}", f"hydra.run.dir={tmp_path / 'second'}")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == str(folder)
     for system in ("mlp", "gatv2"):
@@ -147,10 +148,10 @@ def test_resumed_run_equals_unbroken_run(
 
 @pytest.mark.parametrize("features", ["scores", "paper"])
 def test_resume_refuses_another_feature_mode(
-    trained: Path, run_command, small_attack: Path, tmp_path: Path, features
+    trained: Path, run_command, small_job: tuple[str, ...], tmp_path: Path, features: str
 ) -> None:
-    arguments = (f"data.path={small_attack}", "trainer.max_epochs=2", "retriever.top_k=30", f"features={features}")
-    done = run_command("train.py", *arguments, f"ckpt_path={trained}", f"hydra.run.dir={tmp_path}")
+    settings = (f"features={features}", f"ckpt_path={trained}", f"hydra.run.dir={tmp_path}")
+    done = run_command("train.py", *small_job, *settings)
     assert done.returncode != 0
     assert "ValueError" in done.stderr
     assert f"'features': '{features}'" in done.stderr
@@ -238,12 +239,13 @@ def test_bad_settings_are_refused_by_name(
 
 
 def test_evaluate_takes_several_data_sets_and_a_folder(trained: Path, run_command, tmp_path: Path) -> None:
-    folder = tmp_path / "cats"
-    (folder / "qrels").mkdir(parents=True)
-    documents = [{"_id": str(i), "title": "", "text": text} for i, text in enumerate(["a black cat", "a dog", "a cow"])]
-    (folder / "corpus.jsonl").write_text("".join(json.dumps(document) + "\n" for document in documents))
-    (folder / "queries.jsonl").write_text(json.dumps({"_id": "q", "text": "which cat is black?"}) + "\n")
-    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\t0\t1\n")
+    texts = ["a black cat", "a dog", "a cow"]
+    folder = write_dataset(
+        tmp_path / "cats",
+        corpus=[{"_id": str(i), "title": "", "text": text} for i, text in enumerate(texts)],
+        queries=[{"_id": "q", "text": "which cat is black?"}],
+        test=[("q", "0")],
+    )
     done = run_command(
         "evaluate.py", f"checkpoint={trained}", f"datasets=[attack,{folder}]", f"hydra.run.dir={tmp_path / 'out'}"
     )
@@ -275,13 +277,14 @@ def test_damaged_cache_is_refused_and_named(trained: Path, run_command, cache: P
     assert any(f"{file}: damaged cache" in done.stderr for file in files)
 
 
-def test_training_on_a_mix_with_augmentation(run_command, small_attack: Path, tmp_path: Path) -> None:
+def test_training_on_a_mix_with_augmentation(run_command, tiny_encoder: Path, tmp_path: Path) -> None:
     for number in range(2):
-        write_folder(tmp_path / f"set{number}", number)
+        write_ring(tmp_path / f"set{number}", number)
     mix = f"mix={{other: {{data: folder, path: {tmp_path / 'set1'}, name: other, splits: {{train: train, val: val}}}}}}"
     with_itself = f"mix={{folder: {{path: {tmp_path / 'set1'}}}}}"
     settings = [
         "data=folder", f"data.path={tmp_path / 'set0'}", "features=scores_match", "retriever=hybrid_expand",
+        "encoder=sentence_transformer", f"encoder.model={tiny_encoder}",
         "retriever.top_k=8", "retriever.base_k=5", "retriever.num_seeds=2", "augmentation.edge_dropout=0.2",
         "augmentation.score_dropout=0.2", "trainer.max_epochs=2", "~ablations.mlp",
     ]  # fmt: skip
@@ -301,22 +304,17 @@ def test_training_on_a_mix_with_augmentation(run_command, small_attack: Path, tm
     assert "`mix` must name data sets beside `data`" in refused.stderr
 
 
-def write_folder(folder: Path, seed: int) -> None:
+def write_ring(folder: Path, seed: int) -> None:
     """A data set folder of forty passages in a ring and thirty queries of two neighbours each."""
     rng = random.Random(seed)
     words = [f"word{i}" for i in range(50)]
     texts = [" ".join(rng.sample(words, 5)) for _ in range(40)]
-    folder.mkdir()
-    (folder / "qrels").mkdir()
-    corpus = [json.dumps({"_id": f"d{i}", "title": f"t{i}", "text": text}) for i, text in enumerate(texts)]
-    queries = [
-        json.dumps({"_id": f"q{i}", "text": f"{texts[i].split()[0]} and {texts[i + 1].split()[1]}"}) for i in range(30)
-    ]
-    edges = ["source\ttarget\ttype", *(f"d{i}\td{(i + 1) % 40}\tnext" for i in range(40))]
-    (folder / "corpus.jsonl").write_text("\n".join(corpus) + "\n", encoding="utf-8")
-    (folder / "queries.jsonl").write_text("\n".join(queries) + "\n", encoding="utf-8")
-    (folder / "edges.tsv").write_text("\n".join(edges) + "\n", encoding="utf-8")
-    for split, queries_of in (("train", range(18)), ("val", range(18, 24)), ("test", range(24, 30))):
-        rows = [f"q{i}\td{j}\t1" for i in queries_of for j in (i, i + 1)]
-        content = "\n".join(["query-id\tcorpus-id\tscore", *rows]) + "\n"
-        (folder / "qrels" / f"{split}.tsv").write_text(content, encoding="utf-8")
+    asked = [f"{texts[i].split()[0]} and {texts[i + 1].split()[1]}" for i in range(30)]
+    splits = {"train": range(18), "val": range(18, 24), "test": range(24, 30)}
+    write_dataset(
+        folder,
+        corpus=[{"_id": f"d{i}", "title": f"t{i}", "text": text} for i, text in enumerate(texts)],
+        queries=[{"_id": f"q{i}", "text": text} for i, text in enumerate(asked)],
+        edges=[(f"d{i}", f"d{(i + 1) % 40}", "next") for i in range(40)],
+        **{split: [(f"q{i}", f"d{j}") for i in queries for j in (i, i + 1)] for split, queries in splits.items()},
+    )

@@ -9,21 +9,24 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 import torch
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
+from matplotlib.figure import Figure
 
 from tests.support import ROOT
 
-KEPT_SOURCES = 24
+KEPT_SOURCES = 12
 
 
 def _lookup_folder() -> Path:
@@ -110,14 +113,33 @@ def isolated(environment: Mapping[str, str], folder: Path) -> Iterator[None]:
             logger.disabled = disabled
 
 
+def _write_blank(figure: Figure, file: Any, *, format: str, **_: Any) -> None:
+    blank = b'<svg viewBox="0 0 1 1"></svg>' if format == "svg" else b"\x89PNG\r\n\x1a\n"
+    file.write(blank) if hasattr(file, "write") else Path(file).write_bytes(blank)
+
+
+@contextmanager
+def blank_pictures() -> Iterator[None]:
+    """Leave out the rendering of figures, half of the time of a small evaluation; all their parts are still made."""
+    with (
+        patch.object(Figure, "savefig", _write_blank),
+        patch.object(Figure, "draw_without_rendering", lambda figure: None),
+    ):
+        yield
+
+
 @pytest.fixture(scope="session")
 def run_command(cache: Path) -> RunCommand:
-    """Do what ``python train.py``, ``evaluate.py`` or ``serve.py`` does with some arguments, in this process."""
+    """Do what ``python train.py``, ``evaluate.py`` or ``serve.py`` does with some arguments, in this process.
 
-    def run(script: str, *arguments: str) -> Finished:
+    Pictures are blank but with ``pictures=True``.
+    """
+
+    def run(script: str, *arguments: str, pictures: bool = False) -> Finished:
         environment = {"GRAPHRERANK_CACHE": str(cache), "WANDB_MODE": "offline", "COLUMNS": "120"}
         stdout, stderr, code = StringIO(), StringIO(), 0
-        with isolated(environment, cache), redirect_stdout(stdout), redirect_stderr(stderr):
+        drawn = nullcontext() if pictures else blank_pictures()
+        with isolated(environment, cache), redirect_stdout(stdout), redirect_stderr(stderr), drawn:
             sys.argv = [str(ROOT / script), *arguments]
             try:
                 runpy.run_path(sys.argv[0], run_name="__main__")
@@ -142,12 +164,17 @@ def run_process(cache: Path) -> RunCommand:
 
 
 @pytest.fixture(scope="session")
-def trained(run_command: RunCommand, small_attack: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run folder of train.py on the small ATT&CK, two epochs."""
+def small_job(small_attack: Path, tiny_encoder: Path) -> tuple[str, ...]:
+    """Settings of train.py that make its job small."""
+    encoder = ("encoder=sentence_transformer", f"encoder.model={tiny_encoder}")
+    return (f"data.path={small_attack}", *encoder, "retriever.top_k=30", "trainer.max_epochs=2")
+
+
+@pytest.fixture(scope="session")
+def trained(run_command: RunCommand, small_job: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run folder of train.py with the small job's settings; tests read it and change nothing in it."""
     folder = tmp_path_factory.mktemp("runs") / "trained"
-    done = run_command(
-        "train.py", f"data.path={small_attack}", "trainer.max_epochs=2", "retriever.top_k=30", f"hydra.run.dir={folder}"
-    )
+    done = run_command("train.py", *small_job, f"hydra.run.dir={folder}")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == str(folder)
     return folder
