@@ -1,30 +1,21 @@
 """Commands as users run them, on a small ATT&CK."""
 
 import json
-import logging
 import os
-import random
 import runpy
 import subprocess
 import sys
-import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
+from collections.abc import Callable
+from contextlib import nullcontext, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
-from typing import Any
-from unittest.mock import patch
 
-import numpy as np
 import pytest
-import torch
-from hydra.core.global_hydra import GlobalHydra
-from hydra.core.hydra_config import HydraConfig
-from matplotlib.figure import Figure
 
 from tests.support import ROOT
+from tests.support.isolation import blank_pictures, isolated
 
 KEPT_SOURCES = 12
 
@@ -75,59 +66,6 @@ class Finished:
 RunCommand = Callable[..., Finished]
 
 
-@contextmanager
-def isolated(environment: Mapping[str, str], folder: Path) -> Iterator[None]:
-    """Give a command an environment and a working folder, and take back all that it sets for the whole process."""
-    hydra, config = GlobalHydra.instance().hydra, HydraConfig.instance().cfg
-    modules = (sys.modules["__main__"], sys.argv, Path.cwd(), dict(os.environ))
-    random_states = (random.getstate(), np.random.get_state(), torch.get_rng_state())
-    threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
-    deterministic = torch.are_deterministic_algorithms_enabled()
-    root, loggers = (
-        logging.getLogger(),
-        [x for x in logging.root.manager.loggerDict.values() if isinstance(x, logging.Logger)],
-    )
-    levels, handlers = [(x, x.level, x.disabled) for x in (root, *loggers)], list(root.handlers)
-    GlobalHydra.instance().clear()
-    os.environ.update(environment)
-    os.chdir(folder)
-    try:
-        with warnings.catch_warnings():
-            yield
-    finally:
-        GlobalHydra.instance().hydra, HydraConfig.instance().cfg = hydra, config
-        sys.modules["__main__"], sys.argv = modules[:2]
-        os.chdir(modules[2])
-        for name in set(os.environ) - set(modules[3]):
-            del os.environ[name]
-        os.environ.update(modules[3])
-        random.setstate(random_states[0])
-        np.random.set_state(random_states[1])
-        torch.set_rng_state(random_states[2])
-        torch.set_num_threads(threads)
-        torch.set_float32_matmul_precision(precision)
-        torch.use_deterministic_algorithms(deterministic)
-        root.handlers[:] = handlers
-        for logger, level, disabled in levels:
-            logger.setLevel(level)
-            logger.disabled = disabled
-
-
-def _write_blank(figure: Figure, file: Any, *, format: str, **_: Any) -> None:
-    blank = b'<svg viewBox="0 0 1 1"></svg>' if format == "svg" else b"\x89PNG\r\n\x1a\n"
-    file.write(blank) if hasattr(file, "write") else Path(file).write_bytes(blank)
-
-
-@contextmanager
-def blank_pictures() -> Iterator[None]:
-    """Leave out the rendering of figures, half of the time of a small evaluation; all their parts are still made."""
-    with (
-        patch.object(Figure, "savefig", _write_blank),
-        patch.object(Figure, "draw_without_rendering", lambda figure: None),
-    ):
-        yield
-
-
 @pytest.fixture(scope="session")
 def run_command(cache: Path) -> RunCommand:
     """Do what ``python train.py``, ``evaluate.py`` or ``serve.py`` does with some arguments, in this process.
@@ -139,7 +77,7 @@ def run_command(cache: Path) -> RunCommand:
         environment = {"GRAPHRERANK_CACHE": str(cache), "WANDB_MODE": "offline", "COLUMNS": "120"}
         stdout, stderr, code = StringIO(), StringIO(), 0
         drawn = nullcontext() if pictures else blank_pictures()
-        with isolated(environment, cache), redirect_stdout(stdout), redirect_stderr(stderr), drawn:
+        with redirect_stdout(stdout), redirect_stderr(stderr), isolated(environment, cache), drawn:
             sys.argv = [str(ROOT / script), *arguments]
             try:
                 runpy.run_path(sys.argv[0], run_name="__main__")

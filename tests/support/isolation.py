@@ -1,0 +1,79 @@
+"""Commands in this process: what they set for all of it is taken back, and their pictures may be left blank."""
+
+import logging
+import os
+import random
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import torch
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from matplotlib.figure import Figure
+
+
+@contextmanager
+def isolated(environment: Mapping[str, str], folder: Path) -> Iterator[None]:
+    """Give a command an environment and a working folder, and take back all that it sets for the whole process.
+
+    Its warnings go to standard error, as those of a process do.
+    """
+    hydra, config = GlobalHydra.instance().hydra, HydraConfig.instance().cfg
+    main, arguments, working, variables = sys.modules["__main__"], sys.argv, Path.cwd(), dict(os.environ)
+    loggers = [logger for logger in logging.root.manager.loggerDict.values() if isinstance(logger, logging.Logger)]
+    levels = [(logger, logger.level, logger.disabled) for logger in (logging.root, *loggers)]
+    handlers = list(logging.root.handlers)
+    random_states = (random.getstate(), np.random.get_state(), torch.get_rng_state())
+    threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    GlobalHydra.instance().clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("default")
+            yield
+        for warning in caught:
+            sys.stderr.write(warnings.formatwarning(*_arguments(warning)))
+    finally:
+        GlobalHydra.instance().hydra, HydraConfig.instance().cfg = hydra, config
+        sys.modules["__main__"], sys.argv = main, arguments
+        os.chdir(working)
+        for name in set(os.environ) - set(variables):
+            del os.environ[name]
+        os.environ.update(variables)
+        logging.root.handlers[:] = handlers
+        for logger, level, disabled in levels:
+            logger.setLevel(level)
+            logger.disabled = disabled
+        random.setstate(random_states[0])
+        np.random.set_state(random_states[1])
+        torch.set_rng_state(random_states[2])
+        torch.set_num_threads(threads)
+        torch.set_float32_matmul_precision(precision)
+        torch.use_deterministic_algorithms(deterministic)
+
+
+def _arguments(warning: warnings.WarningMessage) -> tuple[Any, ...]:
+    return warning.message, warning.category, warning.filename, warning.lineno, warning.line
+
+
+@contextmanager
+def blank_pictures() -> Iterator[None]:
+    """Leave out the rendering of figures, half of the time of a small evaluation; all their parts are still made."""
+    with (
+        patch.object(Figure, "savefig", _write_blank),
+        patch.object(Figure, "draw_without_rendering", lambda figure: None),
+    ):
+        yield
+
+
+def _write_blank(figure: Figure, file: Any, *, format: str, **_: Any) -> None:
+    blank = b'<svg viewBox="0 0 1 1"></svg>' if format == "svg" else b"\x89PNG\r\n\x1a\n"
+    file.write(blank) if hasattr(file, "write") else Path(file).write_bytes(blank)
