@@ -67,7 +67,7 @@ class Worker:
 async def dispatching(folder, *, batch_requests=4, batch_candidates=100, **limits):
     dispatcher = Dispatcher(Limits(**limits), batch_requests=batch_requests, batch_candidates=batch_candidates)
     dispatcher.listen([folder / "http-0"])
-    async with dispatcher.attending():
+    async with dispatcher.serving():
         yield dispatcher, folder / "http-0"
 
 
@@ -101,7 +101,7 @@ def test_messages_come_as_they_were(folder, size):
 
 
 def test_a_path_that_is_too_long_for_a_socket(folder):
-    with pytest.raises(ValueError, match=r"x: no socket can be there .* set TMPDIR"):
+    with pytest.raises(ValueError, match=r"x: cannot open a socket .* set TMPDIR"):
         listen(folder / ("x" * 200))
 
 

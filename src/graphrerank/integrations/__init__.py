@@ -1,1 +1,1 @@
-"""The reranker within other libraries, each in a module of its own that needs that library."""
+"""The reranker in other libraries, one module per library, which must be installed."""

@@ -11,22 +11,22 @@ from graphrerank.integrations.metadata import input_from_metadata
 
 
 class GraphRerankCompressor(BaseDocumentCompressor):
-    """Ranks what a retriever of LangChain found, for a ``ContextualCompressionRetriever`` or on its own.
+    """Ranks the documents of a LangChain retriever, in a ``ContextualCompressionRetriever`` or on its own.
 
-    Of a document's metadata it reads ``score`` (the retriever's), ``entities`` (documents that share some are joined),
-    and ``doc_id`` with ``chunk_id`` (neighbouring chunks are joined).
+    Metadata keys: ``score`` (the retriever's), ``entities`` (documents that share some are joined), and ``doc_id`` with
+    ``chunk_id`` (neighbouring chunks are joined).
 
     Attributes:
-        reranker: The reranker; one that reads no vectors.
-        top_n: How many documents to keep; None for all.
-        edges: Tells which documents are joined, as pairs of places; None for what the metadata tell.
+        reranker: The reranker; it must not need vectors.
+        top_n: Number of documents to keep; None for all.
+        edges: Returns the pairs of indices of joined documents; None for those of the metadata.
 
     Example:
         >>> from langchain_core.documents import Document
         >>> from graphrerank import GraphReranker
         >>> compressor = GraphRerankCompressor(reranker=GraphReranker.from_pretrained("attack"), top_n=1)
-        >>> found = [Document("a cake recipe"), Document("infected USB sticks")]
-        >>> compressor.compress_documents(found, "spreads through USB sticks")[0].page_content
+        >>> documents = [Document("a cake recipe"), Document("infected USB sticks")]
+        >>> compressor.compress_documents(documents, "spreads through USB sticks")[0].page_content
         'infected USB sticks'
     """
 
@@ -42,28 +42,28 @@ class GraphRerankCompressor(BaseDocumentCompressor):
         """Rank documents.
 
         Args:
-            documents: What was found.
+            documents: The documents.
             query: The query.
             callbacks: Not used.
 
         Returns:
-            Copies, best first, with ``relevance_score`` in their metadata: the probability that they are relevant where
-            the model is calibrated, else its score.
+            Copies, best first, with ``relevance_score`` in their metadata: the probability of relevance if the model is
+            calibrated, else its score.
 
         Raises:
-            ValueError: If the query is empty, or metadata are of another form.
+            ValueError: If the query is empty, or metadata have another form.
         """
         if not documents:
             return []
-        given = input_from_metadata(
+        candidates = input_from_metadata(
             query,
             [document.page_content for document in documents],
             [document.metadata for document in documents],
             edges=() if self.edges is None else self.edges(documents),
             top_n=self.top_n,
         )
-        ranking = self.reranker.rerank_batch([given])[0]
+        ranking = self.reranker.rerank_batch([candidates])[0]
         return [
-            documents[place].model_copy(update={"metadata": {**documents[place].metadata, "relevance_score": score}})
-            for place, score in zip(ranking.ids, ranking.relevance.tolist(), strict=True)
+            documents[index].model_copy(update={"metadata": {**documents[index].metadata, "relevance_score": score}})
+            for index, score in zip(ranking.ids, ranking.relevance.tolist(), strict=True)
         ]

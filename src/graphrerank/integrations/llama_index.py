@@ -11,14 +11,14 @@ from graphrerank.integrations.metadata import input_from_metadata
 
 
 class GraphRerankPostprocessor(BaseNodePostprocessor):
-    """Ranks what a retriever of LlamaIndex found, in a query engine or on its own.
+    """Ranks the nodes of a LlamaIndex retriever, in a query engine or on its own.
 
-    Chunks that follow each other (``prev_node``, ``next_node``) are joined. The retriever's scores are read where all
-    nodes have one; of the metadata ``entities``, and ``doc_id`` with ``chunk_id``.
+    Consecutive chunks (``prev_node``, ``next_node``) are joined. The retriever's scores are used if all nodes have one,
+    and of the metadata ``entities``, and ``doc_id`` with ``chunk_id``.
 
     Attributes:
-        reranker: The reranker; one that reads no vectors.
-        top_n: How many nodes to keep; None for all.
+        reranker: The reranker; it must not need vectors.
+        top_n: Number of nodes to keep; None for all.
     """
 
     reranker: GraphReranker = Field(exclude=True)
@@ -26,23 +26,23 @@ class GraphRerankPostprocessor(BaseNodePostprocessor):
 
     @classmethod
     def class_name(cls) -> str:
-        """Name it in LlamaIndex's events."""
+        """Return the name for LlamaIndex's events."""
         return "GraphRerankPostprocessor"
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        """Rank nodes: best first, with probabilities of relevance where the model is calibrated, else its scores.
+        """Rank nodes, best first, with probabilities of relevance if the model is calibrated, else its scores.
 
         Raises:
-            ValueError: If there is no query, or metadata are of another form.
+            ValueError: If there is no query, or metadata have another form.
         """
         if query_bundle is None:
-            raise ValueError("`query_bundle` must be given: the reranker ranks for a query, got none")
+            raise ValueError("`query_bundle` must be given, as nodes are ranked for a query, got none")
         if not nodes:
             return []
         scores = [node.score for node in nodes if node.score is not None]
-        given = input_from_metadata(
+        candidates = input_from_metadata(
             query_bundle.query_str,
             [node.node.get_content(metadata_mode=MetadataMode.NONE) for node in nodes],
             [node.node.metadata for node in nodes],
@@ -50,15 +50,15 @@ class GraphRerankPostprocessor(BaseNodePostprocessor):
             edges=list(_following([node.node for node in nodes])),
             top_n=self.top_n,
         )
-        ranking = self.reranker.rerank_batch([given])[0]
-        served = zip(ranking.ids, ranking.relevance.tolist(), strict=True)
-        return [NodeWithScore(node=nodes[place].node, score=score) for place, score in served]
+        ranking = self.reranker.rerank_batch([candidates])[0]
+        ranked = zip(ranking.ids, ranking.relevance.tolist(), strict=True)
+        return [NodeWithScore(node=nodes[index].node, score=score) for index, score in ranked]
 
 
 def _following(nodes: Sequence[BaseNode]) -> Iterator[tuple[int, int]]:
-    """List the pairs of nodes of which one follows the other."""
-    place_of = {node.node_id: place for place, node in enumerate(nodes)}
-    for place, node in enumerate(nodes):
+    """Yield the pairs of consecutive nodes."""
+    index_of = {node.node_id: index for index, node in enumerate(nodes)}
+    for index, node in enumerate(nodes):
         for other in (node.prev_node, node.next_node):
-            if other is not None and place_of.get(other.node_id, place) != place:
-                yield place, place_of[other.node_id]
+            if other is not None and index_of.get(other.node_id, index) != index:
+                yield index, index_of[other.node_id]

@@ -1,11 +1,11 @@
-"""What a retriever's metadata tell of its passages, as the reranker takes it."""
+"""A reranker's input from the metadata of a retriever's passages."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphrerank.inference import RerankInput
 
-SCORE, ENTITIES, DOC_ID, CHUNK_ID = "score", "entities", "doc_id", "chunk_id"  # keys that are read
+SCORE, ENTITIES, DOC_ID, CHUNK_ID = "score", "entities", "doc_id", "chunk_id"  # the metadata's keys
 
 
 def input_from_metadata(
@@ -19,22 +19,22 @@ def input_from_metadata(
 ) -> RerankInput:
     """Build the candidates of a query.
 
-    ``score``, and ``doc_id`` with ``chunk_id``, are read where all passages have them; ``entities`` where any has.
+    ``score``, and ``doc_id`` with ``chunk_id``, are used if all passages have them; ``entities`` if any has.
 
     Args:
         query: The query.
         passages: ``n`` texts.
         metadata: ``n`` mappings.
-        scores: ``n`` scores, in the place of those of the metadata.
-        edges: Pairs of passages that are joined; a pair may stand twice.
-        top_n: How many to return; all when None.
+        scores: ``n`` scores, which replace those of the metadata.
+        edges: Pairs of joined passages; duplicates are dropped.
+        top_n: Number of passages to return; None for all.
 
     Raises:
         ValueError: As :class:`RerankInput`.
 
     Example:
-        >>> given = input_from_metadata("q", ["a", "b"], [{"entities": ["Rome"]}, {}], edges=[(1, 0), (0, 1)])
-        >>> given.entities, given.edges, given.scores
+        >>> candidates = input_from_metadata("q", ["a", "b"], [{"entities": ["Rome"]}, {}], edges=[(1, 0), (0, 1)])
+        >>> candidates.entities, candidates.edges, candidates.scores
         ([['Rome'], []], [(0, 1)], None)
     """
     is_chunked = all(DOC_ID in entry and CHUNK_ID in entry for entry in metadata)
@@ -45,12 +45,8 @@ def input_from_metadata(
         passages,
         scores=scores,
         edges=sorted({(min(pair), max(pair)) for pair in edges}),
-        entities=[entry.get(ENTITIES) or [] for entry in metadata] if any(map(_has_entities, metadata)) else None,
+        entities=[entry.get(ENTITIES) or [] for entry in metadata] if any(e.get(ENTITIES) for e in metadata) else None,
         doc_ids=[str(entry[DOC_ID]) for entry in metadata] if is_chunked else None,
         chunk_ids=[entry[CHUNK_ID] for entry in metadata] if is_chunked else None,
         top_n=top_n,
     )
-
-
-def _has_entities(entry: Mapping[str, Any]) -> bool:
-    return bool(entry.get(ENTITIES))

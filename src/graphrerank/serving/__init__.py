@@ -1,4 +1,4 @@
-"""Exported artifacts, and the HTTP service that answers from them."""
+"""Exported artifacts, and the HTTP service that loads them."""
 
 from graphrerank.serving.artifact import Artifact, load_artifact
 from graphrerank.serving.export import export_artifact

@@ -1,4 +1,4 @@
-"""The edges of a request, as arrays: a request may hold 100,000, and is checked before it waits for its turn."""
+"""The edges of a request as arrays: a request may have 100,000, which are checked before it is queued."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,14 +30,14 @@ class EdgeArrays:
 
 
 def read_edges(given: Any, *, most: int) -> EdgeArrays:
-    """Read edges as JSON gives them.
+    """Convert edges from JSON.
 
     Args:
-        given: ``[i, j]`` or ``[i, j, weight]``; the weight is 1 where it is left out.
-        most: Largest number of edges.
+        given: List of ``[i, j]`` or ``[i, j, weight]``; the weight is 1 by default.
+        most: Maximum number of edges.
 
     Raises:
-        ValueError: If there are too many, or one is of another form; names its place.
+        ValueError: If there are too many, or one has another form; names its index.
 
     Example:
         >>> read_edges([[0, 1], [2, 1, 0.5]], most=9).weights.tolist()
@@ -57,7 +57,7 @@ def read_edges(given: Any, *, most: int) -> EdgeArrays:
     if not set(map(type, indices)) <= {int} or min(indices, default=0) < 0 or max(indices, default=0) > LARGEST_INDEX:
         _refuse(
             given,
-            "join two documents by their places, whole numbers from 0",
+            "join two documents by their indices, integers from 0",
             lambda edge: all(type(index) is int and 0 <= index <= LARGEST_INDEX for index in edge[:2]),
         )
     weights = [edge[2] if len(edge) == 3 else 1.0 for edge in given]
@@ -73,37 +73,35 @@ def read_edges(given: Any, *, most: int) -> EdgeArrays:
 
 
 def _plain_pairs(given: Sequence[Sequence[Any]]) -> npt.NDArray[np.int64] | None:
-    """Read edges without weights, some three times as fast as others; None where one is another or at fault."""
-    numbers = list(chain.from_iterable(given))
-    if len(numbers) != 2 * len(given) or not set(map(type, numbers)) <= {int}:
+    """Convert edges without weights, some three times as fast; None if any edge is different or invalid."""
+    indices = list(chain.from_iterable(given))
+    if len(indices) != 2 * len(given) or not set(map(type, indices)) <= {int}:
         return None
-    if not 0 <= min(numbers, default=0) <= max(numbers, default=0) <= LARGEST_INDEX:
+    if not 0 <= min(indices, default=0) <= max(indices, default=0) <= LARGEST_INDEX:
         return None
-    return np.array(numbers, dtype=np.int64).reshape(-1, 2)
+    return np.array(indices, dtype=np.int64).reshape(-1, 2)
 
 
 def check_ends(edges: EdgeArrays, num_documents: int) -> None:
-    """Check that each edge joins two different documents, and no two of them the same ones.
+    """Check that each edge joins two different documents, and that no pair is repeated.
 
     Raises:
-        ValueError: Naming the place of the first edge that does not.
+        ValueError: If one does not; names the first one's index.
     """
     low, high = edges.pairs.min(axis=1, initial=LARGEST_INDEX), edges.pairs.max(axis=1, initial=0)
     key = low * num_documents + high
-    repeated = np.zeros(len(edges), dtype=bool)
-    if len(np.unique(key)) < len(key):
-        repeated[:] = True
-        repeated[np.unique(key, return_index=True)[1]] = False
-    for bad, needed in (
+    is_repeated = np.ones(len(edges), dtype=bool)
+    is_repeated[np.unique(key, return_index=True)[1]] = False
+    for is_bad, needed in (
         (high >= num_documents, f"join documents 0 to {num_documents - 1}"),
         (low == high, "join two different documents"),
-        (repeated, "be given once, in one direction"),
+        (is_repeated, "be given once, in one direction"),
     ):
-        if bad.any():
-            place = int(bad.argmax())
-            raise ValueError(f"`edges` must each {needed}, got {edges.pairs[place].tolist()} at place {place}")
+        if is_bad.any():
+            index = int(is_bad.argmax())
+            raise ValueError(f"`edges` must each {needed}, got {edges.pairs[index].tolist()} at index {index}")
 
 
-def _refuse(given: Any, needed: str, is_good: Any) -> None:
-    place = next(place for place, edge in enumerate(given) if not is_good(edge))
-    raise ValueError(f"`edges` must each {needed}, found another at place {place}")
+def _refuse(given: Any, needed: str, is_valid: Any) -> None:
+    index = next(index for index, edge in enumerate(given) if not is_valid(edge))
+    raise ValueError(f"`edges` must each {needed}, got another at index {index}")

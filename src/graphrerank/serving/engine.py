@@ -1,4 +1,4 @@
-"""What answers requests in a worker: a batch of them in, an answer to each out."""
+"""Engines, which answer batches of requests in a worker."""
 
 import json
 import logging
@@ -13,7 +13,7 @@ from graphrerank.serving.json_log import log
 
 RequestT = TypeVar("RequestT")
 RequestT_contra = TypeVar("RequestT_contra", contravariant=True)
-MOST_DETAILS = 10
+MAX_DETAILS = 10
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Answer:
     """An answer, ready to send.
 
     Attributes:
-        status: HTTP's status code.
+        status: HTTP status code.
         body: JSON.
     """
 
@@ -30,22 +30,22 @@ class Answer:
 
     @classmethod
     def of(cls, response: BaseModel | Mapping[str, Any]) -> "Answer":
-        """Answer with a response, or what one holds."""
+        """Answer with a response, or its content."""
         return cls(200, to_json(response, exclude_none=True))
 
     @classmethod
     def refuse(cls, status: int, message: str, detail: Sequence[Mapping[str, Any]] = ()) -> "Answer":
-        """Answer with an error; ``message`` is where Cohere's clients look."""
+        """Answer with an error; Cohere's clients read ``message``."""
         return cls(status, json.dumps({"message": message, "detail": list(detail)}).encode())
 
     @classmethod
     def invalid(cls, error: ValidationError) -> "Answer":
-        """Refuse a request by the names of its fields, and without its contents."""
-        found = error.errors(include_url=False, include_context=False, include_input=False)[:MOST_DETAILS]
-        said = [one["msg"].removeprefix("Value error, ") for one in found]
-        detail = [{"loc": one["loc"], "msg": msg, "type": one["type"]} for one, msg in zip(found, said, strict=True)]
-        fields = [".".join(map(str, one["loc"])) for one in found]
-        lines = [": ".join(filter(None, line)) for line in zip(fields, said, strict=True)]
+        """Refuse a request, naming the invalid fields without their contents."""
+        errors = error.errors(include_url=False, include_context=False, include_input=False)[:MAX_DETAILS]
+        detail: list[dict[str, Any]] = [
+            {"loc": e["loc"], "msg": e["msg"].removeprefix("Value error, "), "type": e["type"]} for e in errors
+        ]
+        lines = [": ".join(filter(None, (".".join(map(str, entry["loc"])), entry["msg"]))) for entry in detail]
         return cls.refuse(422, "; ".join(lines), detail)
 
 
@@ -53,21 +53,21 @@ class Engine(Protocol[RequestT_contra]):
     """Answers one kind of request, in one thread."""
 
     def answer(self, requests: Mapping[str, RequestT_contra]) -> dict[str, Answer]:
-        """Answer a batch of requests, by their ids.
+        """Answer a batch of requests, by id.
 
         Raises:
-            ValueError: If a request is at fault.
+            ValueError: If a request is invalid.
         """
 
     def warm_up(self) -> None:
         """Load everything that is loaded at the first use."""
 
 
-EngineFactory = Callable[[str], Engine[Any]]  # takes the device; sent to worker processes
+EngineFactory = Callable[[str], Engine[Any]]  # from a device; sent to worker processes
 
 
 def answer_all(engine: Engine[RequestT], requests: Mapping[str, RequestT]) -> dict[str, Answer]:
-    """Answer each request of a batch, whatever the others do: where a batch fails, each is tried alone."""
+    """Answer each request of a batch; if the batch fails, each request is tried separately."""
     try:
         return engine.answer(requests)
     except Exception as error:
@@ -77,4 +77,4 @@ def answer_all(engine: Engine[RequestT], requests: Mapping[str, RequestT]) -> di
         if isinstance(error, ValueError):
             return {uid: Answer.refuse(422, str(error))}
         log("request failed", level=logging.ERROR, error=error, id=uid)
-        return {uid: Answer.refuse(500, "internal error; the logs tell more under this id: " + uid)}
+        return {uid: Answer.refuse(500, "internal error; see the logs for this id: " + uid)}

@@ -1,7 +1,7 @@
-"""What stands before the routes: the key, the size of a body, the time to send it, and the log.
+"""Middleware before the routes: the key, the size of a body, the time to send it, and the log.
 
-Plain ASGI, for no part of it needs the request parsed. A body is read here as a whole, so that neither a long nor a
-slow one ever reaches a worker.
+It is plain ASGI, as it needs no parsed request. It reads the whole body, so that neither a long nor a slow one reaches
+a worker.
 """
 
 import asyncio
@@ -19,16 +19,16 @@ from graphrerank.serving.json_log import log
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.metrics import metrics
 
-OPEN_ROUTES = ("/health", "/ready")  # without a key: who balances load has none
+OPEN_ROUTES = ("/health", "/ready")  # without a key, which load balancers do not have
 
 
 class HttpGuard:
-    """Middleware.
+    """Middleware that checks and logs requests.
 
     Args:
-        app: What is guarded.
-        limits: Of bodies.
-        api_key: What ``Authorization: Bearer KEY`` or ``X-API-Key: KEY`` must hold; None to let everybody in.
+        app: The guarded application.
+        limits: Limits of bodies.
+        api_key: Key required in ``Authorization: Bearer KEY`` or ``X-API-Key: KEY``; None for none.
     """
 
     def __init__(self, app: ASGIApp, *, limits: Limits, api_key: str | None = None) -> None:
@@ -37,7 +37,7 @@ class HttpGuard:
         self._api_key = api_key
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it; log and count it when it is answered."""
+        """Forward or refuse a request; log and count it when it is answered."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -53,21 +53,21 @@ class HttpGuard:
             await send(message)
 
         try:
-            await self._pass_on(scope, receive, answer)
+            await self._forward(scope, receive, answer)
         except ClientGoneError:
-            status = 499  # nobody is there to be answered
+            status = 499  # logged only
         finally:
             seconds = time.perf_counter() - started
-            route = getattr(scope.get("route"), "path", "none")  # a client's own path may hold anything
+            route = getattr(scope.get("route"), "path", "none")  # the client's own path may contain anything
             metrics().stage_seconds.labels("total").observe(seconds)
             if status >= 400:
                 metrics().errors.labels(route, status).inc()
             fields = {"id": state["uid"], "method": scope["method"], "route": route, "status": status}
             log("request", **fields, seconds=round(seconds, 6), **state.get("counts", {}))
 
-    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _forward(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
-        if not self._is_let_in(scope["path"], headers):
+        if not self._is_authorized(scope["path"], headers):
             await _respond(send, Answer.refuse(401, "the key is missing or wrong: Authorization: Bearer KEY"))
             return
         declared = int(headers.get("content-length", "0"))
@@ -79,7 +79,7 @@ class HttpGuard:
             async with asyncio.timeout(self._limits.body_seconds):
                 body = await self._read(receive)
         except TimeoutError:
-            too_slow = Answer.refuse(408, f"body: must come within {self._limits.body_seconds:g} seconds")
+            too_slow = Answer.refuse(408, f"body: must arrive within {self._limits.body_seconds:g} seconds")
             await _respond(send, too_long if declared > self._limits.body_bytes else too_slow)
             return
         if body is None:
@@ -88,7 +88,7 @@ class HttpGuard:
         await self._app(scope, _replay(body, receive), send)
 
     async def _read(self, receive: Receive) -> bytes | None:
-        """Read the body; None where it is too long, and then to its end: many clients look for an answer only after."""
+        """Read the body to its end, as many clients read the answer only then; return None if it is too long."""
         chunks, size = [], 0
         while True:
             message = await receive()
@@ -102,26 +102,26 @@ class HttpGuard:
             if not message.get("more_body", False):
                 return b"".join(chunks) if size <= self._limits.body_bytes else None
 
-    def _is_let_in(self, path: str, headers: Headers) -> bool:
+    def _is_authorized(self, path: str, headers: Headers) -> bool:
         if self._api_key is None or path in OPEN_ROUTES:
             return True
-        given = headers.get("x-api-key") or headers.get("authorization", "").removeprefix("Bearer ")
-        return hmac.compare_digest(given.encode("latin-1"), self._api_key.encode())
+        key = headers.get("x-api-key") or headers.get("authorization", "").removeprefix("Bearer ")
+        return hmac.compare_digest(key.encode("latin-1"), self._api_key.encode())
 
 
 class ClientGoneError(Exception):
-    """The client has closed the connection before its request was complete."""
+    """The client closed the connection before its request was complete."""
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """Give a body that has been read as if it came now; what comes after it is the client's end."""
-    given = False
+    """Return a receiver that yields a body that was already read, then what follows it."""
+    is_sent = False
 
     async def replay() -> Message:
-        nonlocal given
-        if given:
+        nonlocal is_sent
+        if is_sent:
             return await receive()
-        given = True
+        is_sent = True
         return {"type": "http.request", "body": body, "more_body": False}
 
     return replay

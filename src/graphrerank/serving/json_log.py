@@ -1,4 +1,4 @@
-"""Logs as JSON lines on standard error, without anything that clients sent."""
+"""Logs as JSON lines on standard error, without any content of requests."""
 
 import json
 import logging
@@ -13,10 +13,10 @@ LOGGER = "graphrerank.serving"
 
 
 class JsonFormatter(logging.Formatter):
-    """Writes a record as one JSON object; of an exception its type and place, not its message, which may hold texts."""
+    """Writes a record as a JSON object; of an exception its type and place, as its message may contain texts."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write one line."""
+        """Return one line."""
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -30,8 +30,8 @@ class JsonFormatter(logging.Formatter):
 
 
 def log_config(level: str = "INFO") -> dict[str, Any]:
-    """Return a configuration for ``logging.config.dictConfig``: ours, LitServe's and uvicorn's loggers."""
-    own = {"handlers": ["json"], "level": level, "propagate": False}
+    """Return a configuration for ``logging.config.dictConfig``: our, LitServe's and uvicorn's loggers."""
+    logger = {"handlers": ["json"], "level": level, "propagate": False}
     return {
         "version": 1,
         "disable_existing_loggers": False,
@@ -39,13 +39,13 @@ def log_config(level: str = "INFO") -> dict[str, Any]:
         "handlers": {
             "json": {"class": "logging.StreamHandler", "formatter": "json", "stream": sys.stderr, "level": level}
         },
-        "loggers": dict.fromkeys((LOGGER, "litserve", "uvicorn", "uvicorn.error", "fastapi"), own),
+        "loggers": dict.fromkeys((LOGGER, "litserve", "uvicorn", "uvicorn.error", "fastapi"), logger),
         "root": {"handlers": ["json"], "level": "WARNING"},
     }
 
 
 def start_logging() -> None:
-    """Log as JSON in this process."""
+    """Configure this process to log as JSON."""
     logging.config.dictConfig(log_config())
 
 

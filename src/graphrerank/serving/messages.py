@@ -1,4 +1,4 @@
-"""Messages among the processes of one service: pickles behind their length, over Unix sockets.
+"""Messages between the processes of one service: length-prefixed pickles over Unix sockets.
 
 Both ends are our own processes, and the sockets lie in a folder that no other user may enter.
 """
@@ -14,7 +14,7 @@ _LENGTH = Struct("!Q")
 
 
 def pack(message: Any) -> bytes:
-    """Return what is sent for a message."""
+    """Return the bytes of a message."""
     body = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
     return _LENGTH.pack(len(body)) + body
 
@@ -40,25 +40,23 @@ def receive(connection: socket.socket) -> Any:
 
 
 def listen(path: Path) -> socket.socket:
-    """Make the end that others connect to.
+    """Open a listening socket.
 
     Raises:
-        ValueError: If the path is longer than the system takes, some 100 characters.
+        ValueError: If the path is longer than the system's limit, some 100 characters.
     """
     listener = socket.socket(socket.AF_UNIX)
     try:
         listener.bind(str(path))
     except OSError as error:
         listener.close()
-        raise ValueError(
-            f"{path}: no socket can be there ({error}); needed a short path of temporary files, set TMPDIR"
-        ) from error
+        raise ValueError(f"{path}: cannot open a socket ({error}); set TMPDIR to a folder with a short path") from error
     listener.listen()
     return listener
 
 
 def connect(path: Path) -> socket.socket:
-    """Make the other end."""
+    """Connect to a listening socket."""
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(str(path))
     return connection

@@ -1,6 +1,6 @@
-"""What a service counts, for Prometheus. Processes of one service count together, through files in a folder.
+"""Metrics of a service for Prometheus, aggregated over its processes through files in a folder.
 
-``prometheus_client`` reads where that folder is when it is imported, so it is imported when something is first counted.
+``prometheus_client`` reads the folder's name when it is imported, so it is imported at the first use.
 """
 
 import os
@@ -14,42 +14,42 @@ REQUESTS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 class Metrics:
-    """The measures; see each one's text at ``GET /metrics``."""
+    """The metrics; ``GET /metrics`` describes each."""
 
     def __init__(self) -> None:
         from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
         self._registry = CollectorRegistry()
-        kept: dict[str, Any] = {"namespace": "graphrerank", "registry": self._registry}
+        shared: dict[str, Any] = {"namespace": "graphrerank", "registry": self._registry}
         self.stage_seconds = Histogram(
-            "stage_seconds", "Seconds by stage: of a request in all or in the queue, of a batch at work.",
-            ["stage"], buckets=SECONDS, **kept,
+            "stage_seconds", "Seconds by stage: of a request in total or in the queue, of a batch in an engine.",
+            ["stage"], buckets=SECONDS, **shared,
         )  # fmt: skip
-        self.batch_requests = Histogram("batch_requests", "Requests in a batch.", buckets=REQUESTS, **kept)
-        self.errors = Counter("errors", "Answers that are errors.", ["route", "status"], **kept)
-        self.restarts = Counter("worker_starts", "Starts of workers.", **kept)
+        self.batch_requests = Histogram("batch_requests", "Requests per batch.", buckets=REQUESTS, **shared)
+        self.errors = Counter("errors", "Error responses.", ["route", "status"], **shared)
+        self.restarts = Counter("worker_starts", "Starts of workers.", **shared)
         self.queue_length = Gauge(
-            "queue_length", "Requests that wait for a worker.", multiprocess_mode="livesum", **kept
+            "queue_length", "Requests waiting for a worker.", multiprocess_mode="livesum", **shared
         )
 
     def render(self) -> bytes:
-        """Write the measures of all processes in Prometheus's text format."""
+        """Return the metrics of all processes in Prometheus's text format."""
         from prometheus_client import CollectorRegistry, generate_latest
         from prometheus_client.multiprocess import MultiProcessCollector
 
         if not os.environ.get(FOLDER):
             return generate_latest(self._registry)
-        everywhere = CollectorRegistry()
-        MultiProcessCollector(everywhere)  # type: ignore[no-untyped-call]
-        return generate_latest(everywhere)
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        return generate_latest(registry)
 
 
 @cache
 def metrics() -> Metrics:
-    """Return this process's measures."""
+    """Return the metrics of this process."""
     return Metrics()
 
 
 def count_together(folder: Path) -> None:
-    """Let this process, and those it starts, count into a folder; call before anything is counted."""
+    """Let this process and its children write their metrics into a folder; call before any metric is used."""
     os.environ[FOLDER] = str(folder)

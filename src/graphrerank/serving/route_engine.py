@@ -1,43 +1,33 @@
-"""Routes queries with a complexity adapter: how much each needs the graph, and which path it takes."""
+"""Routing of queries by a complexity adapter: how much each needs the graph, and which path it takes."""
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import BaseModel
 
 from graphrerank.graphs.routes import ROUTES, choose_routes
 from graphrerank.inference import AdapterScorer
 from graphrerank.models import Checkpoint
 from graphrerank.serving.artifact import load_artifact
 from graphrerank.serving.engine import Answer
-from graphrerank.serving.limits import limits_of
+from graphrerank.serving.limits import QueryRequest
 from graphrerank.serving.metrics import metrics
 
 
-class RouteRequest(BaseModel):
-    """What ``POST /route`` takes.
+class RouteRequest(QueryRequest):
+    """Body of ``POST /route``.
 
     Attributes:
         query: The query, not empty.
     """
 
-    model_config = ConfigDict(extra="forbid")
-
-    query: Annotated[str, Field(min_length=1)]
-
-    @field_validator("query")
-    @classmethod
-    def _not_too_long(cls, query: str, info: ValidationInfo) -> str:
-        return limits_of(info).check_text("query", query)
-
 
 class Thresholds(BaseModel):
-    """From where on a query takes which path.
+    """Thresholds of the paths.
 
     Attributes:
-        low: Up to this score it takes the dense path.
-        high: From this score on it takes the graph path; between both their fusion.
+        low: Up to this score a query takes the dense path.
+        high: From this score on it takes the graph path; in between the fusion of both.
     """
 
     low: float
@@ -45,13 +35,13 @@ class Thresholds(BaseModel):
 
 
 class RouteResponse(BaseModel):
-    """What ``POST /route`` answers.
+    """Response of ``POST /route``.
 
     Attributes:
-        id: Of the request, as in the logs.
+        id: Id of the request, as in the logs.
         score: s(q) in [0, 1]: how much the query needs the graph.
         route: ``dense``, ``graph`` or ``fusion``.
-        thresholds: The adapter's.
+        thresholds: The adapter's thresholds.
     """
 
     id: str
@@ -71,7 +61,7 @@ class RouteEngine:
         self._scorer = scorer
 
     def answer(self, requests: Mapping[str, RouteRequest]) -> dict[str, Answer]:
-        """Answer a batch of requests, by their ids."""
+        """Answer a batch of requests, by id."""
         low, high = self._scorer.low, self._scorer.high
         with metrics().stage_seconds.labels("route").time():
             scores = self._scorer.score([request.query for request in requests.values()])
@@ -83,7 +73,7 @@ class RouteEngine:
         }
 
     def warm_up(self) -> None:
-        """Load what reads the syntax."""
+        """Load the parser."""
         self.answer({"first": RouteRequest(query="what warms up?")})
 
 
@@ -93,10 +83,10 @@ def load_route_engine(
     """Load an adapter's artifact in a worker.
 
     Args:
-        folder: The artifact's.
-        stanza_folder: Where Stanza's model lies, for an adapter that was trained with it.
+        folder: Folder of the artifact.
+        stanza_folder: Folder of Stanza's model, for an adapter trained with it.
         device: Not used: the adapter is small.
-        format_name: Of the artifact's formats the one that scores; None for TorchScript where there is any.
+        format_name: See :func:`load_artifact`.
 
     Raises:
         ValueError: As :func:`load_artifact` and :class:`AdapterScorer`.

@@ -16,23 +16,23 @@ from graphrerank.serving.limits import Limits
 from graphrerank.serving.metrics import metrics
 
 ERRORS = {
-    400: "The body is no JSON.",
+    400: "The body is not JSON.",
     401: "The key is missing or wrong.",
     408: "The body came too slowly.",
     413: "The body is too long.",
-    422: "A field is at fault; the message names it.",
+    422: "A field is invalid; the message names it.",
     429: "Too many requests are waiting.",
     503: "Workers died with the request.",
-    504: "It took too long.",
+    504: "The request timed out.",
 }
 
 
 class ErrorAnswer(BaseModel):
-    """What every error answers.
+    """Response of every error.
 
     Attributes:
-        message: What is at fault, by field.
-        detail: For each field ``loc``, ``msg`` and ``type``.
+        message: The errors, by field.
+        detail: ``loc``, ``msg`` and ``type`` of each error.
     """
 
     message: str
@@ -44,11 +44,11 @@ class Route:
     """A route that an engine answers.
 
     Attributes:
-        paths: Where it is.
+        paths: Its paths.
         kind: Name of the engine.
-        request: What it takes.
-        response: What it answers.
-        summary: For the documentation.
+        request: Model of the body.
+        response: Model of the response.
+        summary: Summary for the documentation.
     """
 
     paths: tuple[str, ...]
@@ -69,7 +69,7 @@ def add_routes(app: FastAPI, routes: list[Route], dispatcher: Dispatcher, limits
                 summary=route.summary,
                 description=route.request.__doc__,
                 response_model=route.response,
-                responses={status: {"model": ErrorAnswer, "description": said} for status, said in ERRORS.items()},
+                responses={status: {"model": ErrorAnswer, "description": text} for status, text in ERRORS.items()},
                 openapi_extra={
                     "requestBody": {
                         "required": True,
@@ -80,15 +80,15 @@ def add_routes(app: FastAPI, routes: list[Route], dispatcher: Dispatcher, limits
 
     @app.exception_handler(HTTPException)
     async def refuse(request: Request, error: HTTPException) -> Response:
-        """Answer what no route takes, in the form of all errors."""
+        """Answer a request that matches no route, in the form of all errors."""
         answer = Answer.refuse(error.status_code, str(error.detail))
         return Response(answer.body, answer.status, headers=error.headers, media_type="application/json")
 
-    @app.get("/health", summary="Whether the HTTP process runs; /ready tells whether workers do.")
+    @app.get("/health", summary="Whether the HTTP process runs; see /ready for the workers.")
     async def health() -> dict[str, str]:
         return {"status": "ok"}
 
-    @app.get("/metrics", summary="Measures in Prometheus's text format.", response_class=Response)
+    @app.get("/metrics", summary="Metrics in Prometheus's text format.", response_class=Response)
     def measures() -> Response:  # no `async`: reads files, in the thread pool
         return Response(metrics().render(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
@@ -104,24 +104,24 @@ def _endpoint(route: Route, dispatcher: Dispatcher, limits: Limits) -> Callable[
 
 async def _answer(route: Route, dispatcher: Dispatcher, limits: Limits, request: Request) -> Answer:
     try:
-        given = _read_json(await request.body())
+        content = _read_json(await request.body())
     except (ValueError, RecursionError) as error:
         return Answer.refuse(400, f"body: must be JSON: {type(error).__name__}")
     try:
-        checked = route.request.model_validate(given, context=limits)
+        body = route.request.model_validate(content, context=limits)
     except ValidationError as error:
         return Answer.invalid(error)
-    request.state.counts = {"documents": getattr(checked, "num_documents", 0)}
-    return await dispatcher.ask(route.kind, checked, request.state.uid)
+    request.state.counts = {"documents": getattr(body, "num_documents", 0)}
+    return await dispatcher.ask(route.kind, body, request.state.uid)
 
 
 def _read_json(body: bytes) -> Any:
-    """Read JSON, quickly where nothing is odd.
+    """Parse JSON, with a fast parser first.
 
     Raises:
-        ValueError: If it is none.
+        ValueError: If it is invalid.
     """
     try:
         return from_json(body)
-    except ValueError:  # it refuses lone surrogates, whose field is named later, and does not name the encoding
+    except ValueError:  # it refuses lone surrogates, which a later check attributes to their field
         return json.loads(body)

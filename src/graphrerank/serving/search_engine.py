@@ -1,4 +1,4 @@
-"""Searches an indexed corpus with a pipeline, and goes over to a new corpus without a break."""
+"""Search of an indexed corpus by a pipeline, with replacement of the corpus without interruption."""
 
 import hashlib
 import logging
@@ -9,36 +9,28 @@ from pathlib import Path
 from threading import Thread
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import BaseModel, Field
 
 from graphrerank.data.encoder import Encoder
 from graphrerank.graphs import CorpusGraph, Queries
 from graphrerank.pipelines import Pipeline
 from graphrerank.serving.engine import Answer
 from graphrerank.serving.json_log import log
-from graphrerank.serving.limits import limits_of
+from graphrerank.serving.limits import QueryRequest
 from graphrerank.serving.metrics import metrics
 
 
-class SearchRequest(BaseModel):
-    """What ``POST /search`` takes.
+class SearchRequest(QueryRequest):
+    """Body of ``POST /search``.
 
     Attributes:
         query: The query, not empty.
-        top_n: How many results to return; fewer where the pipeline finds fewer.
-        return_documents: Whether results hold the texts.
+        top_n: Number of results; fewer if the pipeline finds fewer.
+        return_documents: Whether results contain the texts.
     """
 
-    model_config = ConfigDict(extra="forbid")
-
-    query: Annotated[str, Field(min_length=1)]
     top_n: Annotated[int, Field(ge=1, strict=True)] = 10
     return_documents: Annotated[bool, Field(strict=True)] = False
-
-    @field_validator("query")
-    @classmethod
-    def _not_too_long(cls, query: str, info: ValidationInfo) -> str:
-        return limits_of(info).check_text("query", query)
 
 
 class SearchResult(BaseModel):
@@ -46,8 +38,8 @@ class SearchResult(BaseModel):
 
     Attributes:
         doc_id: Its id in the corpus.
-        score: Of the pipeline's last step, of any scale; higher is more relevant, comparable within an answer only.
-        document: Its text, where ``return_documents`` asks for it.
+        score: Score of the pipeline's last step, of any scale; higher is better, comparable within a response only.
+        document: Its text, if ``return_documents`` is set.
     """
 
     doc_id: str
@@ -56,10 +48,10 @@ class SearchResult(BaseModel):
 
 
 class SearchResponse(BaseModel):
-    """What ``POST /search`` answers.
+    """Response of ``POST /search``.
 
     Attributes:
-        id: Of the request, as in the logs.
+        id: Id of the request, as in the logs.
         results: Best first.
         meta: ``index``, the version of the corpus that was searched.
     """
@@ -71,12 +63,12 @@ class SearchResponse(BaseModel):
 
 @dataclass(frozen=True)
 class SearchableCorpus:
-    """A corpus and what searches it.
+    """A corpus with its pipeline and encoder.
 
     Attributes:
         graph: The corpus.
         pipeline: Retrieves from it.
-        encoder: Encodes queries; None where nothing reads vectors.
+        encoder: Encodes queries; None if no vectors are needed.
     """
 
     graph: CorpusGraph
@@ -87,14 +79,14 @@ class SearchableCorpus:
 class SearchEngine:
     """Searches for the queries of many requests at once.
 
-    A thread looks at the folder, and at where it is if it is a link. When it has changed, and has then been at rest
-    from one look to the next, the new corpus is loaded beside the old one and takes its place: a batch is answered
-    from one of them. A corpus that cannot be loaded is logged, and the old one stays.
+    A thread polls the folder, and the target of a link. When it has changed and then stayed unchanged from one poll to
+    the next, the new corpus is loaded and replaces the old one; a batch is answered from one of them. If a corpus
+    cannot be loaded, the error is logged and the old one stays.
 
     Args:
         load: Loads a corpus.
-        folder: Where it lies.
-        look_seconds: Time between looks at the folder.
+        folder: Folder of the corpus.
+        look_seconds: Seconds between two polls.
 
     Raises:
         ValueError: If the first corpus cannot be loaded.
@@ -109,14 +101,15 @@ class SearchEngine:
         Thread(target=self._watch, args=(version,), daemon=True).start()
 
     def answer(self, requests: Mapping[str, SearchRequest]) -> dict[str, Answer]:
-        """Answer a batch of requests, by their ids."""
+        """Answer a batch of requests, by id."""
         version, corpus = self._current
         texts = [request.query for request in requests.values()]
         vectors = None if corpus.encoder is None else corpus.encoder.encode(texts).to(corpus.graph.device)
-        found = corpus.pipeline.retrieve(Queries(list(requests), texts, vectors))
-        for stage, seconds in found.seconds.items():
+        retrieved = corpus.pipeline.retrieve(Queries(list(requests), texts, vectors))
+        for stage, seconds in retrieved.seconds.items():
             metrics().stage_seconds.labels(f"search/{stage}").observe(seconds)
-        rows = zip(requests.items(), found.ranking.nodes.tolist(), found.ranking.scores.tolist(), strict=True)
+        ranking = retrieved.ranking
+        rows = zip(requests.items(), ranking.nodes.tolist(), ranking.scores.tolist(), strict=True)
         return {
             uid: Answer.of(
                 SearchResponse(id=uid, results=_results(corpus.graph, request, nodes, scores), meta={"index": version})
@@ -129,13 +122,13 @@ class SearchEngine:
         self.answer({"first": SearchRequest(query="what warms up?")})
 
     def _watch(self, served: str) -> None:
-        seen = served
+        latest = served
         while True:
             time.sleep(self._look_seconds)
-            before, seen = seen, corpus_version(self._folder)
-            if seen not in (served, "") and seen == before:
-                served = seen  # tried once
-                self._replace(seen)
+            previous, latest = latest, corpus_version(self._folder)
+            if latest not in (served, "") and latest == previous:
+                served = latest  # tried once
+                self._replace(latest)
 
     def _replace(self, version: str) -> None:
         try:
@@ -148,13 +141,13 @@ class SearchEngine:
 
 
 def corpus_version(folder: Path) -> str:
-    """Return what changes with the place, the size or the time of a corpus's files; empty while there are none."""
-    place = folder.resolve()
+    """Return a hash of the paths, sizes and times of a corpus's files; empty if there are none."""
+    root = folder.resolve()
     try:
-        stamps = [(str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in place.rglob("*")]
-    except FileNotFoundError:  # one went while it was looked at
+        stamps = [(str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in root.rglob("*")]
+    except FileNotFoundError:  # a file vanished meanwhile
         return ""
-    return hashlib.sha256(repr((place, sorted(stamps))).encode()).hexdigest()[:16] if stamps else ""
+    return hashlib.sha256(repr((root, sorted(stamps))).encode()).hexdigest()[:16] if stamps else ""
 
 
 def _results(graph: CorpusGraph, request: SearchRequest, nodes: list[int], scores: list[float]) -> list[SearchResult]:

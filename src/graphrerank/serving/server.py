@@ -1,7 +1,7 @@
-"""The service: LitServe's processes, with our way of requests between them and our routes before them.
+"""The service: LitServe's processes, with our dispatch of requests and our routes.
 
-What LitServe 0.2.19 does not do, and is done here: it leaves requests of a dead worker unanswered and batches by
-waiting (:class:`Dispatcher`), and dies of SIGTERM without finishing what is in flight (:func:`run`).
+LitServe 0.2.19 leaves requests of a dead worker unanswered and batches by waiting, hence :class:`Dispatcher`; it dies
+of SIGTERM without finishing requests, hence :func:`run`.
 """
 
 import ctypes
@@ -25,6 +25,7 @@ from litserve import LitAPI, LitServer
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 
+from graphrerank.checks import check_choice, check_counts
 from graphrerank.serving.batch_loop import BatchLoop
 from graphrerank.serving.dispatcher import Dispatcher
 from graphrerank.serving.engine import EngineFactory
@@ -35,29 +36,29 @@ from graphrerank.serving.metrics import count_together
 from graphrerank.serving.routes import Route, add_routes
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
-HOSTS = ("127.0.0.1", "0.0.0.0", "::")  # what LitServe takes
+HOSTS = ("127.0.0.1", "0.0.0.0", "::")  # accepted by LitServe
 
 
 @dataclass(frozen=True)
 class ServiceSettings:
-    """How a service runs.
+    """Settings of a service.
 
     Attributes:
-        host: Where it listens: this machine alone, or ``0.0.0.0`` or ``::`` for all networks.
-        port: Where it listens.
-        workers: Processes that rank.
-        http_processes: Processes that read and check requests.
-        batch_requests: Largest number of requests in a batch; 1 for no batching.
-        batch_candidates: A batch is full when its requests have so many documents together.
+        host: Address: this machine only, or ``0.0.0.0`` or ``::`` for all networks.
+        port: Port.
+        workers: Number of processes with models.
+        http_processes: Number of processes that read and check requests.
+        batch_requests: Maximum number of requests in a batch; 1 for no batching.
+        batch_candidates: Number of documents at which a batch is full.
         num_threads: Torch threads of each worker.
         device: ``cpu`` or ``cuda``.
-        api_key: What clients must send; None for none.
-        cors_origins: Web pages that may call; none by default.
-        shutdown_seconds: Time to finish what is in flight when the service is to end.
-        limits: What it takes on.
+        api_key: Key that clients must send; None for none.
+        cors_origins: Origins of web pages that may call; none by default.
+        shutdown_seconds: Time to finish requests at the end of the service.
+        limits: Limits of requests.
 
     Raises:
-        ValueError: If ``host`` is another, or a number is not positive.
+        ValueError: If ``host`` is unknown, or a number is not positive.
     """
 
     host: str = "127.0.0.1"
@@ -74,19 +75,17 @@ class ServiceSettings:
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
-        if self.host not in HOSTS:
-            raise ValueError(f"`host` must be one of {HOSTS}, got {self.host!r}")
-        for name in ("workers", "http_processes", "batch_requests", "batch_candidates", "num_threads"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"`{name}` must be positive, got {getattr(self, name)}")
+        check_choice(HOSTS, host=self.host)
+        counts = ("workers", "http_processes", "batch_requests", "batch_candidates", "num_threads")
+        check_counts(**{name: getattr(self, name) for name in counts})
 
 
 class EngineAPI(LitAPI):
-    """What LitServe starts in a worker: it builds the engines there, and warms them up.
+    """LitServe's API in a worker: builds the engines and warms them up.
 
     Args:
-        factories: Make the engines, by kind.
-        settings: How the service runs.
+        factories: Factories of the engines, by kind.
+        settings: Settings of the service.
     """
 
     def __init__(self, factories: Mapping[str, EngineFactory], settings: ServiceSettings) -> None:
@@ -101,43 +100,39 @@ class EngineAPI(LitAPI):
         self._num_threads = settings.num_threads
 
     def listen(self, folder: Path, http_processes: int) -> None:
-        """Open the sockets over which HTTP processes and workers speak, before either is started."""
-        self.batch_loop.addresses = [folder / f"http-{number}" for number in range(http_processes)]
+        """Open the sockets between HTTP processes and workers, before either is started."""
+        self.batch_loop.addresses = [folder / f"http-{process}" for process in range(http_processes)]
         self.dispatcher.listen(self.batch_loop.addresses)
 
     def setup(self, device: str) -> None:
-        """Build the engines; ``GET /ready`` says so when it is done."""
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C reaches all processes; the main one ends this one
+        """Build the engines; ``GET /ready`` succeeds afterwards."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C reaches all processes; the main one ends the workers
         start_logging()
         torch.set_num_threads(self._num_threads)
         _keep_freed_memory()
         self.engines = {kind: make(device) for kind, make in self._factories.items()}
         for engine in self.engines.values():
             engine.warm_up()
-        gc.freeze()  # modules and models stay: the garbage collector need not look at them again
+        gc.freeze()  # modules and models stay, so the garbage collector may ignore them
 
 
 def create_server(
     factories: Mapping[str, EngineFactory], routes: list[Route], settings: ServiceSettings, *, info: Mapping[str, Any]
 ) -> LitServer:
-    """Put a service together.
+    """Create a service.
 
     Args:
-        factories: Make the engines in the workers, by kind; they are pickled.
-        routes: What the engines answer.
-        settings: How it runs.
-        info: What ``GET /info`` tells of the models.
+        factories: Factories of the engines in the workers, by kind; they are pickled.
+        routes: Routes of the engines.
+        settings: Settings of the service.
+        info: Content of ``GET /info``.
     """
     api = EngineAPI(factories, settings)
     limits = settings.limits
     middlewares: list[Any] = [(HttpGuard, {"limits": limits, "api_key": settings.api_key})]
     if settings.cors_origins:
-        middlewares.append(
-            (
-                CORSMiddleware,
-                {"allow_origins": list(settings.cors_origins), "allow_methods": ["*"], "allow_headers": ["*"]},
-            )
-        )
+        cors = {"allow_origins": list(settings.cors_origins), "allow_methods": ["*"], "allow_headers": ["*"]}
+        middlewares.append((CORSMiddleware, cors))
     server = LitServer(
         api,
         accelerator="cuda" if settings.device.startswith("cuda") else "cpu",
@@ -153,18 +148,18 @@ def create_server(
     server.app.title = "graphrerank"
     server.app.description = "Learned graph reranking for graph RAG."
     server.uvicorn_graceful_timeout = settings.shutdown_seconds
-    server.monitor_internal = 0.5  # seconds between looks for dead workers
+    server.monitor_internal = 0.5  # seconds between checks for dead workers
     server.app.user_middleware = [used for used in server.app.user_middleware if used.cls is not GZipMiddleware]
-    server.app.router.lifespan_context = _attended(server.app.router.lifespan_context, api.dispatcher)
+    server.app.router.lifespan_context = _with_workers(server.app.router.lifespan_context, api.dispatcher)
     add_routes(server.app, routes, api.dispatcher, limits)
     return server
 
 
 def run(server: LitServer, settings: ServiceSettings) -> None:
-    """Serve until SIGTERM or Ctrl+C, then finish what is in flight."""
+    """Serve until SIGTERM or Ctrl+C, then finish the current requests."""
     os.register_at_fork(after_in_child=_default_signals)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, partial(_end, server))
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signum, partial(_end, server))
     with tempfile.TemporaryDirectory(prefix="graphrerank-") as folder:
         count_together(Path(folder))
         api = server.lit_api
@@ -186,12 +181,12 @@ def run(server: LitServer, settings: ServiceSettings) -> None:
                     process.terminate()
 
 
-def _attended(lifespan: Any, dispatcher: Dispatcher) -> Any:
-    """Let workers in while an application lives."""
+def _with_workers(lifespan: Any, dispatcher: Dispatcher) -> Any:
+    """Accept workers during the lifespan of an application."""
 
     @asynccontextmanager
     async def both(app: FastAPI) -> AsyncIterator[Any]:
-        async with dispatcher.attending(), lifespan(app) as state:
+        async with dispatcher.serving(), lifespan(app) as state:
             gc.freeze()
             yield state
 
@@ -199,9 +194,9 @@ def _attended(lifespan: Any, dispatcher: Dispatcher) -> Any:
 
 
 def _keep_freed_memory() -> None:
-    """Let the C library keep what is freed, up to 32 MiB a piece, where it is glibc.
+    """Let glibc keep freed memory, up to 32 MiB per block.
 
-    A batch's tensors have a few MiB each; to give them back to the system and ask for them again costs more than the
+    A batch's tensors have a few MiB each; returning them to the system and requesting them again costs more than the
     arithmetic.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
@@ -210,20 +205,20 @@ def _keep_freed_memory() -> None:
         mallopt(M_TRIM_THRESHOLD, 512 << 20)
 
 
-def _end(server: LitServer, number: int, frame: FrameType | None) -> None:
-    """Let LitServe end as its own shutdown route does."""
+def _end(server: LitServer, signum: int, frame: FrameType | None) -> None:
+    """End LitServe as its own shutdown route does."""
     event = server._shutdown_event
     if event is None:
-        raise SystemExit(128 + number)
-    logging.getLogger("litserve.server").addFilter(_is_trouble)
-    Thread(target=event.set).start()  # in this thread LitServe waits for it, over the same connection
+        raise SystemExit(128 + signum)
+    logging.getLogger("litserve.server").addFilter(_is_relevant)
+    Thread(target=event.set).start()  # LitServe waits for the event in this thread, over the same connection
 
 
-def _is_trouble(record: logging.LogRecord) -> bool:
-    """Tell whether a record is of more than the end: LitServe's monitor may ask a manager that has ended already."""
+def _is_relevant(record: logging.LogRecord) -> bool:
+    """Return False for the failure of LitServe's monitor to reach a manager that has already ended."""
     return "Monitoring worker crashed" not in record.getMessage()
 
 
 def _default_signals() -> None:
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.SIG_DFL)
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signum, signal.SIG_DFL)

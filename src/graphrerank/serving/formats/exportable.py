@@ -1,4 +1,4 @@
-"""What all formats are made of: a model with its calibration, and the program that ``torch.export`` traces of it."""
+"""The common source of all formats: a model with its calibration, and the program that ``torch.export`` traces."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -18,14 +18,14 @@ MACHINE_KEYS = ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn",
 
 @dataclass(frozen=True)
 class Exportable:
-    """A model to be written.
+    """A model to be exported.
 
     Attributes:
         model: In evaluation mode, on the CPU.
-        calibration: Maps scores to probabilities; None where there is none.
-        inputs: What the model takes (:func:`~graphrerank.serving.schema.input_schema`).
-        outputs: What it gives (:func:`~graphrerank.serving.schema.output_schema`).
-        example: Tensors that it takes, with no size of 0 or 1 where sizes may change.
+        calibration: Maps scores to probabilities; None for none.
+        inputs: Schema of the model's inputs (:func:`~graphrerank.serving.schema.input_schema`).
+        outputs: Schema of its outputs (:func:`~graphrerank.serving.schema.output_schema`).
+        example: Example inputs, with no dynamic size of 0 or 1.
     """
 
     model: nn.Module
@@ -36,13 +36,13 @@ class Exportable:
 
     @cached_property
     def program(self) -> ExportedProgram:
-        """The traced model, with sizes as the schema says; it names no file of this machine.
+        """The traced model, with dynamic sizes as in the schema, without file names of this machine.
 
         Raises:
             ValueError: If the model cannot be traced.
         """
         dynamic = tuple(
-            {place: Dim.DYNAMIC for place, size in enumerate(symbols(entry)) if isinstance(size, str)}
+            {axis: Dim.DYNAMIC for axis, size in enumerate(symbols(entry)) if isinstance(size, str)}
             for entry in self.inputs
         )
         model, calibration = self.model, self.calibration
@@ -62,16 +62,16 @@ class Exportable:
 
 
 def all_sizes_alike() -> AbstractContextManager[None]:
-    """Let the tracer and the compiler take sizes 0 and 1 (no edge, one node) for sizes like any other."""
+    """Let tracer and compiler treat sizes 0 and 1 (no edge, one node) like any other."""
     return symbolic_config.patch(backed_size_oblivious=True)  # type: ignore[attr-defined]
 
 
 class Runner(nn.Module):
-    """A loaded model that runs on the CPU alone, called as the eager one.
+    """A loaded model that runs on the CPU only, called like the eager one.
 
     Args:
-        run: Takes the tensors of the schema and gives all outputs, the scores first.
-        name: The format's.
+        run: Maps the tensors of the schema to all outputs, the scores first.
+        name: Name of the format.
     """
 
     def __init__(self, run: Callable[..., Any], name: str) -> None:
@@ -80,10 +80,10 @@ class Runner(nn.Module):
         self._name = name
 
     def check_device(self, device: torch.device) -> None:
-        """Refuse any device but the CPU.
+        """Check that the device is the CPU.
 
         Raises:
-            ValueError: If it is another one.
+            ValueError: If it is not.
         """
         if device.type != "cpu":
             raise ValueError(f"`device` must be cpu for the format {self._name}, got {device}")
@@ -94,10 +94,10 @@ class Runner(nn.Module):
         Raises:
             ValueError: If a tensor is not on the CPU.
         """
-        for given in inputs:
-            self.check_device(given.device)
-        found = self._run(*(given.contiguous() for given in inputs))  # compiled code reads rows as they were traced
-        return (found,) if isinstance(found, Tensor) else tuple(found)
+        for tensor in inputs:
+            self.check_device(tensor.device)
+        outputs = self._run(*(tensor.contiguous() for tensor in inputs))  # compiled code assumes the traced layout
+        return (outputs,) if isinstance(outputs, Tensor) else tuple(outputs)
 
     def forward(self, *inputs: Tensor) -> Tensor:
         """Return the scores."""

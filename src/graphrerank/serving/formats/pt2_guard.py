@@ -1,7 +1,7 @@
 """Refuse ``.pt2`` files that could run code: torch's loader unpickles, imports by name and evaluates expressions.
 
-Accepted is what :mod:`graphrerank.serving.formats.pt2` writes and nothing else: ATen operators on tensors, sizes that
-are sums and products, raw weights.
+Only what :mod:`graphrerank.serving.formats.pt2` writes is accepted: ATen operators on tensors, sizes that are sums and
+products, raw weights.
 """
 
 import json
@@ -31,19 +31,19 @@ def check_pt2(path: Path) -> None:
     """Check a ``.pt2`` file before torch reads it.
 
     Raises:
-        ValueError: If it is not readable, or holds anything but a graph of ATen operators and raw weights; names what.
+        ValueError: If it is unreadable, or contains anything but a graph of ATen operators and raw weights.
     """
     try:
         with zipfile.ZipFile(path) as archive:
-            stranger = next(_strangers(archive), None)
+            violation = next(_violations(archive), None)
     except (OSError, zipfile.BadZipFile, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path}: not an exported program: {error!r}") from error
-    if stranger is not None:
-        raise ValueError(f"{path}: needed a graph of ATen operators and raw weights, found {stranger[:200]}")
+    if violation is not None:
+        raise ValueError(f"{path}: needed a graph of ATen operators and raw weights, found {violation[:200]}")
 
 
-def _strangers(archive: zipfile.ZipFile) -> Iterator[str]:
-    """Yield what is not to be there."""
+def _violations(archive: zipfile.ZipFile) -> Iterator[str]:
+    """Yield everything that is not accepted."""
     for record in archive.infolist():
         if not RECORD.fullmatch(record.filename):
             yield f"the record {record.filename!r}"
@@ -54,22 +54,22 @@ def _strangers(archive: zipfile.ZipFile) -> Iterator[str]:
                 if entry["use_pickle"] or not re.fullmatch(r"(weight|tensor)_\d+", entry["path_name"]):
                     yield f"the pickled constant {name!r}"
         elif record.filename.endswith("models/model.json"):
-            yield from _strange_program(json.loads(archive.read(record)))
+            yield from _program_violations(json.loads(archive.read(record)))
 
 
-def _strange_program(program: Any) -> Iterator[str]:
+def _program_violations(program: Any) -> Iterator[str]:
     for guard in program["guards_code"]:
         if not GUARD.fullmatch(guard):
             yield f"the guard {guard!r}"
     if program["graph_module"]["treespec_namedtuple_fields"] or program["graph_module"]["graph"]["custom_obj_values"]:
         yield "objects of other types than tensors"
-    yield from _strange_entries(program)
+    yield from _entry_violations(program)
 
 
-def _strange_entries(content: Any) -> Iterator[str]:
+def _entry_violations(content: Any) -> Iterator[str]:
     if isinstance(content, list):
         for entry in content:
-            yield from _strange_entries(entry)
+            yield from _entry_violations(entry)
     if not isinstance(content, dict):
         return
     for key, entry in content.items():
@@ -82,4 +82,4 @@ def _strange_entries(content: Any) -> Iterator[str]:
         elif key in ("in_spec", "out_spec") and set(SPEC_TYPE.findall(entry)) - PLAIN_TYPES:
             yield f"the types {sorted(set(SPEC_TYPE.findall(entry)) - PLAIN_TYPES)}"
         else:
-            yield from _strange_entries(entry)
+            yield from _entry_violations(entry)
