@@ -5,7 +5,6 @@ from typing import Any
 
 from hydra.utils import instantiate
 
-from graphrerank.cli.compose import portable_config
 from graphrerank.cli.session import Session
 from graphrerank.evaluation.across import across_datasets
 from graphrerank.evaluation.capsule import make_capsule, write_capsule
@@ -50,7 +49,7 @@ class Results:
         write_runs(session.run_dir / "runs", dataset, node_ids)
         write_metrics(session.run_dir / "metrics.json", self._datasets, study.across)
         write_study_files(session.run_dir, study)
-        config, versions = portable_config(session.cfg), library_versions()
+        config, versions = session.config, library_versions()
         capsule = make_capsule(session.run_dir, study, overrides=session.overrides, config=config, versions=versions)
         write_capsule(session.run_dir, capsule)
         for logger in (session.cfg.logger or {}).values():

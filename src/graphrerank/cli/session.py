@@ -15,12 +15,13 @@ from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
 from graphrerank.cli.compose import compose_group, data_group, group_from_manifest, portable_config, without_paths
-from graphrerank.cli.systems import systems
+from graphrerank.cli.systems import trained_system
 from graphrerank.data import PairCache, PreparedDataset, VectorCache, prepare
-from graphrerank.evaluation import System
+from graphrerank.evaluation import RETRIEVER, System, base_ranking
 from graphrerank.experiments.session import Group, PipelineFactory
 from graphrerank.graphs import CorpusGraph
 from graphrerank.graphs.retriever import needs_vectors
+from graphrerank.operators import GCS, PPR
 from graphrerank.operators.first_layers import FirstLayers
 from graphrerank.pipelines import Pipeline
 
@@ -255,10 +256,15 @@ class Session:
         return build
 
     def systems(self, models: Mapping[str, nn.Module], operators: Mapping[str, float]) -> list[System]:
-        """List the rows of a table of rerankers (:func:`graphrerank.cli.systems.systems`).
+        """List the rows of a table of rerankers: the retriever's ranking, the frozen operators, the trained models.
 
         Args:
             models: Trained models by system name.
             operators: Restart probabilities, ``gcs`` and ``ppr``.
         """
-        return systems(models, gcs=operators["gcs"], ppr=operators["ppr"], device=self.device)
+        return [
+            System(RETRIEVER, base_ranking, reads_graph=False),
+            System("ppr", PPR(restart_prob=operators["ppr"]).score),
+            System("gcs", GCS(restart_prob=operators["gcs"]).score),
+            *(trained_system(name, model, self.device) for name, model in models.items()),
+        ]

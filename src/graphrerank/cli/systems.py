@@ -7,33 +7,13 @@ import torch
 from torch import Tensor, nn
 
 from graphrerank.data import PairCache, PreparedDataset
-from graphrerank.evaluation import RETRIEVER, System, base_ranking
+from graphrerank.evaluation import System
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.models import GRankerHead
 from graphrerank.models.checkpoint import reads_vectors
 from graphrerank.models.granker_layers import GRankerLayers
-from graphrerank.operators import GCS, PPR, CrossEncoder
+from graphrerank.operators import CrossEncoder
 from graphrerank.operators.first_layers import FirstLayers
-
-
-def systems(models: Mapping[str, nn.Module], *, gcs: float, ppr: float, device: torch.device) -> list[System]:
-    """List the rows of the table: the retriever's ranking, the frozen operators, the trained models.
-
-    Args:
-        models: Trained models by system name.
-        gcs: Restart probability of GCS.
-        ppr: Restart probability of PPR.
-        device: Where the models run.
-    """
-    rows = [
-        System(RETRIEVER, base_ranking, reads_graph=False),
-        System("ppr", PPR(restart_prob=ppr).score),
-        System("gcs", GCS(restart_prob=gcs).score),
-    ]
-    for name, model in models.items():
-        reads_vectors = bool(model.uses_vectors)
-        rows.append(System(name, _scorer(model.to(device).eval(), device), reads_vectors=reads_vectors))
-    return rows
 
 
 def frozen_grankers(prepared: PreparedDataset) -> dict[str, nn.Module]:
@@ -106,9 +86,12 @@ def check_encoder(path: str, manifest: Mapping[str, Any], prepared: PreparedData
             )
 
 
-def _scorer(model: nn.Module, device: torch.device) -> Any:
+def trained_system(name: str, model: nn.Module, device: torch.device) -> System:
+    """Let a trained model rerank on a device."""
+    model = model.to(device).eval()
+
     def score(graphs: CandidateGraphs) -> Tensor:
         scores: Tensor = model(*graphs.to(device).model_inputs())
         return scores
 
-    return score
+    return System(name, score, reads_vectors=bool(model.uses_vectors))

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from graphrerank.evaluation.paired_tests import compare_pairs
-from graphrerank.evaluation.significance import bootstrap_interval, holm
+from graphrerank.evaluation.significance import bootstrap_interval
 from graphrerank.evaluation.tables import markdown_table, p_text
 from graphrerank.experiments.retag.cited_answers import AnswerCounts, answers_table
 from graphrerank.experiments.retag.summary_retrieval import Reading, SummaryResult
@@ -79,7 +79,7 @@ def compare_recall(results: Sequence[SummaryResult], pairs: Sequence[tuple[str, 
     position = {result.name: index for index, result in enumerate(results)}
     scores = torch.stack([result.recall for result in results]).unsqueeze(1)  # [S, 1, Q]
     statistics = compare_pairs(scores, [(position[first], position[second]) for first, second in pairs], seed=seed)
-    p_values = holm(statistics.p_randomization[:, 0]).tolist()
+    p_values = statistics.p_holm[:, 0].tolist()
     ends = statistics.interval[:, 0].tolist()
     differences = statistics.difference[:, 0].tolist()
     return [
