@@ -12,7 +12,8 @@ from graphrerank.cli import http_service, schema
 from graphrerank.cli.artifacts import artifact_folder
 from graphrerank.cli.serve import serve
 from graphrerank.models import load_checkpoint
-from graphrerank.models.checkpoint import PRETRAINED, read_manifest
+from graphrerank.models.checkpoint import PRETRAINED
+from graphrerank.models.manifest import read_manifest
 from graphrerank.serving import Artifact, load_artifact
 from graphrerank.serving.formats import Runner
 from graphrerank.serving.parity_batches import random_graphs
@@ -65,8 +66,10 @@ def test_a_model_of_the_hub_is_exported_here_from_its_weights(settings, hub, tmp
     assert folder.is_relative_to(tmp_path / "cache")
     assert capsys.readouterr().out == f"exporting {HUB_ID} from its weights\n"
     artifact, eager = load_artifact(folder), load_checkpoint(PRETRAINED / "attack")
-    assert artifact.manifest["calibration"] == eager.manifest["calibration"]
-    inputs = random_graphs(eager.manifest, [3, 20], 30, torch.Generator().manual_seed(0)).model_inputs()
+    assert artifact.manifest.calibration == eager.manifest.calibration
+    inputs = random_graphs(eager.manifest, [3, 20], 30, torch.Generator().manual_seed(0)).model_inputs(
+        eager.manifest.inputs
+    )
     torch.testing.assert_close(artifact.module(*inputs), eager.model(*inputs))
 
     before = files(folder)

@@ -10,7 +10,7 @@ from graphrerank.cli.calibration import calibrate_system
 from graphrerank.data import PreparedDataset, Qrels, RetrievalDataset
 from graphrerank.evaluation import System, base_ranking
 from graphrerank.graphs import CorpusGraph, Ranking
-from graphrerank.graphs.calibration import IsotonicCalibration, read_calibration
+from graphrerank.graphs.calibration import Calibration, IsotonicCalibration
 from graphrerank.models import load_checkpoint
 
 PASSAGES = ["worm on removable drives", "a cake recipe", "infected USB sticks"]
@@ -37,7 +37,7 @@ def test_a_trained_model_gives_probabilities(trained: Path) -> None:
     ranking = GraphReranker.from_pretrained(trained / "gatv2" / "checkpoints" / "best.ckpt").rerank(
         "spreads through USB sticks", PASSAGES, query_vector=[0.0] * 383 + [1.0], vectors=torch.eye(3, 384).tolist()
     )
-    expected = read_calibration(_manifest(trained / "gatv2")).probabilities(ranking.scores)
+    expected = Calibration.from_json(_manifest(trained / "gatv2")["calibration"]).probabilities(ranking.scores)
     assert torch.equal(ranking.probabilities, expected)
 
 
@@ -95,7 +95,7 @@ def _toy(scores: list[float], relevant: int) -> PreparedDataset:
 def test_several_data_sets_are_fitted_together() -> None:
     parts = {"one": _toy([0.75, 0.5, 0.25], relevant=0), "two": _toy([0.75, 0.5, 0.25], relevant=1)}
     found = calibrate_system("isotonic", parts, "val", System("base", base_ranking, reads_graph=False))
-    assert read_calibration({"calibration": found}) == IsotonicCalibration((0.25, 0.5, 0.75), (0.0, 0.5, 0.5))
+    assert Calibration.from_json(found) == IsotonicCalibration((0.25, 0.5, 0.75), (0.0, 0.5, 0.5))
     assert found["fitted"]["datasets"] == ["one", "two"]
     assert (found["fitted"]["pairs"], found["fitted"]["ece"]) == (6, 0.0)
     by_dataset = found["fitted"]["ece_by_dataset"]  # of p = 0.5, 0.5 and 0 one candidate is relevant, on either

@@ -7,16 +7,16 @@ from omegaconf import OmegaConf
 
 from graphrerank.cli.serve import serve
 from graphrerank.models import ComplexityAdapter
-from graphrerank.models.checkpoint import save_weights, write_manifest
+from graphrerank.models.checkpoint import save_weights
+from graphrerank.models.manifest import write_manifest
+from tests.support.manifests import make_manifest
 
 
 def test_export_in_some_formats_then_bench(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = {"num_features": 4, "num_selected": 2, "hidden_channels": [3]}
     torch.manual_seed(0)
     save_weights(tmp_path / "run", ComplexityAdapter(**arguments))
-    write_manifest(
-        tmp_path / "run", {"name": "adapter", "model": {"name": "complexity_adapter", "arguments": arguments}}
-    )
+    write_manifest(tmp_path / "run", make_manifest("complexity_adapter", arguments))
 
     artifact = tmp_path / "artifact"
     cfg = {

@@ -75,7 +75,7 @@ def test_exported_head_takes_pair_vectors_edges_and_degrees(run: Path, run_comma
     done = run_command("serve.py", "mode=export", f"checkpoint={run}", f"artifact={artifact}")
     assert done.returncode == 0, done.stderr
     loaded = load_artifact(artifact)
-    assert [entry["name"] for entry in loaded.manifest["artifact"]["inputs"]] == [
+    assert [entry["name"] for entry in loaded.manifest.content["artifact"]["inputs"]] == [
         "pair_vectors",
         "edge_index",
         "degree",

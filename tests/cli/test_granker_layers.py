@@ -135,9 +135,9 @@ def test_exported_head_reads_the_written_cross_encoder(
     artifact: Path, run: Path, run_command, corpus: Path, tmp_path: Path
 ) -> None:
     loaded = load_artifact(artifact)
-    inputs = [entry["name"] for entry in loaded.manifest["artifact"]["inputs"]]
+    inputs = [entry["name"] for entry in loaded.manifest.content["artifact"]["inputs"]]
     assert inputs == ["pair_vectors", "edge_index", "degree"]
-    assert loaded.manifest["pair_encoder"]["arguments"]["model"] == str(run / "granker_head" / "cross_encoder")
+    assert loaded.manifest.pair_encoder.arguments["model"] == str(run / "granker_head" / "cross_encoder")
     done = run_command("evaluate.py", f"checkpoint={artifact}", f"datasets=[{corpus}]", f"hydra.run.dir={tmp_path}")
     assert done.returncode == 0, done.stderr
     assert measures(tmp_path)["granker_head"] == measures(run)["granker_head"]
@@ -171,7 +171,7 @@ def test_an_export_without_the_written_cross_encoder_is_refused(
     entry: dict[str, str] | None, match: str, run: Path, tmp_path: Path
 ) -> None:
     checkpoint = load_checkpoint(run / "granker_head" / "checkpoints" / "best.ckpt")
-    changed = replace(checkpoint, manifest=checkpoint.manifest | {"fine_tuned": entry})
+    changed = replace(checkpoint, manifest=checkpoint.manifest.with_entries(fine_tuned=entry))
     with pytest.raises(ValueError, match=match):
         export_artifact(changed, tmp_path / "artifact")
     assert not (tmp_path / "artifact").exists()
@@ -216,20 +216,8 @@ def test_resumed_run_equals_unbroken_run(
     assert measures(folder) == measures(run)
 
 
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (["model.train_last_layers=2"], "`train_last_layers` must lie in [1, 1] for this encoder, got 2"),
-        (
-            ["+ablations.cross_encoder_head.train_last_layers=0"],
-            "`train_last_layers` must be the same for all systems of a run, got {'cross_encoder_head': 0, "
-            "'granker_head': 1}",
-        ),
-    ],
-)
-def test_settings_are_checked(
-    overrides: list[str], message: str, corpus: Path, reader: Path, run_command, tmp_path
-) -> None:
-    done = run_command("train.py", *arguments(corpus, reader), *overrides, f"hydra.run.dir={tmp_path}")
+def test_settings_are_checked(corpus: Path, reader: Path, run_command, tmp_path) -> None:
+    overrides = ["model.train_last_layers=2", f"hydra.run.dir={tmp_path}"]
+    done = run_command("train.py", *arguments(corpus, reader), *overrides)
     assert done.returncode != 0
-    assert message in done.stderr
+    assert "`train_last_layers` must lie in [1, 1] for this encoder, got 2" in done.stderr

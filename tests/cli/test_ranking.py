@@ -1,13 +1,17 @@
 from graphrerank.cli.ranking import training_config
+from graphrerank.models import RerankerManifest, parse_manifest
+from tests.support.manifests import make_manifest
 
 
 def test_trained_alike_but_for_seed_and_folders() -> None:
-    def manifest(**changed: object) -> dict:
+    def manifest(name: str = "gatv2", **changed: object) -> RerankerManifest:
         config = {"seed": 1, "paths": {"run_dir": "a"}, "model": {"heads": 4}, **changed}
-        return {"name": "gatv2", "config": config, "data": {"choice": "attack"}}
+        parsed = parse_manifest(make_manifest("granker_head", {}, name=name, config=config), "somewhere")
+        assert isinstance(parsed, RerankerManifest)
+        return parsed
 
-    one = training_config(manifest(), "gatv2")
-    assert one == training_config(manifest(seed=2, paths={"run_dir": "b"}), "gatv2")
-    assert one != training_config(manifest(model={"heads": 8}), "gatv2")
-    assert one != training_config({**manifest(), "name": "mlp"}, "mlp")
-    assert training_config({}, "gatv2") is None
+    one = training_config(manifest())
+    assert one == training_config(manifest(seed=2, paths={"run_dir": "b"}))
+    assert one != training_config(manifest(model={"heads": 8}))
+    assert one != training_config(manifest("mlp"))
+    assert training_config(manifest().without("config")) is None

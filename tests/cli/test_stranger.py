@@ -7,6 +7,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from graphrerank.cli import schema
 from graphrerank.cli.compose import group_from_manifest
+from graphrerank.models.entries import GroupEntry
 from tests.support import ROOT
 
 
@@ -30,19 +31,19 @@ CALL = {"_target_": "os.mkdir", "path": "/nowhere"}
 
 @pytest.mark.parametrize("prompt", [CALL, [CALL], [[{"deep": [CALL]}]]])
 def test_targets_never_come_from_a_manifest(composed, prompt):
-    plain = targets(OmegaConf.to_container(group_from_manifest(composed, "encoder", {"choice": "minilm"})))
+    plain = targets(OmegaConf.to_container(group_from_manifest(composed, "encoder", GroupEntry("minilm"))))
     assert len(plain) > 0
-    entry = {"choice": "minilm", "_target_": "os.mkdir", "arguments": {"_target_": "os.mkdir", "prompt": prompt}}
+    entry = GroupEntry("minilm", {"_target_": "os.mkdir", "prompt": prompt})
     assert targets(OmegaConf.to_container(group_from_manifest(composed, "encoder", entry))) == plain
 
 
 @pytest.mark.parametrize("prompt", ["${oc.env:HOME}", ["a", {"b": "${oc.env:HOME}"}]])
 def test_a_manifest_does_not_read_the_environment(composed, prompt):
     with pytest.raises(ValueError, match="the manifest's arguments of encoder must be plain"):
-        group_from_manifest(composed, "encoder", {"choice": "minilm", "arguments": {"prompt": prompt}})
+        group_from_manifest(composed, "encoder", GroupEntry("minilm", {"prompt": prompt}))
 
 
 @pytest.mark.parametrize("choice", ["../evaluate", "a/b", "", "minilm,none"])
 def test_a_manifest_names_no_file_outside_conf(composed, choice):
     with pytest.raises(ValueError, match="`encoder` must name a file of conf/encoder"):
-        group_from_manifest(composed, "encoder", {"choice": choice})
+        group_from_manifest(composed, "encoder", GroupEntry(choice))

@@ -12,6 +12,7 @@ from graphrerank.data import PreparedDataset, RetrievalDataset, candidates, prep
 from graphrerank.data.text_match import TextMatch
 from graphrerank.files import load_tensors, save_tensors
 from graphrerank.graphs import CorpusGraph, Queries, Ranking, induced_edges
+from graphrerank.graphs.model_inputs import PAIRS, VECTORS, token_states
 from graphrerank.operators import ExpandRetriever, HybridRetriever
 from tests.support.encoders import HashEncoder
 
@@ -159,13 +160,11 @@ def test_factory_without_a_name_is_refused(dataset: RetrievalDataset, tmp_path: 
 @pytest.mark.parametrize("split", ["train", "val"])
 def test_graphs_against_naive_loop(prepared: PreparedDataset, split: str) -> None:
     queries = prepared.dataset.split(split).queries[[3, 0, 5]]
-    graphs = prepared.graphs(queries, split=split)
+    graphs = prepared.graphs(queries, split=split, inputs=VECTORS)
     assert prepared.ranking.features is not None
     assert graphs.nodes is not None
     assert graphs.relevance is not None
     assert graphs.gains is not None
-    assert graphs.node_vectors is not None
-    assert graphs.query_vectors is not None
     assert prepared.dataset.graph.embedding is not None
     assert graphs.nodes.tolist() == [n for q in queries.tolist() for n in prepared.ranking.nodes[q].tolist()]
     assert graphs.relevance.tolist() == [
@@ -174,8 +173,8 @@ def test_graphs_against_naive_loop(prepared: PreparedDataset, split: str) -> Non
     assert graphs.gains.tolist() == [[1.0, 1.0]] * 3
     assert torch.equal(graphs.x, prepared.ranking.features[queries].flatten(0, 1))
     assert prepared.query_vectors is not None
-    assert torch.equal(graphs.query_vectors, prepared.query_vectors[queries])
-    assert torch.equal(graphs.node_vectors, prepared.dataset.graph.embedding[graphs.nodes])
+    assert torch.equal(graphs.inputs["query_vectors"], prepared.query_vectors[queries])
+    assert torch.equal(graphs.inputs["node_vectors"], prepared.dataset.graph.embedding[graphs.nodes])
     assert graphs.query_index is queries
     edge_index, weight, ptr = induced_edges(prepared.dataset.graph, prepared.ranking.nodes[queries])
     assert torch.equal(graphs.edge_index, edge_index)
@@ -184,8 +183,8 @@ def test_graphs_against_naive_loop(prepared: PreparedDataset, split: str) -> Non
 
 
 def test_graphs_without_labels_vectors_or_edges(prepared: PreparedDataset) -> None:
-    graphs = prepared.graphs(torch.tensor([0, 1]), vectors=False, edges=False)
-    assert (graphs.relevance, graphs.gains, graphs.query_vectors, graphs.node_vectors) == (None, None, None, None)
+    graphs = prepared.graphs(torch.tensor([0, 1]), edges=False)
+    assert (graphs.relevance, graphs.gains, graphs.inputs) == (None, None, {})
     assert graphs.edge_index.shape == (2, 0)
     assert graphs.ptr.tolist() == [0, 12, 24]
 
@@ -225,7 +224,7 @@ def test_match_features_are_computed_where_asked(
     assert features is not None
     match = TextMatch(dataset.graph.texts)
     for query in range(40):
-        graphs = prepared.graphs(torch.tensor([query]), vectors=False)
+        graphs = prepared.graphs(torch.tensor([query]))
         assert graphs.nodes is not None
         expected = match.score([dataset.query_texts[query]], graphs.nodes, graphs.edge_index, graphs.ptr)
         assert torch.equal(features[query][:, [2, 0]], expected[:, [0, 2]])
@@ -255,10 +254,10 @@ def test_without_an_encoder_there_are_no_vectors(dataset: RetrievalDataset, tmp_
     prepared = prepare_lists(dataset, tmp_path)
     assert (prepared.query_vectors, prepared.encoder_name, prepared.encoder_fingerprint) == (None, None, None)
     assert prepared.dataset.graph.embedding is None
-    graphs = prepared.graphs(torch.tensor([0]), vectors=False)
-    assert (graphs.num_nodes, graphs.query_vectors, graphs.node_vectors) == (9, None, None)
+    graphs = prepared.graphs(torch.tensor([0]))
+    assert (graphs.num_nodes, graphs.inputs) == (9, {})
     with pytest.raises(ValueError, match=r"`vectors` of data set 'ring' need an encoder \(encoder=minilm\), got none"):
-        prepared.graphs(torch.tensor([0]))
+        prepared.graphs(torch.tensor([0]), inputs=VECTORS)
     known = prepared.with_features(["base_score", "bm25_score", "dense_score"]).ranking.features
     assert known is not None
     assert known[0, 0].tolist() == [9, 0, 0]
@@ -315,41 +314,41 @@ class LengthPairEncoder:
 def test_pair_vectors_against_naive_loop(prepared: PreparedDataset) -> None:
     with_pairs = replace(prepared, pair_encoder=LengthPairEncoder())
     queries = torch.tensor([31, 4])
-    graphs = with_pairs.graphs(queries, split="test")
+    graphs = with_pairs.graphs(queries, split="test", inputs=PAIRS)
     assert graphs.nodes is not None
     expected = [
         [len(prepared.dataset.query_texts[query]), len(prepared.dataset.graph.texts[node])]
         for query, start, stop in zip(queries.tolist(), graphs.ptr[:-1].tolist(), graphs.ptr[1:].tolist(), strict=True)
         for node in graphs.nodes[start:stop].tolist()
     ]
-    assert graphs.pair_vectors is not None
-    assert graphs.degree is not None
-    assert graphs.pair_vectors.tolist() == expected
-    assert graphs.degree.tolist() == [4] * graphs.num_nodes  # of the ring with chords, not of the candidates
-    assert graphs.query_vectors is None
-    assert graphs.node_vectors is None
-    assert with_pairs.graphs(queries, vectors=False).pair_vectors is None
+    assert set(graphs.inputs) == {"pair_vectors", "degree"}
+    assert graphs.inputs["pair_vectors"].tolist() == expected
+    # of the ring with chords, not of the candidates
+    assert graphs.inputs["degree"].tolist() == [4] * graphs.num_nodes
+    assert with_pairs.graphs(queries).inputs == {}
+    with pytest.raises(ValueError, match="needs a `pair_encoder` for a model of pairs, got none"):
+        prepared.graphs(queries, inputs=PAIRS)
 
 
-class LetterStates:
-    """Gives each pair one token per letter of its passage, whose state is the letter's number."""
+class LetterStates(LengthPairEncoder):
+    """Gives each pair one token per letter of its passage, whose state is the letter's number and the layers left."""
 
-    def encode_states(self, query_texts: Sequence[str], passages: Sequence[str]) -> tuple[Tensor, Tensor]:
-        states = [float(ord(letter)) for passage in passages for letter in passage]
+    def encode_states(
+        self, query_texts: Sequence[str], passages: Sequence[str], *, without_last: int
+    ) -> tuple[Tensor, Tensor]:
+        states = [float(ord(letter)) + without_last / 100 for passage in passages for letter in passage]
         return torch.tensor(states).unsqueeze(1), torch.tensor([0, *map(len, passages)]).cumsum(0)
 
 
 def test_states_take_the_place_of_pair_vectors(prepared: PreparedDataset) -> None:
-    with_states = replace(prepared, pair_encoder=LengthPairEncoder(), state_encoder=LetterStates())
-    graphs = with_states.graphs(torch.tensor([31, 4]), split="test")
+    with_states = replace(prepared, pair_encoder=LetterStates())
+    graphs = with_states.graphs(torch.tensor([31, 4]), split="test", inputs=token_states(2))
     assert graphs.nodes is not None
-    assert graphs.token_states is not None
-    assert graphs.token_ptr is not None
-    assert graphs.degree is not None
-    assert graphs.pair_vectors is None
-    assert len(graphs.token_ptr) == graphs.num_nodes + 1
+    assert set(graphs.inputs) == {"token_states", "token_ptr", "degree"}
+    states, token_ptr = graphs.inputs["token_states"], graphs.inputs["token_ptr"]
+    assert len(token_ptr) == graphs.num_nodes + 1
     for place, node in enumerate(graphs.nodes.tolist()):
-        own = graphs.token_states[graphs.token_ptr[place] : graphs.token_ptr[place + 1], 0]
+        own = states[token_ptr[place] : token_ptr[place + 1], 0]
         assert "".join(chr(int(letter)) for letter in own) == prepared.dataset.graph.texts[node]
-    assert graphs.degree.tolist() == [4] * graphs.num_nodes
-    assert with_states.graphs(torch.tensor([31, 4]), vectors=False).token_states is None
+    torch.testing.assert_close(states % 1, torch.full_like(states, 0.02), atol=1e-4, rtol=0)  # of two layers
+    assert graphs.inputs["degree"].tolist() == [4] * graphs.num_nodes

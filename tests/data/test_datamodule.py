@@ -11,6 +11,7 @@ import torch
 from graphrerank.data import PreparedDataset, RetrievalDataset, datamodule, prepare
 from graphrerank.data.augmentation import CandidateAugmentation
 from graphrerank.data.datamodule import CandidateDataModule, EpochBatches, MixtureBatches, MixtureDataModule
+from graphrerank.graphs.model_inputs import SCORES, VECTORS
 from graphrerank.operators import HybridRetriever
 from tests.support.encoders import HashEncoder
 
@@ -119,9 +120,8 @@ def test_resumed_loader_starts_at_the_epoch_of_its_trainer(prepared: PreparedDat
 
 @pytest.mark.parametrize("vectors", [True, False])
 def test_batches_carry_vectors_where_asked(prepared: PreparedDataset, vectors: bool) -> None:
-    graphs = next(iter(CandidateDataModule(prepared, vectors=vectors).val_dataloader()))
-    assert (graphs.node_vectors is not None) == vectors
-    assert (graphs.query_vectors is not None) == vectors
+    graphs = next(iter(CandidateDataModule(prepared, inputs=VECTORS if vectors else SCORES).val_dataloader()))
+    assert set(graphs.inputs) == ({"query_vectors", "node_vectors"} if vectors else set())
 
 
 def test_splits_may_be_named(prepared: PreparedDataset) -> None:

@@ -8,6 +8,7 @@ from graphrerank.data import PreparedDataset
 from graphrerank.evaluation import System, base_ranking, measure_queries, peak_memory_mib, rerank, run_reranker
 from graphrerank.evaluation.counterfactual import OtherEdges
 from graphrerank.graphs import CandidateGraphs
+from graphrerank.graphs.model_inputs import PAIRS, VECTORS
 
 RETRIEVER = System("retriever", base_ranking, reads_graph=False)
 
@@ -81,12 +82,12 @@ def test_systems_see_edges_and_vectors_only_where_they_ask(prepared: PreparedDat
 
     def spy(name: str):
         def score(graphs: CandidateGraphs) -> torch.Tensor:
-            seen[name] = (graphs.edge_index.shape[1], graphs.node_vectors is not None, graphs.num_graphs)
+            seen[name] = (graphs.edge_index.shape[1], "node_vectors" in graphs.inputs, graphs.num_graphs)
             return graphs.x[:, 0]
 
         return score
 
-    for system in (System("a", spy("a"), reads_graph=False), System("b", spy("b"), reads_vectors=True)):
+    for system in (System("a", spy("a"), reads_graph=False), System("b", spy("b"), inputs=VECTORS)):
         run_reranker(prepared, torch.arange(3), system)
     assert seen["a"][:2] == (0, False)
     assert seen["b"][0] > 0
@@ -101,7 +102,7 @@ def test_pairs_are_counted_where_a_system_reads_them(prepared: PreparedDataset) 
             return torch.ones(len(queries), 2)
 
     reading = replace(prepared, pair_encoder=Reader())
-    pairs = System("pairs", lambda graphs: graphs.pair_vectors[:, 0], reads_vectors=True)
+    pairs = System("pairs", lambda graphs: graphs.inputs["pair_vectors"][:, 0], inputs=PAIRS)
     row, plain = (run_reranker(reading, torch.arange(3), system) for system in (pairs, RETRIEVER))
     assert row.cost is not None
     assert plain.cost is not None

@@ -3,7 +3,7 @@ import json
 import pytest
 import torch
 
-from graphrerank.graphs.calibration import IsotonicCalibration, LogisticCalibration, read_calibration
+from graphrerank.graphs.calibration import Calibration, IsotonicCalibration, LogisticCalibration
 
 LOGISTIC = LogisticCalibration(1.5, -2.0)
 ISOTONIC = IsotonicCalibration((-1.0, 0.5, 0.75, 3.0), (0.0, 0.1, 0.1, 0.9))
@@ -33,10 +33,15 @@ def test_any_shape(calibration, shape: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("calibration", [LOGISTIC, ISOTONIC])
 def test_a_manifest_keeps_it(calibration) -> None:
-    manifest = json.loads(json.dumps({"calibration": calibration.to_json()}))
-    assert read_calibration(manifest) == calibration
-    assert read_calibration({}) is None
-    assert read_calibration({"calibration": None}) is None
+    assert Calibration.from_json(json.loads(json.dumps(calibration.to_json()))) == calibration
+
+
+@pytest.mark.parametrize("calibration", [LOGISTIC, ISOTONIC, IsotonicCalibration((1.0,), (0.3,))])
+def test_the_module_gives_the_same_probabilities(calibration) -> None:
+    scores = torch.linspace(-2, 4, 601)
+    module = calibration.module()
+    assert torch.equal(module(scores), calibration.probabilities(scores))
+    assert torch.equal(torch.jit.script(module)(scores), calibration.probabilities(scores))
 
 
 @pytest.mark.parametrize(
@@ -53,4 +58,4 @@ def test_a_manifest_keeps_it(calibration) -> None:
 )
 def test_a_broken_manifest_is_refused(entry, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        read_calibration({"calibration": entry})
+        Calibration.from_json(entry)

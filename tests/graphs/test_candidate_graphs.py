@@ -14,6 +14,7 @@ from graphrerank.graphs import (
     conceptual_edges,
     induced_edges,
 )
+from graphrerank.graphs.model_inputs import PAIRS, SCORES, VECTORS, token_states
 
 NUM_NODES = 30
 
@@ -194,11 +195,11 @@ def test_to_moves_every_tensor_and_keeps_none() -> None:
     assert moved.ptr.is_meta
     assert moved.nodes is not None
     assert moved.nodes.is_meta
-    assert moved.query_vectors is None
+    assert moved.relevance is None
 
 
 def test_model_inputs_stand_in_for_absent_vectors() -> None:
-    x, query_vectors, node_vectors, _, _, ptr = packed([2, 1]).model_inputs()
+    x, query_vectors, node_vectors, _, _, ptr = packed([2, 1]).model_inputs(SCORES)
     assert (x.shape, query_vectors.shape, node_vectors.shape) == ((3, 2), (0, 0), (0, 0))
     assert ptr.tolist() == [0, 2, 3]
 
@@ -227,19 +228,27 @@ def test_candidate_edges_against_a_loop_over_both_kinds(seed: int) -> None:
         assert torch.equal(found, only)
 
 
-def test_model_inputs_are_those_of_pairs_where_there_are_pair_vectors() -> None:
-    graphs = replace(packed([2, 1]), pair_vectors=torch.ones(3, 4), degree=torch.tensor([1, 0, 2]))
-    pair_vectors, edge_index, degree = graphs.model_inputs()
+def test_model_inputs_of_a_model_of_pairs() -> None:
+    graphs = replace(packed([2, 1]), inputs={"pair_vectors": torch.ones(3, 4), "degree": torch.tensor([1, 0, 2])})
+    pair_vectors, edge_index, degree = graphs.model_inputs(PAIRS)
     assert pair_vectors.shape == (3, 4)
     assert edge_index is graphs.edge_index
     assert degree.tolist() == [1, 0, 2]
     moved = graphs.to(torch.device("meta"))
-    assert moved.pair_vectors is not None
-    assert moved.pair_vectors.is_meta
+    assert moved.inputs["pair_vectors"].is_meta
+    assert moved.inputs["degree"].is_meta
 
 
-def test_model_inputs_are_the_states_of_tokens_where_there_are_any() -> None:
+def test_model_inputs_of_a_model_with_layers() -> None:
     states, token_ptr = torch.ones(9, 4), torch.tensor([0, 4, 6, 9])
-    graphs = replace(packed([2, 1]), token_states=states, token_ptr=token_ptr, degree=torch.tensor([1, 0, 2]))
-    found = graphs.model_inputs()
-    assert all(a is b for a, b in zip(found, (states, token_ptr, graphs.edge_index, graphs.degree), strict=True))
+    inputs = {"token_states": states, "token_ptr": token_ptr, "degree": torch.tensor([1, 0, 2])}
+    graphs = replace(packed([2, 1]), inputs=inputs)
+    found = graphs.model_inputs(token_states(1))
+    assert all(a is b for a, b in zip(found, (states, token_ptr, graphs.edge_index, inputs["degree"]), strict=True))
+
+
+def test_a_batch_without_what_a_model_reads_is_refused() -> None:
+    with pytest.raises(ValueError, match="the batch must have 'query_vectors' for a model that reads it, has"):
+        packed([2, 1]).model_inputs(VECTORS)
+    with pytest.raises(ValueError, match="the batch must have 'pair_vectors' for a model that reads it"):
+        packed([2, 1]).model_inputs(PAIRS)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from graphrerank import GraphReranker
-from graphrerank.models import Checkpoint, GATv2Reranker
+from graphrerank.models import Checkpoint, GATv2Reranker, parse_manifest
 from graphrerank.operators import HybridExpandRetriever
 
 DIM = 8
@@ -34,9 +34,11 @@ def make_checkpoint() -> Callable[..., Checkpoint]:
             "model": {"name": "gatv2_reranker", "arguments": arguments},
             "features": model.feature_names(names),
             "encoder": {"name": "fake", "fingerprint": "f" * 64, "dim": DIM},
+            "data": {"choice": "cats", "fingerprint": "c" * 64},
+            "operators": {"gcs": 0.5, "ppr": 0.5},
             "retriever": {"choice": choice, "arguments": weights, "feature_names": list(names)},
         }
-        return Checkpoint(model, manifest, Path("somewhere/model.safetensors"))
+        return Checkpoint(model, parse_manifest(manifest, "somewhere"), Path("somewhere/model.safetensors"))
 
     return make
 

@@ -11,9 +11,10 @@ from graphrerank.data import PreparedDataset, Qrels, RetrievalDataset
 from graphrerank.evaluation import System, rerank
 from graphrerank.graphs import CorpusGraph, EntityIncidence, Queries, RetrieverFactory
 from graphrerank.inference import CheckpointScorer
-from graphrerank.models import load_checkpoints
-from graphrerank.models.checkpoint import save_weights, write_manifest
+from graphrerank.models import GRankerHead, load_checkpoints
+from graphrerank.models.checkpoint import save_weights
 from graphrerank.models.gatv2_reranker import GATv2Reranker
+from graphrerank.models.manifest import write_manifest
 from graphrerank.operators import BM25Retriever, HybridExpandRetriever, HybridRetriever
 from graphrerank.pipelines import GraphRerank, PageRank, Pipeline, VectorSearch
 
@@ -61,9 +62,9 @@ def evaluated(graph: CorpusGraph, asked: Queries, retriever: RetrieverFactory, c
     built = retriever(graph)
     prepared = PreparedDataset(dataset, asked.vectors, built.retrieve(asked), built.feature_names, "small", "e" * 64)
     loaded = list(load_checkpoints(checkpoint).values())[-1]
-    prepared = prepared.with_features(loaded.manifest["retriever"]["feature_names"])
+    prepared = prepared.with_features(loaded.reranker.retriever.feature_names)
     system = System(
-        "gatv2", lambda graphs: loaded.model(*graphs.model_inputs()), reads_vectors=loaded.model.uses_vectors
+        "gatv2", lambda graphs: loaded.model(*graphs.model_inputs(loaded.model.inputs)), inputs=loaded.model.inputs
     )
     return rerank(prepared, number, system).nodes
 
@@ -90,6 +91,8 @@ def full_checkpoint(folder: Path, *, features: str = "full") -> str:
             "model": {"name": "gatv2_reranker", "arguments": arguments},
             "features": model.feature_names(["base_score", "bm25_score", "dense_score"]),
             "retriever": {"feature_names": ["base_score", "bm25_score", "dense_score"]},
+            "data": {"choice": "cats", "fingerprint": "c" * 64},
+            "operators": {"gcs": 0.5, "ppr": 0.5},
             "encoder": {"name": "small", "fingerprint": "e" * 64, "dim": 6},
         },
     )
@@ -137,21 +140,25 @@ def test_vectors_of_another_encoder_are_refused(tmp_path: Path) -> None:
     for encoder, graph in ((None, corpus()), (Encoder(), corpus().without_edges())):
         if encoder is not None:
             encoder.fingerprint = "f" * 64
-        with pytest.raises(ValueError, match=r"was trained on vectors of small \(eeeeeeeeeeee\), the corpus has those"):
+        with pytest.raises(ValueError, match=r"was trained on vectors of small \(eeeeeeeeeeee\), `encoder` is"):
             CheckpointScorer(graph, checkpoint=name, text_encoder=encoder)
 
 
 def test_a_model_of_pairs_is_refused(tmp_path: Path) -> None:
     full_checkpoint(tmp_path)
-    manifest = load_checkpoints(str(tmp_path))["gatv2"].manifest
-    write_manifest(tmp_path, {**manifest, "features": ["pair_vector"]})
+    content = load_checkpoints(str(tmp_path))["gatv2"].manifest.content
+    head = GRankerHead(hidden_size=6)
+    pair_encoder = {"fingerprint": "p" * 64, "dim": 6}
+    model = {"name": "granker_head", "arguments": {"hidden_size": 6}}
+    save_weights(tmp_path, head)
+    write_manifest(tmp_path, {**content, "model": model, "pair_encoder": pair_encoder})
     with pytest.raises(ValueError, match="reads a cross-encoder's vectors"):
         CheckpointScorer(corpus(), checkpoint=str(tmp_path))
 
 
 def test_nodes_that_vector_search_did_not_find_are_refused() -> None:
     steps = [VectorSearch, PageRank, partial(GraphRerank, scorer=CheckpointScorer)]
-    with pytest.raises(ValueError, match="must have a vector search whose retriever gives features right before"):
+    with pytest.raises(ValueError, match="must have a vector search whose retriever returns features right before"):
         Pipeline(corpus(), steps=steps, budget=9).retrieve(queries())
 
 

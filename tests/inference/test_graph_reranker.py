@@ -13,7 +13,8 @@ from torch import Tensor
 from graphrerank import GraphReranker, RerankedList, RerankInput
 from graphrerank.data.text_match import MATCH_FEATURES, TextMatch
 from graphrerank.graphs import CorpusGraph, Queries, induced_edges
-from graphrerank.models.checkpoint import PRETRAINED, save_weights, write_manifest
+from graphrerank.models.checkpoint import PRETRAINED, save_weights
+from graphrerank.models.manifest import write_manifest
 from graphrerank.operators import BM25, HybridExpandRetriever, HybridRetriever
 
 QUERY = "who wrote the red book"
@@ -295,7 +296,7 @@ def test_the_query_of_a_batch_is_named(reranker) -> None:
 @pytest.mark.parametrize("features", ["paper", "full"])
 def test_models_that_read_vectors_ask_for_them(make_checkpoint, features) -> None:
     reranker = GraphReranker(make_checkpoint(features=features))
-    assert reranker.reads_vectors
+    assert reranker.inputs.reads_vectors
     with pytest.raises(ValueError, match=r"`query_vector` and `vectors` must be given: .* reads vectors of width 8"):
         reranker.rerank(QUERY, PASSAGES, scores=SCORES)
     with pytest.raises(ValueError, match=r"`query_vector` must be of shape \[8\], got \[5\]"):
@@ -318,7 +319,7 @@ def test_from_pretrained(tmp_path: Path, make_checkpoint) -> None:
     for name in ("gatv2", "mlp"):  # a run folder of train.py
         folder = tmp_path / "run" / name
         state = {f"model.{key}": value for key, value in checkpoint.model.state_dict().items()}
-        write_manifest(folder, checkpoint.manifest | {"name": name})
+        write_manifest(folder, {**checkpoint.manifest.content, "name": name})
         (folder / "checkpoints").mkdir()
         torch.save({"state_dict": state}, folder / "checkpoints" / "best.ckpt")
     assert GraphReranker.from_pretrained(tmp_path / "run").name == "gatv2"

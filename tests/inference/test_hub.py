@@ -11,7 +11,7 @@ import torch
 from graphrerank import GraphReranker
 from graphrerank.inference import hub
 from graphrerank.inference.model_card import model_card
-from graphrerank.models import Checkpoint, load_checkpoint
+from graphrerank.models import Checkpoint, load_checkpoint, parse_manifest
 from graphrerank.models.checkpoint import PRETRAINED
 
 HUB_ID = "someone/reranker"
@@ -75,7 +75,6 @@ def test_an_artifact_goes_to_the_hub_and_comes_back(fake_hub: FakeHub) -> None:
 
 def test_a_checkpoint_goes_without_its_folder(fake_hub: FakeHub, make_checkpoint: Callable[..., Checkpoint]) -> None:
     checkpoint = make_checkpoint()
-    checkpoint.manifest["data"] = {"choice": "cats", "fingerprint": "c" * 64}
     GraphReranker(checkpoint).push_to_hub(HUB_ID, license_name="mit", private=False)
     assert not fake_hub.private
     there = fake_hub.folder / HUB_ID
@@ -129,9 +128,11 @@ def test_the_card_says_what_the_manifest_says() -> None:
     manifest = json.loads((PRETRAINED / "attack" / "manifest.json").read_text())
     manifest["calibration"] = {
         "method": "logistic",
+        "slope": 1.0,
+        "intercept": 0.0,
         "fitted": {"datasets": ["attack"], "split": "val", "pairs": 900, "ece": 0.01234},
     }
-    card = model_card(manifest, HUB_ID, "apache-2.0")
+    card = model_card(parse_manifest(manifest, "attack"), HUB_ID, "apache-2.0")
     assert card.startswith('---\nlicense: "apache-2.0"\nlibrary_name: graphrerank\n')
     assert f"GraphReranker.from_pretrained('{HUB_ID}')" in card
     for name in manifest["features"]:
@@ -148,8 +149,7 @@ def test_the_card_says_what_the_manifest_says() -> None:
 
 
 def test_the_card_of_a_model_that_reads_vectors(make_checkpoint: Callable[..., Checkpoint]) -> None:
-    manifest = {**make_checkpoint(features="paper").manifest, "data": {"choice": "cats", "fingerprint": "c" * 64}}
-    card = model_card(manifest, HUB_ID, "other")
+    card = model_card(make_checkpoint(features="paper").reranker, HUB_ID, "other")
     assert "query_vector=query_vector, vectors=vectors" in card
     assert "None were kept with the checkpoint." in card
     assert "## Calibration" not in card

@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from graphrerank import GraphReranker
-from graphrerank.graphs.calibration import IsotonicCalibration, LogisticCalibration, read_calibration
+from graphrerank.graphs.calibration import IsotonicCalibration, LogisticCalibration
 from graphrerank.models import load_checkpoint
-from graphrerank.models.checkpoint import PRETRAINED, save_weights, write_manifest
+from graphrerank.models.checkpoint import PRETRAINED, save_weights
+from graphrerank.models.manifest import write_manifest
 from graphrerank.serving import RerankEngine, RerankRequest, export_artifact, load_artifact
 
 PASSAGES = ["the red book", "a green pear", "who is who", "the author wrote it"]
@@ -18,7 +19,7 @@ LOGISTIC, ISOTONIC = LogisticCalibration(0.7, -1.0), IsotonicCalibration((-1.0, 
 
 def calibrated(make_checkpoint, calibration):
     checkpoint = make_checkpoint()
-    return replace(checkpoint, manifest={**checkpoint.manifest, "calibration": calibration.to_json()})
+    return replace(checkpoint, manifest=checkpoint.manifest.with_entries(calibration=calibration.to_json()))
 
 
 @pytest.mark.parametrize("calibration", [LOGISTIC, ISOTONIC])
@@ -36,7 +37,7 @@ def test_the_order_is_that_of_the_scores(make_checkpoint, calibration) -> None:
 def test_an_artifact_and_a_checkpoint_keep_the_calibration(make_checkpoint, tmp_path: Path) -> None:
     checkpoint = calibrated(make_checkpoint, LOGISTIC)
     save_weights(tmp_path / "folder", checkpoint.model)
-    write_manifest(tmp_path / "folder", checkpoint.manifest)
+    write_manifest(tmp_path / "folder", checkpoint.manifest.content)
     export_artifact(checkpoint, tmp_path / "artifact")
     expected = GraphReranker(checkpoint).rerank("red book", PASSAGES).probabilities
     for name in ("folder", "artifact"):
@@ -51,18 +52,21 @@ def test_an_artifact_and_a_checkpoint_keep_the_calibration(make_checkpoint, tmp_
 
 @pytest.mark.parametrize("name", ["base", "attack"])
 def test_a_shipped_model_was_calibrated_on_validation_splits_of_what_it_was_trained_on(name: str) -> None:
-    manifest = load_checkpoint(PRETRAINED / name).manifest
-    fitted = manifest["calibration"]["fitted"]
-    assert fitted["split"] == manifest["config"]["batches"]["val_split"] == "val"
-    assert set(fitted["datasets"]) == {manifest["data"]["choice"], *manifest.get("mix", {})}
+    manifest = load_checkpoint(PRETRAINED / name).reranker
+    fitted = manifest.content["calibration"]["fitted"]
+    assert fitted["split"] == manifest.val_split == "val"
+    assert set(fitted["datasets"]) == {manifest.data.choice, *manifest.mix}
     ranking = GraphReranker.from_pretrained(name).rerank("red book", PASSAGES, edges=[(0, 3)])
-    assert torch.equal(ranking.probabilities, read_calibration(manifest).probabilities(ranking.scores))
+    assert torch.equal(ranking.probabilities, manifest.calibration.probabilities(ranking.scores))
     assert list(ranking.probabilities) == sorted(ranking.probabilities, reverse=True)
     assert 0 < ranking.probabilities.min() < ranking.probabilities.max() < 1
 
 
-def test_a_broken_calibration_is_refused_when_the_model_is_loaded(make_checkpoint) -> None:
-    checkpoint = make_checkpoint()
-    checkpoint.manifest["calibration"] = {"method": "logistic", "slope": -1.0, "intercept": 0.0}
-    with pytest.raises(ValueError, match=r"`calibration` cannot be read.*`slope` must be finite and not negative"):
-        GraphReranker(checkpoint)
+def test_a_broken_calibration_is_refused_when_the_model_is_loaded(make_checkpoint, tmp_path: Path) -> None:
+    broken = {"method": "logistic", "slope": -1.0, "intercept": 0.0}
+    save_weights(tmp_path, make_checkpoint().model)
+    write_manifest(tmp_path, {**make_checkpoint().manifest.content, "calibration": broken})
+    with pytest.raises(
+        ValueError, match=r"manifest\.json: .*`calibration` cannot be read.*`slope` must be finite and not negative"
+    ):
+        GraphReranker.from_pretrained(tmp_path)

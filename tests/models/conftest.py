@@ -28,8 +28,10 @@ def random_batch() -> MakeBatch:
             edge_index=edge_index,
             edge_attr=torch.rand(edge_index.shape[1], generator=generator) + 0.1,
             ptr=torch.tensor([0, *sizes]).cumsum(0),
-            query_vectors=torch.randn(len(sizes), EMBEDDING_DIM, generator=generator),
-            node_vectors=torch.randn(start, EMBEDDING_DIM, generator=generator),
+            inputs={
+                "query_vectors": torch.randn(len(sizes), EMBEDDING_DIM, generator=generator),
+                "node_vectors": torch.randn(start, EMBEDDING_DIM, generator=generator),
+            },
         )
 
     return make

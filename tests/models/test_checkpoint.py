@@ -11,21 +11,26 @@ from torch import nn
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.models import GATv2Reranker, find_checkpoint, load_checkpoint, load_checkpoints
 from graphrerank.models.checkpoint import (
-    MANIFEST,
     PRETRAINED,
     WEIGHTS,
     library_versions,
-    model_name,
-    read_manifest,
     save_weights,
-    write_manifest,
 )
+from graphrerank.models.manifest import MANIFEST, model_name, read_manifest, write_manifest
 
 ARGUMENTS = {"features": "scores", "hidden_channels": 16, "num_layers": 2, "embedding_dim": 8}
 
 
 def manifest(**arguments: object) -> dict[str, Any]:
-    return {"model": {"name": "gatv2_reranker", "arguments": ARGUMENTS | arguments}, "note": "kept"}
+    return {
+        "name": "gatv2",
+        "model": {"name": "gatv2_reranker", "arguments": ARGUMENTS | arguments},
+        "features": ["base_score"],
+        "retriever": {"feature_names": ["base_score"]},
+        "data": {"choice": "cats", "fingerprint": "c" * 64},
+        "operators": {"gcs": 0.5, "ppr": 0.5},
+        "note": "kept",
+    }
 
 
 def model(**arguments: object) -> GATv2Reranker:
@@ -58,16 +63,16 @@ def ckpt(tmp_path: Path) -> Path:
 def test_round_trip(form: str, request: pytest.FixtureRequest, random_batch: Callable[..., CandidateGraphs]) -> None:
     path: Path = request.getfixturevalue(form)
     loaded = load_checkpoint(path)
-    inputs = random_batch().model_inputs()
+    inputs = random_batch().model_inputs(loaded.model.inputs)
     assert torch.equal(loaded.model(*inputs), model()(*inputs))
     assert not loaded.model.training
-    assert loaded.manifest == manifest()
+    assert loaded.manifest.content == manifest()
     assert loaded.path == (path / WEIGHTS if form == "folder" else path)
 
 
 def test_manifest_beside_a_ckpt_comes_before_the_one_above(ckpt: Path) -> None:
     write_manifest(ckpt.parent, manifest() | {"note": "beside"})
-    assert read_manifest(ckpt)["note"] == "beside"
+    assert read_manifest(ckpt).content["note"] == "beside"
 
 
 class Malicious:
@@ -151,9 +156,8 @@ def test_missing_files_are_named(folder: Path) -> None:
         ('{"model": "gatv2_reranker"}', "model must be one of .*, got None"),
         ('{"model": {"name": "os.system"}}', "model must be one of .*, got 'os.system'"),
         ('{"model": {"name": ["gatv2_reranker"]}}', "model must be one of"),
-        ('{"model": {"name": "gatv2_reranker", "arguments": {"depth": 3}}}', "do not fit gatv2_reranker: .*'depth'"),
-        ('{"model": {"name": "gatv2_reranker", "arguments": {"heads": 0}}}', "do not fit gatv2_reranker: .*positive"),
-        ('{"model": {"name": "gatv2_reranker", "arguments": [1]}}', "do not fit gatv2_reranker"),
+        (json.dumps(manifest(depth=3)), "do not fit gatv2_reranker: .*'depth'"),
+        (json.dumps(manifest(heads=0)), "do not fit gatv2_reranker: .*positive"),
     ],
 )
 def test_manifest_that_names_no_model_is_refused(folder: Path, text: str, message: str) -> None:
@@ -164,13 +168,14 @@ def test_manifest_that_names_no_model_is_refused(folder: Path, text: str, messag
 
 @pytest.mark.parametrize("wanted", ["paper", "full"])
 def test_weights_of_another_feature_mode_are_refused_by_name(folder: Path, wanted: str) -> None:
-    write_manifest(folder, manifest(features=wanted))
+    encoder = {"name": "small", "fingerprint": "e" * 64, "dim": 8}
+    write_manifest(folder, manifest(features=wanted) | {"encoder": encoder})
     with pytest.raises(ValueError, match=rf"not those of the manifest \(features={wanted}\)"):
         load_checkpoint(folder)
 
 
 def test_weights_that_do_not_fit_the_default_arguments_are_refused(folder: Path) -> None:
-    (folder / MANIFEST).write_text(json.dumps({"model": {"name": "gatv2_reranker"}}), encoding="utf-8")
+    write_manifest(folder, manifest() | {"model": {"name": "gatv2_reranker"}})
     with pytest.raises(ValueError, match=r"not those of the manifest \(features=scores\)"):
         load_checkpoint(folder)
 

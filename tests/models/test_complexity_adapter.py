@@ -6,7 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from graphrerank.models import ComplexityAdapter, load_checkpoint
-from graphrerank.models.checkpoint import model_name, save_weights, write_manifest
+from graphrerank.models.checkpoint import save_weights
+from graphrerank.models.manifest import model_name, write_manifest
+from tests.support.manifests import make_manifest
 
 ARGUMENTS: dict[str, Any] = {"num_features": 9, "num_selected": 4, "hidden_channels": [16, 16, 8], "dropout": 0.4}
 COLUMNS = torch.tensor([1, 3, 4, 8])
@@ -86,7 +88,7 @@ def test_a_batch_of_two_equals_two_singles_and_extremes_are_scored() -> None:
 
 def test_checkpoint_round_trip_keeps_z_scores_and_temperature(tmp_path: Path) -> None:
     model = adapter()
-    write_manifest(tmp_path, {"model": {"name": model_name(ComplexityAdapter), "arguments": ARGUMENTS}})
+    write_manifest(tmp_path, make_manifest(model_name(ComplexityAdapter), ARGUMENTS))
     save_weights(tmp_path, model)
     loaded = load_checkpoint(tmp_path).model
     assert isinstance(loaded, ComplexityAdapter)

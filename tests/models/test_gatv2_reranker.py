@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.algebra import graph_index
+from graphrerank.graphs.model_inputs import SCORES
 from graphrerank.models import GATv2Reranker
 from graphrerank.models.gatv2 import GATv2Layer
 from graphrerank.models.gatv2_reranker import FEATURE_MODES
@@ -28,22 +29,22 @@ def reranker(features: str = "scores", *, trained: bool = True, **arguments: obj
 
 
 def score(model: nn.Module, graphs: CandidateGraphs) -> Tensor:
-    scores: Tensor = model(*graphs.model_inputs())
+    scores: Tensor = model(*graphs.model_inputs(model.inputs))
     return scores
 
 
 def single(graphs: CandidateGraphs, number: int) -> CandidateGraphs:
     start, stop = int(graphs.ptr[number]), int(graphs.ptr[number + 1])
     inside = (graphs.edge_index[1] >= start) & (graphs.edge_index[1] < stop)
-    assert graphs.query_vectors is not None
-    assert graphs.node_vectors is not None
     return CandidateGraphs(
         x=graphs.x[start:stop],
         edge_index=graphs.edge_index[:, inside] - start,
         edge_attr=graphs.edge_attr[inside],
         ptr=torch.tensor([0, stop - start]),
-        query_vectors=graphs.query_vectors[number : number + 1],
-        node_vectors=graphs.node_vectors[start:stop],
+        inputs={
+            "query_vectors": graphs.inputs["query_vectors"][number : number + 1],
+            "node_vectors": graphs.inputs["node_vectors"][start:stop],
+        },
     )
 
 
@@ -58,12 +59,11 @@ def test_batch_of_two_equals_two_singles(features: str, edge_features: bool, ran
 def test_relabelling_nodes_permutes_scores(features: str, random_batch: MakeBatch) -> None:
     model, graphs = reranker(features, edge_features=True), random_batch(sizes=(15,))
     order = torch.randperm(15, generator=torch.Generator().manual_seed(1))
-    assert graphs.node_vectors is not None
     moved = replace(
         graphs,
         x=graphs.x[order],
         edge_index=torch.argsort(order)[graphs.edge_index],
-        node_vectors=graphs.node_vectors[order],
+        inputs={**graphs.inputs, "node_vectors": graphs.inputs["node_vectors"][order]},
     )
     expected = score(model, graphs)
     assert expected.unique().numel() == 15
@@ -82,19 +82,15 @@ def test_scores_mode_ignores_scale_and_shift_of_each_query_and_column(random_bat
 
 def test_scores_mode_reads_no_vectors(random_batch: MakeBatch) -> None:
     model, graphs = reranker("scores"), random_batch()
-    bare = replace(graphs, query_vectors=None, node_vectors=None)
+    bare = replace(graphs, inputs={})
     assert torch.equal(score(model, bare), score(model, graphs))
 
 
 @pytest.mark.parametrize("features", ["paper", "full"])
 def test_vectors_are_read_in_the_other_modes(features: str, random_batch: MakeBatch) -> None:
     model, graphs = reranker(features), random_batch()
-    assert graphs.query_vectors is not None
-    assert graphs.node_vectors is not None
-    for changed in (
-        replace(graphs, query_vectors=-graphs.query_vectors),
-        replace(graphs, node_vectors=-graphs.node_vectors),
-    ):
+    for name, vectors in graphs.inputs.items():
+        changed = replace(graphs, inputs={**graphs.inputs, name: -vectors})
         assert not torch.allclose(score(model, changed), score(model, graphs))
 
 
@@ -139,7 +135,7 @@ def test_only_message_passing_reads_edges_beyond_the_score_features(
     bare = replace(graphs, edge_index=empty, edge_attr=torch.zeros(0))
     assert not torch.allclose(score(model, bare), with_edges)  # GCS at least
 
-    x, _, _, edge_index, edge_weight, ptr = graphs.model_inputs()
+    x, _, _, edge_index, edge_weight, ptr = graphs.model_inputs(SCORES)
     model.score_features = Fixed(model.score_features(x, edge_index, edge_weight, ptr))  # type: ignore[assignment]
     assert torch.equal(score(model, graphs), with_edges)
     assert torch.equal(score(model, bare), with_edges) == (not message_passing)
@@ -156,7 +152,7 @@ def test_edge_weights_are_read_by_attention_only_where_asked(random_batch: MakeB
     graphs = random_batch()
     for edge_features in (False, True):
         model = reranker("scores", edge_features=edge_features)
-        x, _, _, edge_index, edge_weight, ptr = graphs.model_inputs()
+        x, _, _, edge_index, edge_weight, ptr = graphs.model_inputs(SCORES)
         expected = score(model, graphs)
         model.score_features = Fixed(model.score_features(x, edge_index, edge_weight, ptr))  # type: ignore[assignment]
         changed = replace(graphs, edge_attr=graphs.edge_attr.flip(0))
@@ -169,7 +165,11 @@ def test_queries_without_candidates(features: str, sizes: tuple[int, ...], rando
     if not sizes:
         empty = torch.zeros(2, 0, dtype=torch.int64)
         graphs = CandidateGraphs(
-            torch.zeros(0, 3), empty, torch.zeros(0), torch.tensor([0]), None, torch.zeros(0, 8), torch.zeros(0, 8)
+            torch.zeros(0, 3),
+            empty,
+            torch.zeros(0),
+            torch.tensor([0]),
+            inputs={"query_vectors": torch.zeros(0, 8), "node_vectors": torch.zeros(0, 8)},
         )
     else:
         graphs = random_batch(sizes=sizes)
@@ -222,7 +222,7 @@ def test_scripted_equals_eager_at_several_sizes(message_passing: bool, features:
         graphs = random_batch(sizes=sizes)
         for gradients in (True, False):
             with torch.set_grad_enabled(gradients):
-                assert torch.equal(score(scripted, graphs), score(model, graphs))
+                assert torch.equal(scripted(*graphs.model_inputs(model.inputs)), score(model, graphs))
 
 
 @every_mode

@@ -6,9 +6,11 @@ from torch import Tensor, nn
 
 from graphrerank.losses import listwise_softmax_cross_entropy
 from graphrerank.models import GRankerHead, load_checkpoint
-from graphrerank.models.checkpoint import model_name, save_weights, write_manifest
+from graphrerank.models.checkpoint import save_weights
 from graphrerank.models.granker_head import head_arguments
+from graphrerank.models.manifest import model_name, write_manifest
 from graphrerank.operators import ClassificationHead, smooth_vectors
+from tests.support.manifests import make_manifest
 
 HIDDEN = 8
 
@@ -118,10 +120,10 @@ def test_checkpoint_round_trip(tmp_path: Path) -> None:
     assert model.smoothing_logit is not None
     nn.init.constant_(model.smoothing_logit, 0.3)
     arguments = head_arguments(head) | {"learn_smoothing": True}
-    write_manifest(tmp_path, {"model": {"name": model_name(GRankerHead), "arguments": arguments}})
+    write_manifest(tmp_path, make_manifest(model_name(GRankerHead), arguments))
     save_weights(tmp_path, model)
     loaded = load_checkpoint(tmp_path)
-    assert loaded.manifest["model"]["name"] == "granker_head"
+    assert loaded.manifest.model.name == "granker_head"
     assert torch.equal(loaded.model(*batch()), model(*batch()))
 
 

@@ -6,11 +6,13 @@ import torch
 from torch import Tensor
 
 from graphrerank.models import GRankerHead, load_checkpoint
-from graphrerank.models.checkpoint import model_name, save_weights, write_manifest
+from graphrerank.models.checkpoint import save_weights
 from graphrerank.models.granker_head import head_arguments
 from graphrerank.models.granker_layers import GRankerLayers, trainable_granker
+from graphrerank.models.manifest import model_name, write_manifest
 from graphrerank.operators import CrossEncoder
 from tests.operators.test_cross_encoder import KINDS, PASSAGES, QUERIES, build
+from tests.support.manifests import make_manifest
 
 EDGES = torch.tensor([[1, 2, 0, 3], [0, 0, 2, 1]])  # the last node has no neighbour
 DEGREE = torch.tensor([2, 1, 4, 3, 0])
@@ -57,7 +59,7 @@ def test_checkpoint_round_trip(tmp_path: Path) -> None:
         "train_last_layers": 1,
         "encoder": encoder.layer_settings,
     }
-    write_manifest(tmp_path, {"model": {"name": model_name(GRankerLayers), "arguments": arguments}})
+    write_manifest(tmp_path, make_manifest(model_name(GRankerLayers), arguments))
     save_weights(tmp_path, model)
     loaded = load_checkpoint(tmp_path).model
     assert torch.equal(loaded(*inputs(encoder, 1)), model(*inputs(encoder, 1)))

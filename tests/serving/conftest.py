@@ -7,7 +7,7 @@ import torch
 from fastapi import FastAPI
 
 from graphrerank.cli.http_service import RERANK
-from graphrerank.models import Checkpoint, GATv2Reranker
+from graphrerank.models import Checkpoint, GATv2Reranker, parse_manifest
 from graphrerank.serving import Artifact, Limits, RerankEngine, export_artifact, load_artifact
 from graphrerank.serving.dispatcher import Dispatcher
 from graphrerank.serving.engine import Answer, answer_all
@@ -47,6 +47,8 @@ def make_checkpoint() -> Callable[..., Checkpoint]:
             "model": {"name": "gatv2_reranker", "arguments": arguments},
             "features": model.feature_names(NAMES),
             "encoder": {"choice": "fake", "name": "hash", "fingerprint": "f" * 64, "dim": DIM},
+            "data": {"choice": "cats", "fingerprint": "c" * 64},
+            "operators": {"gcs": 0.5, "ppr": 0.5},
             "retriever": {
                 "choice": "hybrid",
                 "arguments": {"top_k": 100, "bm25_weight": 0.4, "dense_weight": 0.6},
@@ -54,7 +56,7 @@ def make_checkpoint() -> Callable[..., Checkpoint]:
             },
             "candidate_depth": 100,
         }
-        return Checkpoint(model, manifest, Path("model.safetensors"))
+        return Checkpoint(model, parse_manifest(manifest, "somewhere"), Path("model.safetensors"))
 
     return make
 

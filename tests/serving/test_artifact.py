@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from graphrerank.models import load_checkpoint
-from graphrerank.models.checkpoint import PRETRAINED, write_manifest
+from graphrerank.models.checkpoint import PRETRAINED
 from graphrerank.models.integrity import seal_manifest
+from graphrerank.models.manifest import write_manifest
 from graphrerank.serving import export_artifact, load_artifact
 
 
@@ -26,7 +27,7 @@ def read(folder: Path) -> dict:
 
 @pytest.mark.parametrize("name", sorted(folder.parent.name for folder in PRETRAINED.glob("*/manifest.json")))
 def test_what_ships_loads(name):
-    assert load_artifact(PRETRAINED / name).manifest["name"] == "gatv2"
+    assert load_artifact(PRETRAINED / name).manifest.name == "gatv2"
 
 
 @pytest.mark.parametrize("name", ["model.pt", "model.safetensors"])
@@ -68,13 +69,13 @@ def test_what_is_no_artifact_is_refused(tmp_path, make_checkpoint):
         load_artifact(tmp_path / "nowhere")
     with pytest.raises(ValueError, match=r"needed manifest\.json"):
         load_artifact(tmp_path)
-    write_manifest(tmp_path, make_checkpoint().manifest)
+    write_manifest(tmp_path, make_checkpoint().manifest.content)
     with pytest.raises(ValueError, match="not an artifact"):
         load_artifact(tmp_path)
 
 
 def test_a_format_that_is_not_there_is_refused(folder):
-    assert load_artifact(folder, "torchscript").manifest == read(folder)
+    assert load_artifact(folder, "torchscript").manifest.content == read(folder)
     with pytest.raises(ValueError, match=r"holds the formats \['torchscript'\], got `format` 'onnx'"):
         load_artifact(folder, "onnx")
     with pytest.raises(ValueError, match="got `format` 'pickle'"):

@@ -1,4 +1,5 @@
 import warnings
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -7,12 +8,13 @@ import torch
 from torch import Tensor
 
 from graphrerank.models import Checkpoint, ComplexityAdapter, GATv2Reranker, load_checkpoint
-from graphrerank.models.checkpoint import write_manifest
+from graphrerank.models.manifest import parse_manifest, write_manifest
 from graphrerank.serving import export as export_module
 from graphrerank.serving import export_artifact, load_artifact
 from graphrerank.serving.formats import torchscript
 from graphrerank.serving.parity_batches import parity_batches
 from tests.support import ROOT
+from tests.support.manifests import make_manifest
 
 
 class DriftingReranker(GATv2Reranker):
@@ -52,20 +54,20 @@ def test_exported_equals_eager(tmp_path, make_checkpoint, export, features, mess
     assert sorted(files(tmp_path)) == [f"runs/artifact/{n}" for n in ("manifest.json", "model.pt", "model.safetensors")]
 
     artifact = load_artifact(folder)
-    entry = artifact.manifest["artifact"]
-    assert {key: artifact.manifest[key] for key in checkpoint.manifest} == checkpoint.manifest
+    entry = artifact.manifest.content["artifact"]
+    assert artifact.manifest.without("artifact").content == checkpoint.manifest.content
     assert list(entry["parity"]["max_difference"]) == ["safetensors", "torchscript"]
     assert max(entry["parity"]["max_difference"].values()) <= entry["parity"]["tolerance"] == 1e-5
     assert entry["parity"]["batches"] == 12
     vectors = ["[0, 0]", "[0, 0]"] if features == "scores" else ["[B, 8]", "[N, 8]"]
     assert [i["shape"] for i in entry["inputs"]] == ["[N, 3]", *vectors, "[2, E]", "[E]", "[B + 1]"]
 
-    for _, graph in parity_batches(checkpoint.manifest, 8):
-        expected = checkpoint.model(*graph.model_inputs())
-        assert expected.shape == (graph.num_nodes,)
-        torch.testing.assert_close(artifact.module(*graph.model_inputs()), expected, rtol=0, atol=1e-5)
+    for batch in parity_batches(checkpoint.manifest, 8):
+        expected = checkpoint.model(*batch.inputs)
+        assert expected.shape == batch.inputs[0].shape[:1]
+        torch.testing.assert_close(artifact.module(*batch.inputs), expected, rtol=0, atol=1e-5)
         rebuilt = load_checkpoint(folder).model  # an artifact is a checkpoint too
-        torch.testing.assert_close(rebuilt(*graph.model_inputs()), expected, rtol=0, atol=1e-5)
+        torch.testing.assert_close(rebuilt(*batch.inputs), expected, rtol=0, atol=1e-5)
 
 
 def test_an_adapter_is_exported_with_its_z_scores_and_temperature(tmp_path, export):
@@ -74,9 +76,10 @@ def test_an_adapter_is_exported_with_its_z_scores_and_temperature(tmp_path, expo
     model = ComplexityAdapter(**arguments).eval()
     model.standardize(torch.tensor([1, 3, 4, 8]), torch.arange(4.0), torch.arange(1.0, 5.0))
     model.temperature.fill_(2.5)
-    manifest = {"name": "adapter", "model": {"name": "complexity_adapter", "arguments": arguments}}
+    temperature = {"temperature": 2.5, "nll_before": 0.7, "nll_after": 0.6, "ece_before": 0.2, "ece_after": 0.1}
+    manifest = parse_manifest(make_manifest("complexity_adapter", arguments, calibration=temperature), "best.ckpt")
     artifact = load_artifact(export(Checkpoint(model, manifest, Path("best.ckpt")), tmp_path / "artifact"))
-    entry = artifact.manifest["artifact"]
+    entry = artifact.manifest.content["artifact"]
     assert entry["inputs"] == [{"name": "features", "dtype": "float32", "shape": "[n, 9]"}]
     assert entry["outputs"] == [{"name": "scores", "dtype": "float32", "shape": "[n]"}]
     x = 3 * torch.randn(20, 9)
@@ -122,26 +125,21 @@ def test_gate_refuses_other_weights_and_keeps_the_old_artifact(tmp_path, make_ch
 
 
 def test_gate_refuses_a_manifest_of_another_model(tmp_path, make_checkpoint, export):
-    checkpoint = make_checkpoint()
-    checkpoint.manifest["model"] = {"name": "gatv2_reranker", "arguments": {"hidden_channels": 32}}
-    with pytest.raises(ValueError, match="not those of the manifest"):
-        export(checkpoint, tmp_path / "artifact")
-    checkpoint = make_checkpoint(features="paper")
-    checkpoint.manifest["features"] = ["gcs"]  # so that nobody would send the vectors
-    with pytest.raises(ValueError, match="fails on the batch"):
-        export(checkpoint, tmp_path / "artifact")
-    checkpoint = make_checkpoint(features="paper")
-    del checkpoint.manifest["encoder"]["dim"]
-    with pytest.raises(ValueError, match=r"needs an entry `encoder\.dim`"):
-        export(checkpoint, tmp_path / "artifact")
+    def changed(checkpoint: Checkpoint, **entries: object) -> Checkpoint:
+        return replace(checkpoint, manifest=checkpoint.manifest.with_entries(**entries))
+
+    for arguments in ({"hidden_channels": 32}, {"features": "scores"}):
+        model = {"name": "gatv2_reranker", "arguments": arguments}
+        with pytest.raises(ValueError, match="not those of the manifest"):
+            export(changed(make_checkpoint(features="paper"), model=model), tmp_path / "artifact")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_scores_model_needs_no_encoder_to_be_exported(tmp_path, make_checkpoint, export):
     checkpoint = make_checkpoint(features="scores")
-    checkpoint.manifest["encoder"] = None
+    checkpoint = replace(checkpoint, manifest=checkpoint.manifest.with_entries(encoder=None))
     artifact = load_artifact(export(checkpoint, tmp_path / "artifact"))
-    assert artifact.manifest["artifact"]["inputs"][1] == {
+    assert artifact.manifest.content["artifact"]["inputs"][1] == {
         "name": "query_vectors",
         "dtype": "float32",
         "shape": "[0, 0]",
@@ -165,7 +163,7 @@ def test_an_artifact_is_replaced_and_nothing_else(tmp_path, make_checkpoint, exp
     assert (folder / "notes.txt").read_text() == "mine"
 
     checkpoint = tmp_path / "checkpoint"
-    write_manifest(checkpoint, make_checkpoint().manifest)
+    write_manifest(checkpoint, make_checkpoint().manifest.content)
     with pytest.raises(ValueError, match="no manifest of an artifact"):
         export(make_checkpoint(), checkpoint)
     with pytest.raises(ValueError, match="found a file"):

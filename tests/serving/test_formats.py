@@ -3,18 +3,19 @@ import shutil
 import sys
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from graphrerank.graphs.calibration import read_calibration
-from graphrerank.models import Checkpoint, ComplexityAdapter, GRankerHead
+from graphrerank.models import Checkpoint, ComplexityAdapter, GRankerHead, RerankerManifest, parse_manifest
 from graphrerank.serving import export_artifact, load_artifact
 from graphrerank.serving.formats import Runner, find_formats
-from graphrerank.serving.parity_batches import QueryFeatures, random_graphs
+from graphrerank.serving.parity_batches import random_graphs
 from tests.support import ROOT
+from tests.support.manifests import make_manifest
 
 FORMATS = ("torchscript", "pt2", "onnx")
 LOGISTIC = {"method": "logistic", "slope": 1.5, "intercept": -0.5}
@@ -28,21 +29,14 @@ def adapter() -> Checkpoint:
     model = ComplexityAdapter(**arguments).eval()
     model.standardize(torch.tensor([1, 3, 4, 8]), torch.arange(4.0), torch.arange(1.0, 5.0))
     model.temperature.fill_(2.5)
-    manifest = {"name": "adapter", "model": {"name": "complexity_adapter", "arguments": arguments}}
+    manifest = parse_manifest(make_manifest("complexity_adapter", arguments), "best.ckpt")
     return Checkpoint(model, manifest, Path("best.ckpt"))
 
 
 def head() -> Checkpoint:
     torch.manual_seed(0)
     arguments = {"hidden_size": 8, "smoothing": 0.3, "learn_smoothing": True, "activation": "gelu", "norm_eps": 1e-5}
-    manifest = {
-        "name": "head",
-        "model": {"name": "granker_head", "arguments": arguments},
-        "features": ["pair_vector", "degree"],
-        "pair_encoder": {"dim": 8},
-        "retriever": {"feature_names": ["base_score"]},
-        "calibration": LOGISTIC,
-    }
+    manifest = parse_manifest(make_manifest("granker_head", arguments, calibration=LOGISTIC), "best.ckpt")
     return Checkpoint(GRankerHead(**arguments).eval(), manifest, Path("best.ckpt"))
 
 
@@ -59,7 +53,7 @@ def exported(request, make_checkpoint, tmp_path_factory) -> tuple[Checkpoint, Pa
     else:
         checkpoint = make_checkpoint(features=request.param, edge_features=request.param != "scores", **SMALL)
         if request.param == "full":
-            checkpoint.manifest["calibration"] = ISOTONIC
+            checkpoint = replace(checkpoint, manifest=checkpoint.manifest.with_entries(calibration=ISOTONIC))
     return checkpoint, export_artifact(checkpoint, tmp_path_factory.mktemp("formats") / "artifact", FORMATS)
 
 
@@ -76,16 +70,17 @@ def test_every_format_passes_the_gate(exported):
 
 def test_formats_give_scores_and_probabilities_at_other_sizes(exported):
     checkpoint, folder = exported
-    calibration = read_calibration(checkpoint.manifest)
+    calibration = getattr(checkpoint.manifest, "calibration", None)
     generator = torch.Generator().manual_seed(5)
-    if "features" in checkpoint.manifest:
-        batches = [random_graphs(checkpoint.manifest, *case, generator) for case in (([2], 0), ([1], 3), ([9, 33], 99))]
+    if isinstance(checkpoint.manifest, RerankerManifest):
+        cases = (([2], 0), ([1], 3), ([9, 33], 99))
+        graphs = [random_graphs(checkpoint.manifest, *case, generator) for case in cases]
+        batches = [batch.model_inputs(checkpoint.manifest.inputs) for batch in graphs]
     else:
-        batches = [QueryFeatures(torch.randn(rows, 9, generator=generator)) for rows in (1, 50)]
+        batches = [(torch.randn(rows, 9, generator=generator),) for rows in (1, 50)]
     for name in FORMATS:
         module = load_artifact(folder, name).module
-        for batch in batches:
-            inputs = batch.model_inputs()
+        for inputs in batches:
             with torch.inference_mode():
                 expected, found = checkpoint.model(*inputs), module(*inputs)
                 torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
@@ -114,7 +109,7 @@ def test_onnx_says_what_the_schema_says(exported):
             }
             for tensor in found
         ]
-    names = ["scores"] if "calibration" not in checkpoint.manifest else ["scores", "probabilities"]
+    names = ["scores"] if "calibration" not in checkpoint.manifest.content else ["scores", "probabilities"]
     assert [entry["name"] for entry in entry["outputs"]] == names
 
 
@@ -186,7 +181,7 @@ def test_what_a_format_cannot_express_is_an_error(
     tmp_path, model_class: Callable[..., nn.Module], name: str, message: str
 ):
     checkpoint = adapter()
-    model = model_class(**checkpoint.manifest["model"]["arguments"]).eval()
+    model = model_class(**checkpoint.manifest.model.arguments).eval()
     with pytest.raises(ValueError, match=rf"(?s){message}"):
         export_artifact(Checkpoint(model, checkpoint.manifest, Path("best.ckpt")), tmp_path / "artifact", [name])
     assert list(tmp_path.iterdir()) == []

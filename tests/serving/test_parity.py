@@ -4,19 +4,24 @@ from itertools import islice
 import pytest
 import torch
 
+from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.calibration import LogisticCalibration
-from graphrerank.models.calibrated import calibration_module
 from graphrerank.serving.parity import parity_differences
-from graphrerank.serving.parity_batches import HARD_CASES, example_batch, parity_batches
+from graphrerank.serving.parity_batches import HARD_CASES, Batch, example_batch, parity_batches
+
+
+def as_graphs(batch: Batch) -> CandidateGraphs:
+    x, _, _, edge_index, edge_weight, ptr = batch.inputs
+    return CandidateGraphs(x, edge_index, edge_weight, ptr)
 
 
 def test_batches_hold_the_hard_cases(make_checkpoint):
     manifest = make_checkpoint(features="paper").manifest
-    graphs = dict(parity_batches(manifest, 500))
-    assert len(graphs) == 500
-    for name, again in parity_batches(manifest, 20):
-        assert torch.equal(graphs[name].x, again.x)
-        assert torch.equal(graphs[name].edge_index, again.edge_index)
+    batches = {batch.name: batch for batch in parity_batches(manifest, 500)}
+    assert len(batches) == 500
+    for again in parity_batches(manifest, 20):
+        assert all(map(torch.equal, batches[again.name].inputs, again.inputs))
+    graphs = {name: as_graphs(batch) for name, batch in batches.items()}
     for graph in graphs.values():
         source, target = graph.edge_index
         owner = torch.bucketize(torch.arange(graph.num_nodes), graph.ptr, right=True)
@@ -39,7 +44,7 @@ def test_batches_hold_the_hard_cases(make_checkpoint):
 
 
 def test_the_example_has_sizes_of_its_own(make_checkpoint):
-    graph = example_batch(make_checkpoint().manifest)
+    graph = as_graphs(example_batch(make_checkpoint().manifest))
     sizes = [graph.num_graphs, graph.ptr.numel(), graph.num_nodes, graph.edge_attr.numel()]
     assert min(sizes) > 1
     assert len(set(sizes)) == 4
@@ -81,7 +86,7 @@ def test_another_ranking_is_refused_and_rounding_is_not(make_checkpoint):
 
 
 def test_ranks_are_those_within_a_query(make_checkpoint):
-    batches = [next(named for named in parity_batches(make_checkpoint().manifest, 8) if named[0] == "packed batch")]
+    batches = [next(batch for batch in parity_batches(make_checkpoint().manifest, 8) if batch.name == "packed batch")]
     scores = torch.arange(211.0)
     one, two = 7, 8  # the last of the second query, the first of the third
     moved = scores.clone()
@@ -95,7 +100,7 @@ def test_probabilities_are_checked(make_checkpoint):
     batches = list(parity_batches(checkpoint.manifest, 2))
     calibration = LogisticCalibration(1.5, -0.5)
     other = copy.deepcopy(checkpoint.model)
-    other.add_module("calibration", calibration_module(calibration))
+    other.add_module("calibration", calibration.module())
     parity_differences(checkpoint.model, {"another": other}, batches, calibration=calibration)
     with pytest.raises(ValueError, match="another: probabilities must be within"):
         parity_differences(checkpoint.model, {"another": other}, batches, calibration=LogisticCalibration(1.5, -0.4))

@@ -1,6 +1,7 @@
 """What serves over HTTP, whatever its format and wherever its weights came from, ranks alike."""
 
 import shutil
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -31,7 +32,8 @@ def test_every_format_ranks_alike_over_http(make_checkpoint, tmp_path):
     compiler = any(map(shutil.which, aot.COMPILERS))
     formats = [name for name in FORMATS if compiler or name != "aot"]
     checkpoint = make_checkpoint(features="scores", num_layers=1, restart_prob=0.9)  # small: compiled soon
-    checkpoint.manifest["calibration"] = {"method": "logistic", "slope": 1.5, "intercept": -0.5}
+    calibration = {"method": "logistic", "slope": 1.5, "intercept": -0.5}
+    checkpoint = replace(checkpoint, manifest=checkpoint.manifest.with_entries(calibration=calibration))
     folder = export_artifact(checkpoint, tmp_path / "artifact", formats, num_batches=20)
     expected = GraphReranker(checkpoint).rerank(BODY["query"], BODY["documents"], edges=BODY["edges"])
     for name in formats:

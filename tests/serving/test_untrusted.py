@@ -14,10 +14,12 @@ import torch
 
 from graphrerank import GraphReranker
 from graphrerank.models import ComplexityAdapter, load_checkpoint
-from graphrerank.models.checkpoint import save_weights, write_manifest
+from graphrerank.models.checkpoint import save_weights
 from graphrerank.models.integrity import seal_manifest
+from graphrerank.models.manifest import write_manifest
 from graphrerank.serving import export_artifact, load_artifact
 from graphrerank.serving.formats import Exportable, onnx, pt2
+from tests.support.manifests import make_manifest
 
 ARGUMENTS = {"num_features": 3, "num_selected": 2, "hidden_channels": [4]}
 
@@ -44,7 +46,7 @@ def test_the_payload_works(marker):
 
 @pytest.mark.parametrize("zipped", [True, False])
 def test_a_pickled_checkpoint_is_refused(tmp_path, marker, zipped):
-    write_manifest(tmp_path, {"model": {"name": "complexity_adapter", "arguments": ARGUMENTS}})
+    write_manifest(tmp_path, make_manifest("complexity_adapter", ARGUMENTS))
     state = {"state_dict": {"model.mean": Payload(marker)}}
     torch.save(state, tmp_path / "best.ckpt", _use_new_zipfile_serialization=zipped)
     with pytest.raises(ValueError, match="not a Lightning checkpoint that is safe to load"):
@@ -53,7 +55,7 @@ def test_a_pickled_checkpoint_is_refused(tmp_path, marker, zipped):
 
 
 def test_pickled_weights_under_the_name_of_safetensors_are_refused(tmp_path, marker):
-    write_manifest(tmp_path, {"model": {"name": "complexity_adapter", "arguments": ARGUMENTS}})
+    write_manifest(tmp_path, make_manifest("complexity_adapter", ARGUMENTS))
     (tmp_path / "model.safetensors").write_bytes(pickle.dumps(Payload(marker)))
     with pytest.raises(ValueError, match="damaged weights"):
         load_checkpoint(tmp_path)
@@ -67,7 +69,7 @@ def test_a_manifest_names_models_and_no_classes(tmp_path, marker):
         {"name": "os.mkdir", "arguments": {"path": str(marker)}},
         {"name": "complexity_adapter", "arguments": {"_target_": "os.mkdir", "path": str(marker)}},
     ):
-        write_manifest(tmp_path, {"model": entry})
+        write_manifest(tmp_path, make_manifest("complexity_adapter", ARGUMENTS, model=entry))
         with pytest.raises(ValueError, match="the manifest's"):
             load_checkpoint(tmp_path)
     assert not marker.exists()
@@ -155,7 +157,7 @@ def set_path(config: Any) -> None:
 
 def test_an_honest_program_loads(program):
     x = torch.randn(4, 3)
-    assert pt2.load(program, {})(x).shape == (4,)
+    assert pt2.load(program)(x).shape == (4,)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +174,7 @@ def test_an_honest_program_loads(program):
 def test_a_program_of_more_than_operators_is_refused(program, tmp_path, end, change, message):
     path = rewrite(program, tmp_path / "model.pt2", changed_json(end, change), {})
     with pytest.raises(ValueError, match=f"needed a graph of ATen operators and raw weights, found {message}"):
-        pt2.load(path, {})
+        pt2.load(path)
 
 
 def test_pickles_in_a_program_are_refused(program, tmp_path, marker):
@@ -182,13 +184,13 @@ def test_pickles_in_a_program_are_refused(program, tmp_path, marker):
         return payload if name.endswith("sample_inputs/model.pt") else content
 
     with pytest.raises(ValueError, match="found pickled sample inputs"):
-        pt2.load(rewrite(program, tmp_path / "a.pt2", sample_inputs, {}), {})
+        pt2.load(rewrite(program, tmp_path / "a.pt2", sample_inputs, {}))
     for name in ("data/weights/model.pt", "data/constants/opaque_obj_0", "data/aotinductor/model/a.so", "extra/a"):
         with pytest.raises(ValueError, match=f"found the record '.*{name}'"):
-            pt2.load(rewrite(program, tmp_path / "b.pt2", lambda _, content: content, {name: payload}), {})
+            pt2.load(rewrite(program, tmp_path / "b.pt2", lambda _, content: content, {name: payload}))
     (tmp_path / "c.pt2").write_bytes(payload)
     with pytest.raises(ValueError, match="not an exported program"):
-        pt2.load(tmp_path / "c.pt2", {})
+        pt2.load(tmp_path / "c.pt2")
     assert not marker.exists()
 
 
@@ -203,4 +205,4 @@ def test_onnx_that_refers_to_other_files_is_refused(tmp_path, monkeypatch):
     (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match="not a model that ONNX Runtime can load"):
-        onnx.load(tmp_path / "model.onnx", {})
+        onnx.load(tmp_path / "model.onnx")

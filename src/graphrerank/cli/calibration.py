@@ -11,8 +11,10 @@ from graphrerank.cli.systems import check_encoder
 from graphrerank.data import PreparedDataset
 from graphrerank.evaluation import System
 from graphrerank.evaluation.reliability import judge_reliability, labelled_scores
-from graphrerank.models import load_checkpoints
-from graphrerank.models.checkpoint import manifest_entry, reads_pairs, reads_vectors, save_weights, write_manifest
+from graphrerank.models import RerankerManifest, load_primary
+from graphrerank.models.checkpoint import save_weights
+from graphrerank.models.entries import GroupEntry
+from graphrerank.models.manifest import write_manifest
 from graphrerank.training import calibration_method
 
 
@@ -54,50 +56,39 @@ def calibrate_checkpoint(session: Session) -> Path:
     cfg = session.cfg
     if cfg.calibration is None:
         raise ValueError("`calibrate` needs a method: calibration=logistic or isotonic, got null")
-    checkpoint = list(load_checkpoints(cfg.calibrate).values())[-1]
-    manifest = {key: entry for key, entry in checkpoint.manifest.items() if key not in ("artifact", "calibration")}
-    if "retriever" not in manifest or reads_pairs(manifest):
-        name = manifest_entry(manifest, "model", "name")
-        raise ValueError(f"`calibrate` must be a gatv2_reranker, got {cfg.calibrate}: {name}")
+    checkpoint = load_primary(cfg.calibrate)
+    manifest = checkpoint.graph_reranker
     parts = _trained_on(session, manifest)
     for part in parts.values():
-        check_encoder(str(checkpoint.path), manifest, part)
+        check_encoder(checkpoint, part)
     torch.set_num_threads(session.num_threads)
-    name = str(manifest_entry(manifest, "name"))
-    operators = manifest_entry(manifest, "operators")
-    row = session.systems({name: checkpoint.model}, operators)[-1]
-    split = str(manifest_entry(manifest, "config", "batches", "val_split"))
-    manifest["calibration"] = calibrate_system(cfg.calibration, parts, split, row)
+    row, split = session.systems({manifest.name: checkpoint.model}, manifest.operators)[-1], manifest.val_split
+    calibration = calibrate_system(cfg.calibration, parts, split, row)
     folder = session.run_dir
     save_weights(folder, checkpoint.model.cpu())
-    write_manifest(folder, manifest)
-    fitted = manifest["calibration"]["fitted"]
+    write_manifest(folder, {**manifest.without("artifact").content, "calibration": calibration})
+    fitted = calibration["fitted"]
     for dataset, error in fitted["ece_by_dataset"].items():
         print(f"{dataset} {split}: expected calibration error {error:.4f}")
     print(f"together: {fitted['ece']:.4f}, {fitted['pairs']:,} candidates, {fitted['share_relevant']:.1%} relevant")
     return folder
 
 
-def _trained_on(session: Session, manifest: Mapping[str, Any]) -> dict[str, PreparedDataset]:
+def _trained_on(session: Session, manifest: RerankerManifest) -> dict[str, PreparedDataset]:
     """Make the data sets that a manifest names ready, with candidates and features as in training, by name."""
-    first = manifest_entry(manifest, "data")
-    entries = {str(manifest_entry(first, "choice")): first}
-    for name, mixed in manifest.get("mix", {}).items():
-        arguments = dict(mixed.get("arguments", {}))
-        choice = arguments.pop("data", name)
-        entries[str(name)] = {**mixed, "choice": choice, "arguments": arguments}
-    trained_with = manifest_entry(manifest, "encoder")  # None where nothing was encoded
+    trained_with = manifest.encoder  # None where nothing was encoded
     encoder = session.group_from_manifest("encoder", trained_with) if trained_with else None
-    retriever = session.group_from_manifest("retriever", manifest_entry(manifest, "retriever"))
-    features = manifest_entry(manifest, "retriever", "feature_names")
+    retriever = session.group_from_manifest("retriever", manifest.retriever)
     parts = {}
-    for name, entry in entries.items():
-        data = session.group_from_manifest("data", entry)
-        part = session.prepare(data, encoder, retriever, reads_vectors=reads_vectors(manifest))
-        if (found := part.dataset.fingerprint) != (needed := manifest_entry(entry, "fingerprint")):
+    for name, entry in {str(manifest.data.choice): manifest.data, **manifest.mix}.items():
+        arguments = dict(entry.arguments)
+        choice = str(arguments.pop("data", name))
+        data = session.group_from_manifest("data", GroupEntry(choice, arguments))
+        part = session.prepare(data, encoder, retriever, reads_vectors=manifest.inputs.reads_vectors)
+        if (found := part.dataset.fingerprint) != entry.fingerprint:
             raise ValueError(
-                f"{session.cfg.calibrate}: was trained on {name} with fingerprint {needed[:12]}, the data set is now "
-                f"another one ({found[:12]})"
+                f"{session.cfg.calibrate}: was trained on {name} with fingerprint {entry.fingerprint[:12]}, the data "
+                f"set is now another one ({found[:12]})"
             )
-        parts[name] = part.with_features(features)
+        parts[name] = part.with_features(manifest.retriever.feature_names)
     return parts

@@ -10,6 +10,8 @@ from hydra.errors import MissingConfigException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from graphrerank.models.entries import GroupEntry
+
 MACHINE_KEYS = ("device", "datasets", "cache")  # settings that name a device or folder of this machine
 
 
@@ -53,7 +55,7 @@ def data_group(cfg: DictConfig, name: str, **arguments: Any) -> DictConfig:
     return compose_group(cfg, "data", name, **arguments)
 
 
-def group_from_manifest(cfg: DictConfig, group: str, entry: Mapping[str, Any]) -> DictConfig:
+def group_from_manifest(cfg: DictConfig, group: str, entry: GroupEntry) -> DictConfig:
     """Compose a group of ``conf`` as a manifest's entry describes it: its choice, then its plain arguments.
 
     Targets always come from ``conf``, never from the manifest, which may be a stranger's; so do the folders of data
@@ -63,10 +65,10 @@ def group_from_manifest(cfg: DictConfig, group: str, entry: Mapping[str, Any]) -
         ValueError: If the choice is not a file of the group, or an argument is unknown to it or refers to something
             outside the manifest.
     """
-    arguments = _without_hydra_keys(dict(entry.get("arguments", {})))
+    arguments = _without_hydra_keys(dict(entry.arguments))
     if "${" in (written := json.dumps(arguments)):
         raise ValueError(f"the manifest's arguments of {group} must be plain, got {written[:200]}")
-    return compose_group(cfg, group, str(entry.get("choice")), **_without_machine_keys(arguments))
+    return compose_group(cfg, group, str(entry.choice), **_without_machine_keys(arguments))
 
 
 def plain_arguments(node: DictConfig) -> dict[str, Any]:

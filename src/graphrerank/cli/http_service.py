@@ -1,6 +1,6 @@
 """``python serve.py artifact=...``: answer HTTP requests from exported artifacts."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ from graphrerank.cli.session import Session
 from graphrerank.data import VectorCache
 from graphrerank.data.candidates import encode_dataset
 from graphrerank.data.encoder import Encoder
-from graphrerank.models.checkpoint import scores_queries
+from graphrerank.models import RerankerManifest
+from graphrerank.models.entries import EncoderEntry
 from graphrerank.serving import Artifact, Limits, ServiceSettings, create_server, load_artifact, run
 from graphrerank.serving.engine import EngineFactory
 from graphrerank.serving.formats import Runner
@@ -41,7 +42,7 @@ def serve_http(cfg: DictConfig) -> Path:
         raise ValueError("mode=http needs `artifact`: a folder that `python serve.py mode=export checkpoint=...` wrote")
     settings = service_settings(cfg)
     artifact = load_artifact(artifact_folder(cfg), cfg.format)
-    if scores_queries(artifact.manifest):
+    if not isinstance(artifact.manifest, RerankerManifest):
         if cfg.index is not None:
             raise ValueError(f"`index` needs the artifact of a reranker, {artifact.folder} holds a complexity adapter")
         route = partial(load_route_engine, artifact.folder, cfg.stanza_folder, format_name=cfg.format)
@@ -50,7 +51,7 @@ def serve_http(cfg: DictConfig) -> Path:
     else:
         if isinstance(artifact.module, Runner):
             artifact.module.check_device(torch.device(settings.device))
-        make_encoder = _encoder_factory(cfg, artifact.manifest["encoder"])
+        make_encoder = _encoder_factory(cfg, artifact.manifest.encoder)
         rerank = partial(load_rerank_engine, artifact.folder, make_encoder, settings.limits, format_name=cfg.format)
         engines = {"rerank": rerank}
         routes = [RERANK]
@@ -59,7 +60,7 @@ def serve_http(cfg: DictConfig) -> Path:
     if cfg.index is not None:
         engines["search"] = _search_factory(cfg, artifact)
         routes.append(SEARCH)
-    server = create_server(engines, routes, settings, info=artifact.manifest)
+    server = create_server(engines, routes, settings, info=artifact.manifest.content)
     print(f"POST http://{cfg.host}:{cfg.port}{routes[-1].paths[-1]}, documented at http://{cfg.host}:{cfg.port}/docs")
     print(artifact.folder, flush=True)
     run(server, settings)
@@ -118,7 +119,7 @@ def service_settings(cfg: DictConfig) -> ServiceSettings:
     )
 
 
-def _encoder_factory(cfg: DictConfig, trained: Mapping[str, Any] | None) -> Callable[[], Encoder] | None:
+def _encoder_factory(cfg: DictConfig, trained: EncoderEntry | None) -> Callable[[], Encoder] | None:
     """Return the factory of the chosen encoder, else of the one used in training; None where the model needs none."""
     if cfg.encoder is not None:
         return partial(instantiate, cfg.encoder)

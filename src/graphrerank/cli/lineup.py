@@ -11,7 +11,7 @@ from graphrerank.cli.session import Session
 from graphrerank.evaluation import RETRIEVER, StudyPlan
 from graphrerank.evaluation.counterfactual import EDGES
 from graphrerank.evaluation.study_plan import MIXED_MEASURES, PIPELINE_MEASURES, RERANKER_MEASURES
-from graphrerank.models import Checkpoint, load_checkpoints
+from graphrerank.models import Checkpoint, RerankerManifest, load_checkpoints
 
 RUN_ENDINGS = (".trec", ".run", ".txt", ".tsv", ".jsonl", ".gz")
 DATASET = "{dataset}"  # in a run file's path: the name of the data set
@@ -87,7 +87,7 @@ def read_lineup(session: Session) -> Lineup:
     _check_run_files(named, names)
     _check_counterfactuals(cfg, [one.label for one in named if one.kind == "pipeline"])
     loaded = {one.label: _load(one, listed=listed) for one in named if one.kind == "checkpoint"}
-    manifests = {label: list(models.values())[-1].manifest for label, models in loaded.items()}
+    manifests = {label: list(models.values())[-1].reranker for label, models in loaded.items()}
     pipelines = {one.label: session.pipeline(one.source) for one in named if one.kind == "pipeline"}
     retriever, retriever_name = session.choose("retriever", manifests, "dense")
     encoder, encoder_name = session.choose("encoder", manifests, "minilm" if pipelines else None)
@@ -169,9 +169,9 @@ def _load(named: Named, *, listed: bool) -> dict[str, Checkpoint]:
     """Load the models behind a checkpoint, by name of the row: its label where several systems are listed."""
     loaded = load_checkpoints(named.source)
     for system, checkpoint in loaded.items():
-        if "retriever" not in checkpoint.manifest:
+        if not isinstance(checkpoint.manifest, RerankerManifest):
             raise ValueError(
-                f"{named.source}: {checkpoint.manifest['model']['name']} is no reranker; pipeline=ea_graphrag "
+                f"{named.source}: {checkpoint.manifest.model.name} is no reranker; pipeline=ea_graphrag "
                 "pipeline.steps.0.adapter.checkpoint=RUN routes by it, experiment=ea_benchmark judges it"
             )
         if not listed and system in FROZEN:

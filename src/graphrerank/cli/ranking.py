@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphrerank.cli.lineup import DATASET, FROZEN, Lineup
 from graphrerank.cli.session import Session
-from graphrerank.cli.systems import check_encoder, frozen_grankers, trained_layers
+from graphrerank.cli.systems import check_encoder, with_frozen
 from graphrerank.data import PreparedDataset
 from graphrerank.evaluation import RETRIEVER, RankedDataset, RankedSystem, run_pipelines, run_reranker
 from graphrerank.evaluation.cost import retrieval_times
@@ -21,10 +21,8 @@ from graphrerank.evaluation.measuring import judged_queries
 from graphrerank.evaluation.run_files import read_run_file
 from graphrerank.files import hash_files, hash_json
 from graphrerank.graphs import Queries
-from graphrerank.graphs.calibration import read_calibration
 from graphrerank.graphs.rewire import shuffled_graph
-from graphrerank.models import Checkpoint
-from graphrerank.models.checkpoint import reads_pairs, reads_vectors
+from graphrerank.models import Checkpoint, RerankerManifest
 
 TIMED_ALONE = 50  # queries that pipelines retrieve once more, one at a time
 MACHINE_SETTINGS = ("seed", "paths", "device", "num_threads", "debug")  # of a training; it learns the same without them
@@ -56,7 +54,7 @@ class Rankings:
         candidates = None
         if lineup.checkpoints or lineup.pipelines:
             models = [checkpoint for loaded in lineup.checkpoints.values() for checkpoint in loaded.values()]
-            vectors = bool(lineup.pipelines) or any(reads_vectors(checkpoint.manifest) for checkpoint in models)
+            vectors = bool(lineup.pipelines) or any(checkpoint.reranker.inputs.reads_vectors for checkpoint in models)
             prepared = session.prepare(data, lineup.encoder, lineup.retriever, reads_vectors=vectors)
             dataset, queries = prepared.dataset, judged_queries(prepared.dataset, session.split, session.num_queries)
             torch.set_num_threads(session.num_threads)
@@ -80,7 +78,7 @@ class Rankings:
         """Rerank with every checkpoint, and with each frozen row once per setting that the checkpoints give it."""
         session, lineup = self._session, self._lineup
         search = retrieval_times(prepared, queries, instantiate(lineup.retriever)(prepared.dataset.graph))
-        manifests = {label: list(models.values())[-1].manifest for label, models in lineup.checkpoints.items()}
+        manifests = {label: list(models.values())[-1].reranker for label, models in lineup.checkpoints.items()}
         settings = {label: _frozen_settings(manifest) for label, manifest in manifests.items()}
         sources = {one.label: one.source for one in lineup.named}
         frozen: dict[str, list[RankedSystem]] = {name: [] for name in FROZEN}
@@ -90,7 +88,7 @@ class Rankings:
             edges = OtherEdges(part, session.cfg.counterfactuals, seed=session.seed)
             trained = {name: checkpoint.model for name, checkpoint in models.items()}
             rows[label] = []
-            for system in session.systems({**frozen_grankers(part), **trained}, manifests[label]["operators"]):
+            for system in session.systems(with_frozen(trained, part), manifests[label].operators):
                 if system.name in models:
                     row = run_reranker(part, queries, system, search=search, other_edges=edges)
                     rows[label].append(_with_training(row, models[system.name], sources[label]))
@@ -103,17 +101,16 @@ class Rankings:
         return {"": [row for listed in frozen.values() for row in listed], **rows}
 
     def _as_trained(
-        self, prepared: PreparedDataset, manifest: Mapping[str, Any], models: Mapping[str, Checkpoint]
+        self, prepared: PreparedDataset, manifest: RerankerManifest, models: Mapping[str, Checkpoint]
     ) -> PreparedDataset:
         """Give a data set the features and the cross-encoder that a checkpoint was trained with."""
         session = self._session
-        part = prepared.with_features(manifest["retriever"]["feature_names"])
-        if reads_pairs(manifest):
-            trained_with = session.group_from_manifest("pair_encoder", manifest["pair_encoder"])
-            layers = trained_layers({name: entry.manifest["model"]["arguments"] for name, entry in models.items()})
-            part = session.with_pair_encoder(part, session.cfg.pair_encoder or trained_with, last_layers=layers)
+        part = prepared.with_features(manifest.retriever.feature_names)
+        if manifest.pair_encoder is not None:
+            trained_with = session.group_from_manifest("pair_encoder", manifest.pair_encoder)
+            part = session.with_pair_encoder(part, session.cfg.pair_encoder or trained_with)
         for checkpoint in models.values():
-            check_encoder(str(checkpoint.path), checkpoint.manifest, part)
+            check_encoder(checkpoint, part)
         return part
 
     def _retrieve(self, prepared: PreparedDataset, queries: Tensor) -> Rows:
@@ -138,11 +135,11 @@ class Rankings:
         return rows
 
 
-def _frozen_settings(manifest: Mapping[str, Any]) -> dict[str, Any]:
+def _frozen_settings(manifest: RerankerManifest) -> dict[str, Any]:
     """Return what decides each frozen row beside a checkpoint."""
-    settings = {RETRIEVER: None, **manifest["operators"]}
-    if reads_pairs(manifest):
-        reads = manifest["pair_encoder"]["fingerprint"], manifest["model"]["arguments"].get("train_last_layers")
+    settings: dict[str, Any] = {RETRIEVER: None, **manifest.operators}
+    if manifest.pair_encoder is not None:
+        reads = manifest.pair_encoder.fingerprint, manifest.inputs.last_layers
         settings |= {"cross_encoder": reads, "granker": reads}
     return settings
 
@@ -154,22 +151,21 @@ def _owners(settings: Mapping[str, Mapping[str, Any]], name: str) -> dict[Any, s
 
 def _with_training(row: RankedSystem, checkpoint: Checkpoint, source: str) -> RankedSystem:
     """Add what is known of a checkpoint's training."""
-    manifest = checkpoint.manifest
+    manifest = checkpoint.reranker
     return replace(
         row,
         kind="checkpoint",
         source=source,
-        config=training_config(manifest, row.name),
-        seed=manifest.get("config", {}).get("seed"),
+        config=training_config(manifest),
+        seed=manifest.seed,
         fingerprint=hash_files([checkpoint.path]),
-        calibration=read_calibration(manifest),
+        calibration=manifest.calibration,
     )
 
 
-def training_config(manifest: Mapping[str, Any], system: str) -> str | None:
+def training_config(manifest: RerankerManifest) -> str | None:
     """Hash what a model was trained with except for its seed; None where the manifest does not say."""
-    config = manifest.get("config")
-    if not isinstance(config, Mapping):
+    if not manifest.config:
         return None
-    kept = {key: entry for key, entry in config.items() if key not in MACHINE_SETTINGS}
-    return hash_json([manifest.get("name", system), kept, manifest.get("data")])
+    kept = {key: entry for key, entry in manifest.config.items() if key not in MACHINE_SETTINGS}
+    return hash_json([manifest.name, kept, manifest.content["data"]])

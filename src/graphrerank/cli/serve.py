@@ -9,7 +9,7 @@ from graphrerank.cli.artifacts import artifact_folder
 from graphrerank.cli.http_service import serve_http
 from graphrerank.files import write_json
 from graphrerank.inference.hub import locate_model
-from graphrerank.models import load_checkpoints
+from graphrerank.models import load_primary
 from graphrerank.serving import export_artifact
 from graphrerank.serving.artifact import read_artifact_manifest
 from graphrerank.serving.bench import bench_artifact, bench_table
@@ -29,9 +29,8 @@ def _export(cfg: DictConfig) -> Path:
     if cfg.checkpoint is None:
         raise ValueError("mode=export needs `checkpoint`: a run folder, a .ckpt or a shipped name, got none")
     located = locate_model(str(cfg.checkpoint), revision=cfg.revision)
-    checkpoint = list(load_checkpoints(located).values())[-1]  # of a run folder the primary model
-    folder = export_artifact(checkpoint, Path(cfg.artifact or cfg.paths.run_dir), list(cfg.formats))
-    parity = read_artifact_manifest(folder)["artifact"]["parity"]
+    folder = export_artifact(load_primary(located), Path(cfg.artifact or cfg.paths.run_dir), list(cfg.formats))
+    parity = read_artifact_manifest(folder).content["artifact"]["parity"]
     for name, difference in parity["max_difference"].items():
         print(f"{name}: differs from the eager scores by at most {difference:.1e}, on {parity['batches']} batches")
     print(folder, flush=True)

@@ -21,8 +21,9 @@ from graphrerank.evaluation import RETRIEVER, System, base_ranking
 from graphrerank.experiments.session import Group, PipelineFactory
 from graphrerank.graphs import CorpusGraph
 from graphrerank.graphs.retriever import needs_vectors
+from graphrerank.models import RerankerManifest
+from graphrerank.models.entries import GroupEntry
 from graphrerank.operators import GCS, PPR
-from graphrerank.operators.first_layers import FirstLayers
 from graphrerank.pipelines import Pipeline
 
 
@@ -109,7 +110,7 @@ class Session:
             if type(logger).__name__ == "WandbLogger":
                 logger.experiment.finish()
 
-    def group_from_manifest(self, group: str, entry: Mapping[str, Any]) -> DictConfig:
+    def group_from_manifest(self, group: str, entry: GroupEntry) -> DictConfig:
         """Compose what a checkpoint was trained with (:func:`graphrerank.cli.compose.group_from_manifest`)."""
         return group_from_manifest(self.cfg, group, entry)
 
@@ -124,7 +125,7 @@ class Session:
             raise ValueError("`datasets` must name at least one file of conf/data, got []")
         return names
 
-    def data(self, name: str, manifests: Sequence[Mapping[str, Any]] = ()) -> DictConfig:
+    def data(self, name: str, manifests: Sequence[RerankerManifest] = ()) -> DictConfig:
         """Take the data set that ``data=`` chose, with its settings; else compose the one of a name.
 
         It comes with the settings of the first manifest that says it was trained on, else as ``conf`` gives it.
@@ -132,8 +133,8 @@ class Session:
         if self.cfg.data is not None:
             return self.cfg.data
         for manifest in manifests:
-            if manifest["data"]["choice"] == name:
-                return self.group_from_manifest("data", manifest["data"])
+            if manifest.data.choice == name:
+                return self.group_from_manifest("data", manifest.data)
         return self.group("data", name)
 
     def pipeline(self, name: str) -> DictConfig:
@@ -142,7 +143,7 @@ class Session:
         return self.cfg.pipeline if chosen else self.group("pipeline", name)
 
     def choose(
-        self, group: str, manifests: Mapping[str, Mapping[str, Any]], usual: str | None
+        self, group: str, manifests: Mapping[str, RerankerManifest], usual: str | None
     ) -> tuple[DictConfig | Any, str]:
         """Take what the command chose of a group, else what a checkpoint was trained with, else the usual one.
 
@@ -157,8 +158,8 @@ class Session:
         if self.cfg[group] is not None:
             return self.cfg[group], self.choice(group)
         for label, manifest in manifests.items():
-            if manifest[group]:  # None where nothing was encoded
-                return self.group_from_manifest(group, manifest[group]), f"{manifest[group]['choice']} of {label}"
+            if (entry := getattr(manifest, group)) is not None:  # None where nothing was encoded
+                return self.group_from_manifest(group, entry), f"{entry.choice} of {label}"
         return (None, "") if usual is None else (self.group(group, usual), usual)
 
     def prepare(
@@ -192,22 +193,9 @@ class Session:
             cache=self.cache / "candidates",
         )
 
-    def with_pair_encoder(
-        self, prepared: PreparedDataset, pair_encoder: Group, *, last_layers: int = 0
-    ) -> PreparedDataset:
-        """Let a data set's graphs carry a cross-encoder's vectors, kept on disk.
-
-        Args:
-            prepared: The data set.
-            pair_encoder: The cross-encoder.
-            last_layers: Layers that a model has of its own; with any, graphs carry the states before them, not kept.
-        """
-        encoder = instantiate(pair_encoder)
-        return replace(
-            prepared,
-            pair_encoder=PairCache(encoder, self.cache / "pairs"),
-            state_encoder=FirstLayers(encoder, last_layers) if last_layers else None,
-        )
+    def with_pair_encoder(self, prepared: PreparedDataset, pair_encoder: Group) -> PreparedDataset:
+        """Give a data set a cross-encoder, whose vectors are kept on disk."""
+        return replace(prepared, pair_encoder=PairCache(instantiate(pair_encoder), self.cache / "pairs"))
 
     def text_encoder(self, encoder: Group | None) -> VectorCache:
         """Build an encoder of texts whose vectors are kept on disk."""

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from hydra.utils import instantiate
 from lightning.pytorch.loggers import Logger, WandbLogger
 
 from graphrerank.cli.calibration import calibrate_system
-from graphrerank.cli.systems import frozen_grankers, trained_layers
+from graphrerank.cli.systems import declared_inputs, with_frozen
 from graphrerank.cli.train_model import CHECKPOINT, train_model
 from graphrerank.cli.training_session import TrainingSession
 from graphrerank.data import PreparedDataset
@@ -29,7 +28,8 @@ from graphrerank.evaluation.run_files import write_runs
 from graphrerank.evaluation.study_plan import RERANKER_MEASURES
 from graphrerank.evaluation.study_report import print_study
 from graphrerank.evaluation.study_tables import quality_table
-from graphrerank.models.checkpoint import MANIFEST, load_checkpoint, write_manifest
+from graphrerank.models.checkpoint import load_checkpoint
+from graphrerank.models.manifest import MANIFEST, write_manifest
 from graphrerank.training import calibration_method
 
 
@@ -41,15 +41,11 @@ def train(session: TrainingSession) -> Path:
     run_dir = session.training_folder()
     names = [*cfg.ablations, cfg.system]
     rows_of = {name: session.ablation(name, run_dir) for name in names}
-    models = {name: row.cfg.model for name, row in rows_of.items()}
-    pairs = "train_last_layers" in cfg.model
-    reads_vectors = not pairs and any(instantiate(model).uses_vectors for model in models.values())
+    inputs = [declared_inputs(row.cfg.model) for row in rows_of.values()]
+    reads_vectors = any(declared.reads_vectors for declared in inputs)
     parts = {name: session.dataset(name, reads_vectors=reads_vectors) for name in session.training_names}
-    if pairs:
-        layers = trained_layers(models)
-        parts = {
-            name: session.with_pair_encoder(part, cfg.pair_encoder, last_layers=layers) for name, part in parts.items()
-        }
+    if any(declared.reads_pairs for declared in inputs):
+        parts = {name: session.with_pair_encoder(part, cfg.pair_encoder) for name, part in parts.items()}
     prepared = next(iter(parts.values()))
     torch.set_num_threads(session.num_threads)
     operators = session.tune_operators(prepared, cfg.batches.val_split)
@@ -64,7 +60,7 @@ def train(session: TrainingSession) -> Path:
             manifests[name] = train_model(row.cfg, parts, operators, loggers)
 
         trained = {name: load_checkpoint(run_dir / name / CHECKPOINT).model for name in names}
-        rows = session.systems({**frozen_grankers(prepared), **trained}, operators)
+        rows = session.systems(with_frozen(trained, prepared), operators)
         study = judge(prepared, cfg.test_split, rows)
         for system in rows:
             if system.name not in manifests:

@@ -11,14 +11,14 @@ from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig
 
 from graphrerank.cli.compose import plain_arguments, portable_arguments, portable_config
-from graphrerank.cli.systems import own_encoder
+from graphrerank.cli.systems import declared_inputs, own_encoder
 from graphrerank.data import PreparedDataset
 from graphrerank.data.augmentation import CandidateAugmentation
 from graphrerank.data.datamodule import CandidateDataModule, MixtureDataModule
-from graphrerank.models import GRankerHead
-from graphrerank.models.checkpoint import library_versions, load_checkpoint, model_name, read_manifest, write_manifest
-from graphrerank.models.granker_head import head_arguments
-from graphrerank.models.granker_layers import GRankerLayers
+from graphrerank.graphs import ModelInputs
+from graphrerank.models.checkpoint import library_versions, load_checkpoint
+from graphrerank.models.granker_layers import measured_arguments
+from graphrerank.models.manifest import model_name, read_manifest, write_manifest
 from graphrerank.operators import CrossEncoder
 
 CHECKPOINT = Path("checkpoints", "best.ckpt")  # in a model's folder
@@ -51,15 +51,13 @@ def train_model(
     model = instantiate(cfg.model, **arguments)
     manifest = _manifest(cfg, parts, operators, model, arguments)
     last = _resume_from(cfg, folder, manifest)
-    if last is not None and (before := read_manifest(folder)).get("finished"):
+    if last is not None and (before := read_manifest(folder).content).get("finished"):
         return manifest | {key: before[key] for key in ("finished", "fine_tuned") if key in before}
     write_manifest(folder, manifest)
-    if isinstance(model, GRankerHead):
-        model.start_from(own_encoder(prepared).classification_head)
-    elif isinstance(model, GRankerLayers):
+    if model.inputs.reads_pairs:
         model.start_from(own_encoder(prepared))
     module = instantiate(cfg.module, model, instantiate(cfg.loss), val_names=list(parts) if len(parts) > 1 else [])
-    batches = _batches(cfg, parts, vectors=model.uses_vectors)
+    batches = _batches(cfg, parts, inputs=model.inputs)
     callbacks = [instantiate(callback) for callback in cfg.callbacks.values()]
     trainer = instantiate(cfg.trainer, callbacks=callbacks, logger=list(loggers))
     for logger in loggers:
@@ -68,23 +66,23 @@ def train_model(
     best = folder / CHECKPOINT
     if not best.is_file():  # fast_dev_run, or validation switched off: the last state is the best there is
         trainer.save_checkpoint(best)
-    if isinstance(model, GRankerLayers):
+    if model.inputs.last_layers:
         manifest["fine_tuned"] = _save_fine_tuned(best, prepared)
     manifest["finished"] = True
     write_manifest(folder, manifest)
     return manifest
 
 
-def _batches(cfg: DictConfig, parts: Mapping[str, PreparedDataset], *, vectors: bool) -> L.LightningDataModule:
+def _batches(cfg: DictConfig, parts: Mapping[str, PreparedDataset], *, inputs: ModelInputs) -> L.LightningDataModule:
     """Serve one data set as it is, or several, or what augmentation makes of them."""
     augmentation = plain_arguments(cfg.augmentation)
     if len(parts) == 1 and not any(augmentation.values()):
-        return CandidateDataModule(next(iter(parts.values())), vectors=vectors, **cfg.batches)
+        return CandidateDataModule(next(iter(parts.values())), inputs=inputs, **cfg.batches)
     names = next(iter(parts.values())).feature_names
     return MixtureDataModule(
         parts,
         shares=None if cfg.shares is None else dict(cfg.shares),
-        vectors=vectors,
+        inputs=inputs,
         augmentation=CandidateAugmentation(names, **augmentation) if any(augmentation.values()) else None,
         **cfg.batches,
     )
@@ -92,8 +90,7 @@ def _batches(cfg: DictConfig, parts: Mapping[str, PreparedDataset], *, vectors: 
 
 def _save_fine_tuned(best: Path, prepared: PreparedDataset) -> dict[str, str]:
     """Write the cross-encoder with the layers and head of a checkpoint beside the folder of checkpoints."""
-    model = load_checkpoint(best).model
-    assert isinstance(model, GRankerLayers)
+    model: Any = load_checkpoint(best).model
     start, folder = own_encoder(prepared), best.parent.parent / FINE_TUNED
     start.save_trained(folder, model.layers, model.granker.head)
     fingerprint = CrossEncoder(folder, max_length=start.max_length, dtype=start.dtype).fingerprint
@@ -108,7 +105,7 @@ def _resume_from(cfg: DictConfig, folder: Path, manifest: Mapping[str, Any]) -> 
     last = named if named.is_file() and named.parent.parent == folder else folder / "checkpoints" / "last.ckpt"
     if not last.is_file():
         return None
-    before = read_manifest(folder)
+    before = read_manifest(folder).content
     for key in ("model", "features", "encoder", "pair_encoder", "retriever", "data", "mix"):
         if before.get(key) != manifest[key]:
             raise ValueError(f"{last}: was trained with {key}={before.get(key)}, this job asks for {manifest[key]}")
@@ -118,16 +115,11 @@ def _resume_from(cfg: DictConfig, folder: Path, manifest: Mapping[str, Any]) -> 
 def _model_arguments(cfg: DictConfig, prepared: PreparedDataset) -> dict[str, Any]:
     """Return the model's settings, and the sizes that its data set or its cross-encoder gives."""
     arguments = plain_arguments(cfg.model)
-    if prepared.pair_encoder is None:
-        arguments["num_scores"] = len(prepared.feature_names)
-        if (embedding := prepared.dataset.graph.embedding) is not None:
-            arguments["embedding_dim"] = embedding.shape[1]
-        return arguments
-    encoder = own_encoder(prepared)
-    arguments |= head_arguments(encoder.classification_head)
-    if arguments["train_last_layers"]:
-        return arguments | {"encoder": encoder.layer_settings}
-    del arguments["train_last_layers"]
+    if declared_inputs(cfg.model).reads_pairs:
+        return measured_arguments(arguments, own_encoder(prepared))
+    arguments["num_scores"] = len(prepared.feature_names)
+    if (embedding := prepared.dataset.graph.embedding) is not None:
+        arguments["embedding_dim"] = embedding.shape[1]
     return arguments
 
 

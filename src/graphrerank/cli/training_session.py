@@ -14,7 +14,7 @@ from graphrerank.cli.train_model import CHECKPOINT, train_model
 from graphrerank.data import PreparedDataset
 from graphrerank.data.text_match import MATCH_FEATURES
 from graphrerank.evaluation import tune_restart_prob
-from graphrerank.models.checkpoint import MANIFEST
+from graphrerank.models.manifest import MANIFEST
 from graphrerank.operators import GCS, PPR
 
 

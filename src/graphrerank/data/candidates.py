@@ -15,8 +15,16 @@ from graphrerank.data.enrichment.knn import nearest_neighbor_edges
 from graphrerank.data.feature_columns import feature_columns
 from graphrerank.data.text_match import MATCH_FEATURES, TextMatch
 from graphrerank.files import load_tensors, save_tensors
-from graphrerank.graphs import CandidateGraphs, PairEncoder, Queries, Ranking, RetrieverFactory, candidate_edges
-from graphrerank.graphs.state_encoder import StateEncoder
+from graphrerank.graphs import (
+    CandidateGraphs,
+    ModelInputs,
+    PairEncoder,
+    Queries,
+    Ranking,
+    RetrieverFactory,
+    candidate_edges,
+)
+from graphrerank.graphs.model_inputs import SCORES
 
 FORMAT = 2  # raise it when the same arguments would give other candidate lists
 TENSORS = ("nodes", "scores", "features", "base_nodes")
@@ -34,10 +42,8 @@ class PreparedDataset:
         feature_names: Names of the ``F`` columns; the first is the base ranking's score.
         encoder_name: Name of the encoder, or None.
         encoder_fingerprint: Changes whenever the vectors would; None without an encoder.
-        pair_encoder: Encodes queries with their candidates, for a model that reads these vectors in place of queries'
-            and nodes'; wrap it in a ``PairCache`` to keep them. None if no model reads them.
-        state_encoder: Takes the place of ``pair_encoder`` for a model with layers of its own; its states are not kept,
-            as they are some hundred times as large. None if no model reads them.
+        pair_encoder: Encodes queries with their candidates; wrap it in a ``PairCache`` to keep the vectors. None if no
+            model reads pairs.
     """
 
     dataset: RetrievalDataset
@@ -47,7 +53,6 @@ class PreparedDataset:
     encoder_name: str | None = None
     encoder_fingerprint: str | None = None
     pair_encoder: PairEncoder | None = None
-    state_encoder: StateEncoder | None = None
 
     @property
     def top_k(self) -> int:
@@ -55,38 +60,25 @@ class PreparedDataset:
         return self.ranking.nodes.shape[1]
 
     def graphs(
-        self, queries: Tensor, *, split: str | None = None, vectors: bool = True, edges: bool = True
+        self, queries: Tensor, *, split: str | None = None, inputs: ModelInputs = SCORES, edges: bool = True
     ) -> CandidateGraphs:
         """Build the candidate graphs of some queries, all at once.
 
         Args:
             queries: ``[B]`` int64 query numbers.
             split: The split whose judgements to attach as ``relevance``; None attaches none.
-            vectors: Whether to attach the vectors that a model reads: token states of a ``state_encoder`` if there is
-                one, else vectors of a ``pair_encoder`` if there is one, else query and node vectors.
+            inputs: The inputs of a model, which are attached.
             edges: Whether to look up the edges among the candidates.
 
         Raises:
-            ValueError: If ``vectors`` is set and nothing was encoded, or there is no such split.
+            ValueError: If the model reads vectors and nothing was encoded, or pairs and there is no ``pair_encoder``;
+                or there is no such split.
         """
         graph, ranking = self.dataset.graph, self.ranking.select(queries)
         edge_index, edge_weight, ptr = candidate_edges(graph if edges else graph.without_edges(), ranking.nodes)
         valid = ranking.nodes >= 0
         nodes = ranking.nodes[valid]
         assert ranking.features is not None
-        query_vectors = node_vectors = pair_vectors = token_states = token_ptr = degree = None
-        if vectors and self.state_encoder is not None:
-            token_states, token_ptr = self.state_encoder.encode_states(*self._pairs(queries))
-            degree = graph.num_neighbours[nodes]
-        elif vectors and self.pair_encoder is not None:
-            pair_vectors, degree = self.pair_encoder.encode(*self._pairs(queries)), graph.num_neighbours[nodes]
-        elif vectors:
-            if self.query_vectors is None or graph.embedding is None:
-                raise ValueError(
-                    f"`vectors` of data set {self.dataset.name!r} need an encoder (encoder=minilm), got none; only "
-                    "features=scores does without"
-                )
-            query_vectors, node_vectors = self.query_vectors[queries], graph.embedding[nodes]
         relevance = gains = None
         if split is not None:
             qrels = self.dataset.split(split)
@@ -98,16 +90,34 @@ class PreparedDataset:
             edge_attr=edge_weight,
             ptr=ptr,
             nodes=nodes,
-            query_vectors=query_vectors,
-            node_vectors=node_vectors,
-            pair_vectors=pair_vectors,
-            token_states=token_states,
-            token_ptr=token_ptr,
-            degree=degree,
+            inputs=self._inputs(inputs, queries, nodes),
             relevance=relevance,
             gains=gains,
             query_index=queries,
         )
+
+    def _inputs(self, inputs: ModelInputs, queries: Tensor, nodes: Tensor) -> dict[str, Tensor]:
+        """Return what a model reads besides scores and edges; ``nodes [N]`` are the queries' candidates."""
+        graph, tensors = self.dataset.graph, dict[str, Tensor]()
+        if inputs.reads_vectors:
+            if self.query_vectors is None or graph.embedding is None:
+                raise ValueError(
+                    f"`vectors` of data set {self.dataset.name!r} need an encoder (encoder=minilm), got none; only "
+                    "features=scores does without"
+                )
+            tensors |= {"query_vectors": self.query_vectors[queries], "node_vectors": graph.embedding[nodes]}
+        if inputs.reads_pairs:
+            if self.pair_encoder is None:
+                raise ValueError(
+                    f"data set {self.dataset.name!r} needs a `pair_encoder` for a model of pairs, got none"
+                )
+            tensors["degree"], pairs = graph.num_neighbours[nodes], self._pairs(queries)
+            if inputs.reads("token_states"):
+                states = self.pair_encoder.encode_states(*pairs, without_last=inputs.last_layers)
+                tensors["token_states"], tensors["token_ptr"] = states
+            else:
+                tensors["pair_vectors"] = self.pair_encoder.encode(*pairs)
+        return tensors
 
     def with_features(self, names: Sequence[str]) -> "PreparedDataset":
         """Return the data with the features that a model was trained on, in its order; as :func:`feature_columns`.
@@ -134,7 +144,7 @@ class PreparedDataset:
         match = TextMatch(self.dataset.graph.texts)
         features = torch.zeros(*self.ranking.nodes.shape, len(MATCH_FEATURES))
         for queries in torch.split(torch.arange(len(features)), MATCH_QUERIES):
-            graphs = self.graphs(queries, vectors=False)
+            graphs = self.graphs(queries)
             assert graphs.nodes is not None
             texts = [self.dataset.query_texts[query] for query in queries.tolist()]
             scores = match.score(texts, graphs.nodes, graphs.edge_index, graphs.ptr)

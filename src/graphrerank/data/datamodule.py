@@ -12,19 +12,20 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from graphrerank.data.augmentation import CandidateAugmentation
 from graphrerank.data.candidates import PreparedDataset
-from graphrerank.graphs import CandidateGraphs
+from graphrerank.graphs import CandidateGraphs, ModelInputs
+from graphrerank.graphs.model_inputs import SCORES
 
 
 class _SplitDataModule(L.LightningDataModule):
     """Settings of data modules of candidate graphs, and the epoch at which a resumed run continues."""
 
-    def __init__(self, batch_size: int, *, seed: int, vectors: bool, train_split: str, val_split: str) -> None:
+    def __init__(self, batch_size: int, *, seed: int, inputs: ModelInputs, train_split: str, val_split: str) -> None:
         super().__init__()
         if batch_size < 1:
             raise ValueError(f"`batch_size` must be a positive integer, got {batch_size}")
         self.batch_size = batch_size
         self.seed = seed
-        self.vectors = vectors
+        self.inputs = inputs
         self.train_split = train_split
         self.val_split = val_split
 
@@ -45,7 +46,7 @@ class CandidateDataModule(_SplitDataModule):
         prepared: The data set with its candidates.
         batch_size: Queries per batch.
         seed: Seed of the shuffling.
-        vectors: Whether batches carry query and node vectors.
+        inputs: What the model reads of a batch.
         train_split: Split to train on.
         val_split: Split to validate on.
     """
@@ -56,11 +57,11 @@ class CandidateDataModule(_SplitDataModule):
         *,
         batch_size: int = 32,
         seed: int = 0,
-        vectors: bool = True,
+        inputs: ModelInputs = SCORES,
         train_split: str = "train",
         val_split: str = "val",
     ) -> None:
-        super().__init__(batch_size, seed=seed, vectors=vectors, train_split=train_split, val_split=val_split)
+        super().__init__(batch_size, seed=seed, inputs=inputs, train_split=train_split, val_split=val_split)
         self.prepared = prepared
 
     def train_dataloader(self) -> DataLoader[CandidateGraphs]:
@@ -73,7 +74,7 @@ class CandidateDataModule(_SplitDataModule):
         return self._loader(self.prepared.dataset.split(self.val_split).queries, self.val_split, seed=None)
 
     def _loader(self, queries: Tensor, split: str, *, seed: int | None) -> DataLoader[CandidateGraphs]:
-        batches = _GraphBatches(self.prepared, queries, split, vectors=self.vectors)
+        batches = _GraphBatches(self.prepared, queries, split, inputs=self.inputs)
         sampler = EpochBatches(len(queries), batch_size=self.batch_size, seed=seed)
         return DataLoader(batches, batch_size=None, sampler=sampler)
 
@@ -90,7 +91,7 @@ class MixtureDataModule(_SplitDataModule):
         shares: Share of the batches by name, relative to each other; the number of training queries when None.
         batch_size: Queries per batch.
         seed: Seed of the shuffling and of the augmentation.
-        vectors: Whether batches carry query and node vectors.
+        inputs: What the model reads of a batch.
         train_split: Split to train on.
         val_split: Split to validate on.
         augmentation: Changes training batches; None leaves them as they are.
@@ -106,12 +107,12 @@ class MixtureDataModule(_SplitDataModule):
         shares: Mapping[str, float] | None = None,
         batch_size: int = 32,
         seed: int = 0,
-        vectors: bool = True,
+        inputs: ModelInputs = SCORES,
         train_split: str = "train",
         val_split: str = "val",
         augmentation: CandidateAugmentation | None = None,
     ) -> None:
-        super().__init__(batch_size, seed=seed, vectors=vectors, train_split=train_split, val_split=val_split)
+        super().__init__(batch_size, seed=seed, inputs=inputs, train_split=train_split, val_split=val_split)
         if not parts:
             raise ValueError("`parts` must hold at least one data set, got none")
         names = {name: part.feature_names for name, part in parts.items()}
@@ -135,7 +136,7 @@ class MixtureDataModule(_SplitDataModule):
             list(self.parts.values()),
             list(queries.values()),
             self.train_split,
-            vectors=self.vectors,
+            inputs=self.inputs,
             augmentation=self.augmentation,
         )
         return self._resumed(DataLoader(batches, batch_size=None, sampler=sampler))
@@ -143,7 +144,7 @@ class MixtureDataModule(_SplitDataModule):
     def val_dataloader(self) -> list[DataLoader[CandidateGraphs]]:
         """Return batches of the validation splits, one loader per data set, in order."""
         single = (
-            CandidateDataModule(part, batch_size=self.batch_size, vectors=self.vectors, val_split=self.val_split)
+            CandidateDataModule(part, batch_size=self.batch_size, inputs=self.inputs, val_split=self.val_split)
             for part in self.parts.values()
         )
         return [module.val_dataloader() for module in single]
@@ -255,14 +256,14 @@ class MixtureBatches(Sampler[MixedBatch]):
 
 
 class _GraphBatches(Dataset[CandidateGraphs]):
-    def __init__(self, prepared: PreparedDataset, queries: Tensor, split: str, *, vectors: bool) -> None:
-        self.prepared, self.queries, self.split, self.vectors = prepared, queries, split, vectors
+    def __init__(self, prepared: PreparedDataset, queries: Tensor, split: str, *, inputs: ModelInputs) -> None:
+        self.prepared, self.queries, self.split, self.inputs = prepared, queries, split, inputs
 
     def __len__(self) -> int:
         return len(self.queries)
 
     def __getitem__(self, batch: list[int]) -> CandidateGraphs:  # a whole batch at once
-        return self.prepared.graphs(self.queries[batch], split=self.split, vectors=self.vectors)
+        return self.prepared.graphs(self.queries[batch], split=self.split, inputs=self.inputs)
 
 
 class _MixedGraphBatches(Dataset[CandidateGraphs]):
@@ -272,10 +273,10 @@ class _MixedGraphBatches(Dataset[CandidateGraphs]):
         queries: list[Tensor],
         split: str,
         *,
-        vectors: bool,
+        inputs: ModelInputs,
         augmentation: CandidateAugmentation | None,
     ) -> None:
-        self.parts = [_GraphBatches(*pair, split, vectors=vectors) for pair in zip(parts, queries, strict=True)]
+        self.parts = [_GraphBatches(*pair, split, inputs=inputs) for pair in zip(parts, queries, strict=True)]
         self.augmentation = augmentation
 
     def __len__(self) -> int:

@@ -77,6 +77,12 @@ class PairCache:
         fill(store, keys, pairs, self._encode_shard, shard_size=SHARD_PAIRS, length=lambda pair: sum(map(len, pair)))
         return store.rows(keys, self.hidden_size, DTYPES[self.dtype])
 
+    def encode_states(
+        self, query_texts: Sequence[str], passages: Sequence[str], *, without_last: int
+    ) -> tuple[Tensor, Tensor]:
+        """Read pairs as the wrapped encoder; states are not kept, as they are some hundred times as much."""
+        return self.encoder.encode_states(query_texts, passages, without_last=without_last)
+
     def head(self, vectors: Tensor) -> Tensor:
         """Score vectors ``[..., hidden_size]``: logits ``[...]``."""
         return self.encoder.head(vectors)

@@ -47,7 +47,7 @@ class OtherEdges:
 
         Empty for a system that reads no edges, and for one that reads the states of tokens, which nothing keeps.
         """
-        if not system.reads_graph or self._prepared.state_encoder is not None:
+        if not system.reads_graph or system.inputs.last_layers:
             return {}
         return {kind: replace(system, score=partial(self._score, system, kind)) for kind in self._kinds}
 

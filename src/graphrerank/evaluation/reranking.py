@@ -42,7 +42,7 @@ def run_reranker(
     times = _reranking_times(prepared, latency_sample(queries), system)
     cost = Cost(
         ms=stage_quantiles({**(search or {}), **times}),
-        encodings=float(prepared.top_k) if system.reads_vectors and prepared.pair_encoder is not None else None,
+        encodings=float(prepared.top_k) if system.inputs.reads_pairs else None,
         peak_memory_mib=peak,
         latency_ms=stage_quantiles(times)[TOTAL],
     )
@@ -74,8 +74,8 @@ def measure_queries(
 def rerank(prepared: PreparedDataset, queries: Tensor, system: System) -> Ranking:
     """Rerank the candidates of some queries (``[Q]`` int64) in batches; returns ``[Q, top_k]``."""
     nodes, scores = [], []
-    for batch in torch.split(queries, BATCH_QUERIES if prepared.state_encoder is None else STATES_QUERIES):
-        part = _rerank_batch(prepared.graphs(batch, vectors=system.reads_vectors), system, prepared.top_k)
+    for batch in torch.split(queries, STATES_QUERIES if system.inputs.last_layers else BATCH_QUERIES):
+        part = _rerank_batch(prepared.graphs(batch, inputs=system.inputs), system, prepared.top_k)
         nodes.append(part.nodes)
         scores.append(part.scores)
     return Ranking(torch.cat(nodes), torch.cat(scores))
@@ -101,7 +101,7 @@ def _reranking_times(prepared: PreparedDataset, queries: Tensor, system: System)
     def run(query: int) -> dict[str, float]:
         laps = Laps()
         at = torch.tensor([query])
-        graphs = prepared.graphs(at, vectors=system.reads_vectors, edges=system.reads_graph)
+        graphs = prepared.graphs(at, inputs=system.inputs, edges=system.reads_graph)
         laps.lap("graph")
         _rerank_batch(graphs, system, prepared.top_k)
         laps.lap("rerank")

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from graphrerank.graphs import CandidateGraphs
+from graphrerank.graphs import CandidateGraphs, ModelInputs
+from graphrerank.graphs.model_inputs import SCORES
 
 Scorer = Callable[[CandidateGraphs], Tensor]
 
@@ -18,13 +19,13 @@ class System:
         name: Key in reports, such as ``gatv2``.
         score: Maps candidate graphs to ``[N]`` scores.
         reads_graph: Whether it needs edges; without, its latency holds no graph building.
-        reads_vectors: Whether it needs query and node vectors.
+        inputs: What it reads besides scores and edges.
     """
 
     name: str
     score: Scorer
     reads_graph: bool = True
-    reads_vectors: bool = False
+    inputs: ModelInputs = SCORES
 
 
 def base_ranking(graphs: CandidateGraphs) -> Tensor:

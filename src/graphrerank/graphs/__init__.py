@@ -3,6 +3,7 @@
 from graphrerank.graphs.candidate_graphs import CandidateGraphs, candidate_edges, induced_edges
 from graphrerank.graphs.corpus_graph import CorpusGraph
 from graphrerank.graphs.entity_incidence import EntityIncidence, conceptual_edges
+from graphrerank.graphs.model_inputs import ModelInputs
 from graphrerank.graphs.pair_encoder import DTYPES, GraphHead, PairEncoder
 from graphrerank.graphs.queries import Queries
 from graphrerank.graphs.ranking import Ranking, top_k_by_node_order
@@ -14,6 +15,7 @@ __all__ = [
     "CorpusGraph",
     "EntityIncidence",
     "GraphHead",
+    "ModelInputs",
     "PairEncoder",
     "Queries",
     "Ranking",

@@ -1,17 +1,57 @@
-"""What turns a reranker's score into the probability that a candidate is relevant; it never changes an order."""
+"""Calibrations turn a reranker's score into the probability that a candidate is relevant, and never change an order."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from math import isfinite
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+
+class Calibration(ABC):
+    """A non-decreasing function of the score with values in [0, 1]."""
+
+    method: str
+
+    @abstractmethod
+    def probabilities(self, scores: Tensor) -> Tensor:
+        """Map finite scores of any shape to float32 probabilities; never falls where the score rises."""
+
+    @abstractmethod
+    def module(self) -> nn.Module:
+        """Build the module that an exported model holds: it maps ``[N]`` to ``[N]``, scripts and exports."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry of a manifest."""
+        values = asdict(self)  # type: ignore[call-overload]
+        return {"method": self.method, **{k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}}
+
+    @classmethod
+    def from_json(cls, entry: Any) -> "Calibration":
+        """Read the entry of a manifest.
+
+        Raises:
+            ValueError: If it cannot be read.
+
+        Example:
+            >>> Calibration.from_json({"method": "logistic", "slope": 2.0, "intercept": -1.0})
+            LogisticCalibration(slope=2.0, intercept=-1.0)
+        """
+        try:
+            if (method := entry["method"]) == LogisticCalibration.method:
+                return LogisticCalibration(float(entry["slope"]), float(entry["intercept"]))
+            if method == IsotonicCalibration.method:
+                return IsotonicCalibration(tuple(map(float, entry["knots"])), tuple(map(float, entry["shares"])))
+        except (TypeError, KeyError, ValueError) as error:
+            raise ValueError(f"the manifest's `calibration` cannot be read: {error!r}") from error
+        known = [LogisticCalibration.method, IsotonicCalibration.method]
+        raise ValueError(f"the manifest's `calibration.method` must be one of {known}, got {method!r}")
 
 
 @dataclass(frozen=True)
-class LogisticCalibration:
+class LogisticCalibration(Calibration):
     r"""A temperature and a bias.
 
     .. math:: p(s) = \sigma(a s + b)
@@ -37,16 +77,16 @@ class LogisticCalibration:
             raise ValueError(f"`slope` must be finite and not negative, `intercept` finite, got {self}")
 
     def probabilities(self, scores: Tensor) -> Tensor:
-        """Map finite scores of any shape to float32 probabilities; never falls where the score rises."""
+        """Map scores to probabilities; as :meth:`Calibration.probabilities`."""
         return torch.sigmoid(self.slope * scores.double() + self.intercept).float()
 
-    def to_json(self) -> dict[str, Any]:
-        """Return what a manifest holds."""
-        return {"method": self.method, "slope": self.slope, "intercept": self.intercept}
+    def module(self) -> "LogisticModule":
+        """Build the module; as :meth:`Calibration.module`."""
+        return LogisticModule(self)
 
 
 @dataclass(frozen=True)
-class IsotonicCalibration:
+class IsotonicCalibration(Calibration):
     """The non-decreasing function nearest to the labels, linear between knots and constant beyond the outer ones.
 
     Scores that share a probability keep their order, as a ranking goes by the scores.
@@ -77,43 +117,74 @@ class IsotonicCalibration:
             raise ValueError("`shares` must lie in [0, 1] and not fall")
 
     def probabilities(self, scores: Tensor) -> Tensor:
-        """Map finite scores of any shape to float32 probabilities; never falls where the score rises."""
+        """Map scores to probabilities; as :meth:`Calibration.probabilities`."""
         knots = torch.tensor(self.knots, dtype=torch.float64, device=scores.device)
         shares = torch.tensor(self.shares, dtype=torch.float64, device=scores.device)
-        s = scores.double().clamp(knots[0], knots[-1])
-        right = torch.searchsorted(knots, s.contiguous()).clamp(min=1 if len(knots) > 1 else 0)
-        left = (right - 1).clamp(min=0)
-        width = (knots[right] - knots[left]).clamp(min=torch.finfo(torch.float64).tiny)
-        p = shares[left] + (s - knots[left]) / width * (shares[right] - shares[left])
-        return p.clamp(shares[left], shares[right]).float()  # rounding must not pass the next knot
+        s = scores.double().flatten().clamp(knots[0], knots[-1])
+        return interpolate(s, knots, shares, torch.searchsorted(knots, s)).reshape(scores.shape)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return what a manifest holds."""
-        return {"method": self.method, "knots": list(self.knots), "shares": list(self.shares)}
+    def module(self) -> "IsotonicModule":
+        """Build the module; as :meth:`Calibration.module`."""
+        return IsotonicModule(self)
 
 
-Calibration = LogisticCalibration | IsotonicCalibration
+def interpolate(scores: Tensor, knots: Tensor, shares: Tensor, below: Tensor) -> Tensor:
+    """Interpolate linearly between knots.
 
+    Args:
+        scores: ``[N]`` float64, from the first knot to the last.
+        knots: ``[K]`` float64, rising.
+        shares: ``[K]`` float64, not falling.
+        below: ``[N]`` int64, how many knots are smaller than each score.
 
-def read_calibration(manifest: Mapping[str, Any]) -> Calibration | None:
-    """Read the calibration that a model's manifest holds; None where it has none.
-
-    Raises:
-        ValueError: If there is one that cannot be read.
-
-    Example:
-        >>> read_calibration({"calibration": {"method": "logistic", "slope": 2.0, "intercept": -1.0}})
-        LogisticCalibration(slope=2.0, intercept=-1.0)
+    Returns:
+        ``[N]`` float32; rounding never passes the next knot's share.
     """
-    entry = manifest.get("calibration")
-    if entry is None:
-        return None
-    try:
-        if entry["method"] == LogisticCalibration.method:
-            return LogisticCalibration(float(entry["slope"]), float(entry["intercept"]))
-        if entry["method"] == IsotonicCalibration.method:
-            return IsotonicCalibration(tuple(map(float, entry["knots"])), tuple(map(float, entry["shares"])))
-    except (TypeError, KeyError, ValueError) as error:
-        raise ValueError(f"the manifest's `calibration` cannot be read: {error!r}") from error
-    known = [LogisticCalibration.method, IsotonicCalibration.method]
-    raise ValueError(f"the manifest's `calibration.method` must be one of {known}, got {entry['method']!r}")
+    right = below.clamp(min=1 if knots.shape[0] > 1 else 0)
+    left = (right - 1).clamp(min=0)
+    low, high = shares.index_select(0, left), shares.index_select(0, right)
+    start, end = knots.index_select(0, left), knots.index_select(0, right)
+    width = torch.where(end > start, end - start, torch.ones_like(start))
+    return torch.minimum(torch.maximum(low + (scores - start) / width * (high - low), low), high).float()
+
+
+class LogisticModule(nn.Module):
+    """:class:`LogisticCalibration` as a module.
+
+    Args:
+        calibration: The calibration.
+    """
+
+    slope: Tensor
+    intercept: Tensor
+
+    def __init__(self, calibration: LogisticCalibration) -> None:
+        super().__init__()
+        self.register_buffer("slope", torch.tensor(calibration.slope, dtype=torch.float64))
+        self.register_buffer("intercept", torch.tensor(calibration.intercept, dtype=torch.float64))
+
+    def forward(self, scores: Tensor) -> Tensor:
+        """Map scores ``[N]`` to probabilities ``[N]``."""
+        return torch.sigmoid(self.slope * scores.double() + self.intercept).float()
+
+
+class IsotonicModule(nn.Module):
+    """:class:`IsotonicCalibration` as a module, without a binary search, for which ONNX has no operator.
+
+    Args:
+        calibration: The calibration.
+    """
+
+    knots: Tensor
+    shares: Tensor
+
+    def __init__(self, calibration: IsotonicCalibration) -> None:
+        super().__init__()
+        self.register_buffer("knots", torch.tensor(calibration.knots, dtype=torch.float64))
+        self.register_buffer("shares", torch.tensor(calibration.shares, dtype=torch.float64))
+
+    def forward(self, scores: Tensor) -> Tensor:
+        """Map scores ``[N]`` to probabilities ``[N]``; takes ``[N, K]`` comparisons."""
+        s = scores.double().clamp(self.knots.min(), self.knots.max())
+        below = (self.knots.unsqueeze(0) < s.unsqueeze(1)).sum(1)
+        return interpolate(s, self.knots, self.shares, below)

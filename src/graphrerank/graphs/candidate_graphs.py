@@ -1,6 +1,7 @@
 """Query-time graphs: for a whole batch of rankings, the corpus edges among each query's candidates."""
 
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 from graphrerank.graphs.algebra import graph_index
 from graphrerank.graphs.corpus_graph import CorpusGraph
 from graphrerank.graphs.entity_incidence import conceptual_edges
+from graphrerank.graphs.model_inputs import ModelInputs
 from graphrerank.graphs.sparse_rows import row_slots
 
 
@@ -22,15 +24,10 @@ class CandidateGraphs:
         edge_attr: ``[E]`` float32, edge weights.
         ptr: ``[B + 1]`` int64.
         nodes: ``[N]`` int64, each candidate's number in the corpus, or None for candidates of no corpus.
-        query_vectors: ``[B, d]``, or None where no model reads it.
-        node_vectors: ``[N, d]``, or None where no model reads it.
-        pair_vectors: ``[N, h]``, a cross-encoder's vector of each candidate with its query, or None where no model
-            reads it.
-        token_states: ``[T, h]``, in the place of ``pair_vectors`` where a cross-encoder's last layers are trained: the
-            states of all tokens of each candidate with its query, before these layers.
-        token_ptr: ``[N + 1]`` int64, candidate ``n`` owns the tokens ``token_ptr[n]:token_ptr[n + 1]``; None where
-            ``token_states`` is.
-        degree: ``[N]`` int64, each candidate's neighbours in the whole corpus; None where no model reads pairs.
+        inputs: What else models read, by name: ``query_vectors [B, d]`` and ``node_vectors [N, d]``; ``degree [N]``
+            int64, each candidate's neighbours in the whole corpus; ``pair_vectors [N, h]``, a cross-encoder's vector of
+            each candidate with its query; ``token_states [T, h]`` and ``token_ptr [N + 1]`` int64, the states of the
+            tokens of each pair, ``token_ptr[n]:token_ptr[n + 1]`` of them candidate ``n``'s.
         relevance: ``[N]`` float32 gains, or None where unknown.
         gains: ``[B, R]`` float32, all gains of each query padded with 0, also those of nodes that are no candidates;
             None where unknown.
@@ -42,12 +39,7 @@ class CandidateGraphs:
     edge_attr: Tensor
     ptr: Tensor
     nodes: Tensor | None = None
-    query_vectors: Tensor | None = None
-    node_vectors: Tensor | None = None
-    pair_vectors: Tensor | None = None
-    token_states: Tensor | None = None
-    token_ptr: Tensor | None = None
-    degree: Tensor | None = None
+    inputs: Mapping[str, Tensor] = field(default_factory=dict)
     relevance: Tensor | None = None
     gains: Tensor | None = None
     query_index: Tensor | None = None
@@ -65,26 +57,30 @@ class CandidateGraphs:
     def to(self, *args: Any, **kwargs: Any) -> "CandidateGraphs":
         """Move every tensor, as ``Tensor.to`` does (Lightning calls this)."""
         held = {f.name: getattr(self, f.name) for f in fields(self)}
-        return replace(self, **{name: v.to(*args, **kwargs) for name, v in held.items() if v is not None})
+        moved = {name: v.to(*args, **kwargs) for name, v in held.items() if isinstance(v, Tensor)}
+        inputs = {name: tensor.to(*args, **kwargs) for name, tensor in self.inputs.items()}
+        return replace(self, **moved, inputs=inputs)
 
-    def model_inputs(self) -> tuple[Tensor, ...]:
-        """Return what a reranker's ``forward`` takes.
+    def model_inputs(self, inputs: ModelInputs) -> tuple[Tensor, ...]:
+        """Return the arguments of a model's ``forward``.
 
-        With pair vectors that is ``pair_vectors, edge_index, degree``; with states of tokens ``token_states,
-        token_ptr, edge_index, degree``; with neither ``x, query_vectors, node_vectors, edge_index, edge_attr, ptr``,
-        where vectors that are not there are ``[0, 0]``.
+        Args:
+            inputs: What the model reads.
+
+        Raises:
+            ValueError: If the batch was made without something that the model reads.
         """
-        if self.token_states is not None:
-            assert self.token_ptr is not None
-            assert self.degree is not None
-            return self.token_states, self.token_ptr, self.edge_index, self.degree
-        if self.pair_vectors is not None:
-            assert self.degree is not None
-            return self.pair_vectors, self.edge_index, self.degree
-        none = self.x.new_zeros(0, 0)
-        query_vectors = none if self.query_vectors is None else self.query_vectors
-        node_vectors = none if self.node_vectors is None else self.node_vectors
-        return self.x, query_vectors, node_vectors, self.edge_index, self.edge_attr, self.ptr
+        base = {
+            "base_features": self.x,
+            "edge_index": self.edge_index,
+            "edge_weight": self.edge_attr,
+            "ptr": self.ptr,
+            **dict.fromkeys(inputs.unread, self.x.new_zeros(0, 0)),
+        }
+        held = {**self.inputs, **base}
+        if missing := [name for name in inputs.names if name not in held]:
+            raise ValueError(f"the batch must have {missing[0]!r} for a model that reads it, has {sorted(held)}")
+        return tuple(held[name] for name in inputs.names)
 
     def to_padded(self, node_scores: Tensor, *, fill: float) -> Tensor:
         """Lay out one number per node, ``[N]``, as ``[B, K]`` with ``K`` the largest graph's size.

@@ -22,6 +22,16 @@ class PairEncoder(Protocol):
     def encode(self, query_texts: Sequence[str], passages: Sequence[str]) -> Tensor:
         """Read ``M`` pairs: ``[M, h]`` float32, one [CLS] vector before the classification head per pair."""
 
+    def encode_states(
+        self, query_texts: Sequence[str], passages: Sequence[str], *, without_last: int
+    ) -> tuple[Tensor, Tensor]:
+        """Read ``M`` pairs with all layers but some last ones, for a model that has these of its own.
+
+        Returns:
+            ``token_states [T, h]`` float32, the tokens of all pairs one after the other without padding, and
+            ``token_ptr [M + 1]`` int64: pair ``m`` owns the tokens ``token_ptr[m]:token_ptr[m + 1]``.
+        """
+
     def head(self, vectors: Tensor) -> Tensor:
         """Score vectors ``[..., h]``: logits ``[...]``."""
 

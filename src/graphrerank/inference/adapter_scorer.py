@@ -7,8 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from graphrerank.models import Checkpoint, load_checkpoints
-from graphrerank.models.checkpoint import manifest_entry, scores_queries
+from graphrerank.models import AdapterManifest, Checkpoint, load_primary
 from graphrerank.syntax import FEATURES, SyntaxFeatures
 
 
@@ -39,30 +38,26 @@ class AdapterScorer:
         stanza_folder: str | Path | None = None,
         cache: str | Path | None = None,
     ) -> None:
-        if isinstance(checkpoint, Checkpoint):
-            loaded = checkpoint
-        else:
-            loaded = list(load_checkpoints(str(checkpoint)).values())[-1]
-        if not scores_queries(loaded.manifest):
+        loaded = checkpoint if isinstance(checkpoint, Checkpoint) else load_primary(checkpoint)
+        manifest = loaded.manifest
+        if not isinstance(manifest, AdapterManifest):
             raise ValueError(
                 f"{loaded.path}: needed a complexity adapter (train.py model=complexity_adapter), found a "
-                f"{manifest_entry(loaded.manifest, 'model', 'name')}"
+                f"{manifest.model.name}"
             )
-        trained_on = tuple(manifest_entry(loaded.manifest, "syntax", "feature_names"))
+        trained_on = manifest.syntax.feature_names
         if trained_on != tuple(feature.name for feature in FEATURES):
             raise ValueError(
                 f"{loaded.path}: was trained on {len(trained_on)} features of syntax, which are not the "
                 f"{len(FEATURES)} of this version; train it again"
             )
         self.path = loaded.path
-        self.low = float(manifest_entry(loaded.manifest, "thresholds", "low")) if low is None else low
-        self.high = float(manifest_entry(loaded.manifest, "thresholds", "high")) if high is None else high
+        self.low = manifest.thresholds.low if low is None else low
+        self.high = manifest.thresholds.high if high is None else high
         if not self.low < self.high:
             raise ValueError(f"`low` must be below `high`, got {self.low} and {self.high}")
-        self.syntax = SyntaxFeatures(
-            str(manifest_entry(loaded.manifest, "syntax", "name")), stanza_folder=stanza_folder, cache=cache
-        )
-        self._trained_with = str(manifest_entry(loaded.manifest, "syntax", "fingerprint"))
+        self.syntax = SyntaxFeatures(manifest.syntax.name, stanza_folder=stanza_folder, cache=cache)
+        self._trained_with = manifest.syntax.fingerprint
         self._model = loaded.model.eval()
 
     @torch.inference_mode()

@@ -9,8 +9,7 @@ from torch import Tensor
 from graphrerank.data.feature_columns import feature_columns
 from graphrerank.data.text_match import MATCH_FEATURES, TextMatch
 from graphrerank.graphs import CandidateGraphs, CorpusGraph, Queries, Ranking, candidate_edges
-from graphrerank.models import load_checkpoints
-from graphrerank.models.checkpoint import manifest_entry, reads_pairs, reads_vectors
+from graphrerank.models import load_primary
 from graphrerank.operators import TextEncoder
 
 
@@ -37,22 +36,13 @@ class CheckpointScorer:
         text_encoder: TextEncoder | None = None,
         device: str | torch.device | None = None,
     ) -> None:
-        loaded = list(load_checkpoints(str(checkpoint)).values())[-1]
-        if reads_pairs(loaded.manifest):
-            raise ValueError(
-                f"{loaded.path}: reads a cross-encoder's vectors of (query, passage) pairs; needed a model of scores "
-                "and edges, such as gatv2_reranker"
-            )
-        self.feature_names = tuple(str(name) for name in manifest_entry(loaded.manifest, "retriever", "feature_names"))
-        self.reads_vectors = reads_vectors(loaded.manifest)
-        if self.reads_vectors:
-            trained = str(manifest_entry(loaded.manifest, "encoder", "fingerprint"))
-            now = getattr(text_encoder, "fingerprint", None)
-            if graph.embedding is None or now != trained:
-                raise ValueError(
-                    f"{loaded.path}: was trained on vectors of {manifest_entry(loaded.manifest, 'encoder', 'name')} "
-                    f"({trained[:12]}), the corpus has those of {str(now)[:12]}; only features=scores changes encoders"
-                )
+        loaded = load_primary(checkpoint)
+        manifest = loaded.graph_reranker
+        self.feature_names = manifest.retriever.feature_names
+        self.inputs = manifest.inputs
+        if self.inputs.reads_vectors:
+            encoder = None if graph.embedding is None else text_encoder
+            loaded.check_encoder(getattr(encoder, "name", None), getattr(encoder, "fingerprint", None))
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self._model = loaded.model.to(self.device).eval()
         self._graph = graph
@@ -79,22 +69,21 @@ class CheckpointScorer:
             assert self._match is not None
             return self._match.score(queries.texts, nodes.cpu(), edge_index.cpu(), ptr.cpu()).to(nodes.device)
 
-        query_vectors = node_vectors = None
-        if self.reads_vectors:
+        vectors = {}
+        if self.inputs.reads_vectors:
             assert self._graph.embedding is not None
-            query_vectors, node_vectors = queries.encoded.to(nodes.device), self._graph.embedding[nodes]
+            vectors = {"query_vectors": queries.encoded.to(nodes.device), "node_vectors": self._graph.embedding[nodes]}
         return CandidateGraphs(
             x=feature_columns(self.feature_names, feature_names, ranking.features[valid], match=match),
             edge_index=edge_index,
             edge_attr=edge_weight,
             ptr=ptr,
             nodes=nodes,
-            query_vectors=query_vectors,
-            node_vectors=node_vectors,
+            inputs=vectors,
         )
 
     @torch.no_grad()
     def score(self, graphs: CandidateGraphs) -> Tensor:
         """Score the candidates: ``[N]``, on the model's device; comparable within a query only."""
-        scores: Tensor = self._model(*graphs.to(self.device).model_inputs())
+        scores: Tensor = self._model(*graphs.to(self.device).model_inputs(self.inputs))
         return scores

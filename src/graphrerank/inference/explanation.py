@@ -73,7 +73,7 @@ class Explainer:
             ValueError: As :meth:`GraphReranker.rerank`, or if there are more edges.
         """
         graphs = self._reranker.candidate_graphs([given])
-        gcs_part, learned_part = self._model.score_parts(*graphs.model_inputs())
+        gcs_part, learned_part = self._model.score_parts(*graphs.model_inputs(self._model.inputs))
         base = graphs.x[:, 0]
         rank = rank_by_graph(base, torch.zeros_like(base, dtype=torch.int64), graphs.ptr)
         pairs, pair_of_edge = _undirected_pairs(graphs)
@@ -99,7 +99,7 @@ class Explainer:
                 nodes = torch.arange(graphs.num_nodes).repeat(len(left_out))
                 found = match.score([given.query] * len(left_out), nodes, variants.edge_index, variants.ptr)
                 variants.x[:, column] = found[:, MATCH_FEATURES.index(NEIGHBOURHOOD)]
-            yield from self._model(*variants.model_inputs()).reshape(-1, graphs.num_nodes)
+            yield from self._model(*variants.model_inputs(self._model.inputs)).reshape(-1, graphs.num_nodes)
 
 
 def _undirected_pairs(graphs: CandidateGraphs) -> tuple[Tensor, Tensor]:
@@ -113,15 +113,13 @@ def _copies_without(graphs: CandidateGraphs, pair_of_edge: Tensor, left_out: Ten
     """Pack copies of one graph, each without the edges of one pair."""
     count, num_nodes = len(left_out), graphs.num_nodes
     copy, edge = (pair_of_edge != left_out[:, None]).nonzero(as_tuple=True)
-    vectors = None if graphs.node_vectors is None else graphs.node_vectors.repeat(count, 1)
     return replace(
         graphs,
         x=graphs.x.repeat(count, 1),
         edge_index=graphs.edge_index[:, edge] + copy * num_nodes,
         edge_attr=graphs.edge_attr[edge],
         ptr=torch.arange(count + 1) * num_nodes,
-        query_vectors=None if graphs.query_vectors is None else graphs.query_vectors.repeat(count, 1),
-        node_vectors=vectors,
+        inputs={name: vectors.repeat(count, 1) for name, vectors in graphs.inputs.items()},
     )
 
 

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from graphrerank.graphs import CandidateGraphs
-from graphrerank.graphs.calibration import read_calibration
 from graphrerank.graphs.corpus_graph import merge_parallel
 from graphrerank.graphs.retriever import BASE_SCORE
 from graphrerank.inference.arrays import Matrix, Numbers, Pairs
@@ -22,8 +21,7 @@ from graphrerank.inference.input_edges import input_edges
 from graphrerank.inference.input_features import KNOWN_FEATURES, input_features, unit_vectors
 from graphrerank.inference.rerank_input import RerankInput
 from graphrerank.inference.reranked_list import RerankedList
-from graphrerank.models import Checkpoint, load_checkpoints
-from graphrerank.models.checkpoint import manifest_entry, reads_pairs, reads_vectors
+from graphrerank.models import Checkpoint, RerankerManifest, load_primary
 
 HYBRID_WEIGHTS = {"bm25_weight": 0.3, "dense_weight": 0.7}  # GraphER's, for models of retrievers that have none
 
@@ -36,8 +34,8 @@ class GraphReranker:
         device: Where the model runs; None for the CPU, which is quickest for a query at a time.
 
     Raises:
-        ValueError: If the manifest lacks an entry or holds a calibration that cannot be read, or the model reads a
-            cross-encoder's vectors, or was trained on scores that are unknown here.
+        ValueError: If the model scores no candidates or reads a cross-encoder's vectors, or was trained on scores that
+            are unknown here.
 
     Example:
         >>> reranker = GraphReranker.from_pretrained("attack")
@@ -48,26 +46,21 @@ class GraphReranker:
     """
 
     def __init__(self, checkpoint: Checkpoint, *, device: str | torch.device | None = None) -> None:
-        manifest = checkpoint.manifest
-        if reads_pairs(manifest):
-            raise ValueError(
-                f"{checkpoint.path}: reads a cross-encoder's vectors of (query, passage) pairs; needed a model of "
-                "scores and edges, such as gatv2_reranker"
-            )
-        names = [str(name) for name in manifest_entry(manifest, "retriever", "feature_names")]
+        manifest = checkpoint.graph_reranker
+        names = list(manifest.retriever.feature_names)
         unknown = [name for place, name in enumerate(names) if name not in (KNOWN_FEATURES if place else (BASE_SCORE,))]
         if unknown or not names:
             raise ValueError(
                 f"{checkpoint.path}: was trained on {names}, needed {BASE_SCORE!r} first and then any of "
                 f"{list(KNOWN_FEATURES)}, found {unknown}"
             )
-        self.name = str(manifest_entry(manifest, "name"))
+        self.name = manifest.name
         self.feature_names = tuple(names)
-        self.reads_vectors = reads_vectors(manifest)
+        self.inputs = manifest.inputs
         self.device = torch.device(device or "cpu")
-        self._dim = int(manifest_entry(manifest, "encoder", "dim")) if self.reads_vectors else None
+        self._dim = manifest.embedding_dim or None
         self._weights = _hybrid_weights(manifest)
-        self._calibration = read_calibration(manifest)
+        self._calibration = manifest.calibration
         self._checkpoint = checkpoint
         self._model = checkpoint.model.to(self.device).eval()
 
@@ -87,7 +80,7 @@ class GraphReranker:
             ValueError: If there is nothing of that name, or it cannot be loaded.
         """
         name = locate_model(str(checkpoint), revision=revision)
-        return cls(list(load_checkpoints(name).values())[-1], device=device)
+        return cls(load_primary(name), device=device)
 
     def push_to_hub(self, repo_id: str, *, license_name: str, private: bool = True, token: str | None = None) -> str:
         """Upload the model with a model card to the Hugging Face hub; as :func:`~graphrerank.inference.hub.push_model`.
@@ -147,7 +140,7 @@ class GraphReranker:
             return []
         graphs = self.candidate_graphs(inputs)
         with torch.inference_mode():
-            scored = self._model(*graphs.to(self.device).model_inputs())
+            scored = self._model(*graphs.to(self.device).model_inputs(self.inputs))
         scores = scored.cpu().clone()  # outside of inference mode: an ordinary tensor, which callers may train on
         if torch.isnan(scores).any():
             raise ValueError(f"{self._checkpoint.path}: the model gave a score that is not a number")
@@ -168,7 +161,7 @@ class GraphReranker:
         for place, given in enumerate(inputs):
             try:
                 vectors = unit_vectors(given, self._dim)
-                if vectors is None and self.reads_vectors:
+                if vectors is None and self.inputs.reads_vectors:
                     raise ValueError(
                         f"`query_vector` and `vectors` must be given: the model {self.name!r} reads vectors of width "
                         f"{self._dim}; a model of features=scores needs none"
@@ -182,14 +175,13 @@ class GraphReranker:
                 raise ValueError(f"query {place}: {error}") from error
         ptr = torch.tensor([0, *(len(x) for x, *_ in parts)]).cumsum(0)
         edge_index, edge_weight = _packed_edges([(edges, weight) for _, edges, weight, _ in parts], ptr)
-        read = [vectors for *_, vectors in parts if vectors is not None and self.reads_vectors]
+        read = [vectors for *_, vectors in parts if vectors is not None and self.inputs.reads_vectors]
         return CandidateGraphs(
             x=torch.cat([x for x, *_ in parts]),
             edge_index=edge_index,
             edge_attr=edge_weight,
             ptr=ptr,
-            query_vectors=torch.cat([query for query, _ in read]) if read else None,
-            node_vectors=torch.cat([nodes for _, nodes in read]) if read else None,
+            inputs=dict(zip(("query_vectors", "node_vectors"), map(torch.cat, zip(*read, strict=True)), strict=False)),
         )
 
 
@@ -210,10 +202,14 @@ def _reranked(given: RerankInput, scores: Tensor, probabilities: Tensor | None) 
     )
 
 
-def _hybrid_weights(manifest: Mapping[str, Any]) -> dict[str, float]:
+def _hybrid_weights(manifest: RerankerManifest) -> dict[str, float]:
     """Weights of BM25 and cosine where no scores are given: those of the hybrid retriever that the model saw."""
-    retriever = manifest_entry(manifest, "retriever")
-    arguments = manifest_entry(manifest, "retriever", "arguments")
-    if not str(retriever.get("choice")).startswith("hybrid") and not any(name in arguments for name in HYBRID_WEIGHTS):
+    choice, arguments = manifest.retriever.choice, manifest.retriever.arguments
+    if not str(choice).startswith("hybrid") and not any(name in arguments for name in HYBRID_WEIGHTS):
         return HYBRID_WEIGHTS
-    return {name: float(manifest_entry(manifest, "retriever", "arguments", name)) for name in HYBRID_WEIGHTS}
+    for name in HYBRID_WEIGHTS:
+        if not isinstance(given := arguments.get(name), int | float):
+            raise ValueError(
+                f"{manifest.source}: the manifest's `retriever.arguments.{name}` must be a number, got {given!r}"
+            )
+    return {name: float(arguments[name]) for name in HYBRID_WEIGHTS}

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from graphrerank.inference.model_card import model_card
 from graphrerank.models import Checkpoint
-from graphrerank.models.checkpoint import MANIFEST, WEIGHTS, save_weights, write_manifest
+from graphrerank.models.checkpoint import WEIGHTS, save_weights
+from graphrerank.models.manifest import MANIFEST, write_manifest
 
 HUB_ID = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
 CARD = "README.md"
@@ -84,21 +85,21 @@ def push_model(
         The repository's address.
 
     Raises:
-        ValueError: If ``repo_id`` is none, or the manifest lacks what the card says.
+        ValueError: If ``repo_id`` is none, or the model is no reranker.
     """
     import huggingface_hub
 
     if not HUB_ID.fullmatch(repo_id):
         raise ValueError(f"`repo_id` must be owner/name, got {repo_id!r}")
-    card = model_card(checkpoint.manifest, repo_id, license_name)
+    card = model_card(checkpoint.reranker, repo_id, license_name)
     with tempfile.TemporaryDirectory() as work:
         folder = Path(work)
-        if artifact := checkpoint.manifest.get("artifact"):
-            for name in (MANIFEST, *artifact["sha256"]):
+        if (artifact := checkpoint.manifest.artifact) is not None:
+            for name in (MANIFEST, *artifact.sha256):
                 shutil.copyfile(checkpoint.path.parent / name, folder / name)
         else:
             save_weights(folder, checkpoint.model)
-            write_manifest(folder, checkpoint.manifest)
+            write_manifest(folder, checkpoint.manifest.content)
         (folder / CARD).write_text(card, encoding="utf-8")
         api = huggingface_hub.HfApi(token=token)
         url = api.create_repo(repo_id, private=private, exist_ok=True)

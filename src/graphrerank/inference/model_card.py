@@ -1,31 +1,27 @@
 """A model card: what a reader of the Hugging Face hub sees, written from the manifest alone."""
 
 import json
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
-from graphrerank.models.checkpoint import manifest_entry, reads_vectors
+from graphrerank.models import RerankerManifest
 
 
-def model_card(manifest: Mapping[str, Any], repo_id: str, license_name: str) -> str:
+def model_card(manifest: RerankerManifest, repo_id: str, license_name: str) -> str:
     """Write the card of a reranker: use, features, data, measures, files, in Markdown with the hub's header.
 
     Args:
         manifest: Of the checkpoint or artifact.
         repo_id: Where the model will be, ``owner/name``.
         license_name: Of the weights, as the hub names it: ``apache-2.0``, ``mit``, ``other``.
-
-    Raises:
-        ValueError: If the manifest lacks an entry.
     """
     parts = [
         _header(license_name),
         f"# {repo_id}",
-        f"A learned graph reranker, `{manifest_entry(manifest, 'model', 'name')}` of graphrerank: it scores a "
+        f"A learned graph reranker, `{manifest.model.name}` of graphrerank: it scores a "
         "retriever's candidates together with the graph among them.",
         *_usage(manifest, repo_id),
         "## What it reads",
-        "\n".join(f"- `{name}`" for name in manifest_entry(manifest, "features")),
+        "\n".join(f"- `{name}`" for name in manifest.features),
         "## Data",
         "\n".join(_data(manifest)),
         "## Measures",
@@ -33,7 +29,7 @@ def model_card(manifest: Mapping[str, Any], repo_id: str, license_name: str) -> 
         *_calibration(manifest),
         *_files(manifest),
         "## Model",
-        "```json\n" + json.dumps(manifest_entry(manifest, "model"), indent=2, sort_keys=True) + "\n```",
+        "```json\n" + json.dumps(manifest.content["model"], indent=2, sort_keys=True) + "\n```",
         f"Licence: {license_name}",
     ]
     return "\n\n".join(parts) + "\n"
@@ -44,8 +40,8 @@ def _header(license_name: str) -> str:
     return "\n".join(["---", *lines, "tags: [reranker, graph, graph-rag, retrieval]", "---"])
 
 
-def _usage(manifest: Mapping[str, Any], repo_id: str) -> Iterator[str]:
-    vectors = ", query_vector=query_vector, vectors=vectors" if reads_vectors(manifest) else ""
+def _usage(manifest: RerankerManifest, repo_id: str) -> Iterator[str]:
+    vectors = ", query_vector=query_vector, vectors=vectors" if manifest.inputs.reads_vectors else ""
     yield "## Use"
     yield "\n".join(
         [
@@ -57,27 +53,23 @@ def _usage(manifest: Mapping[str, Any], repo_id: str) -> Iterator[str]:
             "```",
         ]
     )
-    if vectors:
-        name = manifest_entry(manifest, "encoder", "name")
-        yield f"Vectors must be those of {name}, of width {manifest_entry(manifest, 'encoder', 'dim')}."
+    if vectors and manifest.encoder is not None:
+        yield f"Vectors must be those of {manifest.encoder.name}, of width {manifest.encoder.dim}."
     else:
         yield "It reads no embedding: scores of any retriever and any scale will do."
 
 
-def _data(manifest: Mapping[str, Any]) -> Iterator[str]:
-    data = manifest_entry(manifest, "data")
-    entries = {str(data.get("choice")): data, **manifest.get("mix", {})}
-    for name, entry in entries.items():
-        yield f"- {name}, fingerprint `{str(entry.get('fingerprint'))[:12]}`"
-    retriever = manifest_entry(manifest, "retriever")
-    scores = ", ".join(f"`{name}`" for name in manifest_entry(manifest, "retriever", "feature_names"))
-    yield f"- candidates of the retriever {retriever.get('choice')}, with {scores}"
+def _data(manifest: RerankerManifest) -> Iterator[str]:
+    for name, entry in {str(manifest.data.choice): manifest.data, **manifest.mix}.items():
+        yield f"- {name}, fingerprint `{entry.fingerprint[:12]}`"
+    scores = ", ".join(f"`{name}`" for name in manifest.retriever.feature_names)
+    yield f"- candidates of the retriever {manifest.retriever.choice}, with {scores}"
 
 
-def _measures(manifest: Mapping[str, Any]) -> str:
+def _measures(manifest: RerankerManifest) -> str:
     from graphrerank.evaluation.tables import markdown_table
 
-    metrics = manifest.get("metrics")
+    metrics = manifest.metrics
     if not metrics:
         return "None were kept with the checkpoint."
     names = sorted({name for row in metrics.values() for name in row})
@@ -88,12 +80,12 @@ def _measures(manifest: Mapping[str, Any]) -> str:
     return markdown_table(["data set/split", *names], rows)
 
 
-def _calibration(manifest: Mapping[str, Any]) -> Iterator[str]:
-    if (entry := manifest.get("calibration")) is None:
+def _calibration(manifest: RerankerManifest) -> Iterator[str]:
+    if manifest.calibration is None:
         return
     yield "## Calibration"
-    text = f"`probabilities` come of a calibration by the method {entry['method']}"
-    fitted = entry.get("fitted", {})
+    text = f"`probabilities` come of a calibration by the method {manifest.calibration.method}"
+    fitted = manifest.content["calibration"].get("fitted", {})
     if {"datasets", "split", "pairs", "ece"} <= set(fitted):
         text += (
             f", fitted on {fitted['pairs']} pairs of {', '.join(fitted['datasets'])} ({fitted['split']}); expected "
@@ -102,11 +94,11 @@ def _calibration(manifest: Mapping[str, Any]) -> Iterator[str]:
     yield text + "."
 
 
-def _files(manifest: Mapping[str, Any]) -> Iterator[str]:
-    if not (artifact := manifest.get("artifact")):
+def _files(manifest: RerankerManifest) -> Iterator[str]:
+    if manifest.artifact is None:
         return
     yield "## Files"
-    yield "\n".join(f"- `{name}`, SHA-256 `{sha256}`" for name, sha256 in sorted(artifact["sha256"].items()))
+    yield "\n".join(f"- `{name}`, SHA-256 `{sha256}`" for name, sha256 in sorted(manifest.artifact.sha256.items()))
     yield (
         "`from_pretrained` reads `manifest.json` and `model.safetensors` alone, which hold no program. The other "
         "formats do: load them only if you trust whoever made them."

@@ -6,11 +6,9 @@ A checkpoint is one of
 - a Lightning ``.ckpt`` with ``manifest.json`` in a folder above it (what training writes, one per system of a run).
 
 Nothing in either can run code: weights are read with ``weights_only=True`` or from safetensors, and the manifest names
-a model of :data:`MODELS`, never a class to import.
+a model of :data:`~graphrerank.models.manifest.MODELS`, never a class to import.
 """
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -21,20 +19,10 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from graphrerank.files import save_tensors, write_text
-from graphrerank.models.complexity_adapter import ComplexityAdapter
-from graphrerank.models.gatv2_reranker import GATv2Reranker
-from graphrerank.models.granker_head import GRankerHead
-from graphrerank.models.granker_layers import GRankerLayers
+from graphrerank.files import save_tensors
 from graphrerank.models.integrity import check_file, check_manifest
+from graphrerank.models.manifest import MANIFEST, MODELS, Manifest, RerankerManifest, read_manifest
 
-MODELS: dict[str, type[nn.Module]] = {
-    "complexity_adapter": ComplexityAdapter,
-    "gatv2_reranker": GATv2Reranker,
-    "granker_head": GRankerHead,
-    "granker_layers": GRankerLayers,
-}
-MANIFEST = "manifest.json"
 WEIGHTS = "model.safetensors"
 MODULE_PREFIX = "model."  # of the weights within a RerankerModule's state
 PRETRAINED = Path(__file__).parent.parent / "pretrained"
@@ -47,13 +35,68 @@ class Checkpoint:
 
     Attributes:
         model: The model, in evaluation mode.
-        manifest: What the model is and was trained on; see :func:`read_manifest`.
+        manifest: What the model is and was trained on.
         path: The file of the weights.
     """
 
     model: nn.Module
-    manifest: dict[str, Any]
+    manifest: Manifest
     path: Path
+
+    @property
+    def reranker(self) -> RerankerManifest:
+        """The manifest of a model that scores candidates.
+
+        Raises:
+            ValueError: If the model scores queries.
+        """
+        if not isinstance(self.manifest, RerankerManifest):
+            raise ValueError(f"{self.path}: needed a reranker, got a {self.manifest.model.name}")
+        return self.manifest
+
+    @property
+    def graph_reranker(self) -> RerankerManifest:
+        """The manifest of a reranker that needs no cross-encoder.
+
+        Raises:
+            ValueError: If the model scores queries, or reads what a cross-encoder makes of pairs.
+        """
+        if self.reranker.inputs.reads_pairs:
+            raise ValueError(
+                f"{self.path}: reads a cross-encoder's vectors of (query, passage) pairs; needed a model of scores and "
+                "edges, such as gatv2_reranker"
+            )
+        return self.reranker
+
+    def check_encoder(self, name: str | None, fingerprint: str | None) -> None:
+        """Refuse vectors of another encoder than the model was trained on.
+
+        Args:
+            name: Of the encoder, for the message; None where there is none.
+            fingerprint: Of the encoder.
+
+        Raises:
+            ValueError: If it is another one, or nothing was encoded in training.
+        """
+        trained = self.reranker.encoder
+        if trained is None or fingerprint != trained.fingerprint:
+            of = "no vectors" if trained is None else f"vectors of {trained.name} ({trained.fingerprint[:12]})"
+            hint = "; only a model of features=scores changes encoders" if self.reranker.inputs.reads_vectors else ""
+            raise ValueError(f"{self.path}: was trained on {of}, `encoder` is {name} ({str(fingerprint)[:12]}){hint}")
+
+    def check_pair_encoder(self, fingerprint: str) -> None:
+        """Refuse vectors of another cross-encoder than the model was trained on.
+
+        Raises:
+            ValueError: If it is another one, or the model reads none.
+        """
+        trained = self.reranker.pair_encoder
+        if trained is None or fingerprint != trained.fingerprint:
+            of = "none" if trained is None else trained.fingerprint[:12]
+            raise ValueError(
+                f"{self.path}: was trained on vectors of the cross-encoder {of}, `pair_encoder` now is "
+                f"{fingerprint[:12]}"
+            )
 
 
 def model_name(model_class: type[nn.Module] | Any) -> str:
@@ -80,10 +123,10 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
         raise ValueError(f"{path}: no such checkpoint")
     weights = path / WEIGHTS if path.is_dir() else path
     manifest = read_manifest(path)
-    if path.is_dir() and isinstance(manifest.get("artifact"), dict):
+    if path.is_dir() and manifest.artifact is not None:
         check_manifest(path, manifest)
         check_file(path, manifest, WEIGHTS)
-    model = build_model(manifest, source=path)
+    model = build_model(manifest)
     state = _read_weights(weights)
     try:
         model.load_state_dict(state)
@@ -128,91 +171,30 @@ def load_checkpoints(name: str) -> dict[str, Checkpoint]:
         files = [folder.parent / "checkpoints" / "best.ckpt" for folder in path.glob(f"*/{MANIFEST}")]
     if not files:
         raise ValueError(f"{path}: holds neither {WEIGHTS} nor <system>/{MANIFEST}: not a run folder")
-    loaded = {checkpoint.manifest["name"]: checkpoint for checkpoint in map(load_checkpoint, files)}
+    loaded = {checkpoint.manifest.name: checkpoint for checkpoint in map(load_checkpoint, files)}
     return {name: loaded[name] for name in sorted(loaded, key=lambda name: (name == PRIMARY, name))}
 
 
-def build_model(manifest: dict[str, Any], *, source: str | Path) -> nn.Module:
+def load_primary(name: str | Path) -> Checkpoint:
+    """Load one model: of a run folder with several the primary one; arguments as :func:`load_checkpoints`.
+
+    Raises:
+        ValueError: As :func:`load_checkpoints`.
+    """
+    return list(load_checkpoints(str(name)).values())[-1]
+
+
+def build_model(manifest: Manifest) -> nn.Module:
     """Build an untrained model from a manifest.
 
     Raises:
-        ValueError: If the manifest names no known model, or arguments that it does not take.
+        ValueError: If the manifest holds arguments that the model does not take.
     """
-    entry = manifest.get("model", {})
-    name = entry.get("name") if isinstance(entry, dict) else None
-    if not isinstance(name, str) or name not in MODELS:
-        raise ValueError(f"{source}: the manifest's model must be one of {sorted(MODELS)}, got {name!r}")
+    name = manifest.model.name
     try:
-        return MODELS[name](**entry.get("arguments", {}))
+        return MODELS[name](**manifest.model.arguments)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{source}: the manifest's arguments do not fit {name}: {error}") from error
-
-
-def read_manifest(path: Path) -> dict[str, Any]:
-    """Read the manifest of a checkpoint: in its folder, or beside a ``.ckpt`` or one folder up.
-
-    Raises:
-        ValueError: If there is none, or it is not a JSON object.
-    """
-    file = manifest_folder(path) / MANIFEST
-    try:
-        manifest = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{file}: not valid JSON: {error}") from error
-    if not isinstance(manifest, dict):
-        raise ValueError(f"{file}: needed a JSON object, got {type(manifest).__name__}")
-    return manifest
-
-
-def manifest_folder(path: Path) -> Path:
-    """Return the folder of a checkpoint's manifest: its own, or that of a ``.ckpt`` or one folder up.
-
-    Raises:
-        ValueError: If there is no manifest.
-    """
-    folders = [path] if path.is_dir() else [path.parent, path.parent.parent]
-    for folder in folders:
-        if (folder / MANIFEST).is_file():
-            return folder
-    raise ValueError(f"{path}: needed {MANIFEST} in {' or '.join(str(f) for f in folders)}, found none")
-
-
-def reads_vectors(manifest: Mapping[str, Any]) -> bool:
-    """Tell whether the model reads query and node vectors."""
-    return "query_vector" in manifest_entry(manifest, "features")
-
-
-def reads_pairs(manifest: Mapping[str, Any]) -> bool:
-    """Tell whether the model reads what a cross-encoder makes of (query, node) pairs, and nothing else of a node."""
-    return not {"pair_vector", "token_states"}.isdisjoint(manifest_entry(manifest, "features"))
-
-
-def scores_queries(manifest: Mapping[str, Any]) -> bool:
-    """Tell whether the model scores queries by their syntax, and no candidates."""
-    return MODELS.get(manifest_entry(manifest, "model", "name")) is ComplexityAdapter
-
-
-def manifest_entry(manifest: Mapping[str, Any], *keys: str) -> Any:
-    """Read an entry within an entry.
-
-    Raises:
-        ValueError: If it is not there.
-
-    Example:
-        >>> manifest_entry({"encoder": {"dim": 384}}, "encoder", "dim")
-        384
-    """
-    entry: Any = manifest
-    for key in keys:
-        if not isinstance(entry, Mapping) or key not in entry:
-            raise ValueError(f"the manifest needs an entry `{'.'.join(keys)}`, found none")
-        entry = entry[key]
-    return entry
-
-
-def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
-    """Write ``manifest.json``, atomically."""
-    write_text(folder / MANIFEST, json.dumps(manifest, indent=2, sort_keys=True) + "\n")
+        raise ValueError(f"{manifest.source}: the manifest's arguments do not fit {name}: {error}") from error
 
 
 def save_weights(folder: Path, model: nn.Module) -> None:

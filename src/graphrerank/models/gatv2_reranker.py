@@ -14,12 +14,14 @@ Notable about it:
 
 from collections.abc import Sequence
 from copy import deepcopy
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from graphrerank.graphs.algebra import graph_of_nodes, scatter_sum
+from graphrerank.graphs.model_inputs import SCORES, VECTORS, ModelInputs
 from graphrerank.models.gatv2 import GATv2Block, attention_edges
 from graphrerank.models.score_features import ScoreFeatures
 
@@ -86,7 +88,7 @@ class GATv2Reranker(nn.Module):
             in_channels = num_columns + 3 * projection_channels + 1
         else:
             in_channels = num_columns
-        self.uses_vectors = features != "scores"
+        self.inputs = self.inputs_of(features=features)
         self.project_query = nn.Linear(embedding_dim, projection_channels) if features == "full" else nn.Identity()
         self.project_node = deepcopy(self.project_query)
         self.lin_in = nn.Linear(in_channels, hidden_channels)
@@ -108,6 +110,11 @@ class GATv2Reranker(nn.Module):
         if features != "paper":
             nn.init.zeros_(self.lin_out.weight)
             nn.init.zeros_(self.lin_out.bias)
+
+    @staticmethod
+    def inputs_of(*, features: str = "scores", **_: Any) -> ModelInputs:
+        """Return what a model of these arguments reads."""
+        return SCORES if features == "scores" else VECTORS
 
     def feature_names(self, score_names: Sequence[str]) -> list[str]:
         """Name what the model reads of a candidate, in order, given the names of the retriever's scores."""

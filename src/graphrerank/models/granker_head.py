@@ -15,7 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from graphrerank.operators import ClassificationHead
+from graphrerank.graphs.model_inputs import PAIRS, ModelInputs
+from graphrerank.operators import ClassificationHead, CrossEncoder
 from graphrerank.operators.granker import neighbour_context
 
 
@@ -40,7 +41,7 @@ class GRankerHead(nn.Module):
     """
 
     features = "pairs"
-    uses_vectors = True
+    inputs = PAIRS
 
     def __init__(
         self,
@@ -74,12 +75,17 @@ class GRankerHead(nn.Module):
             arguments: Of the model, beside those that describe the head (:func:`head_arguments`).
         """
         model = cls(**head_arguments(head), **arguments)
-        model.start_from(head)
+        model.head.load_state_dict(head.state_dict())
         return model
 
-    def start_from(self, head: ClassificationHead) -> None:
+    @staticmethod
+    def inputs_of(**_: Any) -> ModelInputs:
+        """Return what a model of these arguments reads."""
+        return PAIRS
+
+    def start_from(self, encoder: CrossEncoder) -> None:
         """Copy the weights of a cross-encoder's own head."""
-        self.head.load_state_dict(head.state_dict())
+        self.head.load_state_dict(encoder.classification_head.state_dict())
 
     def feature_names(self, score_names: Sequence[str]) -> list[str]:
         """Name what the model reads of a candidate; the retriever's scores are not among it."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from graphrerank.graphs.model_inputs import PAIRS, ModelInputs, token_states
 from graphrerank.models.granker_head import GRankerHead, head_arguments
 from graphrerank.operators import CrossEncoder
 from graphrerank.operators.encoder_layers import EncoderLayers
@@ -35,10 +36,10 @@ class GRankerLayers(nn.Module):
     """
 
     features = "pairs"
-    uses_vectors = True
 
     def __init__(self, *, train_last_layers: int, encoder: Mapping[str, Any], **arguments: Any) -> None:
         super().__init__()
+        self.inputs = self.inputs_of(train_last_layers=train_last_layers)
         self.layers = EncoderLayers(encoder, train_last_layers)
         self.granker = GRankerHead(**arguments)
         if encoder["model_type"] == "modernbert":  # a bias that the encoder has no place for stays 0
@@ -60,10 +61,15 @@ class GRankerLayers(nn.Module):
         model.start_from(encoder)
         return model
 
+    @staticmethod
+    def inputs_of(*, train_last_layers: int, **_: Any) -> ModelInputs:
+        """Return what a model of these arguments reads."""
+        return token_states(train_last_layers)
+
     def start_from(self, encoder: CrossEncoder) -> None:
         """Copy the weights of a cross-encoder's own last layers and head."""
         self.layers.load_state_dict(encoder.last_layers(self.layers.num_layers).state_dict())
-        self.granker.start_from(encoder.classification_head)
+        self.granker.start_from(encoder)
 
     def feature_names(self, score_names: list[str]) -> list[str]:
         """Name what the model reads of a candidate; the retriever's scores are not among it."""
@@ -103,3 +109,38 @@ def trainable_granker(
     if encoder is None:
         raise ValueError(f"`encoder` must be given where `train_last_layers` is {train_last_layers}, got none")
     return GRankerLayers(train_last_layers=train_last_layers, encoder=encoder, **arguments)
+
+
+def _trainable_inputs(*, train_last_layers: int = 0, **_: Any) -> ModelInputs:
+    return token_states(train_last_layers) if train_last_layers else PAIRS
+
+
+trainable_granker.inputs_of = _trainable_inputs  # type: ignore[attr-defined]
+
+
+def measured_arguments(settings: Mapping[str, Any], encoder: CrossEncoder) -> dict[str, Any]:
+    """Return the arguments of a model of pairs: those that were set, and those that follow from the cross-encoder.
+
+    Args:
+        settings: Arguments of :func:`trainable_granker`.
+        encoder: The cross-encoder that the model starts from.
+    """
+    arguments = {**settings, **head_arguments(encoder.classification_head)}
+    if arguments.pop("train_last_layers", 0):
+        arguments |= {"train_last_layers": settings["train_last_layers"], "encoder": encoder.layer_settings}
+    return arguments
+
+
+def frozen_grankers(encoder: CrossEncoder, inputs: ModelInputs) -> dict[str, nn.Module]:
+    """Build what a trained model of pairs is compared with: the cross-encoder, and GRanker with its own head.
+
+    Args:
+        encoder: The cross-encoder.
+        inputs: What the trained model reads; both read the same.
+    """
+    smoothing = {"cross_encoder": 0.0, "granker": 0.2}
+    if inputs.last_layers:
+        layers = inputs.last_layers
+        return {name: GRankerLayers.from_encoder(encoder, layers, smoothing=s) for name, s in smoothing.items()}
+    head = encoder.classification_head
+    return {name: GRankerHead.from_head(head, smoothing=s) for name, s in smoothing.items()}

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from graphrerank.files import hash_files
+from graphrerank.models.entries import ArtifactEntry
+from graphrerank.models.manifest import Manifest
 
 MANIFEST_HASH = "manifest_sha256"
 
@@ -30,29 +32,35 @@ def hash_manifest(manifest: Mapping[str, Any]) -> str:
     return hashlib.sha256(content.encode()).hexdigest()
 
 
-def check_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
+def check_manifest(folder: Path, manifest: Manifest) -> None:
     """Hold an artifact's manifest against its own hash.
 
     Raises:
         ValueError: If it has none, or was changed.
     """
-    needed = manifest["artifact"].get(MANIFEST_HASH)
-    if (found := hash_manifest(manifest)) != needed:
+    needed, found = _artifact(manifest).manifest_sha256, hash_manifest(manifest.content)
+    if found != needed:
         raise ValueError(
             f"{folder}: the manifest was changed: needed SHA-256 {needed}, found {found}; export the artifact again"
         )
 
 
-def check_file(folder: Path, manifest: Mapping[str, Any], name: str) -> None:
+def check_file(folder: Path, manifest: Manifest, name: str) -> None:
     """Hold a file of an artifact against the manifest.
 
     Raises:
         ValueError: If the manifest names no such file, or it is missing or another one.
     """
-    hashes = manifest["artifact"].get("sha256")
-    if not isinstance(hashes, Mapping) or name not in hashes:
-        raise ValueError(f"the manifest needs an entry `artifact.sha256.{name}`, found none")
+    hashes = _artifact(manifest).sha256
+    if name not in hashes:
+        raise ValueError(f"{manifest.source}: the manifest needs an entry `artifact.sha256.{name}`, found none")
     if not (folder / name).is_file():
         raise ValueError(f"{folder / name}: no such file; export the artifact again")
     if (found := hash_files([folder / name])) != hashes[name]:
         raise ValueError(f"{folder / name}: needed SHA-256 {hashes[name]}, found {found}; export the artifact again")
+
+
+def _artifact(manifest: Manifest) -> ArtifactEntry:
+    if manifest.artifact is None:
+        raise ValueError(f"{manifest.source}: the manifest needs an entry `artifact`, found none")
+    return manifest.artifact

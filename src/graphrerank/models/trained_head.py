@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from graphrerank.models.checkpoint import load_checkpoints, manifest_entry
+from graphrerank.models.checkpoint import load_primary
 from graphrerank.models.granker_head import GRankerHead
 
 
@@ -32,8 +32,9 @@ def load_trained_head(checkpoint: str) -> TrainedHead:
     Raises:
         ValueError: If there is no such checkpoint, or its model is no GRanker head.
     """
-    loaded = list(load_checkpoints(checkpoint).values())[-1]
-    if not isinstance(loaded.model, GRankerHead):
+    loaded = load_primary(checkpoint)
+    pair_encoder = loaded.reranker.pair_encoder if isinstance(loaded.model, GRankerHead) else None
+    if not isinstance(loaded.model, GRankerHead) or pair_encoder is None:
         found = type(loaded.model).__name__
         raise ValueError(f"{loaded.path}: needed a head of GRanker (train.py model=granker_head), found a {found}")
-    return TrainedHead(loaded.model, str(manifest_entry(loaded.manifest, "pair_encoder", "fingerprint")))
+    return TrainedHead(loaded.model, pair_encoder.fingerprint)

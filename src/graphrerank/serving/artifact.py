@@ -7,12 +7,12 @@ and of the manifest.
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from torch import nn
 
-from graphrerank.models.checkpoint import WEIGHTS, read_manifest
+from graphrerank.models.checkpoint import WEIGHTS
 from graphrerank.models.integrity import check_file, check_manifest
+from graphrerank.models.manifest import Manifest, read_manifest
 from graphrerank.serving.formats import FORMATS, Format
 
 
@@ -22,13 +22,13 @@ class Artifact:
 
     Attributes:
         module: The model in one format, in evaluation mode, on the CPU: it takes what
-            ``manifest["artifact"]["inputs"]`` lists and gives the scores.
+            :func:`~graphrerank.serving.schema.input_schema` lists and gives the scores.
         manifest: The checkpoint's manifest with the ``artifact`` entry.
         folder: Where it lies.
     """
 
     module: nn.Module
-    manifest: dict[str, Any]
+    manifest: Manifest
     folder: Path
 
 
@@ -53,11 +53,11 @@ def load_artifact(folder: Path, format_name: str | None = None) -> Artifact:
         raise ValueError(f"{folder}: holds the formats {list(held)}, got `format` {format_name!r}; export it again")
     for name in (held[format_name].file, WEIGHTS):
         check_file(folder, manifest, name)
-    module = held[format_name].load(folder / held[format_name].file, manifest)
+    module = held[format_name].load(folder / held[format_name].file)
     return Artifact(module, manifest, folder)
 
 
-def read_artifact_manifest(folder: Path) -> dict[str, Any]:
+def read_artifact_manifest(folder: Path) -> Manifest:
     """Read an artifact's manifest and hold it against its hash.
 
     Raises:
@@ -66,7 +66,7 @@ def read_artifact_manifest(folder: Path) -> dict[str, Any]:
     if not folder.is_dir():
         raise ValueError(f"{folder}: no such artifact")
     manifest = read_manifest(folder)
-    if not isinstance(manifest.get("artifact"), dict):
+    if manifest.artifact is None:
         raise ValueError(
             f"{folder}: not an artifact, its manifest has no `artifact`; make one with serve.py mode=export"
         )
@@ -74,7 +74,7 @@ def read_artifact_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def artifact_formats(manifest: dict[str, Any]) -> dict[str, Format]:
+def artifact_formats(manifest: Manifest) -> dict[str, Format]:
     """Return the formats that an artifact holds, by name, the contracted one first."""
-    files = manifest["artifact"].get("sha256", {})
+    files = {} if manifest.artifact is None else manifest.artifact.sha256
     return {name: form for name, form in FORMATS.items() if form.file in files}

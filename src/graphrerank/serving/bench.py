@@ -12,9 +12,8 @@ from torch import Tensor
 
 from graphrerank.evaluation.tables import markdown_table
 from graphrerank.models import load_checkpoint
-from graphrerank.models.checkpoint import manifest_entry, scores_queries
 from graphrerank.serving.artifact import artifact_formats, load_artifact, read_artifact_manifest
-from graphrerank.serving.parity_batches import ModelInputs, QueryFeatures, random_graphs
+from graphrerank.serving.parity_batches import Batch, example_batch
 
 EAGER = "eager"
 WARM_UP = 3  # calls before the clock runs: TorchScript optimises in them
@@ -70,8 +69,8 @@ def bench_artifact(
     manifest = read_artifact_manifest(folder)
     models: dict[str, Model] = {EAGER: load_checkpoint(folder).model}
     models |= {name: load_artifact(folder, name).module for name in artifact_formats(manifest)}
-    alone = _rounds(models, _batch(manifest, 1, candidates, edges), rounds)
-    batched = _rounds(models, _batch(manifest, batch_queries, candidates, edges), rounds)
+    alone = _rounds(models, example_batch(manifest, [candidates], edges), rounds)
+    batched = _rounds(models, example_batch(manifest, [candidates] * batch_queries, edges * batch_queries), rounds)
     return [
         FormatTime(
             name,
@@ -96,23 +95,14 @@ def bench_table(times: Sequence[FormatTime]) -> str:
     return markdown_table(header, rows)
 
 
-def _batch(manifest: Mapping[str, Any], queries: int, candidates: int, edges: int) -> ModelInputs:
-    generator = torch.Generator().manual_seed(0)
-    if scores_queries(manifest):
-        num_features = manifest_entry(manifest, "model", "arguments", "num_features")
-        return QueryFeatures(torch.randn(queries, num_features, generator=generator))
-    return random_graphs(manifest, [candidates] * queries, edges * queries, generator)
-
-
 @torch.inference_mode()
-def _rounds(models: Mapping[str, Model], batch: ModelInputs, rounds: int) -> dict[str, list[float]]:
+def _rounds(models: Mapping[str, Model], batch: Batch, rounds: int) -> dict[str, list[float]]:
     """Time each model in turn; seconds by name."""
-    inputs = batch.model_inputs()
     seconds: dict[str, list[float]] = {name: [] for name in models}
     for number in range(WARM_UP + rounds):
         for name, model in models.items():
             start = time.perf_counter()
-            model(*inputs)
+            model(*batch.inputs)
             if number >= WARM_UP:
                 seconds[name].append(time.perf_counter() - start)
     return seconds

@@ -5,22 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from graphrerank.files import atomic_folder
-from graphrerank.graphs.calibration import read_calibration
-from graphrerank.models import Checkpoint, GRankerHead, load_checkpoint
-from graphrerank.models.calibrated import calibration_module
-from graphrerank.models.checkpoint import (
-    MANIFEST,
-    WEIGHTS,
-    library_versions,
-    manifest_entry,
-    manifest_folder,
-    model_name,
-    read_manifest,
-    save_weights,
-    write_manifest,
-)
+from graphrerank.models import Checkpoint, GRankerHead, RerankerManifest, load_checkpoint
+from graphrerank.models.checkpoint import WEIGHTS, library_versions, save_weights
 from graphrerank.models.granker_layers import GRankerLayers
 from graphrerank.models.integrity import seal_manifest
+from graphrerank.models.manifest import MANIFEST, manifest_folder, model_name, read_manifest, write_manifest
 from graphrerank.serving.formats import FORMATS, Exportable, find_formats
 from graphrerank.serving.parity import NUM_BATCHES, ROUNDING, TOLERANCE, parity_differences
 from graphrerank.serving.parity_batches import example_batch, parity_batches
@@ -59,23 +48,23 @@ def export_artifact(
     _check_target(folder)
     if isinstance(checkpoint.model, GRankerLayers):
         checkpoint = _head_alone(checkpoint, checkpoint.model)
-    manifest = {key: entry for key, entry in checkpoint.manifest.items() if key != "artifact"}
+    manifest = checkpoint.manifest.without("artifact")
     eager = copy.deepcopy(checkpoint.model).cpu().eval()
     batches = list(parity_batches(manifest, num_batches))
-    calibration = read_calibration(manifest)
+    calibration = manifest.calibration if isinstance(manifest, RerankerManifest) else None
     exportable = Exportable(
         eager,
-        None if calibration is None else calibration_module(calibration),
+        None if calibration is None else calibration.module(),
         input_schema(manifest),
         output_schema(manifest),
-        example_batch(manifest).model_inputs(),
+        example_batch(manifest).inputs,
     )
     with atomic_folder(folder) as new:
         for form in chosen.values():
             form.write(exportable, new / form.file)
         save_weights(new, eager)
-        write_manifest(new, manifest)
-        others = {f"the format {name}": form.load(new / form.file, manifest) for name, form in chosen.items()}
+        write_manifest(new, manifest.content)
+        others = {f"the format {name}": form.load(new / form.file) for name, form in chosen.items()}
         others["the model rebuilt from its weights"] = load_checkpoint(new).model
         differences = parity_differences(eager, others, batches, calibration=calibration)
         entry = {
@@ -90,7 +79,7 @@ def export_artifact(
             "versions": library_versions(),
         }
         names = [WEIGHTS, *(form.file for form in chosen.values())]
-        write_manifest(new, seal_manifest({**manifest, "artifact": entry}, new, names))
+        write_manifest(new, seal_manifest({**manifest.content, "artifact": entry}, new, names))
     return folder
 
 
@@ -100,27 +89,24 @@ def _head_alone(checkpoint: Checkpoint, model: GRankerLayers) -> Checkpoint:
     Raises:
         ValueError: If training has not finished, or the folder is not there.
     """
-    manifest = {key: entry for key, entry in checkpoint.manifest.items() if key != "fine_tuned"}
-    fine_tuned = checkpoint.manifest.get("fine_tuned")
-    if not fine_tuned:
+    fine_tuned, pair_encoder = checkpoint.manifest.fine_tuned, checkpoint.reranker.pair_encoder
+    if fine_tuned is None or pair_encoder is None:
         raise ValueError(f"{checkpoint.path}: has trained layers, whose encoder is written when training has finished")
-    encoder = (manifest_folder(checkpoint.path) / manifest_entry(fine_tuned, "folder")).resolve()
+    encoder = (manifest_folder(checkpoint.path) / fine_tuned.folder).resolve()
     if not encoder.is_dir():
         raise ValueError(f"{encoder}: no such folder; needed the cross-encoder whose vectors the head reads")
-    arguments = manifest_entry(manifest, "model", "arguments")
+    arguments = checkpoint.manifest.model.arguments
     head = {name: argument for name, argument in arguments.items() if name not in ("train_last_layers", "encoder")}
-    pair_encoder = manifest_entry(manifest, "pair_encoder")
-    of_pairs = {**manifest_entry(pair_encoder, "arguments"), "model": str(encoder), "revision": None}
-    manifest |= {
-        "model": {"name": model_name(GRankerHead), "arguments": head},
-        "features": model.granker.feature_names([]),
-        "pair_encoder": {
-            **pair_encoder,
-            "arguments": of_pairs,
-            "fingerprint": manifest_entry(fine_tuned, "fingerprint"),
+    manifest = checkpoint.manifest.with_entries(
+        model={"name": model_name(GRankerHead), "arguments": head},
+        features=model.granker.feature_names([]),
+        pair_encoder={
+            **checkpoint.manifest.content["pair_encoder"],
+            "arguments": {**pair_encoder.arguments, "model": str(encoder), "revision": None},
+            "fingerprint": fine_tuned.fingerprint,
         },
-    }
-    return Checkpoint(model.granker, manifest, checkpoint.path)
+    )
+    return Checkpoint(model.granker, manifest.without("fine_tuned"), checkpoint.path)
 
 
 def _check_target(folder: Path) -> None:
@@ -132,6 +118,6 @@ def _check_target(folder: Path) -> None:
     if not found:
         return
     strangers = sorted(found - {WEIGHTS, MANIFEST, *(form.file for form in FORMATS.values())})
-    if strangers or MANIFEST not in found or "artifact" not in read_manifest(folder):
+    if strangers or MANIFEST not in found or read_manifest(folder).artifact is None:
         held = f"{strangers[0]!r}" if strangers else "no manifest of an artifact"
         raise ValueError(f"{folder}: needed an empty folder or an artifact to replace, found {held}; choose another")

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from graphrerank.graphs.calibration import Calibration
-from graphrerank.serving.parity_batches import ModelInputs
+from graphrerank.serving.parity_batches import Batch
 
 TOLERANCE = 1e-5  # largest difference of a score or a probability, absolute
 ROUNDING = 2e-6  # of the largest score, at least of 1: nearer scores may change places
@@ -18,7 +18,7 @@ REPEATED = 8
 def parity_differences(
     eager: nn.Module,
     others: Mapping[str, Callable[..., Tensor]],
-    batches: Iterable[tuple[str, ModelInputs]],
+    batches: Iterable[Batch],
     *,
     calibration: Calibration | None = None,
     tolerance: float = TOLERANCE,
@@ -44,10 +44,10 @@ def parity_differences(
     """
     named = list(batches)
     with torch.inference_mode():
-        expected = [_scores("the eager model", eager, *batch) for batch in named]
+        expected = [_scores("the eager model", eager, batch) for batch in named]
         return {
             name: max(
-                _compare(name, other, place, *batch, scores, calibration, tolerance)
+                _compare(name, other, place, batch, scores, calibration, tolerance)
                 for place, (batch, scores) in enumerate(zip(named, expected, strict=True))
             )
             for name, other in others.items()
@@ -58,8 +58,7 @@ def _compare(
     name: str,
     other: Callable[..., Tensor],
     place: int,
-    batch_name: str,
-    batch: ModelInputs,
+    batch: Batch,
     expected: Tensor,
     calibration: Calibration | None,
     tolerance: float,
@@ -67,35 +66,35 @@ def _compare(
     """Compare on one batch; returns the largest difference."""
     worst = 0.0
     for _ in range(REPEATS if place < REPEATED else 1):
-        found = _scores(name, other, batch_name, batch)
-        worst = max(worst, _difference(name, batch_name, found, expected, tolerance))
-        _check_ranking(name, batch_name, batch, found, expected)
+        found = _scores(name, other, batch)
+        worst = max(worst, _difference(name, batch, found, expected, tolerance))
+        _check_ranking(name, batch, found, expected)
     if calibration is not None:
-        _check_probabilities(name, batch_name, other, batch.model_inputs(), calibration, tolerance)
+        _check_probabilities(name, batch, other, calibration, tolerance)
     return worst
 
 
-def _scores(name: str, model: Callable[..., Tensor], batch_name: str, batch: ModelInputs) -> Tensor:
+def _scores(name: str, model: Callable[..., Tensor], batch: Batch) -> Tensor:
     try:
-        return model(*batch.model_inputs())
+        return model(*batch.inputs)
     except Exception as error:  # the errors of runtimes share no class
-        raise ValueError(f"{name} fails on the batch {batch_name!r}: {error}") from error
+        raise ValueError(f"{name} fails on the batch {batch.name!r}: {error}") from error
 
 
-def _difference(name: str, batch_name: str, found: Tensor, expected: Tensor, tolerance: float) -> float:
+def _difference(name: str, batch: Batch, found: Tensor, expected: Tensor, tolerance: float) -> float:
     if found.shape != expected.shape:
         shapes = f"{list(found.shape)}, not {list(expected.shape)}"
-        raise ValueError(f"{name} gives scores of shape {shapes}, on the batch {batch_name!r}")
+        raise ValueError(f"{name} gives scores of shape {shapes}, on the batch {batch.name!r}")
     difference = (found - expected).abs().max().item()
     if not difference <= tolerance:  # also where it is NaN
         raise ValueError(
             f"{name} and the eager model must agree within {tolerance}, "
-            f"got a difference of {difference} on the batch {batch_name!r}"
+            f"got a difference of {difference} on the batch {batch.name!r}"
         )
     return difference
 
 
-def _check_ranking(name: str, batch_name: str, batch: ModelInputs, found: Tensor, expected: Tensor) -> None:
+def _check_ranking(name: str, batch: Batch, found: Tensor, expected: Tensor) -> None:
     order = batch.order(found)
     ordered = expected[order.clamp(min=0)].masked_fill(order < 0, -torch.inf)
     risen = (ordered - ordered.cummin(1).values).nan_to_num(nan=0.0)  # -inf behind the last is no rise
@@ -103,22 +102,17 @@ def _check_ranking(name: str, batch_name: str, batch: ModelInputs, found: Tensor
     if risen.numel() and (most := risen.max().item()) > rounding:
         raise ValueError(
             f"{name} and the eager model must rank alike where scores differ by more than {rounding:.1e}, "
-            f"got a candidate {most:.1e} too late on the batch {batch_name!r}"
+            f"got a candidate {most:.1e} too late on the batch {batch.name!r}"
         )
 
 
 def _check_probabilities(
-    name: str,
-    batch_name: str,
-    other: Callable[..., Tensor],
-    inputs: tuple[Tensor, ...],
-    calibration: Calibration,
-    tolerance: float,
+    name: str, batch: Batch, other: Callable[..., Tensor], calibration: Calibration, tolerance: float
 ) -> None:
     if hasattr(other, "outputs"):
-        scores, found = other.outputs(*inputs)
+        scores, found = other.outputs(*batch.inputs)
     elif hasattr(other, "calibration"):
-        scores = other(*inputs)
+        scores = other(*batch.inputs)
         found = other.calibration(scores)
     else:
         return
@@ -126,5 +120,5 @@ def _check_probabilities(
     if not difference <= tolerance:
         raise ValueError(
             f"{name}: probabilities must be within {tolerance} of the calibration's, "
-            f"got a difference of {difference} on the batch {batch_name!r}"
+            f"got a difference of {difference} on the batch {batch.name!r}"
         )

@@ -1,15 +1,14 @@
 """What the parity gate scores: named hard cases, then random ragged batches, the same ones each time."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, islice
-from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from graphrerank.graphs import CandidateGraphs
-from graphrerank.models.checkpoint import manifest_entry, reads_pairs, reads_vectors, scores_queries
+from graphrerank.models import AdapterManifest, Manifest, RerankerManifest
 
 HARD_CASES = {  # sizes of the graphs, and edges: no edge, one node, self-loops and parallel edges, large graphs
     "nodes=1, edges=0": ([1], 0),
@@ -26,36 +25,22 @@ MOST_NODES = 40  # of its graphs
 MOST_EDGES = 3  # for each node
 
 
-class ModelInputs(Protocol):
-    """What a model scores in one call."""
-
-    def model_inputs(self) -> tuple[Tensor, ...]:
-        """Return the arguments of ``forward``."""
-
-    def order(self, scores: Tensor) -> Tensor:
-        """Rank by score: ``[B, K]`` places, padded with -1."""
-
-
 @dataclass(frozen=True)
-class QueryFeatures:
-    """What the complexity adapter scores in one call.
+class Batch:
+    """What a model scores in one call.
 
     Attributes:
-        x: ``[n, F]`` raw features of queries.
+        name: For messages.
+        inputs: The arguments of ``forward``.
+        order: Ranks by score, ``[N]``: ``[B, K]`` places, padded with -1.
     """
 
-    x: Tensor
-
-    def model_inputs(self) -> tuple[Tensor, ...]:
-        """Return the arguments of ``forward``."""
-        return (self.x,)
-
-    def order(self, scores: Tensor) -> Tensor:
-        """Rank the queries by score, ``[1, n]``."""
-        return torch.argsort(scores, descending=True, stable=True).unsqueeze(0)
+    name: str
+    inputs: tuple[Tensor, ...]
+    order: Callable[[Tensor], Tensor]
 
 
-def parity_batches(manifest: Mapping[str, Any], num_batches: int) -> Iterator[tuple[str, ModelInputs]]:
+def parity_batches(manifest: Manifest, num_batches: int) -> Iterator[Batch]:
     """Make named batches; the hard cases come first.
 
     Args:
@@ -63,44 +48,59 @@ def parity_batches(manifest: Mapping[str, Any], num_batches: int) -> Iterator[tu
         num_batches: How many, also where that leaves out hard cases.
     """
     generator = torch.Generator().manual_seed(0)
-    if scores_queries(manifest):
-        yield from islice(_query_batches(manifest, generator), num_batches)
+    if isinstance(manifest, AdapterManifest):
+        yield from islice(_query_batches(manifest.num_features, generator), num_batches)
     else:
         yield from islice(_graph_batches(manifest, generator), num_batches)
 
 
-def example_batch(manifest: Mapping[str, Any]) -> ModelInputs:
-    """Make a batch to trace a model with: no size that may change is 0 or 1, or that of another."""
+def example_batch(manifest: Manifest, sizes: Sequence[int] | None = None, num_edges: int = 41) -> Batch:
+    """Make a batch to trace or time a model with.
+
+    Args:
+        manifest: Of the model: what it reads.
+        sizes: Candidates of each query; None where no size that may change must be 0 or 1, or that of another.
+        num_edges: Edges of all queries together.
+    """
     generator = torch.Generator().manual_seed(0)
-    if scores_queries(manifest):
-        num_features = manifest_entry(manifest, "model", "arguments", "num_features")
-        return QueryFeatures(torch.randn(7, num_features, generator=generator))
-    return random_graphs(manifest, [6, 9, 4], 41, generator)
+    if isinstance(manifest, AdapterManifest):
+        rows = 7 if sizes is None else len(sizes)
+        return _query_batch("queries", torch.randn(rows, manifest.num_features, generator=generator))
+    return _graph_batch("graphs", manifest, sizes or (6, 9, 4), num_edges, generator)
 
 
-def _graph_batches(manifest: Mapping[str, Any], generator: torch.Generator) -> Iterator[tuple[str, CandidateGraphs]]:
+def _graph_batches(manifest: Manifest, generator: torch.Generator) -> Iterator[Batch]:
     for name, (sizes, num_edges) in HARD_CASES.items():
-        yield name, random_graphs(manifest, sizes, num_edges, generator)
+        yield _graph_batch(name, manifest, sizes, num_edges, generator)
     for number in count(1):
         num_graphs = int(torch.randint(MOST_GRAPHS, (), generator=generator))
         first = 1000 if number % 50 == 0 else int(torch.randint(1, MOST_NODES, (), generator=generator))
         sizes = [first, *torch.randint(MOST_NODES, (num_graphs,), generator=generator).tolist()]
         most = 0 if number % 10 == 1 else MOST_EDGES * sum(sizes)
         num_edges = int(torch.randint(most + 1, (), generator=generator))
-        yield f"random batch {number}", random_graphs(manifest, sizes, num_edges, generator)
+        yield _graph_batch(f"random batch {number}", manifest, sizes, num_edges, generator)
 
 
-def _query_batches(manifest: Mapping[str, Any], generator: torch.Generator) -> Iterator[tuple[str, QueryFeatures]]:
-    num_features = manifest_entry(manifest, "model", "arguments", "num_features")
-    far = torch.tensor([[0.0], [1e6], [-1e6]]).expand(3, num_features)
-    yield "far out", QueryFeatures(far)
+def _query_batches(num_features: int, generator: torch.Generator) -> Iterator[Batch]:
+    yield _query_batch("far out", torch.tensor([[0.0], [1e6], [-1e6]]).expand(3, num_features))
     for number in count(1):
         rows = 300 if number % 50 == 1 else int(torch.randint(1, 20, (), generator=generator))
-        yield f"random batch {number}", QueryFeatures(5 * torch.randn(rows, num_features, generator=generator))
+        yield _query_batch(f"random batch {number}", 5 * torch.randn(rows, num_features, generator=generator))
+
+
+def _graph_batch(
+    name: str, manifest: Manifest, sizes: Sequence[int], num_edges: int, generator: torch.Generator
+) -> Batch:
+    graphs = random_graphs(manifest, sizes, num_edges, generator)
+    return Batch(name, graphs.model_inputs(manifest.inputs), graphs.order)
+
+
+def _query_batch(name: str, features: Tensor) -> Batch:
+    return Batch(name, (features,), lambda scores: torch.argsort(scores, descending=True, stable=True).unsqueeze(0))
 
 
 def random_graphs(
-    manifest: Mapping[str, Any], sizes: list[int], num_edges: int, generator: torch.Generator
+    manifest: Manifest, sizes: Sequence[int], num_edges: int, generator: torch.Generator
 ) -> CandidateGraphs:
     """Make a packed batch of graphs with edges in any order, among them self-loops and parallel ones.
 
@@ -113,28 +113,23 @@ def random_graphs(
         generator: Of random numbers.
     """
     num_nodes = sum(sizes)
-    num_scores = len(manifest_entry(manifest, "retriever", "feature_names"))
+    assert isinstance(manifest, RerankerManifest)
     ptr = torch.tensor([0, *sizes]).cumsum(0)
     target = torch.randint(num_nodes, (num_edges,), generator=generator)
     graph = torch.searchsorted(ptr, target, right=True) - 1
     share = torch.rand(num_edges, generator=generator)  # where in the target's own graph the source lies
     source = ptr[graph] + (share * (ptr[graph + 1] - ptr[graph])).long()
-    vectors = reads_vectors(manifest)
-    dim = manifest_entry(manifest, "encoder", "dim") if vectors else 0
-    pair_vectors = degree = None
-    if reads_pairs(manifest):
-        pair_vectors = torch.randn(num_nodes, manifest_entry(manifest, "pair_encoder", "dim"), generator=generator)
-        degree = torch.bincount(target, minlength=num_nodes) + torch.randint(9, (num_nodes,), generator=generator)
-    return CandidateGraphs(
-        x=(torch.randn(num_nodes, num_scores, generator=generator) * 20).round() / 20,
-        edge_index=torch.stack([source, target]),
-        edge_attr=torch.rand(num_edges, generator=generator) + 0.1,
-        ptr=ptr,
-        query_vectors=_unit_vectors(len(sizes), dim, generator) if vectors else None,
-        node_vectors=_unit_vectors(num_nodes, dim, generator) if vectors else None,
-        pair_vectors=pair_vectors,
-        degree=degree,
-    )
+    inputs = {}
+    if manifest.inputs.reads_pairs and manifest.pair_encoder is not None:
+        inputs["pair_vectors"] = torch.randn(num_nodes, manifest.pair_encoder.dim, generator=generator)
+        others = torch.randint(9, (num_nodes,), generator=generator)  # neighbours that are no candidates
+        inputs["degree"] = torch.bincount(target, minlength=num_nodes) + others
+    x = (torch.randn(num_nodes, len(manifest.retriever.feature_names), generator=generator) * 20).round() / 20
+    edge_weight = torch.rand(num_edges, generator=generator) + 0.1
+    if dim := manifest.embedding_dim:
+        inputs["query_vectors"] = _unit_vectors(len(sizes), dim, generator)
+        inputs["node_vectors"] = _unit_vectors(num_nodes, dim, generator)
+    return CandidateGraphs(x, torch.stack([source, target]), edge_weight, ptr, inputs=inputs)
 
 
 def _unit_vectors(rows: int, dim: int, generator: torch.Generator) -> Tensor:

@@ -16,7 +16,6 @@ from graphrerank.data.encoder import Encoder, check_vectors
 from graphrerank.inference import Explainer, GraphReranker, RerankedList, RerankInput
 from graphrerank.inference.explanation import DocumentExplanation
 from graphrerank.models import Checkpoint, load_checkpoint
-from graphrerank.models.checkpoint import manifest_entry
 from graphrerank.serving.artifact import Artifact, load_artifact
 from graphrerank.serving.engine import Answer
 from graphrerank.serving.limits import Limits
@@ -49,16 +48,15 @@ class RerankEngine:
         limits: Limits | None = None,
         device: str = "cpu",
     ) -> None:
-        manifest = artifact.manifest
-        self._reranker = GraphReranker(Checkpoint(artifact.module, manifest, artifact.folder), device=device)
+        checkpoint = Checkpoint(artifact.module, artifact.manifest, artifact.folder)
+        self._reranker = GraphReranker(checkpoint, device=device)
         self._folder = artifact.folder
         self._limits = limits or Limits()
         self.name = self._reranker.name
         if encoder is not None:
-            _check_encoder(manifest, encoder)
-        elif self._reranker.reads_vectors:
-            name = manifest_entry(manifest, "encoder", "name")
-            raise ValueError(f"`encoder` must be {name!r}: the model {self.name!r} reads its vectors, got none")
+            checkpoint.check_encoder(encoder.name, encoder.fingerprint)
+        elif self._reranker.inputs.reads_vectors:
+            checkpoint.check_encoder(None, None)
         self._encoder = encoder
 
     def answer(self, requests: Mapping[str, RerankRequest]) -> dict[str, Answer]:
@@ -170,16 +168,6 @@ def load_rerank_engine(
     """
     encoder = None if make_encoder is None else make_encoder()
     return RerankEngine(load_artifact(folder, format_name), encoder, limits=limits, device=device)
-
-
-def _check_encoder(manifest: Mapping[str, Any], encoder: Encoder) -> None:
-    trained, given = manifest_entry(manifest, "encoder", "fingerprint"), encoder.fingerprint
-    if trained != given:
-        name = manifest_entry(manifest, "encoder", "name")
-        raise ValueError(
-            f"`encoder` must be {name!r} with fingerprint {trained}, as in training, "
-            f"got {encoder.name!r} with fingerprint {given}"
-        )
 
 
 def _as_object(document: Document) -> dict[str, Any]:

@@ -1,49 +1,41 @@
 """What an exported model takes and gives: names, types, and shapes with symbols for the sizes that may change."""
 
 from collections.abc import Mapping
-from typing import Any
 
-from graphrerank.graphs.calibration import read_calibration
-from graphrerank.models.checkpoint import manifest_entry, reads_pairs, reads_vectors, scores_queries
+from graphrerank.models import AdapterManifest, Manifest, RerankerManifest
 
 Entry = dict[str, str]
 
 
-def input_schema(manifest: Mapping[str, Any]) -> list[Entry]:
+def input_schema(manifest: Manifest) -> list[Entry]:
     """List what the model takes, in order: ``N`` candidates of ``B`` queries with ``E`` edges.
 
     A shape ``[0, 0]`` marks vectors that the model does not read. The complexity adapter takes ``n`` queries alone.
     """
-    if scores_queries(manifest):
-        num_features = manifest_entry(manifest, "model", "arguments", "num_features")
-        return [_entry("features", "float32", f"[n, {num_features}]")]
-    if reads_pairs(manifest):
-        return [
-            _entry("pair_vectors", "float32", f"[N, {manifest_entry(manifest, 'pair_encoder', 'dim')}]"),
-            _entry("edge_index", "int64", "[2, E]"),
-            _entry("degree", "int64", "[N]"),
-        ]
-    num_scores = len(manifest_entry(manifest, "retriever", "feature_names"))
-    read = reads_vectors(manifest)
-    dim = manifest_entry(manifest, "encoder", "dim") if read else 0
+    floats = {"features": "[n, 0]", "edge_weight": "[E]"}
+    if isinstance(manifest, AdapterManifest):
+        floats["features"] = f"[n, {manifest.num_features}]"
+    elif isinstance(manifest, RerankerManifest):
+        dim, pair_dim = manifest.embedding_dim, manifest.pair_encoder and manifest.pair_encoder.dim
+        floats["base_features"] = f"[N, {len(manifest.retriever.feature_names)}]"
+        floats |= {"query_vectors": f"[B, {dim}]", "node_vectors": f"[N, {dim}]", "pair_vectors": f"[N, {pair_dim}]"}
+    floats |= dict.fromkeys(manifest.inputs.unread, "[0, 0]")
+    integers = {"edge_index": "[2, E]", "ptr": "[B + 1]", "degree": "[N]"}
     return [
-        _entry("base_features", "float32", f"[N, {num_scores}]"),
-        _entry("query_vectors", "float32", f"[B, {dim}]" if read else "[0, 0]"),
-        _entry("node_vectors", "float32", f"[N, {dim}]" if read else "[0, 0]"),
-        _entry("edge_index", "int64", "[2, E]"),
-        _entry("edge_weight", "float32", "[E]"),
-        _entry("ptr", "int64", "[B + 1]"),
+        _entry(name, "int64", integers[name]) if name in integers else _entry(name, "float32", floats[name])
+        for name in manifest.inputs.names
     ]
 
 
-def output_schema(manifest: Mapping[str, Any]) -> list[Entry]:
+def output_schema(manifest: Manifest) -> list[Entry]:
     """List what the model gives, in order: scores, and their probabilities where it holds a calibration.
 
     TorchScript gives the scores, and its ``calibration`` maps them to probabilities; all other formats give both.
     """
-    shape = "[n]" if scores_queries(manifest) else "[N]"
-    scores = [_entry("scores", "float32", shape)]
-    return scores if read_calibration(manifest) is None else [*scores, _entry("probabilities", "float32", shape)]
+    if isinstance(manifest, RerankerManifest):
+        names = ["scores"] if manifest.calibration is None else ["scores", "probabilities"]
+        return [_entry(name, "float32", "[N]") for name in names]
+    return [_entry("scores", "float32", "[n]")]
 
 
 def symbols(entry: Mapping[str, str]) -> list[str | int]:

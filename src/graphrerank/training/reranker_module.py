@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import lightning as L
 import torch
 from torch import Tensor, nn
 
-from graphrerank.graphs import CandidateGraphs
+from graphrerank.graphs import CandidateGraphs, ModelInputs
 from graphrerank.metrics.retrieval import RankingMeasures
 
 RankingLoss = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -21,7 +21,7 @@ class RerankerModule(L.LightningModule):
     step, so that a run resumed from the last finished epoch gives the same weights as an unbroken one.
 
     Args:
-        model: Maps the tensors of ``CandidateGraphs.model_inputs`` to scores ``[N]``.
+        model: Maps what its ``inputs`` name to scores ``[N]``.
         loss: Maps padded scores, relevance and mask, each ``[B, K]``, to a scalar.
         measures: What to log on the validation split, such as ``PR@10`` (as ``val/pr@10``).
         val_names: Names of the data sets that validation runs over, in the order of its loaders, where there are
@@ -58,6 +58,7 @@ class RerankerModule(L.LightningModule):
         if (odd := {part: rate for part, rate in (learning_rates or {}).items() if not rate > 0}) != {}:
             raise ValueError(f"`learning_rates` must all be positive, got {odd}")
         self.model = model
+        self.inputs = cast(ModelInputs, model.inputs)
         self.loss = loss
         self.learning_rate = learning_rate
         self.learning_rates = dict(learning_rates or {})
@@ -71,7 +72,7 @@ class RerankerModule(L.LightningModule):
 
     def forward(self, graphs: CandidateGraphs) -> Tensor:
         """Return scores ``[N]``."""
-        scores: Tensor = self.model(*graphs.model_inputs())
+        scores: Tensor = self.model(*graphs.model_inputs(self.inputs))
         return scores
 
     def on_train_batch_start(self, batch: CandidateGraphs, batch_idx: int) -> None:

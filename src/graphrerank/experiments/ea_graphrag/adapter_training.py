@@ -26,15 +26,9 @@ from graphrerank.experiments.steps import do_step, step_file
 from graphrerank.files import atomic_path, hash_json, write_text
 from graphrerank.language_models import ChatModel, remembering
 from graphrerank.metrics import area_under_roc
-from graphrerank.models.checkpoint import (
-    MODULE_PREFIX,
-    library_versions,
-    load_checkpoint,
-    model_name,
-    read_manifest,
-    write_manifest,
-)
+from graphrerank.models.checkpoint import MODULE_PREFIX, library_versions, load_checkpoint
 from graphrerank.models.complexity_adapter import ComplexityAdapter
+from graphrerank.models.manifest import model_name, read_manifest, write_manifest
 from graphrerank.syntax import FEATURES, SyntaxFeatures
 from graphrerank.training import (
     AdapterSettings,
@@ -266,7 +260,7 @@ def _finished(folder: Path, key: str) -> dict[str, Any] | None:
     """Read the manifest of an adapter that was trained on the same rows with the same settings; None without one."""
     if not (folder / "manifest.json").is_file() or not (folder / "checkpoints" / "best.ckpt").is_file():
         return None
-    manifest = read_manifest(folder)
+    manifest = dict(read_manifest(folder).content)
     if not manifest.get("finished") or manifest.get("key") != key:
         return None
     load_checkpoint(folder / "checkpoints" / "best.ckpt")

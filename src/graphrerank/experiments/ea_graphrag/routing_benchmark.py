@@ -28,8 +28,7 @@ from graphrerank.files import write_json, write_text
 from graphrerank.graphs import Queries
 from graphrerank.graphs.routes import GRAPH, choose_routes
 from graphrerank.inference import AdapterScorer
-from graphrerank.models import load_checkpoints
-from graphrerank.models.checkpoint import manifest_entry
+from graphrerank.models import AdapterManifest, load_primary
 
 HALVES = ("single_hop", "multi_hop")
 COMPARED_DEPTH = 5  # of the router's own rankings, with those composed of each path's
@@ -84,16 +83,18 @@ class RoutingBenchmark:
             path["steps"] = router[name]
         runner = PathRunner(session, **paths)
         scorer: AdapterScorer = session.build(router["adapter"])
-        manifest = list(load_checkpoints(self.checkpoint).values())[-1].manifest
+        manifest = load_primary(self.checkpoint).manifest
+        if not isinstance(manifest, AdapterManifest) or manifest.without_fusion is None:
+            raise ValueError(f"{self.checkpoint}: needed a trained complexity adapter, got a {manifest.model.name}")
         _check_paths(runner, manifest)
-        low, high = (float(manifest_entry(manifest, "without_fusion", name)) for name in ("low", "high"))
+        low, high = manifest.without_fusion.low, manifest.without_fusion.high
 
         sets = {
             name: _read(runner, scorer, half, name, entry, seed=self.seed)
             for half in HALVES
             for name, entry in getattr(self, half).items()
         }
-        sets = _only_new(sets, manifest_entry(manifest, "questions"))
+        sets = _only_new(sets, manifest.questions)
         known = {name: len(one.paths) - len(one.kept) for name, one in sets.items()}
         sets = _halved(sets, seed=self.seed)
 
@@ -135,10 +136,11 @@ class RoutingBenchmark:
         return pipeline, router
 
 
-def _check_paths(runner: PathRunner, manifest: Mapping[str, Any]) -> None:
+def _check_paths(runner: PathRunner, manifest: AdapterManifest) -> None:
     """Refuse an adapter that was trained to choose between other paths."""
     for path, group in runner.groups.items():
-        trained = manifest_entry(manifest, "paths", path)
+        if (trained := manifest.paths.get(path)) is None:
+            raise ValueError(f"{manifest.source}: the manifest needs an entry `paths.{path}`, found none")
         if trained["settings"]["steps"] != path_settings(group)["steps"]:
             raise ValueError(
                 f"`checkpoint` was trained on {path}={trained['choice']} with settings that are not those of the "

@@ -5,7 +5,6 @@ import shutil
 import warnings
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
@@ -53,7 +52,7 @@ def _leave_out_folders(path: Path, folders: list[str]) -> None:
             package.writestr(entry, content)
 
 
-def load(path: Path, manifest: dict[str, Any]) -> nn.Module:
+def load(path: Path) -> nn.Module:
     """Load machine code.
 
     Raises:

@@ -51,7 +51,7 @@ def write(exportable: Exportable, path: Path) -> None:
     path.write_bytes(proto.SerializeToString(deterministic=True))
 
 
-def load(path: Path, manifest: dict[str, Any]) -> nn.Module:
+def load(path: Path) -> nn.Module:
     """Open a session of ONNX Runtime on the CPU, with as many threads as torch has.
 
     Raises:

@@ -1,7 +1,6 @@
 """``torch.export``'s file: a graph of ATen operators that any later torch runs, compiles or converts."""
 
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
@@ -22,7 +21,7 @@ def write(exportable: Exportable, path: Path) -> None:
     check_pt2(path)
 
 
-def load(path: Path, manifest: dict[str, Any]) -> nn.Module:
+def load(path: Path) -> nn.Module:
     """Load an exported program, once it is known to be a graph of operators and numbers alone.
 
     Raises:

@@ -3,14 +3,13 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from torch import nn
 
 from graphrerank.serving.formats import aot, onnx, pt2, torchscript
 from graphrerank.serving.formats.exportable import Exportable
 
-Load = Callable[[Path, dict[str, Any]], nn.Module]
+Load = Callable[[Path], nn.Module]
 
 
 @dataclass(frozen=True)
@@ -20,7 +19,7 @@ class Format:
     Attributes:
         file: Name of its file in an artifact.
         write: Writes a model to a path.
-        load: Reads a module that scores from a path and the artifact's manifest; on the CPU, in evaluation mode.
+        load: Reads a module that scores; on the CPU, in evaluation mode.
     """
 
     file: str

@@ -7,7 +7,6 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
@@ -27,7 +26,7 @@ def write(exportable: Exportable, path: Path) -> None:
         _copy_without_debug_records(script, path)
 
 
-def load(path: Path, manifest: dict[str, Any]) -> nn.Module:
+def load(path: Path) -> nn.Module:
     """Load a scripted model.
 
     Raises:

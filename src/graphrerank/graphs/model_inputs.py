@@ -1,0 +1,44 @@
+"""What a model reads of a batch of candidate graphs: it says so itself, and what prepares batches asks it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ModelInputs:
+    """The tensors that a model's ``forward`` takes, by name; :class:`~graphrerank.graphs.CandidateGraphs` has them.
+
+    Attributes:
+        names: The arguments, in order.
+        unread: Those of them that the model does not look at: any ``[0, 0]`` tensor will do.
+        last_layers: How many of a cross-encoder's last layers the model has of its own, where it reads
+            ``token_states``: the states of all tokens before these layers.
+    """
+
+    names: tuple[str, ...]
+    unread: tuple[str, ...] = ()
+    last_layers: int = 0
+
+    def reads(self, name: str) -> bool:
+        """Return whether the model reads a tensor."""
+        return name in self.names and name not in self.unread
+
+    @property
+    def reads_vectors(self) -> bool:
+        """Whether the model reads query and node vectors."""
+        return self.reads("node_vectors")
+
+    @property
+    def reads_pairs(self) -> bool:
+        """Whether the model reads what a cross-encoder makes of (query, node) pairs, and nothing else of a node."""
+        return self.reads("pair_vectors") or self.reads("token_states")
+
+
+VECTORS = ModelInputs(("base_features", "query_vectors", "node_vectors", "edge_index", "edge_weight", "ptr"))
+SCORES = ModelInputs(VECTORS.names, unread=("query_vectors", "node_vectors"))
+PAIRS = ModelInputs(("pair_vectors", "edge_index", "degree"))
+QUERIES = ModelInputs(("features",))  # of a model that scores queries
+
+
+def token_states(last_layers: int) -> ModelInputs:
+    """Return the inputs of a model with some of a cross-encoder's last layers."""
+    return ModelInputs(("token_states", "token_ptr", "edge_index", "degree"), last_layers=last_layers)

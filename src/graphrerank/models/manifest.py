@@ -1,0 +1,246 @@
+"""Manifests: what a checkpoint's model is and what it was trained on, checked once when it is read.
+
+A manifest may be a stranger's: it holds plain JSON, and names a model of :data:`MODELS`, never a class to import.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from graphrerank.files import write_text
+from graphrerank.graphs import ModelInputs
+from graphrerank.graphs.calibration import Calibration
+from graphrerank.models.complexity_adapter import ComplexityAdapter
+from graphrerank.models.entries import (
+    ArtifactEntry,
+    DataEntry,
+    EncoderEntry,
+    FineTunedEntry,
+    ModelEntry,
+    PairEncoderEntry,
+    RetrieverEntry,
+    SyntaxEntry,
+    ThresholdsEntry,
+)
+from graphrerank.models.gatv2_reranker import GATv2Reranker
+from graphrerank.models.granker_head import GRankerHead
+from graphrerank.models.granker_layers import GRankerLayers
+from graphrerank.models.parse_entries import parse_entries
+
+MODELS: dict[str, type[ComplexityAdapter | GATv2Reranker | GRankerHead | GRankerLayers]] = {
+    "complexity_adapter": ComplexityAdapter,
+    "gatv2_reranker": GATv2Reranker,
+    "granker_head": GRankerHead,
+    "granker_layers": GRankerLayers,
+}
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """What any model's manifest holds; :func:`parse_manifest` makes one of the two kinds.
+
+    Attributes:
+        name: The system's name.
+        model: Which model it is.
+        features: Names of what the model reads, in order.
+        config: The training's configuration, without folders of a machine.
+        fine_tuned: The cross-encoder whose last layers were trained; None where none were.
+        artifact: What an export adds; None before.
+        content: All of it, as JSON.
+        source: Where it was read, for messages.
+    """
+
+    name: str
+    model: ModelEntry
+    features: tuple[str, ...]
+    config: Mapping[str, Any] = field(default_factory=dict)
+    fine_tuned: FineTunedEntry | None = None
+    artifact: ArtifactEntry | None = None
+    content: Mapping[str, Any] = field(repr=False)
+    source: str = field(repr=False, compare=False)
+
+    @property
+    def inputs(self) -> ModelInputs:
+        """What the model reads.
+
+        Raises:
+            ValueError: If its arguments do not tell.
+        """
+        try:
+            return MODELS[self.model.name].inputs_of(**self.model.arguments)
+        except TypeError as error:
+            raise ValueError(f"the manifest's arguments do not fit {self.model.name}: {error}") from error
+
+    @property
+    def seed(self) -> int | None:
+        """The training's seed; None where it is not told."""
+        seed = self.config.get("seed")
+        return seed if isinstance(seed, int) else None
+
+    def with_entries(self, **entries: Any) -> "Manifest":
+        """Return the manifest with further entries, or others in their place.
+
+        Raises:
+            ValueError: As :func:`parse_manifest`.
+        """
+        return parse_manifest({**self.content, **entries}, self.source)
+
+    def without(self, *keys: str) -> "Manifest":
+        """Return the manifest without some entries.
+
+        Raises:
+            ValueError: As :func:`parse_manifest`.
+        """
+        return parse_manifest({key: entry for key, entry in self.content.items() if key not in keys}, self.source)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RerankerManifest(Manifest):
+    """The manifest of a model that scores candidates.
+
+    Attributes:
+        retriever: Whose candidates it was trained on.
+        data: The data set that it was trained on.
+        operators: Restart probabilities of the frozen operators beside it, ``gcs`` and ``ppr``, in (0, 1].
+        mix: Further data sets that it was trained on, by name.
+        encoder: Of the texts; None where nothing was encoded.
+        pair_encoder: Whose vectors or states of pairs the model reads; None where it reads none.
+        calibration: Turns scores into probabilities; None where there is none.
+        metrics: Measures by ``data set/split``.
+    """
+
+    retriever: RetrieverEntry
+    data: DataEntry
+    operators: Mapping[str, float]
+    mix: Mapping[str, DataEntry] = field(default_factory=dict)
+    encoder: EncoderEntry | None = None
+    pair_encoder: PairEncoderEntry | None = None
+    calibration: Calibration | None = None
+    metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.operators.keys() != {"gcs", "ppr"} or not all(0 < prob <= 1 for prob in self.operators.values()):
+            raise ValueError(f"the manifest's `operators` must be gcs and ppr in (0, 1], got {dict(self.operators)}")
+        inputs = self.inputs
+        for name, is_read in (("encoder", inputs.reads_vectors), ("pair_encoder", inputs.reads_pairs)):
+            if is_read and getattr(self, name) is None:
+                raise ValueError(f"the manifest needs an entry `{name}` for a model that reads it, found none")
+
+    @property
+    def embedding_dim(self) -> int:
+        """Width of the query and node vectors that the model reads; 0 where it reads none."""
+        return self.encoder.dim if self.encoder is not None and self.inputs.reads_vectors else 0
+
+    @property
+    def val_split(self) -> str:
+        """The validation split of the training.
+
+        Raises:
+            ValueError: If the manifest does not tell.
+        """
+        split = (self.config.get("batches") or {}).get("val_split")
+        if not isinstance(split, str):
+            raise ValueError(f"{self.source}: the manifest needs an entry `config.batches.val_split`, found {split!r}")
+        return split
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdapterManifest(Manifest):
+    """The manifest of a complexity adapter, which scores queries by their syntax, and no candidates.
+
+    Its entry ``calibration`` tells of the temperature that the weights hold.
+
+    Attributes:
+        syntax: What counted the features.
+        thresholds: Chosen with fusion.
+        without_fusion: Chosen without; None where it is not told.
+        paths: Choice and settings of each path that it was trained to choose between, by the path's name.
+        questions: Keys of the questions that it was trained or validated on, by data set.
+    """
+
+    syntax: SyntaxEntry
+    thresholds: ThresholdsEntry
+    without_fusion: ThresholdsEntry | None = None
+    paths: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    questions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def num_features(self) -> int:
+        """Number of raw features of a query."""
+        return len(self.syntax.feature_names)
+
+
+def model_name(model_class: type[nn.Module] | Any) -> str:
+    """Return the name under which a manifest can hold this model.
+
+    Raises:
+        ValueError: If the class is not in :data:`MODELS`.
+    """
+    for name, known in MODELS.items():
+        if known is model_class:
+            return name
+    raise ValueError(f"a checkpoint can hold {sorted(MODELS)}, got {model_class!r}")
+
+
+def parse_manifest(content: object, source: str | Path) -> Manifest:
+    """Check a manifest.
+
+    Args:
+        content: What was read; entries that nobody reads are kept.
+        source: Where, for messages.
+
+    Returns:
+        A :class:`RerankerManifest` or an :class:`AdapterManifest`.
+
+    Raises:
+        ValueError: If it is no object or names no known model, or an entry is missing, of another type or out of range;
+            names ``source`` and the entry.
+    """
+    if not isinstance(content, Mapping):
+        raise ValueError(f"{source}: needed a JSON object, got {type(content).__name__}")
+    entry = content.get("model")
+    name = entry.get("name") if isinstance(entry, Mapping) else None
+    if not isinstance(name, str) or name not in MODELS:
+        raise ValueError(f"{source}: the manifest's model must be one of {sorted(MODELS)}, got {name!r}")
+    kind: type[Manifest] = AdapterManifest if MODELS[name] is ComplexityAdapter else RerankerManifest
+    try:
+        return parse_entries(kind, {**content, "content": content, "source": str(source)})
+    except ValueError as error:
+        raise ValueError(f"{source}: {error}") from error
+
+
+def read_manifest(path: Path) -> Manifest:
+    """Read the manifest of a checkpoint: in its folder, or beside a ``.ckpt`` or one folder up.
+
+    Raises:
+        ValueError: If there is none, it is not valid JSON, or as :func:`parse_manifest`.
+    """
+    file = manifest_folder(path) / MANIFEST
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{file}: not valid JSON: {error}") from error
+    return parse_manifest(content, file)
+
+
+def manifest_folder(path: Path) -> Path:
+    """Return the folder of a checkpoint's manifest: its own, or that of a ``.ckpt`` or one folder up.
+
+    Raises:
+        ValueError: If there is no manifest.
+    """
+    folders = [path] if path.is_dir() else [path.parent, path.parent.parent]
+    for folder in folders:
+        if (folder / MANIFEST).is_file():
+            return folder
+    raise ValueError(f"{path}: needed {MANIFEST} in {' or '.join(str(f) for f in folders)}, found none")
+
+
+def write_manifest(folder: Path, content: Mapping[str, Any]) -> None:
+    """Write ``manifest.json``, atomically."""
+    write_text(folder / MANIFEST, json.dumps(content, indent=2, sort_keys=True) + "\n")

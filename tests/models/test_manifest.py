@@ -1,0 +1,121 @@
+"""What a manifest may hold: each entry is checked once, when it is read, and refused by name."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphrerank.graphs.calibration import LogisticCalibration
+from graphrerank.graphs.model_inputs import PAIRS, QUERIES, SCORES, VECTORS, token_states
+from graphrerank.models import AdapterManifest, RerankerManifest, parse_manifest
+from graphrerank.models.checkpoint import PRETRAINED
+from graphrerank.models.manifest import MANIFEST, read_manifest, write_manifest
+from tests.support.manifests import make_manifest
+
+READS_VECTORS = {"name": "gatv2_reranker", "arguments": {"features": "full"}}
+ENCODER = {"choice": "minilm", "name": "small", "fingerprint": "e" * 64, "dim": 6}
+ADAPTER = {"num_features": 9, "num_selected": 4}
+
+
+@pytest.mark.parametrize("name", sorted(path.parent.name for path in PRETRAINED.glob(f"*/{MANIFEST}")))
+def test_what_ships_says_what_its_file_says(name: str) -> None:
+    content = json.loads((PRETRAINED / name / MANIFEST).read_text(encoding="utf-8"))
+    manifest = read_manifest(PRETRAINED / name)
+    assert isinstance(manifest, RerankerManifest)
+    assert manifest.content == content
+    assert manifest.name == content["name"]
+    assert dict(manifest.model.arguments) == content["model"]["arguments"]
+    assert list(manifest.retriever.feature_names) == content["retriever"]["feature_names"]
+    assert dict(manifest.operators) == content["operators"]
+    assert manifest.encoder is not None
+    assert (manifest.encoder.dim, manifest.encoder.fingerprint) == (384, content["encoder"]["fingerprint"])
+    assert isinstance(manifest.calibration, LogisticCalibration)
+    assert manifest.calibration.slope == content["calibration"]["slope"]
+    assert manifest.seed == content["config"]["seed"]
+    assert (manifest.inputs, manifest.embedding_dim) == (SCORES, 0)
+    assert manifest.artifact is not None
+    assert dict(manifest.artifact.sha256) == content["artifact"]["sha256"]
+
+
+def test_what_a_model_reads() -> None:
+    pairs = parse_manifest(make_manifest("granker_head", {}), "here")
+    assert isinstance(pairs, RerankerManifest)
+    assert (pairs.inputs, pairs.embedding_dim) == (PAIRS, 0)
+    layers = parse_manifest(make_manifest("granker_layers", {"train_last_layers": 2}), "here")
+    assert (layers.inputs, layers.inputs.last_layers) == (token_states(2), 2)
+    entries = {"encoder": ENCODER, "pair_encoder": None}
+    vectors = parse_manifest(make_manifest("gatv2_reranker", {"features": "paper"}, **entries), "here")
+    assert isinstance(vectors, RerankerManifest)
+    assert (vectors.inputs, vectors.embedding_dim) == (VECTORS, 6)
+    adapter = parse_manifest(make_manifest("complexity_adapter", ADAPTER), "here")
+    assert isinstance(adapter, AdapterManifest)
+    assert adapter.inputs == QUERIES
+    assert (adapter.num_features, adapter.thresholds.low, adapter.thresholds.high) == (9, -1.0, 2.0)
+
+
+def test_entries_come_and_go(tmp_path: Path) -> None:
+    manifest = parse_manifest(make_manifest("granker_head", {}, note="kept"), "here")
+    logistic = {"method": "logistic", "slope": 2.0, "intercept": 0.0}
+    changed = manifest.with_entries(calibration=logistic)
+    assert isinstance(changed, RerankerManifest)
+    assert changed.calibration == LogisticCalibration(2.0, 0.0)
+    assert changed.without("calibration") == manifest
+    write_manifest(tmp_path, changed.content)
+    assert read_manifest(tmp_path) == changed
+    assert read_manifest(tmp_path).content["note"] == "kept"
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ({"name": 5}, "the manifest's `name` must be a text, got '5'"),
+        ({"features": "all"}, "the manifest's `features` must be a list, got 'all'"),
+        ({"features": ["gcs", 5]}, r"the manifest's `features\.1` must be a text, got '5'"),
+        ({"model": {"name": "granker_head", "arguments": [1]}}, r"`model\.arguments` must be an object"),
+        ({"retriever": {"choice": "dense"}}, r"the manifest needs an entry `retriever\.feature_names`, found none"),
+        ({"data": {"choice": "cats"}}, r"the manifest needs an entry `data\.fingerprint`, found none"),
+        ({"operators": {"gcs": 0.5}}, r"`operators` must be gcs and ppr in \(0, 1\], got \{'gcs': 0.5\}"),
+        ({"operators": {"gcs": 0.5, "ppr": 0.0}}, r"`operators` must be gcs and ppr in \(0, 1\]"),
+        ({"operators": {"gcs": 0.5, "ppr": True}}, r"`operators\.ppr` must be a number, got 'True'"),
+        ({"encoder": {**ENCODER, "dim": "6"}}, r"`encoder\.dim` must be a whole number, got '6'"),
+        ({"encoder": {**ENCODER, "dim": 0}}, r"`encoder` cannot be read: `dim` must be positive, got 0"),
+        ({"pair_encoder": None}, "the manifest needs an entry `pair_encoder` for a model that reads it"),
+        ({"model": READS_VECTORS}, "the manifest needs an entry `encoder` for a model that reads it"),
+        ({"model": {"name": "granker_layers"}}, "arguments do not fit granker_layers: .*'train_last_layers'"),
+        ({"mix": {"dogs": {"arguments": {}}}}, r"the manifest needs an entry `mix\.dogs\.fingerprint`, found none"),
+        ({"config": None}, "the manifest's `config` must be an object, got 'None'"),
+        ({"metrics": {"cats/test": {"R@5": "high"}}}, r"`metrics\.cats/test\.R@5` must be a number, got 'high'"),
+        ({"calibration": {"method": "magic"}}, "`calibration.method` must be one of"),
+        ({"artifact": {"sha256": {"../../secret": "f" * 64}}}, "must name files of the artifact's folder"),
+        ({"fine_tuned": {"folder": "a"}}, r"the manifest needs an entry `fine_tuned\.fingerprint`, found none"),
+    ],
+)
+def test_a_broken_entry_is_refused_by_file_and_name(entries: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=rf"^here/manifest\.json: .*{message}"):
+        parse_manifest(make_manifest("granker_head", {}, **entries), "here/manifest.json")
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ({"thresholds": {"low": 0.5, "high": 0.5}}, "`thresholds` cannot be read: `low` must be below `high`"),
+        ({"thresholds": {"low": float("nan"), "high": 0.5}}, "`low` must be below `high`, both finite"),
+        ({"syntax": {"name": "dependency", "fingerprint": "s"}}, r"needs an entry `syntax\.feature_names`"),
+        ({"questions": {"cats": [5]}}, r"`questions\.cats\.0` must be a text"),
+    ],
+)
+def test_a_broken_entry_of_an_adapter_is_refused(entries: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_manifest(make_manifest("complexity_adapter", ADAPTER, **entries), "here")
+
+
+def test_a_file_without_the_validation_split_says_so() -> None:
+    manifest = parse_manifest(make_manifest("granker_head", {}), "here")
+    assert isinstance(manifest, RerankerManifest)
+    assert manifest.seed is None
+    with pytest.raises(ValueError, match=r"here: the manifest needs an entry `config\.batches\.val_split`"):
+        _ = manifest.val_split
+    split = manifest.with_entries(config={"batches": {"val_split": "val"}, "seed": 3})
+    assert isinstance(split, RerankerManifest)
+    assert (split.val_split, split.seed) == ("val", 3)
