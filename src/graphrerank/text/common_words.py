@@ -22,54 +22,45 @@ WEAK = _words(  # adjectives and adverbs that say nothing specific about the nex
     unknown useful usual various very whole wide widely
     """
 )
-GENERIC = _words(  # nouns that name nothing by themselves
-    """
-    ability absence access account act action activity addition advance advantage age aim amount analysis answer
-    application approach area argument article aspect assessment attempt attention author average band base
-    baseline basis beginning behavior behaviour benefit body book brother capability capacity case category cause
-    cell challenge chance change character characteristic child choice circumstance city class club combination
-    comparison component concept concern conclusion condition consequence context contrast contribution control
-    copy correlation country couple course criterion data date datum daughter day death decade decision decrease
-    definition degree demand description design detail development difference difficulty dimension direction
-    discovery discussion disease distinction distribution drug duration effect effort element end episode era
-    estimate evaluation event evidence example exception existence experience experiment explanation expression
-    extent fact factor failure family fashion father feature field figure film finding focus following form format
-    formation frequency function future game gene generation goal ground group growth half hand head help history
-    home host hour human husband hypothesis idea identification impact implication importance improvement
-    incidence inclusion increase indication individual influence information insight instance interaction interest
-    interval intervention introduction investigation issue item journal kind knowledge lack layer length level
-    life limit limitation line link list literature loss lot magnitude majority man manner matter mean meaning
-    measure measurement mechanism member method minority minute mode model modification molecule month mother
-    movement multitude name nature need note notion number object objective observation occasion occurrence one
-    onset operation opportunity option order organism organization origin outcome output overview paper paradigm
-    parameter parent part participant participation passage past path patient pattern people percent percentage
-    performance period person perspective phase phenomenon place plan play player point policy population position
-    possibility potential power practice presence present pressure principle problem procedure process product
-    production program progress project property proportion proposal prospect protein purpose quality quantity
-    question range rate ratio reason recommendation record reduction reference regard region relation relationship
-    release reliability report requirement research resource respect response responsibility rest result review
-    right rise risk role rule sample scale scenario scene scope score season second section selection sense
-    sequence series set setting shape share show side significance similarity sister site situation size solution
-    son song sort source space species specificity stage standard start state statement status step story strategy
-    strength structure study subject subset success suggestion sum summary support survey system target task team
-    technique technology tendency term test theme theory therapy thing thought time title today tool top topic
-    total town treatment trend trial turn type understanding unit use user utility value variable variant
-    variation variety version view vitro vivo way week widow wife woman word work world year
-    """
-)
 VAGUE = _words(  # generic nouns that remain so after adjectives: "an important role"
     """
     ability advance advantage aim amount analysis approach aspect assessment assumption attempt attention basis
     change characteristic circumstance comparison conclusion consequence contribution criterion data datum
     decrease detail difference difficulty direction discussion effect estimate evidence example experience
-    explanation extent fact factor fashion feature finding focus form goal idea implication importance improvement
-    increase indication information insight instance interest issue item kind knowledge level limitation lot
-    magnitude majority manner matter mean meaning method minority need note notion number objective observation
-    opportunity option outcome part phenomenon possibility potential presence principle problem procedure process
-    property proportion purpose quantity question range rate reason reduction report requirement resource respect
-    result review role scope sense series set shape side significance similarity situation size step strategy
-    study subset success suggestion sum summary support task technique tendency thing time type understanding use
-    utility value variation variety view way
+    explanation extent fact factor fashion feature finding focus form goal idea implication importance
+    improvement increase indication information insight instance interest issue item kind knowledge level
+    limitation lot magnitude majority manner matter mean meaning method minority need note notion number
+    objective observation opportunity option outcome part phenomenon possibility potential presence principle
+    problem procedure process property proportion purpose quantity question range rate reason reduction report
+    requirement resource respect result review role scope sense series set shape side significance similarity
+    situation size step strategy study subset success suggestion sum summary support task technique tendency
+    thing time type understanding use utility value variation variety view way
+    """
+)
+GENERIC = (VAGUE - {"assumption"}) | _words(  # nouns that name nothing by themselves
+    """
+    absence access account act action activity addition age answer application area argument article author
+    average band base baseline beginning behavior behaviour benefit body book brother capability capacity case
+    category cause cell challenge chance character child choice city class club combination component concept
+    concern condition context contrast control copy correlation country couple course date daughter day death
+    decade decision definition degree demand description design development dimension discovery disease
+    distinction distribution drug duration effort element end episode era evaluation event exception existence
+    experiment expression failure family father field figure film following format formation frequency function
+    future game gene generation ground group growth half hand head help history home host hour human husband
+    hypothesis identification impact incidence inclusion individual influence interaction interval intervention
+    introduction investigation journal lack layer length life limit line link list literature loss man measure
+    measurement mechanism member minute mode model modification molecule month mother movement multitude name
+    nature object occasion occurrence one onset operation order organism organization origin output overview
+    paper paradigm parameter parent participant participation passage past path patient pattern people percent
+    percentage performance period person perspective phase place plan play player point policy population
+    position power practice present pressure product production program progress project proposal prospect
+    protein quality ratio recommendation record reference regard region relation relationship release
+    reliability research response responsibility rest right rise risk rule sample scale scenario scene score
+    season second section selection sequence setting share show sister site solution son song sort source space
+    species specificity stage standard start state statement status story strength structure subject survey
+    system target team technology term test theme theory therapy thought title today tool top topic total town
+    treatment trend trial turn unit user variable variant version vitro vivo week widow wife woman word work
+    world year
     """
 )
 MONTHS = _words(  # months and days of the week

@@ -5,7 +5,7 @@ import torch
 
 from graphrerank.experiments.ket.contexts import BATCH, Questions, judge_contexts
 from graphrerank.graphs import Queries, Ranking
-from graphrerank.pipelines import Contexts
+from graphrerank.pipelines.ket import Contexts
 
 
 class Parrot:

@@ -20,7 +20,7 @@ from graphrerank.indexes import KETIndexBuilder, KETSettings
 from graphrerank.indexes.ket.builder import prompts_of
 from graphrerank.indexes.ket.costs import Prices, Tokens, keyword_graph_tokens, knowledge_graph_tokens
 from graphrerank.knowledge import KnowledgeCache, LanguageModelKnowledgeExtractor
-from graphrerank.pipelines import KETRetrieval
+from graphrerank.pipelines.ket import KETRetrieval
 from graphrerank.text import WordTokenizer, count_tokens
 from tests.support import ROOT
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.indexes import KETIndex, KETIndexBuilder, KETSettings
-from graphrerank.pipelines import SOLUTIONS, KETRetrieval
+from graphrerank.pipelines.ket import SOLUTIONS, KETRetrieval
 from graphrerank.text import WordTokenizer, find_keywords, normalize_entity, split_sentences
 
 MakeDocuments = Callable[..., list[str]]

@@ -8,7 +8,7 @@ import torch
 
 from graphrerank.graphs import Ranking
 from graphrerank.indexes import KETIndex, KETIndexBuilder, KETSettings
-from graphrerank.pipelines import KETRetrieval, chunk_corpus, pack_chunks
+from graphrerank.pipelines.ket import KETRetrieval, chunk_corpus, pack_chunks
 from graphrerank.text import WordTokenizer, count_tokens
 
 BuildIndex = Callable[..., KETIndex]

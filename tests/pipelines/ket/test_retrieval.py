@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from graphrerank.indexes import KETIndex, KETIndexBuilder, KETSettings
-from graphrerank.pipelines import SOLUTIONS, KETRetrieval
+from graphrerank.pipelines.ket import SOLUTIONS, KETRetrieval
 from graphrerank.text import WordTokenizer, count_tokens
 
 MakeDocuments = Callable[..., list[str]]

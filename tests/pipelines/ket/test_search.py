@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from graphrerank.graphs import CorpusGraph, Queries
-from graphrerank.pipelines import SOLUTIONS, KETSearch, Pipeline
+from graphrerank.pipelines import Pipeline
+from graphrerank.pipelines.ket import SOLUTIONS, KETSearch
 from graphrerank.text import WordTokenizer
 
 MakeDocuments = Callable[..., list[str]]

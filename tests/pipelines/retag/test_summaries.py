@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from graphrerank.indexes import ReTAGIndex
-from graphrerank.pipelines import LevelSummaries
+from graphrerank.pipelines.retag import LevelSummaries
 from tests.support.retag_index import make_index
 
 

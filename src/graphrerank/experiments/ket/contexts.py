@@ -14,7 +14,7 @@ from graphrerank.graphs import Queries
 from graphrerank.indexes.ket.report import KETReport
 from graphrerank.language_models import ChatModel, answer_questions
 from graphrerank.metrics import answer_f1, coverage, exact_match
-from graphrerank.pipelines import Contexts
+from graphrerank.pipelines.ket import Contexts
 
 BATCH = 16  # questions retrieved at once
 CONTEXT_MEASURES = ("Coverage", "EM", "F1")

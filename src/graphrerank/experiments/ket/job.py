@@ -21,7 +21,7 @@ from graphrerank.graphs import PairEncoder, Queries
 from graphrerank.indexes import KETIndex, KETIndexBuilder, KETSettings
 from graphrerank.inference import GraphReranker
 from graphrerank.language_models import AnswerCache, ChatModel
-from graphrerank.pipelines import Contexts, KETRetrieval, KETSearch, chunk_corpus, find_solution, pack_chunks
+from graphrerank.pipelines.ket import Contexts, KETRetrieval, KETSearch, chunk_corpus, find_solution, pack_chunks
 
 INDEXED = ("num_neighbours", "core_share", "seed", "description_tokens")  # settings of the step that make the index
 RETRIEVED = ("context_tokens", "graph_share", "num_seeds")  # and that retrieve

@@ -34,7 +34,7 @@ from graphrerank.graphs import PairEncoder, Queries
 from graphrerank.indexes import ReTAGIndex
 from graphrerank.inference import CheckpointScorer
 from graphrerank.language_models import ChatModel, CitedAnswer, MapReduceAnswers, PairwiseJudge, Summary, remembering
-from graphrerank.pipelines import (
+from graphrerank.pipelines.retag import (
     LevelSummaries,
     ReTAGRetrieval,
     ReTAGSearch,

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from graphrerank.graphs import PairEncoder, Queries, Ranking, top_k_by_node_order
 from graphrerank.metrics import parse_measure
-from graphrerank.pipelines import ReTAGRetrieval, RetrievedSummaries
+from graphrerank.pipelines.retag import ReTAGRetrieval, RetrievedSummaries
 
 TIMED_QUERIES = 64  # one at a time, after one that loads what there is to load
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from graphrerank.indexes.retag.entity_graph import EntityGraph
 from graphrerank.indexes.retag.index import ReTAGSettings
-from graphrerank.indexes.retag.language_steps import Corpus, MinedTopics, centred, join_texts
+from graphrerank.indexes.retag.language_steps import Corpus, centred, join_texts
 from graphrerank.indexes.retag.summary_material import Material
 from graphrerank.indexes.retag.topic_mining import cluster_entities, distinctive_words
 from graphrerank.indexes.retag.topics import Topics
@@ -56,7 +56,7 @@ class ExtractiveSteps:
             edges=[first(sentences) for sentences in graph.together.tolist()],
         )
 
-    def find_topics(self, corpus: Corpus, centre: Tensor) -> MinedTopics:
+    def find_topics(self, corpus: Corpus, centre: Tensor) -> Topics:
         """Cluster the entities, and name each cluster by words of its entities' names, weighted by mentions."""
         settings, graph = self._settings, corpus.graph
         vectors, label = cluster_entities(
@@ -68,7 +68,7 @@ class ExtractiveSteps:
                 if label[entity] >= 0:
                     groups[int(label[entity])].append(graph.names[entity])
         terms = distinctive_words(groups, num_words=settings.num_terms)
-        return MinedTopics([", ".join(words[:NAME_WORDS]) for words in terms], terms, vectors)
+        return Topics([", ".join(words[:NAME_WORDS]) for words in terms], terms, vectors, centre)
 
     def relevant_entities(self, corpus: Corpus, topics: Topics, *, first_passage: int, first_entity: int) -> Tensor:
         """Select the entities named by a sentence near the topic."""

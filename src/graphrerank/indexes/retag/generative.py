@@ -8,7 +8,7 @@ from torch import Tensor
 from graphrerank.indexes.ket.skeleton import build_skeleton
 from graphrerank.indexes.retag.entity_graph import EntityGraph
 from graphrerank.indexes.retag.index import ReTAGSettings
-from graphrerank.indexes.retag.language_steps import Corpus, MinedTopics, centred, join_texts
+from graphrerank.indexes.retag.language_steps import Corpus, centred, join_texts
 from graphrerank.indexes.retag.summary_material import Material
 from graphrerank.indexes.retag.topic_mining import distinctive_words
 from graphrerank.indexes.retag.topics import Topics
@@ -68,7 +68,7 @@ class GenerativeSteps:
             texts, count_tokens(self._tokenizer, texts), sources, [[entity] for entity in range(num_entities)], edges
         )
 
-    def find_topics(self, corpus: Corpus, centre: Tensor) -> MinedTopics:
+    def find_topics(self, corpus: Corpus, centre: Tensor) -> Topics:
         """Ask for the topics of the most prominent entities; a topic's words are those of its name."""
         settings, graph, material = self._settings, corpus.graph, corpus.material
         degree = torch.bincount(graph.edges.flatten(), minlength=len(graph.names))
@@ -81,7 +81,8 @@ class GenerativeSteps:
         names, num_skipped = mine_topics(self._model, batches, num_topics=settings.num_topics, tries=self._tries)
         self.num_skipped += num_skipped
         vectors = centred(self._encode(names), centre) if names else centre.new_zeros(0, len(centre))
-        return MinedTopics(names, distinctive_words([[name] for name in names], num_words=settings.num_terms), vectors)
+        terms = distinctive_words([[name] for name in names], num_words=settings.num_terms)
+        return Topics(names, terms, vectors, centre)
 
     def relevant_entities(self, corpus: Corpus, topics: Topics, *, first_passage: int, first_entity: int) -> Tensor:
         """Ask which topics each entity is clearly relevant to."""

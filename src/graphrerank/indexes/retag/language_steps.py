@@ -31,25 +31,6 @@ class Corpus:
     entity_vectors: Tensor
 
 
-@dataclass(frozen=True)
-class MinedTopics:
-    """Topics before their thresholds are set.
-
-    Attributes:
-        names: ``T`` names.
-        terms: Words of each, the most distinctive first.
-        vectors: ``[T, d]`` unit vectors, of centred vectors.
-    """
-
-    names: Sequence[str]
-    terms: Sequence[Sequence[str]]
-    vectors: Tensor
-
-    def with_thresholds(self, centre: Tensor, entity_threshold: float, threshold: float) -> Topics:
-        """Return topics with a centre ``[d]`` and two thresholds."""
-        return Topics(self.names, self.terms, self.vectors, centre, entity_threshold, threshold)
-
-
 class LanguageSteps(Protocol):
     """An implementation of the language steps.
 
@@ -70,8 +51,8 @@ class LanguageSteps(Protocol):
     def material(self, knowledge: Callable[[], Sequence[Knowledge]], graph: EntityGraph) -> Material:
         """Collect the texts that summaries are made from."""
 
-    def find_topics(self, corpus: Corpus, centre: Tensor) -> MinedTopics:
-        """Find the topics of a corpus."""
+    def find_topics(self, corpus: Corpus, centre: Tensor) -> Topics:
+        """Find the topics of a corpus with the centre ``[d]``; thresholds are set later."""
 
     def relevant_entities(self, corpus: Corpus, topics: Topics, *, first_passage: int, first_entity: int) -> Tensor:
         """Return which entities belong to which topics, given the passages from ``first_passage`` on.

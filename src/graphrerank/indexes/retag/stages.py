@@ -1,7 +1,7 @@
 """The stages of a ReTAG index: what they depend on, and how they are computed, stored and combined."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -144,13 +144,13 @@ class ReTAGStages:
             has_vector = corpus.entity_vectors.abs().sum(dim=1) > 0
             vectors = corpus.entity_vectors[has_vector]
             centre = vectors.mean(dim=0) if len(vectors) else vectors.new_zeros(vectors.shape[1])
-            mined = steps.find_topics(corpus, centre)
-            similarity = mined.with_thresholds(centre, 1.0, 1.0).similarity(corpus.sentence_vectors)
+            topics = steps.find_topics(corpus, centre)
+            similarity = topics.similarity(corpus.sentence_vectors)
             entity_similarity = corpus.graph.entity_scores(similarity)[has_vector]
-            topics = mined.with_thresholds(
-                centre,
-                covering_threshold(entity_similarity, coverage=settings.coverage),
-                covering_threshold(similarity, coverage=settings.coverage),
+            topics = replace(
+                topics,
+                entity_threshold=covering_threshold(entity_similarity, coverage=settings.coverage),
+                threshold=covering_threshold(similarity, coverage=settings.coverage),
             )
             entities = steps.relevant_entities(corpus, topics, first_passage=0, first_entity=0)
             relations = steps.relevant_relations(corpus, topics, entities, first_passage=0)

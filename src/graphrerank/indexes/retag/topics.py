@@ -27,8 +27,8 @@ class Topics:
     terms: Sequence[Sequence[str]]
     vectors: Tensor
     centre: Tensor
-    entity_threshold: float
-    threshold: float
+    entity_threshold: float = 1.0
+    threshold: float = 1.0
 
     def __len__(self) -> int:
         return len(self.names)

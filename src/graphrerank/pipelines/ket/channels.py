@@ -56,18 +56,17 @@ class GraphChannel(nn.Module):
         holders = torch.cat([skeleton.entity_links, skeleton.relation_links + torch.tensor([num_entities, 0])])
         relation_ptr, relation_at = _rows(ends, num_entities)
         holder_ptr, holder = _rows(holders, num_entities + num_relations)
-        for name, tensor in {
-            "entity_vectors": entities.vectors,
-            "entity_tokens": entities.num_tokens,
-            "relation_tokens": relation_tokens,
-            "chunk_tokens": chunks.num_tokens,
-            "chunk_vectors": _unit(chunks.vectors),
-            "relation_ptr": relation_ptr,
-            "relation_at": relation_at,
-            "holder_ptr": holder_ptr,
-            "holder": holder,
-        }.items():
-            self.register_buffer(name, tensor, persistent=False)
+        _register_buffers(
+            self,
+            chunks,
+            entity_vectors=entities.vectors,
+            entity_tokens=entities.num_tokens,
+            relation_tokens=relation_tokens,
+            relation_ptr=relation_ptr,
+            relation_at=relation_at,
+            holder_ptr=holder_ptr,
+            holder=holder,
+        )
 
     def forward(self, queries: Tensor, limit: int) -> tuple[Tensor, Tensor, Tensor]:
         """Select what fills ``limit`` tokens for ``B`` queries ``[B, d]``.
@@ -129,11 +128,8 @@ class KeywordChannel(nn.Module):
 
     def __init__(self, keyword_graph: KeywordGraph, chunks: Texts) -> None:
         super().__init__()
-        self.register_buffer("keyword_vectors", keyword_graph.vectors, persistent=False)
-        self.register_buffer("indptr", keyword_graph.indptr, persistent=False)
-        self.register_buffer("indices", keyword_graph.indices, persistent=False)
-        self.register_buffer("chunk_tokens", chunks.num_tokens, persistent=False)
-        self.register_buffer("chunk_vectors", _unit(chunks.vectors), persistent=False)
+        rows = {"indptr": keyword_graph.indptr, "indices": keyword_graph.indices}
+        _register_buffers(self, chunks, keyword_vectors=keyword_graph.vectors, **rows)
 
     def forward(self, queries: Tensor, limit: int) -> Tensor:
         """Select the chunks that fill ``limit`` tokens for ``B`` queries ``[B, d]``.
@@ -189,11 +185,8 @@ class TextChannel(nn.Module):
         super().__init__()
         edges = torch.zeros(0, 2, dtype=torch.int64) if chunk_graph is None else chunk_graph.edges
         indptr, indices = _rows(torch.cat([edges, edges.flip(1)]), len(chunks.texts))
-        self.register_buffer("chunk_tokens", chunks.num_tokens, persistent=False)
-        self.register_buffer("chunk_vectors", _unit(chunks.vectors), persistent=False)
-        self.register_buffer("indptr", indptr, persistent=False)
-        self.register_buffer("indices", indices, persistent=False)
-        self.register_buffer("shortest", chunks.num_tokens.sort().values.cumsum(0), persistent=False)
+        shortest = chunks.num_tokens.sort().values.cumsum(0)
+        _register_buffers(self, chunks, indptr=indptr, indices=indices, shortest=shortest)
 
     def forward(self, queries: Tensor, limit: int) -> Tensor:
         """Select the chunks that fill ``limit`` tokens for ``B`` queries ``[B, d]``.
@@ -217,6 +210,12 @@ class TextChannel(nn.Module):
         first = _first(query * num_chunks + chunk)
         limits = torch.full((len(queries),), limit, device=queries.device)
         return _fitting_pairs(query[first], chunk[first], self.chunk_tokens, limits)
+
+
+def _register_buffers(module: nn.Module, chunks: Texts, **buffers: Tensor) -> None:
+    buffers |= {"chunk_tokens": chunks.num_tokens, "chunk_vectors": _unit(chunks.vectors)}
+    for name, tensor in buffers.items():
+        module.register_buffer(name, tensor, persistent=False)
 
 
 def _unit(vectors: Tensor) -> Tensor:
