@@ -62,9 +62,8 @@ class PairwiseJudge:
 
     Source: Edge et al., *From Local to Global: A GraphRAG Approach to Query-Focused Summarization*, 2024, section 4.1.1
     (head-to-head comparison and its criteria), adopted by ReTAG; the prompt and the criteria's wording are ours.
-    *Where we differ:* each of both orders is asked once instead of one order five times, as a model may prefer a
-    position. Equal answers are a tie without asking, a blank answer loses to any other, and two blank ones are not
-    compared.
+    *Where we differ:* both orders are asked once, instead of one order five times, as a model may prefer a position.
+    Equal answers are a tie without asking, a blank answer loses to any other, and two blank ones are not compared.
 
     Args:
         model: Language model, best wrapped in an :class:`~graphrerank.language_models.AnswerCache`.

@@ -51,12 +51,12 @@ class BM25Retriever:
             ``[B, top_k]`` nodes and scores in [0, 1], with ``features [B, top_k, 2]`` as in ``feature_names``.
         """
         rows = max(1, hybrid.BLOCK_SCORES // max(1, len(self._texts)))
-        parts = []
+        rankings = []
         for block in queries.blocks(rows):
             nodes, scores = top_k_by_node_order(lexical_scores(self._bm25, block.texts), self.top_k)
             features = scores.masked_fill(nodes < 0, 0.0).unsqueeze(-1).expand(-1, -1, 2)
-            parts.append(Ranking(nodes, scores, features))
-        return Ranking.concatenate(parts)
+            rankings.append(Ranking(nodes, scores, features))
+        return Ranking.concatenate(rankings)
 
     @cached_property
     def _bm25(self) -> BM25:

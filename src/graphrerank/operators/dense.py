@@ -15,7 +15,7 @@ from graphrerank.graphs.retriever import BASE_SCORE
 INDEXES = ("flat", "hnsw", "ivf")
 FAISS_PACKAGES = ("faiss-cpu", "faiss-gpu-cu12")  # both contain the module `faiss`, so one overwrites the other
 BLOCK_QUERIES = 1024  # searched at once
-BLOCK_VECTORS = 1 << 14  # multiplied at once where the whole corpus is scored
+BLOCK_VECTORS = 1 << 14  # multiplied at once if the whole corpus is scored
 MARGIN = 16  # further nodes of a flat search, to detect ties with the last of ``top_k``
 MAX_GPU_K = 2048  # nodes per query that FAISS returns on a GPU
 EF_CONSTRUCTION = 200

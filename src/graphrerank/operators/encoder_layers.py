@@ -138,8 +138,8 @@ def layers_of(body: nn.Module) -> nn.ModuleList:
 def last_parts(body: nn.Module, num_layers: int) -> list[nn.Module]:
     """Return the last modules of an encoder: its last layers, and the final norm if there is one."""
     layers = layers_of(body)
-    parts: list[nn.Module] = [layers[len(layers) - num_layers :]]
-    return [*parts, body.get_submodule("final_norm")] if hasattr(body, "final_norm") else parts
+    modules: list[nn.Module] = [layers[len(layers) - num_layers :]]
+    return [*modules, body.get_submodule("final_norm")] if hasattr(body, "final_norm") else modules
 
 
 def batches_by_length(lengths: Sequence[int], batch_size: int) -> Iterator[list[int]]:

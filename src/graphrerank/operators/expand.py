@@ -63,7 +63,7 @@ class ExpandRetriever:
         if similarity_weight and graph.embedding is None:
             raise ValueError(
                 "`graph` must have an embedding: choose an encoder (encoder=minilm), or rank neighbours by the graph "
-                "alone (retriever.similarity_weight=0)"
+                "only (retriever.similarity_weight=0)"
             )
         self.top_k = top_k
         self._graph = graph
@@ -133,7 +133,7 @@ class ExpandRetriever:
 
 
 def _look_up(ranking: Ranking, nodes: Tensor) -> Tensor:
-    """Return the ranking's features of nodes ``[b, M]``; values behind the last for nodes that it does not list."""
+    """Return the ranking's features of nodes ``[b, M]``; values just below the lowest for unlisted nodes."""
     assert ranking.features is not None
     ascending, order = torch.sort(ranking.nodes, dim=1)
     position = torch.searchsorted(ascending, nodes.contiguous()).clamp(max=ascending.shape[1] - 1)

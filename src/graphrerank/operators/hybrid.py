@@ -73,11 +73,11 @@ class HybridRetriever:
         Raises:
             ValueError: If the queries have no vectors.
         """
-        parts = []
+        rankings = []
         for _, table in self.score_blocks(queries):
             nodes, scores = top_k_by_node_order(table.hybrid, self.top_k)
-            parts.append(Ranking(nodes, scores, table.gather(nodes)))
-        return Ranking.concatenate(parts)
+            rankings.append(Ranking(nodes, scores, table.gather(nodes)))
+        return Ranking.concatenate(rankings)
 
     def score_blocks(self, queries: Queries) -> Iterator[tuple[Tensor, HybridScores]]:
         """Score the whole corpus for blocks of queries that fit into memory.

@@ -93,11 +93,11 @@ class SpladeRetriever:
             ``[B, top_k]`` nodes and dot products, with ``features [B, top_k, 1]``.
         """
         rows = max(1, BLOCK_SCORES // max(1, len(self._texts)))
-        parts = []
+        rankings = []
         for block in queries.blocks(rows):
             nodes, scores = top_k_by_node_order(self._score(block.texts), self.top_k)
-            parts.append(Ranking(nodes, scores, scores.masked_fill(nodes < 0, 0.0).unsqueeze(-1)))
-        return Ranking.concatenate(parts)
+            rankings.append(Ranking(nodes, scores, scores.masked_fill(nodes < 0, 0.0).unsqueeze(-1)))
+        return Ranking.concatenate(rankings)
 
     def _score(self, query_texts: Sequence[str]) -> Tensor:
         if not query_texts or not self._texts:

@@ -129,5 +129,5 @@ def read_tree(brackets: str) -> Tree:
     return root
 
 
-def _refused(brackets: str, trouble: str) -> str:
-    return f"`brackets` must be one tree such as (ROOT (NP (NN tree))), got {trouble}: {brackets[:80]!r}"
+def _refused(brackets: str, problem: str) -> str:
+    return f"`brackets` must be one tree such as (ROOT (NP (NN tree))), got {problem}: {brackets[:80]!r}"

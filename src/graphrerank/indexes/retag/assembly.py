@@ -54,49 +54,57 @@ def subgraph(
 
 
 def assemble(
-    graph: EntityGraph, parts: Sequence[SummarisedGraph], num_tokens: Sequence[Sequence[int]], *, is_extractive: bool
+    graph: EntityGraph,
+    summarised: Sequence[SummarisedGraph],
+    num_tokens: Sequence[Sequence[int]],
+    *,
+    is_extractive: bool,
 ) -> tuple[Communities, Sentences]:
     """Number the communities of all graphs, and collect the sentences that they quote.
 
     Args:
         graph: Graph of the corpus.
-        parts: The general graph, then each topic's.
-        num_tokens: Of each summary of each part.
+        summarised: The general graph, then each topic's, with summaries.
+        num_tokens: Lengths of the summaries of each graph.
         is_extractive: Whether summaries consist of the corpus's sentences, which come first in every material.
     """
-    quoted = sorted({text for part in parts for summary in part.summaries for text in summary}) if is_extractive else []
+    quoted = (
+        sorted({text for entry in summarised for summary in entry.summaries for text in summary})
+        if is_extractive
+        else []
+    )
     sentence_index = {text: index for index, text in enumerate(quoted)}
     entity_index = {} if is_extractive else {name: entity for entity, name in enumerate(graph.normalized)}
     sentence_entities = graph.named.tolist()
     titles: list[str] = []
     texts: list[str] = []
     sentences, sources, mentioned, members, parents = [], [], [], [], []
-    for part in parts:
+    for entry in summarised:
         first = len(texts)
-        parents += [parent if parent < 0 else first + parent for parent in part.hierarchy.parent]
-        members += list(part.hierarchy.members)
-        degree = part.relations.degree
-        for entities, summary in zip(part.hierarchy.members, part.summaries, strict=True):
+        parents += [parent if parent < 0 else first + parent for parent in entry.hierarchy.parent]
+        members += list(entry.hierarchy.members)
+        degree = entry.relations.degree
+        for entities, summary in zip(entry.hierarchy.members, entry.summaries, strict=True):
             prominent = sorted(entities, key=lambda entity: (-degree[entity], entity))[:TITLE_NAMES]
             titles.append(", ".join(graph.names[entity] for entity in prominent))
-            texts.append(join_texts(part.material, summary))
-            sources.append(sorted({passage for text in summary for passage in part.material.sources[text]}))
+            texts.append(join_texts(entry.material, summary))
+            sources.append(sorted({passage for text in summary for passage in entry.material.sources[text]}))
             if is_extractive:
                 sentences.append([sentence_index[text] for text in summary])
                 mentioned.append(sorted({entity for text in summary for entity in sentence_entities[text]}))
             else:
                 sentences.append([])
                 mentioned.append(sorted(names_in(texts[-1], entity_index)))
-    sizes = torch.tensor([len(part.hierarchy) for part in parts])
+    sizes = torch.tensor([len(entry.hierarchy) for entry in summarised])
     communities = Communities(
-        graph=torch.repeat_interleave(torch.arange(len(parts)), sizes),
-        level=torch.tensor([level for part in parts for level in part.hierarchy.level], dtype=torch.int64),
+        graph=torch.repeat_interleave(torch.arange(len(summarised)), sizes),
+        level=torch.tensor([level for entry in summarised for level in entry.hierarchy.level], dtype=torch.int64),
         parent=torch.tensor(parents, dtype=torch.int64),
         members=Rows.of(members),
         titles=titles,
         texts=texts,
         num_tokens=torch.tensor([count for counts in num_tokens for count in counts], dtype=torch.int64),
-        vectors=torch.cat([part.vectors for part in parts]),
+        vectors=torch.cat([entry.vectors for entry in summarised]),
         sentences=Rows.of(sentences),
         sources=Rows.of(sources),
         named=Rows.of(mentioned),
@@ -104,6 +112,8 @@ def assemble(
     quotations = Sentences(
         texts=[graph.sentences[sentence] for sentence in quoted],
         passage=graph.passage[torch.tensor(quoted, dtype=torch.int64)],
-        num_tokens=torch.tensor([parts[0].material.num_tokens[sentence] for sentence in quoted], dtype=torch.int64),
+        num_tokens=torch.tensor(
+            [summarised[0].material.num_tokens[sentence] for sentence in quoted], dtype=torch.int64
+        ),
     )
     return communities, quotations

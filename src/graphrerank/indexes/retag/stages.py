@@ -62,13 +62,13 @@ class ReTAGStages:
     def build(self) -> ReTAGIndex:
         """Compute the missing stages and assemble the index."""
         topics_key, topics, entities, relations = self._topics()
-        graphs, parts = [], []
+        graphs, summarised = [], []
         for graph_index, selected in enumerate([(None, None), *zip(entities.T, relations.T, strict=True)]):
             graph, related = subgraph(self._graph, *selected)
             key, hierarchy = self._hierarchy(topics_key if graph_index else self._graph_key, graph_index, related)
             graphs.append(graph)
-            parts.append(self._summaries(key, related, hierarchy))
-        return self._assemble(topics, graphs, parts)
+            summarised.append(self._summaries(key, related, hierarchy))
+        return self._assemble(topics, graphs, summarised)
 
     def update(self, index: ReTAGIndex) -> ReTAGIndex:
         """Assemble an index that keeps the topics and the unchanged communities of another one."""
@@ -79,7 +79,7 @@ class ReTAGStages:
             first_entity = len(index.entities)
             entities |= self.steps.relevant_entities(self._corpus, index.topics, **new, first_entity=first_entity)
             relations |= self.steps.relevant_relations(self._corpus, index.topics, entities, **new)
-        graphs, parts = [], []
+        graphs, summarised = [], []
         for graph_index, selected in enumerate([(None, None), *zip(entities.T, relations.T, strict=True)]):
             graph, related = subgraph(self._graph, *selected)
             hierarchy, origin = previous.grow(graph_index, graph)
@@ -88,10 +88,10 @@ class ReTAGStages:
                 graph_index, hierarchy, origin, related, material, is_extractive=self.steps.is_extractive
             )
             graphs.append(graph)
-            parts.append(self._summarise(related, hierarchy, material, known))
+            summarised.append(self._summarise(related, hierarchy, material, known))
             self._num_summarised += len(hierarchy) - len(known)
         self._num_skipped = self.steps.num_skipped
-        return self._assemble(index.topics, graphs, parts)
+        return self._assemble(index.topics, graphs, summarised)
 
     @cached_property
     def _knowledge(self) -> list[Knowledge]:
@@ -197,12 +197,12 @@ class ReTAGStages:
 
         def make() -> StageData:
             skipped_before = self.steps.num_skipped
-            part = self._summarise(relations, hierarchy, self._corpus.material.copy(), {})
+            entry = self._summarise(relations, hierarchy, self._corpus.material.copy(), {})
             first = len(self._corpus.material.texts)
-            content = {"texts": part.material.texts[first:], "num_tokens": part.material.num_tokens[first:]}
-            rows = {"summaries": part.summaries, "sources": part.material.sources[first:]}
+            content = {"texts": entry.material.texts[first:], "num_tokens": entry.material.num_tokens[first:]}
+            rows = {"summaries": entry.summaries, "sources": entry.material.sources[first:]}
             num_skipped = self.steps.num_skipped - skipped_before
-            return {**_arrays(rows), "vectors": part.vectors}, {**content, "skipped": num_skipped}
+            return {**_arrays(rows), "vectors": entry.vectors}, {**content, "skipped": num_skipped}
 
         limits = (settings.context_tokens, settings.summary_tokens, settings.centrality, settings.description_tokens)
         key = self.stages.key("summaries", FORMAT, key, *limits, *self._fingerprints)
@@ -229,11 +229,13 @@ class ReTAGStages:
         vectors = self.steps.vectors(summaries, material, self._corpus)
         return SummarisedGraph(relations, hierarchy, material, summaries, vectors)
 
-    def _assemble(self, topics: Topics, graphs: Sequence[Subgraph], parts: Sequence[SummarisedGraph]) -> ReTAGIndex:
-        texts = [[join_texts(part.material, summary) for summary in part.summaries] for part in parts]
+    def _assemble(
+        self, topics: Topics, graphs: Sequence[Subgraph], summarised: Sequence[SummarisedGraph]
+    ) -> ReTAGIndex:
+        texts = [[join_texts(entry.material, summary) for summary in entry.summaries] for entry in summarised]
         num_tokens = [count_tokens(self.tokenizer, summaries) for summaries in texts]
-        communities, sentences = assemble(self._graph, parts, num_tokens, is_extractive=self.steps.is_extractive)
-        general = parts[0].hierarchy
+        communities, sentences = assemble(self._graph, summarised, num_tokens, is_extractive=self.steps.is_extractive)
+        general = summarised[0].hierarchy
         num_placed = sum(len(nodes) for nodes, level in zip(general.members, general.level, strict=True) if level == 0)
         report = ReTAGReport(
             passages=len(self.passages),
