@@ -35,7 +35,7 @@ def test_training_calibrates_on_validation(trained: Path, system: str) -> None:
 
 def test_a_trained_model_gives_probabilities(trained: Path) -> None:
     ranking = GraphReranker.from_pretrained(trained / "gatv2" / "checkpoints" / "best.ckpt").rerank(
-        "spreads through USB sticks", PASSAGES, query_vector=[0.0] * 383 + [1.0], vectors=torch.eye(3, 384).tolist()
+        "spreads through USB sticks", PASSAGES, query_vector=[0.0] * 31 + [1.0], vectors=torch.eye(3, 32).tolist()
     )
     expected = Calibration.from_json(_manifest(trained / "gatv2")["calibration"]).probabilities(ranking.scores)
     assert torch.equal(ranking.probabilities, expected)

@@ -29,7 +29,7 @@ def test_entities_as_nodes(run_command: Any, tmp_path: Path) -> None:
     done = run_command("evaluate.py", "pipeline=vector_search", *data, f"hydra.run.dir={out}")
     assert done.returncode == 0, done.stderr
     assert "small-G: 4 nodes, 4 edges (relations 4), queries: test 2" in done.stdout
-    found = json.loads((out / "metrics.json").read_text())["datasets"]["small-G"]["pipelines"]["vector_search"]
+    found = json.loads((out / "metrics.json").read_text())["datasets"]["small-G"]["systems"]["vector_search"]
     assert found["R@5"] == 1.0
 
 

@@ -295,7 +295,7 @@ def test_another_retriever_than_the_checkpoint_was_trained_with(trained: Path, r
     assert after["candidates"] == before["candidates"] == 30
     assert after["base_ceiling"] == before["ceiling"] != after["ceiling"]
     assert {(entry["baseline"], entry["measure"]) for entry in after["comparisons"]} == {
-        (baseline, measure) for baseline in ("retriever", "gcs") for measure in ("PR@10", "nDCG@10")
+        (baseline, measure) for baseline in ("retriever", "ppr", "gcs") for measure in ("PR@10", "nDCG@10")
     }
 
 

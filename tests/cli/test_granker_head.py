@@ -95,9 +95,9 @@ def test_fastinsight_with_the_trained_head(
         f"hydra.run.dir={tmp_path}",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    found = json.loads((tmp_path / "metrics.json").read_text())["datasets"]["attack"]["pipelines"]
+    found = json.loads((tmp_path / "metrics.json").read_text())["datasets"]["attack"]["systems"]
     assert list(found) == ["fastinsight", "fastinsight_head"]
-    assert found["fastinsight_head"]["encodings"] == 15
+    assert found["fastinsight_head"]["cost"]["encodings"] == 15
 
 
 def test_a_reranker_of_scores_is_no_head(run_command, reader: Path, small_attack: Path, tmp_path: Path) -> None:

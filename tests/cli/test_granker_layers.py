@@ -154,7 +154,7 @@ def test_pipelines_take_the_written_cross_encoder_and_the_exported_head(
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     (found,) = json.loads((tmp_path / "metrics.json").read_text())["datasets"].values()
-    assert found["pipelines"]["fastinsight_head"]["encodings"] == 6
+    assert found["systems"]["fastinsight_head"]["cost"]["encodings"] == 6
 
 
 @pytest.mark.parametrize(

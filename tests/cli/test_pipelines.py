@@ -118,7 +118,7 @@ def test_a_checkpoint_in_a_pipeline_ranks_as_it_does_alone(
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["pipeline=re2"], "`pair_encoder` must be given for a pipeline that reads pairs"),
+        (["pipeline=re2"], "`pair_encoder` must be given for a step that scores pairs"),
         (["pipeline=re2", "checkpoint=attack"], "`checkpoint` and `systems` must not be given with a pipeline"),
         (["experiment=fastinsight_curves", "job.budgets=[]"], "`job.budgets` must name at least one budget"),
         (

@@ -4,9 +4,10 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
-from omegaconf import OmegaConf
+from hydra import compose, initialize_config_dir
 from torch import Tensor
 
+from graphrerank.cli import schema
 from graphrerank.graphs import Ranking
 from graphrerank.graphs.routes import DENSE, FUSION, GRAPH, choose_routes
 from graphrerank.operators import weighted_rank_fusion
@@ -146,9 +147,12 @@ def test_rankings_of_different_depth_are_put_together(make_corpus: Callable, mak
 
 
 def test_the_configured_paths_are_pipelines_of_their_own() -> None:
-    vector_search, hipporag2, ea_graphrag = (
-        OmegaConf.load(CONF / "pipeline" / f"{name}.yaml") for name in ("vector_search", "hipporag2", "ea_graphrag")
-    )
+    schema.register()
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        vector_search, hipporag2, ea_graphrag = (
+            compose("evaluate", overrides=[f"pipeline={name}"]).pipeline
+            for name in ("vector_search", "hipporag2", "ea_graphrag")
+        )
     (step,) = ea_graphrag.steps
     assert step.dense == vector_search.steps
     assert step.graph == hipporag2.steps

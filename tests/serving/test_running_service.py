@@ -60,8 +60,8 @@ def test_cohere_version_2(service, expected):
     assert "documents" in refused.value.body["message"]
 
 
-def test_the_curl_line_of_the_readme(service):
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_curl_line_of_the_docs(service):
+    text = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
     line = re.search(r"^curl .*?^  .*\}'$", text, re.MULTILINE | re.DOTALL).group()
     command = shlex.split(line.replace("localhost:8000", service.url.removeprefix("http://")))
     answer = json.loads(subprocess.run([*command, "-s"], capture_output=True, check=True).stdout)

@@ -85,7 +85,7 @@ def test_a_pipeline_of_its_documents(run_command: Any, folder: Path, tmp_path: P
     )
     assert done.returncode == 0, done.stderr
     (content,) = json.loads((tmp_path / "metrics.json").read_text())["datasets"].values()
-    assert content["pipelines"]["retag"]["R@5"] > 0
+    assert content["systems"]["retag"]["R@5"] > 0
 
 
 @pytest.mark.parametrize("texts", [[], ["Metz fell."]])
