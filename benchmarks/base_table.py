@@ -11,6 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from graphrerank.evaluation.run_json import with_new_names
+
 ROOT = Path(__file__).parents[1]
 SETS = ("spider", "bird", "2wikimultihopqa", "hotpotqa", "scifact", "nfcorpus", "attack")
 NO_EDGES = {
@@ -53,7 +55,7 @@ def run(arguments: argparse.Namespace, title: str, name: str, settings: list[str
         overrides = [f"checkpoint={arguments.checkpoint}", f"paths.datasets={arguments.datasets.resolve()}"]
         overrides += [f"data={name}", *settings, f"hydra.run.dir={run_dir}"]
         subprocess.run([sys.executable, str(ROOT / "evaluate.py"), *overrides], check=True, stdout=subprocess.DEVNULL)
-    (found,) = json.loads((run_dir / "metrics.json").read_text())["datasets"].values()
+    (found,) = with_new_names(json.loads((run_dir / "metrics.json").read_text()))["datasets"].values()
     return found
 
 

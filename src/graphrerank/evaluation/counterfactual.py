@@ -39,7 +39,8 @@ class OtherEdges:
         self._kinds = tuple(kinds)
         self._prepared = prepared
         self._seed = seed
-        self._match = TextMatch(prepared.dataset.graph.texts) if set(names) & set(MATCH_FEATURES) else None
+        matched = kinds and set(names) & set(MATCH_FEATURES)
+        self._match = TextMatch(prepared.dataset.graph.texts) if matched else None
         self._columns = {names.index(name): place for place, name in enumerate(MATCH_FEATURES) if name in names}
 
     def systems(self, system: System) -> dict[str, System]:

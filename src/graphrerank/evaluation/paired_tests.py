@@ -22,6 +22,7 @@ from graphrerank.evaluation.significance import (
 )
 from graphrerank.evaluation.study_plan import StudyPlan
 
+NUMBERS = ("difference", "effect_size", "share_changed", "p_randomization", "p_bootstrap", "p_greater", "p_holm")
 TOP = 10  # nodes of a list that are said to change
 CELLS = 1 << 23  # of pairs times resamples held at once: 64 MiB, and torch's limit of quantiles is near
 
@@ -159,14 +160,8 @@ def compare_last(values: Mapping[str, Mapping[str, Tensor]], plan: StudyPlan) ->
                     baseline=names[other],
                     measure=measure,
                     num_queries=int(statistics.num_queries[column]),
-                    difference=float(statistics.difference[row, column]),
                     interval=(low, high),
-                    effect_size=float(statistics.effect_size[row, column]),
-                    share_changed=float(statistics.share_changed[row, column]),
-                    p_randomization=float(statistics.p_randomization[row, column]),
-                    p_bootstrap=float(statistics.p_bootstrap[row, column]),
-                    p_greater=float(statistics.p_greater[row, column]),
-                    p_holm=float(statistics.p_holm[row, column]),
+                    **{name: float(getattr(statistics, name)[row, column]) for name in NUMBERS},
                 )
             )
     return tests
