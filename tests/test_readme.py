@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,14 @@ def test_table_is_that_of_the_checkpoints_page() -> None:
             assert cells[3:] == expected
             compared += 1
     assert compared == 7
+
+
+def test_newest_section_of_the_changelog_is_the_version() -> None:
+    sections = re.findall(r"^## \[(.*?)\](.*)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    assert sections[0] == ("Unreleased", "")
+    assert sections[1][0] == version
+    assert re.fullmatch(r" - \d{4}-\d\d-\d\d", sections[1][1])
 
 
 @pytest.mark.parametrize("file", WORDED, ids=lambda file: str(file.relative_to(ROOT)))
