@@ -109,7 +109,7 @@ def test_an_unknown_format_is_refused_before_the_service_starts(settings, hub, a
 
 
 def test_a_format_that_is_not_there_is_refused_before_the_service_starts(settings) -> None:
-    with pytest.raises(ValueError, match=r"holds the formats \['torchscript'\], got `format` 'onnx'"):
+    with pytest.raises(ValueError, match=r"has the formats \['torchscript'\], got `format` 'onnx'"):
         serve(settings("artifact=attack", "format=onnx"))
 
 

@@ -162,9 +162,9 @@ def test_pipelines_take_the_written_cross_encoder_and_the_exported_head(
     [
         (
             {"folder": "elsewhere", "fingerprint": ""},
-            "elsewhere: no such folder; needed the cross-encoder whose vectors",
+            "elsewhere: no such folder; needed the cross-encoder of the head",
         ),
-        (None, "has trained layers, whose encoder is written when training has finished"),
+        (None, "has trained layers, whose encoder is written at the end of training"),
     ],
 )
 def test_an_export_without_the_written_cross_encoder_is_refused(

@@ -76,7 +76,7 @@ def test_what_is_no_artifact_is_refused(tmp_path, make_checkpoint):
 
 def test_a_format_that_is_not_there_is_refused(folder):
     assert load_artifact(folder, "torchscript").manifest.content == read(folder)
-    with pytest.raises(ValueError, match=r"holds the formats \['torchscript'\], got `format` 'onnx'"):
+    with pytest.raises(ValueError, match=r"has the formats \['torchscript'\], got `format` 'onnx'"):
         load_artifact(folder, "onnx")
     with pytest.raises(ValueError, match="got `format` 'pickle'"):
         load_artifact(folder, "pickle")
@@ -84,7 +84,7 @@ def test_a_format_that_is_not_there_is_refused(folder):
     with pytest.raises(ValueError, match=r"artifact\.sha256\.model\.safetensors"):
         load_artifact(folder)
     write_manifest(folder, seal_manifest(read(folder), folder, ["model.safetensors"]))
-    with pytest.raises(ValueError, match=r"holds the formats \[\]"):
+    with pytest.raises(ValueError, match=r"has the formats \[\]"):
         load_artifact(folder)
 
 

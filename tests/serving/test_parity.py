@@ -78,7 +78,7 @@ def test_another_ranking_is_refused_and_rounding_is_not(make_checkpoint):
         return parity_differences(lambda *x: scores, {"another": lambda *x: swapped}, batches, tolerance=1.0)
 
     assert measure(0.0049)["another"] == pytest.approx(0.0049, abs=1e-6)
-    with pytest.raises(ValueError, match=r"another and .* must rank alike .* a candidate 5\.0e-03 too late"):
+    with pytest.raises(ValueError, match=r"another and .* must rank scores alike .* a candidate 5\.0e-03 too late"):
         measure(0.0051)
     tied = torch.ones(200)
     tied[3] += 1e-6

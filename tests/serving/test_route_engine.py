@@ -35,7 +35,7 @@ def test_every_format_scores_alike(adapter_folder, tmp_path):
     (folder / "model.pt2").write_bytes(b"another file")
     with pytest.raises(ValueError, match="needed SHA-256"):
         load_route_engine(folder, None, "cpu", format_name="pt2")
-    with pytest.raises(ValueError, match=r"holds the formats \['torchscript', 'pt2'\], got `format` 'aot'"):
+    with pytest.raises(ValueError, match=r"has the formats \['torchscript', 'pt2'\], got `format` 'aot'"):
         load_route_engine(folder, None, "cpu", format_name="aot")
 
 

@@ -1,4 +1,4 @@
-"""How long each format of an artifact takes, beside the eager model, on the same batches in turn."""
+"""Timing of an artifact's formats and of the eager model, alternately on the same batches."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphrerank.checks import check_counts, check_not_negative
 from graphrerank.evaluation.tables import markdown_table
 from graphrerank.models import load_checkpoint
 from graphrerank.serving.artifact import artifact_formats, load_artifact, read_artifact_manifest
@@ -22,13 +23,13 @@ Model = Callable[..., Tensor]
 
 @dataclass(frozen=True)
 class FormatTime:
-    """What one format takes.
+    """Time of one format.
 
     Attributes:
-        name: The format's, or ``eager``.
+        name: Name of the format, or ``eager``.
         ms_alone: Median milliseconds of a call with one query.
         ms_batched: Median milliseconds per query of a call with a batch.
-        speedup_alone: Times as fast as eager, one query at a time: the median of the rounds' ratios.
+        speedup_alone: Speedup over eager, one query per call: the median of the rounds' ratios.
         speedup_batched: The same with a batch.
     """
 
@@ -39,33 +40,30 @@ class FormatTime:
     speedup_batched: float
 
     def to_json(self) -> dict[str, Any]:
-        """Return what ``bench.json`` holds, with queries per second."""
+        """Return the content of ``bench.json``, with queries per second."""
         return {**asdict(self), "qps_alone": 1000 / self.ms_alone, "qps_batched": 1000 / self.ms_batched}
 
 
 def bench_artifact(
     folder: Path, *, candidates: int = 100, edges: int = 300, batch_queries: int = 32, rounds: int = 50
 ) -> list[FormatTime]:
-    """Time all formats of an artifact; each round runs every one of them once, so that a busy machine slows all alike.
+    """Time all formats of an artifact; each round runs each of them once, so a busy machine slows all of them equally.
 
     Args:
-        folder: The artifact's.
-        candidates: Of a query; of no meaning for a complexity adapter.
-        edges: Among the candidates of a query.
-        batch_queries: Queries of a batch.
-        rounds: How often each is timed.
+        folder: Folder of the artifact.
+        candidates: Candidates per query; ignored for a complexity adapter.
+        edges: Edges among the candidates of a query.
+        batch_queries: Queries per batch.
+        rounds: Number of rounds.
 
     Returns:
-        The eager model's time first.
+        The times, the eager model's first.
 
     Raises:
         ValueError: If a number is not positive, or the artifact cannot be loaded.
     """
-    if min(candidates, batch_queries, rounds) < 1 or edges < 0:
-        raise ValueError(
-            "`candidates`, `batch_queries` and `rounds` must be positive and `edges` not negative, got "
-            f"{candidates}, {batch_queries}, {rounds} and {edges}"
-        )
+    check_counts(candidates=candidates, batch_queries=batch_queries, rounds=rounds)
+    check_not_negative(edges=edges)
     manifest = read_artifact_manifest(folder)
     models: dict[str, Model] = {EAGER: load_checkpoint(folder).model}
     models |= {name: load_artifact(folder, name).module for name in artifact_formats(manifest)}
@@ -84,7 +82,7 @@ def bench_artifact(
 
 
 def bench_table(times: Sequence[FormatTime]) -> str:
-    """Write times as a Markdown table."""
+    """Return times as a Markdown table."""
     header = ["format", "ms/query alone", "queries/s", "x eager", "ms/query batched", "queries/s", "x eager"]
     rows = []
     for entry in times:
@@ -97,16 +95,16 @@ def bench_table(times: Sequence[FormatTime]) -> str:
 
 @torch.inference_mode()
 def _rounds(models: Mapping[str, Model], batch: Batch, rounds: int) -> dict[str, list[float]]:
-    """Time each model in turn; seconds by name."""
+    """Time each model, alternately; return seconds by name."""
     seconds: dict[str, list[float]] = {name: [] for name in models}
-    for number in range(WARM_UP + rounds):
+    for turn in range(WARM_UP + rounds):
         for name, model in models.items():
             start = time.perf_counter()
             model(*batch.inputs)
-            if number >= WARM_UP:
+            if turn >= WARM_UP:
                 seconds[name].append(time.perf_counter() - start)
     return seconds
 
 
 def _speedup(seconds: Mapping[str, Sequence[float]], name: str) -> float:
-    return median(eager / own for eager, own in zip(seconds[EAGER], seconds[name], strict=True))
+    return median(eager / other for eager, other in zip(seconds[EAGER], seconds[name], strict=True))

@@ -1,4 +1,4 @@
-"""Export: a checkpoint's model in every format asked for, proven to score as the model does, or nothing at all."""
+"""Export of a checkpoint's model in several formats, each proven to score as the model does."""
 
 import copy
 from collections.abc import Sequence
@@ -23,31 +23,31 @@ def export_artifact(
     *,
     num_batches: int = NUM_BATCHES,
 ) -> Path:
-    """Write a checkpoint's model in some formats, prove that the files score as it does, and only then put them there.
+    """Write a checkpoint's model in some formats, and verify that the files score as the model does.
 
-    Everything is written under a temporary name, read back and compared with the eager model
-    (:func:`~graphrerank.serving.parity.parity_differences`), then renamed. A failed export leaves nothing behind and an
-    older artifact as it was.
+    Everything is written under a temporary name, read back, compared with the eager model
+    (:func:`~graphrerank.serving.parity.parity_differences`), and only then renamed. A failed export leaves nothing
+    behind and an older artifact unchanged.
 
-    Of a model with a cross-encoder's layers the head is exported, and ``pair_encoder`` of the manifest names the folder
-    of the trained cross-encoder, which gives the vectors.
+    Of a model with a cross-encoder's layers the head is exported; ``pair_encoder`` of the manifest names the folder of
+    the trained cross-encoder, which computes the vectors.
 
     Args:
         checkpoint: The model and its manifest.
-        folder: Where the artifact goes: a new or empty folder, or an older artifact, which is replaced.
+        folder: Folder of the artifact: new, empty, or an older artifact, which is replaced.
         formats: Some of :data:`~graphrerank.serving.formats.FORMATS`.
-        num_batches: Batches to compare on; the hard cases come first.
+        num_batches: Number of batches to compare; the hard cases come first.
 
     Raises:
-        ValueError: If ``folder`` holds anything but an artifact, the manifest lacks an entry, a trained cross-encoder
-            is not there, a format is unknown or cannot express the model, or a file or the model rebuilt from manifest
-            and weights does not score as the eager model does.
+        ValueError: If ``folder`` contains anything but an artifact, the manifest lacks an entry, a trained
+            cross-encoder is missing, a format is unknown or cannot express the model, or a file or the model rebuilt
+            from manifest and weights does not score as the eager model does.
     """
     folder = folder.resolve()
     chosen = find_formats(formats)
     _check_target(folder)
     if isinstance(checkpoint.model, GRankerLayers):
-        checkpoint = _head_alone(checkpoint, checkpoint.model)
+        checkpoint = _head_only(checkpoint, checkpoint.model)
     manifest = checkpoint.manifest.without("artifact")
     eager = copy.deepcopy(checkpoint.model).cpu().eval()
     batches = list(parity_batches(manifest, num_batches))
@@ -83,18 +83,18 @@ def export_artifact(
     return folder
 
 
-def _head_alone(checkpoint: Checkpoint, model: GRankerLayers) -> Checkpoint:
-    """Take the head of a model with layers; its manifest names the folder of the cross-encoder that holds these.
+def _head_only(checkpoint: Checkpoint, model: GRankerLayers) -> Checkpoint:
+    """Return the head of a model with layers; its manifest names the folder of the cross-encoder with the layers.
 
     Raises:
-        ValueError: If training has not finished, or the folder is not there.
+        ValueError: If training has not finished, or the folder is missing.
     """
     fine_tuned, pair_encoder = checkpoint.manifest.fine_tuned, checkpoint.reranker.pair_encoder
     if fine_tuned is None or pair_encoder is None:
-        raise ValueError(f"{checkpoint.path}: has trained layers, whose encoder is written when training has finished")
+        raise ValueError(f"{checkpoint.path}: has trained layers, whose encoder is written at the end of training")
     encoder = (manifest_folder(checkpoint.path) / fine_tuned.folder).resolve()
     if not encoder.is_dir():
-        raise ValueError(f"{encoder}: no such folder; needed the cross-encoder whose vectors the head reads")
+        raise ValueError(f"{encoder}: no such folder; needed the cross-encoder of the head's vectors")
     arguments = checkpoint.manifest.model.arguments
     head = {name: argument for name, argument in arguments.items() if name not in ("train_last_layers", "encoder")}
     manifest = checkpoint.manifest.with_entries(
@@ -114,10 +114,10 @@ def _check_target(folder: Path) -> None:
         return
     if not folder.is_dir():
         raise ValueError(f"{folder}: needed a folder for the artifact, found a file")
-    found = {file.name for file in folder.iterdir()}
-    if not found:
+    names = {file.name for file in folder.iterdir()}
+    if not names:
         return
-    strangers = sorted(found - {WEIGHTS, MANIFEST, *(form.file for form in FORMATS.values())})
-    if strangers or MANIFEST not in found or read_manifest(folder).artifact is None:
-        held = f"{strangers[0]!r}" if strangers else "no manifest of an artifact"
-        raise ValueError(f"{folder}: needed an empty folder or an artifact to replace, found {held}; choose another")
+    foreign = sorted(names - {WEIGHTS, MANIFEST, *(form.file for form in FORMATS.values())})
+    if foreign or MANIFEST not in names or read_manifest(folder).artifact is None:
+        found = f"{foreign[0]!r}" if foreign else "no manifest of an artifact"
+        raise ValueError(f"{folder}: needed an empty folder or an artifact to replace, found {found}; choose another")

@@ -1,4 +1,4 @@
-"""What the parity gate scores: named hard cases, then random ragged batches, the same ones each time."""
+"""Batches of the parity gate: named hard cases, then reproducible random ragged batches."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.models import AdapterManifest, Manifest, RerankerManifest
 
-HARD_CASES = {  # sizes of the graphs, and edges: no edge, one node, self-loops and parallel edges, large graphs
+HARD_CASES = {  # sizes of the graphs, number of edges: no edge, one node, self-loops and parallel edges, large graphs
     "nodes=1, edges=0": ([1], 0),
     "nodes=1, edges=1": ([1], 1),
     "nodes=1, edges=2000": ([1], 2000),
@@ -20,19 +20,19 @@ HARD_CASES = {  # sizes of the graphs, and edges: no edge, one node, self-loops 
     "nodes=1000, edges=2000": ([1000], 2000),
     "packed batch": ([1, 7, 200, 0, 3], 2000),
 }
-MOST_GRAPHS = 4  # of a random batch
-MOST_NODES = 40  # of its graphs
-MOST_EDGES = 3  # for each node
+MAX_GRAPHS = 4  # of a random batch
+MAX_NODES = 40  # of its graphs
+MAX_EDGES = 3  # per node
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What a model scores in one call.
+    """Input of a model in one call.
 
     Attributes:
-        name: For messages.
+        name: Name in messages.
         inputs: The arguments of ``forward``.
-        order: Ranks by score, ``[N]``: ``[B, K]`` places, padded with -1.
+        order: Ranks scores ``[N]``: ``[B, K]`` indices, padded with -1.
     """
 
     name: str
@@ -41,11 +41,11 @@ class Batch:
 
 
 def parity_batches(manifest: Manifest, num_batches: int) -> Iterator[Batch]:
-    """Make named batches; the hard cases come first.
+    """Yield named batches; the hard cases come first.
 
     Args:
-        manifest: Of the model: what it reads.
-        num_batches: How many, also where that leaves out hard cases.
+        manifest: Manifest of the model, with its inputs.
+        num_batches: Number of batches, even if that leaves out hard cases.
     """
     generator = torch.Generator().manual_seed(0)
     if isinstance(manifest, AdapterManifest):
@@ -55,11 +55,11 @@ def parity_batches(manifest: Manifest, num_batches: int) -> Iterator[Batch]:
 
 
 def example_batch(manifest: Manifest, sizes: Sequence[int] | None = None, num_edges: int = 41) -> Batch:
-    """Make a batch to trace or time a model with.
+    """Return a batch to trace or time a model.
 
     Args:
-        manifest: Of the model: what it reads.
-        sizes: Candidates of each query; None where no size that may change must be 0 or 1, or that of another.
+        manifest: Manifest of the model, with its inputs.
+        sizes: Candidates of each query; None for sizes that are neither 0 nor 1 nor equal to another dynamic size.
         num_edges: Edges of all queries together.
     """
     generator = torch.Generator().manual_seed(0)
@@ -72,20 +72,20 @@ def example_batch(manifest: Manifest, sizes: Sequence[int] | None = None, num_ed
 def _graph_batches(manifest: Manifest, generator: torch.Generator) -> Iterator[Batch]:
     for name, (sizes, num_edges) in HARD_CASES.items():
         yield _graph_batch(name, manifest, sizes, num_edges, generator)
-    for number in count(1):
-        num_graphs = int(torch.randint(MOST_GRAPHS, (), generator=generator))
-        first = 1000 if number % 50 == 0 else int(torch.randint(1, MOST_NODES, (), generator=generator))
-        sizes = [first, *torch.randint(MOST_NODES, (num_graphs,), generator=generator).tolist()]
-        most = 0 if number % 10 == 1 else MOST_EDGES * sum(sizes)
-        num_edges = int(torch.randint(most + 1, (), generator=generator))
-        yield _graph_batch(f"random batch {number}", manifest, sizes, num_edges, generator)
+    for index in count(1):
+        num_graphs = int(torch.randint(MAX_GRAPHS, (), generator=generator))
+        first = 1000 if index % 50 == 0 else int(torch.randint(1, MAX_NODES, (), generator=generator))
+        sizes = [first, *torch.randint(MAX_NODES, (num_graphs,), generator=generator).tolist()]
+        max_edges = 0 if index % 10 == 1 else MAX_EDGES * sum(sizes)
+        num_edges = int(torch.randint(max_edges + 1, (), generator=generator))
+        yield _graph_batch(f"random batch {index}", manifest, sizes, num_edges, generator)
 
 
 def _query_batches(num_features: int, generator: torch.Generator) -> Iterator[Batch]:
     yield _query_batch("far out", torch.tensor([[0.0], [1e6], [-1e6]]).expand(3, num_features))
-    for number in count(1):
-        rows = 300 if number % 50 == 1 else int(torch.randint(1, 20, (), generator=generator))
-        yield _query_batch(f"random batch {number}", 5 * torch.randn(rows, num_features, generator=generator))
+    for index in count(1):
+        rows = 300 if index % 50 == 1 else int(torch.randint(1, 20, (), generator=generator))
+        yield _query_batch(f"random batch {index}", 5 * torch.randn(rows, num_features, generator=generator))
 
 
 def _graph_batch(
@@ -102,22 +102,22 @@ def _query_batch(name: str, features: Tensor) -> Batch:
 def random_graphs(
     manifest: Manifest, sizes: Sequence[int], num_edges: int, generator: torch.Generator
 ) -> CandidateGraphs:
-    """Make a packed batch of graphs with edges in any order, among them self-loops and parallel ones.
+    """Return a packed batch of graphs with edges in any order, including self-loops and parallel ones.
 
-    Scores are rounded, so that there are ties.
+    Scores are rounded, so there are ties.
 
     Args:
-        manifest: Of the model: what it reads.
-        sizes: Nodes of each graph, at least one in all.
+        manifest: Manifest of the model, with its inputs.
+        sizes: Nodes of each graph, at least one in total.
         num_edges: Edges of all graphs together.
-        generator: Of random numbers.
+        generator: Generator of random numbers.
     """
     num_nodes = sum(sizes)
     assert isinstance(manifest, RerankerManifest)
     ptr = torch.tensor([0, *sizes]).cumsum(0)
     target = torch.randint(num_nodes, (num_edges,), generator=generator)
     graph = torch.searchsorted(ptr, target, right=True) - 1
-    share = torch.rand(num_edges, generator=generator)  # where in the target's own graph the source lies
+    share = torch.rand(num_edges, generator=generator)  # relative position of the source in the target's graph
     source = ptr[graph] + (share * (ptr[graph + 1] - ptr[graph])).long()
     inputs = {}
     if manifest.inputs.reads_pairs and manifest.pair_encoder is not None:

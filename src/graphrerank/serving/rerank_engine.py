@@ -1,7 +1,6 @@
-"""Reranks batches of requests with an artifact, and the encoder that it was trained with.
+"""Reranking of batches of requests by an artifact, with the encoder of its training.
 
-A request is a corpus of its own: BM25, cosine and edges are computed among its documents, as the model was trained on a
-corpus. BM25's word weights are therefore those of the request.
+A request is its own corpus: BM25, with its term weights, cosine and edges are computed among its documents.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -30,14 +29,14 @@ class RerankEngine:
 
     Args:
         artifact: The exported model.
-        encoder: Encodes query and documents. Give it bare: a ``VectorCache`` would write every request to disk. None
-            to go without, for models that read no vectors: the cosine is then 0 for all documents.
-        limits: What the service takes on.
-        device: Where the model runs.
+        encoder: Encoder of query and documents, without a ``VectorCache``, which would write every request to disk.
+            None for models that read no vectors: the cosine is then 0 for all documents.
+        limits: Limits of requests.
+        device: Device of the model.
 
     Raises:
-        ValueError: If the encoder is not the one of the manifest, or there is none and the model reads vectors, or the
-            model was trained on scores that are unknown here.
+        ValueError: If the encoder is not that of the manifest, there is none and the model reads vectors, or the model
+            was trained on scores that cannot be computed here.
     """
 
     def __init__(
@@ -60,18 +59,18 @@ class RerankEngine:
         self._encoder = encoder
 
     def answer(self, requests: Mapping[str, RerankRequest]) -> dict[str, Answer]:
-        """Answer a batch of requests, by their ids.
+        """Answer a batch of requests, by id.
 
         Raises:
-            ValueError: If a request is at fault; names what.
+            ValueError: If a request is invalid.
         """
         return {uid: Answer.of(response) for uid, response in self._responses(requests).items()}
 
     def rerank(self, requests: Mapping[str, RerankRequest]) -> dict[str, RerankResponse]:
-        """Rank the documents of a batch of requests, by their ids.
+        """Rank the documents of a batch of requests, by id.
 
         Raises:
-            ValueError: As :meth:`answer`.
+            ValueError: If a request is invalid.
         """
         responses = self._responses(requests)
         return {uid: RerankResponse.model_validate(response) for uid, response in responses.items()}
@@ -86,24 +85,24 @@ class RerankEngine:
         self.rerank({"explained": request.model_copy(update={"explain": True})})
 
     def _responses(self, requests: Mapping[str, RerankRequest]) -> dict[str, dict[str, Any]]:
-        """Return what a ``RerankResponse`` holds, as plain values: a model of each would take long."""
+        """Return the content of each ``RerankResponse`` as plain values, as building models would be slow."""
         inputs = self._encoded(list(requests.values()))
         with metrics().stage_seconds.labels("rerank").time():
             rankings = self._reranker.rerank_batch(inputs)
         return {
-            uid: self._response(uid, request, given, ranking)
-            for (uid, request), given, ranking in zip(requests.items(), inputs, rankings, strict=True)
+            uid: self._response(uid, request, candidates, ranking)
+            for (uid, request), candidates, ranking in zip(requests.items(), inputs, rankings, strict=True)
         }
 
     def _encoded(self, requests: Sequence[RerankRequest]) -> list[RerankInput]:
-        """Add the vectors of those requests that have texts and bring no vectors, all encoded at once."""
+        """Add the vectors of requests with texts and without vectors, all encoded in one call."""
         texts = [
             [] if self._encoder is None or request.vectors is not None or request.documents is None
             else [request.query, *(request.texts() or ())]
             for request in requests
         ]  # fmt: skip
-        encoded = self._encode([text for of_request in texts for text in of_request])
-        blocks = torch.split(encoded, [len(of_request) for of_request in texts])
+        encoded = self._encode([text for request_texts in texts for text in request_texts])
+        blocks = torch.split(encoded, [len(request_texts) for request_texts in texts])
         return [
             request.to_input(vectors[0], vectors[1:]) if len(vectors) else request.to_input()
             for request, vectors in zip(requests, blocks, strict=True)
@@ -117,9 +116,11 @@ class RerankEngine:
         try:
             return check_vectors(encoded, len(texts), self._encoder.name)
         except ValueError as error:
-            raise RuntimeError(str(error)) from error  # no fault of the request
+            raise RuntimeError(str(error)) from error  # not the request's fault
 
-    def _response(self, uid: str, request: RerankRequest, given: RerankInput, ranking: RerankedList) -> dict[str, Any]:
+    def _response(
+        self, uid: str, request: RerankRequest, candidates: RerankInput, ranking: RerankedList
+    ) -> dict[str, Any]:
         indices = ranking.indices.tolist()
         results: list[dict[str, Any]] = [
             {"index": index, "relevance_score": score}
@@ -129,16 +130,18 @@ class RerankEngine:
             for result in results:
                 result["document"] = _as_object(request.documents[result["index"]])
         if request.explain:
-            for result, explanation in zip(results, self._explain(given, ranking), strict=True):
+            for result, explanation in zip(results, self._explain(candidates, ranking), strict=True):
                 result["explanation"] = explanation
         return {"id": uid, "results": results, "meta": {"api_version": API_VERSION, "model": self.name}}
 
-    def _explain(self, given: RerankInput, ranking: RerankedList) -> list[Explanation]:
+    def _explain(self, candidates: RerankInput, ranking: RerankedList) -> list[Explanation]:
         with metrics().stage_seconds.labels("explain").time():
-            found = self._explainer.explain(given, max_edges=self._limits.explained_edges)
+            explanations = self._explainer.explain(candidates, max_edges=self._limits.explained_edges)
         return [
-            _explanation(found[index], None if ranking.probabilities is None else float(ranking.probabilities[place]))
-            for place, index in enumerate(ranking.indices.tolist())
+            _explanation(
+                explanations[index], None if ranking.probabilities is None else float(ranking.probabilities[rank])
+            )
+            for rank, index in enumerate(ranking.indices.tolist())
         ]
 
     @cached_property
@@ -157,11 +160,11 @@ def load_rerank_engine(
     """Load an artifact in a worker.
 
     Args:
-        folder: The artifact's.
-        make_encoder: Makes the encoder; None to go without.
-        limits: What the service takes on.
-        device: Where the model runs.
-        format_name: As of :func:`load_artifact`.
+        folder: Folder of the artifact.
+        make_encoder: Factory of the encoder; None for none.
+        limits: Limits of requests.
+        device: Device of the model.
+        format_name: See :func:`load_artifact`.
 
     Raises:
         ValueError: As :func:`load_artifact` and :class:`RerankEngine`.
@@ -174,13 +177,13 @@ def _as_object(document: Document) -> dict[str, Any]:
     return {"text": document} if isinstance(document, str) else document
 
 
-def _explanation(found: DocumentExplanation, probability: float | None) -> Explanation:
+def _explanation(explanation: DocumentExplanation, probability: float | None) -> Explanation:
     return Explanation(
-        base_rank=found.base_rank,
-        base_score=found.base_score,
-        gcs_part=found.gcs_part,
-        learned_part=found.learned_part,
-        score=found.gcs_part + found.learned_part,
-        edges=[EdgeEffect(edge=pair, effect=effect) for pair, effect in found.edges],
+        base_rank=explanation.base_rank,
+        base_score=explanation.base_score,
+        gcs_part=explanation.gcs_part,
+        learned_part=explanation.learned_part,
+        score=explanation.gcs_part + explanation.learned_part,
+        edges=[EdgeEffect(edge=pair, effect=effect) for pair, effect in explanation.edges],
         probability=probability,
     )

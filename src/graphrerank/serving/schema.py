@@ -1,4 +1,4 @@
-"""What an exported model takes and gives: names, types, and shapes with symbols for the sizes that may change."""
+"""Inputs and outputs of an exported model: names, types, and shapes with symbols for dynamic sizes."""
 
 from collections.abc import Mapping
 
@@ -8,9 +8,9 @@ Entry = dict[str, str]
 
 
 def input_schema(manifest: Manifest) -> list[Entry]:
-    """List what the model takes, in order: ``N`` candidates of ``B`` queries with ``E`` edges.
+    """List the model's inputs, in order: ``N`` candidates of ``B`` queries with ``E`` edges.
 
-    A shape ``[0, 0]`` marks vectors that the model does not read. The complexity adapter takes ``n`` queries alone.
+    A shape ``[0, 0]`` marks vectors that the model does not read. The complexity adapter reads ``n`` queries only.
     """
     floats = {"features": "[n, 0]", "edge_weight": "[E]"}
     if isinstance(manifest, AdapterManifest):
@@ -28,9 +28,9 @@ def input_schema(manifest: Manifest) -> list[Entry]:
 
 
 def output_schema(manifest: Manifest) -> list[Entry]:
-    """List what the model gives, in order: scores, and their probabilities where it holds a calibration.
+    """List the model's outputs, in order: scores, and their probabilities if it is calibrated.
 
-    TorchScript gives the scores, and its ``calibration`` maps them to probabilities; all other formats give both.
+    TorchScript returns the scores, and its ``calibration`` maps them to probabilities; all other formats return both.
     """
     if isinstance(manifest, RerankerManifest):
         names = ["scores"] if manifest.calibration is None else ["scores", "probabilities"]
@@ -39,7 +39,7 @@ def output_schema(manifest: Manifest) -> list[Entry]:
 
 
 def symbols(entry: Mapping[str, str]) -> list[str | int]:
-    """Return the sizes of an entry: numbers, and texts where they may change.
+    """Return the sizes of an entry: integers, and strings if they are dynamic.
 
     Example:
         >>> symbols({"name": "x", "dtype": "float32", "shape": "[B + 1, 3]"})

@@ -1,7 +1,7 @@
-"""The formats of an exported model, each a file that is written by one function and read by another.
+"""The formats of an exported model, each a file that one function writes and another reads.
 
-All but ``torchscript`` are made of one exported program. ``torchscript``, ``pt2`` and ``aot`` hold programs: they are
-loaded from a folder that the operator named, and by no other way.
+All but ``torchscript`` are derived from one exported program. ``torchscript``, ``pt2`` and ``aot`` contain programs:
+they are loaded only from a folder that the operator named.
 """
 
 from graphrerank.serving.formats.exportable import Exportable, Runner

@@ -1,4 +1,4 @@
-"""Ahead-of-time compiled: AOTInductor's machine code for this kind of processor, asked for by name."""
+"""Ahead-of-time compilation: AOTInductor's machine code for this kind of processor, only on request."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ from torch import nn
 
 from graphrerank.serving.formats.exportable import Exportable, Runner, all_sizes_alike
 
-ONE_THREAD = {"cpp.threads": 1}  # else it keeps as many threads as the export had, whatever the service sets
+ONE_THREAD = {"cpp.threads": 1}  # else it uses as many threads as the export had, whatever the service sets
 COMPILERS = ("g++", "clang++", "cl")
 
 
@@ -29,17 +29,17 @@ def write(exportable: Exportable, path: Path) -> None:
     program.example_inputs = exportable.example, {}
     try:
         with torch.no_grad(), all_sizes_alike(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # of torch to itself
+            warnings.simplefilter("ignore", FutureWarning)  # raised by torch about itself
             torch._inductor.aoti_compile_and_package(program, package_path=str(path), inductor_configs=ONE_THREAD)
-    except Exception as error:  # also what the C++ compiler says
+    except Exception as error:  # including those of the C++ compiler
         raise ValueError(f"aot cannot compile this model: {error}") from error
-    _leave_out_folders(path, [cache_dir(), str(Path(torch.__file__).parents[1])])
+    _remove_folders(path, [cache_dir(), str(Path(torch.__file__).parents[1])])
 
 
-def _leave_out_folders(path: Path, folders: list[str]) -> None:
-    """Empty a package's C++ sources, which hold the compiler's command, and name no folder of this machine.
+def _remove_folders(path: Path, folders: list[str]) -> None:
+    """Empty a package's C++ sources, which contain the compiler's command, and mask folders of this machine.
 
-    In machine code a folder stands in assertions and debug records; dots of the same number keep every offset.
+    Machine code contains folders in assertions and debug records; masking them by as many dots keeps every offset.
     """
     with zipfile.ZipFile(path) as package:
         entries = [(entry, package.read(entry)) for entry in package.infolist()]
@@ -56,7 +56,7 @@ def load(path: Path) -> nn.Module:
     """Load machine code.
 
     Raises:
-        ValueError: If it is none for this machine.
+        ValueError: If the file is not machine code for this machine.
     """
     try:
         return Runner(torch._inductor.aoti_load_package(str(path), run_single_threaded=False), "aot").eval()

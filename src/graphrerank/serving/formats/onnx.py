@@ -1,7 +1,7 @@
-"""ONNX, for ONNX Runtime and whatever reads it; with our own translation of the operators that have none.
+"""ONNX, for ONNX Runtime and other readers, with our own translation of two operators.
 
 - ``index_add`` becomes ``ScatterElements``, as ``ScatterND`` adds duplicate indices in parallel without a lock.
-- A stable sort becomes ``TopK`` of all entries, which puts the lower index first among equals.
+- A stable sort becomes ``TopK`` of all entries, which orders equal ones by index.
 """
 
 import logging
@@ -24,7 +24,7 @@ def write(exportable: Exportable, path: Path) -> None:
     """Convert the exported program.
 
     Raises:
-        ValueError: If the extra ``onnx`` is not installed, or an operator has no place in ONNX; names it.
+        ValueError: If the extra ``onnx`` is not installed, or an operator cannot be expressed in ONNX.
     """
     try:
         translations = _translations()
@@ -33,7 +33,7 @@ def write(exportable: Exportable, path: Path) -> None:
     program = exportable.program
     try:
         with _quiet():
-            found = torch.onnx.export(
+            exported = torch.onnx.export(
                 program,
                 (),
                 input_names=[entry["name"] for entry in exportable.inputs],
@@ -44,8 +44,8 @@ def write(exportable: Exportable, path: Path) -> None:
             )
     except torch.onnx.OnnxExporterError as error:
         raise ValueError(f"onnx cannot express this model: {error}") from error
-    assert found is not None
-    proto = found.model_proto
+    assert exported is not None
+    proto = exported.model_proto
     _name_sizes(proto.graph, exportable)
     _strip(proto)
     path.write_bytes(proto.SerializeToString(deterministic=True))
@@ -63,15 +63,15 @@ def load(path: Path) -> nn.Module:
         raise ValueError(f"the format onnx needs `pip install graphrerank[onnx]`: {error}") from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
-    try:  # from bytes: a file that refers to others is refused
+    try:  # from bytes: a file that refers to other files is refused
         session = onnxruntime.InferenceSession(path.read_bytes(), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # its errors share no class
         raise ValueError(f"{path}: not a model that ONNX Runtime can load: {error}") from error
     names = [entry.name for entry in session.get_inputs()]
 
     def run(*inputs: Tensor) -> list[Tensor]:
-        feed = {name: given.numpy() for name, given in zip(names, inputs, strict=True)}
-        return [torch.from_numpy(found) for found in session.run(None, feed)]
+        feed = {name: tensor.numpy() for name, tensor in zip(names, inputs, strict=True)}
+        return [torch.from_numpy(output) for output in session.run(None, feed)]
 
     return Runner(run, "onnx").eval()
 
@@ -95,9 +95,9 @@ def _translations() -> dict[Callable[..., Any], Callable[..., Any]]:
 
 
 def _name_sizes(graph: Any, exportable: Exportable) -> None:
-    """Write the schema's symbols over the exporter's."""
-    for entries, found in ((exportable.inputs, graph.input), (exportable.outputs, graph.output)):
-        for entry, tensor in zip(entries, found, strict=True):
+    """Replace the exporter's symbols by the schema's."""
+    for entries, tensors in ((exportable.inputs, graph.input), (exportable.outputs, graph.output)):
+        for entry, tensor in zip(entries, tensors, strict=True):
             for size, dim in zip(symbols(entry), tensor.type.tensor_type.shape.dim, strict=True):
                 if isinstance(size, str):
                     dim.dim_param = size
@@ -107,9 +107,9 @@ def _strip(proto: Any) -> None:
     """Remove what no runtime reads and what names files of this machine."""
     del proto.graph.value_info[:]
     del proto.metadata_props[:]
-    for part in (proto.graph, *proto.graph.node, *proto.graph.input, *proto.graph.output, *proto.graph.initializer):
-        part.ClearField("doc_string")
-        part.ClearField("metadata_props")
+    for node in (proto.graph, *proto.graph.node, *proto.graph.input, *proto.graph.output, *proto.graph.initializer):
+        node.ClearField("doc_string")
+        node.ClearField("metadata_props")
 
 
 @contextmanager
@@ -120,7 +120,7 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # of torch to itself
+            warnings.simplefilter("ignore", FutureWarning)  # raised by torch about itself
             yield
     finally:
         for logger, level in zip(loggers, levels, strict=True):

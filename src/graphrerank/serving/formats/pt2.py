@@ -1,4 +1,4 @@
-"""``torch.export``'s file: a graph of ATen operators that any later torch runs, compiles or converts."""
+"""``torch.export``'s file: a graph of ATen operators that any later torch can run, compile or convert."""
 
 from pathlib import Path
 
@@ -13,19 +13,19 @@ def write(exportable: Exportable, path: Path) -> None:
     """Write the exported program.
 
     Raises:
-        ValueError: If the model cannot be traced, or holds what :func:`load` would refuse.
+        ValueError: If the model cannot be traced, or :func:`load` would refuse the file.
     """
     program = exportable.program
-    program.example_inputs = None  # which would be pickled
+    program.example_inputs = None  # they would be pickled
     torch.export.save(program, path)
     check_pt2(path)
 
 
 def load(path: Path) -> nn.Module:
-    """Load an exported program, once it is known to be a graph of operators and numbers alone.
+    """Load an exported program after a check that it is a graph of operators and numbers only.
 
     Raises:
-        ValueError: If it is none, or could run more than operators (:func:`check_pt2`).
+        ValueError: If it is none, or could run other code (:func:`check_pt2`).
     """
     check_pt2(path)
     try:

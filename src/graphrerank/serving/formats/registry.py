@@ -14,12 +14,12 @@ Load = Callable[[Path], nn.Module]
 
 @dataclass(frozen=True)
 class Format:
-    """How a model is written and read.
+    """The functions of a format.
 
     Attributes:
         file: Name of its file in an artifact.
         write: Writes a model to a path.
-        load: Reads a module that scores; on the CPU, in evaluation mode.
+        load: Reads a module that scores, on the CPU, in evaluation mode.
     """
 
     file: str
@@ -36,10 +36,10 @@ FORMATS = {
 
 
 def find_formats(names: Sequence[str]) -> dict[str, Format]:
-    """Return formats by their names, each once.
+    """Return unique formats by name.
 
     Raises:
-        ValueError: If there is none, or one that is not known.
+        ValueError: If there is none, or one is unknown.
     """
     unknown = [name for name in names if name not in FORMATS]
     if unknown or not names:

@@ -1,4 +1,4 @@
-"""TorchScript: the contracted format. It also scripts Python's branches, so that it runs the eager kernels."""
+"""TorchScript, the contracted format; it scripts Python's branches, so it runs the eager kernels."""
 
 import copy
 import tempfile
@@ -30,7 +30,7 @@ def load(path: Path) -> nn.Module:
     """Load a scripted model.
 
     Raises:
-        ValueError: If it is none that this torch can load.
+        ValueError: If this torch cannot load the file.
     """
     try:
         with _without_deprecation():
