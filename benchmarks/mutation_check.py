@@ -1,8 +1,8 @@
 """python benchmarks/mutation_check.py: break one line of the source at a time, and see whether the tests notice.
 
 Each mutation replaces a line's text in a copy of the checkout: a flipped sign, a moved boundary, a dropped
-normalisation, a wrong axis, an ignored argument. The mirrored test runs first, then the tests of the package, then the
-default suite; the first failure ends it. Prints a line per mutation and the number caught; the exit status is 1 if any
+normalisation, a wrong axis, an ignored argument. The mirrored test and the module's doctests run first, then the tests of the package,
+then the default suite; the first failure ends it. Prints a line per mutation and the number caught; the exit status is 1 if any
 survives. ``--only TEXT`` takes the mutations whose file or description holds a text, ``--quick`` leaves out the last,
 slow step.
 """
@@ -81,7 +81,10 @@ MUTATIONS = (
         "indexes/ket/skeleton.py", "all sub-chunks count as the best", "if count == max(counts)]", "if count >= 0]"
     ),
     Mutation(
-        "indexes/ket/keyword_graph.py", "keyword vectors are sums, not means", "1 / np.maximum(", "1 + 0 * np.maximum("
+        "indexes/ket/keyword_graph.py",
+        "keyword vectors are not normalised",
+        "torch.nn.functional.normalize(torch.from_numpy(averaging @ vectors.numpy()), dim=1)",
+        "torch.from_numpy(averaging @ vectors.numpy())",
     ),
     Mutation(
         "operators/gcs.py",
@@ -226,8 +229,9 @@ def test_steps(checkout: Path, mutation: Mutation, *, quick: bool) -> list[list[
     """List the arguments of pytest, narrowest first."""
     module = Path(mutation.file)
     mirrored = Path("tests") / module.parent / f"test_{module.name}"
-    steps = [[str(path)] for path in (mirrored, Path("tests") / module.parts[0]) if (checkout / path).exists()]
-    return steps if quick else [*steps, []]
+    tests = [str(path) for path in (mirrored, Path("tests") / module.parts[0]) if (checkout / path).exists()]
+    narrow = [[*tests[:1], str(PACKAGE / module)], *([path] for path in tests[1:])]  # the module's doctests too
+    return narrow if quick else [*narrow, []]
 
 
 def is_caught(checkout: Path, mutation: Mutation, *, quick: bool) -> str | None:

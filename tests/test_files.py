@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphrerank.files import atomic_path, load_tensors, save_tensors, write_json, write_text
+from graphrerank.files import atomic_folder, atomic_path, load_tensors, save_tensors, write_json, write_text
 
 
 def test_failure_leaves_the_old_content_and_no_temporary_file(tmp_path: Path) -> None:
@@ -67,3 +67,20 @@ def test_json_without_what_json_does_not_know(tmp_path: Path) -> None:
     text = (tmp_path / "a.json").read_text(encoding="utf-8")
     expected = {"a": [1, None, [True, "NaN"]], "b": {"c": None, "d": 0.5, "e": None}}
     assert json.loads(text, parse_constant=pytest.fail) == expected
+
+
+def test_an_older_folder_is_put_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, rename = tmp_path / "a", Path.rename
+    folder.mkdir()
+    (folder / "b.txt").write_text("old")
+
+    def failing(self: Path, target: Path) -> Path:
+        if self.name == "new":
+            raise OSError("no space left on device")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", failing)
+    with pytest.raises(OSError, match="no space left"), atomic_folder(folder) as temporary:
+        (temporary / "b.txt").write_text("new")
+    assert (folder / "b.txt").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
