@@ -3,8 +3,8 @@
 Each mutation replaces a line's text in a copy of the checkout: a flipped sign, a moved boundary, a dropped
 normalisation, a wrong axis, an ignored argument. The mirrored test and the module's doctests run first, then the tests
 of the package, then the default suite; the first failure ends it. Prints a line per mutation and the number caught; the
-exit status is 1 if any survives. ``--only TEXT`` takes the mutations whose file or description holds a text, ``--quick``
-leaves out the last, slow step.
+exit status is 1 if any survives. ``--only TEXT`` takes the mutations whose file or description holds a text,
+``--quick`` leaves out the last, slow step.
 """
 
 import argparse
