@@ -1,4 +1,4 @@
-"""What ``evaluate.py`` is told to judge: pipelines, run files and checkpoints by short names, and their candidates."""
+"""The systems that ``evaluate.py`` judges, by short names: pipelines, run files, checkpoints; and their candidates."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -106,10 +106,10 @@ def read_lineup(session: Session) -> Lineup:
 
 
 def name_systems(sources: Sequence[str]) -> list[Named]:
-    """Say what each source is, and name it in short.
+    """Return what each source is, with a short name.
 
     Raises:
-        ValueError: If there is none, one is named twice, or two cannot be told apart.
+        ValueError: If there is none, one is named twice, or two have the same path.
     """
     if not sources or len(set(sources)) != len(sources):
         raise ValueError(

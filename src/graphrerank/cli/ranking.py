@@ -103,7 +103,7 @@ class Rankings:
     def _as_trained(
         self, prepared: PreparedDataset, manifest: RerankerManifest, models: Mapping[str, Checkpoint]
     ) -> PreparedDataset:
-        """Give a data set the features and the cross-encoder that a checkpoint was trained with."""
+        """Return a data set with the features and the cross-encoder that a checkpoint was trained with."""
         session = self._session
         part = prepared.with_features(manifest.retriever.feature_names)
         if manifest.pair_encoder is not None:
@@ -125,12 +125,12 @@ class Rankings:
         ranked = run_pipelines(prepared, queries, pipelines, progress=True, alone=TIMED_ALONE)
         rows: Rows = {row.name: [row] for row in ranked}
         data, graph = prepared.dataset, prepared.dataset.graph.to(session.device)
-        asked = Queries(data.query_ids, data.query_texts, prepared.query_vectors).select(queries)
+        batch = Queries(data.query_ids, data.query_texts, prepared.query_vectors).select(queries)
         for label in cfg.counterfactual_pipelines:
             others = {}
             for edges in cfg.counterfactuals:
                 other = shuffled_graph(graph, seed=session.seed) if edges == "shuffled" else graph.without_edges()
-                others[edges] = build(lineup.pipelines[label], other).retrieve(asked).ranking
+                others[edges] = build(lineup.pipelines[label], other).retrieve(batch).ranking
             rows[label] = [replace(row, on_other_edges=others) for row in rows[label]]
         return rows
 

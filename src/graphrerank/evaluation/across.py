@@ -12,7 +12,7 @@ LEVEL = 0.05
 def across_datasets(
     datasets: Sequence[DatasetStudy], *, level: float = LEVEL, permutations: int = 10_000, seed: int = 0
 ) -> list[Replication]:
-    """Say of each comparison that was made on two data sets or more, on how many the system wins.
+    """Count, for each comparison that was made on two data sets or more, on how many of them the system wins.
 
     Args:
         datasets: The data sets, with their tests.
@@ -25,7 +25,7 @@ def across_datasets(
         for test in dataset.tests:
             if test.num_queries:
                 tests.setdefault((test.system, test.baseline, test.measure), []).append((dataset, test))
-    found = []
+    replications = []
     for (system, baseline, measure), listed in tests.items():
         if len(listed) < 2:
             continue
@@ -35,7 +35,7 @@ def across_datasets(
             dataset.systems[system].values[measure] - dataset.systems[baseline].values[measure] for dataset, _ in listed
         ]
         mean, p_combined = combined_randomization(differences, permutations=permutations, seed=seed)
-        found.append(
+        replications.append(
             Replication(
                 system=system,
                 baseline=baseline,
@@ -49,4 +49,4 @@ def across_datasets(
                 p_combined=p_combined,
             )
         )
-    return found
+    return replications

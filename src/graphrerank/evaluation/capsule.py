@@ -59,7 +59,7 @@ def make_capsule(
 
     Args:
         run_dir: Its folder.
-        study: What it found.
+        study: Its study.
         overrides: As in :class:`Capsule`, as the other arguments.
         config: The configuration.
         versions: Versions of libraries; Python's is added.
@@ -111,7 +111,7 @@ def read_capsule(run_dir: Path) -> Capsule:
 
 
 def capsule_differences(before_dir: Path, after_dir: Path) -> list[str]:
-    """Say where a run differs from an earlier one, in the order in which causes come before effects.
+    """List where a run differs from an earlier one, causes before their effects.
 
     Versions, configuration, weights, data and candidates must be equal, means within the earlier run's tolerance. What
     time the systems took is not compared.
@@ -143,7 +143,7 @@ def capsule_differences(before_dir: Path, after_dir: Path) -> list[str]:
 
 
 def setting_differences(first: tuple[str, Path], second: tuple[str, Path]) -> list[str]:
-    """Say in which versions and settings two runs differ.
+    """List the versions and settings in which two runs differ.
 
     Args:
         first: Name and folder of a run.
@@ -173,7 +173,7 @@ def _candidates_file(run_dir: Path, dataset: str) -> Path:
 def _changes(
     part: str, before: Mapping[str, Any], after: Mapping[str, Any], whose: tuple[str, str] = THEN
 ) -> list[str]:
-    """Say which entries differ."""
+    """List the entries that differ."""
     missing = object()
     lines = []
     for key in dict.fromkeys([*before, *after]):

@@ -50,8 +50,8 @@ def compare_runs(
         name: _compare_dataset({run: study.datasets[name] for run, study in studies.items()}, resamples, seed)
         for name in shared
     }
-    told = [*(f"{run}: {study.command}" for run, study in studies.items()), *notes]
-    datasets = {name: replace(dataset, notes=(*told, *dataset.notes)) for name, dataset in datasets.items()}
+    runs = [*(f"{run}: {study.command}" for run, study in studies.items()), *notes]
+    datasets = {name: replace(dataset, notes=(*runs, *dataset.notes)) for name, dataset in datasets.items()}
     left_out = {run: [name for name in study.datasets if name not in shared] for run, study in studies.items()}
     ties = {run: study.settings.get("ties", "own") for run, study in studies.items()}
     if len(set(ties.values())) > 1:
@@ -93,7 +93,7 @@ def _compare_dataset(parts: Mapping[str, DatasetStudy], resamples: int, seed: in
 
 
 def _with_candidates(merged: DatasetStudy, parts: Mapping[str, DatasetStudy]) -> DatasetStudy:
-    """Say where the runs' candidates differ; groups by graph density are of one run, the last that knows it."""
+    """Note where the runs' candidates differ; groups by graph density are of one run, the last that knows it."""
     known = {run: part for run, part in parts.items() if part.densities}
     if not known:
         return replace(merged, notes=("no groups by graph density: these runs are of an older program",))
@@ -178,10 +178,10 @@ def _alike(a: SystemStudy, b: SystemStudy) -> bool:
 
 def _taken_over(parts: Mapping[str, DatasetStudy], names: Renamed, key: str) -> list[Any]:
     """Collect the findings about single systems, each system once."""
-    found: dict[tuple[str, ...], Any] = {}
+    records: dict[tuple[str, ...], Any] = {}
     for run, part in parts.items():
         for record in getattr(part, key):
             name = names[run][record.system]
             facts = [str(getattr(record, field, "")) for field in ("edges", "measure")]
-            found.setdefault((name, *facts), replace(record, system=name))
-    return list(found.values())
+            records.setdefault((name, *facts), replace(record, system=name))
+    return list(records.values())

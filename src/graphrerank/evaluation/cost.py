@@ -118,7 +118,7 @@ def retrieval_times(prepared: PreparedDataset, queries: Tensor, retriever: Retri
 
 
 def stage_quantiles(times: Mapping[str, Sequence[float]]) -> dict[str, dict[str, float]]:
-    """Give median and 95th percentile of each stage, and of all stages of a query together.
+    """Return the median and the 95th percentile of each stage, and of all stages of a query together.
 
     Args:
         times: Milliseconds of each query by stage; where stages were timed on more queries than others, the first.

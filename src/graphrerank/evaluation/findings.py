@@ -1,4 +1,4 @@
-"""What judging finds beside means, as records of plain names and numbers that JSON can hold."""
+"""Findings of an evaluation other than mean scores: records of plain names and numbers that JSON can hold."""
 
 import math
 from collections.abc import Mapping

@@ -40,13 +40,13 @@ def hub_bias(graph: CorpusGraph, ranking: Ranking, relevant: Tensor, *, system: 
     is_relevant = torch.isin(row + nodes, (row + relevant)[relevant >= 0])
     judged = is_relevant.double().masked_fill(~ranked, torch.nan)
     scores = scores.masked_fill(~ranked, torch.nan)
-    top, found = nodes[:, :TOP], relevant[relevant >= 0]
+    top, sought = nodes[:, :TOP], relevant[relevant >= 0]
     return HubBias(
         system=system,
         correlation=mean_spearman(scores, degrees),
         relevant_correlation=mean_spearman(judged, degrees),
         lift=float(hub[top[top >= 0]].double().mean()) / share,
-        relevant_lift=float(hub[found].double().mean()) / share,
+        relevant_lift=float(hub[sought].double().mean()) / share,
         hub_degree=hub_degree,
     )
 

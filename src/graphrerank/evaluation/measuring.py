@@ -76,7 +76,7 @@ def measure_ranking(
 
 
 def parse_measures(names: Sequence[str]) -> dict[str, str]:
-    """Give every measure its one name, and say who computes it.
+    """Normalise the names of measures, and return what computes each of them.
 
     Returns:
         By name, in order: ``ours``, ``cut`` (TR, MissTR, Coverage, each perhaps ``@K``) or ``ir_measures``.
@@ -154,7 +154,7 @@ def relevant_nodes(qrels: Qrels, queries: Tensor) -> Tensor:
 
 
 def _coverage(dataset: RetrievalDataset, queries: Tensor, nodes: Tensor) -> Tensor:
-    """Tell of each query whether its top nodes' texts hold a right answer; NaN where no answer is known."""
+    """Return for each query whether the texts of its top nodes hold a right answer; NaN where no answer is known."""
     scores = torch.full((len(queries),), torch.nan, dtype=torch.float64)
     for row, query in enumerate(queries.tolist()):
         answers = dataset.answers.get(dataset.query_ids[query])
@@ -184,15 +184,15 @@ def _by_ir_measures(measures: Sequence[str], relevance: Tensor, gains: Tensor, r
         judged[str(row)] = hits | {f"missed {number}": gain for number, gain in enumerate(left.elements())}
         run[str(row)] = {str(rank): float(depth - rank) for rank in ranked[row].nonzero().flatten().tolist()}
     parsed: Mapping[str, Any] = {name: _parse_foreign(name) for name in measures}
-    found = {name: torch.zeros(len(relevance), dtype=torch.float64) for name in measures}
+    scores = {name: torch.zeros(len(relevance), dtype=torch.float64) for name in measures}
     try:
-        for one in ir_measures.iter_calc(list(set(parsed.values())), judged, run):
+        for entry in ir_measures.iter_calc(list(set(parsed.values())), judged, run):
             for name, measure in parsed.items():
-                if measure == one.measure:
-                    found[name][int(one.query_id)] = float(one.value)
+                if measure == entry.measure:
+                    scores[name][int(entry.query_id)] = float(entry.value)
     except ValueError as error:
         raise ValueError(f"`measures` {list(measures)} cannot be computed by ir_measures: {error}") from error
-    return found
+    return scores
 
 
 def _parse_foreign(name: str, cause: ValueError | None = None) -> Any:

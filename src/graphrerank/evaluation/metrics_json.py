@@ -38,7 +38,7 @@ def dataset_metrics(dataset: DatasetStudy) -> dict[str, Any]:
 
 
 def system_metrics(system: SystemStudy) -> dict[str, Any]:
-    """Return what ``metrics.json`` holds of a system: its means by name of the measure, and beside them the rest.
+    """Return what ``metrics.json`` holds of a system: its means by the measures' names, and its other results.
 
     ``latency_ms`` is what the system itself does: of a reranker without the search for candidates, which ``cost`` has.
     """

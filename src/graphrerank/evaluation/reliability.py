@@ -68,7 +68,7 @@ def judge_reliability(system: str, calibration: Calibration, scores: Tensor, lab
 
 
 def wilson_interval(share: float, count: int) -> tuple[float, float]:
-    """Give the 95% interval of a share.
+    """Return the 95% interval of a share.
 
     Source: Wilson, "Probable Inference, the Law of Succession, and Statistical Inference", 1927.
 

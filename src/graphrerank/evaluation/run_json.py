@@ -37,7 +37,7 @@ def read_run_json(path: Path, *, what: str, forms: Collection[int], build: Calla
 
 
 def with_new_names(content: Any) -> Any:
-    """Give rows and measures of an older file their names of today: ``base_ranking``, ``R_cap@K``.
+    """Rename the rows and measures of an older file to the current names: ``base_ranking``, ``R_cap@K``.
 
     Example:
         >>> with_new_names({"base_ranking": {"R_cap@5": 0.5}})

@@ -40,17 +40,17 @@ def run_pipelines(
         ValueError: If a pipeline reads vectors that are not there.
     """
     dataset = prepared.dataset
-    asked = Queries(dataset.query_ids, dataset.query_texts, prepared.query_vectors).select(queries)
-    retrieved = _retrieve(pipelines, asked, progress=progress)
-    pair_ms = _pair_ms(prepared.pair_encoder, [entry[0] for entry in retrieved.values()], asked, dataset.graph)
+    batch = Queries(dataset.query_ids, dataset.query_texts, prepared.query_vectors).select(queries)
+    retrieved = _retrieve(pipelines, batch, progress=progress)
+    pair_ms = _pair_ms(prepared.pair_encoder, [entry[0] for entry in retrieved.values()], batch, dataset.graph)
     ranked = []
     for name, (result, elapsed, peak) in retrieved.items():
         encodings = float(result.num_encodings.double().mean())
-        batch_ms = {stage: 1000 * seconds / len(asked) for stage, seconds in result.seconds.items()}
-        batch_ms["other"] = 1000 * elapsed / len(asked) - sum(batch_ms.values())
+        batch_ms = {stage: 1000 * seconds / len(batch) for stage, seconds in result.seconds.items()}
+        batch_ms["other"] = 1000 * elapsed / len(batch) - sum(batch_ms.values())
         if pair_ms is not None and READING in batch_ms:
             batch_ms[READING] = encodings * pair_ms
-        ms = _latency(pipelines[name], asked, alone, pair_ms) if alone else {}
+        ms = _latency(pipelines[name], batch, alone, pair_ms) if alone else {}
         cost = Cost(ms, encodings or None, None, peak, ms.get(TOTAL, {}), batch_ms, pair_ms if encodings else None)
         routes = {} if result.routes is None else route_shares(result.routes)
         ranked.append(RankedSystem(name, "pipeline", f"pipeline={name}", result.ranking, cost, routes=routes))

@@ -13,7 +13,7 @@ TOLERANCE = 1e-9  # of a mean; sums of one set of numbers differ by rounding whe
 
 
 def bootstrap_interval(values: Tensor, *, level: float = LEVEL, samples: int = RESAMPLES, seed: int = 0) -> Tensor:
-    """Give the percentile bootstrap interval of a mean over queries.
+    """Return the percentile bootstrap interval of a mean over queries.
 
     Queries are drawn with replacement, as many as there are; the interval runs between the outer quantiles of the means
     of these samples. It says how much the mean would vary with other queries, not with another seed of training.
@@ -167,7 +167,7 @@ def holm(p_values: Tensor) -> Tensor:
 
 
 def flipped_sums(rows: Tensor, *, permutations: int, seed: int) -> Iterator[Tensor]:
-    """Give the sums of rows over queries after random flips of the queries' signs.
+    """Yield the sums of rows over queries after random flips of the queries' signs.
 
     As one matrix product a block: with a bit per query and permutation that says whether it is flipped, the sum is that
     of all less twice that of the flipped.
@@ -189,7 +189,7 @@ def flipped_sums(rows: Tensor, *, permutations: int, seed: int) -> Iterator[Tens
 
 
 def resampled_means(rows: Tensor, *, samples: int, seed: int) -> Iterator[Tensor]:
-    """Give the means of rows over queries that are drawn with replacement, as many as there are.
+    """Yield the means of rows over queries that are drawn with replacement, as many as there are.
 
     Args:
         rows: ``[R, Q]`` float64; rows share the drawn queries.
@@ -209,13 +209,13 @@ def resampled_means(rows: Tensor, *, samples: int, seed: int) -> Iterator[Tensor
 
 
 def outer_quantiles(samples: Tensor, level: float) -> Tensor:
-    """Give the ends of the interval that holds the middle ``level`` of ``[R, B]`` samples: ``[R, 2]``."""
+    """Return the ends of the interval that holds the middle ``level`` of ``[R, B]`` samples: ``[R, 2]``."""
     outer = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)
     return samples.quantile(outer, dim=1).T
 
 
 def complete_measures(scores: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Give the measures that count the same queries, ``[M']``, with their scores there, ``[S, M', q]`` float64.
+    """Yield the measures that count the same queries, ``[M']``, with their scores there, ``[S, M', q]`` float64.
 
     Args:
         scores: ``[S, M, Q]``, NaN at the same queries for all systems. Measures that count no query are left out.
@@ -258,7 +258,7 @@ def check_level(level: float) -> None:
 
 
 def _blocks(total: int, width: int) -> Iterator[int]:
-    """Split ``total`` rows of ``width`` numbers into blocks that are small beside the caches."""
+    """Split ``total`` rows of ``width`` numbers into blocks that fit into the processor's caches."""
     size = max(1, BLOCK_NUMBERS // max(1, width))
     for start in range(0, total, size):
         yield min(size, total - start)
