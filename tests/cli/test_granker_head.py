@@ -13,13 +13,17 @@ SYSTEMS = ["retriever", "ppr", "gcs", "cross_encoder", "granker", "cross_encoder
 
 
 @pytest.fixture(scope="module")
-def run(reader: Path, run_command, small_attack: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("run")
-    done = run_command(
-        "train.py", "model=granker_head", "model.learn_smoothing=true", f"pair_encoder.model={reader}",
-        "pair_encoder.max_length=48", f"data.path={small_attack}", "retriever.top_k=10", "trainer.max_epochs=2",
-        f"hydra.run.dir={folder}",
+def arguments(reader: Path, small_attack: Path, small_encoder: tuple[str, ...]) -> tuple[str, ...]:
+    return (
+        "model=granker_head", "model.learn_smoothing=true", f"pair_encoder.model={reader}", *small_encoder,
+        f"data.path={small_attack}", "retriever.top_k=10", "trainer.max_epochs=2",
     )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run(arguments: tuple[str, ...], run_command, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run")
+    done = run_command("train.py", *arguments, "pair_encoder.max_length=48", f"hydra.run.dir={folder}")
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -86,10 +90,11 @@ def test_exported_head_takes_pair_vectors_edges_and_degrees(run: Path, run_comma
 
 
 def test_fastinsight_with_the_trained_head(
-    run: Path, reader: Path, run_command, small_attack: Path, tmp_path: Path
+    run: Path, reader: Path, run_command, small_attack: Path, small_encoder: tuple[str, ...], tmp_path: Path
 ) -> None:
     done = run_command(
-        "evaluate.py", "pipeline=fastinsight_head", f"pipeline.head.checkpoint={run}", "pipelines=[fastinsight]",
+        "evaluate.py", *small_encoder, "pipeline=fastinsight_head", f"pipeline.head.checkpoint={run}",
+        "pipelines=[fastinsight]",
         "pipeline.budget=15", "num_queries=5", "data=attack", f"data.path={small_attack}",
         "pair_encoder=cross_encoder", f"pair_encoder.model={reader}", "pair_encoder.max_length=48",
         f"hydra.run.dir={tmp_path}",
@@ -115,13 +120,7 @@ def test_it_is_no_reranker_of_scores(run: Path) -> None:
         GraphReranker.from_pretrained(run)
 
 
-def test_a_run_is_not_resumed_with_another_cross_encoder(
-    run: Path, reader: Path, run_command, small_attack: Path
-) -> None:
-    done = run_command(
-        "train.py", "model=granker_head", "model.learn_smoothing=true", f"pair_encoder.model={reader}",
-        "pair_encoder.max_length=40", f"data.path={small_attack}", "retriever.top_k=10", "trainer.max_epochs=2",
-        f"ckpt_path={run}",
-    )  # fmt: skip
+def test_a_run_is_not_resumed_with_another_cross_encoder(run: Path, arguments: tuple[str, ...], run_command) -> None:
+    done = run_command("train.py", *arguments, "pair_encoder.max_length=40", f"ckpt_path={run}")
     assert done.returncode != 0
     assert "was trained with pair_encoder=" in done.stderr

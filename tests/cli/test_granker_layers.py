@@ -1,9 +1,6 @@
-"""A cross-encoder's last layers, trained with GRanker's head: in processes, as a user starts them."""
+"""A cross-encoder's last layers, trained with GRanker's head."""
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +14,7 @@ from graphrerank.models import load_checkpoint, load_checkpoints
 from graphrerank.models.granker_layers import GRankerLayers
 from graphrerank.operators import CrossEncoder
 from graphrerank.serving import export_artifact, load_artifact
-from tests.support import ROOT
+from graphrerank.training import RerankerModule
 
 
 @pytest.fixture(scope="module")
@@ -183,27 +180,20 @@ def test_it_is_no_reranker_of_scores(run: Path) -> None:
 
 
 def test_resumed_run_equals_unbroken_run(
-    run: Path, corpus: Path, reader: Path, run_command, cache: Path, tmp_path: Path
+    run: Path, corpus: Path, reader: Path, run_command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Break the second model off in its second epoch, then resume the run folder."""
-    asked = arguments(corpus, reader)
-    folder = tmp_path / "broken"
-    code = (
-        "import sys\n"
-        "from graphrerank.training import RerankerModule\n"
-        "start = RerankerModule.training_step\n"
-        "def stop(self, graphs, batch_idx):\n"
-        "    learned = self.model.granker.smoothing_logit is not None\n"
-        "    if self.current_epoch == 1 and batch_idx == 1 and learned:\n"
-        "        raise SystemExit(9)\n"
-        "    return start(self, graphs, batch_idx)\n"
-        "RerankerModule.training_step = stop\n"
-        f"sys.path.insert(0, {str(ROOT)!r}); sys.argv = ['train.py', *{[*asked, f'hydra.run.dir={folder}']!r}]\n"
-        f"import runpy; runpy.run_path({str(ROOT / 'train.py')!r}, run_name='__main__')\n"
-    )
-    environment = {**os.environ, "GRAPHRERANK_CACHE": str(cache)}
-    command = [sys.executable, "-c", code]
-    broken = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
+    asked, folder, start = arguments(corpus, reader), tmp_path / "broken", RerankerModule.training_step
+
+    def stop(self: RerankerModule, graphs: Any, batch_idx: int) -> Any:
+        learned = self.model.granker.smoothing_logit is not None
+        if self.current_epoch == 1 and batch_idx == 1 and learned:
+            raise SystemExit(9)
+        return start(self, graphs, batch_idx)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RerankerModule, "training_step", stop)
+        broken = run_command("train.py", *asked, f"hydra.run.dir={folder}")
     assert broken.returncode == 9, broken.stderr
     done = run_command("train.py", *asked, f"ckpt_path={folder}", f"hydra.run.dir={tmp_path / 'second'}")
     assert done.returncode == 0, done.stderr

@@ -11,7 +11,9 @@ import pytest
 def judged(trained: Path, run_command, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run folder of evaluate.py."""
     folder = tmp_path_factory.mktemp("judged") / "first"
-    done = run_command("evaluate.py", f"checkpoint={trained}", "resamples=200", f"hydra.run.dir={folder}")
+    done = run_command(
+        "evaluate.py", f"checkpoint={trained}", "resamples=200", f"hydra.run.dir={folder}", pictures=True
+    )
     assert done.returncode == 0, done.stderr
     return folder
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 
-def test_train_and_evaluate_on_a_database(run_command: Any, tmp_path: Path) -> None:
+def test_train_and_evaluate_on_a_database(run_command: Any, small_encoder: tuple[str, ...], tmp_path: Path) -> None:
     database, folder, run, out = (tmp_path / name for name in ("my.db", "questions", "run", "out"))
     with sqlite3.connect(database) as connection:
         for i in range(8):
@@ -20,7 +20,7 @@ def test_train_and_evaluate_on_a_database(run_command: Any, tmp_path: Path) -> N
         rows = [f"q{i}\tthing{j}\t1\n" for i in members for j in (i, i + 1)]
         (folder / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(rows))
     data = ["data=sql_schema", f"data.url=sqlite:///{database}", f"data.path={folder}"]
-    done = run_command("train.py", *data, "features=scores", "debug=fast", f"hydra.run.dir={run}")
+    done = run_command("train.py", *data, *small_encoder, "features=scores", "debug=fast", f"hydra.run.dir={run}")
     assert done.returncode == 0, done.stderr
     assert "9 nodes, 8 edges (foreign keys 8)" in done.stdout
     for settings in (data, ["datasets=[sql_schema]"]):  # as it is named now, and as it was in training

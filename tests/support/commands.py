@@ -102,10 +102,15 @@ def run_process(cache: Path) -> RunCommand:
 
 
 @pytest.fixture(scope="session")
-def small_job(small_attack: Path, tiny_encoder: Path) -> tuple[str, ...]:
+def small_encoder(tiny_encoder: Path) -> tuple[str, ...]:
+    """Settings of a command that take a random encoder in the place of MiniLM."""
+    return ("encoder=sentence_transformer", f"encoder.model={tiny_encoder}")
+
+
+@pytest.fixture(scope="session")
+def small_job(small_attack: Path, small_encoder: tuple[str, ...]) -> tuple[str, ...]:
     """Settings of train.py that make its job small."""
-    encoder = ("encoder=sentence_transformer", f"encoder.model={tiny_encoder}")
-    return (f"data.path={small_attack}", *encoder, "retriever.top_k=30", "trainer.max_epochs=2")
+    return (f"data.path={small_attack}", *small_encoder, "retriever.top_k=30", "trainer.max_epochs=2")
 
 
 @pytest.fixture(scope="session")

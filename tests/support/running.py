@@ -27,11 +27,13 @@ class Service:
         url: Its address.
         process: Its main process.
         log: What it writes to standard error.
+        output: What it writes to standard output.
     """
 
     url: str
     process: subprocess.Popen[bytes]
     log: Path
+    output: Path
 
     def workers(self) -> list[psutil.Process]:
         """Return the processes that rank: LitServe spawns them, and forks the others."""
@@ -57,13 +59,13 @@ def running(folder: Path, *arguments: str, environment: dict[str, str] | None = 
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    log = folder / "log.jsonl"
+    log, output = folder / "log.jsonl", folder / "output.txt"
     command = [sys.executable, str(ROOT / "serve.py"), f"port={port}", f"paths.runs={folder}", *arguments]
-    with log.open("wb") as errors:
+    with log.open("wb") as errors, output.open("wb") as written:
         process = subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=errors, cwd=folder, env=os.environ | (environment or {})
+            command, stdout=written, stderr=errors, cwd=folder, env=os.environ | (environment or {})
         )
-    service = Service(f"http://127.0.0.1:{port}", process, log)
+    service = Service(f"http://127.0.0.1:{port}", process, log, output)
     started = []
     try:
         service.wait_until_ready()

@@ -1,0 +1,60 @@
+"""The commands as users start them, each a process; all else about them is tested in this process."""
+
+import json
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support.running import running
+
+
+def _systems(folder: Path) -> dict[str, dict[str, float]]:
+    systems = json.loads((folder / "metrics.json").read_text())["datasets"]["attack"]["systems"]
+    return {name: {key: entry[key] for key in entry if "@" in key} for name, entry in systems.items()}
+
+
+def test_train_and_evaluate(trained: Path, small_job: tuple[str, ...], run_process, tmp_path: Path) -> None:
+    """Against the same commands in this process."""
+    done = run_process("train.py", *small_job, f"hydra.run.dir={tmp_path / 'run'}")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == str(tmp_path / "run")
+    assert _systems(tmp_path / "run") == _systems(trained)
+    assert (tmp_path / "run" / "gatv2" / "curves.png").read_bytes().startswith(b"\x89PNG")
+    done = run_process("evaluate.py", f"checkpoint={tmp_path / 'run'}", f"hydra.run.dir={tmp_path / 'judged'}")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == str(tmp_path / "judged")
+    assert _systems(tmp_path / "judged") == _systems(trained)
+
+
+def test_help_names_the_settings(run_process) -> None:
+    done = run_process("evaluate.py", "--help")
+    assert done.returncode == 0, done.stderr
+    for setting in ("checkpoint:", "datasets:", "measures:", "pipeline: ea_graphrag, "):
+        assert setting in done.stdout
+
+
+def test_an_error_is_told_on_standard_error_with_status_1(run_process) -> None:
+    done = run_process("train.py", "sede=3")
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert "Key 'sede' not in 'TrainConfig'" in done.stderr
+
+
+@pytest.mark.slow
+def test_export_then_http(trained: Path, run_process, tmp_path: Path) -> None:
+    artifact = tmp_path / "artifact"
+    done = run_process(
+        "serve.py", "mode=export", f"checkpoint={trained}", f"artifact={artifact}", f"paths.runs={tmp_path}"
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == str(artifact)
+    request = {"query": "spreads by removable media", "documents": ["a cake", "malware on removable media", "a dog"]}
+    with running(tmp_path, f"artifact={artifact}") as service:
+        answer = httpx.post(f"{service.url}/v2/rerank", json=request | {"edges": [[0, 2]], "top_n": 2}, timeout=30)
+        assert answer.json()["results"][0]["index"] == 1
+        assert len(answer.json()["results"]) == 2
+        refused = httpx.post(f"{service.url}/v2/rerank", json=request | {"edges": [[0, 9]]}, timeout=30)
+        assert refused.status_code == 422
+        assert "edges" in refused.text
+    assert str(artifact) in service.output.read_text().splitlines()  # what is served; workers write behind it
