@@ -1,4 +1,5 @@
 import os
+import random
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ os.environ.setdefault("WANDB_MODE", "offline")
 os.environ.setdefault("WANDB_SILENT", "true")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the commands that tests start as processes
 
+import numpy as np
 import torch
 
 from tests.support import ROOT
@@ -25,6 +27,30 @@ pytest_plugins = [
     "tests.support.models",
     "tests.support.retag_index",
 ]
+
+
+SLOW = {"datasets", "stanza_en"}  # fixtures of real data and models
+SHARED = ("trained", "tiny_stanza")  # session fixtures worth one worker: pytest-xdist sends it all tests that take them
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what takes real data as slow, and what shares an expensive fixture as one group."""
+    for item in items:
+        fixtures = getattr(item, "fixturenames", ())
+        if SLOW.intersection(fixtures):
+            item.add_marker(pytest.mark.slow)
+        for name in SHARED:
+            if name in fixtures:
+                item.add_marker(pytest.mark.xdist_group(name))
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    """Let no test depend on what another one drew."""
+    random.seed(0)
+    np.random.seed(0)
+    torch.manual_seed(0)
 
 
 @pytest.fixture(scope="session")

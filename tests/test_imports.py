@@ -93,15 +93,20 @@ def test_no_import_goes_in_a_circle() -> None:
     [
         ("graphrerank", (*UNUSED, "torch", "numpy")),
         ("graphrerank.inference", UNUSED),
-        ("graphrerank.operators", HEAVY),
-        ("graphrerank.models", HEAVY),
-        ("graphrerank.pipelines", (*HEAVY, "faiss")),
-        ("graphrerank.data", tuple(name for name in HEAVY if name != "lightning")),
-        ("graphrerank.evaluation", (*HEAVY, "torchmetrics", "sklearn", "matplotlib", "jinja2")),
-        ("graphrerank.evaluation.html", (*HEAVY, "torchmetrics", "sklearn", "matplotlib", "jinja2")),
-        ("graphrerank.cli.evaluate", (*(name for name in HEAVY if name != "hydra"), "torchmetrics", "sklearn")),
-        # lightning loads torchmetrics, and that transformers
-        ("graphrerank.training", tuple(name for name in HEAVY if name not in {"lightning", "transformers"})),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (
+                ("graphrerank.operators", HEAVY),
+                ("graphrerank.models", HEAVY),
+                ("graphrerank.pipelines", (*HEAVY, "faiss")),
+                ("graphrerank.data", tuple(name for name in HEAVY if name != "lightning")),
+                ("graphrerank.evaluation", (*HEAVY, "torchmetrics", "sklearn", "matplotlib", "jinja2")),
+                ("graphrerank.evaluation.html", (*HEAVY, "torchmetrics", "sklearn", "matplotlib", "jinja2")),
+                ("graphrerank.cli.evaluate", (*(name for name in HEAVY if name != "hydra"), "torchmetrics", "sklearn")),
+                # lightning loads torchmetrics, and that transformers
+                ("graphrerank.training", tuple(name for name in HEAVY if name not in {"lightning", "transformers"})),
+            )
+        ),
     ],
 )
 def test_importing_loads_nothing_heavy(module: str, light: tuple[str, ...]) -> None:

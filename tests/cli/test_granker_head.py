@@ -9,6 +9,8 @@ from graphrerank.inference import GraphReranker
 from graphrerank.models import GRankerHead, load_checkpoints
 from graphrerank.serving import load_artifact
 
+pytestmark = pytest.mark.xdist_group("granker_head")
+
 SYSTEMS = ["retriever", "ppr", "gcs", "cross_encoder", "granker", "cross_encoder_head", "granker_head"]
 
 

@@ -16,6 +16,8 @@ from graphrerank.operators import CrossEncoder
 from graphrerank.serving import export_artifact, load_artifact
 from graphrerank.training import RerankerModule
 
+pytestmark = pytest.mark.xdist_group("granker_layers")
+
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -1,6 +1,5 @@
 """Edges from the passages themselves, as settings of a data set folder, down to the candidate graphs."""
 
-import hashlib
 import json
 from collections.abc import Sequence
 from functools import partial
@@ -9,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 from hydra import compose, initialize_config_dir
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
@@ -21,6 +19,7 @@ from graphrerank.data.readers.folder import load_folder
 from graphrerank.knowledge import Knowledge
 from graphrerank.operators import HybridExpandRetriever, HybridRetriever
 from tests.support import CONF
+from tests.support.encoders import HashEncoder
 
 CHUNKS = [
     {"_id": f"{doc}{i}", "title": f"Title {doc}{i}", "text": text, "metadata": {"doc_id": doc, "chunk_id": i}}
@@ -46,22 +45,6 @@ class Capitals:
         self.asked += texts
         words = [text.split(". ", 1)[1].replace(".", "").split() for text in texts]
         return [Knowledge.from_names([word for word in row if word in ("Rome", "Nero", "Oslo")]) for row in words]
-
-
-class Vectors:
-    """Gives each text a fixed unit vector, and keeps every text that it was asked to encode."""
-
-    name = "fixed"
-    fingerprint = "f" * 64
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-
-    def encode(self, texts: Sequence[str]) -> torch.Tensor:
-        self.asked += texts
-        seeds = [int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little") for text in texts]
-        rows = [torch.rand(6, generator=torch.Generator().manual_seed(seed)) for seed in seeds]
-        return F.normalize(torch.stack(rows), dim=1)
 
 
 def write_chunks(write: Any, folder: Path, *, chunks: Sequence[Any] = CHUNKS) -> Path:
@@ -160,7 +143,7 @@ def test_candidate_graphs_hold_the_union_of_all_types(write_folder: Any, tmp_pat
     folder = write_chunks(write_folder, tmp_path / "chunks")
     dataset = load_folder(folder, adjacency=True, mentions=True, entities=Capitals(), knn=1)
     build = partial(HybridRetriever, top_k=5)
-    prepared = prepare(dataset, encoder=Vectors(), build_retriever=build, cache=tmp_path / "cache")
+    prepared = prepare(dataset, encoder=HashEncoder(), build_retriever=build, cache=tmp_path / "cache")
     graphs = prepared.graphs(torch.tensor([0]))
     assert graphs.nodes is not None
     ids = [prepared.dataset.graph.node_ids[node] for node in graphs.nodes.tolist()]
@@ -168,7 +151,7 @@ def test_candidate_graphs_hold_the_union_of_all_types(write_folder: Any, tmp_pat
         (ids[source], ids[target]): weight
         for source, target, weight in zip(*graphs.edge_index.tolist(), graphs.edge_attr.tolist(), strict=True)
     }
-    vectors = Vectors().encode(dataset.graph.texts)
+    vectors = HashEncoder().encode(dataset.graph.texts)
     nearest, similarity = nearest_neighbor_edges(vectors, k=1)
     names = dataset.graph.node_ids
     expected = dict.fromkeys(pairs_of(dataset), 1.0)
@@ -184,7 +167,7 @@ def test_candidate_graphs_hold_the_union_of_all_types(write_folder: Any, tmp_pat
     assert f"nearest {len(nearest)}), 2 shared entities" in prepared.dataset.summary()
     assert "1 nearest of each to come" in dataset.summary()
     assert prepared.dataset.fingerprint == dataset.fingerprint
-    again = prepare(dataset, encoder=Vectors(), build_retriever=build, cache=tmp_path / "cache")
+    again = prepare(dataset, encoder=HashEncoder(), build_retriever=build, cache=tmp_path / "cache")
     assert torch.equal(again.dataset.graph.weight, prepared.dataset.graph.weight)
 
 
@@ -193,11 +176,11 @@ def test_nearest_neighbours_need_an_encoder_and_a_whole_cache(write_folder: Any,
     build = partial(HybridRetriever, top_k=5)
     with pytest.raises(ValueError, match=r"`knn` edges of data set 'chunks' need an encoder"):
         prepare(dataset, encoder=None, build_retriever=build, cache=tmp_path / "cache")
-    prepare(dataset, encoder=Vectors(), build_retriever=build, cache=tmp_path / "cache")
+    prepare(dataset, encoder=HashEncoder(), build_retriever=build, cache=tmp_path / "cache")
     (file,) = (tmp_path / "cache").glob("chunks-nearest-*.safetensors")
     file.write_bytes(file.read_bytes()[:-7])
     with pytest.raises(ValueError, match=rf"{file.name}: damaged cache"):
-        prepare(dataset, encoder=Vectors(), build_retriever=build, cache=tmp_path / "cache")
+        prepare(dataset, encoder=HashEncoder(), build_retriever=build, cache=tmp_path / "cache")
 
 
 def test_expansion_over_shared_entities_lifts_the_ceiling(write_folder: Any, tmp_path: Path) -> None:
@@ -209,7 +192,7 @@ def test_expansion_over_shared_entities_lifts_the_ceiling(write_folder: Any, tmp
     for entities in (None, Capitals()):
         dataset = load_folder(folder, entities=entities)
         build = partial(HybridExpandRetriever, **settings)
-        prepared = prepare(dataset, encoder=Vectors(), build_retriever=build, cache=tmp_path / "cache")
+        prepared = prepare(dataset, encoder=HashEncoder(), build_retriever=build, cache=tmp_path / "cache")
         ceilings.append((prepared.base_ceiling("test"), prepared.ceiling("test")))
     assert ceilings == [(0.0, 0.0), (0.0, 1.0)]
 
@@ -222,7 +205,7 @@ def test_only_new_documents_are_encoded_and_enriched(write_folder: Any, tmp_path
     )
     asked = []
     for folder, qrels in ((first, ["train"]), (second, None)):
-        extractor, encoder = Capitals(), Vectors()
+        extractor, encoder = Capitals(), HashEncoder()
         if qrels:
             (folder / "qrels" / "test.tsv").unlink()
         dataset = load_folder(folder, entities=extractor, knn=1, cache=tmp_path / "cache")

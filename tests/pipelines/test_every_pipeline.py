@@ -1,6 +1,5 @@
 """What every pipeline of conf/pipeline does at the edges: no neighbour, no edge, a small corpus, no word, no vector."""
 
-import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from graphrerank.cli import schema
 from graphrerank.graphs import CorpusGraph, Queries
 from graphrerank.pipelines import Pipeline, Retrieved
 from tests.support import CONF
+from tests.support.encoders import HashEncoder
 
 NAMES = sorted(file.stem for file in (CONF / "pipeline").glob("*.yaml"))
 READERS = ["re2", "gar", "fastinsight", "fastinsight_head"]  # read (query, passage) pairs
@@ -26,19 +26,7 @@ FEWER = {
     "ket",
     "retag",
 }  # may find less than the budget: a subgraph, what is reached, two tens, a context, what summaries are made from
-DIM = 6
 Build = Callable[..., Pipeline]
-
-
-class Texts:
-    """An encoder without a model: unit vectors from a hash of the text."""
-
-    fingerprint = "texts"
-
-    def encode(self, texts: Sequence[str]) -> Tensor:
-        seeds = [int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little") for text in texts]
-        rows = [torch.randn(DIM, generator=torch.Generator().manual_seed(seed)) for seed in seeds]
-        return torch.nn.functional.normalize(torch.stack(rows), dim=1) if rows else torch.zeros(0, DIM)
 
 
 class Head:
@@ -89,7 +77,7 @@ def build(
                 settings.append(f"pipeline.steps.0.adapter.checkpoint={request.getfixturevalue('adapter_folder')}")
             group = compose("evaluate", overrides=settings).pipeline
             head = {"head": Head()} if name == "fastinsight_head" else {}
-            return instantiate(group)(graph, pair_encoder=pair_encoder, text_encoder=Texts(), **head)
+            return instantiate(group)(graph, pair_encoder=pair_encoder, text_encoder=HashEncoder(), **head)
 
     return make
 
@@ -99,11 +87,11 @@ def corpus(num_nodes: int = 40, *, num_edges: int = 60, isolated: int = 8) -> Co
     texts = [f"fox {i} dog" if i % 3 else f"river {i}" for i in range(num_nodes)]
     edges = torch.randint(0, max(1, num_nodes - isolated), (num_edges, 2), generator=torch.Generator().manual_seed(0))
     graph = CorpusGraph.from_edges([f"n{i}" for i in range(num_nodes)], texts, edges[edges[:, 0] != edges[:, 1]])
-    return graph.with_embedding(Texts().encode(texts))
+    return graph.with_embedding(HashEncoder().encode(texts))
 
 
 def queries(texts: Sequence[str] = ("fox of the river", "dog", "zebra")) -> Queries:
-    return Queries([f"q{i}" for i in range(len(texts))], texts, Texts().encode(texts))
+    return Queries([f"q{i}" for i in range(len(texts))], texts, HashEncoder().encode(texts))
 
 
 def check(name: str, found: Retrieved, graph: CorpusGraph, budget: int, num_queries: int) -> None:

@@ -41,6 +41,7 @@ def fuzz(app, examples):
     return statuses
 
 
+@pytest.mark.slow
 def test_a_few_hundred(make_app):
     statuses = fuzz(make_app(), 200)
     assert len(statuses) >= 200

@@ -8,6 +8,8 @@ import pytest
 
 from tests.support.running import running
 
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("services")]  # many processes
+
 PASSAGES = {
     "solaris": "Solaris. A 1972 film directed by Andrei Tarkovsky.",
     "tarkovsky": "Andrei Tarkovsky. A director who is buried in Sainte-Geneviève-des-Bois.",
@@ -27,7 +29,6 @@ def write(folder, passages):
     return folder
 
 
-@pytest.mark.slow
 def test_a_corpus_is_searched_and_replaced(tmp_path):
     now = tmp_path / "now"
     now.symlink_to(write(tmp_path / "one", PASSAGES))

@@ -12,6 +12,8 @@ from graphrerank.serving import export_artifact
 from graphrerank.serving.formats import FORMATS, aot
 from tests.support.running import running
 
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("services")]  # many processes
+
 BODY = {
     "query": "spreads by removable media",
     "documents": ["a cake", "malware on removable media", "infected media spread it", "a dog"],
@@ -26,7 +28,6 @@ def ranked(service) -> tuple[list[int], list[float]]:
     return [result["index"] for result in results], [result["relevance_score"] for result in results]
 
 
-@pytest.mark.slow
 def test_every_format_ranks_alike_over_http(make_checkpoint, tmp_path):
     pytest.importorskip("onnxruntime", reason="onnx is optional")
     compiler = any(map(shutil.which, aot.COMPILERS))
@@ -43,7 +44,6 @@ def test_every_format_ranks_alike_over_http(make_checkpoint, tmp_path):
             assert scores == pytest.approx(expected.probabilities.tolist(), abs=1e-5), name
 
 
-@pytest.mark.slow
 def test_a_model_of_the_hub_is_served_without_a_program_of_its_own(tmp_path):
     """The hub's own client and its cache, without a network."""
     repository = tmp_path / "hub" / "models--someone--reranker"

@@ -18,6 +18,8 @@ from graphrerank import GraphReranker
 from tests.support import ROOT
 from tests.support.running import running
 
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("services")]  # many processes
+
 QUERY = "spreads by removable media"
 DOCUMENTS = ["a cake", "malware on removable media", "a dog"]
 BODY = {"query": QUERY, "documents": DOCUMENTS, "edges": [[0, 2]]}
@@ -127,7 +129,6 @@ def test_a_killed_worker(service):
     assert service.workers()[0].pid != worker.pid
 
 
-@pytest.mark.slow
 def test_the_key_comes_from_the_environment(tmp_path):
     """And a service of two workers and two HTTP processes is one."""
     key = {"GRAPHRERANK_API_KEY": "k"}

@@ -56,20 +56,28 @@ def draw_vector(text: str, dim: int) -> Tensor:
 
 
 class HashPairEncoder:
-    """A pair encoder without a model: vectors of small integers from a hash of the pair, and a curved head."""
+    """A pair encoder without a model: eighths from a hash of the pair, and a curved head; keeps the pairs it read.
+
+    Args:
+        fingerprint: As of an encoder's weights.
+        stop_after: The number of pairs after which it is interrupted.
+        scale: Factor of the vectors.
+    """
 
     hidden_size = 4
-    fingerprint = "hash"
 
-    def __init__(self) -> None:
+    def __init__(self, *, fingerprint: str = "hash", stop_after: int | None = None, scale: float = 1.0) -> None:
+        self.fingerprint, self.stop_after, self.scale = fingerprint, stop_after, scale
         self.pairs: list[tuple[str, str]] = []
 
     def encode(self, query_texts: Sequence[str], passages: Sequence[str]) -> Tensor:
         pairs = list(zip(query_texts, passages, strict=True))
+        if self.stop_after is not None and len(self.pairs) + len(pairs) > self.stop_after:
+            raise KeyboardInterrupt
         self.pairs += pairs
         digests = [hashlib.sha256(repr(pair).encode()).digest()[: self.hidden_size] for pair in pairs]
         rows = [[byte % 16 / 8 - 1 for byte in digest] for digest in digests]
-        return torch.tensor(rows).reshape(-1, self.hidden_size)
+        return self.scale * torch.tensor(rows).reshape(-1, self.hidden_size)
 
     def head(self, vectors: Tensor) -> Tensor:
         return (torch.tanh(vectors) * torch.tensor([1.0, -0.5, 0.25, 0.75])).sum(-1)

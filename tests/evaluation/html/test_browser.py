@@ -20,7 +20,10 @@ CHROMIUM = next(
 )
 HOSTILE = "<script>document.title = 'broken'</script> & \"quoted\" <b onclick='x'>ü</b>"
 WAIT_S = 30.0
-pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no Chromium: apt-get install chromium")
+pytestmark = [
+    pytest.mark.skipif(not CHROMIUM, reason="no Chromium: apt-get install chromium"),
+    pytest.mark.xdist_group("browser"),
+]
 websockets = pytest.importorskip("websockets.sync.client", reason="websockets is of the dev extra")
 
 
