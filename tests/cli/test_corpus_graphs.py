@@ -7,15 +7,13 @@ from typing import Any
 
 import pytest
 
+from tests.support.folders import write_dataset
+
 
 def write_folder(folder: Path, documents: Sequence[dict[str, Any]]) -> Path:
-    (folder / "qrels").mkdir(parents=True)
     queries = [{"_id": f"q{i}", "text": f"What of {document['title']}?"} for i, document in enumerate(documents)]
-    for name, records in (("corpus", documents), ("queries", queries)):
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    rows = "".join(f"q{i}\t{document['_id']}\t1\n" for i, document in enumerate(documents))
-    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + rows)
-    return folder
+    test = [(f"q{i}", document["_id"]) for i, document in enumerate(documents)]
+    return write_dataset(folder, corpus=documents, queries=queries, test=test)
 
 
 def test_entities_as_nodes(run_command: Any, small_encoder: tuple[str, ...], tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from graphrerank.models.granker_layers import GRankerLayers
 from graphrerank.operators import CrossEncoder
 from graphrerank.serving import export_artifact, load_artifact
 from graphrerank.training import RerankerModule
+from tests.support.folders import write_dataset
 
 pytestmark = pytest.mark.xdist_group("granker_layers")
 
@@ -23,7 +24,6 @@ pytestmark = pytest.mark.xdist_group("granker_layers")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Words of letters: a query's answers begin as it does. Two passages have no edge, one query finds no answer."""
     folder = tmp_path_factory.mktemp("data") / "letters"
-    (folder / "qrels").mkdir(parents=True)
     letters = "abcdefghijkl"
     corpus = [
         {"_id": f"{a}{i}", "title": "", "text": f"{a}{a} {letters[-1 - j]} {i}"}
@@ -31,15 +31,13 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for i in "xy"
     ]
     queries = [{"_id": f"q{a}{n}", "text": f"{a}{a} {n * 'z'}"} for a in letters for n in (1, 2, 3)]
-    (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in corpus))
-    (folder / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in queries))
-    edges = [f"{a}x\t{a}y\tsame\n" for a in letters[:-1]]
-    (folder / "edges.tsv").write_text("source\ttarget\ttype\n" + "".join(edges))
+    edges = [(f"{a}x", f"{a}y", "same") for a in letters[:-1]]
+    splits = {}
     for number, split in enumerate(("train", "val", "test"), 1):
-        rows = [f"q{a}{number}\t{a}{i}\t1\n" for a in letters for i in "xy"]
+        splits[split] = [(f"q{a}{number}", f"{a}{i}") for a in letters for i in "xy"]
         if split == "val":
-            rows[-2:] = [f"ql{number}\ta{i}\t1\n" for i in "xy"]
-        (folder / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(rows))
+            splits[split][-2:] = [(f"ql{number}", f"a{i}") for i in "xy"]
+    write_dataset(folder, corpus=corpus, queries=queries, edges=edges, **splits)
     return folder
 
 

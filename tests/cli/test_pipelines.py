@@ -3,12 +3,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.folders import write_dataset
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data set of twelve passages in a ring, and three queries."""
-    folder = tmp_path_factory.mktemp("ring")
-    words = [
+    names = [
         "river",
         "stone",
         "metal",
@@ -22,15 +23,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "ice",
         "sand",
     ]
-    passages = [{"_id": f"p{i}", "title": word, "text": f"A text about {word}."} for i, word in enumerate(words)]
-    queries = [{"_id": f"q{i}", "text": f"What is a {words[i]}?"} for i in range(3)]
-    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, passages)))
-    (folder / "queries.jsonl").write_text("\n".join(map(json.dumps, queries)))
-    (folder / "edges.tsv").write_text("".join(f"p{i}\tp{(i + 1) % 12}\tnext\n" for i in range(12)))
-    (folder / "qrels").mkdir()
-    lines = [f"q{i}\tp{i}\t1\nq{i}\tp{i + 1}\t1\n" for i in range(3)]
-    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(lines))
-    return folder
+    return write_dataset(
+        tmp_path_factory.mktemp("ring"),
+        corpus=[{"_id": f"p{i}", "title": name, "text": f"A text about {name}."} for i, name in enumerate(names)],
+        queries=[{"_id": f"q{i}", "text": f"What is a {names[i]}?"} for i in range(3)],
+        edges=[(f"p{i}", f"p{(i + 1) % 12}", "next") for i in range(12)],
+        test=[(f"q{i}", f"p{j}") for i in range(3) for j in (i, i + 1)],
+    )
 
 
 def metrics(run: Path) -> dict:

@@ -6,22 +6,22 @@ from typing import Any
 
 import pytest
 
+from tests.support.folders import write_dataset
+
 DOCUMENTS = 12
 QUERIES = 10
 
 
 def write_folder(folder: Path) -> Path:
     """A ring of documents; query ``i`` has the relevant documents ``i`` and ``i + 1``, its run lists ``i`` and two."""
-    (folder / "qrels").mkdir(parents=True)
-    documents = [{"_id": f"d{i}", "title": f"Thing {i}", "text": f"number {i}"} for i in range(DOCUMENTS)]
-    queries = [{"_id": f"q{i}", "text": f"which is number {i}?"} for i in range(QUERIES)]
-    for name, rows in (("corpus", documents), ("queries", queries)):
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    for split, members in (("train", range(6)), ("val", range(6, 8)), ("test", range(8, 10))):
-        rows = [f"q{i}\td{j}\t1\n" for i in members for j in (i, i + 1)]
-        (folder / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(rows))
-    edges = "".join(f"d{i}\td{(i + 1) % DOCUMENTS}\tnext\n" for i in range(DOCUMENTS))
-    (folder / "edges.tsv").write_text("source\ttarget\ttype\n" + edges)
+    splits = {"train": range(6), "val": range(6, 8), "test": range(8, 10)}
+    write_dataset(
+        folder,
+        corpus=[{"_id": f"d{i}", "title": f"Thing {i}", "text": f"number {i}"} for i in range(DOCUMENTS)],
+        queries=[{"_id": f"q{i}", "text": f"which is number {i}?"} for i in range(QUERIES)],
+        edges=[(f"d{i}", f"d{(i + 1) % DOCUMENTS}", "next") for i in range(DOCUMENTS)],
+        **{split: [(f"q{i}", f"d{j}") for i in queries for j in (i, i + 1)] for split, queries in splits.items()},
+    )
     lines = [
         f"q{i} Q0 d{(i + step) % DOCUMENTS} {rank} {10 - rank} mine\n"
         for i in range(QUERIES)

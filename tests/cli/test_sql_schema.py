@@ -5,6 +5,8 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+from tests.support.folders import write_dataset
+
 
 def test_train_and_evaluate_on_a_database(run_command: Any, small_encoder: tuple[str, ...], tmp_path: Path) -> None:
     database, folder, run, out = (tmp_path / name for name in ("my.db", "questions", "run", "out"))
@@ -13,12 +15,12 @@ def test_train_and_evaluate_on_a_database(run_command: Any, small_encoder: tuple
             connection.execute(f"CREATE TABLE thing{i} (id INTEGER PRIMARY KEY, other INTEGER REFERENCES thing{i + 1})")
         connection.execute("CREATE TABLE thing8 (id INTEGER PRIMARY KEY)")
     connection.close()
-    (folder / "qrels").mkdir(parents=True)
-    queries = [{"_id": f"q{i}", "text": f"which thing{i}?"} for i in range(8)]
-    (folder / "queries.jsonl").write_text("".join(json.dumps(query) + "\n" for query in queries))
-    for split, members in (("train", range(4)), ("val", range(4, 6)), ("test", range(6, 8))):
-        rows = [f"q{i}\tthing{j}\t1\n" for i in members for j in (i, i + 1)]
-        (folder / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(rows))
+    splits = {"train": range(4), "val": range(4, 6), "test": range(6, 8)}
+    write_dataset(
+        folder,
+        queries=[{"_id": f"q{i}", "text": f"which thing{i}?"} for i in range(8)],
+        **{split: [(f"q{i}", f"thing{j}") for i in asked for j in (i, i + 1)] for split, asked in splits.items()},
+    )
     data = ["data=sql_schema", f"data.url=sqlite:///{database}", f"data.path={folder}"]
     done = run_command("train.py", *data, *small_encoder, "features=scores", "debug=fast", f"hydra.run.dir={run}")
     assert done.returncode == 0, done.stderr

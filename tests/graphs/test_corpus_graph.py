@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from graphrerank.graphs import CorpusGraph, EntityIncidence, corpus_graph
+from graphrerank.graphs.corpus_graph import merge_parallel
 
 
 def ids(num_nodes: int) -> list[str]:
@@ -147,3 +148,16 @@ def test_vectors_must_be_finite_and_a_node_without_one_has_zeros(number: float, 
     vectors[3, 1] = number
     with pytest.raises(ValueError, match="`embedding` must be finite, got another vector at node 'd'; a node without"):
         graph.with_embedding(vectors)
+
+
+def test_parallel_edges_are_merged_as_in_a_dictionary() -> None:
+    generator = torch.Generator().manual_seed(0)
+    for num_nodes, num_edges in ((1, 3), (5, 0), (7, 60), (40, 60)):
+        edges = torch.randint(num_nodes, (num_edges, 2), generator=generator)
+        weight = torch.rand(num_edges, generator=generator) + 0.1
+        largest: dict[tuple[int, ...], float] = {}
+        for pair, of_pair in zip(map(tuple, edges.tolist()), weight.tolist(), strict=True):
+            largest[pair] = max(of_pair, largest.get(pair, 0.0))
+        merged, found = merge_parallel(edges, weight, num_nodes)
+        assert list(map(tuple, merged.tolist())) == sorted(largest)
+        assert found.tolist() == [largest[pair] for pair in sorted(largest)]

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.folders import write_dataset
+
 pytestmark = pytest.mark.xdist_group("adapter")
 
 THINGS = (
@@ -21,16 +23,16 @@ def _spacy() -> None:
 
 
 def _write(folder: Path, passages: list[str], edges: list[tuple[int, int]], questions: list[tuple[str, list[int]]]):
-    (folder / "qrels").mkdir(parents=True)
-    rows = [{"_id": f"p{i}", "title": "", "text": text} for i, text in enumerate(passages)]
-    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    asked = [{"_id": f"q{i}", "text": text, "metadata": {"answer": WORDS[i]}} for i, (text, _) in enumerate(questions)]
-    (folder / "queries.jsonl").write_text("\n".join(map(json.dumps, asked)))
-    (folder / "edges.tsv").write_text("source\ttarget\ttype\n" + "".join(f"p{a}\tp{b}\tlink\n" for a, b in edges))
-    for split, part in (("train", range(NUM_TRAIN)), ("test", range(NUM_TRAIN, len(questions)))):
-        lines = [f"q{i}\tp{node}\t1" for i in part for node in questions[i][1]]
-        (folder / "qrels" / f"{split}.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *lines, ""]))
-    return folder
+    parts = {"train": range(NUM_TRAIN), "test": range(NUM_TRAIN, len(questions))}
+    return write_dataset(
+        folder,
+        corpus=[{"_id": f"p{i}", "title": "", "text": text} for i, text in enumerate(passages)],
+        queries=[
+            {"_id": f"q{i}", "text": text, "metadata": {"answer": WORDS[i]}} for i, (text, _) in enumerate(questions)
+        ],
+        edges=[(f"p{a}", f"p{b}") for a, b in edges],
+        **{split: [(f"q{i}", f"p{node}") for i in part for node in questions[i][1]] for split, part in parts.items()},
+    )
 
 
 @pytest.fixture(scope="module")

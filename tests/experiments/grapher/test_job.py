@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from graphrerank.experiments.grapher.job import num_workers
+from tests.support.folders import write_dataset
 
 COLOURS = ["red", "green", "blue", "pale", "dark", "bright", "dull", "grey"]
 THINGS = ["cat", "dog", "cow", "car", "bus", "train", "plane", "ship", "house", "tower", "river", "lake", "hill"]
@@ -18,21 +19,17 @@ def _folder(path: Path, seed: int) -> Path:
     draw = random.Random(seed)
     texts = [f"{draw.choice(COLOURS)} {draw.choice(COLOURS)} {draw.choice(THINGS)} number {i}" for i in range(40)]
     edges = sorted({tuple(sorted(draw.sample(range(40), 2))) for _ in range(60)})
-    (path / "qrels").mkdir(parents=True)
-    (path / "corpus.jsonl").write_text(
-        "".join(json.dumps({"_id": str(i), "title": "", "text": text}) + "\n" for i, text in enumerate(texts))
-    )
-    (path / "edges.tsv").write_text("source\ttarget\ttype\n" + "".join(f"{a}\t{b}\tlink\n" for a, b in edges))
-    queries = []
+    queries: list[dict[str, str]] = []
+    splits: dict[str, list[tuple[str, int]]] = {}
     for split, count in (("train", 40), ("val", 20), ("test", 20)):
-        lines = ["query-id\tcorpus-id\tscore"]
+        splits[split] = []
         for _ in range(count):
             a, b = draw.choice(edges)
-            lines += [f"{len(queries)}\t{node}\t1" for node in ((a, b) if draw.random() < 0.7 else (a,))]
-            queries.append({"_id": str(len(queries)), "text": " ".join(texts[a].split()[:3])})
-        (path / "qrels" / f"{split}.tsv").write_text("\n".join(lines) + "\n")
-    (path / "queries.jsonl").write_text("".join(json.dumps(query) + "\n" for query in queries))
-    return path
+            query = str(len(queries))
+            splits[split] += [(query, node) for node in ((a, b) if draw.random() < 0.7 else (a,))]
+            queries.append({"_id": query, "text": " ".join(texts[a].split()[:3])})
+    corpus = [{"_id": str(i), "title": "", "text": text} for i, text in enumerate(texts)]
+    return write_dataset(path, corpus=corpus, queries=queries, edges=edges, **splits)
 
 
 @pytest.mark.slow

