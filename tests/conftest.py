@@ -29,20 +29,16 @@ pytest_plugins = [
 ]
 
 
-SLOW = {"datasets", "stanza_en"}  # fixtures of real data and models
-SHARED = ("trained", "tiny_stanza")  # session fixtures worth one worker: pytest-xdist sends it all tests that take them
+REAL = {"datasets", "stanza_en"}  # fixtures of real data and models
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what takes real data as slow, and what shares an expensive fixture as one group."""
+    """Mark tests on real data as slow, and start with the slow ones, so that no worker ends long after the other."""
     for item in items:
-        fixtures = getattr(item, "fixturenames", ())
-        if SLOW.intersection(fixtures):
+        if REAL.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
-        for name in SHARED:
-            if name in fixtures:
-                item.add_marker(pytest.mark.xdist_group(name))
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 @pytest.fixture(autouse=True)

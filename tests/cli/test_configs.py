@@ -127,7 +127,7 @@ def test_every_experiment_runs(
     elif "paths.datasets=DIR" in command:
         if not datasets_folder.is_dir():
             pytest.skip("needs data set folders: set GRAPHRERANK_DATASETS")
-        small = [f"paths.datasets={datasets_folder}", "encoder.dtype=bfloat16", *SMALLER.get(file.stem, [])]
+        small = [f"paths.datasets={datasets_folder}", *small_encoder, *SMALLER.get(file.stem, [])]
     else:
         small = [f"data.path={small_attack}", *small_encoder, "retriever.top_k=30"]
     done = run_command("train.py", f"experiment={file.stem}", "debug=fast", *small, f"hydra.run.dir={tmp_path}")

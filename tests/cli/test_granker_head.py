@@ -9,8 +9,6 @@ from graphrerank.inference import GraphReranker
 from graphrerank.models import GRankerHead, load_checkpoints
 from graphrerank.serving import load_artifact
 
-pytestmark = pytest.mark.xdist_group("granker_head")
-
 SYSTEMS = ["retriever", "ppr", "gcs", "cross_encoder", "granker", "cross_encoder_head", "granker_head"]
 
 
@@ -18,7 +16,7 @@ SYSTEMS = ["retriever", "ppr", "gcs", "cross_encoder", "granker", "cross_encoder
 def arguments(reader: Path, small_attack: Path, small_encoder: tuple[str, ...]) -> tuple[str, ...]:
     return (
         "model=granker_head", "model.learn_smoothing=true", f"pair_encoder.model={reader}", *small_encoder,
-        f"data.path={small_attack}", "retriever.top_k=10", "trainer.max_epochs=2",
+        f"data.path={small_attack}", "retriever.top_k=6", "trainer.max_epochs=2",
     )  # fmt: skip
 
 
@@ -107,9 +105,11 @@ def test_fastinsight_with_the_trained_head(
     assert found["fastinsight_head"]["cost"]["encodings"] == 15
 
 
-def test_a_reranker_of_scores_is_no_head(run_command, reader: Path, small_attack: Path, tmp_path: Path) -> None:
+def test_a_reranker_of_scores_is_no_head(
+    run_command, reader: Path, small_attack: Path, small_encoder: tuple[str, ...], tmp_path: Path
+) -> None:
     done = run_command(
-        "evaluate.py", "pipeline=fastinsight_head", "pipeline.head.checkpoint=attack", "data=attack",
+        "evaluate.py", *small_encoder, "pipeline=fastinsight_head", "pipeline.head.checkpoint=attack", "data=attack",
         f"data.path={small_attack}", "pair_encoder=cross_encoder", f"pair_encoder.model={reader}",
         f"hydra.run.dir={tmp_path}",
     )  # fmt: skip

@@ -17,8 +17,6 @@ from graphrerank.serving import export_artifact, load_artifact
 from graphrerank.training import RerankerModule
 from tests.support.folders import write_dataset
 
-pytestmark = pytest.mark.xdist_group("granker_layers")
-
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -11,8 +11,6 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from graphrerank.knowledge import LanguageModelKnowledgeExtractor
 from graphrerank.language_models import TransformersLanguageModel
 
-pytestmark = pytest.mark.xdist_group("local_model")
-
 WORDS = ["[PAD]", "[UNK]", "[EOS]", "user", "system", "assistant", *"abcdefghijklmnopqrstuvwxyz"]
 TEMPLATE = "{% for m in messages %}{{ m.role }} {{ m.content }} [EOS] {% endfor %}assistant "
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.running import running
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("services")]  # many processes
+pytestmark = pytest.mark.slow  # many processes
 
 PASSAGES = {
     "solaris": "Solaris. A 1972 film directed by Andrei Tarkovsky.",

@@ -12,7 +12,7 @@ from graphrerank.serving import export_artifact
 from graphrerank.serving.formats import FORMATS, aot
 from tests.support.running import running
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("services")]  # many processes
+pytestmark = pytest.mark.slow  # many processes
 
 BODY = {
     "query": "spreads by removable media",

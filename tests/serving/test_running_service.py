@@ -18,7 +18,7 @@ from graphrerank import GraphReranker
 from tests.support import ROOT
 from tests.support.running import running
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("services")]  # many processes
+pytestmark = pytest.mark.slow  # many processes
 
 QUERY = "spreads by removable media"
 DOCUMENTS = ["a cake", "malware on removable media", "a dog"]

