@@ -1,6 +1,7 @@
 """``model=complexity_adapter`` and ``experiment=ea_benchmark`` on two small folders."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -155,7 +156,8 @@ def test_settings_that_do_not_fit_are_refused(
 
 
 @pytest.mark.slow
-def test_cross_validation_is_kept(run: Path, run_command, single: Path, multi: Path) -> None:
+def test_cross_validation_is_kept(run: Path, run_command, single: Path, multi: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(run, tmp_path / "run")
     folds = ["job.num_folds=2", "job.num_inner_folds=2", "job.curve_shares=[1.0]"]
     assert _train(run_command, single, multi, run, *folds).returncode == 0
     (kept,) = (run / "steps").iterdir()
