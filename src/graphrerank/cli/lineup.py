@@ -20,42 +20,27 @@ FROZEN = (RETRIEVER, "ppr", "gcs", "cross_encoder", "granker")  # rows without t
 
 @dataclass(frozen=True)
 class Named:
-    """A system as the command named it.
+    """A system as the command named it."""
 
-    Attributes:
-        label: Its name in reports.
-        kind: ``pipeline``, ``run`` or ``checkpoint``.
-        source: What the command says.
-    """
-
-    label: str
-    kind: str
-    source: str
+    label: str  # its name in reports
+    kind: str  # `pipeline`, `run` or `checkpoint`
+    source: str  # what the command says
 
 
 @dataclass(frozen=True)
 class Lineup:
-    """All systems of a run, what gives them candidates, and what is measured on which data sets.
+    """All systems of a run, what gives them candidates, and what is measured on which data sets."""
 
-    Attributes:
-        named: The systems in the order of the tables' rows; the last is the primary one.
-        checkpoints: The models behind each checkpoint, by its label and by name of the row.
-        pipelines: ``conf/pipeline`` of each pipeline, by label.
-        data: The data sets, in order.
-        encoder: Encodes texts; None where nothing is encoded.
-        retriever: Gives the candidates that checkpoints rerank, and what vector searches ask that name no retriever.
-        notes: Say which retriever and encoder these are, and whose; empty without a checkpoint.
-        plan: What is measured and tested.
-    """
-
-    named: Sequence[Named]
+    named: Sequence[Named]  # the systems in the order of the tables' rows; the last is the primary one
+    # the models behind each checkpoint, by its label and by name of the row
     checkpoints: Mapping[str, Mapping[str, Checkpoint]]
-    pipelines: Mapping[str, DictConfig]
-    data: Sequence[DictConfig]
-    encoder: DictConfig | None
+    pipelines: Mapping[str, DictConfig]  # `conf/pipeline` of each pipeline, by label
+    data: Sequence[DictConfig]  # the data sets, in order
+    encoder: DictConfig | None  # encodes texts; None where nothing is encoded
+    # gives the candidates that checkpoints rerank, and what vector searches ask that name no retriever
     retriever: DictConfig
-    notes: Sequence[str]
-    plan: StudyPlan
+    notes: Sequence[str]  # say which retriever and encoder these are, and whose; empty without a checkpoint
+    plan: StudyPlan  # what is measured and tested
 
 
 def read_lineup(session: Session) -> Lineup:

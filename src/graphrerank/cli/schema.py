@@ -9,19 +9,12 @@ from omegaconf import MISSING, DictConfig
 
 @dataclass
 class Paths:
-    """Folders.
+    """Folders."""
 
-    Attributes:
-        cache: Vectors and candidate lists.
-        datasets: Data set folders that come from no registry package.
-        runs: Parent of all run folders.
-        run_dir: This run's folder.
-    """
-
-    cache: str = MISSING
-    datasets: str = MISSING
-    runs: str = MISSING
-    run_dir: str = MISSING
+    cache: str = MISSING  # vectors and candidate lists
+    datasets: str = MISSING  # data set folders that come from no registry package
+    runs: str = MISSING  # parent of all run folders
+    run_dir: str = MISSING  # this run's folder
 
 
 @dataclass

@@ -186,17 +186,11 @@ class EpochBatches(Sampler[list[int]]):
 
 
 class MixedBatch(NamedTuple):
-    """A batch of one of several sets.
+    """A batch of one of several sets."""
 
-    Attributes:
-        part: Index of the set.
-        items: Indices into it.
-        seed: Seed of this batch's augmentation.
-    """
-
-    part: int
-    items: list[int]
-    seed: int
+    part: int  # index of the set
+    items: list[int]  # indices into it
+    seed: int  # seed of this batch's augmentation
 
 
 class MixtureBatches(Sampler[MixedBatch]):

@@ -22,29 +22,20 @@ SHOWN = 10  # differing measures of a data set that are named
 
 @dataclass(frozen=True)
 class Capsule:
-    """What a run was made of, and what it measured.
+    """What a run was made of, and what it measured."""
 
-    Attributes:
-        overrides: What its command line set; the same again make the same run.
-        config: The configuration that came of it, without folders of the machine.
-        settings: What its statistics depend on, seeds among it.
-        versions: Version of each library that decides a result.
-        weights: SHA-256 of each checkpoint's weights and of each run file, by system.
-        data: By data set: ``fingerprint`` of corpus, queries and judgements, ``split``, ``queries`` (how many),
-            ``query_ids`` (SHA-256), ``candidates`` (SHA-256 of ``runs/<dataset>.retriever.trec`` without its scores,
-            or None where the systems retrieve for themselves).
-        measures: Mean of each measure by data set and system; None where no query counts.
-        tolerance: How far a mean may be off.
-    """
-
-    overrides: Sequence[str]
-    config: Mapping[str, Any]
-    settings: Mapping[str, Any]
-    versions: Mapping[str, str]
-    weights: Mapping[str, str]
+    overrides: Sequence[str]  # what its command line set; the same again make the same run
+    config: Mapping[str, Any]  # the configuration that came of it, without folders of the machine
+    settings: Mapping[str, Any]  # what its statistics depend on, seeds among it
+    versions: Mapping[str, str]  # version of each library that decides a result
+    weights: Mapping[str, str]  # SHA-256 of each checkpoint's weights and of each run file, by system
+    # by data set: `fingerprint` of corpus, queries and judgements, `split`, `queries` (how many), `query_ids`
+    # (SHA-256), `candidates` (SHA-256 of `runs/<dataset>.retriever.trec` without its scores, or None where the
+    # systems retrieve for themselves)
     data: Mapping[str, Mapping[str, Any]]
+    # mean of each measure by data set and system; None where no query counts
     measures: Mapping[str, Mapping[str, Mapping[str, float | None]]]
-    tolerance: float = TOLERANCE
+    tolerance: float = TOLERANCE  # how far a mean may be off
 
 
 def make_capsule(

@@ -29,207 +29,121 @@ class Finding:
 
 @dataclass(frozen=True)
 class PairedTest(Finding):
-    """One system against another one in one measure, over the same queries.
+    """One system against another one in one measure, over the same queries."""
 
-    Attributes:
-        system: Name of the one.
-        baseline: Name of the other.
-        measure: Name of the measure.
-        num_queries: Queries that count.
-        difference: Mean of system minus baseline, as a fraction.
-        interval: 95% paired bootstrap interval of ``difference``.
-        effect_size: ``difference`` over the standard deviation of the queries' differences (Cohen's d for pairs); NaN
-            where no query differs.
-        share_changed: Share of the queries on which the two differ.
-        p_randomization: Of the paired randomisation test, two-sided.
-        p_bootstrap: Of the paired bootstrap test, two-sided.
-        p_greater: Of the randomisation test, one-sided: how likely the system would be ahead this far by chance.
-        p_holm: ``p_randomization`` corrected for all comparisons of the data set (Holm).
-    """
-
-    system: str
-    baseline: str
+    system: str  # name of the one
+    baseline: str  # name of the other
     measure: str
-    num_queries: int
-    difference: float
-    interval: tuple[float, float]
+    num_queries: int  # queries that count
+    difference: float  # mean of system minus baseline, as a fraction
+    interval: tuple[float, float]  # 95% paired bootstrap interval of `difference`
+    # `difference` over the standard deviation of the queries' differences (Cohen's d for pairs); NaN where no query
+    # differs
     effect_size: float
-    share_changed: float
-    p_randomization: float
-    p_bootstrap: float
-    p_greater: float
-    p_holm: float
+    share_changed: float  # share of the queries on which the two differ
+    p_randomization: float  # of the paired randomisation test, two-sided
+    p_bootstrap: float  # of the paired bootstrap test, two-sided
+    p_greater: float  # of the randomisation test, one-sided: how likely the system would be ahead this far by chance
+    p_holm: float  # `p_randomization` corrected for all comparisons of the data set (Holm)
 
 
 @dataclass(frozen=True)
 class QueryDifference(Finding):
-    """A query on which one system does better, or worse, than another by much.
+    """A query on which one system does better, or worse, than another by much."""
 
-    Attributes:
-        system: Name of the one.
-        baseline: Name of the other.
-        measure: Name of the measure.
-        query_id: The query.
-        query_text: Its text.
-        num_relevant: Its relevant nodes.
-        system_score: Measure of the one, as a fraction.
-        baseline_score: Measure of the other.
-    """
-
-    system: str
-    baseline: str
+    system: str  # name of the one
+    baseline: str  # name of the other
     measure: str
     query_id: str
     query_text: str
-    num_relevant: int
-    system_score: float
-    baseline_score: float
+    num_relevant: int  # its relevant nodes
+    system_score: float  # measure of the one, as a fraction
+    baseline_score: float  # measure of the other
 
 
 @dataclass(frozen=True)
 class Breakdown(Finding):
-    """The mean of every system over one group of queries.
+    """The mean of every system over one group of queries."""
 
-    Attributes:
-        by: What groups the queries: ``relevant nodes``, ``graph density`` or ``query length``.
-        group: Name of the group, as ``3 to 5``.
-        num_queries: Its queries.
-        measure: Name of the measure.
-        means: By system, as a fraction; NaN where no query counts.
-    """
-
-    by: str
-    group: str
-    num_queries: int
+    by: str  # what groups the queries: `relevant nodes`, `graph density` or `query length`
+    group: str  # name of the group, as `3 to 5`
+    num_queries: int  # its queries
     measure: str
-    means: Mapping[str, float]
+    means: Mapping[str, float]  # by system, as a fraction; NaN where no query counts
 
 
 @dataclass(frozen=True)
 class HubBias(Finding):
-    """Whether a system prefers nodes of many neighbours.
-
-    Attributes:
-        system: Its name.
-        correlation: Mean over queries of Spearman's rank correlation of score with degree among the top 100; NaN where
-            no query has two scores and two degrees that differ.
-        relevant_correlation: The same of relevance with degree: what would be no bias.
-        lift: Share of hubs in the top 10 over their share in the corpus; 1 is no preference.
-        relevant_lift: Share of hubs among relevant nodes over their share in the corpus.
-        hub_degree: A hub has this many neighbours or more: the top 10% of the corpus.
-    """
+    """Whether a system prefers nodes of many neighbours."""
 
     system: str
+    # mean over queries of Spearman's rank correlation of score with degree among the top 100; NaN where no query has
+    # two scores and two degrees that differ
     correlation: float
-    relevant_correlation: float
-    lift: float
-    relevant_lift: float
-    hub_degree: int
+    relevant_correlation: float  # the same of relevance with degree: what would be no bias
+    lift: float  # share of hubs in the top 10 over their share in the corpus; 1 is no preference
+    relevant_lift: float  # share of hubs among relevant nodes over their share in the corpus
+    hub_degree: int  # a hub has this many neighbours or more: the top 10% of the corpus
 
 
 @dataclass(frozen=True)
 class Counterfactual(Finding):
-    """What a system would achieve on another graph, with everything else as it was.
-
-    Attributes:
-        system: Its name.
-        edges: ``shuffled``, each node with as many neighbours as before, or ``removed``.
-        measure: Name of the measure.
-        mean: On the other graph, as a fraction.
-        difference: Mean of the system on the graph as it is minus ``mean``: what the true edges are worth.
-        interval: 95% paired bootstrap interval of ``difference``.
-        p_randomization: Of the paired randomisation test, two-sided.
-        share_changed: Share of the queries whose top 10 changed.
-    """
+    """What a system would achieve on another graph, with everything else as it was."""
 
     system: str
-    edges: str
+    edges: str  # `shuffled`, each node with as many neighbours as before, or `removed`
     measure: str
-    mean: float
-    difference: float
-    interval: tuple[float, float]
-    p_randomization: float
-    share_changed: float
+    mean: float  # on the other graph, as a fraction
+    difference: float  # mean of the system on the graph as it is minus `mean`: what the true edges are worth
+    interval: tuple[float, float]  # 95% paired bootstrap interval of `difference`
+    p_randomization: float  # of the paired randomisation test, two-sided
+    share_changed: float  # share of the queries whose top 10 changed
 
 
 @dataclass(frozen=True)
 class SeedSpread(Finding):
-    """Checkpoints that differ in nothing but their seed.
-
-    Attributes:
-        systems: Their names.
-        seeds: Their seeds.
-        measure: Name of the measure.
-        mean: Mean of the systems' means.
-        std: Standard deviation of the systems' means, over n - 1.
-        lowest: Smallest of the systems' means.
-        highest: Largest of them.
-    """
+    """Checkpoints that differ in nothing but their seed."""
 
     systems: tuple[str, ...]
-    seeds: tuple[int, ...]
+    seeds: tuple[int, ...]  # their seeds
     measure: str
-    mean: float
-    std: float
-    lowest: float
-    highest: float
+    mean: float  # mean of the systems' means
+    std: float  # standard deviation of the systems' means, over n - 1
+    lowest: float  # smallest of the systems' means
+    highest: float  # largest of them
 
 
 @dataclass(frozen=True)
 class Reliability(Finding):
-    """How near the probabilities of a calibrated system are to frequencies, over all candidates of all queries.
-
-    Attributes:
-        system: Its name.
-        method: How it was calibrated: ``logistic`` or ``isotonic``.
-        num_pairs: Pairs of query and candidate.
-        share_relevant: Share of them that are relevant.
-        ece: Expected calibration error, of as many bins of equal width as there are counts.
-        brier: Brier score.
-        counts: Pairs in each bin of [0, 1].
-        probabilities: Their mean probability; NaN in an empty bin.
-        shares: Share of them that are relevant; NaN in an empty bin.
-    """
+    """How near the probabilities of a calibrated system are to frequencies, over all candidates of all queries."""
 
     system: str
-    method: str
-    num_pairs: int
-    share_relevant: float
-    ece: float
-    brier: float
-    counts: tuple[int, ...]
-    probabilities: tuple[float, ...]
-    shares: tuple[float, ...]
+    method: str  # how it was calibrated: `logistic` or `isotonic`
+    num_pairs: int  # pairs of query and candidate
+    share_relevant: float  # share of them that are relevant
+    ece: float  # expected calibration error, of as many bins of equal width as there are counts
+    brier: float  # Brier score
+    counts: tuple[int, ...]  # pairs in each bin of [0, 1]
+    probabilities: tuple[float, ...]  # their mean probability; NaN in an empty bin
+    shares: tuple[float, ...]  # share of them that are relevant; NaN in an empty bin
 
 
 @dataclass(frozen=True)
 class Replication(Finding):
-    """On how many data sets one system is ahead of another one in one measure.
+    """On how many data sets one system is ahead of another one in one measure."""
 
-    Attributes:
-        system: Name of the one.
-        baseline: Name of the other.
-        measure: Name of the measure.
-        datasets: Names of the data sets compared on.
-        level: Chance of naming too many, such as 0.05.
-        num_replicated: On at least as many data sets the win holds (partial conjunction, by Bonferroni; no assumption
-            how the data sets depend on each other).
-        num_replicated_fisher: The same by Fisher's combination, for independent data sets.
-        replicated: The data sets on which the win holds by Holm's procedure over the data sets.
-        difference: Mean over the data sets of the mean differences.
-        p_combined: Of ``difference``, by sign flips of all queries of all data sets, two-sided.
-    """
-
-    system: str
-    baseline: str
+    system: str  # name of the one
+    baseline: str  # name of the other
     measure: str
-    datasets: tuple[str, ...]
-    level: float
+    datasets: tuple[str, ...]  # names of the data sets compared on
+    level: float  # chance of naming too many, such as 0.05
+    # on at least as many data sets the win holds (partial conjunction, by Bonferroni; no assumption how the data sets
+    # depend on each other)
     num_replicated: int
-    num_replicated_fisher: int
-    replicated: tuple[str, ...]
-    difference: float
-    p_combined: float
+    num_replicated_fisher: int  # the same by Fisher's combination, for independent data sets
+    replicated: tuple[str, ...]  # the data sets on which the win holds by Holm's procedure over the data sets
+    difference: float  # mean over the data sets of the mean differences
+    p_combined: float  # of `difference`, by sign flips of all queries of all data sets, two-sided
 
 
 def _without_nan(entry: Any) -> Any:

@@ -29,29 +29,17 @@ CELLS = 1 << 23  # of pairs times resamples held at once: 64 MiB, and torch's li
 
 @dataclass(frozen=True, eq=False)
 class PairedStatistics:
-    """What comparing ``C`` pairs of systems in ``M`` measures says, ``[C, M]`` float64 each; NaN where no query counts.
+    """Comparisons of ``C`` pairs of systems in ``M`` measures, ``[C, M]`` float64 each; NaN where no query counts."""
 
-    Attributes:
-        num_queries: ``[M]`` int64, queries that count.
-        difference: Mean of first minus second.
-        interval: ``[C, M, 2]``, percentile bootstrap interval of ``difference``.
-        effect_size: ``difference`` over the standard deviation of the queries' differences; NaN where none differs.
-        share_changed: Share of the queries on which the two differ.
-        p_randomization: Two-sided, by sign flips.
-        p_greater: One-sided, by the same sign flips: of a difference this large or larger.
-        p_bootstrap: Two-sided, by the same samples as ``interval``.
-        p_holm: ``p_randomization`` corrected for all pairs and measures together (Holm).
-    """
-
-    num_queries: Tensor
-    difference: Tensor
-    interval: Tensor
-    effect_size: Tensor
-    share_changed: Tensor
-    p_randomization: Tensor
-    p_greater: Tensor
-    p_bootstrap: Tensor
-    p_holm: Tensor
+    num_queries: Tensor  # `[M]` int64, queries that count
+    difference: Tensor  # mean of first minus second
+    interval: Tensor  # `[C, M, 2]`, percentile bootstrap interval of `difference`
+    effect_size: Tensor  # `difference` over the standard deviation of the queries' differences; NaN where none differs
+    share_changed: Tensor  # share of the queries on which the two differ
+    p_randomization: Tensor  # two-sided, by sign flips
+    p_greater: Tensor  # one-sided, by the same sign flips: of a difference this large or larger
+    p_bootstrap: Tensor  # two-sided, by the same samples as `interval`
+    p_holm: Tensor  # `p_randomization` corrected for all pairs and measures together (Holm)
 
 
 def bootstrap_tests(

@@ -13,25 +13,15 @@ FASTEST = 1e-3  # milliseconds: the least that a logarithmic axis shows
 
 @dataclass(frozen=True)
 class ParetoPoint:
-    """A system in the plane of time and quality.
+    """A system in the plane of time and quality."""
 
-    Attributes:
-        name: As tables call it.
-        ms: Median milliseconds of a query.
-        slow_ms: The 95th percentile.
-        quality: Mean of the measure, as a fraction.
-        interval: Its 95% interval.
-        primary: Whether it is the system that the others are compared with.
-        dominated: Whether another one is no slower and no worse, and better in one of both.
-    """
-
-    name: str
-    ms: float
-    slow_ms: float
-    quality: float
-    interval: tuple[float, float]
-    primary: bool
-    dominated: bool
+    name: str  # as tables call it
+    ms: float  # median milliseconds of a query
+    slow_ms: float  # the 95th percentile
+    quality: float  # mean of the measure, as a fraction
+    interval: tuple[float, float]  # its 95% interval
+    primary: bool  # whether it is the system that the others are compared with
+    dominated: bool  # whether another one is no slower and no worse, and better in one of both
 
 
 def pareto_points(dataset: DatasetStudy, measure: str) -> list[ParetoPoint]:

@@ -50,19 +50,12 @@ STYLE = {
 
 @dataclass(frozen=True)
 class Picture:
-    """A plot that is yet to be drawn.
+    """A plot that is yet to be drawn."""
 
-    Attributes:
-        name: Of its file, such as ``attack.pareto.PR@10``.
-        caption: What it shows.
-        draw: Draws it.
-        height: Inches.
-    """
-
-    name: str
-    caption: str
-    draw: Callable[["Axes"], None]
-    height: float = 4.2
+    name: str  # of its file, such as `attack.pareto.PR@10`
+    caption: str  # what it shows
+    draw: Callable[["Axes"], None]  # draws it
+    height: float = 4.2  # inches
 
 
 def dataset_pictures(dataset: DatasetStudy) -> Iterator[Picture]:
@@ -147,19 +140,12 @@ def svg(picture: Picture) -> str:
 
 @dataclass(frozen=True)
 class Row:
-    """A system in a plot of rows.
-
-    Attributes:
-        name: Its name.
-        number: A mean or a difference, as a fraction.
-        interval: Its 95% interval.
-        color: Of its point.
-    """
+    """A system in a plot of rows."""
 
     name: str
-    number: Cell
-    interval: tuple[float, float]
-    color: str
+    number: Cell  # a mean or a difference, as a fraction
+    interval: tuple[float, float]  # its 95% interval
+    color: str  # of its point
 
 
 def mean_rows(dataset: DatasetStudy, measure: str) -> list[Row]:

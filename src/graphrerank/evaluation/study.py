@@ -43,27 +43,23 @@ FINDINGS: dict[str, type[Finding]] = {  # of a data set
 
 @dataclass(frozen=True)
 class Cost:
-    """What a system takes for a query.
+    """What a system takes for a query."""
 
-    Attributes:
-        ms: ``p50`` and ``p95`` of each stage in milliseconds, one query at a time; ``total`` is all stages together.
-        encodings: Mean pairs that the cross-encoder read, now or before; None where there is none.
-        tokens: Mean words of the top 10 passages together, which a language model would read; None where not counted.
-        peak_memory_mib: Largest resident memory of the process while the system ranked; None where not known.
-        latency_ms: ``p50`` and ``p95`` of what the system itself does, one query at a time: of reranking without the
-            search for candidates, or of all stages of a pipeline; empty where not timed.
-        batch_ms: Mean milliseconds of each stage, many queries at once, of a pipeline; ``other`` is what no stage
-            counts. Where pairs come from a cache, ``encode`` is their number times ``pair_ms``.
-        pair_ms: Milliseconds that the cross-encoder takes to read a pair, measured past a cache that keeps its vectors;
-            None where there is no such cache.
-    """
-
+    # `p50` and `p95` of each stage in milliseconds, one query at a time; `total` is all stages together
     ms: Mapping[str, Mapping[str, float]]
-    encodings: float | None = None
+    encodings: float | None = None  # mean pairs that the cross-encoder read, now or before; None where there is none
+    # mean words of the top 10 passages together, which a language model would read; None where not counted
     tokens: float | None = None
+    # largest resident memory of the process while the system ranked; None where not known
     peak_memory_mib: float | None = None
+    # `p50` and `p95` of what the system itself does, one query at a time: of reranking without the search for
+    # candidates, or of all stages of a pipeline; empty where not timed
     latency_ms: Mapping[str, float] = field(default_factory=dict)
+    # mean milliseconds of each stage, many queries at once, of a pipeline; `other` is what no stage counts. Where
+    # pairs come from a cache, `encode` is their number times `pair_ms`
     batch_ms: Mapping[str, float] = field(default_factory=dict)
+    # milliseconds that the cross-encoder takes to read a pair, measured past a cache that keeps its vectors; None
+    # where there is no such cache
     pair_ms: float | None = None
 
     @property

@@ -18,17 +18,11 @@ TIES = {
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the tests say of the primary system and another one.
+    """What the tests say of the primary system and another one."""
 
-    Attributes:
-        outcome: ``ahead``, ``behind`` or ``unclear``, in the first measure tested, at p Holm < 5%.
-        line: For the terminal: differences in points, with the p-values of the randomisation test.
-        sentence: For reports: differences with intervals and corrected p-values.
-    """
-
-    outcome: str
-    line: str
-    sentence: str
+    outcome: str  # `ahead`, `behind` or `unclear`, in the first measure tested, at p Holm < 5%
+    line: str  # for the terminal: differences in points, with the p-values of the randomisation test
+    sentence: str  # for reports: differences with intervals and corrected p-values
 
 
 def title_of(dataset: DatasetStudy) -> str:

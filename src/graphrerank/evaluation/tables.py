@@ -23,21 +23,13 @@ Entry = TypeVar("Entry")
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table.
+    """A cell of a table."""
 
-    Attributes:
-        text: What it shows.
-        value: What it sorts by; None or NaN comes last. The cells of text columns sort by their text.
-        note: Shown beside the text, such as an interval.
-        best: Whether it is the highest of those it is compared with.
-        prose: Whether it holds sentences, which may take several lines and may be shortened.
-    """
-
-    text: str
-    value: float | None = None
-    note: str = ""
-    best: bool = False
-    prose: bool = False
+    text: str  # what it shows
+    value: float | None = None  # what it sorts by; None or NaN comes last. The cells of text columns sort by their text
+    note: str = ""  # shown beside the text, such as an interval
+    best: bool = False  # whether it is the highest of those it is compared with
+    prose: bool = False  # whether it holds sentences, which may take several lines and may be shortened
 
     @property
     def is_number(self) -> bool:
@@ -50,21 +42,13 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """A table, before it is rendered.
+    """A table, before it is rendered."""
 
-    Attributes:
-        title: Its name among the tables of a data set.
-        header: Names of the columns.
-        rows: A cell per column; the first names the row.
-        caption: Sentences that say what the table shows.
-        text_columns: How many columns, from the left, hold texts; the others hold numbers.
-    """
-
-    title: str
-    header: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
-    caption: str = ""
-    text_columns: int = 1
+    title: str  # its name among the tables of a data set
+    header: Sequence[str]  # names of the columns
+    rows: Sequence[Sequence[Cell]]  # a cell per column; the first names the row
+    caption: str = ""  # sentences that say what the table shows
+    text_columns: int = 1  # how many columns, from the left, hold texts; the others hold numbers
 
 
 Columns = Mapping[str, Callable[[Entry], Cell]]

@@ -21,19 +21,12 @@ PipelineFactory = Callable[..., Pipeline]  # (group of conf/pipeline, corpus gra
 
 
 class JobSession(Protocol):
-    """A run of ``train.py`` or ``evaluate.py``, as its job sees it.
+    """A run of ``train.py`` or ``evaluate.py``, as its job sees it."""
 
-    Attributes:
-        run_dir: Folder that the job writes to.
-        cache: Folder that keeps vectors, candidate lists and answers.
-        device: Where models run.
-        num_threads: torch threads.
-    """
-
-    run_dir: Path
-    cache: Path
-    device: torch.device
-    num_threads: int
+    run_dir: Path  # folder that the job writes to
+    cache: Path  # folder that keeps vectors, candidate lists and answers
+    device: torch.device  # where models run
+    num_threads: int  # torch threads
 
     @property
     def command(self) -> str:
@@ -68,13 +61,9 @@ class JobSession(Protocol):
 
 
 class TrainingSession(JobSession, Protocol):
-    """A run of ``train.py``, as its job sees it.
+    """A run of ``train.py``, as its job sees it."""
 
-    Attributes:
-        resumed: Folder of the run that is resumed; None for a new one.
-    """
-
-    resumed: Path | None
+    resumed: Path | None  # folder of the run that is resumed; None for a new one
 
     @property
     def training_names(self) -> list[str]:

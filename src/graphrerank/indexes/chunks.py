@@ -15,19 +15,12 @@ SEPARATOR = "\n\n"  # between two documents of one chunk
 
 @dataclass(frozen=True)
 class Chunks:
-    """Pieces of a corpus, in corpus order.
+    """Pieces of a corpus, in corpus order."""
 
-    Attributes:
-        texts: ``n`` strings.
-        indptr: ``[n + 1]`` int64; chunk ``i`` contains words of the documents ``documents[indptr[i]:indptr[i + 1]]``.
-        documents: ``[M]`` int64 document indices, ascending within a chunk.
-        parent: ``[n]`` int64, the chunk that a sub-chunk was cut from; the chunk itself if nothing is halved.
-    """
-
-    texts: Sequence[str]
-    indptr: Tensor
-    documents: Tensor
-    parent: Tensor
+    texts: Sequence[str]  # `n` strings
+    indptr: Tensor  # `[n + 1]` int64; chunk `i` contains words of the documents `documents[indptr[i]:indptr[i + 1]]`
+    documents: Tensor  # `[M]` int64 document indices, ascending within a chunk
+    parent: Tensor  # `[n]` int64, the chunk that a sub-chunk was cut from; the chunk itself if nothing is halved
 
     def __len__(self) -> int:
         return len(self.texts)

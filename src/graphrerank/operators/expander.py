@@ -18,26 +18,17 @@ class Expander:
     The neighbours are ordered by STeX's score (:func:`semantic_topological_expansion`). If there are too few, the
     ranking beyond ``base_k`` fills the list.
 
-    Attributes:
-        graph: The corpus.
-        top_k: Candidates per query.
-        base_k: Candidates from the base ranking, fewer than ``top_k``.
-        num_seeds: Nodes to expand from, at most ``base_k``.
-        similarity_weight: STeX's weight of the dot product of query and node, not negative; 0 needs no vectors.
-        structure_weight: STeX's weight of the structural score, not negative.
-        hops: 1, or 2 to continue with the neighbours' neighbours if one hop leaves room.
-
     Raises:
         ValueError: If a number is out of range.
     """
 
-    graph: CorpusGraph
-    top_k: int
-    base_k: int
-    num_seeds: int
-    similarity_weight: float
-    structure_weight: float
-    hops: int
+    graph: CorpusGraph  # the corpus
+    top_k: int  # candidates per query
+    base_k: int  # candidates from the base ranking, fewer than `top_k`
+    num_seeds: int  # nodes to expand from, at most `base_k`
+    similarity_weight: float  # STeX's weight of the dot product of query and node, not negative; 0 needs no vectors
+    structure_weight: float  # STeX's weight of the structural score, not negative
+    hops: int  # 1, or 2 to continue with the neighbours' neighbours if one hop leaves room
 
     def __post_init__(self) -> None:
         check_counts(top_k=self.top_k)

@@ -17,27 +17,16 @@ BLOCK_VECTORS = 256  # node vectors copied at once, few enough for a processor's
 
 @dataclass(frozen=True)
 class Expansion:
-    """New nodes for a batch of rankings, with features of the walk that found them.
+    """New nodes for a batch of rankings, with features of the walk that found them."""
 
-    Attributes:
-        nodes: ``[B, n]`` int64 nodes; fewer hops first, then best score first; padded with -1.
-        scores: ``[B, n]`` float32 :math:`S_n`; padded with -inf.
-        similarity: ``[B, n]`` float32 dot product of query and node vector, padded with 0; all 0 if its weight is 0.
-        structure: ``[B, n]`` float32 :math:`I_{struct}` in [0, 2], padded with 0.
-        best_seed_rank: ``[B, n]`` int64, 1 for the top seed, padded with 0.
-        best_seed_score: ``[B, n]`` float32, that seed's score, padded with 0.
-        seeds_reached: ``[B, n]`` int64, number of seeds within ``hops``, padded with 0.
-        hops: ``[B, n]`` int64, steps from the nearest seed, padded with 0.
-    """
-
-    nodes: Tensor
-    scores: Tensor
-    similarity: Tensor
-    structure: Tensor
-    best_seed_rank: Tensor
-    best_seed_score: Tensor
-    seeds_reached: Tensor
-    hops: Tensor
+    nodes: Tensor  # `[B, n]` int64 nodes; fewer hops first, then best score first; padded with -1
+    scores: Tensor  # `[B, n]` float32 :math:`S_n`; padded with -inf
+    similarity: Tensor  # `[B, n]` float32 dot product of query and node vector, padded with 0; all 0 if its weight is 0
+    structure: Tensor  # `[B, n]` float32 :math:`I_{struct}` in [0, 2], padded with 0
+    best_seed_rank: Tensor  # `[B, n]` int64, 1 for the top seed, padded with 0
+    best_seed_score: Tensor  # `[B, n]` float32, that seed's score, padded with 0
+    seeds_reached: Tensor  # `[B, n]` int64, number of seeds within `hops`, padded with 0
+    hops: Tensor  # `[B, n]` int64, steps from the nearest seed, padded with 0
 
 
 def semantic_topological_expansion(

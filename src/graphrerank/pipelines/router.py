@@ -16,15 +16,10 @@ from graphrerank.pipelines.step import Resources, Step, StepFactory
 
 
 class ComplexityScorer(Protocol):
-    """Scores how much a query needs the graph, with the thresholds of the paths.
+    """Scores how much a query needs the graph, with the thresholds of the paths."""
 
-    Attributes:
-        low: Up to this score a query takes the dense path.
-        high: From this score on a query takes the graph path.
-    """
-
-    low: float
-    high: float
+    low: float  # up to this score a query takes the dense path
+    high: float  # from this score on a query takes the graph path
 
     def score(self, texts: Sequence[str]) -> Tensor:
         """Return s(q) of each query: ``[B]`` in [0, 1]."""

@@ -7,17 +7,11 @@ from graphrerank.syntax.units import is_word
 
 
 class ParsedEntity(NamedTuple):
-    """A named entity.
+    """A named entity."""
 
-    Attributes:
-        label: OntoNotes' entity type, such as ``PERSON``.
-        size: Number of tokens.
-        root: Index of its head token.
-    """
-
-    label: str
-    size: int
-    root: int
+    label: str  # OntoNotes' entity type, such as `PERSON`
+    size: int  # number of tokens
+    root: int  # index of its head token
 
 
 class ParsedText:

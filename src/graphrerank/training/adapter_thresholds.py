@@ -16,15 +16,10 @@ BLOCK_NUMBERS = 1 << 20  # of the bootstrap at once
 
 @dataclass(frozen=True)
 class Profile:
-    """How good the best choice with a given threshold is.
+    """How good the best choice with a given threshold is."""
 
-    Attributes:
-        thresholds: Candidates, ascending.
-        objectives: With the other threshold at its best.
-    """
-
-    thresholds: list[float]
-    objectives: list[float]
+    thresholds: list[float]  # candidates, ascending
+    objectives: list[float]  # with the other threshold at its best
 
 
 @dataclass(frozen=True)

@@ -20,30 +20,19 @@ SHARES = (0.2, 0.4, 0.6, 0.8, 1.0)
 
 @dataclass(frozen=True)
 class Fold:
-    """One outer fold.
+    """One outer fold."""
 
-    Attributes:
-        setting: What the inner folds chose.
-        measures: On the rows of the fold, by name.
-        selected: Columns that the classifier reads.
-    """
-
-    setting: Mapping[str, Any]
-    measures: dict[str, float]
-    selected: list[int]
+    setting: Mapping[str, Any]  # what the inner folds chose
+    measures: dict[str, float]  # on the rows of the fold, by name
+    selected: list[int]  # columns that the classifier reads
 
 
 @dataclass(frozen=True)
 class CrossValidated:
-    """A classifier's outer folds.
+    """A classifier's outer folds."""
 
-    Attributes:
-        folds: In order.
-        scores: ``[n]`` float64, each row's probability of class 1 from the fold that did not see it.
-    """
-
-    folds: list[Fold]
-    scores: Tensor
+    folds: list[Fold]  # in order
+    scores: Tensor  # `[n]` float64, each row's probability of class 1 from the fold that did not see it
 
     def mean_and_std(self, measure: str) -> tuple[float, float]:
         """Return the mean over the folds, and the deviation between them (which says little of the mean's error)."""
@@ -52,17 +41,11 @@ class CrossValidated:
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """A classifier trained on some of the rows.
-
-    Attributes:
-        classifier: Its name.
-        num_rows: Training rows, the mean over folds.
-        measures: Mean and deviation over folds, by name.
-    """
+    """A classifier trained on some of the rows."""
 
     classifier: str
-    num_rows: float
-    measures: dict[str, tuple[float, float]]
+    num_rows: float  # training rows, the mean over folds
+    measures: dict[str, tuple[float, float]]  # mean and deviation over folds, by name
 
 
 def nested_cross_validation(

@@ -14,15 +14,10 @@ TIMEOUT_SECONDS = 60
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file on the web.
+    """A file on the web."""
 
-    Attributes:
-        location: ``https://...``, or ``hf://datasets/<owner>/<name>@<revision>/<file>`` on the Hugging Face hub.
-        checksum: ``<algorithm>:<hexadecimal digest>``, pinned by its publisher or by us.
-    """
-
-    location: str
-    checksum: str
+    location: str  # `https://...`, or `hf://datasets/<owner>/<name>@<revision>/<file>` on the Hugging Face hub
+    checksum: str  # `<algorithm>:<hexadecimal digest>`, pinned by its publisher or by us
 
     @property
     def name(self) -> str:

@@ -31,16 +31,11 @@ _HIPPORAG = "hf://datasets/osunlp/HippoRAG_2@5ec05b38deecc3318bb432c69865959c560
 
 @dataclass(frozen=True)
 class Home:
-    """Where a named data set comes from.
+    """Where a named data set comes from."""
 
-    Attributes:
-        page: Its web page.
-        files: Files to fetch; none if users have to fetch them.
-        convert: Turns the fetched files into a data set folder; None if there are none.
-    """
-
-    page: str
-    files: tuple[RemoteFile, ...] = ()
+    page: str  # its web page
+    files: tuple[RemoteFile, ...] = ()  # files to fetch; none if users have to fetch them
+    # turns the fetched files into a data set folder; None if there are none
     convert: Callable[[Sequence[Path], Path], None] | None = None
 
 

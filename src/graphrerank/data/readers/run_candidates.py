@@ -17,19 +17,12 @@ _Candidate = tuple[int, str, str, tuple[float, ...]]  # line, query id, document
 
 @dataclass(frozen=True)
 class RunCandidates:
-    """A run's candidates for the queries of a data set.
+    """A run's candidates for the queries of a data set."""
 
-    Attributes:
-        ranking: ``[Q, top_k]`` with ``features [Q, top_k, F]``; a query without candidates is all padding.
-        feature_names: Names of the ``F`` features; the first is the run's own score.
-        without: Ids of the queries without candidates.
-        ignored: Number of the run's queries that are not in the data set.
-    """
-
-    ranking: Ranking
-    feature_names: tuple[str, ...]
-    without: tuple[str, ...]
-    ignored: int
+    ranking: Ranking  # `[Q, top_k]` with `features [Q, top_k, F]`; a query without candidates is all padding
+    feature_names: tuple[str, ...]  # names of the `F` features; the first is the run's own score
+    without: tuple[str, ...]  # ids of the queries without candidates
+    ignored: int  # number of the run's queries that are not in the data set
 
     def summary(self) -> str:
         """Describe the candidates in one line."""

@@ -24,21 +24,13 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table or view.
+    """A table or view."""
 
-    Attributes:
-        name: Its name as the database writes it.
-        columns: In the database's order.
-        primary_key: Names of columns; may be empty.
-        references: Names of the tables that its foreign keys refer to.
-        description: Its comment; may be empty.
-    """
-
-    name: str
-    columns: Sequence[Column]
-    primary_key: Sequence[str] = ()
-    references: Sequence[str] = field(default=())
-    description: str = ""
+    name: str  # its name as the database writes it
+    columns: Sequence[Column]  # in the database's order
+    primary_key: Sequence[str] = ()  # names of columns; may be empty
+    references: Sequence[str] = field(default=())  # names of the tables that its foreign keys refer to
+    description: str = ""  # its comment; may be empty
 
     @property
     def text(self) -> str:

@@ -17,21 +17,13 @@ THRESHOLDS_PNG, CURVE_PNG = "thresholds.png", "learning_curve.png"
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """The questions of one data set, and which path was right.
+    """The questions of one data set, and which path was right."""
 
-    Attributes:
-        name: Of the data set, as the plan calls it.
-        paths: What both paths retrieved.
-        right: ``[Q, 2]`` bool, dense and graph.
-        held: ``[Q]`` bool, for validation.
-        features: ``[Q, F]`` syntax.
-    """
-
-    name: str
-    paths: TwoPaths
-    right: Tensor
-    held: Tensor
-    features: Tensor
+    name: str  # of the data set, as the plan calls it
+    paths: TwoPaths  # what both paths retrieved
+    right: Tensor  # `[Q, 2]` bool, dense and graph
+    held: Tensor  # `[Q]` bool, for validation
+    features: Tensor  # `[Q, F]` syntax
 
     @property
     def disagree(self) -> Tensor:

@@ -19,19 +19,13 @@ FULL = "full"
 
 @dataclass(frozen=True, eq=False)
 class Choices:
-    """What each path would give each of ``n`` questions.
+    """What each path would give each of ``n`` questions."""
 
-    Attributes:
-        values: ``[n, 3]`` float64 of each measure, a column per path in the order of ``ROUTES``; NaN = does not count.
-        seconds: ``[n, 3]`` float64 on each path.
-        scores: ``[n]``, s(q).
-        route_seconds: What reading a question's syntax and scoring it takes.
-    """
-
+    # `[n, 3]` float64 of each measure, a column per path in the order of `ROUTES`; NaN = does not count
     values: Mapping[str, Tensor]
-    seconds: Tensor
-    scores: Tensor
-    route_seconds: float
+    seconds: Tensor  # `[n, 3]` float64 on each path
+    scores: Tensor  # `[n]`, s(q)
+    route_seconds: float  # what reading a question's syntax and scoring it takes
 
     def take(self, index: Tensor) -> "Choices":
         """Return some of the questions, ``index`` ``[m]`` int64."""
@@ -41,17 +35,11 @@ class Choices:
 
 @dataclass(frozen=True, eq=False)
 class RoutedRow:
-    """The result of one way to choose the path.
+    """The result of one way to choose the path."""
 
-    Attributes:
-        values: ``[n]`` float64 of each measure.
-        seconds: Mean seconds per question.
-        shares: Share of the questions on each of ``ROUTES``.
-    """
-
-    values: Mapping[str, Tensor]
-    seconds: float
-    shares: Mapping[str, float]
+    values: Mapping[str, Tensor]  # `[n]` float64 of each measure
+    seconds: float  # mean seconds per question
+    shares: Mapping[str, float]  # share of the questions on each of `ROUTES`
 
     def to_json(self) -> dict[str, Any]:
         """Return what ``metrics.json`` holds of it."""
@@ -66,19 +54,13 @@ class RoutedRow:
 
 @dataclass(frozen=True, eq=False)
 class RoutedResult:
-    """All ways to choose the path, on the same questions.
+    """All ways to choose the path, on the same questions."""
 
-    Attributes:
-        rows: By name, in the order of the table's rows.
-        p_random: Full routing against random routing at the same rates: paired randomisation over questions, two-sided.
-        p_draws: Share of the random draws that were as good as full routing, plus one of each.
-        p_paths: Full routing against ``dense`` and ``graph``, as ``p_random``.
-    """
-
-    rows: Mapping[str, RoutedRow]
+    rows: Mapping[str, RoutedRow]  # by name, in the order of the table's rows
+    # full routing against random routing at the same rates: paired randomisation over questions, two-sided
     p_random: float
-    p_draws: float
-    p_paths: Mapping[str, float]
+    p_draws: float  # share of the random draws that were as good as full routing, plus one of each
+    p_paths: Mapping[str, float]  # full routing against `dense` and `graph`, as `p_random`
 
     @property
     def regret(self) -> float:

@@ -36,23 +36,14 @@ COMPARED_DEPTH = 5  # of the router's own rankings, with those composed of each 
 
 @dataclass(frozen=True, eq=False)
 class TestSet:
-    """The questions of one data set of the benchmark.
+    """The questions of one data set of the benchmark."""
 
-    Attributes:
-        half: ``single_hop`` or ``multi_hop``.
-        data: The data set, as ``conf/data`` or a folder names it.
-        paths: The rankings of both paths for all its questions.
-        scores: ``[Q]``, s(q).
-        choices: What each path gives.
-        kept: ``[q]`` int64, the questions that are in the benchmark.
-    """
-
-    half: str
-    data: str
-    paths: TwoPaths
-    scores: Tensor
-    choices: Choices
-    kept: Tensor
+    half: str  # `single_hop` or `multi_hop`
+    data: str  # the data set, as `conf/data` or a folder names it
+    paths: TwoPaths  # the rankings of both paths for all its questions
+    scores: Tensor  # `[Q]`, s(q)
+    choices: Choices  # what each path gives
+    kept: Tensor  # `[q]` int64, the questions that are in the benchmark
 
 
 @dataclass(frozen=True, kw_only=True)

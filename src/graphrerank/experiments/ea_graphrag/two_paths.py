@@ -19,30 +19,18 @@ RULES = ("all_relevant", "any_relevant", "answer_in_context", "language_model")
 
 @dataclass(frozen=True, eq=False)
 class TwoPaths:
-    """The rankings of both paths for ``Q`` questions of one data set.
+    """The rankings of both paths for ``Q`` questions of one data set."""
 
-    Attributes:
-        dataset: Name of the data set.
-        query_ids: ``Q`` strings.
-        texts: ``Q`` questions.
-        queries: ``[Q]`` int64, their numbers in the data set.
-        qrels: Judgements that hold these questions.
-        passages: Texts of the corpus.
-        answers: Right answers by query id, of those that have some.
-        dense: ``[Q, K]``, ranking of the dense path.
-        graph: ``[Q, K]``, ranking of the graph path.
-        seconds: Seconds per question on the dense and on the graph path, many at once, without encoding the question.
-    """
-
-    dataset: str
-    query_ids: Sequence[str]
-    texts: Sequence[str]
-    queries: Tensor
-    qrels: Qrels
-    passages: Sequence[str]
-    answers: Mapping[str, Sequence[str]]
-    dense: Ranking
-    graph: Ranking
+    dataset: str  # name of the data set
+    query_ids: Sequence[str]  # `Q` strings
+    texts: Sequence[str]  # `Q` questions
+    queries: Tensor  # `[Q]` int64, their numbers in the data set
+    qrels: Qrels  # judgements that hold these questions
+    passages: Sequence[str]  # texts of the corpus
+    answers: Mapping[str, Sequence[str]]  # right answers by query id, of those that have some
+    dense: Ranking  # `[Q, K]`, ranking of the dense path
+    graph: Ranking  # `[Q, K]`, ranking of the graph path
+    # seconds per question on the dense and on the graph path, many at once, without encoding the question
     seconds: tuple[float, float]
 
     def __len__(self) -> int:

@@ -18,25 +18,16 @@ START = "R@10"  # of the vector search that pipelines begin with
 
 @dataclass(frozen=True)
 class Curves:
-    """What was measured on one split of one data set.
+    """What was measured on one split of one data set."""
 
-    Attributes:
-        dataset: Name of the data set.
-        split: Name of the split.
-        num_queries: Queries judged.
-        budgets: Pipeline -> budget -> result.
-        settings: Name of a setting of FastInsight -> its value -> result, at the largest budget.
-        defaults: The value of each setting that the paper chose.
-        correlations: Pipeline -> result of :func:`gain_correlations`.
-    """
-
-    dataset: str
-    split: str
-    num_queries: int
-    budgets: Mapping[str, Mapping[int, SystemStudy]]
+    dataset: str  # name of the data set
+    split: str  # name of the split
+    num_queries: int  # queries judged
+    budgets: Mapping[str, Mapping[int, SystemStudy]]  # pipeline -> budget -> result
+    # name of a setting of FastInsight -> its value -> result, at the largest budget
     settings: Mapping[str, Mapping[float, SystemStudy]]
-    defaults: Mapping[str, float]
-    correlations: Mapping[str, tuple[float, float]]
+    defaults: Mapping[str, float]  # the value of each setting that the paper chose
+    correlations: Mapping[str, tuple[float, float]]  # pipeline -> result of `gain_correlations`
 
 
 def gain_correlations(start: SystemStudy, end: SystemStudy, *, recall: str) -> tuple[float, float]:

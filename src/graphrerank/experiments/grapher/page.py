@@ -21,78 +21,48 @@ Values = Mapping[str, Mapping[str, Tensor]]
 
 @dataclass(frozen=True)
 class JudgedSet:
-    """What is known of a data set before any system has seen it.
+    """What is known of a data set before any system has seen it."""
 
-    Attributes:
-        name: Name of the data set.
-        num_nodes: Passages or tables in the corpus.
-        num_edges: Edges among them, each counted once.
-        num_queries: Queries of the split.
-        num_several: Queries with more than one relevant node.
-        ceilings: Share of queries with all relevant nodes among the candidates, by number of candidates.
-    """
-
-    name: str
-    num_nodes: int
-    num_edges: int
-    num_queries: int
-    num_several: int
+    name: str  # name of the data set
+    num_nodes: int  # passages or tables in the corpus
+    num_edges: int  # edges among them, each counted once
+    num_queries: int  # queries of the split
+    num_several: int  # queries with more than one relevant node
+    # share of queries with all relevant nodes among the candidates, by number of candidates
     ceilings: Mapping[int, float]
 
 
 @dataclass(frozen=True)
 class ResultRow:
-    """A system, or a variation of one.
+    """A system, or a variation of one."""
 
-    Attributes:
-        name: ``retriever``, ``PPR``, ``GCS``, ``MLP``, ``GATv2``, or what an ablation changes. Every ``GATv2`` needs an
-            ``MLP`` of its feature mode beside it, and both ``retriever`` and ``GCS``.
-        features: Feature mode; empty for a system without training.
-        runs: Of each seed: data set -> measure -> ``[Q]``, NaN = the query does not count.
-        settings: What was chosen for it, in words.
-        num_parameters: Trained parameters.
-        seconds: Of each seed, time to train on one thread.
-    """
-
+    # `retriever`, `PPR`, `GCS`, `MLP`, `GATv2`, or what an ablation changes. Every `GATv2` needs an `MLP` of its
+    # feature mode beside it, and both `retriever` and `GCS`
     name: str
-    features: str
-    runs: Sequence[Values]
-    settings: str = ""
-    num_parameters: int = 0
-    seconds: Sequence[float] = ()
+    features: str  # feature mode; empty for a system without training
+    runs: Sequence[Values]  # of each seed: data set -> measure -> `[Q]`, NaN = the query does not count
+    settings: str = ""  # what was chosen for it, in words
+    num_parameters: int = 0  # trained parameters
+    seconds: Sequence[float] = ()  # of each seed, time to train on one thread
 
 
 @dataclass(frozen=True)
 class ResultTables:
-    """All that the page tells.
+    """All that the page tells."""
 
-    Attributes:
-        command: What wrote it.
-        encoder: Name of the encoder.
-        top_k: Candidates per query.
-        tuning: What the frozen operators were tuned on, with the number of queries.
-        search: What the models were trained on and judged on to choose their settings.
-        training: What the final models were trained on.
-        grid: The settings that were tried, in words.
-        sets: The test sets, in the order of the columns.
-        rows: The systems.
-        ablations: Variations of one system, with one seed; the first is the system itself.
-        minutes: Time of all trainings and judgements together.
-        workers: Processes that shared it.
-    """
-
-    command: str
-    encoder: str
-    top_k: int
-    tuning: str
-    search: str
-    training: str
-    grid: str
-    sets: Sequence[JudgedSet]
-    rows: Sequence[ResultRow]
+    command: str  # what wrote it
+    encoder: str  # name of the encoder
+    top_k: int  # candidates per query
+    tuning: str  # what the frozen operators were tuned on, with the number of queries
+    search: str  # what the models were trained on and judged on to choose their settings
+    training: str  # what the final models were trained on
+    grid: str  # the settings that were tried, in words
+    sets: Sequence[JudgedSet]  # the test sets, in the order of the columns
+    rows: Sequence[ResultRow]  # the systems
+    # variations of one system, with one seed; the first is the system itself
     ablations: Sequence[ResultRow] = field(default_factory=list)
-    minutes: float = 0.0
-    workers: int = 1
+    minutes: float = 0.0  # time of all trainings and judgements together
+    workers: int = 1  # processes that shared it
 
 
 def render_page(tables: ResultTables, *, plot: str | None = None) -> str:

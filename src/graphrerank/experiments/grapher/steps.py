@@ -19,37 +19,23 @@ from graphrerank.models import load_checkpoint
 
 @dataclass(frozen=True)
 class Step:
-    """Train a model, or take a frozen operator, and judge it.
+    """Train a model, or take a frozen operator, and judge it."""
 
-    Attributes:
-        name: What progress lines and files call it.
-        system: ``retriever``, ``ppr`` or ``gcs``, or the trained model's name.
-        overrides: Hydra's overrides that its configuration has beside the run's own.
-        train: Data sets to train on, of ``TrainingSession.training_names``; none for a frozen operator.
-        judge: Data sets to judge on: names of ``conf/data``, or paths of data set folders.
-        split: Their split.
-    """
-
-    name: str
-    system: str
-    overrides: tuple[str, ...]
-    train: tuple[str, ...]
-    judge: tuple[str, ...]
-    split: str
+    name: str  # what progress lines and files call it
+    system: str  # `retriever`, `ppr` or `gcs`, or the trained model's name
+    overrides: tuple[str, ...]  # hydra's overrides that its configuration has beside the run's own
+    train: tuple[str, ...]  # data sets to train on, of `TrainingSession.training_names`; none for a frozen operator
+    judge: tuple[str, ...]  # data sets to judge on: names of `conf/data`, or paths of data set folders
+    split: str  # their split
 
 
 @dataclass
 class Work:
-    """What all steps share; a forked process inherits it.
-
-    Attributes:
-        session: The run.
-        operators: Restart probabilities of the frozen operators.
-        prepared: Data sets with candidates, by the settings of the candidates and name.
-    """
+    """What all steps share; a forked process inherits it."""
 
     session: TrainingSession
-    operators: dict[str, float] = field(default_factory=dict)
+    operators: dict[str, float] = field(default_factory=dict)  # restart probabilities of the frozen operators
+    # data sets with candidates, by the settings of the candidates and name
     prepared: dict[tuple[str, str], PreparedDataset] = field(default_factory=dict)
 
     def variant(self, step: Step) -> TrainingSession:

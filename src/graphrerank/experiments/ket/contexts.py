@@ -22,15 +22,10 @@ CONTEXT_MEASURES = ("Coverage", "EM", "F1")
 
 @dataclass(frozen=True)
 class Questions:
-    """Questions with their right answers.
+    """Questions with their right answers."""
 
-    Attributes:
-        queries: ``Q`` questions with their vectors.
-        answers: ``Q`` lists of one right answer or more.
-    """
-
-    queries: Queries
-    answers: Sequence[Sequence[str]]
+    queries: Queries  # `Q` questions with their vectors
+    answers: Sequence[Sequence[str]]  # `Q` lists of one right answer or more
 
     def first(self, count: int | None) -> "Questions":
         """Take the first ones; all when None."""
@@ -39,23 +34,14 @@ class Questions:
 
 @dataclass(frozen=True)
 class ContextResult:
-    """The result of one way to make contexts.
+    """The result of one way to make contexts."""
 
-    Attributes:
-        values: ``[Q]`` float64 by measure: ``Coverage``, and where a model answered ``EM`` and ``F1``.
-        milliseconds: Median per question, retrieved in batches of :data:`BATCH`, the question's vector at hand.
-        context_tokens: Mean tokens of a context.
-        settings: What sets it apart, by name, as it stands in tables.
-        index_seconds: What building, or reading, its index took.
-        report: What its index holds and cost.
-    """
-
-    values: Mapping[str, Tensor]
-    milliseconds: float
-    context_tokens: float
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    index_seconds: float = 0.0
-    report: KETReport | None = None
+    values: Mapping[str, Tensor]  # `[Q]` float64 by measure: `Coverage`, and where a model answered `EM` and `F1`
+    milliseconds: float  # median per question, retrieved in batches of `BATCH`, the question's vector at hand
+    context_tokens: float  # mean tokens of a context
+    settings: Mapping[str, Any] = field(default_factory=dict)  # what sets it apart, by name, as it stands in tables
+    index_seconds: float = 0.0  # what building, or reading, its index took
+    report: KETReport | None = None  # what its index holds and cost
 
     def mean(self, measure: str) -> float:
         """Return the mean of a measure in percent."""

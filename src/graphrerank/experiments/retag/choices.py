@@ -12,38 +12,24 @@ COMPARED = ((EXPANDED, BM25), (DENSE, BM25), (HYBRID, BM25), (HYBRID_EXPANDED, H
 
 @dataclass(frozen=True)
 class Grid:
-    """The settings to choose among.
+    """The settings to choose among."""
 
-    Attributes:
-        num_keywords: Keywords that a question is expanded by.
-        num_sentences: Nearest sentences that keywords come from.
-        keyword_weights: Weight of a keyword beside 1 of a word of the question.
-        bm25_weights: Weight of BM25 in the hybrid; the cosine has the rest.
-        rerank_depths: Summaries that the graph reranker ranks anew.
-    """
-
-    num_keywords: Sequence[int]
-    num_sentences: Sequence[int]
-    keyword_weights: Sequence[float]
-    bm25_weights: Sequence[float]
-    rerank_depths: Sequence[int]
+    num_keywords: Sequence[int]  # keywords that a question is expanded by
+    num_sentences: Sequence[int]  # nearest sentences that keywords come from
+    keyword_weights: Sequence[float]  # weight of a keyword beside 1 of a word of the question
+    bm25_weights: Sequence[float]  # weight of BM25 in the hybrid; the cosine has the rest
+    rerank_depths: Sequence[int]  # summaries that the graph reranker ranks anew
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A way to choose summaries.
+    """A way to choose summaries."""
 
-    Attributes:
-        search: How summaries are chosen.
-        keywords: ``num_keywords``, ``num_sentences`` and ``num_terms``; none for no expansion.
-        reranked: Whether a graph reranker ranks anew.
-        shown: What the table says of the settings.
-    """
-
-    search: ReTAGSearchSettings
+    search: ReTAGSearchSettings  # how summaries are chosen
+    # `num_keywords`, `num_sentences` and `num_terms`; none for no expansion
     keywords: Mapping[str, int] = field(default_factory=dict)
-    reranked: bool = False
-    shown: Mapping[str, float] = field(default_factory=dict)
+    reranked: bool = False  # whether a graph reranker ranks anew
+    shown: Mapping[str, float] = field(default_factory=dict)  # what the table says of the settings
 
 
 def table_rows(

@@ -9,25 +9,15 @@ from graphrerank.language_models import CitedAnswer
 
 @dataclass(frozen=True)
 class AnswerCounts:
-    """The answers of one system.
-
-    Attributes:
-        system: Its name.
-        questions: That were asked.
-        answered: Of them, those whose answer is not empty.
-        citations: Mean number of summaries that an answer cites, over those that are not empty; NaN where all are.
-        tokens_read: Mean tokens of the summaries that were shown for a question; NaN without questions.
-        parts: Parts of the summaries that were read, over all questions.
-        skipped: Of them, those from which the model gave no usable answer.
-    """
+    """The answers of one system."""
 
     system: str
-    questions: int
-    answered: int
-    citations: float
-    tokens_read: float
-    parts: int
-    skipped: int
+    questions: int  # that were asked
+    answered: int  # of them, those whose answer is not empty
+    citations: float  # mean number of summaries that an answer cites, over those that are not empty; NaN where all are
+    tokens_read: float  # mean tokens of the summaries that were shown for a question; NaN without questions
+    parts: int  # parts of the summaries that were read, over all questions
+    skipped: int  # of them, those from which the model gave no usable answer
 
 
 def count_answers(system: str, answers: Sequence[CitedAnswer]) -> AnswerCounts:

@@ -16,44 +16,27 @@ from graphrerank.experiments.retag.win_rates import WinRate, win_rates_table
 
 @dataclass(frozen=True)
 class Compared:
-    """One way to choose summaries against another, in recall.
+    """One way to choose summaries against another, in recall."""
 
-    Attributes:
-        first: The one.
-        second: The other.
-        difference: Mean over questions of first minus second.
-        interval: Its 95% bootstrap interval.
-        p_value: Of the paired randomisation test, two-sided, after Holm's correction over all comparisons of a table.
-    """
-
-    first: str
-    second: str
-    difference: float
-    interval: tuple[float, float]
+    first: str  # the one
+    second: str  # the other
+    difference: float  # mean over questions of first minus second
+    interval: tuple[float, float]  # its 95% bootstrap interval
+    # of the paired randomisation test, two-sided, after Holm's correction over all comparisons of a table
     p_value: float
 
 
 @dataclass(frozen=True)
 class RecallTable:
-    """All ways to choose summaries, among the same candidates.
+    """All ways to choose summaries, among the same candidates."""
 
-    Attributes:
-        scope: Whose candidates: ``general graph`` or ``topics``.
-        level: Of the communities.
-        top_k: Summaries that are retrieved, and that a full read would select.
-        candidates: Mean number of candidates of a question.
-        num_chosen: Questions that settings were chosen on.
-        results: On the other questions.
-        comparisons: Between them.
-    """
-
-    scope: str
-    level: int
-    top_k: int
-    candidates: float
-    num_chosen: int
-    results: Sequence[SummaryResult]
-    comparisons: Sequence[Compared]
+    scope: str  # whose candidates: `general graph` or `topics`
+    level: int  # of the communities
+    top_k: int  # summaries that are retrieved, and that a full read would select
+    candidates: float  # mean number of candidates of a question
+    num_chosen: int  # questions that settings were chosen on
+    results: Sequence[SummaryResult]  # on the other questions
+    comparisons: Sequence[Compared]  # between them
 
     def to_json(self) -> dict[str, Any]:
         """Return what ``metrics.json`` holds of it."""

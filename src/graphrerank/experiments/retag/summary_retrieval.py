@@ -16,34 +16,21 @@ TIMED_QUERIES = 64  # one at a time, after one that loads what there is to load
 
 
 class Latency(NamedTuple):
-    """Milliseconds per question, one at a time, the question's vector at hand.
+    """Milliseconds per question, one at a time, the question's vector at hand."""
 
-    Attributes:
-        p50: Median by the clock.
-        p95: 95th percentile by the clock.
-        cpu: Median of the processor's time, which other jobs on the machine do not change.
-    """
-
-    p50: float
-    p95: float
-    cpu: float
+    p50: float  # median by the clock
+    p95: float  # 95th percentile by the clock
+    cpu: float  # median of the processor's time, which other jobs on the machine do not change
 
 
 @dataclass(frozen=True)
 class SummaryResult:
-    """The result of one way to choose summaries.
+    """The result of one way to choose summaries."""
 
-    Attributes:
-        name: What it is called in tables.
-        settings: What was chosen for it, by name.
-        recall: ``[Q]`` float64, share of the relevant summaries that it retrieved; NaN = the question has none.
-        milliseconds: What it takes.
-    """
-
-    name: str
-    settings: Mapping[str, Any]
-    recall: Tensor
-    milliseconds: Latency
+    name: str  # what it is called in tables
+    settings: Mapping[str, Any]  # what was chosen for it, by name
+    recall: Tensor  # `[Q]` float64, share of the relevant summaries that it retrieved; NaN = the question has none
+    milliseconds: Latency  # what it takes
 
     def to_json(self) -> dict[str, Any]:
         """Return what ``metrics.json`` holds of it."""
@@ -56,22 +43,14 @@ class SummaryResult:
 
 @dataclass(frozen=True)
 class Reading:
-    """What there is to read for a question, on average.
+    """What there is to read for a question, on average."""
 
-    Attributes:
-        name: What chose the summaries.
-        level: Of the communities.
-        summaries: Mean number of summaries.
-        tokens: Mean tokens of them.
-        milliseconds: What choosing them takes.
-        shares: Share of the questions by the number of topics that they were asked in: none, one, more.
-    """
-
-    name: str
-    level: int
-    summaries: float
-    tokens: float
-    milliseconds: Latency
+    name: str  # what chose the summaries
+    level: int  # of the communities
+    summaries: float  # mean number of summaries
+    tokens: float  # mean tokens of them
+    milliseconds: Latency  # what choosing them takes
+    # share of the questions by the number of topics that they were asked in: none, one, more
     shares: tuple[float, float, float] = field(default=(1.0, 0.0, 0.0))
 
     def to_json(self) -> dict[str, Any]:

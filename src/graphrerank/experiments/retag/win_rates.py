@@ -10,27 +10,16 @@ from graphrerank.language_models import Verdicts
 
 @dataclass(frozen=True)
 class WinRate:
-    """The first system against the second by one criterion.
-
-    Attributes:
-        criterion: Its name.
-        wins: Questions on which the first system's answer is better.
-        ties: Questions on which neither is.
-        losses: Questions on which the second system's is.
-        rate: Share of wins, ties counted half; NaN where no question counts.
-        interval: Its 95% bootstrap interval over questions.
-        p_value: Of the paired randomisation test against 0.5.
-        agreement: Share of the questions whose verdict is the same in both orders of the answers.
-    """
+    """The first system against the second by one criterion."""
 
     criterion: str
-    wins: int
-    ties: int
-    losses: int
-    rate: float
-    interval: tuple[float, float]
-    p_value: float
-    agreement: float
+    wins: int  # questions on which the first system's answer is better
+    ties: int  # questions on which neither is
+    losses: int  # questions on which the second system's is
+    rate: float  # share of wins, ties counted half; NaN where no question counts
+    interval: tuple[float, float]  # its 95% bootstrap interval over questions
+    p_value: float  # of the paired randomisation test against 0.5
+    agreement: float  # share of the questions whose verdict is the same in both orders of the answers
 
 
 def win_rates(verdicts: Verdicts, *, seed: int = 0) -> list[WinRate]:

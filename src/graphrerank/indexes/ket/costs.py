@@ -5,36 +5,25 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Prices:
-    """US dollars per million tokens; the defaults are GPT-4o-mini's and text-embedding-3-small's, KET-RAG's models.
+    """US dollars per million tokens; the defaults are GPT-4o-mini's and text-embedding-3-small's, KET-RAG's models."""
 
-    Attributes:
-        model_input: Read by the language model.
-        model_output: Written by it.
-        encoder: Read by the encoder.
-    """
-
-    model_input: float = 0.15
-    model_output: float = 0.60
-    encoder: float = 0.02
+    model_input: float = 0.15  # read by the language model
+    model_output: float = 0.60  # written by it
+    encoder: float = 0.02  # read by the encoder
 
 
 @dataclass(frozen=True)
 class Tokens:
     """Tokens sent to models and written by them.
 
-    Attributes:
-        model_input: Read by the language model.
-        model_output: Written by it.
-        encoder: Read by the encoder.
-
     Example:
         >>> (Tokens(1_000_000, 0, 0) + Tokens(0, 500_000, 1_000_000)).dollars(Prices(0.15, 0.60, 0.02))
         0.47
     """
 
-    model_input: int = 0
-    model_output: int = 0
-    encoder: int = 0
+    model_input: int = 0  # read by the language model
+    model_output: int = 0  # written by it
+    encoder: int = 0  # read by the encoder
 
     def __add__(self, other: "Tokens") -> "Tokens":
         return Tokens(

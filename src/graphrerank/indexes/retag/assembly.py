@@ -18,21 +18,13 @@ TITLE_NAMES = 3  # entities in the title of a community
 
 @dataclass(frozen=True)
 class SummarisedGraph:
-    """The communities of one graph with their summaries.
+    """The communities of one graph with their summaries."""
 
-    Attributes:
-        relations: The graph's related pairs.
-        hierarchy: Its communities.
-        material: Texts that were summarised, followed by those that a language model wrote.
-        summaries: Text indices of each community's summary.
-        vectors: ``[n, d]`` of the summaries.
-    """
-
-    relations: Relations
-    hierarchy: Hierarchy
-    material: Material
-    summaries: Sequence[Sequence[int]]
-    vectors: Tensor
+    relations: Relations  # the graph's related pairs
+    hierarchy: Hierarchy  # its communities
+    material: Material  # texts that were summarised, followed by those that a language model wrote
+    summaries: Sequence[Sequence[int]]  # text indices of each community's summary
+    vectors: Tensor  # `[n, d]` of the summaries
 
 
 def subgraph(

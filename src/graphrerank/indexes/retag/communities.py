@@ -12,15 +12,10 @@ from graphrerank.checks import check_not_negative
 
 @dataclass(frozen=True)
 class Rows:
-    """Lists of integers of any length, concatenated.
+    """Lists of integers of any length, concatenated."""
 
-    Attributes:
-        indptr: ``[n + 1]`` int64; row ``i`` is ``indices[indptr[i]:indptr[i + 1]]``.
-        indices: ``[nnz]`` int64.
-    """
-
-    indptr: Tensor
-    indices: Tensor
+    indptr: Tensor  # `[n + 1]` int64; row `i` is `indices[indptr[i]:indptr[i + 1]]`
+    indices: Tensor  # `[nnz]` int64
 
     @classmethod
     def of(cls, rows: Iterable[Sequence[int]]) -> "Rows":
@@ -54,32 +49,19 @@ class Communities:
     """Communities of all graphs of an index, with their summaries.
 
     They are ordered by graph, then by level, so a parent precedes its children.
-
-    Attributes:
-        graph: ``[C]`` int64, the graph of each; 0 is the general one, ``1 + t`` that of topic ``t``.
-        level: ``[C]`` int64; 0 is the coarsest.
-        parent: ``[C]`` int64, the community of the level above that contains it; -1 at level 0.
-        members: Entities of each, ascending.
-        titles: ``C`` titles, the names of the most prominent entities.
-        texts: ``C`` summaries.
-        num_tokens: ``[C]`` int64, of the summaries.
-        vectors: ``[C, d]`` float32 unit vectors of the summaries.
-        sentences: Sentences that each summary consists of, in corpus order; empty if a language model wrote it.
-        sources: Passages that each summary was made from, ascending.
-        named: Entities that each summary names, ascending.
     """
 
-    graph: Tensor
-    level: Tensor
-    parent: Tensor
-    members: Rows
-    titles: Sequence[str]
-    texts: Sequence[str]
-    num_tokens: Tensor
-    vectors: Tensor
-    sentences: Rows
-    sources: Rows
-    named: Rows
+    graph: Tensor  # `[C]` int64, the graph of each; 0 is the general one, `1 + t` that of topic `t`
+    level: Tensor  # `[C]` int64; 0 is the coarsest
+    parent: Tensor  # `[C]` int64, the community of the level above that contains it; -1 at level 0
+    members: Rows  # entities of each, ascending
+    titles: Sequence[str]  # `C` titles, the names of the most prominent entities
+    texts: Sequence[str]  # `C` summaries
+    num_tokens: Tensor  # `[C]` int64, of the summaries
+    vectors: Tensor  # `[C, d]` float32 unit vectors of the summaries
+    sentences: Rows  # sentences that each summary consists of, in corpus order; empty if a language model wrote it
+    sources: Rows  # passages that each summary was made from, ascending
+    named: Rows  # entities that each summary names, ascending
 
     def __len__(self) -> int:
         return len(self.texts)

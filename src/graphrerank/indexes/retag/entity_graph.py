@@ -20,27 +20,16 @@ MAX_NAME_WORDS = 8  # of names searched for in a summary
 
 @dataclass(frozen=True)
 class EntityGraph:
-    """Entities, sentences and relations.
+    """Entities, sentences and relations."""
 
-    Attributes:
-        names: ``E`` entities, as first written.
-        normalized: ``E`` names, normalised by :func:`~graphrerank.text.normalize_entity`.
-        sentences: ``S`` sentences that name an entity, verbatim, in corpus order.
-        passage: ``[S]`` int64, the passage of each.
-        named: Entities that each sentence names, ascending.
-        edges: ``[m, 2]`` int64 related entities, unique pairs, the smaller index first, ascending.
-        weight: ``[m]`` float32, number of statements that join the two plus number of sentences that name both.
-        together: Sentences that name both ends of each edge, ascending.
-    """
-
-    names: Sequence[str]
-    normalized: Sequence[str]
-    sentences: Sequence[str]
-    passage: Tensor
-    named: Rows
-    edges: Tensor
-    weight: Tensor
-    together: Rows
+    names: Sequence[str]  # `E` entities, as first written
+    normalized: Sequence[str]  # `E` names, normalised by `normalize_entity`
+    sentences: Sequence[str]  # `S` sentences that name an entity, verbatim, in corpus order
+    passage: Tensor  # `[S]` int64, the passage of each
+    named: Rows  # entities that each sentence names, ascending
+    edges: Tensor  # `[m, 2]` int64 related entities, unique pairs, the smaller index first, ascending
+    weight: Tensor  # `[m]` float32, number of statements that join the two plus number of sentences that name both
+    together: Rows  # sentences that name both ends of each edge, ascending
 
     @property
     def naming(self) -> list[list[int]]:

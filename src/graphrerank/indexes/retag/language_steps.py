@@ -16,29 +16,18 @@ from graphrerank.knowledge import Knowledge
 
 @dataclass(frozen=True)
 class Corpus:
-    """A corpus before topics are found.
+    """A corpus before topics are found."""
 
-    Attributes:
-        graph: Entities, sentences and relations.
-        material: Texts that summaries are made from.
-        sentence_vectors: ``[S, d]``.
-        entity_vectors: ``[E, d]``.
-    """
-
-    graph: EntityGraph
-    material: Material
-    sentence_vectors: Tensor
-    entity_vectors: Tensor
+    graph: EntityGraph  # entities, sentences and relations
+    material: Material  # texts that summaries are made from
+    sentence_vectors: Tensor  # `[S, d]`
+    entity_vectors: Tensor  # `[E, d]`
 
 
 class LanguageSteps(Protocol):
-    """An implementation of the language steps.
+    """An implementation of the language steps."""
 
-    Attributes:
-        is_extractive: Whether summaries consist of sentences of the corpus, which are then the material's texts.
-    """
-
-    is_extractive: bool
+    is_extractive: bool  # whether summaries consist of sentences of the corpus, which are then the material's texts
 
     @property
     def fingerprint(self) -> str:

@@ -12,17 +12,11 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """Nested communities, ordered by level, then by their smallest member.
+    """Nested communities, ordered by level, then by their smallest member."""
 
-    Attributes:
-        level: Level of each; 0 is the coarsest.
-        parent: The community of the level above that contains it; -1 at level 0.
-        members: Nodes of each, ascending.
-    """
-
-    level: Sequence[int]
-    parent: Sequence[int]
-    members: Sequence[Sequence[int]]
+    level: Sequence[int]  # level of each; 0 is the coarsest
+    parent: Sequence[int]  # the community of the level above that contains it; -1 at level 0
+    members: Sequence[Sequence[int]]  # nodes of each, ascending
 
     def __len__(self) -> int:
         return len(self.members)

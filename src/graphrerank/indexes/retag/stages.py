@@ -30,27 +30,16 @@ FORMAT = 1  # increment when the content of a stage changes
 
 @dataclass
 class ReTAGStages:
-    """The stages of one index; see :class:`~graphrerank.indexes.ReTAGIndexBuilder`.
+    """The stages of one index; see :class:`~graphrerank.indexes.ReTAGIndexBuilder`."""
 
-    Attributes:
-        stages: Storage.
-        tokenizer: Tokenizer that measures texts.
-        encoder: Encoder of sentences.
-        extractor: Extractor of entities and relations.
-        steps: Language steps.
-        ids: ``P`` ids of the passages.
-        passages: ``P`` texts.
-        settings: Settings of the index.
-    """
-
-    stages: Stages
-    tokenizer: Tokenizer
-    encoder: IndexEncoder
-    extractor: KnowledgeExtractor
-    steps: LanguageSteps
-    ids: Sequence[str]
-    passages: Sequence[str]
-    settings: ReTAGSettings
+    stages: Stages  # storage
+    tokenizer: Tokenizer  # tokenizer that measures texts
+    encoder: IndexEncoder  # encoder of sentences
+    extractor: KnowledgeExtractor  # extractor of entities and relations
+    steps: LanguageSteps  # language steps
+    ids: Sequence[str]  # `P` ids of the passages
+    passages: Sequence[str]  # `P` texts
+    settings: ReTAGSettings  # settings of the index
 
     def __post_init__(self) -> None:
         self._graph_key = self.stages.key(

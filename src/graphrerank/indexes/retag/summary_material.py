@@ -9,21 +9,13 @@ from graphrerank.indexes.retag.leiden import Hierarchy
 
 @dataclass(frozen=True)
 class Material:
-    """Texts that describe entities and relations, followed by summaries that a language model wrote.
+    """Texts that describe entities and relations, followed by summaries that a language model wrote."""
 
-    Attributes:
-        texts: ``n`` texts.
-        num_tokens: Number of tokens of each.
-        sources: Passages of each, ascending.
-        nodes: Indices of the texts about each of ``E`` entities.
-        edges: Indices of the texts about each of ``m`` related pairs.
-    """
-
-    texts: list[str]
-    num_tokens: list[int]
-    sources: list[list[int]]
-    nodes: Sequence[Sequence[int]]
-    edges: Sequence[Sequence[int]]
+    texts: list[str]  # `n` texts
+    num_tokens: list[int]  # number of tokens of each
+    sources: list[list[int]]  # passages of each, ascending
+    nodes: Sequence[Sequence[int]]  # indices of the texts about each of `E` entities
+    edges: Sequence[Sequence[int]]  # indices of the texts about each of `m` related pairs
 
     def copy(self) -> "Material":
         """Copy the lists to which :meth:`add` appends."""
@@ -48,17 +40,11 @@ class Material:
 
 @dataclass(frozen=True)
 class Relations:
-    """The related pairs of one graph.
+    """The related pairs of one graph."""
 
-    Attributes:
-        ends: The two entities of each.
-        positions: Index of each among the pairs of the corpus.
-        degree: Degree of each related entity.
-    """
-
-    ends: Sequence[tuple[int, int]]
-    positions: Sequence[int]
-    degree: Mapping[int, int]
+    ends: Sequence[tuple[int, int]]  # the two entities of each
+    positions: Sequence[int]  # index of each among the pairs of the corpus
+    degree: Mapping[int, int]  # degree of each related entity
 
     @classmethod
     def of(cls, ends: Sequence[tuple[int, int]], positions: Sequence[int]) -> "Relations":
