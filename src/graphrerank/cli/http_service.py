@@ -18,6 +18,7 @@ from graphrerank.models import RerankerManifest
 from graphrerank.models.entries import EncoderEntry
 from graphrerank.serving import Artifact, Limits, ServiceSettings, create_server, load_artifact, run
 from graphrerank.serving.engine import EngineFactory
+from graphrerank.serving.exposure import check_exposure
 from graphrerank.serving.formats import Runner
 from graphrerank.serving.rerank_engine import load_rerank_engine
 from graphrerank.serving.rerank_request import RerankRequest, RerankResponse
@@ -40,6 +41,7 @@ def serve_http(cfg: DictConfig) -> Path:
     """
     if cfg.artifact is None:
         raise ValueError("mode=http needs `artifact`: a folder that `python serve.py mode=export checkpoint=...` wrote")
+    check_exposure(cfg.host, cfg.api_key, allow_no_key=cfg.allow_no_key)
     settings = service_settings(cfg)
     artifact = load_artifact(artifact_folder(cfg), cfg.format)
     if not isinstance(artifact.manifest, RerankerManifest):

@@ -181,6 +181,7 @@ class ServeConfig:
     num_threads: int = 1
     device: str | None = None
     api_key: str | None = None
+    allow_no_key: bool = False
     cors_origins: list[str] = MISSING
     shutdown_seconds: int = MISSING
     limits: ServiceLimits = field(default_factory=ServiceLimits)

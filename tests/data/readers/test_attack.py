@@ -1,4 +1,5 @@
 import json
+import random
 import re
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -53,6 +54,32 @@ def real() -> RetrievalDataset:
 )
 def test_clean_description(text: str, expected: str) -> None:
     assert clean_description(text) == expected
+
+
+def by_regular_expressions(text: str) -> str:
+    """What ``clean_description`` does, in time that grows with the square of the text."""
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", re.sub(r"\(Citation:[^)]*\)", " ", text))
+    text = text.rstrip().removesuffix("...").rstrip()
+    cut = "|".join(rf"\({'Citation:'[:i]}$" for i in range(9)) + r"|\(Citation:[^)]*$"
+    text = re.sub(r"\[([^\]]*)(?:\](?:\([^)]*)?)?$", r"\1", re.sub(cut, "", text).rstrip())
+    return re.sub(r"\s+([.,;:])(?=\s|$)", r"\1", " ".join(re.sub(r"</?code>", "", text).split()))
+
+
+def test_against_regular_expressions() -> None:
+    parts = ["[", "]", "(", ")", "](", "(Citation:", "(Cit", "ation:", "a", " ", "\n", ".", "...", "<code>"]
+    draw = random.Random(0)
+    for _ in range(20_000):
+        text = "".join(draw.choices(parts, k=draw.randrange(12)))
+        assert clean_description(text) == by_regular_expressions(text), text
+
+
+@pytest.mark.parametrize("part", ["[", "[]", "[](", "[a](b", "(", "(Citation:", "(Cit[ation:](x)", "] (", "[a]( [b]("])
+def test_a_text_of_nothing_but_markup_takes_linear_time(part: str) -> None:
+    """At a million characters a square is hours: this test would not end."""
+    cleaned = clean_description(part * (1_000_000 // len(part)))
+    assert len(cleaned) <= 1_000_000
+    clean_description(part * (1_000_000 // len(part)) + ")")
+    clean_description(")" + part * (1_000_000 // len(part)) + "]")
 
 
 @pytest.mark.parametrize("length", range(len(CITATION) + 1))

@@ -40,14 +40,13 @@ _LOOKUP_FILES = {  # file stem in the package -> key of its list of objects; Non
     "infrastructure": None,
 }
 _CODE_TAG = re.compile(r"</?code>")
-_LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
-_CITATION = re.compile(r"\(Citation:[^)]*\)")
-_CUT_LINK = re.compile(r"\[([^\]]*)(?:\](?:\([^)]*)?)?$")
-_CUT_CITATION = re.compile("|".join(rf"\({'Citation:'[:i]}$" for i in range(9)) + r"|\(Citation:[^)]*$")
+_CITATION = "(Citation:"
 
 
 def clean_description(text: str) -> str:
     """Remove ATT&CK's markup, also truncated: citations, markdown links (their text stays) and HTML code tags.
+
+    The time is linear in the text's length, whatever it holds.
 
     Example:
         >>> clean_description("[Crimson](https://attack.mitre.org/software/S0115) infects media.(Citation: Trend Mi...")
@@ -55,10 +54,55 @@ def clean_description(text: str) -> str:
         >>> clean_description("It used tools, including [Empire](htt...")
         'It used tools, including Empire'
     """
-    text = _LINK.sub(r"\1", _CITATION.sub(" ", text))
-    text = text.rstrip().removesuffix("...")  # truncated by the lookup files, perhaps inside markup
-    text = _CUT_LINK.sub(r"\1", _CUT_CITATION.sub("", text))
+    text = _without_links(_without_citations(text))
+    text = text.rstrip().removesuffix("...").rstrip()  # truncated by the lookup files, perhaps inside markup
+    text = _without_cut_link(_without_cut_citation(text).rstrip())
     return re.sub(r"\s+([.,;:])(?=\s|$)", r"\1", " ".join(_CODE_TAG.sub("", text).split()))
+
+
+def _without_citations(text: str) -> str:
+    """Put a space in the place of each ``(Citation: ...)``."""
+    parts, position = [], 0
+    while (start := text.find(_CITATION, position)) >= 0 and (end := text.find(")", start)) >= 0:
+        parts += [text[position:start], " "]
+        position = end + 1
+    return "".join(parts) + text[position:]
+
+
+def _without_links(text: str) -> str:
+    """Put its text in the place of each ``[text](address)``."""
+    parts, position = [], 0
+    while (start := text.find("[", position)) >= 0 and (close := text.find("]", start)) >= 0:
+        if not text.startswith("(", close + 1):  # nor does another "[" before this "]" begin a link
+            parts.append(text[position : close + 1])
+            position = close + 1
+            continue
+        if (end := text.find(")", close)) < 0:
+            break
+        parts += [text[position:start], text[start + 1 : close]]
+        position = end + 1
+    return "".join(parts) + text[position:]
+
+
+def _without_cut_citation(text: str) -> str:
+    """Leave out a citation that the text's end cuts, perhaps within its first word."""
+    if (start := text.find(_CITATION, text.rfind(")") + 1)) >= 0:
+        return text[:start]
+    start = text.rfind("(")
+    return text[:start] if start >= 0 and _CITATION.startswith(text[start:]) else text
+
+
+def _without_cut_link(text: str) -> str:
+    """Put its text in the place of a link that the text's end cuts, perhaps within its address."""
+    position, last_bracket = 0, text.rfind(")")
+    while (start := text.find("[", position)) >= 0:
+        close = text.find("]", start)
+        if close < 0:
+            return text[:start] + text[start + 1 :]
+        if close == len(text) - 1 or (text[close + 1] == "(" and last_bracket < close):
+            return text[:start] + text[start + 1 : close]
+        position = close + 1
+    return text
 
 
 def load_attack(path: str | Path | None = None, *, edge_share: float = 0.5, split_seed: int = 0) -> RetrievalDataset:
