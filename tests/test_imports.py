@@ -10,8 +10,8 @@ import graphrerank
 
 PACKAGE = Path(graphrerank.__file__).parent
 LAYERS = [  # from the lowest up: a package imports the layers below its own, never one beside it
-    {"checks", "files"},
-    {"caching"},
+    {"checks", "files", "passwords"},
+    {"caching", "strangers"},
     {"graphs", "text"},
     {"language_models", "syntax"},
     {"knowledge"},
@@ -25,12 +25,12 @@ LAYERS = [  # from the lowest up: a package imports the layers below its own, ne
 ]
 LAYER_OF = {package: layer for layer, packages in enumerate(LAYERS) for package in packages}
 NARROWER = {  # packages that may import less than all layers below
-    "models": {"files", "graphs", "operators"},
+    "models": {"files", "strangers", "graphs", "operators"},
     "pipelines": {"checks", "graphs", "text", "language_models", "knowledge", "indexes", "operators"},
     "training": {"files", "graphs", "losses", "metrics"},
     "integrations": {"inference"},
     # of evaluation the model card's table
-    "inference": {"graphs", "text", "syntax", "data", "operators", "models", "evaluation"},
+    "inference": {"strangers", "graphs", "text", "syntax", "data", "operators", "models", "evaluation"},
 }
 HEAVY = ("torch_geometric", "transformers", "sentence_transformers", "wandb", "lightning", "hydra", "fastapi")
 UNUSED = (*HEAVY, "torchmetrics", "pydantic", "uvicorn", "sklearn", "spacy", "matplotlib", "pandas")  # by GraphReranker

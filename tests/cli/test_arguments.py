@@ -33,3 +33,19 @@ def test_a_list_may_be_written_with_commas(argument: str, expected: str) -> None
 def test_a_key_of_an_earlier_version_names_the_new_one(argument: str, new: str) -> None:
     with pytest.raises(ValueError, match=re.escape(f"must be written as `{new}`, got {argument!r}")):
         read_arguments([argument])
+
+
+@pytest.mark.parametrize(
+    "argument",
+    ["data.url=postgresql://me:hunter2@host/db", "+data.url=postgresql://me@host/db?password=hunter2"],
+)
+def test_a_password_is_refused_before_hydra_writes_it_down(argument: str) -> None:
+    with pytest.raises(ValueError, match=r"`data\.url` must not hold a password") as caught:
+        read_arguments(["data=sql_schema", argument])
+    assert "hunter2" not in str(caught.value)
+
+
+def test_errors_show_no_password() -> None:
+    with pytest.raises(ValueError, match="must be written as") as caught:
+        read_arguments(["rows.url=postgresql://me:hunter2@host/db"])
+    assert "hunter2" not in str(caught.value)

@@ -13,6 +13,8 @@ from graphrerank.inference import hub
 from graphrerank.inference.model_card import model_card
 from graphrerank.models import Checkpoint, load_checkpoint, parse_manifest
 from graphrerank.models.checkpoint import PRETRAINED
+from graphrerank.models.integrity import seal_manifest
+from graphrerank.models.manifest import write_manifest
 
 HUB_ID = "someone/reranker"
 
@@ -90,6 +92,35 @@ def test_a_tampered_download_is_refused(fake_hub: FakeHub) -> None:
     (there / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(ValueError, match="the manifest was changed"):
         GraphReranker.from_pretrained(HUB_ID)
+
+
+@pytest.mark.parametrize("attack", ["link", "manifest", "changed", "outside"])
+def test_a_strangers_artifact_sends_nothing_else_along(fake_hub: FakeHub, tmp_path: Path, attack: str) -> None:
+    """Once the link's target was uploaded, and a file outside overwritten."""
+    (tmp_path / "secret").write_text("secret")
+    folder = shutil.copytree(PRETRAINED / "attack", tmp_path / "theirs" / "artifact")
+    content = json.loads((folder / "manifest.json").read_text())
+    names = list(content["artifact"]["sha256"])
+    if attack == "link":
+        (folder / "notes").symlink_to(tmp_path / "secret")
+        names.append("notes")
+    if attack == "outside":
+        shutil.copy(tmp_path / "secret", folder.parent / "x")
+        names.append("../x")
+    write_manifest(folder, seal_manifest(content, folder, names))
+    if attack == "manifest":
+        (folder / "manifest.json").rename(tmp_path / "kept.json")
+        (folder / "manifest.json").symlink_to(tmp_path / "kept.json")
+    message = {"link": "found a link", "manifest": "found a link", "changed": "needed SHA-256"}
+    with pytest.raises(ValueError, match=message.get(attack, "`sha256` must be a plain name")):
+        _push(GraphReranker.from_pretrained(folder), change=folder / "model.pt" if attack == "changed" else None)
+    assert not (fake_hub.folder / HUB_ID).exists()
+
+
+def _push(reranker: GraphReranker, *, change: Path | None) -> None:
+    if change is not None:
+        change.write_bytes(b"changed since")
+    reranker.push_to_hub(HUB_ID, license_name="mit")
 
 
 def test_what_the_hub_does_not_have(fake_hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,6 +75,32 @@ def test_a_manifest_names_models_and_no_classes(tmp_path, marker):
     assert not marker.exists()
 
 
+@pytest.mark.parametrize("sizes", [{"hidden_channels": 2**20, "heads": 2**10}, {"num_layers": 256}, {"num_scores": 9}])
+def test_a_manifest_larger_than_its_weights_is_refused_before_a_model_is_built(make_checkpoint, tmp_path, sizes):
+    """The first would take petabytes; ``num_layers=1e9`` is refused by its number alone (tests/models)."""
+    checkpoint = make_checkpoint()
+    save_weights(tmp_path, checkpoint.model)
+    model = checkpoint.manifest.content["model"]
+    larger = {"name": model["name"], "arguments": {**model["arguments"], **sizes}}
+    write_manifest(tmp_path, {**checkpoint.manifest.content, "model": larger})
+    with pytest.raises(ValueError, match="these weights are not those of the manifest"):
+        load_checkpoint(tmp_path)
+
+
+def test_compressed_records_of_a_checkpoint_are_refused(tmp_path):
+    """A megabyte of them may be a gigabyte of zeros."""
+    write_manifest(tmp_path, make_manifest("complexity_adapter", ARGUMENTS))
+    torch.save({"state_dict": {"model.mean": torch.zeros(1000)}}, tmp_path / "plain.ckpt")
+    with (
+        zipfile.ZipFile(tmp_path / "plain.ckpt") as old,
+        zipfile.ZipFile(tmp_path / "best.ckpt", "w", zipfile.ZIP_DEFLATED) as new,
+    ):
+        for record in old.namelist():
+            new.writestr(record, old.read(record))
+    with pytest.raises(ValueError, match=r"best\.ckpt: .* found a compressed record"):
+        load_checkpoint(tmp_path / "best.ckpt")
+
+
 @pytest.fixture(scope="module")
 def exported(make_checkpoint, tmp_path_factory) -> Path:
     return export_artifact(make_checkpoint(), tmp_path_factory.mktemp("exported") / "artifact", num_batches=2)
@@ -147,6 +173,28 @@ def set_metadata(program: Any) -> None:
     program["graph_module"]["graph"]["nodes"][3]["metadata"] = {"source_fn_stack": "a,os.system"}
 
 
+def spec_of(kind: str | None, context: object, *, separator: str = ": ") -> Callable[[Any], None]:
+    """Put a class or a context into the arguments' tree, perhaps written without a space."""
+    leaf = {"type": kind, "context": context, "children_spec": []}
+    tree = {"type": "builtins.tuple", "context": "null", "children_spec": [leaf]}
+
+    def change(program: Any) -> None:
+        signature = program["graph_module"]["module_call_graph"][0]["signature"]
+        signature["in_spec"] = json.dumps([1, tree], separators=(",", separator))
+
+    return change
+
+
+def set_raw_spec(spec: str) -> Callable[[Any], None]:
+    def change(program: Any) -> None:
+        program["graph_module"]["module_call_graph"][0]["signature"]["out_spec"] = spec
+
+    return change
+
+
+ENUM = json.dumps([{"__enum__": True, "fqn": "os.path", "name": "x"}])
+
+
 def set_pickled(config: Any) -> None:
     next(iter(config["config"].values()))["use_pickle"] = True
 
@@ -167,6 +215,17 @@ def test_an_honest_program_loads(program):
         ("models/model.json", set_expression, "the expression"),
         ("models/model.json", set_guard, "the guard"),
         ("models/model.json", set_metadata, "metadata"),
+        ("models/model.json", spec_of("collections.defaultdict", "[]"), "the type 'collections.defaultdict'"),
+        (
+            "models/model.json",
+            spec_of("collections.defaultdict", "[]", separator=":"),
+            "the type 'collections.defaultdict'",
+        ),
+        ("models/model.json", spec_of("builtins.dict", ENUM), "the context"),
+        ("models/model.json", spec_of("builtins.dict", "{}"), "the context"),
+        ("models/model.json", spec_of("builtins.dict", '[["a"]]'), "the context"),
+        ("models/model.json", set_raw_spec('[1, {"type": null, "context": null}]'), "the arguments"),
+        ("models/model.json", set_raw_spec('[2, {"type": "os.system"}]'), "the version 2"),
         ("model_weights_config.json", set_pickled, "the pickled constant"),
         ("model_weights_config.json", set_path, "the pickled constant"),
     ],

@@ -2,15 +2,17 @@
 
 from collections.abc import Sequence
 
+from graphrerank.passwords import check_no_password, without_passwords
+
 RENAMED = {"rows": "recipe"} | dict.fromkeys(("tables", "adapter", "curves", "routing", "ket", "retag"), "job")
 LISTS = ("report",)
 
 
 def read_arguments(arguments: Sequence[str]) -> list[str]:
-    """Write lists as Hydra reads them, and refuse keys of earlier versions.
+    """Write lists as Hydra reads them, and refuse passwords and keys of earlier versions.
 
     Raises:
-        ValueError: Naming the new key.
+        ValueError: Naming the new key, or the one of a URL that holds a password: Hydra would write it down.
 
     Example:
         >>> read_arguments(["report=runs/a,runs/b"])
@@ -20,7 +22,9 @@ def read_arguments(arguments: Sequence[str]) -> list[str]:
         key = argument.lstrip("+~").split("=", 1)[0]
         first, dot, rest = key.partition(".")
         if first in RENAMED:
-            raise ValueError(f"`{key}` must be written as `{RENAMED[first]}{dot}{rest}`, got {argument!r}")
+            shown = without_passwords(argument)
+            raise ValueError(f"`{key}` must be written as `{RENAMED[first]}{dot}{rest}`, got {shown!r}")
+        check_no_password(**{key: argument})
     return [_list_override(argument) for argument in arguments]
 
 

@@ -11,6 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from graphrerank.models.entries import GroupEntry
+from graphrerank.passwords import without_passwords
 
 MACHINE_KEYS = ("device", "datasets", "cache")  # settings that name a device or folder of this machine
 
@@ -75,7 +76,8 @@ def plain_arguments(node: DictConfig) -> dict[str, Any]:
     """Return a group's resolved settings without Hydra's own keys (``_target_`` and the like), nested ones too."""
     content = OmegaConf.to_container(node, resolve=True)
     assert isinstance(content, dict)
-    return _without_hydra_keys(content)
+    arguments: dict[str, Any] = _shown(_without_hydra_keys(content))
+    return arguments
 
 
 def portable_arguments(node: DictConfig) -> dict[str, Any]:
@@ -87,18 +89,27 @@ def portable_config(cfg: DictConfig) -> dict[str, Any]:
     """Return a command's configuration as written, without the folders of this machine."""
     content = OmegaConf.to_container(cfg, resolve=False)
     assert isinstance(content, dict)
-    return {str(key): entry for key, entry in content.items() if key not in ("paths", "ckpt_path")}
+    return {str(key): _shown(entry) for key, entry in content.items() if key not in ("paths", "ckpt_path")}
 
 
 def without_paths(override: str) -> str:
-    """Hide the folders of this machine.
+    """Hide the folders of this machine, and passwords.
 
     Example:
         >>> without_paths("paths.datasets=/home/me/data")
         'paths.datasets=DIR'
     """
     key = override.split("=", 1)[0]
-    return f"{key}=DIR" if key.startswith("paths.") else override
+    return f"{key}=DIR" if key.startswith("paths.") else without_passwords(override)
+
+
+def _shown(content: Any) -> Any:
+    """Hide passwords at any depth."""
+    if isinstance(content, Mapping):
+        return {key: _shown(entry) for key, entry in content.items()}
+    if isinstance(content, list):
+        return [_shown(entry) for entry in content]
+    return without_passwords(content) if isinstance(content, str) else content
 
 
 def _without_hydra_keys(content: Any) -> Any:

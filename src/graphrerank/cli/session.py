@@ -24,6 +24,7 @@ from graphrerank.graphs.retriever import needs_vectors
 from graphrerank.models import RerankerManifest
 from graphrerank.models.entries import GroupEntry
 from graphrerank.operators import GCS, PPR
+from graphrerank.passwords import without_passwords
 from graphrerank.pipelines import Pipeline
 
 
@@ -62,8 +63,8 @@ class Session:
 
     @property
     def overrides(self) -> list[str]:
-        """The settings that the command was called with."""
-        return list(HydraConfig.get().overrides.task)
+        """The settings that the command was called with, without passwords."""
+        return [without_passwords(override) for override in HydraConfig.get().overrides.task]
 
     @property
     def command(self) -> str:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from graphrerank.caching import hash_texts
 from graphrerank.graphs import CorpusGraph
+from graphrerank.strangers import check_name
 
 NEAREST = "nearest"  # the type of edges to nearest neighbours
 
@@ -69,7 +70,7 @@ class RetrievalDataset:
     """A named corpus graph with queries and relevance judgements.
 
     Attributes:
-        name: Short name, the key in reports.
+        name: Short name, the key in reports and a part of files' names: no path.
         graph: The corpus.
         query_ids: ``Q`` unique strings.
         query_texts: ``Q`` strings.
@@ -91,6 +92,7 @@ class RetrievalDataset:
     fingerprint: str = field(init=False)
 
     def __post_init__(self) -> None:
+        check_name(name=self.name)
         if len(self.query_ids) != len(self.query_texts) or len(set(self.query_ids)) != len(self.query_ids):
             raise ValueError(
                 f"`query_ids` must be unique and match `query_texts`, got {len(self.query_ids)} ids "

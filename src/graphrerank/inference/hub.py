@@ -9,7 +9,9 @@ from pathlib import Path
 from graphrerank.inference.model_card import model_card
 from graphrerank.models import Checkpoint
 from graphrerank.models.checkpoint import WEIGHTS, save_weights
+from graphrerank.models.integrity import check_file, check_manifest
 from graphrerank.models.manifest import MANIFEST, write_manifest
+from graphrerank.strangers import file_of
 
 HUB_ID = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
 CARD = "README.md"
@@ -85,7 +87,7 @@ def push_model(
         The repository's address.
 
     Raises:
-        ValueError: If ``repo_id`` is none, or the model is no reranker.
+        ValueError: If ``repo_id`` is none, the model is no reranker, or a file of an artifact is a link or was changed.
     """
     import huggingface_hub
 
@@ -95,8 +97,12 @@ def push_model(
     with tempfile.TemporaryDirectory() as work:
         folder = Path(work)
         if (artifact := checkpoint.manifest.artifact) is not None:
-            for name in (MANIFEST, *artifact.sha256):
-                shutil.copyfile(checkpoint.path.parent / name, folder / name)
+            source = checkpoint.path.parent
+            check_manifest(source, checkpoint.manifest)
+            shutil.copyfile(file_of(source, MANIFEST), folder / MANIFEST)
+            for name in artifact.sha256:
+                check_file(source, checkpoint.manifest, name)
+                shutil.copyfile(file_of(source, name), folder / name)
         else:
             save_weights(folder, checkpoint.model)
             write_manifest(folder, checkpoint.manifest.content)

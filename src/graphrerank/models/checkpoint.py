@@ -9,6 +9,7 @@ Nothing in either can run code: weights are read with ``weights_only=True`` or f
 a model of :data:`~graphrerank.models.manifest.MODELS`, never a class to import.
 """
 
+import zipfile
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -22,6 +23,7 @@ from torch import Tensor, nn
 from graphrerank.files import save_tensors
 from graphrerank.models.integrity import check_file, check_manifest
 from graphrerank.models.manifest import MANIFEST, MODELS, Manifest, RerankerManifest, read_manifest
+from graphrerank.strangers import file_of
 
 WEIGHTS = "model.safetensors"
 MODULE_PREFIX = "model."  # of the weights within a RerankerModule's state
@@ -121,19 +123,22 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
     path = Path(path)
     if not path.exists():
         raise ValueError(f"{path}: no such checkpoint")
-    weights = path / WEIGHTS if path.is_dir() else path
     manifest = read_manifest(path)
+    weights = file_of(path, WEIGHTS) if path.is_dir() else path
     if path.is_dir() and manifest.artifact is not None:
         check_manifest(path, manifest)
         check_file(path, manifest, WEIGHTS)
-    model = build_model(manifest)
     state = _read_weights(weights)
+    with torch.device("meta"):  # which takes no memory: the manifest's sizes may be anything, the file's are there
+        outline = build_model(manifest)
     try:
-        model.load_state_dict(state)
+        outline.load_state_dict(state, assign=True)
     except RuntimeError as error:
         raise ValueError(
-            f"{weights}: these weights are not those of the manifest (features={model.features}): {error}"
+            f"{weights}: these weights are not those of the manifest (features={outline.features}): {error}"
         ) from error
+    model = build_model(manifest)
+    model.load_state_dict(state)
     return Checkpoint(model.eval(), manifest, weights)
 
 
@@ -216,6 +221,8 @@ def library_versions() -> dict[str, str]:
 def _read_weights(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
         raise ValueError(f"{path}: no such file")
+    if zipfile.is_zipfile(path) and any(record.compress_type for record in zipfile.ZipFile(path).infolist()):
+        raise ValueError(f"{path}: needed a Lightning checkpoint, which is not compressed, found a compressed record")
     if path.suffix == ".safetensors":
         try:
             return load_file(path)

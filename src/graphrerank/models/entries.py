@@ -3,8 +3,9 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import PurePath
 from typing import Any
+
+from graphrerank.strangers import MAX_SIZE, check_arguments, check_name
 
 
 @dataclass(frozen=True)
@@ -13,11 +14,14 @@ class ModelEntry:
 
     Attributes:
         name: One of :data:`~graphrerank.models.manifest.MODELS`.
-        arguments: Its constructor's, which checks them.
+        arguments: Its constructor's, which checks them; numbers have bounds here.
     """
 
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_arguments(self.arguments, "`arguments`")
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,9 @@ class GroupEntry:
 
     choice: str | None = None
     arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_arguments(self.arguments, "`arguments`")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,8 +64,9 @@ class PairEncoderEntry(GroupEntry):
     dim: int
 
     def __post_init__(self) -> None:
-        if self.dim < 1:
-            raise ValueError(f"`dim` must be positive, got {self.dim}")
+        super().__post_init__()
+        if not 1 <= self.dim <= MAX_SIZE:
+            raise ValueError(f"`dim` must be positive, at most {MAX_SIZE}, got {self.dim}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +103,9 @@ class FineTunedEntry:
     folder: str
     fingerprint: str
 
+    def __post_init__(self) -> None:
+        check_name(folder=self.folder)
+
 
 @dataclass(frozen=True)
 class ArtifactEntry:
@@ -109,8 +120,8 @@ class ArtifactEntry:
     manifest_sha256: str | None = None
 
     def __post_init__(self) -> None:
-        if odd := [name for name in self.sha256 if PurePath(name).name != name]:
-            raise ValueError(f"`sha256` must name files of the artifact's folder, got {odd[0]!r}")
+        for name in self.sha256:
+            check_name(sha256=name)
 
 
 @dataclass(frozen=True)

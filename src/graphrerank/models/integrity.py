@@ -13,6 +13,7 @@ from typing import Any
 from graphrerank.files import hash_files
 from graphrerank.models.entries import ArtifactEntry
 from graphrerank.models.manifest import Manifest
+from graphrerank.strangers import file_of
 
 MANIFEST_HASH = "manifest_sha256"
 
@@ -49,14 +50,12 @@ def check_file(folder: Path, manifest: Manifest, name: str) -> None:
     """Hold a file of an artifact against the manifest.
 
     Raises:
-        ValueError: If the manifest names no such file, or it is missing or another one.
+        ValueError: If the manifest names no such file, or it is missing, a link or another one.
     """
     hashes = _artifact(manifest).sha256
     if name not in hashes:
         raise ValueError(f"{manifest.source}: the manifest needs an entry `artifact.sha256.{name}`, found none")
-    if not (folder / name).is_file():
-        raise ValueError(f"{folder / name}: no such file; export the artifact again")
-    if (found := hash_files([folder / name])) != hashes[name]:
+    if (found := hash_files([file_of(folder, name)])) != hashes[name]:
         raise ValueError(f"{folder / name}: needed SHA-256 {hashes[name]}, found {found}; export the artifact again")
 
 

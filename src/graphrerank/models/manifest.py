@@ -1,6 +1,7 @@
 """Manifests: what a checkpoint's model is and what it was trained on, checked once when it is read.
 
-A manifest may be a stranger's: it holds plain JSON, and names a model of :data:`MODELS`, never a class to import.
+A manifest may be a stranger's: it holds plain JSON within bounds (:mod:`graphrerank.strangers`), and names a model of
+:data:`MODELS`, never a class to import.
 """
 
 import json
@@ -30,6 +31,7 @@ from graphrerank.models.gatv2_reranker import GATv2Reranker
 from graphrerank.models.granker_head import GRankerHead
 from graphrerank.models.granker_layers import GRankerLayers
 from graphrerank.models.parse_entries import parse_entries
+from graphrerank.strangers import MIN_RESTART_PROB, check_json, check_name, file_of, read_json
 
 MODELS: dict[str, type[ComplexityAdapter | GATv2Reranker | GRankerHead | GRankerLayers]] = {
     "complexity_adapter": ComplexityAdapter,
@@ -63,6 +65,9 @@ class Manifest:
     artifact: ArtifactEntry | None = None
     content: Mapping[str, Any] = field(repr=False)
     source: str = field(repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check_name(name=self.name)  # of its row, whose run file is named by it
 
     @property
     def inputs(self) -> ModelInputs:
@@ -106,7 +111,7 @@ class RerankerManifest(Manifest):
     Attributes:
         retriever: Whose candidates it was trained on.
         data: The data set that it was trained on.
-        operators: Restart probabilities of the frozen operators beside it, ``gcs`` and ``ppr``, in (0, 1].
+        operators: Restart probabilities of the frozen operators beside it, ``gcs`` and ``ppr``, in [0.001, 1].
         mix: Further data sets that it was trained on, by name.
         encoder: Of the texts; None where nothing was encoded.
         pair_encoder: Whose vectors or states of pairs the model reads; None where it reads none.
@@ -124,8 +129,10 @@ class RerankerManifest(Manifest):
     metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.operators.keys() != {"gcs", "ppr"} or not all(0 < prob <= 1 for prob in self.operators.values()):
-            raise ValueError(f"the manifest's `operators` must be gcs and ppr in (0, 1], got {dict(self.operators)}")
+        super().__post_init__()
+        probs = dict(self.operators)
+        if probs.keys() != {"gcs", "ppr"} or not all(MIN_RESTART_PROB <= prob <= 1 for prob in probs.values()):
+            raise ValueError(f"the manifest's `operators` must be gcs and ppr in [{MIN_RESTART_PROB}, 1], got {probs}")
         inputs = self.inputs
         for name, is_read in (("encoder", inputs.reads_vectors), ("pair_encoder", inputs.reads_pairs)):
             if is_read and getattr(self, name) is None:
@@ -201,6 +208,7 @@ def parse_manifest(content: object, source: str | Path) -> Manifest:
         ValueError: If it is no object or names no known model, or an entry is missing, of another type or out of range;
             names ``source`` and the entry.
     """
+    check_json(content, str(source))
     if not isinstance(content, Mapping):
         raise ValueError(f"{source}: needed a JSON object, got {type(content).__name__}")
     entry = content.get("model")
@@ -218,14 +226,10 @@ def read_manifest(path: Path) -> Manifest:
     """Read the manifest of a checkpoint: in its folder, or beside a ``.ckpt`` or one folder up.
 
     Raises:
-        ValueError: If there is none, it is not valid JSON, or as :func:`parse_manifest`.
+        ValueError: If there is none, it is a link or not valid JSON, or as :func:`parse_manifest`.
     """
-    file = manifest_folder(path) / MANIFEST
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{file}: not valid JSON: {error}") from error
-    return parse_manifest(content, file)
+    file = file_of(manifest_folder(path), MANIFEST)
+    return parse_manifest(read_json(file), file)
 
 
 def manifest_folder(path: Path) -> Path:

@@ -52,9 +52,10 @@ def test_splits_are_those_of_a_folder(database: Path, questions: Path) -> None:
 
 
 def test_errors(database: Path, questions: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="`url` must not hold a password") as caught:
-        load_sql_dataset("postgresql://user:hunter2@127.0.0.1/x", path=questions)
-    assert "hunter2" not in str(caught.value)
+    for url in ("postgresql://user:hunter2@127.0.0.1/x", "postgresql://user@127.0.0.1/x?password=hunter2"):
+        with pytest.raises(ValueError, match="`url` must not hold a password") as caught:
+            load_sql_dataset(url, path=questions)
+        assert "hunter2" not in str(caught.value)
     with pytest.raises(ValueError, match=r"nowhere: no such folder; it must hold queries\.jsonl"):
         load_sql_dataset(str(database), path=tmp_path / "nowhere")
     with pytest.raises(ValueError, match=r"gone\.db: no such file"):

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from graphrerank.data.dataset import RetrievalDataset
 from graphrerank.data.readers.folder import judged_dataset, read_judged_queries
 from graphrerank.data.readers.judgements import Splits
 from graphrerank.data.readers.records import existing_folder
 from graphrerank.data.readers.sql_schema import load_sql_schema
+from graphrerank.passwords import check_no_password
 
 
 def load_sql_dataset(
@@ -37,11 +37,7 @@ def load_sql_dataset(
         ValueError: If the URL holds a password, which would be written into manifests; the database cannot be read; or
             a file is missing or malformed, naming file and line.
     """
-    if "://" in url and urlsplit(url).password is not None:
-        raise ValueError(
-            "`url` must not hold a password, which would be written into manifests; leave it to the driver "
-            "(PGPASSWORD, ~/.pgpass, ~/.my.cnf)"
-        )
+    check_no_password(url=url)
     folder = existing_folder(path, needed="queries.jsonl and qrels/<split>.tsv")
     graph = load_sql_schema(_plain_file(url), schema=schema, descriptions=descriptions)
     node_number = {table: i for i, table in enumerate(graph.node_ids)}

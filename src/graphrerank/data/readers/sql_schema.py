@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from graphrerank.graphs import CorpusGraph
+from graphrerank.passwords import without_passwords
 
 
 @dataclass(frozen=True)
@@ -124,9 +125,9 @@ def _from_url(url: str, schema: str | None) -> list[Table]:
     except ImportError as error:
         raise ValueError("a database URL needs SQLAlchemy: pip install 'graphrerank[sql]'") from error
     try:
-        shown = sqlalchemy.make_url(url).render_as_string(hide_password=True)
-    except sqlalchemy.exc.ArgumentError as error:
-        raise ValueError("`source` must be a SQLite file or a SQLAlchemy URL, got a URL that cannot be read") from error
+        shown = without_passwords(sqlalchemy.make_url(url).render_as_string(hide_password=True))
+    except sqlalchemy.exc.ArgumentError:
+        raise ValueError("`source` must be a SQLite file or a SQLAlchemy URL, got a URL that cannot be read") from None
     try:
         engine = sqlalchemy.create_engine(url)
         try:
@@ -136,7 +137,7 @@ def _from_url(url: str, schema: str | None) -> list[Table]:
         finally:
             engine.dispose()
     except (sqlalchemy.exc.SQLAlchemyError, ImportError) as error:
-        raise ValueError(f"{shown}: cannot be read: {error}") from error
+        raise ValueError(f"{shown}: cannot be read: {without_passwords(str(error))}") from None
     return _not_empty(tables, shown)
 
 

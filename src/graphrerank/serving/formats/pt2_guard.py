@@ -23,8 +23,7 @@ EXPRESSION = re.compile(
     r"|[su]\d+|-?\d+)+"
 )
 GUARD = re.compile(r"(L(\['\w+'\]|\[\d+\])+\.size\(\)\[\d+\]|\d+|[-+* ]|==|>=|<=|!=)+")
-SPEC_TYPE = re.compile(r'"type": "([^"]*)"')
-PLAIN_TYPES = {"builtins.tuple", "builtins.list", "builtins.dict"}
+PLAIN_TYPES = (None, "builtins.tuple", "builtins.list", "builtins.dict")
 
 
 def check_pt2(path: Path) -> None:
@@ -36,7 +35,7 @@ def check_pt2(path: Path) -> None:
     try:
         with zipfile.ZipFile(path) as archive:
             violation = next(_violations(archive), None)
-    except (OSError, zipfile.BadZipFile, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, zipfile.BadZipFile, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path}: not an exported program: {error!r}") from error
     if violation is not None:
         raise ValueError(f"{path}: needed a graph of ATen operators and raw weights, found {violation[:200]}")
@@ -47,6 +46,8 @@ def _violations(archive: zipfile.ZipFile) -> Iterator[str]:
     for record in archive.infolist():
         if not RECORD.fullmatch(record.filename):
             yield f"the record {record.filename!r}"
+        elif record.compress_type != zipfile.ZIP_STORED:
+            yield f"the compressed record {record.filename!r}"
         elif record.filename.endswith("sample_inputs/model.pt") and record.file_size:
             yield "pickled sample inputs"
         elif record.filename.endswith("_config.json"):
@@ -79,7 +80,24 @@ def _entry_violations(content: Any) -> Iterator[str]:
             yield f"the expression {entry!r}"
         elif key == "metadata" and entry:
             yield f"metadata {str(entry)!r}"
-        elif key in ("in_spec", "out_spec") and set(SPEC_TYPE.findall(entry)) - PLAIN_TYPES:
-            yield f"the types {sorted(set(SPEC_TYPE.findall(entry)) - PLAIN_TYPES)}"
+        elif key in ("in_spec", "out_spec"):
+            version, tree = json.loads(entry)
+            if version != 1:
+                yield f"the version {version!r} of arguments"
+            yield from _tree_violations(tree)
         else:
             yield from _entry_violations(entry)
+
+
+def _tree_violations(tree: Any) -> Iterator[str]:
+    """Check how arguments nest: torch imports what ``type`` and, in a context, ``__enum__`` name."""
+    if not isinstance(tree, dict) or tree.keys() != {"type", "context", "children_spec"}:
+        yield f"the arguments {str(tree)!r}"
+    elif tree["type"] not in PLAIN_TYPES:
+        yield f"the type {tree['type']!r}"
+    else:
+        names = None if tree["context"] is None else json.loads(tree["context"])
+        if not (names is None or (isinstance(names, list) and all(isinstance(name, str) for name in names))):
+            yield f"the context {tree['context']!r}"
+        for child in tree["children_spec"]:
+            yield from _tree_violations(child)

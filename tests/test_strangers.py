@@ -1,0 +1,164 @@
+"""The one place where strangers' files, names and numbers are checked."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphrerank.strangers import (
+    MAX_LAYERS,
+    Bounds,
+    check_arguments,
+    check_hub_model,
+    check_json,
+    check_name,
+    file_of,
+    read_json,
+)
+
+NOT_NAMES = ["", ".", "..", "../x", "/etc/passwd", "a/b", "a\\b", ".hidden", "a\0b", "a\nb", "a\x1b[2J", "x" * 201]
+
+
+@pytest.mark.parametrize("name", NOT_NAMES)
+def test_a_name_is_no_path(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match="`name` must be a plain name"):
+        check_name(name=name)
+    with pytest.raises(ValueError, match="`name` must be a plain name"):
+        file_of(tmp_path, name)
+
+
+@pytest.mark.parametrize("name", ["a", "scifact-G", "model.pt", "Köln 2", "a:b", "all-MiniLM-L6-v2", "x" * 200])
+def test_names(name: str) -> None:
+    check_name(name=name)
+
+
+@pytest.mark.parametrize("model", ["owner/name", "name", "BAAI/bge-reranker-v2-m3", "a.b/c_d-e.1"])
+def test_models_of_the_hub(model: str) -> None:
+    check_hub_model(model=model)
+
+
+@pytest.mark.parametrize(
+    "model",
+    ["", "/a/b", "./a", "../a", "a/b/c", "a//b", "a/..", "a/../b", "~/a", ".a", "a b", "a--b/c", "a/b\n", "é/a"],
+)
+def test_a_stranger_names_no_folder(model: str) -> None:
+    with pytest.raises(ValueError, match=r"`encoder\.model` of a file must be a model's id .*encoder\.model=DIR"):
+        check_hub_model(**{"encoder.model": model})
+
+
+def test_a_folder_that_is_here_is_no_model_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    check_hub_model(model="owner/name")
+    (tmp_path / "owner" / "name").mkdir(parents=True)
+    with pytest.raises(ValueError, match="must be a model's id"):
+        check_hub_model(model="owner/name")
+
+
+def test_links_are_not_followed_but_those_of_the_hubs_cache(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret", encoding="utf-8")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "plain").write_text("x", encoding="utf-8")
+    (folder / "link").symlink_to(tmp_path / "secret")
+    (folder / "dangling").symlink_to("nowhere")
+    os.mkfifo(folder / "pipe")
+    assert file_of(folder, "plain") == folder / "plain"
+    for name, found in (("link", "a link"), ("dangling", "a link"), ("pipe", "none")):
+        with pytest.raises(ValueError, match=f"needed a regular file, found {found}"):
+            file_of(folder, name)
+    with pytest.raises(ValueError, match="no such file"):
+        file_of(folder, "missing")
+
+    snapshot = tmp_path / "models--a--b" / "snapshots" / "0"
+    (blobs := tmp_path / "models--a--b" / "blobs").mkdir(parents=True)
+    snapshot.mkdir(parents=True)
+    (blobs / "1").write_text("x", encoding="utf-8")
+    (blobs / "2").symlink_to(tmp_path / "secret")
+    for name, target in (("good", "../../blobs/1"), ("chain", "../../blobs/2"), ("out", "../../../secret")):
+        (snapshot / name).symlink_to(target)
+    assert file_of(snapshot, "good").read_text(encoding="utf-8") == "x"
+    for name in ("chain", "out"):
+        with pytest.raises(ValueError, match="found a link"):
+            file_of(snapshot, name)
+
+
+def deep(levels: int) -> Any:
+    content: Any = 1
+    for _ in range(levels):
+        content = [content]
+    return content
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (deep(33), "needed JSON at most 32 levels deep"),
+        (deep(100_000), "needed JSON at most 32 levels deep"),
+        ([0] * 5, "needed at most 4 entries"),
+        ({"a": 1, "b": 2, "c": 3}, "needed at most 4 entries"),  # keys count
+        ("x" * 11, "needed texts of at most 10 characters, found 11"),
+        ({"x" * 11: 1}, "needed texts of at most 10 characters"),
+        (101, "needed numbers up to 100, found 101"),
+        (-1e300, r"needed numbers up to 100, found -1e\+300"),
+        (float("inf"), "needed numbers up to 100, found inf"),
+        (10**400, "needed numbers up to 100, found a number of more digits"),
+        ({1, 2}, "needed plain JSON, found set"),
+        (b"x", "needed plain JSON, found bytes"),
+    ],
+)
+def test_what_is_too_much(content: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^here: {message}"):
+        check_json(content, "here", Bounds(entries=4, text=10, number=100) if "levels" not in message else Bounds())
+
+
+def test_plain_json_passes() -> None:
+    check_json(deep(32), "here")
+    check_json({"a": [1, 2.5, None, True, "x", float("nan"), -(2**62)]}, "here")
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        (b"[" * 200_000 + b"]" * 200_000, "not valid JSON"),
+        (b'{"a": ' * 100 + b"1" + b"}" * 100, "at most 32 levels deep"),
+        (b"\xff", "not valid JSON"),
+        (b"1" * 5000, "not valid JSON"),
+        (b'"' + b"x" * 2000 + b'"', "at most 1,000 bytes of JSON"),
+    ],
+)
+def test_a_file_is_refused_by_name(tmp_path: Path, raw: bytes, message: str) -> None:
+    path = tmp_path / "a.json"
+    path.write_bytes(raw)
+    with pytest.raises(ValueError, match=rf"a\.json: .*{message}"):
+        read_json(path, max_bytes=1_000 if "bytes" in message else 1 << 20)
+
+
+def test_a_file_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps({"a": "ü"}), encoding="utf-8")
+    assert read_json(tmp_path / "a.json") == {"a": "ü"}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"num_layers": 1e9},
+        {"num_layers": MAX_LAYERS + 1},
+        {"encoder": {"num_hidden_layers": 10_000}},
+        {"train_last_layers": float("nan")},
+        {"hidden_channels": [64] * 300},
+        {"hidden_channels": [2**21]},
+        {"hidden_channels": 2**21},
+        {"restart_prob": 1e-9},
+        {"a": [{"dim": -(2**21)}]},
+    ],
+)
+def test_sizes_of_models_have_bounds(arguments: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"^here: .*(must|needed)"):
+        check_arguments(arguments, "here")
+
+
+def test_usual_sizes_are_within_them() -> None:
+    check_arguments({"num_layers": 5, "hidden_channels": [256, 128], "encoder": {"vocab_size": 250_002}}, "here")
+    check_arguments({"split_seed": 20_241_122, "restart_prob": 0.1, "prompt": "query: ", "corpus_where": None}, "here")
