@@ -1,12 +1,13 @@
 import math
 import random
+import tracemalloc
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 
-from graphrerank.data.text_match import MATCH_FEATURES, TextMatch, lead, words
+from graphrerank.data.text_match import MATCH_FEATURES, TextMatch
+from graphrerank.text import lead, words
 
 TEXTS = [
     "Solaris. A 1972 film directed by Andrei Tarkovsky.",
@@ -104,42 +105,74 @@ def test_no_queries() -> None:
     assert TextMatch(TEXTS).score([], *pack([], [])).shape == (0, 3)
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("cities", "city"), ("classes", "class"), ("boxes", "box"), ("movies", "movie"), ("statuses", "status"),
-        ("enrollment", "enrolled"), ("shipping", "Shipped"),
-    ],
-)  # fmt: skip
-def test_forms_of_a_word_are_one(one: str, other: str) -> None:
-    assert words(one) == words(other)
+def test_to_the_last_bit_as_on_dense_tensors() -> None:
+    """The features as they were computed before words were bits: the words of all edges' sources as rows of floats."""
+    rng = random.Random(1)
+    vocabulary = [f"w{i}" for i in range(300)]
+    for num_words in (3, 70, 250):
+        texts = [" ".join(rng.choices(vocabulary, k=rng.randint(0, 90))).replace("w7 ", "w7. ") for _ in range(30)]
+        queries = [" ".join(rng.choices([*vocabulary, "nowhere"], k=rng.randint(1, num_words))) for _ in range(3)]
+        lists = [rng.sample(range(30), rng.randint(1, 30)) for _ in queries]
+        edges = [{(rng.randrange(len(n)), rng.randrange(len(n))) for _ in range(3 * len(n))} for n in lists]
+        nodes, edge_index, ptr = pack(lists, edges)
+        found = TextMatch(texts).score(queries, nodes, edge_index, ptr)
+        assert torch.equal(found, on_dense_tensors(texts, queries, nodes, edge_index, ptr))
 
 
-@pytest.mark.parametrize(
-    ("compound", "expected"),
-    [
-        ("orderNumber", ["ordernumb", "order", "number"]),
-        ("HTTPServer", ["httpserver", "http", "server"]),
-        ("NationalIDNumber", ["nationalidnumb", "nation", "id", "number"]),
-        ("PRICE", ["price"]),
-        ("area51", ["area51", "area", "51"]),
-        ("2nd", ["2nd"]),
-    ],
-)
-def test_compounds_give_their_parts_too(compound: str, expected: list[str]) -> None:
-    assert words(compound) == expected
+def on_dense_tensors(
+    texts: Sequence[str], queries: Sequence[str], nodes: torch.Tensor, edge_index: torch.Tensor, ptr: torch.Tensor
+) -> torch.Tensor:
+    number: dict[str, int] = {}
+    held = [{number.setdefault(word, len(number)) for word in words(text)} for text in texts]
+    leads = [{number[word] for word in words(lead(text))} for text in texts]
+    count = torch.tensor([sum(word in row for row in held) for word in range(len(number))]).double()
+    weights = torch.log1p((len(texts) - count + 0.5) / (count + 0.5)).float()
+    lead_weight = torch.tensor([float(weights[sorted(row)].sum()) if row else 0.0 for row in leads])
+    asked = [[number.get(word, -1) for word in dict.fromkeys(words(query))] for query in queries]
+    width = max(map(len, asked))
+    word = torch.tensor([row + [-2] * (width - len(row)) for row in asked])
+    unknown = float(torch.log1p(torch.tensor(2 * len(texts) + 1.0)))
+    weight = torch.where(word < 0, unknown, weights[word.clamp(min=0)]).masked_fill(word == -2, 0.0)
+    graph = torch.repeat_interleave(torch.arange(len(queries)), ptr.diff())
+    share = (weight / weight.sum(1, keepdim=True))[graph]
+    in_text, in_lead = (
+        torch.tensor([[float(w in rows[n]) for w in word[g].tolist()] for n, g in zip(nodes, graph, strict=True)])
+        for rows in (held, leads)
+    )
+    near = torch.zeros_like(in_text)
+    target = edge_index[1].unsqueeze(1).expand(-1, width)
+    near = near.scatter_reduce_(0, target, in_text[edge_index[0]], "amax", include_self=False)
+    title = (in_lead * weights[word.clamp(min=0)][graph]).sum(1) / lead_weight[nodes].clamp(min=1e-30)
+    together = (torch.maximum(in_text, near) * share).sum(1)
+    return torch.stack([(in_text * share).sum(1), title.clamp(max=1.0), together], dim=1)
 
 
-def test_stems_in_many_threads() -> None:
-    with ThreadPoolExecutor(8) as pool:
-        assert set(map(tuple, pool.map(words, ["movies enrolled shippedDate"] * 400))) == {
-            tuple(words("movies enrolled shippedDate"))
-        }
+def test_each_edge_left_out_in_turn() -> None:
+    match, nodes, ptr = TextMatch(TEXTS), torch.arange(6), torch.tensor([0, 6])
+    pairs = [(0, 1), (0, 2), (1, 0), (1, 2), (1, 3), (3, 1), (4, 1), (5, 0)]
+    edges = torch.tensor(sorted(pairs, key=lambda pair: pair[1])).T
+    found = match.matched_words(QUERIES[:1], nodes, ptr).without_each(edges)
+    for place, target in enumerate(edges[1].tolist()):
+        others = edges[:, torch.arange(edges.shape[1]) != place]
+        assert found[place] == match.score(QUERIES[:1], nodes, others, ptr)[target, 2]
 
 
-def test_words_and_lead() -> None:
-    assert words("The Café_owner's 2nd song, über-alles!") == ["café", "owner", "s", "2nd", "song", "über", "all"]
-    assert lead("No end") == "No end"
-    assert lead("A title\nand a text. More.") == "A title"
-    assert lead("v1.5 notes: what is new") == "v1.5 notes"
-    assert lead("") == ""
+def test_many_words_and_many_edges_in_bounded_memory() -> None:
+    """A dense tensor of the words of all edges' sources would take 20 GB."""
+    query = " ".join(f"w{number}" for number in range(25_000))
+    texts = [f"w{number} w{number + 1}" for number in range(500)]
+    edges = torch.stack([torch.arange(200_000) % 500, torch.arange(200_000) * 7 // 3 % 500])
+    tracemalloc.start()
+    found = TextMatch(texts).score([query], torch.arange(500), edges, torch.tensor([0, 500]))
+    peak = tracemalloc.get_traced_memory()[1]  # of NumPy's arrays and Python's objects
+    tracemalloc.stop()
+    assert peak < 150e6
+    assert (found[:, 2] > found[:, 0]).all()
+
+
+def test_it_can_be_stopped_between_blocks() -> None:
+    def stop() -> None:
+        raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        TextMatch(TEXTS).score(QUERIES[:1], *pack([[0, 1]], [{(0, 1)}]), check=stop)

@@ -368,3 +368,15 @@ def test_the_gpu_answers_as_the_cpu_does(make_checkpoint) -> None:
     found = GraphReranker(make_checkpoint(features="full"), device="cuda").rerank_batch(inputs)
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(in_order_given(one), in_order_given(other), rtol=0, atol=1e-4)
+
+
+def test_it_can_be_stopped_between_steps(reranker: GraphReranker) -> None:
+    inputs = [RerankInput(QUERY, PASSAGES), RerankInput(QUERY, scores=[1.0, 2.0])]
+    calls: list[None] = []
+    ranked = reranker.rerank_batch(inputs, check=lambda: calls.append(None))
+    assert [row.ids for row in ranked] == [row.ids for row in reranker.rerank_batch(inputs)]
+    assert len(calls) > len(inputs)
+    for place in range(len(calls)):
+        left = iter(range(place))
+        with pytest.raises(StopIteration):
+            reranker.rerank_batch(inputs, check=lambda left=left: next(left))

@@ -1,62 +1,99 @@
 """How many of a query's words a candidate and its neighbours cover together, which no score of one passage tells.
 
-A question that needs two passages shares some words with each. Scores of single passages rank both low; the words that
-two joined passages cover *together* distinguish them from the rest.
+- A question that needs two passages shares some words with each. Scores of single passages rank both low; the words
+  that two joined passages cover *together* distinguish them from the rest.
+- What a passage and its neighbours hold is computed on bits, one for each of the query's words; rows of numbers exist
+  for a block of candidates only. Memory beside the bits is bounded for any number of words, candidates and edges.
 """
 
-import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from threading import local
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 
+import numpy as np
+import numpy.typing as npt
 import torch
-from Stemmer import Stemmer
 from torch import Tensor
 
-from graphrerank.graphs.algebra import graph_index, scatter_max
+from graphrerank.graphs.algebra import graph_index
+from graphrerank.text import TextWords, WordTable
 
-# Words that say nothing about a sentence's subject.
-_STOP_WORDS = (
-    "a about after all also an and any are as at be because been before both but by can did do does each every for from"
-    " had has have he her his how i if in into is it its me more most no not of on only or other our out over same she"
-    " some such than that the their them then there these they this those to under up was we were what when where which"
-    " while who whom whose why will with you your"
-)
-STOP_WORDS = frozenset(_STOP_WORDS.split())
 MATCH_FEATURES = ("query_coverage", "title_coverage", "neighbourhood_coverage")
+BLOCK_CELLS = 1 << 20  # (candidate, word) pairs held at once: 4 MiB of float32 for each of three tensors
+BLOCK_BYTES = 1 << 23  # of the bits of edges' sources, held at once
 
-_LOCAL = local()  # a stemmer serves one thread at a time
-_WORD = re.compile(r"[^\W_]+")
-_WITHIN_COMPOUND = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[A-Za-z])(?=[0-9])")
-_END_OF_LEAD = re.compile(r"[.!?:;](?:\s|$)|\n")
+Integers = npt.NDArray[np.int64]
+Bits = npt.NDArray[np.uint64]
+Check = Callable[[], None]
 
 
-def words(text: str) -> list[str]:
-    """Split a text into stems of lower-case words without stop words; compounds also give their parts.
+@dataclass(frozen=True, eq=False)
+class MatchedWords:
+    """Which of its query's ``T`` words each of ``M`` candidates holds.
 
-    The stems are Snowball's for English, which leave most words of other languages unchanged. Compounds are names such
-    as ``shippedDate``, ``HTTPServer`` and ``top10``.
-
-    Example:
-        >>> words("Which cities have the most bus_stops by shippedDate?")
-        ['citi', 'bus', 'stop', 'shippedd', 'ship', 'date']
+    Attributes:
+        bits: ``[M, W]``, of 64 words each.
+        lead_bits: ``[M, W]``, likewise of each candidate's lead.
+        share: ``[B, T]`` float32, each word's share of its query's weight.
+        graph: ``[M]`` int64, the query of each candidate.
+        check: Called between blocks; may raise.
     """
-    spelled: list[str] = []
-    for word in _WORD.findall(text):
-        parts = _WITHIN_COMPOUND.split(word)
-        spelled += [word, *parts] if len(parts) > 1 else [word]
-    return _stems([word for word in map(str.lower, spelled) if word not in STOP_WORDS])
 
+    bits: Bits
+    lead_bits: Bits
+    share: Tensor
+    graph: Tensor
+    check: Check
 
-def lead(text: str) -> str:
-    """Return a passage's first sentence, which is its title if it has one.
+    def coverage(self, bits: Bits, graph: Tensor) -> Tensor:
+        """Sum the shares of the words that rows hold: ``[R]``.
 
-    Example:
-        >>> lead("Marie Curie. She was a physicist.")
-        'Marie Curie'
-    """
-    end = _END_OF_LEAD.search(text)
-    return text if end is None else text[: end.start()]
+        Args:
+            bits: ``[R, W]``.
+            graph: ``[R]`` int64, the query of each row.
+        """
+        return self.sums(bits, graph, self.share)
+
+    def sums(self, bits: Bits, graph: Tensor, weight: Tensor) -> Tensor:
+        """Sum the weights ``[B, T]`` of the words that rows hold; as :meth:`coverage`."""
+        found = torch.zeros(len(bits))
+        num_words = weight.shape[1]
+        for rows in _blocks(len(bits), BLOCK_CELLS // max(1, num_words)):
+            self.check()
+            cells = np.unpackbits(bits[rows].view(np.uint8), axis=1, count=num_words, bitorder="little")
+            found[rows] = (torch.from_numpy(cells).float() * weight[graph[rows]]).sum(1)
+        return found
+
+    def together(self, edge_index: Tensor) -> Bits:
+        """Return what each candidate holds together with its neighbours: ``[M, W]``.
+
+        Args:
+            edge_index: ``[2, E]`` int64, in any order.
+        """
+        order = np.argsort(edge_index[1].numpy(), kind="stable")
+        source, target = edge_index.numpy()[:, order]
+        together = self.bits.copy()
+        for edges in _blocks(len(source), BLOCK_BYTES // (8 * self.bits.shape[1])):
+            self.check()
+            into = target[edges]
+            first = np.flatnonzero(np.diff(into, prepend=-1))
+            together[into[first]] |= np.bitwise_or.reduceat(self.bits[source[edges]], first, axis=0)
+        return together
+
+    def without_each(self, edge_index: Tensor) -> Tensor:
+        """Measure, for each edge, what its target covers together with its other neighbours: ``[E]``.
+
+        Args:
+            edge_index: ``[2, E]`` int64, sorted by target, no edge twice.
+        """
+        source, target = edge_index.numpy()
+        rows = self.bits[target]
+        first = np.flatnonzero(np.diff(target, prepend=-1))
+        for start, stop in zip(first, [*first[1:], len(target)], strict=True):
+            held = self.bits[source[start:stop]]
+            rows[start + 1 : stop] |= np.bitwise_or.accumulate(held, axis=0)[:-1]
+            rows[start : stop - 1] |= np.bitwise_or.accumulate(held[::-1], axis=0)[-2::-1]
+        return self.coverage(rows, self.graph[edge_index[1]])
 
 
 class TextMatch:
@@ -72,24 +109,28 @@ class TextMatch:
     All lie in [0, 1]. Neighbours are those among the candidates; without any, the last equals the first.
 
     Args:
-        texts: The corpus, ``N`` texts; or the candidates of one query without a corpus.
+        texts: The corpus, ``N`` texts; or the candidates of one query without a corpus, which may have been read.
+        table: Numbers the words, and has read ``texts`` if they were read; one of its own when None.
     """
 
-    def __init__(self, texts: Sequence[str]) -> None:
-        self.num_nodes = len(texts)
-        self._number: dict[str, int] = {}
-        rows = [self._numbers(words(text), grow=True) for text in texts]
-        frequency = Counter(word for row in rows for word in row)
-        count = torch.tensor([frequency[word] for word in range(len(self._number))], dtype=torch.float64)
+    def __init__(self, texts: Sequence[str] | TextWords, *, table: WordTable | None = None) -> None:
+        self._table = WordTable() if table is None else table
+        words = texts if isinstance(texts, TextWords) else self._table.read(texts)
+        self.num_nodes = words.num_texts
+        number, self._number = _by_appearance(words.stems, self._table.num_stems)
+        num_words = int(number.max(initial=-1)) + 1
+        held, self._in_lead = _distinct(words.text_of_stem * num_words + number, words.in_lead)
+        node, self._word = np.divmod(held, max(1, num_words))  # of each word that a node holds, ascending
+        self._ptr = np.searchsorted(node, np.arange(self.num_nodes + 1))
+        count = torch.from_numpy(np.bincount(self._word, minlength=num_words)).double()
         self._weight = torch.log1p((self.num_nodes - count + 0.5) / (count + 0.5)).float()  # [V]
         self._unknown_weight = float(torch.log1p(torch.tensor(2 * self.num_nodes + 1.0)))
-        self._held = self._keys(rows)  # node * V + word, ascending
-        leads = [self._numbers(words(lead(text))) for text in texts]
-        self._held_by_lead = self._keys(leads)
-        total = [float(self._weight[row].sum()) if (row := sorted(words_)) else 0.0 for words_ in leads]
-        self._lead_weight = torch.tensor(total).clamp(min=torch.finfo(torch.float32).tiny)
+        total = _sums_of_rows(node[self._in_lead], self._weight[self._word[self._in_lead]], self.num_nodes)
+        self._lead_weight = total.clamp(min=torch.finfo(torch.float32).tiny)
 
-    def score(self, query_texts: Sequence[str], nodes: Tensor, edge_index: Tensor, ptr: Tensor) -> Tensor:
+    def score(
+        self, query_texts: Sequence[str], nodes: Tensor, edge_index: Tensor, ptr: Tensor, *, check: Check = lambda: None
+    ) -> Tensor:
         """Measure the candidates of a batch of queries.
 
         Args:
@@ -97,6 +138,7 @@ class TextMatch:
             nodes: ``[M]`` int64 numbers of texts, the candidates of all queries, packed.
             edge_index: ``[2, E]`` int64 edges among them, in packed numbering.
             ptr: ``[B + 1]`` boundaries of the queries in ``nodes``.
+            check: Called between blocks of the work; may raise.
 
         Returns:
             ``[M, 3]`` float32 in [0, 1], columns as in ``MATCH_FEATURES``; all 0 for a query without words.
@@ -109,50 +151,97 @@ class TextMatch:
                     [0.2427, 0.0000, 0.4854],
                     [0.0000, 0.0000, 0.0000]])
         """
-        graph = graph_index(ptr)
-        word, weight = self._query_words(query_texts)  # [B, T] each, weight 0 where padded
-        holds = self._holds(self._held, nodes, word[graph])  # [M, T]
+        word, weight, matched = self._matched(query_texts, nodes, ptr, check)
+        known = weight.masked_fill(torch.from_numpy(word < 0), 0.0)
+        title = matched.sums(matched.lead_bits, matched.graph, known) / self._lead_weight[nodes]
+        alone = matched.coverage(matched.bits, matched.graph)
+        together = matched.coverage(matched.together(edge_index), matched.graph)
+        return torch.stack([alone, title.clamp(max=1.0), together], dim=1)
+
+    def matched_words(
+        self, query_texts: Sequence[str], nodes: Tensor, ptr: Tensor, *, check: Check = lambda: None
+    ) -> MatchedWords:
+        """Return which of its query's words each candidate holds; arguments as of :meth:`score`."""
+        return self._matched(query_texts, nodes, ptr, check)[2]
+
+    def _matched(
+        self, query_texts: Sequence[str], nodes: Tensor, ptr: Tensor, check: Check
+    ) -> tuple[Integers, Tensor, MatchedWords]:
+        word, weight = self._query_words(query_texts)
         share = weight / weight.sum(1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
-        share = share[graph]
-        source, target = edge_index[0], edge_index[1]
-        together = torch.maximum(holds, scatter_max(holds[source], target, len(nodes)))
-        alone = (holds * share).sum(1)
-        in_lead = self._holds(self._held_by_lead, nodes, word[graph])
-        known = self._weight[word.clamp(min=0)][graph] if self._weight.numel() else torch.zeros_like(in_lead)
-        title = (in_lead * known).sum(1) / self._lead_weight[nodes]
-        return torch.stack([alone, title.clamp(max=1.0), (together * share).sum(1)], dim=1)
+        graph = graph_index(ptr)
+        start = self._ptr[nodes.numpy()]
+        count = self._ptr[nodes.numpy() + 1] - start
+        row = np.repeat(np.arange(len(nodes)), count)
+        entry = np.arange(len(row)) + (start - np.cumsum(count) + count)[row]
+        query, place = np.nonzero(word >= 0)
+        num_words = max(1, len(self._weight))
+        asked = query * num_words + word[query, place]
+        order = np.argsort(asked)
+        asked, place = np.append(asked[order], -1), np.append(place[order], 0)  # so that there is one
+        wanted = graph.numpy()[row] * num_words + self._word[entry]
+        slot = np.searchsorted(asked[:-1], wanted)
+        is_asked = asked[slot] == wanted
+        row, slot, in_lead = row[is_asked], place[slot[is_asked]], self._in_lead[entry[is_asked]]
+        shape = (len(nodes), max(1, -(-word.shape[1] // 64)))
+        bits, lead_bits = _bits(row, slot, shape), _bits(row[in_lead], slot[in_lead], shape)
+        return word, weight, MatchedWords(bits, lead_bits, share, graph, check)
 
-    def _query_words(self, query_texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+    def _query_words(self, query_texts: Sequence[str]) -> tuple[Integers, Tensor]:
         """Number and weigh each query's different words; -1 for those of no passage; padded with -1 and weight 0."""
-        rows = [dict.fromkeys(words(text)) for text in query_texts]
+        read = self._table.read(query_texts)
+        ends = np.searchsorted(read.text_of_stem, np.arange(len(query_texts) + 1)).tolist()
+        stems = read.stems.tolist()
+        rows = [list(dict.fromkeys(stems[start:stop])) for start, stop in pairwise(ends)]
         width = max(map(len, rows), default=0)
-        padded = [[self._number.get(word, -1) for word in row] + [-1] * (width - len(row)) for row in rows]
-        length = torch.tensor([len(row) for row in rows], dtype=torch.int64)
-        word = torch.tensor(padded, dtype=torch.int64).reshape(len(rows), width)
-        known = self._weight[word.clamp(min=0)] if self._weight.numel() else torch.zeros(word.shape)
-        weight = torch.where(word < 0, self._unknown_weight, known)
-        return word, weight.masked_fill(torch.arange(width) >= length[:, None], 0.0)
-
-    def _holds(self, keys: Tensor, nodes: Tensor, word: Tensor) -> Tensor:
-        """Return 1 where a node ``[M]`` holds a word ``[M, T]``, else 0."""
-        if not keys.numel():
-            return torch.zeros(word.shape)
-        wanted = nodes[:, None] * len(self._number) + word
-        slot = torch.searchsorted(keys, wanted).clamp(max=keys.numel() - 1)
-        return ((keys[slot] == wanted) & (word >= 0)).float()
-
-    def _numbers(self, text: Iterable[str], *, grow: bool = False) -> set[int]:
-        if grow:
-            return {self._number.setdefault(word, len(self._number)) for word in text}
-        return {self._number[word] for word in text}
-
-    def _keys(self, rows: Sequence[set[int]]) -> Tensor:
-        size = len(self._number)
-        return torch.tensor([node * size + word for node, row in enumerate(rows) for word in sorted(row)]).long()
+        number = np.array([row + [-1] * (width - len(row)) for row in rows], dtype=np.int64).reshape(len(rows), width)
+        is_known = (number >= 0) & (number < len(self._number))
+        word = np.where(is_known, self._number[np.where(is_known, number, 0)], -1) if is_known.any() else number * 0 - 1
+        known = self._weight[np.maximum(word, 0)] if len(self._weight) else torch.zeros(word.shape)
+        weight = torch.where(torch.from_numpy(word < 0), self._unknown_weight, known)
+        return word, weight.masked_fill(torch.from_numpy(number < 0), 0.0)
 
 
-def _stems(plain: list[str]) -> list[str]:
-    if not hasattr(_LOCAL, "stemmer"):
-        _LOCAL.stemmer = Stemmer("english")
-    stems: list[str] = _LOCAL.stemmer.stemWords(plain)
-    return stems
+def _by_appearance(numbers: Integers, size: int) -> tuple[Integers, Integers]:
+    """Number anew by first appearance: ``[L]``; and the new number of each of ``size`` old ones, -1 if it is not there.
+
+    Example:
+        >>> _by_appearance(np.array([3, 0, 3]), 4)
+        (array([0, 1, 0]), array([ 1, -1, -1,  0]))
+    """
+    place = np.arange(len(numbers))
+    first = np.zeros(size, dtype=np.int64)
+    first[numbers[::-1]] = place[::-1]  # of equal ones the last assigned, which is the first place, stays
+    is_first = first[numbers] == place
+    new = np.full(size, -1)
+    new[numbers[is_first]] = np.arange(np.count_nonzero(is_first))
+    return new[numbers], new
+
+
+def _distinct(keys: Integers, marked: npt.NDArray[np.bool_]) -> tuple[Integers, npt.NDArray[np.bool_]]:
+    """Sort keys, each once, and return whether any of its occurrences was marked."""
+    both = np.sort(2 * keys + ~marked)  # marked ones first
+    both = both[np.diff(both >> 1, prepend=-1) > 0]
+    return both >> 1, (both & 1) == 0
+
+
+def _sums_of_rows(row: Integers, entries: Tensor, num_rows: int) -> Tensor:
+    """Sum the entries of each row, rows ascending; those of one length together, each by itself as ``Tensor.sum``."""
+    sums = torch.zeros(num_rows)
+    length = np.bincount(row, minlength=num_rows)
+    start = np.cumsum(length) - length
+    for size in np.unique(length[length > 0]).tolist():
+        rows = np.flatnonzero(length == size)
+        sums[rows] = entries[start[rows][:, None] + np.arange(size)].sum(1)
+    return sums
+
+
+def _bits(row: Integers, slot: Integers, shape: tuple[int, int]) -> Bits:
+    """Set the bit ``slot`` of each ``row``."""
+    flat = np.zeros(shape[0] * shape[1], dtype="<u8")
+    np.bitwise_or.at(flat, row * shape[1] + (slot >> 6), np.left_shift(np.uint64(1), (slot & 63).astype(np.uint64)))
+    return flat.reshape(shape)
+
+
+def _blocks(count: int, at_once: int) -> Iterator[slice]:
+    return (slice(start, start + max(1, at_once)) for start in range(0, count, max(1, at_once)))

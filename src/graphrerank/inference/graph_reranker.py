@@ -5,7 +5,7 @@
 - A batch is one forward pass over the packed graphs of all its queries.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from graphrerank.inference.reranked_list import RerankedList
 from graphrerank.models import Checkpoint, RerankerManifest, load_primary
 
 HYBRID_WEIGHTS = {"bm25_weight": 0.3, "dense_weight": 0.7}  # GraphER's, for models of retrievers that have none
+Check = Callable[[], None]
 
 
 class GraphReranker:
@@ -130,15 +131,20 @@ class GraphReranker:
         )
         return self.rerank_batch([given])[0]
 
-    def rerank_batch(self, inputs: Sequence[RerankInput]) -> list[RerankedList]:
+    def rerank_batch(self, inputs: Sequence[RerankInput], *, check: Check = lambda: None) -> list[RerankedList]:
         """Rank the candidates of several queries in one forward pass; the same scores as one by one.
+
+        Args:
+            inputs: The queries and their candidates.
+            check: Called between the steps of the work, which may take long; may raise, to stop it.
 
         Raises:
             ValueError: As :meth:`rerank`, naming the query's place too where there are several.
         """
         if not inputs:
             return []
-        graphs = self.candidate_graphs(inputs)
+        graphs = self.candidate_graphs(inputs, check=check)
+        check()
         with torch.inference_mode():
             scored = self._model(*graphs.to(self.device).model_inputs(self.inputs))
         scores = scored.cpu().clone()  # outside of inference mode: an ordinary tensor, which callers may train on
@@ -151,14 +157,19 @@ class GraphReranker:
         lists = zip(inputs, torch.split(scores, sizes), probabilities, strict=True)
         return [_reranked(given, own, probable) for given, own, probable in lists]
 
-    def candidate_graphs(self, inputs: Sequence[RerankInput]) -> CandidateGraphs:
+    def candidate_graphs(self, inputs: Sequence[RerankInput], *, check: Check = lambda: None) -> CandidateGraphs:
         """Build what the model reads, on the CPU: one graph per query, its nodes in the order of the passages.
+
+        Args:
+            inputs: The queries and their candidates.
+            check: As of :meth:`rerank_batch`.
 
         Raises:
             ValueError: As :meth:`rerank_batch`.
         """
         parts = []
         for place, given in enumerate(inputs):
+            check()
             try:
                 vectors = unit_vectors(given, self._dim)
                 if vectors is None and self.inputs.reads_vectors:
@@ -167,7 +178,7 @@ class GraphReranker:
                         f"{self._dim}; a model of features=scores needs none"
                     )
                 edges, weight = input_edges(given)
-                x = input_features(given, self.feature_names, vectors, edges, **self._weights)
+                x = input_features(given, self.feature_names, vectors, edges, self._weights, check=check)
                 parts.append((x, edges, weight, vectors))
             except ValueError as error:
                 if len(inputs) == 1:

@@ -1,19 +1,18 @@
 """The scores that a model was trained on, for candidates that come from anywhere."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from graphrerank.data.text_match import MATCH_FEATURES, TextMatch
+from graphrerank.data.text_match import MATCH_FEATURES
 from graphrerank.graphs.retriever import BASE_SCORE, OPTIONAL_FEATURES, TEXT_FEATURES
 from graphrerank.inference.arrays import to_floats
 from graphrerank.inference.rerank_input import RerankInput
-from graphrerank.operators import BM25
-from graphrerank.operators.hybrid import lexical_scores
+from graphrerank.inference.text_features import BM25_SCORE, text_features
 
-BM25_SCORE, DENSE_SCORE = TEXT_FEATURES
+DENSE_SCORE = TEXT_FEATURES[1]
 KNOWN_FEATURES = (*OPTIONAL_FEATURES, *MATCH_FEATURES)  # beside the base score: those that are filled here
 
 
@@ -39,9 +38,9 @@ def input_features(
     names: Sequence[str],
     vectors: tuple[Tensor, Tensor] | None,
     edges: Tensor,
+    weights: Mapping[str, float],
     *,
-    bm25_weight: float,
-    dense_weight: float,
+    check: Callable[[], None] = lambda: None,
 ) -> Tensor:
     r"""Fill the columns of some names.
 
@@ -61,8 +60,8 @@ def input_features(
         names: ``F`` names; ``base_score`` first, then any of ``KNOWN_FEATURES``.
         vectors: As :func:`unit_vectors` gives them.
         edges: ``[M, 2]`` pairs (target, source), as :func:`~graphrerank.inference.input_edges.input_edges` gives them.
-        bm25_weight: :math:`w_b`.
-        dense_weight: :math:`w_d`.
+        weights: ``bm25_weight``, :math:`w_b`, and ``dense_weight``, :math:`w_d`.
+        check: Called between blocks of the work on texts; may raise.
 
     Returns:
         ``[n, F]`` float32.
@@ -77,27 +76,21 @@ def input_features(
         raise ValueError(f"`features` must be among those the model reads, {list(names[1:])}, got {unknown[0]!r}{told}")
     count = given.num_passages
     columns = dict.fromkeys(KNOWN_FEATURES, torch.zeros(count))
-    if given.passages is not None:
-        columns[BM25_SCORE] = lexical_scores(BM25(given.passages), [given.query])[0]
-        if any(name in names for name in MATCH_FEATURES):
-            columns |= zip(MATCH_FEATURES, _text_match(given.query, given.passages, edges), strict=True)
+    read = {name for name in names if name not in features} | ({BM25_SCORE} if given.scores is None else set())
+    columns |= text_features(given, read, edges, check=check)
     if vectors is not None:
         query, nodes = vectors
         columns[DENSE_SCORE] = nodes @ query[0]
     if given.scores is not None:
         columns[BASE_SCORE] = to_floats("scores", given.scores, (count,))
     elif vectors is not None:
-        columns[BASE_SCORE] = bm25_weight * columns[BM25_SCORE] + dense_weight * columns[DENSE_SCORE]
+        columns[BASE_SCORE] = (
+            weights["bm25_weight"] * columns[BM25_SCORE] + weights["dense_weight"] * columns[DENSE_SCORE]
+        )
     else:
         columns[BASE_SCORE] = columns[BM25_SCORE]
     columns |= {name: to_floats(f"features[{name!r}]", numbers, (count,)) for name, numbers in features.items()}
     return torch.stack([columns[name] for name in names], dim=1)
-
-
-def _text_match(query: str, passages: Sequence[str], edges: Tensor) -> Tensor:
-    """``[3, n]``, rows as in ``MATCH_FEATURES``."""
-    nodes, ptr = torch.arange(len(passages)), torch.tensor([0, len(passages)])
-    return TextMatch(passages).score([query], nodes, edges.T.flip(0), ptr).T
 
 
 def _to_unit_length(vectors: Tensor) -> Tensor:

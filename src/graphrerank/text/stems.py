@@ -1,0 +1,67 @@
+"""Words of a text as stems, and a passage's lead: what a query's words are matched with."""
+
+import re
+from collections.abc import Sequence
+from threading import local
+
+from Stemmer import Stemmer
+
+# Words that say nothing about a sentence's subject.
+_STOP_WORDS = (
+    "a about after all also an and any are as at be because been before both but by can did do does each every for from"
+    " had has have he her his how i if in into is it its me more most no not of on only or other our out over same she"
+    " some such than that the their them then there these they this those to under up was we were what when where which"
+    " while who whom whose why will with you your"
+)
+STOP_WORDS = frozenset(_STOP_WORDS.split())
+
+_LOCAL = local()  # a stemmer serves one thread at a time
+_WORD = re.compile(r"[^\W_]+")
+_WITHIN_COMPOUND = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[A-Za-z])(?=[0-9])")
+_END_OF_LEAD = re.compile(r"[.!?:;](?:\s|$)|\n")
+
+
+def words(text: str) -> list[str]:
+    """Split a text into stems of lower-case words without stop words; compounds also give their parts.
+
+    The stems are Snowball's for English, which leave most words of other languages unchanged. Compounds are names such
+    as ``shippedDate``, ``HTTPServer`` and ``top10``.
+
+    Example:
+        >>> words("Which cities have the most bus_stops by shippedDate?")
+        ['citi', 'bus', 'stop', 'shippedd', 'ship', 'date']
+    """
+    return stems([word for word in map(str.lower, spelled_words(text)) if word not in STOP_WORDS])
+
+
+def spelled_words(text: str) -> list[str]:
+    """Split a text into words as they are spelled, each compound followed by its parts.
+
+    Example:
+        >>> spelled_words("by shippedDate")
+        ['by', 'shippedDate', 'shipped', 'Date']
+    """
+    spelled: list[str] = []
+    for word in _WORD.findall(text):
+        parts = _WITHIN_COMPOUND.split(word)
+        spelled += [word, *parts] if len(parts) > 1 else [word]
+    return spelled
+
+
+def stems(plain: Sequence[str]) -> list[str]:
+    """Return Snowball's English stem of each lower-case word."""
+    if not hasattr(_LOCAL, "stemmer"):
+        _LOCAL.stemmer = Stemmer("english")
+    stemmed: list[str] = _LOCAL.stemmer.stemWords(plain)
+    return stemmed
+
+
+def lead(text: str) -> str:
+    """Return a passage's first sentence, which is its title if it has one.
+
+    Example:
+        >>> lead("Marie Curie. She was a physicist.")
+        'Marie Curie'
+    """
+    end = _END_OF_LEAD.search(text)
+    return text if end is None else text[: end.start()]

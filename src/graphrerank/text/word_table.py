@@ -1,0 +1,262 @@
+r"""Texts as numbers: BM25's tokens and the stems of :mod:`graphrerank.text.stems`, each word analysed once.
+
+- A run of word characters (``\w+``) determines its tokens and its stems, so that a table from runs to numbers replaces
+  lower-casing, stop words and stemming: a text costs one split and one look-up per run.
+- The one exception is the Greek capital sigma, whose lower case depends on what follows the run; texts that hold one
+  are put into lower case before their tokens are read, as ``bm25s`` does.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from threading import Lock
+
+import numpy as np
+import numpy.typing as npt
+from bm25s.stopwords import STOPWORDS_EN
+
+from graphrerank.text.stems import STOP_WORDS, lead, spelled_words, stems
+
+BLOCK_CHARS = 1 << 18  # of texts that are split at once
+SHARED_RUNS = 1 << 17  # different runs that the shared table keeps, and
+SHARED_CHARS = 1 << 21  # characters of them: some 40 MiB in all
+PRIVATE_CHARS = 1 << 20  # texts of more characters are read by a table of their own
+
+Integers = npt.NDArray[np.int64]
+
+_END = "\0"  # of a lead, and of a text: in turns
+_RUN = re.compile(rf"\w+|{_END}")
+_TOKEN = re.compile(rf"\w\w+|{_END}")
+_ASCII_GAPS = {code: " " for code in range(1, 128) if not re.match(r"\w", chr(code))}
+_SIGMA = "\u03a3"
+_STOP_WORD, _NO_NUMBER = -1, -2
+
+
+@dataclass(frozen=True, eq=False)
+class TextWords:
+    """Words of ``n`` texts, by their numbers in a table.
+
+    Attributes:
+        num_texts: ``n``.
+        tokens: ``[L]``, BM25's tokens of all texts, one text after the other, repeats included.
+        text_of_token: ``[L]``.
+        stems: ``[S]``, likewise.
+        text_of_stem: ``[S]``.
+        in_lead: ``[S]`` bool, whether the word stands in its text's :func:`~graphrerank.text.stems.lead`.
+    """
+
+    num_texts: int
+    tokens: Integers
+    text_of_token: Integers
+    stems: Integers
+    text_of_stem: Integers
+    in_lead: npt.NDArray[np.bool_]
+
+
+class WordTable:
+    """Numbers tokens and stems, each from 0; for use by many threads at once.
+
+    Tokens are those of ``bm25s.tokenize(texts, stopwords="en")``, stems those of
+    :func:`~graphrerank.text.stems.words`.
+
+    Example:
+        >>> table = WordTable()
+        >>> found = table.read(["Red apples. A pear", "pears"])
+        >>> found.tokens.tolist(), found.stems.tolist(), found.in_lead.tolist()
+        ([0, 1, 2, 3], [0, 1, 2, 2], [True, True, False, True])
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._runs = _Numbers({_END: _NO_NUMBER})
+        self._token_numbers = _Numbers({**dict.fromkeys(STOPWORDS_EN, _STOP_WORD), _END: _NO_NUMBER})
+        self._stem_numbers = _Numbers({})
+        self._tokens, self._stems = _Rows(), _Rows()  # of each run
+        self._num_chars = 0
+
+    @property
+    def num_stems(self) -> int:
+        """One more than the largest number of a stem."""
+        return self._stem_numbers.count
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the table has grown beyond what is kept between requests."""
+        return len(self._runs) > SHARED_RUNS or self._num_chars > SHARED_CHARS
+
+    def read(self, texts: Sequence[str], *, check: Callable[[], None] | None = None) -> TextWords:
+        """Split texts into words.
+
+        Args:
+            texts: ``n`` texts.
+            check: Called between blocks of texts; may raise.
+        """
+        parts = []
+        for block in _blocks(texts):
+            if check is not None:
+                check()
+            with self._lock:
+                parts.append(self._read(block))
+        return parts[0] if len(parts) == 1 else _joined(parts)
+
+    def _read(self, texts: Sequence[str]) -> TextWords:
+        runs, part = self._split(texts)
+        stem_of, found_stems = self._stems.take(runs)
+        part_of_stem = part[stem_of]
+        if any(_SIGMA in text for text in texts):
+            runs, part = self._split([text.lower() for text in texts])
+        token_of, found_tokens = self._tokens.take(runs)
+        return TextWords(
+            len(texts), found_tokens, part[token_of] >> 1, found_stems, part_of_stem >> 1, (part_of_stem & 1) == 0
+        )
+
+    def _split(self, texts: Sequence[str]) -> tuple[Integers, Integers]:
+        """List the runs of texts by their numbers, and for each its part: twice its text, plus 1 behind the lead."""
+        spelled = []
+        for text in texts:
+            clean = text.replace(_END, "\1") if _END in text else text  # neither is part of a word or ends a lead
+            title = lead(clean)
+            spelled += [title, clean[len(title) :]]
+        joined = f" {_END} ".join(spelled)
+        found = joined.translate(_ASCII_GAPS).split() if joined.isascii() else _RUN.findall(joined)
+        runs = np.fromiter(map(self._runs.__getitem__, found), np.int64, len(found))
+        if self._runs.added:
+            self._analyse(self._runs.take_added())
+        is_run = runs >= 0
+        part: Integers = np.cumsum(~is_run)
+        return runs[is_run], part[is_run]
+
+    def _analyse(self, runs: Sequence[str]) -> None:
+        """Find the tokens and stems of new runs."""
+        self._num_chars += sum(map(len, runs))
+        found = _TOKEN.findall(_END.join(runs).lower())  # which lowers each run by itself
+        tokens = np.fromiter(map(self._token_numbers.__getitem__, found), np.int64, len(found))
+        is_token = tokens >= 0
+        self._tokens.append(np.cumsum(tokens == _NO_NUMBER)[is_token], tokens[is_token], len(runs))
+        run_of_word: list[int] = []
+        plain: list[str] = []
+        for place, run in enumerate(runs):
+            for word in map(str.lower, spelled_words(run)):
+                if word not in STOP_WORDS:
+                    run_of_word.append(place)
+                    plain.append(word)
+        numbers = np.fromiter(map(self._stem_numbers.__getitem__, stems(plain)), np.int64, len(plain))
+        self._stems.append(np.array(run_of_word, dtype=np.int64), numbers, len(runs))
+        for known in (self._token_numbers, self._stem_numbers):
+            known.take_added()
+
+
+class _Numbers(dict[str, int]):
+    """Numbers words from 0 as they are looked up.
+
+    Args:
+        fixed: Words with other numbers.
+    """
+
+    def __init__(self, fixed: Mapping[str, int]) -> None:
+        super().__init__(fixed)
+        self.count = 0
+        self.added: list[str] = []
+
+    def __missing__(self, word: str) -> int:
+        number = self[word] = self.count
+        self.count += 1
+        self.added.append(word)
+        return number
+
+    def take_added(self) -> list[str]:
+        """Return the words that were new since the last call."""
+        added, self.added = self.added, []
+        return added
+
+
+class _Rows:
+    """Rows of numbers, to which rows are added."""
+
+    def __init__(self) -> None:
+        self._start, self._count, self._entries = _Growing(), _Growing(), _Growing()
+
+    def append(self, row: Integers, entries: Integers, num_rows: int) -> None:
+        """Add rows.
+
+        Args:
+            row: ``[P]``, ascending, from 0: the new row of each entry.
+            entries: ``[P]``.
+            num_rows: How many to add.
+        """
+        count = np.bincount(row, minlength=num_rows)
+        self._start.append(self._entries.size + np.cumsum(count) - count)
+        self._count.append(count)
+        self._entries.append(entries)
+
+    def take(self, rows: Integers) -> tuple[Integers, Integers]:
+        """Return the entries of some rows, and for each the place of its row in ``rows``."""
+        count = self._count.array[rows]
+        ends = np.cumsum(count)
+        origin = np.repeat(np.arange(len(rows)), count)
+        place = np.arange(len(origin)) + (self._start.array[rows] - ends + count)[origin]
+        return origin, self._entries.array[place]
+
+
+class _Growing:
+    """An array of integers that grows at its end."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._held = np.empty(1024, dtype=np.int64)
+
+    @property
+    def array(self) -> Integers:
+        return self._held[: self.size]
+
+    def append(self, added: Integers) -> None:
+        """Add numbers, in time proportional to them on average."""
+        size = self.size + len(added)
+        if size > len(self._held):
+            self._held = np.concatenate([self.array, np.empty(2 * size - self.size, dtype=np.int64)])
+        self._held[self.size : size] = added
+        self.size = size
+
+
+_shared = WordTable()
+
+
+def words_of(texts: Sequence[str], *, check: Callable[[], None] | None = None) -> tuple[TextWords, WordTable]:
+    """Split a request's texts by a table that all requests share, which starts anew when it is full.
+
+    Args:
+        texts: ``n`` texts; where they are long, a table of their own reads them.
+        check: As of :meth:`WordTable.read`.
+
+    Returns:
+        The words, and the table that numbered them.
+    """
+    global _shared
+    if sum(map(len, texts)) > PRIVATE_CHARS:
+        table = WordTable()
+    else:
+        table = _shared = WordTable() if _shared.is_full else _shared
+    return table.read(texts, check=check), table
+
+
+def _blocks(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Split texts into blocks of some characters; at least one block."""
+    start = chars = 0
+    for place, text in enumerate(texts):
+        if chars + len(text) > BLOCK_CHARS and place > start:
+            yield texts[start:place]
+            start, chars = place, 0
+        chars += len(text)
+    yield texts[start:]
+
+
+def _joined(parts: Sequence[TextWords]) -> TextWords:
+    starts = np.cumsum([0, *(part.num_texts for part in parts)])
+    return TextWords(
+        int(starts[-1]),
+        np.concatenate([part.tokens for part in parts]),
+        np.concatenate([part.text_of_token + start for part, start in zip(parts, starts, strict=False)]),
+        np.concatenate([part.stems for part in parts]),
+        np.concatenate([part.text_of_stem + start for part, start in zip(parts, starts, strict=False)]),
+        np.concatenate([part.in_lead for part in parts]),
+    )
