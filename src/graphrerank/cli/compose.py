@@ -10,10 +10,14 @@ from hydra.errors import MissingConfigException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from graphrerank.cli.places import Places
 from graphrerank.models.entries import GroupEntry
 from graphrerank.passwords import without_passwords
+from graphrerank.strangers import check_hub_model
 
 MACHINE_KEYS = ("device", "datasets", "cache")  # settings that name a device or folder of this machine
+CONF_ONLY = ("package", "folder", "sha256")  # what is imported, which conf alone may say
+FREE_TEXTS = ("prompt", "id", "splits", "corpus_where", "descriptions")  # no paths, whatever they hold
 
 
 def compose_group(cfg: DictConfig, group: str, choice: str, **arguments: Any) -> DictConfig:
@@ -59,17 +63,52 @@ def data_group(cfg: DictConfig, name: str, **arguments: Any) -> DictConfig:
 def group_from_manifest(cfg: DictConfig, group: str, entry: GroupEntry) -> DictConfig:
     """Compose a group of ``conf`` as a manifest's entry describes it: its choice, then its plain arguments.
 
-    Targets always come from ``conf``, never from the manifest, which may be a stranger's; so do the folders of data
-    sets and caches and the device, which are this machine's.
+    Targets and packages always come from ``conf``, never from the manifest, which may be a stranger's; so do the
+    folders of data sets and caches and the device, which are this machine's. Models are the hub's. Another path counts
+    only if the user has named it (:class:`~graphrerank.cli.places.Places`).
 
     Raises:
         ValueError: If the choice is not a file of the group, or an argument is unknown to it or refers to something
             outside the manifest.
     """
-    arguments = _without_hydra_keys(dict(entry.arguments))
+    arguments = _without_machine_keys(_without_hydra_keys(dict(entry.arguments)))
     if "${" in (written := json.dumps(arguments)):
         raise ValueError(f"the manifest's arguments of {group} must be plain, got {written[:200]}")
-    return compose_group(cfg, group, str(entry.choice), **_without_machine_keys(arguments))
+    usual = compose_group(cfg, group, str(entry.choice))
+    check_strangers_settings(group, arguments, usual, Places(cfg.paths.cache))
+    return compose_group(cfg, group, str(entry.choice), **arguments)
+
+
+def check_strangers_settings(key: str, settings: Any, usual: Any, places: Places) -> None:
+    """Refuse settings in a file that name a package, a model that is not the hub's, or a path the user has not named.
+
+    Args:
+        key: Where they stand in the configuration.
+        settings: Plain settings, or one of them.
+        usual: What ``conf`` says in their place, which always passes; None where it says nothing.
+        places: What the user has named.
+
+    Raises:
+        ValueError: Naming the setting.
+    """
+    if settings == (OmegaConf.to_container(usual) if OmegaConf.is_config(usual) else usual):
+        return
+    name = key.rpartition(".")[2]
+    if name in CONF_ONLY:
+        raise ValueError(f"`{key}` of a file must be what conf says, {usual!r}, got {str(settings)[:200]!r}")
+    if isinstance(settings, Mapping):
+        for part, entry in settings.items():
+            inner = usual.get(part) if OmegaConf.is_dict(usual) else None
+            if name not in FREE_TEXTS:
+                check_strangers_settings(f"{key}.{part}", entry, inner, places)
+    elif isinstance(settings, list):
+        for entry in settings:
+            check_strangers_settings(key, entry, None, places)
+    elif isinstance(settings, str) and name not in FREE_TEXTS:
+        if name == "model" and not places.knows(settings):
+            check_hub_model(**{key: settings})
+        elif name != "model":
+            places.check(key, settings)
 
 
 def plain_arguments(node: DictConfig) -> dict[str, Any]:
@@ -82,7 +121,8 @@ def plain_arguments(node: DictConfig) -> dict[str, Any]:
 
 def portable_arguments(node: DictConfig) -> dict[str, Any]:
     """Return a group's resolved settings as :func:`plain_arguments`, without those of this machine."""
-    return _without_machine_keys(plain_arguments(node))
+    arguments: dict[str, Any] = _without_machine_keys(plain_arguments(node))
+    return arguments
 
 
 def portable_config(cfg: DictConfig) -> dict[str, Any]:
@@ -119,5 +159,7 @@ def _without_hydra_keys(content: Any) -> Any:
     return [_without_hydra_keys(entry) for entry in content] if isinstance(content, list) else content
 
 
-def _without_machine_keys(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: argument for key, argument in arguments.items() if key not in MACHINE_KEYS}
+def _without_machine_keys(content: Any) -> Any:
+    if isinstance(content, Mapping):
+        return {key: _without_machine_keys(entry) for key, entry in content.items() if key not in MACHINE_KEYS}
+    return [_without_machine_keys(entry) for entry in content] if isinstance(content, list) else content

@@ -14,6 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import PydanticSchemaGenerationError, TypeAdapter, ValidationError
 
+from graphrerank.cli.places import Places
 from graphrerank.cli.schema import check_keys
 from graphrerank.cli.session import Session
 
@@ -39,6 +40,7 @@ def run_job(cfg: DictConfig, schema: type, session: Callable[[DictConfig], Sessi
         ValueError: If the configuration has an unknown key, or as :func:`build_job`.
     """
     check_keys(cfg, schema)
+    Places(cfg.paths.cache).remember(cfg)
     quiet_lightning()
     folder = build_job(cfg)(session(cfg))
     if folder is not None:

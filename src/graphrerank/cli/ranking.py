@@ -107,8 +107,10 @@ class Rankings:
         session = self._session
         part = prepared.with_features(manifest.retriever.feature_names)
         if manifest.pair_encoder is not None:
-            trained_with = session.group_from_manifest("pair_encoder", manifest.pair_encoder)
-            part = session.with_pair_encoder(part, session.cfg.pair_encoder or trained_with)
+            chosen = session.cfg.pair_encoder
+            if chosen is None:
+                chosen = session.group_from_manifest("pair_encoder", manifest.pair_encoder)
+            part = session.with_pair_encoder(part, chosen)
         for checkpoint in models.values():
             check_encoder(checkpoint, part)
         return part

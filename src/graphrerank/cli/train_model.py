@@ -11,6 +11,7 @@ from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig
 
 from graphrerank.cli.compose import plain_arguments, portable_arguments, portable_config
+from graphrerank.cli.places import Places
 from graphrerank.cli.systems import declared_inputs, own_encoder
 from graphrerank.data import PreparedDataset
 from graphrerank.data.augmentation import CandidateAugmentation
@@ -68,6 +69,7 @@ def train_model(
         trainer.save_checkpoint(best)
     if model.inputs.last_layers:
         manifest["fine_tuned"] = _save_fine_tuned(best, prepared)
+        Places(cfg.paths.cache).add(str((folder / FINE_TUNED).resolve()))
     manifest["finished"] = True
     write_manifest(folder, manifest)
     return manifest

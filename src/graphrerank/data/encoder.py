@@ -97,7 +97,7 @@ class SentenceTransformerEncoder:
         from sentence_transformers import SentenceTransformer  # heavy: only when something must be encoded
 
         try:
-            model = SentenceTransformer(self.model, device=self.device, revision=self.revision)
+            model = SentenceTransformer(self.model, device=self.device, revision=self.revision, trust_remote_code=False)
         except (OSError, ValueError) as error:
             raise ValueError(
                 f"encoder `model` must be a local sentence-transformers folder or a reachable hub id, "

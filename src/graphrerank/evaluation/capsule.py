@@ -12,10 +12,12 @@ from typing import Any
 from graphrerank.evaluation.run_json import RETRIEVER, read_run_json, with_new_names
 from graphrerank.evaluation.study import Study
 from graphrerank.files import write_text
+from graphrerank.strangers import check_name
 
 CAPSULE = "capsule.json"
 FORMAT = 1  # raise when an older file can no longer be read
 TOLERANCE = 1e-6  # of a mean, as a fraction
+MAX_TOLERANCE = 1e-3  # that a capsule may ask for: a larger one would call anything the same
 THEN = ("then", "now")
 SHOWN = 10  # differing measures of a data set that are named
 
@@ -94,10 +96,21 @@ def read_capsule(run_dir: Path) -> Capsule:
         run_dir / CAPSULE,
         what="capsule",
         forms=(FORMAT,),
-        build=lambda content: Capsule(
-            **{field.name: content[field.name] for field in fields(Capsule) if field.name != "measures"},
-            measures=with_new_names(content["measures"]),
-        ),
+        build=_capsule,
+    )
+
+
+def _capsule(content: Mapping[str, Any]) -> Capsule:
+    overrides, tolerance = content["overrides"], content["tolerance"]
+    if not isinstance(overrides, list) or not all(isinstance(override, str) for override in overrides):
+        raise ValueError("`overrides` must be a list of texts")
+    if not 0 <= tolerance <= MAX_TOLERANCE:
+        raise ValueError(f"`tolerance` must lie in [0, {MAX_TOLERANCE}], got {tolerance}")
+    for name in content["data"]:
+        check_name(data=name)  # a part of its run files' names
+    return Capsule(
+        **{field.name: content[field.name] for field in fields(Capsule) if field.name != "measures"},
+        measures=with_new_names(content["measures"]),
     )
 
 

@@ -1,13 +1,15 @@
 """What evaluate.py leaves in a run folder as JSON of a numbered format, read back."""
 
-import json
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, TypeVar
 
 from graphrerank.metrics import parse_measure
+from graphrerank.strangers import Bounds, file_of, read_json
 
 RETRIEVER = "retriever"  # the row of the candidates as their retriever ranked them
+MAX_BYTES = 1 << 30
+BOUNDS = Bounds(entries=100_000_000)  # each measure of each query of each system
 TEXTS = ("query_ids", "query_texts", "query_id", "query_text", "missing", "source", "command")  # hold no names of rows
 
 Content = TypeVar("Content")
@@ -28,7 +30,7 @@ def read_run_json(path: Path, *, what: str, forms: Collection[int], build: Calla
     if not path.is_file():
         raise ValueError(f"{path}: no such file; needed the folder of a finished run of evaluate.py")
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(file_of(path.parent, path.name), max_bytes=MAX_BYTES, bounds=BOUNDS)
         if content["format"] not in forms:
             raise ValueError(f"needed format {' or '.join(map(str, forms))}, found {content['format']!r}")
         return build(content)

@@ -24,6 +24,7 @@ from graphrerank.evaluation.findings import (
 from graphrerank.evaluation.run_json import read_run_json, with_new_names
 from graphrerank.files import write_text
 from graphrerank.graphs import Ranking
+from graphrerank.strangers import check_name
 
 FORMAT = 2  # raise when an older program can no longer read it
 OLDER = 1  # can be read: other names of a row and of a measure, fewer costs, no densities
@@ -208,6 +209,7 @@ class DatasetStudy:
     @classmethod
     def from_json(cls, name: str, content: Mapping[str, Any]) -> "DatasetStudy":
         """Read what :meth:`to_json` wrote."""
+        check_name(name=name)
         rest: dict[str, Any] = {
             **{key: content[key] for key in ("split", "fingerprint", "candidates", "ceiling", "base_ceiling")},
             **{key: tuple(content[key]) for key in LISTS},

@@ -126,7 +126,11 @@ class TransformersLanguageModel:
         import torch
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
-        source = {"revision": self.revision, **({"gguf_file": self.gguf_file} if self.gguf_file else {})}
+        source = {
+            "revision": self.revision,
+            "trust_remote_code": False,
+            **({"gguf_file": self.gguf_file} if self.gguf_file else {}),
+        }
         try:
             tokenizer = AutoTokenizer.from_pretrained(self.model, padding_side="left", **source)
             model = AutoModelForCausalLM.from_pretrained(self.model, dtype=getattr(torch, self.dtype), **source)

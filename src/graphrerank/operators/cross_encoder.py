@@ -206,9 +206,9 @@ class CrossEncoder:
         from transformers import AutoModelForSequenceClassification, AutoTokenizer  # heavy: only when it is used
 
         try:
-            tokenizer = AutoTokenizer.from_pretrained(self.model, revision=self.revision)
+            tokenizer = AutoTokenizer.from_pretrained(self.model, revision=self.revision, trust_remote_code=False)
             model, info = AutoModelForSequenceClassification.from_pretrained(
-                self.model, revision=self.revision, output_loading_info=True
+                self.model, revision=self.revision, output_loading_info=True, trust_remote_code=False
             )
         except (OSError, ValueError) as error:
             raise ValueError(

@@ -135,7 +135,7 @@ class SpladeRetriever:
         from sentence_transformers import SparseEncoder  # heavy: only when something must be encoded
 
         try:
-            encoder = SparseEncoder(self.model, device=self.device, revision=self.revision)
+            encoder = SparseEncoder(self.model, device=self.device, revision=self.revision, trust_remote_code=False)
         except (OSError, ValueError) as error:
             raise ValueError(
                 f"`model` must be a local folder or a reachable hub id of a sparse encoder, got {self.model!r}: {error}"

@@ -81,7 +81,7 @@ class TransformersTokenizer:
         from transformers import AutoTokenizer  # heavy: only when something must be counted
 
         try:
-            tokenizer = AutoTokenizer.from_pretrained(self.model, revision=self.revision)
+            tokenizer = AutoTokenizer.from_pretrained(self.model, revision=self.revision, trust_remote_code=False)
         except (OSError, ValueError) as error:
             raise ValueError(
                 f"tokenizer `model` must be a local folder or a reachable hub id, got {self.model!r}: {error}"
