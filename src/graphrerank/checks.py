@@ -1,5 +1,6 @@
 """Checks of arguments; each error names the argument, the requirement and the value."""
 
+import math
 from collections.abc import Collection
 from numbers import Integral
 
@@ -18,6 +19,22 @@ def check_counts(**counts: int | None) -> None:
     for name, count in counts.items():
         if count is not None and (isinstance(count, bool) or not isinstance(count, Integral) or count < 1):
             raise ValueError(f"`{name}` must be a positive integer, got {count!r}")
+
+
+def check_positive(**numbers: float) -> None:
+    """Require finite numbers above 0.
+
+    Raises:
+        ValueError: If an argument is not.
+
+    Example:
+        >>> check_positive(temperature=0.0)
+        Traceback (most recent call last):
+        ValueError: `temperature` must be a finite number above 0, got 0.0
+    """
+    for name, number in numbers.items():
+        if not 0 < number < math.inf:
+            raise ValueError(f"`{name}` must be a finite number above 0, got {number}")
 
 
 def check_not_negative(**numbers: float) -> None:

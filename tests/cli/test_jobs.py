@@ -125,7 +125,7 @@ def test_a_command_chooses_its_job(script: str, overrides: list[str], job: objec
         (
             "train",
             [ADAPTER, "job.settings.num_selected=0"],
-            "`num_selected` must be positive, got 0",
+            "`num_selected` must be a positive integer, got 0",
         ),
         ("evaluate", ["experiment=ea_benchmark"], "`job.checkpoint` must be set"),
         ("evaluate", ["experiment=ket_solutions", "+job.rerank.depth=1"], "unknown setting 'job.rerank.depth'"),

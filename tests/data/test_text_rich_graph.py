@@ -139,8 +139,8 @@ def test_what_was_extracted_is_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"max_entities": 0}, "`max_entities` and `max_characters` must be positive integers, got 0 and 4096"),
-        ({"max_characters": 0}, "`max_entities` and `max_characters` must be positive integers, got None and 0"),
+        ({"max_entities": 0}, "`max_entities` must be a positive integer, got 0"),
+        ({"max_characters": 0}, "`max_characters` must be a positive integer, got 0"),
     ],
 )
 def test_settings_out_of_range(settings: dict[str, int], message: str) -> None:

@@ -68,7 +68,7 @@ def test_combined_p_is_uniform_when_nothing_differs() -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"`method` must be one of \('bonferroni', 'fisher'\), got 'stouffer'"):
+    with pytest.raises(ValueError, match=r"`method` must be one of \['bonferroni', 'fisher'\], got 'stouffer'"):
         partial_conjunction([0.5], method="stouffer")
     for p_values in ([], [0.0], [math.nan]):
         with pytest.raises(ValueError, match="must be numbers in"):

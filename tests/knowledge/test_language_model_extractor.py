@@ -108,5 +108,5 @@ def test_fingerprint() -> None:
 
 @pytest.mark.parametrize("settings", [{"tries": 0}, {"max_characters": 0}])
 def test_settings_out_of_range(settings: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match="`tries` and `max_characters` must be positive integers"):
+    with pytest.raises(ValueError, match="must be a positive integer"):
         LanguageModelKnowledgeExtractor(LanguageModel("http://localhost/v1", "m"), **settings)

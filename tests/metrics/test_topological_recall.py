@@ -148,5 +148,5 @@ def test_arguments_are_checked(retrieved: list[list[int]], relevant: list[list[i
 
 def test_unknown_path_is_refused() -> None:
     graph, _ = random_graph(3)
-    with pytest.raises(ValueError, match=r"`path` must be one of \('hops', 'uncertainty'\), got 'weight'"):
+    with pytest.raises(ValueError, match=r"`path` must be one of \['hops', 'uncertainty'\], got 'weight'"):
         topological_recall(graph, torch.tensor([[1]]), torch.tensor([[2]]), path="weight")

@@ -56,7 +56,7 @@ def test_a_graph_without_edges_gives_the_best_seed() -> None:
 
 @pytest.mark.usefixtures("_solver")
 def test_arguments_are_checked() -> None:
-    with pytest.raises(ValueError, match="`edge_cost` must be positive, got 0"):
+    with pytest.raises(ValueError, match="`edge_cost` must be a finite number above 0, got 0"):
         PrizeCollectingSteinerTree(corpus(3, [(0, 1)]), edge_cost=0)
     shared = corpus(2, []).with_entities(EntityIncidence.from_names([["a"], ["a"]]))
     with pytest.raises(ValueError, match="`graph` must list its edges"):

@@ -120,7 +120,7 @@ class Reversed(Spread):
     [
         (Spread(), {"dense": []}, "`dense` must contain a step, got none"),
         (Spread(), {"graph": []}, "`graph` must contain a step, got none"),
-        (Spread(), {"rank_offset": 0.0}, r"`rank_offset` must be positive, got 0\.0"),
+        (Spread(), {"rank_offset": 0.0}, r"`rank_offset` must be a finite number above 0, got 0\.0"),
         (Reversed(), {}, r"`adapter` must have `low` below `high`, got 0\.8 and 0\.2"),
     ],
 )

@@ -145,8 +145,8 @@ def test_balanced_classes_move_the_scores_of_a_rare_class_up() -> None:
 @pytest.mark.parametrize(
     ("odd", "match"),
     [
-        ({"learning_rate": 0}, "`learning_rate` must be positive, got 0"),
-        ({"patience": 0}, "`patience` must be positive, got 0"),
+        ({"learning_rate": 0}, "`learning_rate` must be a finite number above 0, got 0"),
+        ({"patience": 0}, "`patience` must be a positive integer, got 0"),
         ({"smoothing": 1.0}, r"`smoothing` must lie in \[0, 1\), got 1.0"),
         ({"weight_decay": -1.0}, r"`weight_decay` must not be negative, got -1.0"),
     ],

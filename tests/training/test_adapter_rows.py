@@ -2,7 +2,7 @@ import pytest
 import torch
 from sklearn.feature_selection import mutual_info_classif
 
-from graphrerank.training import LabelledRows, select_features
+from graphrerank.training import LabelledRows
 
 
 def rows(num_rows: int = 60, num_features: int = 6, *, share: float = 0.3, seed: int = 0) -> LabelledRows:
@@ -19,11 +19,11 @@ def test_selection_against_sklearn() -> None:
     made = rows(200, 12)
     shared = torch.from_numpy(mutual_info_classif(made.features.numpy(), made.labels.numpy(), random_state=7))
     for top_k in (1, 2, 5):
-        found = select_features(made.features, made.labels, top_k=top_k, seed=7)
+        found = LabelledRows(made.features, made.labels, 7).top_features(top_k)
         assert found.tolist() == sorted(shared.argsort(descending=True)[:top_k].tolist())
         assert 2 in found
-    assert select_features(made.features, made.labels, top_k=2).tolist() == [2, 4]
-    assert select_features(made.features, made.labels).tolist() == list(range(12))  # 85 of 12
+    assert LabelledRows(made.features, made.labels).top_features(2).tolist() == [2, 4]
+    assert LabelledRows(made.features, made.labels).top_features(85).tolist() == list(range(12))  # 85 of 12
 
 
 def test_z_scores_by_hand() -> None:

@@ -180,5 +180,5 @@ def test_parts_have_learning_rates_of_their_own(
     own = {id(parameter) for parameter in made.model.layers.parameters()}
     assert {id(parameter) for group in groups[2:] for parameter in group["params"]} == own
     assert sum(len(group["params"]) for group in groups) == len(list(made.model.parameters()))
-    with pytest.raises(ValueError, match=r"`learning_rates` must all be positive, got {'layers': 0}"):
+    with pytest.raises(ValueError, match=r"`learning_rates\.layers` must be a finite number above 0, got 0"):
         module(model_for(encoder, 0), learning_rates={"layers": 0})

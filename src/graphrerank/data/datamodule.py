@@ -10,6 +10,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
+from graphrerank.checks import check_counts
 from graphrerank.data.augmentation import CandidateAugmentation
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.graphs import CandidateGraphs, ModelInputs
@@ -21,8 +22,7 @@ class _SplitDataModule(L.LightningDataModule):
 
     def __init__(self, batch_size: int, *, seed: int, inputs: ModelInputs, train_split: str, val_split: str) -> None:
         super().__init__()
-        if batch_size < 1:
-            raise ValueError(f"`batch_size` must be a positive integer, got {batch_size}")
+        check_counts(batch_size=batch_size)
         self.batch_size = batch_size
         self.seed = seed
         self.inputs = inputs

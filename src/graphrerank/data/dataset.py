@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.caching import hash_texts
+from graphrerank.checks import check_not_negative
 from graphrerank.graphs import CorpusGraph
 from graphrerank.strangers import check_name
 
@@ -98,8 +99,7 @@ class RetrievalDataset:
                 f"`query_ids` must be unique and match `query_texts`, got {len(self.query_ids)} ids "
                 f"({len(set(self.query_ids))} different) and {len(self.query_texts)} texts"
             )
-        if self.knn < 0:
-            raise ValueError(f"`knn` must not be negative, got {self.knn}")
+        check_not_negative(knn=self.knn)
         owner = torch.full((len(self.query_ids),), -1)
         for index, (split, qrels) in enumerate(self.splits.items()):
             if not qrels.query.numel():

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from graphrerank.checks import check_choice
 from graphrerank.files import hash_files, hash_model
 from graphrerank.graphs import DTYPES
 
@@ -60,8 +61,7 @@ class SentenceTransformerEncoder:
         revision: str | None = None,
         dtype: str = "float32",
     ) -> None:
-        if dtype not in DTYPES:
-            raise ValueError(f"`dtype` must be one of {DTYPES}, got {dtype!r}")
+        check_choice(DTYPES, dtype=dtype)
         self.model = str(model)
         self.name = name or Path(self.model).name
         self.batch_size = batch_size

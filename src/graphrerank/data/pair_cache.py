@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.caching import BlobStore, fill, hash_text
+from graphrerank.checks import check_choice
 from graphrerank.data.encoder import check_vectors
 from graphrerank.graphs import PairEncoder
 
@@ -38,8 +39,7 @@ class PairCache:
     """
 
     def __init__(self, encoder: PairEncoder, folder: str | Path, *, dtype: str = "float32") -> None:
-        if dtype not in DTYPES:
-            raise ValueError(f"`dtype` must be one of {sorted(DTYPES)}, got {dtype!r}")
+        check_choice(sorted(DTYPES), dtype=dtype)
         self.encoder = encoder
         self.folder = Path(folder)
         self.dtype = dtype

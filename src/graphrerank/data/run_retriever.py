@@ -5,6 +5,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from graphrerank.checks import check_counts
 from graphrerank.data.readers.run_candidates import read_run, run_feature_names
 from graphrerank.files import hash_files
 from graphrerank.graphs import CorpusGraph, Queries, Ranking
@@ -30,8 +31,7 @@ class RunRetriever:
     def __init__(
         self, graph: CorpusGraph, *, path: str | Path, top_k: int = 100, ignore_unknown_queries: bool = False
     ) -> None:
-        if top_k < 1:
-            raise ValueError(f"`top_k` must be a positive integer, got {top_k}")
+        check_counts(top_k=top_k)
         self.path = Path(path)
         self.top_k = top_k
         self.ignore_unknown_queries = ignore_unknown_queries

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from graphrerank.checks import check_counts
 from graphrerank.data.dataset import Qrels, RetrievalDataset
 from graphrerank.graphs import CorpusGraph
 from graphrerank.graphs.sparse_rows import row_entries
@@ -96,10 +97,7 @@ def text_rich_graph(
         raise ValueError(
             f"`knowledge` must have one entry per passage ({source.graph.num_nodes}), got {len(knowledge)}"
         )
-    if max_characters < 1 or (max_entities is not None and max_entities < 1):
-        raise ValueError(
-            f"`max_entities` and `max_characters` must be positive integers, got {max_entities} and {max_characters}"
-        )
+    check_counts(max_entities=max_entities, max_characters=max_characters)
     nodes = _Nodes(max_characters)
     weight: Counter[tuple[int, int]] = Counter()
     statements: dict[tuple[int, int], str] = {}

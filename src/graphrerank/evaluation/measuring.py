@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from graphrerank.checks import check_choice, check_counts
 from graphrerank.data import Qrels, RetrievalDataset
 from graphrerank.graphs import Ranking
 from graphrerank.metrics import coverage, missed_topological_recall, parse_measure, topological_recall
@@ -27,8 +28,7 @@ def judged_queries(dataset: RetrievalDataset, split: str, limit: int | None = No
     Raises:
         ValueError: If ``limit`` is below 1, or there is no such split.
     """
-    if limit is not None and limit < 1:
-        raise ValueError(f"`num_queries` must be a positive integer, got {limit}")
+    check_counts(num_queries=limit)
     queries = dataset.split(split).queries
     by_id = sorted(queries.tolist(), key=lambda number: dataset.query_ids[number])
     return queries if limit is None else torch.tensor(sorted(by_id[:limit]))
@@ -115,8 +115,7 @@ def break_ties(ranking: Ranking, node_ids: Sequence[str], *, ties: str) -> Ranki
     Raises:
         ValueError: If ``ties`` is unknown.
     """
-    if ties not in TIES:
-        raise ValueError(f"`ties` must be one of {TIES}, got {ties!r}")
+    check_choice(TIES, ties=ties)
     if ties == "own":
         return ranking
     place = torch.empty(len(node_ids) + 1, dtype=torch.int64)

@@ -6,6 +6,7 @@ import torch
 from scipy.stats import chi2
 from torch import Tensor
 
+from graphrerank.checks import check_choice
 from graphrerank.evaluation.significance import TOLERANCE, flipped_sums, holm
 
 METHODS = ("bonferroni", "fisher")
@@ -38,8 +39,7 @@ def partial_conjunction(p_values: Sequence[float], *, method: str = "bonferroni"
         >>> [round(p, 3) for p in partial_conjunction([0.2, 0.001, 0.01])]
         [0.003, 0.02, 0.2]
     """
-    if method not in METHODS:
-        raise ValueError(f"`method` must be one of {METHODS}, got {method!r}")
+    check_choice(METHODS, method=method)
     if not p_values or not all(0 < p <= 1 for p in p_values):
         raise ValueError(f"`p_values` must be numbers in (0, 1], one per data set, got {list(p_values)}")
     ordered = torch.tensor(sorted(p_values), dtype=torch.float64)

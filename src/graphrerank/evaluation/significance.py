@@ -6,6 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphrerank.checks import check_counts
+
 RESAMPLES = 10_000
 LEVEL = 0.95
 BLOCK_NUMBERS = 1 << 21  # random numbers drawn at once: 16 MiB
@@ -40,7 +42,7 @@ def bootstrap_interval(values: Tensor, *, level: float = LEVEL, samples: int = R
     if values.dim() == 0:
         raise ValueError("`values` must have a last dimension of queries, got a scalar")
     check_level(level)
-    _check_count("samples", samples)
+    check_counts(samples=samples)
     rows = values.detach().cpu().reshape(1, -1, values.shape[-1])
     intervals = torch.full((rows.shape[1], 2), torch.nan, dtype=torch.float64)
     for at, counting in complete_measures(rows):
@@ -81,7 +83,7 @@ def randomization_tests(
         ValueError: If shapes do not fit, a number is out of range, or NaN are at different queries.
     """
     first, second = check_pairs(scores, pairs)
-    _check_count("permutations", permutations)
+    check_counts(permutations=permutations)
     p_values = torch.full((2, len(pairs), scores.shape[1]), torch.nan, dtype=torch.float64)
     for measures, rows in complete_measures(scores):
         num_systems, num_queries = len(scores), rows.shape[-1]
@@ -262,8 +264,3 @@ def _blocks(total: int, width: int) -> Iterator[int]:
     size = max(1, BLOCK_NUMBERS // max(1, width))
     for start in range(0, total, size):
         yield min(size, total - start)
-
-
-def _check_count(name: str, count: int) -> None:
-    if count < 1:
-        raise ValueError(f"`{name}` must be a positive integer, got {count}")

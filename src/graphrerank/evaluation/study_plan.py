@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from graphrerank.checks import check_choice, check_counts
 from graphrerank.evaluation.measuring import MISSED, TIES, TOPOLOGICAL_RECALL, parse_measures
 from graphrerank.evaluation.significance import LEVEL, RESAMPLES, check_level
 
@@ -42,10 +43,8 @@ class StudyPlan:
         tested = tuple(parse_measures(self.tested)) if self.tested else ()
         if strangers := [name for name in tested if name not in measures]:
             raise ValueError(f"`tested` must be of `measures` {list(measures)}, got {strangers}")
-        if self.ties not in TIES:
-            raise ValueError(f"`ties` must be one of {TIES}, got {self.ties!r}")
-        if self.resamples < 1:
-            raise ValueError(f"`resamples` must be a positive integer, got {self.resamples}")
+        check_choice(TIES, ties=self.ties)
+        check_counts(resamples=self.resamples)
         check_level(self.level)
         object.__setattr__(self, "measures", measures)
         object.__setattr__(self, "tested", tested or tuple(n for n in TESTED if n in measures) or measures[:1])

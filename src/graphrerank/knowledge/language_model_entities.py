@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from graphrerank.checks import check_counts
 from graphrerank.knowledge.passage_knowledge import Knowledge
 from graphrerank.language_models import LanguageModel
 
@@ -36,8 +37,7 @@ class LanguageModelEntityExtractor:
     def __init__(
         self, base_url: str, model: str, *, max_characters: int = 8000, prompt: str = PROMPT, **settings: Any
     ) -> None:
-        if max_characters < 1:
-            raise ValueError(f"`max_characters` must be a positive integer, got {max_characters}")
+        check_counts(max_characters=max_characters)
         self.max_characters = max_characters
         self.prompt = prompt
         self._model = LanguageModel(base_url, model, **settings)

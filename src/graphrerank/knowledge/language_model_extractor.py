@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from graphrerank.checks import check_counts
 from graphrerank.knowledge.passage_knowledge import Entity, Knowledge, Relation
 from graphrerank.language_models.answer_cache import ChatModel
 from graphrerank.text.names import normalize_entity
@@ -45,10 +46,7 @@ class LanguageModelKnowledgeExtractor:
     """
 
     def __init__(self, model: ChatModel, *, tries: int = 3, max_characters: int = 8000, prompt: str = PROMPT) -> None:
-        if tries < 1 or max_characters < 1:
-            raise ValueError(
-                f"`tries` and `max_characters` must be positive integers, got {tries} and {max_characters}"
-            )
+        check_counts(tries=tries, max_characters=max_characters)
         self.model = model
         self.tries = tries
         self.max_characters = max_characters

@@ -4,7 +4,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from graphrerank.losses._padding import blank_padding, mean_over_queries
-from graphrerank.losses._validation import check_candidates
 
 
 def binary_cross_entropy(scores: Tensor, relevance: Tensor, mask: Tensor) -> Tensor:
@@ -37,7 +36,6 @@ def binary_cross_entropy(scores: Tensor, relevance: Tensor, mask: Tensor) -> Ten
         >>> binary_cross_entropy(scores, torch.tensor([[1, 0, 0]]), mask)  # log 2
         tensor(0.6931)
     """
-    check_candidates(scores, relevance, mask)
     scores, relevance = blank_padding(scores, relevance, mask)
     target = (relevance > 0).to(scores.dtype)
     per_candidate = F.binary_cross_entropy_with_logits(scores, target, weight=mask.to(scores.dtype), reduction="none")

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from graphrerank.checks import check_counts, check_positive
 from graphrerank.losses._padding import blank_padding, mean_over_queries
-from graphrerank.losses._validation import check_candidates, check_positive, check_top_k
 
 
 def lambda_loss(
@@ -19,7 +19,7 @@ def lambda_loss(
     mu: float = 10.0,
     top_k: int | None = None,
 ) -> Tensor:
-    r"""NDCG-Loss2++: RankNet's pairs, each weighted by how much nDCG hangs on its order in the current ranking.
+    r"""NDCG-Loss2++: RankNet's pairs, each weighted by how much nDCG depends on its order in the current ranking.
 
     .. math::
         \ell = \sum_{y_i > y_j} (\rho_{ij} + \mu\,\delta_{ij})\,|G_i - G_j|
@@ -59,12 +59,10 @@ def lambda_loss(
         >>> lambda_loss(scores, torch.tensor([[1, 0, 0]]), mask, mu=0.0)  # (1 - 1 / log2(3)) * log2(1 + e)
         tensor(0.6993)
     """
-    check_candidates(scores, relevance, mask)
-    check_positive("sigma", sigma)
+    check_positive(sigma=sigma)
     if not (math.isfinite(mu) and mu >= 0):
         raise ValueError(f"`mu` must be a finite number of at least 0, got {mu}")
-    if top_k is not None:
-        check_top_k(top_k)
+    check_counts(top_k=top_k)
     scores, relevance = blank_padding(scores, relevance, mask)
     cutoff = scores.shape[1] if top_k is None else top_k
 

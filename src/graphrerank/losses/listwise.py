@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
+from graphrerank.checks import check_positive
 from graphrerank.losses._padding import blank_padding, mean_over_queries
-from graphrerank.losses._validation import check_candidates, check_positive
 
 
 def listwise_softmax_cross_entropy(
@@ -40,8 +40,7 @@ def listwise_softmax_cross_entropy(
         >>> listwise_softmax_cross_entropy(scores, torch.tensor([[1, 0, 0]]), mask)  # log 2
         tensor(0.6931)
     """
-    check_candidates(scores, relevance, mask)
-    check_positive("temperature", temperature)
+    check_positive(temperature=temperature)
     scores, relevance = blank_padding(scores, relevance, mask)
     # The lowest finite number, not -inf: a row of padding alone would otherwise be NaN.
     logits = (scores / temperature).masked_fill(~mask, torch.finfo(scores.dtype).min)

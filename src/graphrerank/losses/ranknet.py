@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from graphrerank.checks import check_positive
 from graphrerank.losses._padding import blank_padding, mean_over_queries
-from graphrerank.losses._validation import check_candidates, check_positive
 
 
 def ranknet(scores: Tensor, relevance: Tensor, mask: Tensor, *, sigma: float = 1.0) -> Tensor:
@@ -40,8 +40,7 @@ def ranknet(scores: Tensor, relevance: Tensor, mask: Tensor, *, sigma: float = 1
         >>> ranknet(scores, torch.tensor([[1, 0, 0]]), mask)  # log 2
         tensor(0.6931)
     """
-    check_candidates(scores, relevance, mask)
-    check_positive("sigma", sigma)
+    check_positive(sigma=sigma)
     scores, relevance = blank_padding(scores, relevance, mask)
     # [num_queries, i, j]; i is never padding, whose relevance is 0
     preferred = (relevance[:, :, None] > relevance[:, None, :]) & mask[:, None, :]

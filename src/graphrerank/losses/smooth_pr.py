@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from graphrerank.checks import check_counts, check_positive
 from graphrerank.losses._padding import blank_padding, mean_over_queries
-from graphrerank.losses._validation import check_candidates, check_positive, check_top_k
 
 
 def smooth_perfect_recall(
@@ -54,9 +54,8 @@ def smooth_perfect_recall(
         >>> smooth_perfect_recall(scores, torch.tensor([[1, 0, 1, 0]]), mask, top_k=2)  # t = 2: log(1 + 1 / e + e)
         tensor(1.4076)
     """
-    check_candidates(scores, relevance, mask)
-    check_top_k(top_k)
-    check_positive("temperature", temperature)
+    check_counts(top_k=top_k)
+    check_positive(temperature=temperature)
     scores, relevance = blank_padding(scores, relevance, mask)
     relevant = relevance > 0
 

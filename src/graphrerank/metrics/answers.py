@@ -22,7 +22,7 @@ def normalize_answer(text: str) -> str:
 
 
 def coverage(context: str, answers: Sequence[str]) -> float:
-    """Tell whether a context holds one of the right answers: 1 or 0.
+    """Return 1 if a context contains one of the right answers, else 0.
 
     Source: KET-RAG, section 6.1, "ground-truth answers found within the retrieved context". Both are normalised, and
     the answer is looked for anywhere, also within a word. An answer of which nothing is left is found nowhere.
@@ -43,7 +43,7 @@ def coverage(context: str, answers: Sequence[str]) -> float:
 
 
 def exact_match(prediction: str, answers: Sequence[str]) -> float:
-    """Tell whether an answer equals a right one, both normalised: 1 or 0.
+    """Return 1 if an answer equals a right one, both normalised, else 0.
 
     Args:
         prediction: The answer given.

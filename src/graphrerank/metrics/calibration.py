@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from graphrerank.checks import check_counts
+
 
 @dataclass(frozen=True)
 class ReliabilityBins:
@@ -37,8 +39,7 @@ def reliability_bins(probabilities: Tensor, labels: Tensor, *, num_bins: int = 1
         >>> bins.count.tolist(), bins.share.tolist()
         ([1, 2], [0.0, 0.5])
     """
-    if num_bins < 1:
-        raise ValueError(f"`num_bins` must be a positive integer, got {num_bins}")
+    check_counts(num_bins=num_bins)
     if len(probabilities) == 0 or not bool(((probabilities >= 0) & (probabilities <= 1)).all()):
         raise ValueError(f"`probabilities` must be one or more numbers in [0, 1], got {probabilities.tolist()[:10]}")
     p, y = probabilities.detach().double(), labels.double()

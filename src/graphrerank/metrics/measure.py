@@ -71,17 +71,7 @@ class Measure:
         return per_query.masked_fill((qrels > 0).sum(dim=1) < 2, torch.nan) if self.multi else per_query
 
     def mean(self, ranked_relevance: Tensor, qrels: Tensor) -> float:
-        """Average over the queries that count.
-
-        Args:
-            ranked_relevance: ``[num_queries, depth]``, as in :meth:`__call__`.
-            qrels: ``[num_queries, max_relevant]``, as in :meth:`__call__`.
-
-        Returns:
-            The mean, in [0, 1]; NaN if no query counts.
-
-        Raises:
-            ValueError: As in :meth:`__call__`.
+        """Average over the queries that count, in [0, 1]; NaN if no query counts. Arguments as in :meth:`__call__`.
 
         Example:
             >>> parse_measure("PR@2").mean(torch.tensor([[1, 1], [0, 0]]), torch.tensor([[1, 1], [1, 0]]))

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from graphrerank.metrics._validation import check_rankings, check_top_k
+from graphrerank.metrics._validation import check_rankings
 
 
 def reciprocal_rank(ranked_relevance: Tensor, qrels: Tensor, *, top_k: int | None = None) -> Tensor:
@@ -29,9 +29,7 @@ def reciprocal_rank(ranked_relevance: Tensor, qrels: Tensor, *, top_k: int | Non
         >>> reciprocal_rank(torch.tensor([[0, 0, 0, 2], [1, 0, 0, 1]]), torch.tensor([[2, 0], [1, 1]]))
         tensor([0.2500, 1.0000], dtype=torch.float64)
     """
-    check_rankings(ranked_relevance, qrels)
-    if top_k is not None:
-        check_top_k(top_k)
+    check_rankings(ranked_relevance, qrels, top_k)
     relevant = (ranked_relevance[:, :top_k] > 0).to(torch.float64)
     rank = torch.arange(1, relevant.shape[1] + 1, dtype=torch.float64, device=relevant.device)
     # One rank of nothing in front, so that a ranking of depth 0 has a best reciprocal rank: 0.

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from graphrerank.metrics._validation import check_rankings, check_top_k
+from graphrerank.metrics._validation import check_rankings
 
 
 def ndcg(ranked_relevance: Tensor, qrels: Tensor, *, top_k: int) -> Tensor:
@@ -34,8 +34,7 @@ def ndcg(ranked_relevance: Tensor, qrels: Tensor, *, top_k: int) -> Tensor:
         >>> ndcg(torch.tensor([[0, 1]]), torch.tensor([[1]]), top_k=2)  # 1 / log2(3)
         tensor([0.6309], dtype=torch.float64)
     """
-    check_rankings(ranked_relevance, qrels)
-    check_top_k(top_k)
+    check_rankings(ranked_relevance, qrels, top_k)
     return _dcg(ranked_relevance[:, :top_k]) / _dcg(qrels.sort(dim=1, descending=True).values[:, :top_k])
 
 

@@ -3,11 +3,11 @@
 import torch
 from torch import Tensor
 
-from graphrerank.metrics._validation import check_rankings, check_top_k
+from graphrerank.metrics._validation import check_rankings
 
 
 def perfect_recall(ranked_relevance: Tensor, qrels: Tensor, *, top_k: int) -> Tensor:
-    r"""Tell whether all relevant documents of a query are in its top K.
+    r"""Return whether all relevant documents of a query are in its top K.
 
     .. math:: \mathrm{PR@}K = [\,R \subseteq \mathrm{top}_K\,]
 
@@ -31,7 +31,6 @@ def perfect_recall(ranked_relevance: Tensor, qrels: Tensor, *, top_k: int) -> Te
         >>> perfect_recall(ranked_relevance, torch.tensor([[1, 1, 0], [1, 1, 1]]), top_k=3)
         tensor([1., 0.], dtype=torch.float64)
     """
-    check_rankings(ranked_relevance, qrels)
-    check_top_k(top_k)
-    found = (ranked_relevance[:, :top_k] > 0).sum(dim=1)
-    return (found == (qrels > 0).sum(dim=1)).to(torch.float64)
+    check_rankings(ranked_relevance, qrels, top_k)
+    num_found = (ranked_relevance[:, :top_k] > 0).sum(dim=1)
+    return (num_found == (qrels > 0).sum(dim=1)).to(torch.float64)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from graphrerank.metrics._validation import check_rankings, check_top_k
+from graphrerank.metrics._validation import check_rankings
 
 
 def recall(ranked_relevance: Tensor, qrels: Tensor, *, top_k: int) -> Tensor:
@@ -29,8 +29,7 @@ def recall(ranked_relevance: Tensor, qrels: Tensor, *, top_k: int) -> Tensor:
         >>> recall(torch.tensor([[1, 0, 1]]), torch.tensor([[1, 1, 1, 1]]), top_k=3)
         tensor([0.5000], dtype=torch.float64)
     """
-    check_rankings(ranked_relevance, qrels)
-    check_top_k(top_k)
+    check_rankings(ranked_relevance, qrels, top_k)
     return _num_found(ranked_relevance, top_k) / (qrels > 0).sum(dim=1)
 
 
@@ -58,8 +57,7 @@ def capped_recall(ranked_relevance: Tensor, qrels: Tensor, *, top_k: int) -> Ten
         >>> capped_recall(torch.tensor([[1, 1, 1]]), torch.tensor([[1, 1, 1, 1]]), top_k=2)
         tensor([1.], dtype=torch.float64)
     """
-    check_rankings(ranked_relevance, qrels)
-    check_top_k(top_k)
+    check_rankings(ranked_relevance, qrels, top_k)
     return _num_found(ranked_relevance, top_k) / (qrels > 0).sum(dim=1).clamp(max=top_k)
 
 

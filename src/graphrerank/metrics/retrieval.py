@@ -47,15 +47,7 @@ class RankingMeasures(Metric):
         self.add_state("num_queries", torch.zeros(len(measures), dtype=torch.int64), dist_reduce_fx="sum")
 
     def update(self, ranked_relevance: Tensor, qrels: Tensor) -> None:
-        """Add a batch of queries.
-
-        Args:
-            ranked_relevance: ``[num_queries, depth]``, gain of the document at each rank; 0 = not relevant, or padding.
-            qrels: ``[num_queries, max_relevant]``, all positive gains of each query in any order, padded with 0.
-
-        Raises:
-            ValueError: If shapes do not fit, or a query has no relevant document or fewer than its ranking holds.
-        """
+        """Add a batch of queries; arguments and errors as :meth:`Measure.__call__`."""
         ranked_relevance, qrels = ranked_relevance.cpu(), qrels.cpu()
         per_query = torch.stack([measure(ranked_relevance, qrels) for measure in self.measures])
         # Not in place: after Trainer.validate the states are inference tensors, which Trainer.fit may not change.
@@ -63,10 +55,6 @@ class RankingMeasures(Metric):
         self.num_queries = self.num_queries + (~per_query.isnan()).sum(dim=1).to(self.num_queries)
 
     def compute(self) -> dict[str, Tensor]:
-        """Give the mean of each measure.
-
-        Returns:
-            One scalar in [0, 1] under each key such as ``val/ndcg@10``; NaN where no query counted.
-        """
+        """Return the mean of each measure, in [0, 1], by keys such as ``val/ndcg@10``; NaN where no query counted."""
         mean = self.total / self.num_queries
         return {self.prefix + measure.name.lower(): mean[index] for index, measure in enumerate(self.measures)}

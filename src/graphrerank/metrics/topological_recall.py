@@ -5,6 +5,7 @@ import math
 import torch
 from torch import Tensor
 
+from graphrerank.checks import check_choice
 from graphrerank.graphs import CorpusGraph
 
 BLOCK_CELLS = 1 << 22  # distances held at once, 32 MiB
@@ -139,8 +140,7 @@ def _credit(uncertainty: Tensor, relevant: Tensor) -> Tensor:
 
 
 def _check(graph: CorpusGraph, retrieved: Tensor, relevant: Tensor, path: str) -> None:
-    if path not in PATHS:
-        raise ValueError(f"`path` must be one of {PATHS}, got {path!r}")
+    check_choice(PATHS, path=path)
     for name, nodes in (("retrieved", retrieved), ("relevant", relevant)):
         if nodes.ndim != 2:
             raise ValueError(f"`{name}` must have two dimensions, one row a query, got shape {tuple(nodes.shape)}")

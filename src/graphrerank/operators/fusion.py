@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from graphrerank.checks import check_counts
+from graphrerank.checks import check_counts, check_positive
 from graphrerank.graphs import Ranking
 
 RANK_OFFSET = 60.0  # of reciprocal rank fusion as published
@@ -53,8 +53,7 @@ def weighted_rank_fusion(
     if not (weights >= 0).all():
         raise ValueError(f"`weights` must not be negative, got {weights.min().item()}")
     check_counts(top_k=top_k)
-    if not rank_offset > 0:
-        raise ValueError(f"`rank_offset` must be positive, got {rank_offset}")
+    check_positive(rank_offset=rank_offset)
     nodes = torch.cat([ranking.nodes for ranking in rankings], dim=1)  # [B, W]
     shares = []
     for ranking, weight in zip(rankings, weights.float().unbind(1), strict=True):

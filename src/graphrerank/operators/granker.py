@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from graphrerank.checks import check_share
 from graphrerank.graphs.algebra import row_normalize
 
 
@@ -69,6 +70,5 @@ def smooth_vectors(vectors: Tensor, edge_index: Tensor, degree: Tensor, smoothin
                 [1.0000],
                 [4.0000]])
     """
-    if not 0.0 <= smoothing <= 1.0:
-        raise ValueError(f"`smoothing` must lie in [0, 1], got {smoothing}")
+    check_share(smoothing=smoothing)
     return torch.lerp(vectors, neighbour_context(vectors, edge_index, degree), smoothing)

@@ -4,6 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphrerank.checks import check_positive
 from graphrerank.graphs import CorpusGraph
 
 
@@ -28,8 +29,7 @@ class PrizeCollectingSteinerTree:
     """
 
     def __init__(self, graph: CorpusGraph, *, edge_cost: float = 0.5) -> None:
-        if not edge_cost > 0:
-            raise ValueError(f"`edge_cost` must be positive, got {edge_cost}")
+        check_positive(edge_cost=edge_cost)
         if graph.entities is not None:
             raise ValueError("`graph` must list its edges for a Steiner tree, got edges of shared entities")
         try:

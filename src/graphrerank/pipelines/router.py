@@ -7,6 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from graphrerank.checks import check_positive
 from graphrerank.graphs import Queries, Ranking
 from graphrerank.graphs.routes import FUSION, GRAPH, choose_routes
 from graphrerank.operators import weighted_rank_fusion
@@ -58,8 +59,7 @@ class Router:
         for name, steps in (("dense", dense), ("graph", graph)):
             if not steps:
                 raise ValueError(f"`{name}` must contain a step, got none")
-        if not rank_offset > 0:
-            raise ValueError(f"`rank_offset` must be positive, got {rank_offset}")
+        check_positive(rank_offset=rank_offset)
         if not adapter.low < adapter.high:
             raise ValueError(f"`adapter` must have `low` below `high`, got {adapter.low} and {adapter.high}")
         self.rank_offset = rank_offset

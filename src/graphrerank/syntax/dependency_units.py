@@ -32,16 +32,10 @@ class DependencyUnits:
 
 
 def approximate_units(document: Any) -> Units:
-    """Estimate the units of a text from the words that head the phrases counted by :func:`count_units`.
+    """Estimate the units of a text from the words that head the phrases counted by :func:`count_units`; all 0 if empty.
 
-    The rules were developed on GUM's training trees; ``benchmarks/syntax_units.py`` measures them on its test trees.
-
-    Args:
-        document: spaCy's document, with tags, dependencies and sentence ends, labelled as by ``en_core_web_sm``
-            (ClearNLP).
-
-    Returns:
-        The counts; all 0 for a document without tokens.
+    ``document`` is spaCy's, with tags, dependencies and sentence ends labelled as by ``en_core_web_sm`` (ClearNLP). The
+    rules were developed on GUM's training trees; ``benchmarks/syntax_units.py`` measures them on its test trees.
     """
     sentences = (([token for token in sentence if not token.is_space], sentence.root) for sentence in document.sents)
     return total_units(_of_sentence(tokens, root) for tokens, root in sentences if tokens)

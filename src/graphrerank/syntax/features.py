@@ -43,17 +43,10 @@ VERSION = 1  # increment when a feature changes: cached features are then comput
 
 
 def feature_values(document: Any, units: Units) -> list[float]:
-    """Compute all features of a text.
+    """Compute one finite number for each of ``FEATURES``; all 0 for an empty text.
 
     Source: Dong et al., Use Graph When It Needs (EA-GraphRAG), section 3.2, which names the families and examples of
-    each.
-
-    Args:
-        document: spaCy's document, with tags, dependencies and entities.
-        units: The text's units, from any counter.
-
-    Returns:
-        One finite number for each of ``FEATURES``; all 0 for an empty text.
+    each. ``document`` is spaCy's, with tags, dependencies and entities; ``units`` may come from any counter.
     """
     text = ParsedText(document)
     features: dict[str, float] = {

@@ -21,15 +21,7 @@ INTERACTIONS = {
 
 
 def interaction_features(text: ParsedText, features: Mapping[str, float]) -> dict[str, float]:
-    """Combine features.
-
-    Args:
-        text: The text.
-        features: The features of all other families, by name.
-
-    Returns:
-        ``INTERACTIONS``; all 0 for an empty text.
-    """
+    """Return ``INTERACTIONS``, computed from all other families' ``features``; all 0 for an empty text."""
     tokens, clauses = max(1, len(text)), max(1.0, features["C"])
     nouns = sum(kind in {"NOUN", "PROPN"} for kind in text.pos)
     return {

@@ -32,9 +32,6 @@ class ParsedText:
         level_widths: Number of tokens on each level of each sentence's tree.
         counts: Number of occurrences of each dependency label.
         entities: Named entities.
-
-    Args:
-        document: spaCy's document, with tags, dependencies and entities.
     """
 
     def __init__(self, document: Any) -> None:

@@ -85,9 +85,6 @@ def read_tree(brackets: str) -> Tree:
         brackets: ``(ROOT (S (NP-SBJ (PRP We)) (VP (VBP read)) (. .)))``. Function tags are dropped; the outermost
             bracket may have no label (as in Penn's own files) and becomes ``ROOT``.
 
-    Returns:
-        The root.
-
     Raises:
         ValueError: If the text is not one complete tree.
 

@@ -73,12 +73,6 @@ def count_units(trees: Iterable[Tree]) -> Units:
     definitions, as our own predicates. *Where we differ:* hyphens and symbols, tokens in newer treebanks, are no words;
     a bare relative pronoun counts as WHNP even where a treebank labels it NP.
 
-    Args:
-        trees: One per sentence, with its root.
-
-    Returns:
-        The counts; all 0 without trees.
-
     Example:
         >>> from graphrerank.syntax import read_tree
         >>> count_units([read_tree("(ROOT (S (NP (PRP We)) (VP (VBP read)) (. .)))")])

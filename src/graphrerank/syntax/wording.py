@@ -93,7 +93,7 @@ def lexical_features(text: ParsedText) -> dict[str, float]:
 def question_features(text: ParsedText) -> dict[str, float]:
     """Return ``QUESTION``; all 0 for an empty text."""
     question_words = [
-        number for number, tag in enumerate(text.tags) if tag[:1] == "W" and _question_word(text.words[number])
+        index for index, tag in enumerate(text.tags) if tag[:1] == "W" and _question_word(text.words[index])
     ]
     opens = len(text) > 1 and (0 in question_words or _inverted(text))
     is_question = "?" in text.words or opens

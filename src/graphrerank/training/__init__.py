@@ -3,7 +3,7 @@
 from graphrerank.training.adapter_calibration import Calibration, calibrate
 from graphrerank.training.adapter_classifiers import Classifier, default_classifiers
 from graphrerank.training.adapter_fit import AdapterModule, AdapterSettings, FittedAdapter, fit_adapter
-from graphrerank.training.adapter_rows import LabelledRows, select_features
+from graphrerank.training.adapter_rows import LabelledRows
 from graphrerank.training.adapter_thresholds import ThresholdChoice, choose_thresholds, draw_thresholds
 from graphrerank.training.adapter_validation import (
     comparison_table,
@@ -39,5 +39,4 @@ __all__ = [
     "learning_curve",
     "learning_curve_table",
     "nested_cross_validation",
-    "select_features",
 ]

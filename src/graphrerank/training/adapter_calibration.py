@@ -11,9 +11,7 @@ from torch import Tensor
 from graphrerank.metrics import expected_calibration_error
 from graphrerank.training.adapter_rows import LabelledRows
 
-MAX_TEMPERATURE = (
-    20.0  # and its inverse the smallest: where rows are all right or worse than chance there is no optimum
-)
+MAX_TEMPERATURE = 20.0  # its inverse is the smallest: rows all right, or worse than chance, have no optimum
 HALVINGS = 50  # of log T between the bounds
 
 
@@ -70,7 +68,7 @@ def calibrate(model: Any, validation: LabelledRows) -> Calibration:
     """Fit the temperature of an adapter on validation rows and set it in the model.
 
     Args:
-        model: An adapter in evaluation mode, with ``logits(features)`` and a buffer ``temperature``.
+        model: In evaluation mode, with ``logits(features)`` and a buffer ``temperature``.
         validation: Rows that the weights were not trained on.
     """
     logits, labels = model.logits(validation.features).double(), validation.labels.double()

@@ -38,13 +38,8 @@ class Classifier:
 
 
 def default_classifiers(build: BuildAdapter, *, top_k: int = 85) -> dict[str, Classifier]:
-    """Return the four rows of the comparison, with small grids from the most to the least restrained.
-
-    Args:
-        build: Makes the adapter's model.
-        top_k: The paper's number of features; all but the majority class may also take a fifth of it.
-    """
-    few = max(1, top_k // 5)
+    """Return the comparison's four classifiers; their grids run from the most to the least restrained."""
+    few = max(1, top_k // 5)  # top_k: the paper's number of features
     return {
         "majority class": Classifier(fit_majority, [{}]),
         "logistic regression": Classifier(

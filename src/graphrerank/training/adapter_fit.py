@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from lightning.pytorch.loggers import Logger
 from torch import Tensor, nn
 
+from graphrerank.checks import check_counts, check_not_negative, check_positive
 from graphrerank.metrics import area_under_roc
 from graphrerank.training.adapter_rows import LabelledRows
 
@@ -55,13 +56,12 @@ class AdapterSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("num_selected", "learning_rate", "batch_size", "max_epochs", "patience"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"`{name}` must be positive, got {getattr(self, name)}")
+        check_counts(num_selected=self.num_selected, batch_size=self.batch_size)
+        check_counts(max_epochs=self.max_epochs, patience=self.patience)
+        check_positive(learning_rate=self.learning_rate)
+        check_not_negative(weight_decay=self.weight_decay)
         if not 0 <= self.smoothing < 1:
             raise ValueError(f"`smoothing` must lie in [0, 1), got {self.smoothing}")
-        if self.weight_decay < 0:
-            raise ValueError(f"`weight_decay` must not be negative, got {self.weight_decay}")
 
 
 @dataclass(frozen=True)
@@ -106,10 +106,7 @@ def smoothed_cross_entropy(logits: Tensor, labels: Tensor, *, smoothing: float, 
 class AdapterModule(L.LightningModule):
     """Train an adapter on batches of features and labels; keep the weights with the lowest validation loss.
 
-    Args:
-        model: With ``logits(features)``.
-        settings: How to train.
-        class_weight: ``[2]``, of class 0 and of class 1 in the loss.
+    ``model`` has ``logits(features)``; ``class_weight`` is ``[2]``, of class 0 and of class 1 in the loss.
     """
 
     def __init__(self, model: nn.Module, settings: AdapterSettings, class_weight: Tensor) -> None:
@@ -135,7 +132,7 @@ class AdapterModule(L.LightningModule):
 
     def on_train_epoch_end(self) -> None:
         """Keep the epoch's numbers and, where it is the best one, its weights; stop when patience is at an end."""
-        row = {key: float(number) for key, number in self.trainer.callback_metrics.items()}
+        row = {key: float(metric) for key, metric in self.trainer.callback_metrics.items()}
         self.history.append(row)
         epoch = len(self.history)
         if self.best_epoch == 0 or row["val/loss"] < self.history[self.best_epoch - 1]["val/loss"]:

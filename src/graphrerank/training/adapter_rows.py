@@ -8,28 +8,9 @@ from sklearn.feature_selection import mutual_info_classif
 from sklearn.model_selection import StratifiedKFold
 from torch import Tensor
 
+from graphrerank.checks import check_counts
+
 HELD_OUT = 0.2  # of the training rows: those that tell when to stop
-
-
-def select_features(features: Tensor, labels: Tensor, *, top_k: int = 85, seed: int = 0) -> Tensor:
-    """Choose the features that share most information with the label.
-
-    Source: Dong et al., Use Graph When It Needs (EA-GraphRAG), section 3.2.5; the estimate is scikit-learn's, from
-    nearest neighbours (Ross, 2014). Many features of a small set share nothing (0): of those the first come first.
-
-    Args:
-        features: ``[n, F]``.
-        labels: ``[n]``, 0 or 1.
-        top_k: How many; all where there are fewer.
-        seed: Of the noise that parts equal numbers.
-
-    Returns:
-        ``[min(top_k, F)]`` int64 columns, ascending.
-
-    Raises:
-        ValueError: If ``top_k`` is not positive or the rows are not as :class:`LabelledRows` needs them.
-    """
-    return LabelledRows(features, labels, seed).top_features(top_k)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,9 +39,9 @@ class LabelledRows:
         if not bool(self.features.isfinite().all()):
             row = int((~self.features.isfinite()).any(dim=1).nonzero()[0])
             raise ValueError(f"`features` must be finite, got NaN or infinity in row {row}")
-        if (found := set(self.labels.tolist())) != {0, 1}:
+        if (classes := set(self.labels.tolist())) != {0, 1}:
             raise ValueError(
-                f"`labels` must hold both classes, 0 and 1, got {sorted(found)} in {len(self.labels)} rows; "
+                f"`labels` must hold both classes, 0 and 1, got {sorted(classes)} in {len(self.labels)} rows; "
                 "where one path is always right there is nothing to route"
             )
 
@@ -74,14 +55,20 @@ class LabelledRows:
 
     @cached_property
     def relevance(self) -> Tensor:
-        """Mutual information of each feature with the label, ``[F]`` float64 in nats, not negative."""
+        """Mutual information of each feature with the label, ``[F]`` float64 in nats, not negative.
+
+        scikit-learn's estimate, from nearest neighbours (Ross, 2014).
+        """
         shared = mutual_info_classif(self.features.numpy(), self.labels.numpy(), random_state=self.seed)
         return torch.from_numpy(shared)
 
     def top_features(self, top_k: int) -> Tensor:
-        """Return the columns of highest :attr:`relevance`, as :func:`select_features`."""
-        if top_k < 1:
-            raise ValueError(f"`top_k` must be a positive integer, got {top_k}")
+        """Return the columns that share most information with the label, ``[min(top_k, F)]`` int64, ascending.
+
+        Source: Dong et al., Use Graph When It Needs (EA-GraphRAG), section 3.2.5. Many features of a small set share
+        nothing (0): of those the first come first.
+        """
+        check_counts(top_k=top_k)
         return self.relevance.argsort(descending=True, stable=True)[:top_k].sort().values
 
     def z_scores(self, selected: Tensor) -> tuple[Tensor, Tensor]:
@@ -127,16 +114,16 @@ class LabelledRows:
         order = self._spread_order
         held = order.new_zeros(len(self), dtype=torch.bool)
         for label in (0, 1):
-            own = order[self.labels[order] == label]
-            held[own[: max(1, round(HELD_OUT * len(own)))]] = True
+            of_label = order[self.labels[order] == label]
+            held[of_label[: max(1, round(HELD_OUT * len(of_label)))]] = True
         return self.take((~held).nonzero().squeeze(1)), self.take(held.nonzero().squeeze(1))
 
     @cached_property
     def _spread_order(self) -> Tensor:
         generator = torch.Generator().manual_seed(self.seed)
-        place = torch.zeros(len(self), dtype=torch.float64)
+        position = torch.zeros(len(self), dtype=torch.float64)  # in [0, 1]
         for label in (0, 1):
-            own = (self.labels == label).nonzero().squeeze(1)
-            own = own[torch.randperm(len(own), generator=generator)]
-            place[own] = (torch.arange(len(own), dtype=torch.float64) + 0.5) / len(own)
-        return place.argsort(stable=True)
+            rows = (self.labels == label).nonzero().squeeze(1)
+            rows = rows[torch.randperm(len(rows), generator=generator)]
+            position[rows] = (torch.arange(len(rows), dtype=torch.float64) + 0.5) / len(rows)
+        return position.argsort(stable=True)

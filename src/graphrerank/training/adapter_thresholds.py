@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from graphrerank.checks import check_counts
 from graphrerank.files import save_figure
 from graphrerank.graphs.routes import DENSE, FUSION, GRAPH, ROUTES, choose_routes, route_shares
 
@@ -161,15 +162,11 @@ def _check(scores: Tensor, correct: Tensor, seconds: Tensor, price: float, sampl
         )
     if not 0 <= price < float("inf"):
         raise ValueError(f"`price` must be finite and not negative, got {price}")
-    if samples < 1:
-        raise ValueError(f"`samples` must be a positive integer, got {samples}")
+    check_counts(samples=samples)
 
 
 def _candidates(distinct: Tensor) -> tuple[Tensor, Tensor]:
-    """Return one ``low`` and one ``high`` for each cut of ``m`` ascending scores, ``[m + 1]`` each.
-
-    Cut ``i`` has ``i`` scores below it. The outer ones hold for any score in [0, 1]: all on one side.
-    """
+    """Return one ``low`` and one ``high`` for each cut of ``m`` ascending scores, ``[m + 1]`` each."""
     gap = distinct.diff()
     low = torch.cat([distinct.new_tensor([-1.0]), distinct[:-1] + gap / 3, distinct.new_tensor([1.0])])
     high = torch.cat([distinct.new_tensor([0.0]), distinct[:-1] + 2 * gap / 3, distinct.new_tensor([2.0])])
@@ -177,16 +174,9 @@ def _candidates(distinct: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _parts(worth: Tensor, group: Tensor, times: Tensor) -> tuple[Tensor, Tensor]:
-    """Split the objective of all pairs of cuts: it is ``low_part[:, i] + high_part[:, j]`` for ``i <= j``.
-
-    Args:
-        worth: ``[n, 3]`` float64, of each path, in ascending order of scores.
-        group: ``[n]``, the number of each query's score among the distinct ones.
-        times: ``[S, n]`` float64, how often each query counts; rows sum to n.
-
-    Returns:
-        Two of ``[S, m + 1]``.
-    """
+    """Split the objective of the cuts ``i <= j`` into ``low_part[:, i] + high_part[:, j]``, ``[S, m + 1]`` each."""
+    # worth: [n, 3] of each path, by ascending score; group: [n], index of each distinct score
+    # times: [S, n], how often each query counts; rows sum to n
     num_groups = int(group[-1]) + 1
     gain_low = times * (worth[:, DENSE] - worth[:, FUSION]) / len(worth)
     gain_high = times * (worth[:, FUSION] - worth[:, GRAPH]) / len(worth)
@@ -214,15 +204,15 @@ def _bootstrap(
 ) -> tuple[Tensor, Tensor]:
     """Return the best thresholds of samples of the queries drawn with replacement, ``[samples]`` each."""
     generator = torch.Generator().manual_seed(seed)
-    num_queries, found = len(worth), []
+    num_queries, thresholds = len(worth), []
     size = max(1, BLOCK_NUMBERS // num_queries)
     for start in range(0, samples, size):
         drawn = torch.randint(num_queries, (min(size, samples - start), num_queries), generator=generator)
         times = torch.zeros(drawn.shape, dtype=torch.float64)
         times.scatter_add_(1, drawn, torch.ones_like(times))
         low_at, high_at = _best(*_parts(worth, group, times), fuse=fuse)
-        found.append(torch.stack([lows[low_at], highs[high_at]]))
-    low, high = torch.cat(found, dim=1)
+        thresholds.append(torch.stack([lows[low_at], highs[high_at]]))
+    low, high = torch.cat(thresholds, dim=1)
     return low, high
 
 

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from graphrerank.checks import check_positive_share
 from graphrerank.files import save_figure
 from graphrerank.metrics import area_under_roc
 from graphrerank.training.adapter_classifiers import Classifier
@@ -101,12 +102,11 @@ def learning_curve(
     Raises:
         ValueError: If a share is out of range or leaves too few rows.
     """
-    if odd := [share for share in shares if not 0 < share <= 1]:
-        raise ValueError(f"`shares` must lie in (0, 1], got {odd}")
     points = []
     splits = rows.folds(len(next(iter(results.values())).folds))
     for share in shares:
-        found: dict[str, list[dict[str, float]]] = {name: [] for name in classifiers}
+        check_positive_share(shares=share)
+        fold_measures: dict[str, list[dict[str, float]]] = {name: [] for name in classifiers}
         sizes = []
         for fold, (train_index, test_index) in enumerate(splits):
             test = rows.take(test_index)
@@ -114,9 +114,9 @@ def learning_curve(
             sizes.append(float(len(train)))
             for name, classifier in classifiers.items():
                 score, _ = classifier.fit(train, **results[name].folds[fold].setting)
-                found[name].append(measure(score(test.features).double(), test.labels))
-        for name, measures in found.items():
-            means = {key: _mean_and_std([one[key] for one in measures]) for key in MEASURES}
+                fold_measures[name].append(measure(score(test.features).double(), test.labels))
+        for name, measures in fold_measures.items():
+            means = {key: _mean_and_std([fold[key] for fold in measures]) for key in MEASURES}
             points.append(CurvePoint(name, sum(sizes) / len(sizes), means))
     return points
 
@@ -141,7 +141,7 @@ def comparison_table(results: Mapping[str, CrossValidated]) -> str:
         numbers = [_text(result.mean_and_std(key)) for key in MEASURES]
         widths = sorted({len(fold.selected) for fold in result.folds})
         settings = [", ".join(f"{k}={v}" for k, v in fold.setting.items()) or "-" for fold in result.folds]
-        counted = "; ".join(f"{settings.count(one)}x {one}" for one in dict.fromkeys(settings))
+        counted = "; ".join(f"{settings.count(setting)}x {setting}" for setting in dict.fromkeys(settings))
         lines.append(f"| {name} | {' | '.join(numbers)} | {', '.join(map(str, widths))} | {counted} |")
     return "\n".join(lines)
 
@@ -150,10 +150,10 @@ def learning_curve_table(points: Sequence[CurvePoint], measure: str = "AUC") -> 
     """Write one measure of a learning curve as Markdown, a row per classifier and a column per number of rows."""
     sizes = sorted({point.num_rows for point in points})
     names = list(dict.fromkeys(point.classifier for point in points))
-    found = {(point.classifier, point.num_rows): point.measures[measure] for point in points}
+    numbers = {(point.classifier, point.num_rows): point.measures[measure] for point in points}
     header = " | ".join(f"{size:.0f}" for size in sizes)
     lines = [f"| {measure} after training on rows | {header} |", f"| --- |{' ---: |' * len(sizes)}"]
-    lines += [f"| {name} | {' | '.join(_text(found[name, size]) for size in sizes)} |" for name in names]
+    lines += [f"| {name} | {' | '.join(_text(numbers[name, size]) for size in sizes)} |" for name in names]
     return "\n".join(lines)
 
 
@@ -164,9 +164,9 @@ def draw_learning_curve(path: Path, points: Sequence[CurvePoint]) -> None:
     figure = Figure(figsize=(10, 3.8), layout="constrained")
     for axes, key in zip(figure.subplots(1, 2), ("AUC", "accuracy"), strict=True):
         for name in dict.fromkeys(point.classifier for point in points):
-            own = [point for point in points if point.classifier == name]
-            sizes = [point.num_rows for point in own]
-            means, stds = zip(*(point.measures[key] for point in own), strict=True)
+            curve = [point for point in points if point.classifier == name]
+            sizes = [point.num_rows for point in curve]
+            means, stds = zip(*(point.measures[key] for point in curve), strict=True)
             (line,) = axes.plot(sizes, means, marker="o", label=name)
             low, high = zip(*((m - s, m + s) for m, s in zip(means, stds, strict=True)), strict=True)
             axes.fill_between(sizes, low, high, color=line.get_color(), alpha=0.1)
@@ -188,8 +188,8 @@ def _best_setting(classifier: Classifier, inner: Sequence[tuple[LabelledRows, La
 
 
 def _mean_and_std(numbers: Sequence[float]) -> tuple[float, float]:
-    found = torch.tensor(numbers, dtype=torch.float64)
-    return float(found.mean()), float(found.std(correction=0))
+    values = torch.tensor(numbers, dtype=torch.float64)
+    return float(values.mean()), float(values.std(correction=0))
 
 
 def _text(mean_and_std: tuple[float, float]) -> str:

@@ -26,7 +26,7 @@ class LearningCurves(L.Callback):
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Add the epoch's numbers and draw."""
         row = {"epoch": float(trainer.current_epoch + 1)}
-        row |= {key: float(number) for key, number in trainer.callback_metrics.items()}
+        row |= {key: float(metric) for key, metric in trainer.callback_metrics.items()}
         self.history.append(row)
         if trainer.is_global_zero and not trainer.fast_dev_run:
             self._draw()

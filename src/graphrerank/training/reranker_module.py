@@ -8,6 +8,7 @@ import lightning as L
 import torch
 from torch import Tensor, nn
 
+from graphrerank.checks import check_not_negative, check_positive
 from graphrerank.graphs import CandidateGraphs, ModelInputs
 from graphrerank.metrics.retrieval import RankingMeasures
 
@@ -50,13 +51,9 @@ class RerankerModule(L.LightningModule):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        if learning_rate <= 0 or weight_decay < 0 or warmup_steps < 0:
-            raise ValueError(
-                "`learning_rate` must be positive, `weight_decay` and `warmup_steps` not negative, "
-                f"got {learning_rate}, {weight_decay} and {warmup_steps}"
-            )
-        if (odd := {part: rate for part, rate in (learning_rates or {}).items() if not rate > 0}) != {}:
-            raise ValueError(f"`learning_rates` must all be positive, got {odd}")
+        check_positive(learning_rate=learning_rate)
+        check_positive(**{f"learning_rates.{part}": rate for part, rate in (learning_rates or {}).items()})
+        check_not_negative(weight_decay=weight_decay, warmup_steps=warmup_steps)
         self.model = model
         self.inputs = cast(ModelInputs, model.inputs)
         self.loss = loss
@@ -105,7 +102,7 @@ class RerankerModule(L.LightningModule):
             measures.reset()
             losses.clear()
         for name, part in zip(self.val_names, parts, strict=False):  # no names: a single data set
-            self.log_dict({f"val/{name}/{key}": number for key, number in part.items()}, sync_dist=True)
+            self.log_dict({f"val/{name}/{key}": mean_score for key, mean_score in part.items()}, sync_dist=True)
         mean = {f"val/{key}": torch.stack([part[key] for part in parts]).mean() for key in parts[0]}
         self.log_dict(mean, prog_bar=True, sync_dist=True)
 
@@ -113,9 +110,9 @@ class RerankerModule(L.LightningModule):
         """Build AdamW and its schedule."""
         groups: list[dict[str, Any]] = []
         for part, rate in {"": self.learning_rate, **self.learning_rates}.items():
-            own = [p for name, p in self.model.named_parameters() if self._part(name) == part]
-            if own:
-                matrices, others = [p for p in own if p.dim() > 1], [p for p in own if p.dim() <= 1]
+            parameters = [p for name, p in self.model.named_parameters() if self._part(name) == part]
+            if parameters:
+                matrices, others = [p for p in parameters if p.dim() > 1], [p for p in parameters if p.dim() <= 1]
                 groups.append({"params": matrices, "lr": rate, "weight_decay": self.weight_decay})
                 groups.append({"params": others, "lr": rate, "weight_decay": 0.0})
         optimizer = torch.optim.AdamW(groups, lr=self.learning_rate)

@@ -92,11 +92,7 @@ CALIBRATIONS: dict[str, Callable[[Tensor, Tensor], Calibration]] = {"logistic": 
 
 
 def calibration_method(name: str) -> Callable[[Tensor, Tensor], Calibration]:
-    """Return what fits a calibration on scores and labels, by its name.
-
-    Raises:
-        ValueError: If there is no such method.
-    """
+    """Return the function that fits a calibration, by its name; a ValueError if there is none of that name."""
     if name not in CALIBRATIONS:
         raise ValueError(f"`calibration` must be one of {list(CALIBRATIONS)} or null, got {name!r}")
     return CALIBRATIONS[name]

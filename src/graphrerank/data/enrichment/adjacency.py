@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from graphrerank.checks import check_counts
+
 
 def adjacency_edges(doc_ids: Sequence[str], chunk_ids: Sequence[int], *, reach: int = 1) -> Tensor:
     """Join chunks of one document whose numbers differ by at most ``reach``.
@@ -31,8 +33,7 @@ def adjacency_edges(doc_ids: Sequence[str], chunk_ids: Sequence[int], *, reach: 
         raise ValueError(
             f"`doc_ids` and `chunk_ids` must have one entry per chunk, got {len(doc_ids)} and {len(chunk_ids)}"
         )
-    if reach < 1:
-        raise ValueError(f"`reach` must be a positive integer, got {reach}")
+    check_counts(reach=reach)
     node_of: dict[tuple[str, int], int] = {}
     for node, chunk_key in enumerate(zip(doc_ids, chunk_ids, strict=True)):
         if node_of.setdefault(chunk_key, node) != node:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from graphrerank.checks import check_counts
 from graphrerank.language_models import ChatModel
 from graphrerank.text import normalize_entity
 
@@ -92,8 +93,7 @@ class LanguageModelCitations:
     """
 
     def __init__(self, model: ChatModel, *, tries: int = 3, prompt: str = PROMPT) -> None:
-        if tries < 1:
-            raise ValueError(f"`tries` must be a positive integer, got {tries}")
+        check_counts(tries=tries)
         self.model = model
         self.tries = tries
         self.prompt = prompt

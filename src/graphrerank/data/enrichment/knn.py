@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from graphrerank.checks import check_counts
 from graphrerank.graphs import top_k_by_node_order
 
 BLOCK_SCORES = 1 << 24  # similarities held at once: 64 MiB of float32
@@ -31,8 +32,7 @@ def nearest_neighbor_edges(vectors: Tensor, *, k: int, mutual: bool = False) -> 
     """
     if vectors.dim() != 2 or not torch.isfinite(vectors).all():
         raise ValueError(f"`vectors` must be a finite [N, d] matrix, got {list(vectors.shape)}")
-    if k < 1:
-        raise ValueError(f"`k` must be a positive integer, got {k}")
+    check_counts(k=k)
     num_nodes = len(vectors)
     rows = max(1, BLOCK_SCORES // max(1, num_nodes))
     sources, targets, weights = [], [], []

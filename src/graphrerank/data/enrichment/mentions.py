@@ -17,6 +17,8 @@ import ahocorasick
 import torch
 from torch import Tensor
 
+from graphrerank.checks import check_counts, check_positive_share
+
 MIN_COMMON = 10  # passages: a name in this many or fewer is never "too common", however small the corpus
 
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"  # scripts without spaces: each character is a word
@@ -210,9 +212,5 @@ def _check(
             f"`titles`, `texts` and `aliases` must have one entry per passage, got {len(titles)} titles, "
             f"{len(texts)} texts and {given} aliases"
         )
-    if max_owners < 1 or min_characters < 1:
-        raise ValueError(
-            f"`max_owners` and `min_characters` must be positive integers, got {max_owners} and {min_characters}"
-        )
-    if not 0 < max_share <= 1:
-        raise ValueError(f"`max_share` must lie in (0, 1], got {max_share}")
+    check_counts(max_owners=max_owners, min_characters=min_characters)
+    check_positive_share(max_share=max_share)

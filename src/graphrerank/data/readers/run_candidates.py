@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from graphrerank.checks import check_counts
 from graphrerank.data.readers.records import LARGEST, bad_line, parse_number, read_jsonl, read_lines
 from graphrerank.graphs import Ranking
 from graphrerank.graphs.retriever import BASE_SCORE
@@ -60,8 +61,7 @@ def read_run(
             query, a score or feature is not a finite number, or the features' names differ; or if no query of the data
             set has a candidate.
     """
-    if top_k < 1:
-        raise ValueError(f"`top_k` must be a positive integer, got {top_k}")
+    check_counts(top_k=top_k)
     path = Path(path)
     query_number = {query_id: i for i, query_id in enumerate(query_ids)}
     node_number = {node_id: i for i, node_id in enumerate(node_ids)}

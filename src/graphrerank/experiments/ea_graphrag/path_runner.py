@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from graphrerank.checks import check_positive_share
 from graphrerank.data import PreparedDataset, Qrels
 from graphrerank.experiments.ea_graphrag.two_paths import TwoPaths
 from graphrerank.experiments.hashed_order import hashed_order
@@ -101,8 +102,7 @@ def pick_queries(prepared: PreparedDataset, entry: Mapping[str, Any], *, seed: i
     """
     share, most = entry.get("share"), entry.get("max_relevant")
     share = 1.0 if share is None else float(share)
-    if not 0 < share <= 1:
-        raise ValueError(f"`share` must lie in (0, 1], got {share}")
+    check_positive_share(share=share)
     qrels = _judgements(prepared, entry)
     queries = qrels.queries
     if most is not None:

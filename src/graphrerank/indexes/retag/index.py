@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphrerank.checks import check_counts, check_not_negative, check_positive_share, check_share
+from graphrerank.checks import check_counts, check_not_negative, check_positive, check_positive_share, check_share
 from graphrerank.files import atomic_folder, load_tensors, save_tensors
 from graphrerank.graphs import CorpusGraph, EntityIncidence
 from graphrerank.indexes.retag.communities import Communities, Rows
@@ -64,8 +64,7 @@ class ReTAGSettings:
         check_not_negative(num_topics=self.num_topics)
         check_positive_share(coverage=self.coverage)
         check_share(centrality=self.centrality)
-        if not self.resolution > 0:
-            raise ValueError(f"`resolution` must be positive, got {self.resolution}")
+        check_positive(resolution=self.resolution)
 
 
 @dataclass(frozen=True)
