@@ -102,10 +102,11 @@ def learning_curve(
     Raises:
         ValueError: If a share is out of range or leaves too few rows.
     """
+    for share in shares:
+        check_positive_share(shares=share)
     points = []
     splits = rows.folds(len(next(iter(results.values())).folds))
     for share in shares:
-        check_positive_share(shares=share)
         fold_measures: dict[str, list[dict[str, float]]] = {name: [] for name in classifiers}
         sizes = []
         for fold, (train_index, test_index) in enumerate(splits):
