@@ -27,7 +27,7 @@ LAYER_OF = {package: layer for layer, packages in enumerate(LAYERS) for package 
 NARROWER = {  # packages that may import less than all layers below
     "models": {"files", "strangers", "graphs", "operators"},
     "pipelines": {"checks", "graphs", "text", "language_models", "knowledge", "indexes", "operators"},
-    "training": {"files", "graphs", "losses", "metrics"},
+    "training": {"checks", "files", "graphs", "losses", "metrics"},
     "integrations": {"inference"},
     # of evaluation the model card's table
     "inference": {"strangers", "graphs", "text", "syntax", "data", "operators", "models", "evaluation"},

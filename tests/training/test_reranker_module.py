@@ -228,7 +228,14 @@ def test_only_matrices_decay(toy: PreparedDataset, tmp_path: Path) -> None:
     assert len(decayed["params"]) + len(others["params"]) == len(list(made.model.parameters()))
 
 
-@pytest.mark.parametrize("arguments", [{"learning_rate": 0.0}, {"weight_decay": -1.0}, {"warmup_steps": -1}])
-def test_arguments_out_of_range_are_refused(arguments: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="`learning_rate` must be a finite number above 0"):
-        module(**arguments)
+@pytest.mark.parametrize(
+    ("name", "bad", "message"),
+    [
+        ("learning_rate", 0.0, "must be a finite number above 0, got 0.0"),
+        ("weight_decay", -1.0, "must not be negative, got -1.0"),
+        ("warmup_steps", -1, "must not be negative, got -1"),
+    ],
+)
+def test_arguments_out_of_range_are_refused(name: str, bad: float, message: str) -> None:
+    with pytest.raises(ValueError, match=f"`{name}` {message}"):
+        module(**{name: bad})

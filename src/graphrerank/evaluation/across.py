@@ -1,4 +1,4 @@
-"""What holds over several data sets."""
+"""Findings over several data sets."""
 
 from collections.abc import Sequence
 
@@ -12,27 +12,21 @@ LEVEL = 0.05
 def across_datasets(
     datasets: Sequence[DatasetStudy], *, level: float = LEVEL, permutations: int = 10_000, seed: int = 0
 ) -> list[Replication]:
-    """Count, for each comparison that was made on two data sets or more, on how many of them the system wins.
-
-    Args:
-        datasets: The data sets, with their tests.
-        level: Chance of naming too many.
-        permutations: Number of sign flips of the combined test.
-        seed: Seed of the flips.
-    """
+    """Count, for each comparison made on two data sets or more, on how many of them the system wins."""
     tests: dict[tuple[str, str, str], list[tuple[DatasetStudy, PairedTest]]] = {}
     for dataset in datasets:
         for test in dataset.tests:
             if test.num_queries:
                 tests.setdefault((test.system, test.baseline, test.measure), []).append((dataset, test))
     replications = []
-    for (system, baseline, measure), listed in tests.items():
-        if len(listed) < 2:
+    for (system, baseline, measure), compared in tests.items():
+        if len(compared) < 2:
             continue
-        names = tuple(dataset.name for dataset, _ in listed)
-        p_values = [test.p_greater for _, test in listed]
+        names = tuple(dataset.name for dataset, _ in compared)
+        p_values = [test.p_greater for _, test in compared]
         differences = [
-            dataset.systems[system].values[measure] - dataset.systems[baseline].values[measure] for dataset, _ in listed
+            dataset.systems[system].values[measure] - dataset.systems[baseline].values[measure]
+            for dataset, _ in compared
         ]
         mean, p_combined = combined_randomization(differences, permutations=permutations, seed=seed)
         replications.append(
@@ -44,7 +38,7 @@ def across_datasets(
                 level=level,
                 num_replicated=count_replicated(p_values, level=level),
                 num_replicated_fisher=count_replicated(p_values, level=level, method="fisher"),
-                replicated=tuple(names[place] for place in replicated_on(p_values, level=level)),
+                replicated=tuple(names[index] for index in replicated_on(p_values, level=level)),
                 difference=mean,
                 p_combined=p_combined,
             )

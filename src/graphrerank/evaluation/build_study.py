@@ -25,19 +25,11 @@ def build_study(ranked: RankedDataset, plan: StudyPlan) -> DatasetStudy:
     """Measure and compare systems; the last is the primary one.
 
     Where nothing was reranked, a query's graph density is that of the primary system's list.
-
-    Args:
-        ranked: What they ranked.
-        plan: What to measure and to test.
-
-    Raises:
-        ValueError: If a measure cannot be computed.
     """
     dataset, queries, systems, candidates = ranked.dataset, ranked.queries, ranked.systems, ranked.candidates
     qrels, graph = dataset.split(ranked.split), dataset.graph
     relevant = relevant_nodes(qrels, queries)
-    numbers = queries.tolist()
-    ids, texts = ([strings[number] for number in numbers] for strings in (dataset.query_ids, dataset.query_texts))
+    ids, texts = ([strings[q] for q in queries.tolist()] for strings in (dataset.query_ids, dataset.query_texts))
 
     def measured(ranking: Ranking) -> dict[str, Tensor]:
         return measure_ranking(
@@ -90,12 +82,7 @@ def build_study(ranked: RankedDataset, plan: StudyPlan) -> DatasetStudy:
 
 
 def with_comparisons(study: DatasetStudy, plan: StudyPlan) -> DatasetStudy:
-    """Compare the last system of a study with the others, and average all of them over groups of queries.
-
-    Args:
-        study: Its systems with their values, what is known of its queries, and findings about single systems.
-        plan: What to test.
-    """
+    """Compare the last system of a study with the others, and average all of them over groups of queries."""
     main = plan.tested[0]
     scores = {name: system.values[main] for name, system in study.systems.items()}
     *others, primary = scores
@@ -151,6 +138,6 @@ def _system_study(
 def _tokens(graph: CorpusGraph, ranking: Ranking) -> float:
     """Mean words of the top passages, per query."""
     top = ranking.nodes[:, :TOP].cpu()
-    nodes, place = torch.unique(top, return_inverse=True)
+    nodes, position = torch.unique(top, return_inverse=True)
     texts = ["" if node < 0 else graph.texts[node] for node in nodes.tolist()]
-    return float(num_words(texts)[place].double().sum(dim=1).mean())
+    return float(num_words(texts)[position].double().sum(dim=1).mean())

@@ -1,4 +1,4 @@
-"""Reproduction capsules: what a run of ``evaluate.py`` was made of, and where a second one differs from it."""
+"""Reproduction capsules: the settings, data and results of a run of ``evaluate.py``, and how a second run differs."""
 
 import hashlib
 import json
@@ -24,7 +24,7 @@ SHOWN = 10  # differing measures of a data set that are named
 
 @dataclass(frozen=True)
 class Capsule:
-    """What a run was made of, and what it measured."""
+    """The settings, versions and data of a run, and its results."""
 
     overrides: Sequence[str]  # what its command line set; the same again make the same run
     config: Mapping[str, Any]  # the configuration that came of it, without folders of the machine
@@ -48,15 +48,7 @@ def make_capsule(
     config: Mapping[str, Any],
     versions: Mapping[str, str],
 ) -> Capsule:
-    """Describe a run that has written its run files.
-
-    Args:
-        run_dir: Its folder.
-        study: Its study.
-        overrides: As in :class:`Capsule`, as the other arguments.
-        config: The configuration.
-        versions: Versions of libraries; Python's is added.
-    """
+    """Describe a run that has written its run files; the arguments are :class:`Capsule`'s."""
     data, measures = {}, {}
     weights: dict[str, str] = {}
     for name, dataset in study.datasets.items():
@@ -68,7 +60,9 @@ def make_capsule(
             "query_ids": _hash_lines(dataset.query_ids),
             "candidates": _hash_lines(f"{q}\t{d}" for q, d in _listed(file)) if file.is_file() else None,
         }
-        weights |= {key: one.fingerprint for key, one in dataset.systems.items() if one.fingerprint is not None}
+        weights |= {
+            key: system.fingerprint for key, system in dataset.systems.items() if system.fingerprint is not None
+        }
         measures[name] = {key: system.to_json()["means"] for key, system in dataset.systems.items()}
     return Capsule(
         overrides=tuple(overrides),
@@ -87,11 +81,7 @@ def write_capsule(run_dir: Path, capsule: Capsule) -> None:
 
 
 def read_capsule(run_dir: Path) -> Capsule:
-    """Read a run folder's ``capsule.json``.
-
-    Raises:
-        ValueError: If there is none, or it is damaged or of another format.
-    """
+    """Read a run folder's ``capsule.json``; a ValueError if there is none, or it is damaged or of another format."""
     return read_run_json(
         run_dir / CAPSULE,
         what="capsule",
@@ -115,22 +105,12 @@ def _capsule(content: Mapping[str, Any]) -> Capsule:
 
 
 def capsule_differences(before_dir: Path, after_dir: Path) -> list[str]:
-    """List where a run differs from an earlier one, causes before their effects.
+    """List where a run differs from an earlier one, a line each, causes before their effects.
 
-    Versions, configuration, weights, data and candidates must be equal, means within the earlier run's tolerance. What
-    time the systems took is not compared.
-
-    Args:
-        before_dir: Folder of the earlier run.
-        after_dir: Folder of the later one.
-
-    Returns:
-        One line per difference; empty where there is none.
-
-    Raises:
-        ValueError: If one has no capsule that can be read.
+    Versions, configuration, weights, data and candidates must be equal, means within the earlier run's tolerance. Times
+    are not compared.
     """
-    before, after = (json.loads(json.dumps(asdict(read_capsule(folder)))) for folder in (before_dir, after_dir))
+    before, after = map(_read_content, (before_dir, after_dir))
     lines = _changed_settings(before, after)
     lines += _changes("weights", _flat(before["weights"]), _flat(after["weights"]))
     lines += _changes("data", dict.fromkeys(before["data"], "judged"), dict.fromkeys(after["data"], "judged"))
@@ -147,20 +127,14 @@ def capsule_differences(before_dir: Path, after_dir: Path) -> list[str]:
 
 
 def setting_differences(first: tuple[str, Path], second: tuple[str, Path]) -> list[str]:
-    """List the versions and settings in which two runs differ.
-
-    Args:
-        first: Name and folder of a run.
-        second: Of the other.
-
-    Returns:
-        One line per difference.
-
-    Raises:
-        ValueError: If one has no capsule that can be read.
-    """
-    before, after = (json.loads(json.dumps(asdict(read_capsule(folder)))) for _, folder in (first, second))
+    """List the versions and settings in which two runs, each given by name and folder, differ."""
+    before, after = (_read_content(folder) for _, folder in (first, second))
     return _changed_settings(before, after, (f"in {first[0]}", f"in {second[0]}"))
+
+
+def _read_content(run_dir: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(json.dumps(asdict(read_capsule(run_dir))))
+    return content
 
 
 def _changed_settings(before: Mapping[str, Any], after: Mapping[str, Any], whose: tuple[str, str] = THEN) -> list[str]:

@@ -1,4 +1,4 @@
-"""Finished runs side by side, from what they left behind: nothing is ranked again."""
+"""Finished runs side by side, from the files that they wrote: nothing is ranked again."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -27,13 +27,6 @@ def compare_runs(
     Two systems of one name are one where they scored every query alike; else the run's name is added to each. The last
     system of the last run is the primary one, and tests are made anew; findings of single systems are taken over. The
     notes of a data set say how the runs differ: their commands, and their candidates.
-
-    Args:
-        studies: By name of the run, at least two.
-        command: What made the comparison.
-        notes: How else the runs differ.
-        resamples: Sign flips of each test, and bootstrap samples.
-        seed: Of both.
 
     Raises:
         ValueError: If there is one run, no data set is in all of them, or they judged one on different queries, data or

@@ -1,4 +1,4 @@
-"""What ranking takes: milliseconds by stage, one query at a time, and resident memory."""
+"""The cost of ranking: milliseconds by stage, one query at a time, and resident memory."""
 
 import resource
 import time
@@ -31,10 +31,10 @@ def peak_memory_mib() -> float:
 
 
 def with_peak_memory(work: Callable[[], Result]) -> tuple[Result, float | None]:
-    """Do some work and measure the largest resident memory meanwhile, all else that the process holds with it.
+    """Do some work, and measure the largest resident memory of the process meanwhile.
 
     Returns:
-        What ``work`` returned, and MiB; None where the system does not let the peak begin anew (other than Linux).
+        The result of ``work``, and MiB; None where the system cannot reset the peak (other than Linux).
     """
     global _highest
     _highest = peak_memory_mib()
@@ -69,12 +69,9 @@ def latency_sample(queries: Tensor) -> Tensor:
 def time_stages(
     queries: Sequence[int], run: Callable[[int], Mapping[str, float]], *, warm_up: int = 2
 ) -> dict[str, list[float]]:
-    """Time one query after the other, for :data:`MOST_SECONDS` at most.
+    """Time one query after the other, for :data:`MOST_SECONDS` at most, after ``warm_up`` of them.
 
-    Args:
-        queries: Numbers of queries.
-        run: Ranks for one and returns seconds by stage.
-        warm_up: How many of them are run before the clock counts.
+    ``run`` ranks for one query and returns seconds by stage.
 
     Returns:
         Milliseconds of each query by stage, 0 where a query has none of it; one query at least.
@@ -92,12 +89,7 @@ def time_stages(
 
 
 def retrieval_times(prepared: PreparedDataset, queries: Tensor, retriever: Retriever) -> dict[str, list[float]]:
-    """Time the search for candidates, one query at a time.
-
-    Args:
-        prepared: The data set; its queries are encoded already.
-        queries: ``[Q]`` int64 numbers of queries; some of them are timed (:func:`latency_sample`).
-        retriever: What searches.
+    """Time the search for candidates of some of the queries, ``[Q]`` int64, one at a time; they are encoded already.
 
     Returns:
         As :func:`time_stages`, of the one stage ``retrieve``; nothing for rankings that a file holds, which are looked
@@ -109,8 +101,8 @@ def retrieval_times(prepared: PreparedDataset, queries: Tensor, retriever: Retri
 
     def run(query: int) -> dict[str, float]:
         vector = None if vectors is None else vectors[query : query + 1]
-        one, laps = Queries([data.query_ids[query]], [data.query_texts[query]], vector), Laps()
-        retriever.retrieve(one)
+        single, laps = Queries([data.query_ids[query]], [data.query_texts[query]], vector), Laps()
+        retriever.retrieve(single)
         laps.lap("retrieve")
         return laps.seconds
 
@@ -118,17 +110,16 @@ def retrieval_times(prepared: PreparedDataset, queries: Tensor, retriever: Retri
 
 
 def stage_quantiles(times: Mapping[str, Sequence[float]]) -> dict[str, dict[str, float]]:
-    """Return the median and the 95th percentile of each stage, and of all stages of a query together.
+    """Return the median and the 95th percentile of each stage, and of all stages of a query together, in milliseconds.
 
-    Args:
-        times: Milliseconds of each query by stage; where stages were timed on more queries than others, the first.
+    Where stages were timed on more queries than others, the first queries count.
 
     Example:
         >>> stage_quantiles({"graph": [1.0, 3.0], "rerank": [1.0, 1.0]})["total"]
         {'p50': 3.0, 'p95': 3.9}
     """
     shortest = min((len(row) for row in times.values()), default=0)
-    total = [sum(row[place] for row in times.values()) for place in range(shortest)]
+    total = [sum(row[query] for row in times.values()) for query in range(shortest)]
     return {stage: _quantiles(row) for stage, row in {**times, TOTAL: total}.items() if row}
 
 
@@ -152,7 +143,7 @@ class Laps:
         self._since = time.perf_counter()
 
     def lap(self, stage: str) -> None:
-        """Count what went by since the last lap."""
+        """Count the time since the last lap."""
         now = time.perf_counter()
         self.seconds[stage] += now - self._since
         self._since = now

@@ -20,16 +20,9 @@ class OtherEdges:
     """Lets systems rank the candidates of a data set with other edges between them.
 
     ``shuffled``: every candidate keeps its number of neighbours among the candidates, but has others. ``removed``: no
-    edge. What a system computes from edges (GCS, degrees, best neighbours) follows, and so do the words that a
-    candidate's neighbours cover (:class:`TextMatch`). Scores of the retriever stay: the candidates are given.
-
-    Args:
-        prepared: The data set that the systems are judged on.
-        kinds: Of :data:`EDGES`.
-        seed: Seed of the shuffling.
-
-    Raises:
-        ValueError: If a kind is none of these.
+    edge. All features of edges (GCS, degrees, best neighbours) follow, and so do the words that a candidate's
+    neighbours
+    cover (:class:`TextMatch`). Scores of the retriever stay: the candidates are given.
     """
 
     def __init__(self, prepared: PreparedDataset, kinds: Sequence[str] = EDGES, *, seed: int = 0) -> None:
@@ -41,12 +34,12 @@ class OtherEdges:
         self._seed = seed
         matched = kinds and set(names) & set(MATCH_FEATURES)
         self._match = TextMatch(prepared.dataset.graph.texts) if matched else None
-        self._columns = {names.index(name): place for place, name in enumerate(MATCH_FEATURES) if name in names}
+        self._columns = {names.index(name): column for column, name in enumerate(MATCH_FEATURES) if name in names}
 
     def systems(self, system: System) -> dict[str, System]:
-        """Return a system as it is on each kind of other edges.
+        """Return a system on each kind of other edges.
 
-        Empty for a system that reads no edges, and for one that reads the states of tokens, which nothing keeps.
+        Empty for a system that reads no edges, and for one that reads the states of tokens, which are not kept.
         """
         if not system.reads_graph or system.inputs.last_layers:
             return {}

@@ -16,11 +16,7 @@ class Finding:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
-        """Read what :meth:`to_json` wrote; of other keys nothing is read.
-
-        Raises:
-            ValueError: If an entry is missing.
-        """
+        """Read what :meth:`to_json` wrote; of other keys nothing is read."""
         missing = [entry.name for entry in fields(cls) if entry.name not in content]
         if missing:
             raise ValueError(f"`content` must have the entries of {cls.__name__}, got none named {missing}")

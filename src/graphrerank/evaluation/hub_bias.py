@@ -16,16 +16,9 @@ DEPTH = 100  # nodes whose scores and degrees are correlated
 
 
 def hub_bias(graph: CorpusGraph, ranking: Ranking, relevant: Tensor, *, system: str) -> HubBias | None:
-    """Correlate scores with degrees, and count hubs at the top.
+    """Correlate scores with degrees (``graph.num_neighbours``), and count hubs at the top.
 
-    Args:
-        graph: The corpus; a node's degree is ``graph.num_neighbours``.
-        ranking: ``[Q, K]`` of the system.
-        relevant: ``[Q, R]`` int64 relevant nodes, padded with -1.
-        system: Its name.
-
-    Returns:
-        The record; None where all nodes have the same degree, and so none is a hub.
+    ``ranking`` is ``[Q, K]``, ``relevant`` ``[Q, R]`` int64, padded with -1. None where all nodes have the same degree.
     """
     degree = graph.num_neighbours.double()
     if not degree.numel() or bool((degree == degree[0]).all()):
@@ -52,14 +45,9 @@ def hub_bias(graph: CorpusGraph, ranking: Ranking, relevant: Tensor, *, system: 
 
 
 def mean_spearman(a: Tensor, b: Tensor) -> float:
-    """Average Spearman's rank correlation over rows, ties at their mean rank.
+    """Average Spearman's rank correlation over rows ``[Q, K]``, ties at their mean rank; NaN entries are left out.
 
-    Args:
-        a: ``[Q, K]``; NaN = not there, at the same places as in ``b``.
-        b: ``[Q, K]``.
-
-    Returns:
-        In [-1, 1]; NaN where no row has two different numbers in both.
+    In [-1, 1]; NaN where no row has two different numbers in both.
 
     Example:
         >>> mean_spearman(torch.tensor([[1.0, 2.0, 3.0], [1.0, 1.0, 1.0]]), torch.tensor([[5.0, 6.0, 7.0]] * 2))

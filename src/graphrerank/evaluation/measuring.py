@@ -23,14 +23,10 @@ _CUT = re.compile(r"(?P<name>TR|MissTR|Coverage)(?:@(?P<top_k>[1-9][0-9]*))?")
 
 
 def judged_queries(dataset: RetrievalDataset, split: str, limit: int | None = None) -> Tensor:
-    """Number the queries of a split, or the first ones by id: ``[Q]`` int64, ascending.
-
-    Raises:
-        ValueError: If ``limit`` is below 1, or there is no such split.
-    """
+    """Return the queries of a split, or the first ones by id: ``[Q]`` int64, ascending."""
     check_counts(num_queries=limit)
     queries = dataset.split(split).queries
-    by_id = sorted(queries.tolist(), key=lambda number: dataset.query_ids[number])
+    by_id = sorted(queries.tolist(), key=lambda query: dataset.query_ids[query])
     return queries if limit is None else torch.tensor(sorted(by_id[:limit]))
 
 
@@ -44,16 +40,13 @@ def measure_ranking(
     Args:
         dataset: Corpus, ids and answers.
         qrels: Judgements, at least one of each query.
-        queries: ``[Q]`` int64 numbers of queries.
+        queries: ``[Q]`` int64.
         ranking: ``[Q, K]``, best first: ties are broken already (:func:`break_ties`).
         measures: Names that :func:`parse_measures` takes.
 
     Returns:
         ``[Q]`` float64 under each measure's one name, in the order of ``measures``; NaN = the query does not count
         (``/multi``, and ``Coverage`` of a query without a right answer).
-
-    Raises:
-        ValueError: As :func:`parse_measures`, or if ``ir_measures`` cannot compute one.
     """
     kinds = parse_measures(measures)
     nodes = ranking.nodes.cpu()
@@ -78,12 +71,9 @@ def measure_ranking(
 def parse_measures(names: Sequence[str]) -> dict[str, str]:
     """Normalise the names of measures, and return what computes each of them.
 
-    Returns:
-        By name, in order: ``ours``, ``cut`` (TR, MissTR, Coverage, each perhaps ``@K``) or ``ir_measures``.
-
-    Raises:
-        ValueError: If there is none, one is named twice (``R_cap@10`` is ``CR@10``), is not known, or reads documents
-            that were judged not relevant (data sets keep the relevant ones alone).
+    That is ``ours``, ``cut`` (TR, MissTR, Coverage, each perhaps ``@K``) or ``ir_measures``. Measures that read
+    documents
+    judged not relevant are refused: data sets keep the relevant ones alone.
 
     Example:
         >>> parse_measures(["R_cap@10", "TR"])
@@ -103,26 +93,20 @@ def parse_measures(names: Sequence[str]) -> dict[str, str]:
 
 
 def break_ties(ranking: Ranking, node_ids: Sequence[str], *, ties: str) -> Ranking:
-    """Order nodes of equal score.
+    """Order nodes of equal score in a ranking ``[Q, K]`` of a corpus with ``N`` ids.
 
-    Args:
-        ranking: ``[Q, K]``.
-        node_ids: ``N`` ids of the corpus.
-        ties: ``own``: as the system gave them (nodes by their number in the corpus, where it had no order of its own);
-            ``trec``: as trec_eval does, by id from the highest to the lowest, so that its measures of the run file are
-            these.
-
-    Raises:
-        ValueError: If ``ties`` is unknown.
+    ``ties`` is ``own``: in the order of the system (nodes by their number in the corpus, where it had no order of its
+    own); or ``trec``: as trec_eval does, by id from the highest to the lowest, so that its measures of the run file are
+    these.
     """
     check_choice(TIES, ties=ties)
     if ties == "own":
         return ranking
-    place = torch.empty(len(node_ids) + 1, dtype=torch.int64)
+    position = torch.empty(len(node_ids) + 1, dtype=torch.int64)
     descending = sorted(range(len(node_ids)), key=lambda node: node_ids[node].encode("utf-8", "surrogatepass"))[::-1]
-    place[torch.tensor(descending, dtype=torch.int64)] = torch.arange(len(node_ids))
-    place[-1] = len(node_ids)  # of padding
-    by_id = torch.argsort(place[ranking.nodes], dim=1, stable=True)
+    position[torch.tensor(descending, dtype=torch.int64)] = torch.arange(len(node_ids))
+    position[-1] = len(node_ids)  # of padding
+    by_id = torch.argsort(position[ranking.nodes], dim=1, stable=True)
     by_score = torch.argsort(ranking.scores.gather(1, by_id), dim=1, descending=True, stable=True)
     order = by_id.gather(1, by_score)
     nodes, scores = ranking.nodes.gather(1, order), ranking.scores.gather(1, order)
@@ -177,10 +161,10 @@ def _by_ir_measures(measures: Sequence[str], relevance: Tensor, gains: Tensor, r
     judged: dict[str, dict[str, int]] = {}
     run: dict[str, dict[str, float]] = {}
     depth = relevance.shape[1]
-    for row, (found_gains, every) in enumerate(zip(relevance.long().tolist(), gains.long().tolist(), strict=True)):
-        hits = {str(rank): gain for rank, gain in enumerate(found_gains) if gain > 0}
-        left = Counter(gain for gain in every if gain > 0) - Counter(hits.values())
-        judged[str(row)] = hits | {f"missed {number}": gain for number, gain in enumerate(left.elements())}
+    for row, (ranked_gains, all_gains) in enumerate(zip(relevance.long().tolist(), gains.long().tolist(), strict=True)):
+        hits = {str(rank): gain for rank, gain in enumerate(ranked_gains) if gain > 0}
+        left = Counter(gain for gain in all_gains if gain > 0) - Counter(hits.values())
+        judged[str(row)] = hits | {f"missed {index}": gain for index, gain in enumerate(left.elements())}
         run[str(row)] = {str(rank): float(depth - rank) for rank in ranked[row].nonzero().flatten().tolist()}
     parsed: Mapping[str, Any] = {name: _parse_foreign(name) for name in measures}
     scores = {name: torch.zeros(len(relevance), dtype=torch.float64) for name in measures}

@@ -24,7 +24,7 @@ def write_metrics(path: Path, datasets: Sequence[DatasetStudy], across: Sequence
 
 
 def dataset_metrics(dataset: DatasetStudy) -> dict[str, Any]:
-    """Return what ``metrics.json`` holds of a data set."""
+    """Return the entry of a data set in ``metrics.json``."""
     return {
         "split": dataset.split,
         "queries": len(dataset.query_ids),
@@ -38,9 +38,9 @@ def dataset_metrics(dataset: DatasetStudy) -> dict[str, Any]:
 
 
 def system_metrics(system: SystemStudy) -> dict[str, Any]:
-    """Return what ``metrics.json`` holds of a system: its means by the measures' names, and its other results.
+    """Return the entry of a system in ``metrics.json``: its means by the measures' names, and its other results.
 
-    ``latency_ms`` is what the system itself does: of a reranker without the search for candidates, which ``cost`` has.
+    ``latency_ms`` is the system's own time: of a reranker without the search for candidates, which ``cost`` includes.
     """
     return {
         **system.means,

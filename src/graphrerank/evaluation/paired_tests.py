@@ -55,16 +55,13 @@ def bootstrap_tests(
 
     Args:
         scores: ``[S, M, Q]``, as in :func:`randomization_tests`.
-        pairs: ``C`` pairs of numbers of systems.
+        pairs: ``C`` pairs of indices of systems.
         samples: Number of samples.
         level: Share of the samples within the interval, in (0, 1).
         seed: Seed of the drawing.
 
     Returns:
         Intervals ``[C, M, 2]`` and two-sided p-values ``[C, M]``; NaN where no query counts.
-
-    Raises:
-        ValueError: As :func:`randomization_tests`, or if ``level`` is out of range.
     """
     check_level(level)
     first, second = check_pairs(scores, pairs)
@@ -93,18 +90,7 @@ def compare_pairs(
     level: float = LEVEL,
     seed: int = 0,
 ) -> PairedStatistics:
-    """Compare pairs of systems in several measures.
-
-    Args:
-        scores: ``[S, M, Q]``, as in :func:`randomization_tests`.
-        pairs: ``C`` pairs of numbers of systems.
-        resamples: Number of sign flips, and of bootstrap samples.
-        level: Of the intervals.
-        seed: Seed of both.
-
-    Raises:
-        ValueError: As :func:`bootstrap_tests`.
-    """
+    """Compare ``C`` pairs of systems (indices) in several measures; arguments as :func:`randomization_tests`."""
     two_sided, greater = randomization_tests(scores, pairs, permutations=resamples, seed=seed)
     intervals, p_bootstrap = bootstrap_tests(scores, pairs, samples=resamples, level=level, seed=seed)
     first, second = check_pairs(scores, pairs)
@@ -126,12 +112,7 @@ def compare_pairs(
 
 
 def compare_last(values: Mapping[str, Mapping[str, Tensor]], plan: StudyPlan) -> list[PairedTest]:
-    """Test the last system against every other one in the tested measures; Holm's correction covers all of it.
-
-    Args:
-        values: ``[Q]`` of each measure, by system.
-        plan: The tested measures, and how often to resample.
-    """
+    """Test the last system against every other one in the tested measures; Holm's correction covers all of it."""
     names = list(values)
     if len(names) < 2:
         return []
@@ -160,12 +141,7 @@ def compare_with_itself(
 ) -> Counterfactual:
     """Compare a system with itself on another graph, in the first tested measure.
 
-    Args:
-        ranked: The system, with what it ranks on that graph.
-        edges: ``shuffled`` or ``removed``.
-        values: ``[Q]`` of each measure on the graph as it is.
-        changed: ``[Q]`` of each measure on the other one.
-        plan: The measure, and how often to resample.
+    ``values`` and ``changed`` are ``[Q]`` of each measure, on the graph as it is and on the other one.
     """
     measure = plan.tested[0]
     table = torch.stack([values[measure], changed[measure]]).unsqueeze(1)

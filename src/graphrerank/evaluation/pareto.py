@@ -1,4 +1,4 @@
-"""Quality against time: which systems nothing else beats in both."""
+"""Quality against time: the systems that no other one beats in both."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,11 +25,7 @@ class ParetoPoint:
 
 
 def pareto_points(dataset: DatasetStudy, measure: str) -> list[ParetoPoint]:
-    """Place the systems of a data set; those without a cost (run files) or a mean are left out.
-
-    Returns:
-        In the order of the tables' rows.
-    """
+    """Place the systems of a data set in the tables' order, without those that have no cost (run files) or no mean."""
     means = {name: system.means[measure] for name, system in dataset.systems.items()}
     times = {
         name: system.cost.ms[TOTAL]
@@ -52,16 +48,13 @@ def pareto_points(dataset: DatasetStudy, measure: str) -> list[ParetoPoint]:
 
 
 def dominated_points(points: Sequence[tuple[float, float]]) -> list[bool]:
-    """Return for each point whether another one beats it: no slower, no worse, and not the same.
-
-    Args:
-        points: Time and quality of each.
+    """Return for each point of time and quality whether another one beats it: no slower, no worse, and not the same.
 
     Example:
         >>> dominated_points([(1.0, 0.5), (2.0, 0.4), (2.0, 0.9), (2.0, 0.9)])
         [False, True, False, False]
     """
     return [
-        any(ms <= own_ms and quality >= own and (ms, quality) != (own_ms, own) for ms, quality in points)
-        for own_ms, own in points
+        any(other <= ms and better >= quality and (other, better) != (ms, quality) for other, better in points)
+        for ms, quality in points
     ]

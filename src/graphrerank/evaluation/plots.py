@@ -93,11 +93,7 @@ def dataset_pictures(dataset: DatasetStudy) -> Iterator[Picture]:
 
 
 def write_plots(folder: Path, study: Study) -> list[Path]:
-    """Draw the pictures of every data set.
-
-    Returns:
-        The files, such as ``<dataset>.pareto.<measure>.png``.
-    """
+    """Draw the pictures of every data set; return the files, such as ``<dataset>.pareto.<measure>.png``."""
     contents = {name: content for dataset in study.datasets.values() for name, content in png_files(dataset).items()}
     for name, content in contents.items():
         with atomic_path(folder / name) as temporary:
@@ -171,20 +167,13 @@ def difference_rows(dataset: DatasetStudy, measure: str) -> list[Row]:
 
 
 def draw_rows(axes: "Axes", *, rows: Sequence[Row], label: str, zero: bool = False) -> None:
-    """Draw a row per system: its name, a point with its interval in percent, and the number.
-
-    Args:
-        axes: Where.
-        rows: At least one.
-        label: What the numbers are.
-        zero: Whether to mark 0.
-    """
-    for place, row in enumerate(rows):
+    """Draw a row per system: its name, a point with its interval in percent, and the number; ``zero`` marks 0."""
+    for y, row in enumerate(rows):
         hint = f"{HINT}{row.name}: {row.number}"
-        axes.plot([100 * end for end in row.interval], [place, place], color=SOFT, gid=hint)
-        _point(axes, 100 * (row.number.value or 0.0), place, row.color, hint=hint)
+        axes.plot([100 * end for end in row.interval], [y, y], color=SOFT, gid=hint)
+        _point(axes, 100 * (row.number.value or 0.0), y, row.color, hint=hint)
         beside: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
-        axes.annotate(row.number.text, (1, place), xytext=(8, 0), va="center", annotation_clip=False, **beside)
+        axes.annotate(row.number.text, (1, y), xytext=(8, 0), va="center", annotation_clip=False, **beside)
     axes.set_yticks(range(len(rows)), [fill(row.name, NAME) for row in rows], color=INK)
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
@@ -195,13 +184,7 @@ def draw_rows(axes: "Axes", *, rows: Sequence[Row], label: str, zero: bool = Fal
 
 
 def draw_pareto(axes: "Axes", *, points: Sequence[ParetoPoint], measure: str) -> None:
-    """Draw quality against the median time, with 95% intervals, lines to the 95th percentile, and the front.
-
-    Args:
-        axes: Where.
-        points: At least one; dominated ones are hollow.
-        measure: Name of the measure.
-    """
+    """Draw quality against the median time, with 95% intervals, lines to the 95th percentile, and the front."""
     places = []
     for point in points:
         x, y = max(FASTEST, point.ms), 100 * point.quality
@@ -227,7 +210,7 @@ def draw_pareto(axes: "Axes", *, points: Sequence[ParetoPoint], measure: str) ->
 def draw_reliability(axes: "Axes", *, entry: Reliability) -> None:
     """Draw the share of relevant candidates against the probability that they were given, with their numbers."""
     axes.plot([0, 1], [0, 1], ls="--", color=SOFT, lw=1)
-    bins = [each for each in zip(entry.counts, entry.probabilities, entry.shares, strict=True) if each[0]]
+    bins = [entries for entries in zip(entry.counts, entry.probabilities, entry.shares, strict=True) if entries[0]]
     axes.plot([p for _, p, _ in bins], [share for *_, share in bins], color=ACCENT, alpha=0.6)
     for count, probability, share in bins:
         candidates = number_cell(count, ",.0f").text
@@ -266,7 +249,7 @@ def _label(axes: "Axes", places: Sequence[tuple[float, float, str]]) -> None:
     figure.set_layout_engine("none")  # the axes stay where they are now
     centres = [axes.transData.transform((x, y)) for x, y, _ in places]
     taken = [Bbox.from_extents(x - 5, y - 5, x + 5, y + 5) for x, y in centres]
-    for own, (x, y, text) in enumerate(places):
+    for index, (x, y, text) in enumerate(places):
         offsets = [(8 * side, up) for up in (10, -10, 0, 22, -22, 34, -34) for side in (1, -1)]
         for right, up in (*offsets, offsets[0]):  # the first again, if each of them covers something
             style: dict[str, Any] = {"ha": "left" if right > 0 else "right", "va": "center", "color": INK, "zorder": 4}
@@ -274,7 +257,7 @@ def _label(axes: "Axes", places: Sequence[tuple[float, float, str]]) -> None:
             label = axes.annotate(fill(text, NAME), (x, y), **style)
             box = label.get_window_extent()
             inside = axes.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1 and axes.bbox.y0 <= box.y0
-            if inside and not box.count_overlaps([*taken[:own], *taken[own + 1 :]]):
+            if inside and not box.count_overlaps([*taken[:index], *taken[index + 1 :]]):
                 break
             label.remove()
         else:

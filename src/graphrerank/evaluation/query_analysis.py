@@ -1,4 +1,4 @@
-"""Which queries make the difference: those that gain and lose most, and means over groups of queries."""
+"""The queries that gain and lose most between two systems, and means over groups of queries."""
 
 from collections.abc import Mapping, Sequence
 
@@ -26,19 +26,11 @@ def query_differences(
     query_texts: Sequence[str],
     num_relevant: Sequence[int],
 ) -> list[QueryDifference]:
-    """List the queries on which one system gains most over another, then those on which it loses most.
+    """List the queries on which ``system`` gains most over ``baseline``, then those on which it loses most.
 
-    Args:
-        scores: ``[Q]`` of each system; NaN = the query does not count.
-        system: Name of the one.
-        baseline: Name of the other.
-        measure: Name of the measure.
-        query_ids: ``Q`` ids.
-        query_texts: ``Q`` texts.
-        num_relevant: ``Q`` numbers of relevant nodes.
-
-    Returns:
-        At most ten gains, the largest first, and at most ten losses, the largest first; equal ones by id.
+    ``scores`` is ``[Q]`` of each system, NaN = the query does not count. At most ten gains, the largest first, and at
+    most
+    ten losses, the largest first; equal ones by id.
     """
     ours, theirs = scores[system].tolist(), scores[baseline].tolist()
     change = {row: a - b for row, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b and a == a and b == b}
@@ -56,13 +48,7 @@ def query_differences(
 def break_down(
     scores: Mapping[str, Tensor], groups: Mapping[str, Mapping[str, Tensor]], *, measure: str
 ) -> list[Breakdown]:
-    """Average every system over each group of queries.
-
-    Args:
-        scores: ``[Q]`` of each system; NaN = the query does not count.
-        groups: By what groups the queries, and a group's name: ``[Q]`` bool.
-        measure: Name of the measure.
-    """
+    """Average every system, ``[Q]`` with NaN = does not count, over each group of queries, ``[Q]`` bool."""
     return [
         Breakdown(
             by, group, int(inside.sum()), measure, {name: float(row[inside].nanmean()) for name, row in scores.items()}
@@ -75,15 +61,10 @@ def break_down(
 def query_groups(
     num_relevant: Sequence[int], densities: Sequence[float], query_texts: Sequence[str]
 ) -> dict[str, dict[str, Tensor]]:
-    """Group queries by what is known of them; a way to group that gives one group alone is left out.
-
-    Args:
-        num_relevant: ``Q`` numbers of relevant nodes.
-        densities: ``Q`` mean degrees (:func:`mean_degree`); empty where not known.
-        query_texts: ``Q`` texts.
+    """Group queries by their number of relevant nodes, their :func:`mean_degree` (where known) and their length.
 
     Returns:
-        By what groups the queries, and a group's name: ``[Q]`` bool.
+        ``[Q]`` bool by kind of group and name of the group; a kind with a single group is left out.
     """
     groups = {
         "relevant nodes": relevant_groups(num_relevant),
@@ -109,12 +90,7 @@ def relevant_groups(num_relevant: Sequence[int]) -> dict[str, Tensor]:
 
 
 def quantile_groups(numbers: Tensor, *, unit: str, num_groups: int = GROUPS) -> dict[str, Tensor]:
-    """Group queries by a number into about equal parts; equal numbers stay together.
-
-    Args:
-        numbers: ``[Q]``.
-        unit: Written behind the numbers in a group's name.
-        num_groups: How many groups at most.
+    """Group queries by a number ``[Q]`` into about equal parts; equal numbers stay together.
 
     Returns:
         ``[Q]`` bool by name, from the lowest group to the highest; empty where all numbers are equal.
@@ -137,12 +113,7 @@ def quantile_groups(numbers: Tensor, *, unit: str, num_groups: int = GROUPS) -> 
 def mean_degree(graph: CorpusGraph, nodes: Tensor) -> Tensor:
     """Average each query's candidates' numbers of neighbours among the candidates.
 
-    Args:
-        graph: The corpus.
-        nodes: ``[Q, K]`` candidates, padded with -1.
-
-    Returns:
-        ``[Q]`` float64; 0 for a query without candidates.
+    ``nodes`` is ``[Q, K]``, padded with -1. Returns ``[Q]`` float64; 0 for a query without candidates.
     """
     edges = []
     for part in torch.split(nodes.cpu(), BLOCK_QUERIES):

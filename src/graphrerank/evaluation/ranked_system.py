@@ -1,4 +1,4 @@
-"""What systems give to be judged: a ranking for each query, and what that took."""
+"""Rankings of systems to be evaluated, and their cost."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

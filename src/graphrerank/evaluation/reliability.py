@@ -29,14 +29,7 @@ def labelled_scores(prepared: PreparedDataset, split: str, system: System) -> tu
 
 
 def ranked_pairs(ranking: Ranking, qrels: Qrels, queries: Tensor, *, num_nodes: int) -> tuple[Tensor, Tensor]:
-    """List what was ranked for some queries, without padding; as :func:`labelled_scores`.
-
-    Args:
-        ranking: ``[Q, K]``.
-        qrels: Their judgements.
-        queries: ``[Q]`` int64, numbers of the queries.
-        num_nodes: Size of the corpus.
-    """
+    """List what was ranked, ``[Q, K]``, for the queries ``[Q]`` int64, without padding; as :func:`labelled_scores`."""
     relevance = qrels.relevance(queries, ranking.nodes, num_nodes=num_nodes)
     ranked = ranking.nodes >= 0
     return ranking.scores[ranked], (relevance[ranked] > 0).double()
@@ -44,14 +37,7 @@ def ranked_pairs(ranking: Ranking, qrels: Qrels, queries: Tensor, *, num_nodes: 
 
 @torch.inference_mode()
 def judge_reliability(system: str, calibration: Calibration, scores: Tensor, labels: Tensor) -> Reliability:
-    """Compare the probabilities that a calibration gives with what is relevant.
-
-    Args:
-        system: Name of the system.
-        calibration: Its calibration.
-        scores: ``[n]``, its scores of candidates.
-        labels: ``[n]``, 1 where relevant, else 0.
-    """
+    """Compare the probabilities that a calibration gives ``[n]`` scores with the labels ``[n]``, 1 where relevant."""
     p = calibration.probabilities(scores)
     bins = reliability_bins(p, labels)
     return Reliability(

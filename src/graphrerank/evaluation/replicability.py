@@ -108,10 +108,10 @@ def combined_randomization(
     """
     if not differences:
         raise ValueError("`differences` must hold those of one data set or more, got none")
-    counting = [one[~one.isnan()].to(torch.float64) for one in differences]
-    if any(not len(one) for one in counting):
+    counting = [of_dataset[~of_dataset.isnan()].to(torch.float64) for of_dataset in differences]
+    if any(not len(of_dataset) for of_dataset in counting):
         return float("nan"), float("nan")
-    weighted = torch.cat([one / len(one) for one in counting]).unsqueeze(0) / len(counting)
+    weighted = torch.cat([of_dataset / len(of_dataset) for of_dataset in counting]).unsqueeze(0) / len(counting)
     observed = float(weighted.sum())
     count = sum(
         int((sums.abs() >= abs(observed) - TOLERANCE).sum())

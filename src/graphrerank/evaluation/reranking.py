@@ -1,4 +1,4 @@
-"""Systems that rerank candidates: their rankings of the same queries, and what they take."""
+"""Systems that rerank candidates: their rankings of the same queries, and their cost."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -55,17 +55,7 @@ def run_reranker(
 def measure_queries(
     prepared: PreparedDataset, split: str, system: System, *, measures: Sequence[str]
 ) -> dict[str, Tensor]:
-    """Rerank a split's queries with one system and score each of them.
-
-    Args:
-        prepared: The data set with its candidates.
-        split: The split.
-        system: The system.
-        measures: Names of measures.
-
-    Returns:
-        As :func:`graphrerank.evaluation.measuring.measure_ranking`.
-    """
+    """Rerank a split's queries with one system and score each of them, as :func:`.measuring.measure_ranking` does."""
     qrels = prepared.dataset.split(split)
     return measure_ranking(prepared.dataset, qrels, qrels.queries, rerank(prepared, qrels.queries, system), measures)
 

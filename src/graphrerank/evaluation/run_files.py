@@ -1,4 +1,4 @@
-"""TREC run files: those that a study leaves behind, and those of others that are judged."""
+"""TREC run files: those written by an evaluation, and those of others that it reads."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,19 +15,13 @@ RUN_DEPTH = 1_000  # nodes that are read of a run file, per query
 
 
 def read_run_file(path: str | Path, dataset: RetrievalDataset, split: str, queries: Tensor) -> Ranking:
-    """Read what a run file ranks for some queries.
-
-    Args:
-        path: The file.
-        dataset: The data set whose queries and documents it names.
-        split: Name of the split, for the message.
-        queries: ``[Q]`` int64 numbers of queries.
+    """Read the rankings of a run file for some queries, ``[Q]`` int64.
 
     Returns:
         ``[Q, depth]``; a query that the file does not name is all padding.
 
     Raises:
-        ValueError: As :func:`read_run`, or if it ranks nothing for any of them.
+        ValueError: As :func:`read_run`, or if the file ranks nothing for any of the queries.
     """
     run = read_run(path, query_ids=dataset.query_ids, node_ids=dataset.graph.node_ids, top_k=RUN_DEPTH)
     ranking = Ranking(run.ranking.nodes[queries], run.ranking.scores[queries])
@@ -40,13 +34,7 @@ def read_run_file(path: str | Path, dataset: RetrievalDataset, split: str, queri
 
 
 def write_runs(folder: Path, study: DatasetStudy, node_ids: Sequence[str]) -> None:
-    """Write one TREC run file per system, ``<dataset>.<system>.trec``.
-
-    Args:
-        folder: Where to.
-        study: The systems, with their rankings.
-        node_ids: ``N`` ids of the corpus.
-    """
+    """Write one TREC run file per system, ``<dataset>.<system>.trec``; ``node_ids`` are the corpus's."""
     for name, system in study.systems.items():
         assert system.ranking is not None
         text = trec_run(study.query_ids, node_ids, system.ranking, tag=name)

@@ -1,4 +1,4 @@
-"""What evaluate.py leaves in a run folder as JSON of a numbered format, read back."""
+"""JSON files of a numbered format in a run folder, read back."""
 
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -16,17 +16,7 @@ Content = TypeVar("Content")
 
 
 def read_run_json(path: Path, *, what: str, forms: Collection[int], build: Callable[[Any], Content]) -> Content:
-    """Read a file of a run folder.
-
-    Args:
-        path: The file.
-        what: What it holds, for errors.
-        forms: Its ``format`` must be one of these.
-        build: Makes it of the JSON.
-
-    Raises:
-        ValueError: If there is none, or it is damaged or of another format.
-    """
+    """Read a file that holds ``what``, in one of the formats ``forms``; a ValueError if it is missing or damaged."""
     if not path.is_file():
         raise ValueError(f"{path}: no such file; needed the folder of a finished run of evaluate.py")
     try:

@@ -1,4 +1,4 @@
-"""Pipelines, each of which retrieves for itself: their rankings of the same queries, and what they take."""
+"""Pipelines, each of which retrieves for itself: their rankings of the same queries, and their cost."""
 
 import time
 from collections.abc import Mapping
@@ -60,7 +60,7 @@ def run_pipelines(
 def _retrieve(
     pipelines: Mapping[str, Pipeline], queries: Queries, *, progress: bool
 ) -> dict[str, tuple[Retrieved, float, float | None]]:
-    """Let every pipeline retrieve; its result, seconds, and the peak of memory."""
+    """Let every pipeline retrieve; return its result, seconds, and the peak of memory."""
     columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total} queries")
     retrieved = {}
     with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), disable=not progress) as bars:
@@ -90,7 +90,7 @@ def _latency(pipeline: Pipeline, queries: Queries, wanted: int, pair_ms: float |
 def _pair_ms(
     encoder: PairEncoder | None, retrieved: list[Retrieved], queries: Queries, graph: CorpusGraph
 ) -> float | None:
-    """Measure how long a pair takes to read, where a cache hides it, on pairs of the last pipeline that reads some."""
+    """Measure how long reading a pair takes where a cache hides it, on pairs of the last pipeline that reads some."""
     reading = [result for result in retrieved if int(result.num_encodings.sum())]
     if not isinstance(encoder, PairCache) or not reading:
         return None
@@ -98,7 +98,7 @@ def _pair_ms(
     rows = torch.linspace(0, len(nodes) - 1, min(TIMED_QUERIES, len(nodes))).long()
     row, column = torch.nonzero(nodes[rows] >= 0, as_tuple=True)
     some = torch.linspace(0, len(row) - 1, min(TIMED_PAIRS, len(row))).long()
-    texts = [queries.texts[number] for number in rows[row[some]].tolist()]
+    texts = [queries.texts[query] for query in rows[row[some]].tolist()]
     passages = [graph.texts[node] for node in nodes[rows[row[some]], column[some]].tolist()]
     encoder.encoder.encode(texts[:1], passages[:1])  # loads the model
     begin = time.perf_counter()

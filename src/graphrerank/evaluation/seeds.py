@@ -1,4 +1,4 @@
-"""How far checkpoints lie apart that differ in their seed alone."""
+"""How far the results of checkpoints that differ in their seed alone lie apart."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""How sure a measured difference is: bootstrap intervals, the paired randomisation test and Holm's correction."""
+"""Uncertainty of a measured difference: bootstrap intervals, the paired randomisation test, Holm's correction."""
 
 from collections.abc import Iterator, Sequence
 
@@ -100,16 +100,7 @@ def randomization_tests(
 
 
 def paired_randomization(a: Tensor, b: Tensor, *, permutations: int = 10_000, seed: int = 0) -> Tensor:
-    r"""Test whether two systems differ in their mean over the same queries, two-sided.
-
-    Were the systems equal, each query's two numbers could be swapped. So the difference of means is compared with those
-    after random swaps:
-
-    .. math:: p = \frac{1 + |\{s : |\bar d_s| \ge |\bar d|\}|}{1 + S}
-
-    Source: Smucker, Allan and Carterette, "A Comparison of Statistical Significance Tests for Information Retrieval
-    Evaluation", 2007 (randomisation test); the ones added: Phipson and Smyth, "Permutation P-values Should Never Be
-    Zero", 2010.
+    """Test whether two systems differ in their mean over the same queries, two-sided.
 
     The case of :func:`randomization_tests` with one pair. Queries on which no row differs are left out first: swapping
     equal numbers changes nothing, and so p does not depend on how many such queries there are.
@@ -169,18 +160,10 @@ def holm(p_values: Tensor) -> Tensor:
 
 
 def flipped_sums(rows: Tensor, *, permutations: int, seed: int) -> Iterator[Tensor]:
-    """Yield the sums of rows over queries after random flips of the queries' signs.
+    """Yield the sums of rows ``[R, Q]`` over queries after random flips of the queries' signs, ``[R, block]`` each.
 
     As one matrix product a block: with a bit per query and permutation that says whether it is flipped, the sum is that
     of all less twice that of the flipped.
-
-    Args:
-        rows: ``[R, Q]`` float64; rows share the flips.
-        permutations: Number of random flips.
-        seed: Seed of the flips.
-
-    Yields:
-        ``[R, block]``.
     """
     generator, num_queries = np.random.default_rng(seed), rows.shape[1]
     total = rows.sum(dim=1, keepdim=True)
@@ -191,16 +174,7 @@ def flipped_sums(rows: Tensor, *, permutations: int, seed: int) -> Iterator[Tens
 
 
 def resampled_means(rows: Tensor, *, samples: int, seed: int) -> Iterator[Tensor]:
-    """Yield the means of rows over queries that are drawn with replacement, as many as there are.
-
-    Args:
-        rows: ``[R, Q]`` float64; rows share the drawn queries.
-        samples: Number of samples.
-        seed: Seed of the drawing.
-
-    Yields:
-        ``[R, block]``.
-    """
+    """Yield the means of rows ``[R, Q]`` over ``Q`` queries drawn with replacement, ``[R, block]`` each."""
     num_queries = rows.shape[1]
     generator = torch.Generator().manual_seed(seed)
     for size in _blocks(samples, max(rows.shape)):
@@ -219,42 +193,33 @@ def outer_quantiles(samples: Tensor, level: float) -> Tensor:
 def complete_measures(scores: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield the measures that count the same queries, ``[M']``, with their scores there, ``[S, M', q]`` float64.
 
-    Args:
-        scores: ``[S, M, Q]``, NaN at the same queries for all systems. Measures that count no query are left out.
+    ``scores`` is ``[S, M, Q]``, NaN at the same queries for all systems. Measures that count no query are left out.
     """
     if not scores.shape[-1]:
         return
     missing = scores[0].isnan()  # [M, Q]
     patterns, group = torch.unique(missing, dim=0, return_inverse=True)
-    for number, pattern in enumerate(patterns):
+    for index, pattern in enumerate(patterns):
         if not bool(pattern.all()):
-            measures = (group == number).nonzero().flatten()
+            measures = (group == index).nonzero().flatten()
             yield measures, scores[:, measures][:, :, ~pattern].to(torch.float64)
 
 
 def check_pairs(scores: Tensor, pairs: Sequence[tuple[int, int]]) -> tuple[Tensor, Tensor]:
-    """Return the first and the second systems of pairs, ``[C]`` int64 each.
-
-    Raises:
-        ValueError: If scores are not ``[S, M, Q]``, NaN are at different queries, or a number is not of a system.
-    """
+    """Return the first and the second systems of pairs, ``[C]`` int64 each; refuse indices and NaN that do not fit."""
     if scores.dim() != 3:
         raise ValueError(f"`scores` must be [systems, measures, queries], got shape {tuple(scores.shape)}")
     missing = scores.isnan()
     if bool((missing != missing[:1]).any()):
         raise ValueError("`scores` of a measure must be NaN at the same queries for all systems")
-    numbers = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2)
-    if bool(((numbers < 0) | (numbers >= len(scores))).any()):
+    indices = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2)
+    if bool(((indices < 0) | (indices >= len(scores))).any()):
         raise ValueError(f"`pairs` must number systems 0 to {len(scores) - 1}, got {list(pairs)}")
-    return numbers[:, 0], numbers[:, 1]
+    return indices[:, 0], indices[:, 1]
 
 
 def check_level(level: float) -> None:
-    """Refuse the level of an interval that is not in (0, 1).
-
-    Raises:
-        ValueError: If it is not.
-    """
+    """Require the level of an interval to lie in (0, 1)."""
     if not 0 < level < 1:
         raise ValueError(f"`level` must lie in (0, 1), got {level}")
 

@@ -1,4 +1,4 @@
-"""What judging leaves behind: data sets, systems, a score of each query, costs and findings; to JSON and back."""
+"""The results of an evaluation: data sets, systems, a score of each query, costs and findings; to JSON and back."""
 
 import json
 import math
@@ -44,7 +44,7 @@ FINDINGS: dict[str, type[Finding]] = {  # of a data set
 
 @dataclass(frozen=True)
 class Cost:
-    """What a system takes for a query."""
+    """The cost of a system per query."""
 
     # `p50` and `p95` of each stage in milliseconds, one query at a time; `total` is all stages together
     ms: Mapping[str, Mapping[str, float]]
@@ -122,7 +122,7 @@ class SystemStudy:
             "seed": self.seed,
             "fingerprint": self.fingerprint,
             "routes": dict(self.routes),
-            "values": {name: [_number(one) for one in row.tolist()] for name, row in self.values.items()},
+            "values": {name: [_number(score) for score in row.tolist()] for name, row in self.values.items()},
         }
 
     @classmethod
@@ -265,11 +265,7 @@ def write_study(run_dir: Path, study: Study) -> None:
 
 
 def read_study(run_dir: Path) -> Study:
-    """Read a run folder's ``study.json``.
-
-    Raises:
-        ValueError: If there is none, or it is damaged or of another format.
-    """
+    """Read a run folder's ``study.json``; a ValueError if there is none, or it is damaged or of another format."""
     return read_run_json(run_dir / STUDY, what="study", forms=(OLDER, FORMAT), build=Study.from_json)
 
 

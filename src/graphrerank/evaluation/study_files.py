@@ -1,4 +1,4 @@
-"""What a study leaves in a run folder: ``study.json``, ``report.md``, ``report.html`` and plots."""
+"""The files of a study in a run folder: ``study.json``, ``report.md``, ``report.html`` and plots."""
 
 import shutil
 from pathlib import Path
@@ -12,12 +12,7 @@ from graphrerank.files import write_text
 
 
 def write_study_files(run_dir: Path, study: Study) -> None:
-    """Render everything, and write it only then: a study that cannot be rendered leaves no file.
-
-    Args:
-        run_dir: Gets ``study.json``, ``report.md``, ``report.html`` and ``plots/*.png``.
-        study: The study.
-    """
+    """Render ``report.md``, ``report.html`` and ``plots/*.png``, then write them: if one fails, no file is left."""
     texts = {"report.md": render_study(study), "report.html": render_html(study)}
     with TemporaryDirectory() as drawn:
         plots = write_plots(Path(drawn), study)

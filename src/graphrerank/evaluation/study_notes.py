@@ -1,4 +1,4 @@
-"""A study as sentences: its size, what its numbers hide, and what its tests say."""
+"""A study as sentences: its size, notes on its numbers, and what its tests say."""
 
 from dataclasses import dataclass
 from math import isnan
@@ -32,12 +32,7 @@ def title_of(dataset: DatasetStudy) -> str:
 
 
 def notes_of(dataset: DatasetStudy, ties: str) -> list[str]:
-    """State what the numbers hide: notes of the study, the ceiling, ties, queries without a ranking, and routes.
-
-    Args:
-        dataset: What was judged.
-        ties: Name of the rule for ties, a key of ``TIES``.
-    """
+    """List notes: those of the study, the ceiling, ties (``ties``: a key of ``TIES``), missing queries, routes."""
     lines = list(dataset.notes)
     if dataset.ceiling is not None:
         mixed = any(system.kind not in TRAINED_ON_CANDIDATES for system in dataset.systems.values())

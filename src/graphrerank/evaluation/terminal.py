@@ -17,12 +17,8 @@ SHORTEST_NAME = 12
 def print_table(table: Table, *, title: str, lines: Sequence[str] = ()) -> None:
     """Print a table, in several parts if the terminal is too narrow for all columns; each part has the rows' names.
 
-    Names take at most a third of the width; longer ones take several lines. Notes of cells are left out.
-
-    Args:
-        table: The table; its first column names the rows.
-        title: Heading.
-        lines: Sentences below, centred if all of them fit under the table.
+    Names take at most a third of the width; longer ones take several lines. Notes of cells are left out. ``lines`` are
+    sentences below, centred if all of them fit under the table.
     """
     console = Console()
     widths = [max(map(cell_len, texts)) for texts in _columns(table)]

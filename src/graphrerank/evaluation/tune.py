@@ -17,16 +17,9 @@ def tune_restart_prob(
     grid: Sequence[float] = RESTART_GRID,
     measure: str = "PR@10",
 ) -> float:
-    """Search a grid for the restart probability with the best mean of a measure; the first of equals wins.
+    """Search a grid for the restart probability with the best mean of a measure on a split; the first of equals wins.
 
     Source: GraphER, appendix A.3 (grid 0.1 to 0.9 on one training set). We search each data set's validation split.
-
-    Args:
-        prepared: The data set with its candidates.
-        split: The split to search on.
-        build: Makes a scorer of a restart probability.
-        grid: Restart probabilities to try.
-        measure: Name of the measure to maximise.
     """
     means = []
     for restart_prob in grid:

@@ -1,4 +1,4 @@
-"""What a job may ask of the command that runs it; ``graphrerank.cli`` implements it and documents the arguments.
+"""The interface of a job's command; ``graphrerank.cli`` implements it and documents the arguments.
 
 A job is a class. Hydra calls its constructor with the plain numbers and built parts of ``job`` in an experiment's YAML
 file, where each setting is described; the command then calls the job with its session, and the job returns the folder

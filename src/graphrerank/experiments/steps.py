@@ -13,13 +13,7 @@ from graphrerank.files import hash_json, write_text
 
 
 def step_file(run_dir: Path, name: str, decisive: Any) -> Path:
-    """Return the file of a step.
-
-    Args:
-        run_dir: The job's folder.
-        name: What progress lines call the step.
-        decisive: All that decides its result, as JSON can write it.
-    """
+    """Return the file of a step called ``name``; ``decisive`` is all that decides its result, as JSON can write it."""
     return run_dir / "steps" / f"{slug(name)}-{hash_json(decisive)}.json"
 
 
@@ -31,11 +25,7 @@ def do_step(file: Path, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]
 
 
 def read_step(file: Path) -> dict[str, Any]:
-    """Read the result of a step.
-
-    Raises:
-        ValueError: If the file is damaged; the message says to delete it.
-    """
+    """Read the result of a step; a damaged file is a ValueError that says to delete it."""
     try:
         result: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:

@@ -3,7 +3,6 @@
 import torch
 from torch import Tensor
 
-from graphrerank.checks import check_share
 from graphrerank.graphs.algebra import row_normalize
 
 
@@ -70,5 +69,6 @@ def smooth_vectors(vectors: Tensor, edge_index: Tensor, degree: Tensor, smoothin
                 [1.0000],
                 [4.0000]])
     """
-    check_share(smoothing=smoothing)
+    if not 0.0 <= smoothing <= 1.0:  # not `check_share`: TorchScript compiles this function
+        raise ValueError(f"`smoothing` must lie in [0, 1], got {smoothing}")
     return torch.lerp(vectors, neighbour_context(vectors, edge_index, degree), smoothing)

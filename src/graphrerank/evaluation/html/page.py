@@ -1,4 +1,4 @@
-"""The whole page: one file that asks nothing of a network."""
+"""The whole page: one file that needs no network."""
 
 import hashlib
 from base64 import b64encode
@@ -13,14 +13,9 @@ from graphrerank.evaluation.study_tables import across_table, dataset_tables
 
 
 def render_html(study: Study, *, title: str = "Systems side by side", notes: Sequence[str] = ()) -> str:
-    """Write a study as one HTML page with its own style, script and plots.
+    """Write a study as one HTML page with its own style, script and plots; ``notes`` are paragraphs below the title.
 
     The page forbids itself every request, and every script but its own.
-
-    Args:
-        study: What was found.
-        title: Heading of the page.
-        notes: Paragraphs below it.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined  # imported when a page is written
     from markupsafe import Markup

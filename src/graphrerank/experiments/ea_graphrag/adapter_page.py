@@ -1,4 +1,4 @@
-"""The report of ``model=complexity_adapter``: which path was right, and what the adapter makes of it."""
+"""The report of ``model=complexity_adapter``: which path was right, and how the adapter was trained."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -47,14 +47,14 @@ class Judged:
 def disagreements(sets: Sequence[Judged]) -> str:
     """Write a line of JSON for each question that exactly one path gets right."""
     lines = []
-    for one in sets:
-        for row in one.disagree.nonzero().flatten().tolist():
-            graph_right = bool(one.right[row, 1])
+    for judged in sets:
+        for row in judged.disagree.nonzero().flatten().tolist():
+            graph_right = bool(judged.right[row, 1])
             entry = {
-                "data": one.name,
-                "part": "validation" if one.held[row] else "training",
-                "query_id": one.paths.query_ids[row],
-                "text": one.paths.texts[row],
+                "data": judged.name,
+                "part": "validation" if judged.held[row] else "training",
+                "query_id": judged.paths.query_ids[row],
+                "text": judged.paths.texts[row],
                 "right": ROUTES[graph_right],
                 "label": int(graph_right),
             }
@@ -67,12 +67,12 @@ def agreement_table(sets: Sequence[Judged]) -> str:
     header = ["data set", "questions", "validation", "both", "neither", "dense only", "graph only", "graph's share"]
     header += ["dense ms", "graph ms"]
     lines = []
-    for one in sets:
-        counts = one.counts
+    for judged in sets:
+        counts = judged.counts
         differ = counts["dense_only"] + counts["graph_only"]
         share = f"{100 * counts['graph_only'] / differ:.0f}%" if differ else "none differ"
-        times = [f"{1000 * seconds:.1f}" for seconds in one.paths.seconds]
-        lines.append([one.name, *(str(count) for count in counts.values()), share, *times])
+        times = [f"{1000 * seconds:.1f}" for seconds in judged.paths.seconds]
+        lines.append([judged.name, *(str(count) for count in counts.values()), share, *times])
     return (
         f"{markdown_table(header, lines)}\n\nThe questions that exactly one path gets right are in "
         "`disagreements.jsonl`; the graph's share is of them. Milliseconds are per question, many at once, without "
@@ -81,14 +81,7 @@ def agreement_table(sets: Sequence[Judged]) -> str:
 
 
 def adapter_text(manifest: Mapping[str, Any], num_train: int, num_held: int, system: str) -> str:
-    """Describe a trained adapter.
-
-    Args:
-        manifest: Its manifest.
-        num_train: Rows that it was trained on.
-        num_held: Rows for validation.
-        system: Name of its folder.
-    """
+    """Describe a trained adapter."""
     calibration, choice = Calibration(**manifest["calibration"]), manifest["thresholds"]
     header = ["on the validation questions", "right", "ms", *ROUTES]
     shares = [f"{100 * choice['shares'][route]:.0f}%" for route in ROUTES]

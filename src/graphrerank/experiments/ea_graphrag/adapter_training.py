@@ -49,11 +49,7 @@ from graphrerank.training import (
 
 @dataclass(frozen=True, kw_only=True)
 class AdapterTraining:
-    """The job; ``conf/recipe/complexity_adapter.yaml`` describes its settings.
-
-    Raises:
-        ValueError: If a setting is out of range.
-    """
+    """The job; ``conf/recipe/complexity_adapter.yaml`` describes its settings."""
 
     system: str
     dense: str
@@ -78,14 +74,7 @@ class AdapterTraining:
             raise ValueError(f"`job.validation_share` must lie in (0, 1), got {self.validation_share}")
 
     def __call__(self, session: TrainingSession) -> Path:
-        """Do all that is not done yet.
-
-        Returns:
-            The run folder.
-
-        Raises:
-            ValueError: If either path is right on no question that the other one misses.
-        """
+        """Do all that is not done yet; refuse paths of which neither is right where the other is wrong."""
         torch.set_num_threads(session.num_threads)
         run_dir = session.resumed or session.run_dir
         groups = {path: session.group("pipeline", getattr(self, path)) for path in ("dense", "graph")}
@@ -139,7 +128,9 @@ class AdapterTraining:
     ) -> Judged:
         """Let both paths retrieve for the questions of an entry of ``data``, and hold some of them out."""
         paths = runner.read(name, entry, seed=self.seed)
-        right = [paths.is_right(one.nodes, self.right, language_model=asked) for one in (paths.dense, paths.graph)]
+        right = [
+            paths.is_right(ranking.nodes, self.right, language_model=asked) for ranking in (paths.dense, paths.graph)
+        ]
         held = torch.zeros(len(paths), dtype=torch.bool)
         order = hashed_order(paths.query_ids, self.seed + 1)
         held[torch.tensor(order[: round(self.validation_share * len(order))], dtype=torch.int64)] = True
@@ -147,9 +138,9 @@ class AdapterTraining:
 
     def _rows(self, sets: Sequence[Judged], held: bool | None) -> LabelledRows:
         """Join disagreements: those for training, for validation, or all; labelled 1 where the graph is right."""
-        kept = [one.disagree if held is None else one.disagree & (one.held == held) for one in sets]
-        features = torch.cat([one.features[rows] for one, rows in zip(sets, kept, strict=True)])
-        labels = torch.cat([one.right[rows, 1] for one, rows in zip(sets, kept, strict=True)])
+        kept = [judged.disagree if held is None else judged.disagree & (judged.held == held) for judged in sets]
+        features = torch.cat([judged.features[rows] for judged, rows in zip(sets, kept, strict=True)])
+        labels = torch.cat([judged.right[rows, 1] for judged, rows in zip(sets, kept, strict=True)])
         return LabelledRows(features, labels.long(), self.seed)
 
     def _train(
@@ -188,8 +179,8 @@ class AdapterTraining:
             "without_fusion": {
                 name: getattr(without_fusion, name) for name in ("low", "high", "objective", "accuracy")
             },
-            "questions": {one.name: [question_key(text) for text in one.paths.texts] for one in sets},
-            "data": {one.name: {"entry": dict(self.data[one.name]), **one.counts} for one in sets},
+            "questions": {judged.name: [question_key(text) for text in judged.paths.texts] for judged in sets},
+            "data": {judged.name: {"entry": dict(self.data[judged.name]), **judged.counts} for judged in sets},
             "versions": library_versions(),
             "metrics": {"val/auc": validation_auc, "val/accuracy": choice.accuracy},
         }
@@ -201,18 +192,18 @@ class AdapterTraining:
         scores: list[Tensor] = []
         correct: list[Tensor] = []
         seconds: list[Tensor] = []
-        for one in sets:
+        for judged in sets:
             with torch.inference_mode():
-                predicted = model(one.features)
+                predicted = model(judged.features)
             begin = time.perf_counter()
-            fused = one.paths.fused(predicted)
-            fuse_seconds = (time.perf_counter() - begin) / len(one.paths)
-            right = one.paths.is_right(fused.nodes, self.right, language_model=asked)
-            correct.append(torch.cat([one.right, right.unsqueeze(1)], dim=1)[one.held])
-            scores.append(predicted[one.held])
-            dense, graph = one.paths.seconds
+            fused = judged.paths.fused(predicted)
+            fuse_seconds = (time.perf_counter() - begin) / len(judged.paths)
+            right = judged.paths.is_right(fused.nodes, self.right, language_model=asked)
+            correct.append(torch.cat([judged.right, right.unsqueeze(1)], dim=1)[judged.held])
+            scores.append(predicted[judged.held])
+            dense, graph = judged.paths.seconds
             row = torch.tensor([dense, graph, dense + graph + fuse_seconds], dtype=torch.float64)
-            seconds.append(row.expand(int(one.held.sum()), -1))
+            seconds.append(row.expand(int(judged.held.sum()), -1))
         judged = torch.cat(scores), torch.cat(correct).double(), torch.cat(seconds)
         both = [choose_thresholds(*judged, price=self.price, fuse=fuse, seed=self.seed) for fuse in (True, False)]
         return both[0], both[1]
@@ -245,7 +236,10 @@ class AdapterTraining:
 
     def _decisive(self, sets: Sequence[Judged], syntax: SyntaxFeatures) -> list[Any]:
         """List what the trained adapter depends on, besides the paths."""
-        rows = [[one.name, one.paths.query_ids, one.right.int().tolist(), one.held.int().tolist()] for one in sets]
+        rows = [
+            [judged.name, judged.paths.query_ids, judged.right.int().tolist(), judged.held.int().tolist()]
+            for judged in sets
+        ]
         plan = [self.right, self.validation_share, self.price, asdict(self.settings), self.model.keywords, self.seed]
         return [*plan, syntax.fingerprint, hash_json(rows)]
 

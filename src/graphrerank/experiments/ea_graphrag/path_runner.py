@@ -20,18 +20,10 @@ KEPT = ("dense_nodes", "dense_scores", "graph_nodes", "graph_scores", "seconds")
 
 
 class PathRunner:
-    """Runs a dense and a graph pipeline over parts of data sets.
+    """Runs a dense and a graph pipeline, groups of ``conf/pipeline`` with one budget, over parts of data sets.
 
     The rankings lie in ``<cache>/two_paths``, under a hash of data set, encoder, questions and settings: a run that was
     stopped resumes at the next data set.
-
-    Args:
-        session: The run of the job that asks.
-        dense: Group of ``conf/pipeline`` of the dense path.
-        graph: That of the graph path.
-
-    Raises:
-        ValueError: If the paths have different budgets.
     """
 
     def __init__(self, session: JobSession, dense: Group, graph: Group) -> None:
@@ -47,10 +39,7 @@ class PathRunner:
             name: Of ``conf/data``, or the path of a folder; ``entry.data`` where that is given.
             entry: ``splits``; ``share`` of their questions, in (0, 1], all by default; ``max_relevant``, the most
                 relevant passages that a question may have.
-            seed: Of which questions the share is.
-
-        Raises:
-            ValueError: If a setting is out of range or no question is left.
+            seed: Decides which questions the share is.
         """
         prepared, build = self.prepare(str(entry.get("data") or name))
         queries = pick_queries(prepared, entry, seed=seed)
@@ -125,7 +114,7 @@ def _judgements(prepared: PreparedDataset, entry: Mapping[str, Any]) -> Qrels:
 
 
 def question_key(text: str) -> str:
-    """Hash a question, whatever its case and blanks: to tell whether two data sets share it.
+    """Hash a question regardless of case and spaces, to recognise it in another data set.
 
     Example:
         >>> question_key("Who  died?") == question_key("who died? ")

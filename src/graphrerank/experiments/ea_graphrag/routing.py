@@ -29,7 +29,7 @@ class Choices:
 
     def take(self, index: Tensor) -> "Choices":
         """Return some of the questions, ``index`` ``[m]`` int64."""
-        values = {measure: numbers[index] for measure, numbers in self.values.items()}
+        values = {measure: per_question[index] for measure, per_question in self.values.items()}
         return Choices(values, self.seconds[index], self.scores[index], self.route_seconds)
 
 
@@ -43,10 +43,10 @@ class RoutedRow:
 
     def to_json(self) -> dict[str, Any]:
         """Return what ``metrics.json`` holds of it."""
-        counted = {measure: numbers for measure, numbers in self.values.items() if not bool(numbers.isnan().all())}
+        counted = {measure: scores for measure, scores in self.values.items() if not bool(scores.isnan().all())}
         return {
-            **{measure: float(numbers.nanmean()) for measure, numbers in counted.items()},
-            "interval": {measure: bootstrap_interval(numbers).tolist() for measure, numbers in counted.items()},
+            **{measure: float(scores.nanmean()) for measure, scores in counted.items()},
+            "interval": {measure: bootstrap_interval(scores).tolist() for measure, scores in counted.items()},
             "ms": 1000 * self.seconds,
             "routes": dict(self.shares),
         }
@@ -64,7 +64,7 @@ class RoutedResult:
 
     @property
     def regret(self) -> float:
-        """What the oracle is better by than full routing, as a share of the questions."""
+        """How far the oracle is ahead of full routing, as a share of the questions."""
         return float(self.rows["oracle"].values[JUDGED].mean() - self.rows[FULL].values[JUDGED].mean())
 
     def to_json(self) -> dict[str, Any]:
@@ -85,14 +85,14 @@ def weigh_choices(
     """Measure what each path gives each question of a data set.
 
     Args:
-        paths: The questions, with the rankings of both paths.
+        paths: ``Q`` questions, with the rankings of both paths.
         scores: ``[Q]``, s(q).
         fused_nodes: ``[Q, K]``, :meth:`TwoPaths.fused` by these scores.
         fuse_seconds: Seconds per question that fusing takes on top of both paths.
-        route_seconds: As :class:`Choices`.
+        route_seconds: Seconds per question that reading its syntax and scoring it takes.
     """
     measured = [paths.measure(nodes) for nodes in (paths.dense.nodes, paths.graph.nodes, fused_nodes)]
-    values = {measure: torch.stack([one[measure] for one in measured], dim=1) for measure in ROUTED_MEASURES}
+    values = {measure: torch.stack([of_path[measure] for of_path in measured], dim=1) for measure in ROUTED_MEASURES}
     dense, graph = paths.seconds
     seconds = torch.tensor([dense, graph, dense + graph + fuse_seconds], dtype=torch.float64)
     return Choices(values, seconds.expand(len(paths), -1), scores, route_seconds)
@@ -120,22 +120,13 @@ def compare_routing(
     r"""Compare ways to choose the path of each question.
 
     ``dense``, ``graph`` and ``fusion`` send all questions one way; ``random`` deals the routes of ``full`` among the
-    questions at random, averaged over draws; ``no fusion`` and ``full`` go by the adapter; ``oracle`` knows which path
-    is right (PR@5), and of several the fastest. Only the adapter's rows pay for the scoring.
+    questions at random, averaged over draws; ``no fusion`` and ``full`` use the adapter's scores and the two
+    ``thresholds``, low and high (``no fusion``: a score between ``without_fusion`` goes where it is nearer); ``oracle``
+    knows which path is right (PR@5), and of several takes the fastest. Only the adapter's rows pay for the scoring.
 
-    The share of draws is the permutation test of whether the routes have to do with the questions:
+    The share of draws is the permutation test of whether the routes depend on the questions:
 
     .. math:: p = \frac{1 + |\{d : \bar v_d \ge \bar v\}|}{1 + D}
-
-    Args:
-        choices: What each path would give.
-        thresholds: Of ``full``, low and high.
-        without_fusion: Of ``no fusion``: a score between them goes where it is nearer.
-        draws: Random routings, :math:`D`.
-        seed: Of the draws.
-
-    Raises:
-        ValueError: If there is no question, or ``draws`` is below 1.
     """
     num_questions = len(choices.scores)
     if num_questions < 1 or draws < 1:
@@ -187,7 +178,7 @@ def routing_table(result: RoutedResult) -> str:
 def _row(choices: Choices, routes: Tensor, *, extra_seconds: float = 0.0) -> RoutedRow:
     at = routes.unsqueeze(1)
     return RoutedRow(
-        {measure: numbers.gather(1, at).squeeze(1) for measure, numbers in choices.values.items()},
+        {measure: per_path.gather(1, at).squeeze(1) for measure, per_path in choices.values.items()},
         float(choices.seconds.gather(1, at).mean()) + extra_seconds,
         route_shares(routes),
     )
@@ -203,6 +194,6 @@ def _random_routing(choices: Choices, routes: Tensor, draws: int, seed: int) -> 
         times.scatter_add_(1, dealt, ones)
         means.append(choices.values[JUDGED].gather(1, dealt).mean())
     rates = times / draws
-    values = {measure: (numbers * rates).sum(1) for measure, numbers in choices.values.items()}
+    values = {measure: (per_path * rates).sum(1) for measure, per_path in choices.values.items()}
     seconds = float((choices.seconds * rates).sum(1).mean())
     return RoutedRow(values, seconds, route_shares(routes)), torch.stack(means)

@@ -58,15 +58,7 @@ class RoutingBenchmark:
     seed: int
 
     def __call__(self, session: JobSession) -> Path:
-        """Judge all ways to choose the path, run the router itself, and write the report.
-
-        Returns:
-            The run folder.
-
-        Raises:
-            ValueError: If the adapter was trained on other paths, a data set has no question that it was not trained
-                on, or the pipeline has no router.
-        """
+        """Compare all ways to choose the path, run the router itself, and write the report."""
         torch.set_num_threads(session.num_threads)
         pipeline, router = self._router(session)
         paths = {name: deepcopy(pipeline) for name in ("dense", "graph")}
@@ -86,7 +78,7 @@ class RoutingBenchmark:
             for name, entry in getattr(self, half).items()
         }
         sets = _only_new(sets, manifest.questions)
-        known = {name: len(one.paths) - len(one.kept) for name, one in sets.items()}
+        known = {name: len(test_set.paths) - len(test_set.kept) for name, test_set in sets.items()}
         sets = _halved(sets, seed=self.seed)
 
         def compare(choices: Choices) -> RoutedResult:
@@ -98,9 +90,9 @@ class RoutingBenchmark:
                 seed=self.seed,
             )
 
-        results = {name: compare(one.choices.take(one.kept)) for name, one in sets.items()}
-        mix = compare(join_choices([one.choices.take(one.kept) for one in sets.values()]))
-        real = {name: _run_router(runner, pipeline, scorer, one) for name, one in sets.items()}
+        results = {name: compare(test_set.choices.take(test_set.kept)) for name, test_set in sets.items()}
+        mix = compare(join_choices([test_set.choices.take(test_set.kept) for test_set in sets.values()]))
+        real = {name: _run_router(runner, pipeline, scorer, test_set) for name, test_set in sets.items()}
         content = {
             "mix": mix.to_json(),
             "sets": {name: result.to_json() for name, result in results.items()},
@@ -160,16 +152,12 @@ def _read(
 
 
 def _only_new(sets: Mapping[str, TestSet], trained: Mapping[str, Sequence[str]]) -> dict[str, TestSet]:
-    """Leave out questions that the adapter was trained or validated on, under whatever id, and those that come twice.
-
-    Raises:
-        ValueError: If a data set has no other question.
-    """
+    """Leave out repeated questions, and those that the adapter was trained or validated on, under whatever id."""
     known = {key for keys in trained.values() for key in keys}
     new = {}
-    for name, one in sets.items():
+    for name, test_set in sets.items():
         kept = []
-        for row, text in enumerate(one.paths.texts):
+        for row, text in enumerate(test_set.paths.texts):
             if (key := question_key(text)) not in known:
                 known.add(key)
                 kept.append(row)
@@ -177,14 +165,16 @@ def _only_new(sets: Mapping[str, TestSet], trained: Mapping[str, Sequence[str]])
             raise ValueError(
                 f"`job` must name data sets with questions that the adapter was not trained on, got {name}"
             )
-        new[name] = replace(one, kept=torch.tensor(kept))
+        new[name] = replace(test_set, kept=torch.tensor(kept))
     return new
 
 
 def _halved(sets: Mapping[str, TestSet], *, seed: int) -> dict[str, TestSet]:
     """Leave out questions of the larger half, by a hash of their ids, until both are equal."""
     rows = {
-        half: [(name, row) for name, one in sets.items() if one.half == half for row in one.kept.tolist()]
+        half: [
+            (name, row) for name, test_set in sets.items() if test_set.half == half for row in test_set.kept.tolist()
+        ]
         for half in HALVES
     }
     size = min(len(listed) for listed in rows.values())
@@ -193,33 +183,35 @@ def _halved(sets: Mapping[str, TestSet], *, seed: int) -> dict[str, TestSet]:
         order = hashed_order([f"{name} {sets[name].paths.query_ids[row]}" for name, row in listed], seed)
         for name, row in (listed[position] for position in order[:size]):
             kept[name].append(row)
-    return {name: replace(one, kept=torch.tensor(sorted(kept[name]))) for name, one in sets.items() if kept[name]}
+    return {
+        name: replace(test_set, kept=torch.tensor(sorted(kept[name]))) for name, test_set in sets.items() if kept[name]
+    }
 
 
-def _run_router(runner: PathRunner, group: Group, scorer: AdapterScorer, one: TestSet) -> dict[str, float]:
+def _run_router(runner: PathRunner, group: Group, scorer: AdapterScorer, test_set: TestSet) -> dict[str, float]:
     """Let the router itself retrieve for the questions, and compare with the rankings composed of each path's."""
-    (prepared, build), paths = runner.prepare(one.data), one.paths
-    numbers = paths.queries[one.kept]
-    ids, texts = ([strings[row] for row in one.kept.tolist()] for strings in (paths.query_ids, paths.texts))
-    vectors = None if prepared.query_vectors is None else prepared.query_vectors[numbers]
+    (prepared, build), paths = runner.prepare(test_set.data), test_set.paths
+    selected = paths.queries[test_set.kept]
+    ids, texts = ([strings[row] for row in test_set.kept.tolist()] for strings in (paths.query_ids, paths.texts))
+    vectors = None if prepared.query_vectors is None else prepared.query_vectors[selected]
     pipeline, queries = build(group), Queries(ids, texts, vectors)
     pipeline.retrieve(queries.block(0, 1))  # loads the models
     begin = time.perf_counter()
     routed = pipeline.retrieve(queries)
     seconds = (time.perf_counter() - begin) / len(queries)
-    routes = choose_routes(one.scores, scorer.low, scorer.high)
-    fused = paths.fused(one.scores)
+    routes = choose_routes(test_set.scores, scorer.low, scorer.high)
+    fused = paths.fused(test_set.scores)
     every = torch.stack([paths.dense.nodes, paths.graph.nodes, fused.nodes], dim=1)  # [Q, 3, K]
-    expected = every[torch.arange(len(paths)), routes][one.kept]
+    expected = every[torch.arange(len(paths)), routes][test_set.kept]
     assert routed.routes is not None
     nodes = routed.ranking.nodes
     padded = torch.full_like(paths.dense.nodes, -1)
-    padded[one.kept] = nodes
+    padded[test_set.kept] = nodes
     return {
         "questions": len(queries),
-        "same_route": float((routed.routes == routes[one.kept]).double().mean()),
+        "same_route": float((routed.routes == routes[test_set.kept]).double().mean()),
         "same_top": float((nodes[:, :COMPARED_DEPTH] == expected[:, :COMPARED_DEPTH]).all(1).double().mean()),
-        JUDGED: float(paths.measure(padded)[JUDGED][one.kept].mean()),
+        JUDGED: float(paths.measure(padded)[JUDGED][test_set.kept].mean()),
         "ms": 1000 * seconds,
         "graph_share": float((routed.routes == GRAPH).double().mean()),
     }
@@ -233,7 +225,7 @@ def _report(
     results: Mapping[str, RoutedResult],
     real: Mapping[str, Mapping[str, float]],
 ) -> str:
-    counts = ", ".join(f"{name} {len(one.kept)}" for name, one in sets.items())
+    counts = ", ".join(f"{name} {len(test_set.kept)}" for name, test_set in sets.items())
     lines = [
         [
             name,

@@ -42,10 +42,7 @@ class TwoPaths:
         return fuse_paths(self.dense, self.graph, scores, top_k=self.dense.nodes.shape[1])
 
     def measure(self, nodes: Tensor) -> dict[str, Tensor]:
-        """Measure rankings of the questions.
-
-        Args:
-            nodes: ``[Q, K]`` int64, best first, padded with -1.
+        """Measure rankings of the questions, ``[Q, K]`` int64, best first, padded with -1.
 
         Returns:
             ``[Q]`` float64, 0 or 1, by measure: ``Hit@k``, a relevant passage in the top k; ``PR@5``, all of them;
@@ -58,7 +55,7 @@ class TwoPaths:
         return measured
 
     def is_right(self, nodes: Tensor, rule: str, *, language_model: ChatModel | None = None) -> Tensor:
-        """Decide for which questions a ranking is right.
+        """Decide for which questions a ranking is right: ``[Q]`` bool.
 
         Source: "EA-GraphRAG", 2026, section 3.3: "as measured by automatic QA metrics"; its metric is the containment
         of the answer in what a language model says (``language_model``). The others need no language model.
@@ -69,12 +66,8 @@ class TwoPaths:
                 a right answer in their texts; or in what a language model answers from them.
             language_model: Answers the questions for ``language_model@k``.
 
-        Returns:
-            ``[Q]`` bool.
-
         Raises:
-            ValueError: If the rule is unknown, a question has no answer where the rule needs one, or there is no
-                language model.
+            ValueError: If a question has no answer where the rule needs one, or there is no language model.
         """
         name, top_k = parse_rule(rule)
         relevance, gains = self._relevance(nodes)
@@ -114,10 +107,7 @@ class TwoPaths:
 
 
 def parse_rule(rule: str) -> tuple[str, int]:
-    """Read what makes a ranking right, and how deep to look.
-
-    Raises:
-        ValueError: If it is not one of :data:`RULES` with a depth.
+    """Read when a ranking counts as right: the rule, and how deep to look.
 
     Example:
         >>> parse_rule("all_relevant@5")

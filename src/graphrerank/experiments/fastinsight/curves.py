@@ -18,7 +18,7 @@ START = "R@10"  # of the vector search that pipelines begin with
 
 @dataclass(frozen=True)
 class Curves:
-    """What was measured on one split of one data set."""
+    """Results on one split of one data set."""
 
     dataset: str  # name of the data set
     split: str  # name of the split
@@ -43,8 +43,7 @@ def gain_correlations(start: SystemStudy, end: SystemStudy, *, recall: str) -> t
         recall: Name of the measure among ``end.values`` that is recall over all its nodes.
 
     Returns:
-        Correlation over queries of :math:`\Delta R` with the search's Recall and with its MissTR; NaN where one of both
-        is the same for all queries.
+        Correlations of :math:`\Delta R` with the search's Recall and with its MissTR; NaN where one is constant.
     """
     gain = end.values[recall] - start.values[START]
     return pearson(gain, start.values[START]), pearson(gain, start.values[MISSED])
@@ -90,12 +89,7 @@ def total_ms(result: SystemStudy) -> float:
 
 
 def render_curves(all_curves: Sequence[Curves], *, plots: Sequence[str]) -> str:
-    """Write the report, in Markdown.
-
-    Args:
-        all_curves: One per data set.
-        plots: Path of each one's plot, relative to the report.
-    """
+    """Write the report in Markdown: a section per data set, ``plots`` beside it."""
     parts = ["# FastInsight's curves"]
     for curves, plot in zip(all_curves, plots, strict=True):
         parts.append(f"## {curves.dataset} {curves.split}, {curves.num_queries:,} queries")

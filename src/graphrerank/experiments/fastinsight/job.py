@@ -26,11 +26,7 @@ START = 10  # nodes of the vector search that a pipeline begins with
 
 @dataclass(frozen=True, kw_only=True)
 class FastInsightCurves:
-    """The job; ``conf/experiment/fastinsight_curves.yaml`` describes its settings.
-
-    Raises:
-        ValueError: If no budget is given.
-    """
+    """The job; ``conf/experiment/fastinsight_curves.yaml`` describes its settings."""
 
     pipelines: Sequence[str]
     budgets: Sequence[int]
@@ -43,14 +39,7 @@ class FastInsightCurves:
             raise ValueError("`job.budgets` must name at least one budget, got []")
 
     def __call__(self, session: JobSession) -> Path:
-        """Measure, draw and print the curves of every data set named.
-
-        Returns:
-            The run folder.
-
-        Raises:
-            ValueError: If a setting to vary is not one of FastInsight's steps.
-        """
+        """Measure, draw and print the curves of every data set named."""
         run_dir = session.run_dir
         measured: list[Curves] = []
         for name in session.dataset_names():
@@ -60,8 +49,11 @@ class FastInsightCurves:
             curves = self._measure(session, prepared, build)
             measured.append(curves)
             draw_curves(run_dir / f"{curves.dataset}.png", curves)
-            write_json(run_dir / "metrics.json", {"datasets": {one.dataset: curves_json(one) for one in measured}})
-            report = render_curves(measured, plots=[f"{one.dataset}.png" for one in measured])
+            write_json(
+                run_dir / "metrics.json",
+                {"datasets": {finished.dataset: curves_json(finished) for finished in measured}},
+            )
+            report = render_curves(measured, plots=[f"{finished.dataset}.png" for finished in measured])
             write_text(run_dir / "report.md", report)
         print(report)
         return run_dir
@@ -109,11 +101,7 @@ class FastInsightCurves:
 
 
 def with_setting(group: Group, name: str, value: float) -> Group:
-    """Set a setting of all steps of a pipeline that have it.
-
-    Raises:
-        ValueError: If none has.
-    """
+    """Set a setting of all steps of a pipeline that have it."""
     steps = _steps_with(group, name)
     if not steps:
         raise ValueError(f"`job.settings` must name settings of the steps of pipeline {VARIED!r}, got {name!r}")

@@ -33,11 +33,7 @@ Row = tuple[str, str]  # a model of TRAINED, and a feature mode
 
 @dataclass(frozen=True, kw_only=True)
 class GraphERTables:
-    """The job; ``conf/experiment/grapher_tables.yaml`` describes its settings.
-
-    Raises:
-        ValueError: If ``grid`` has an unknown setting or lacks one.
-    """
+    """The job; ``conf/experiment/grapher_tables.yaml`` describes its settings."""
 
     report: str
     judge: str
@@ -58,11 +54,7 @@ class GraphERTables:
             raise ValueError(f"`job.grid` must have the settings {list(GRID)}, got {list(self.grid)}")
 
     def __call__(self, session: TrainingSession) -> Path:
-        """Do all steps that are not done, and write the page.
-
-        Returns:
-            The run folder.
-        """
+        """Do all steps that are not done, and write the page."""
         begin = time.perf_counter()
         torch.set_num_threads(1)
         workers, work = num_workers(self.workers, session.device), Work(session)
@@ -197,11 +189,7 @@ class GraphERTables:
 
 
 def num_workers(workers: int | None, device: torch.device) -> int:
-    """Choose the number of processes: as asked, else one per core, or one alone with a GPU.
-
-    Raises:
-        ValueError: If several processes are asked to share a GPU.
-    """
+    """Choose the number of processes: as asked, else one per core, or one alone with a GPU."""
     on_gpu = device.type == "cuda"
     if on_gpu and (workers or 1) > 1:
         raise ValueError(f"`job.workers` must be 1 with a GPU, got {workers}; device=cpu trainer.accelerator=cpu")
@@ -230,7 +218,9 @@ def _values(result: Mapping[str, Any]) -> Values:
 def _describe(work: Work, names: Iterable[str], split: str) -> str:
     """Name data sets with the number of a split's queries."""
     datasets = [work.dataset(work.session, name).dataset for name in names]
-    return " and ".join(f"{one.name} ({split}: {len(one.split(split).queries):,} queries)" for one in datasets)
+    return " and ".join(
+        f"{dataset.name} ({split}: {len(dataset.split(split).queries):,} queries)" for dataset in datasets
+    )
 
 
 def _restart(work: Work, step: Step) -> str:

@@ -48,7 +48,7 @@ class ResultRow:
 
 @dataclass(frozen=True)
 class ResultTables:
-    """All that the page tells."""
+    """All that the page shows."""
 
     command: str  # what wrote it
     encoder: str  # name of the encoder
@@ -66,15 +66,7 @@ class ResultTables:
 
 
 def render_page(tables: ResultTables, *, plot: str | None = None) -> str:
-    """Write the page.
-
-    Args:
-        tables: The numbers.
-        plot: File of the plot beside the page; None: no plot.
-
-    Returns:
-        Markdown.
-    """
+    """Write the page in Markdown; ``plot`` is the file of the plot beside it."""
     seeds = max(len(row.runs) for row in tables.rows)
     parts = [
         "# Results",
@@ -86,7 +78,7 @@ def render_page(tables: ResultTables, *, plot: str | None = None) -> str:
         f"## Every data set\n\nPercent: mean ± standard deviation over {_count(seeds)} [95% interval]. `multi`: only "
         "queries with more than one relevant node. The interval is a percentile bootstrap over queries of their mean "
         "over the seeds: how much the number would change with other queries. **Bold**: the highest of a column.",
-        *(f"### {one.name}\n\n{_set_table(tables.rows, one)}" for one in tables.sets),
+        *(f"### {test_set.name}\n\n{_set_table(tables.rows, test_set)}" for test_set in tables.sets),
         "## What the graph and the training add\n\nGATv2 minus another system in PR@10 over all queries, in points; p "
         "of a two-sided paired randomisation test over queries, seeds averaged. MLP reads the same features, including "
         "the GCS score, without message passing.\n\n" + _comparison_table(tables),
@@ -117,16 +109,16 @@ def draw_plot(path: Path, tables: ResultTables) -> None:
     axes = figure.subplots()
     width = 0.85 / len(tables.rows)
     colors = colormaps["tab20"]  # more of them than the default cycle has
-    for place, row in enumerate(tables.rows):
-        over_seeds = [seed_average(row.runs, one.name, "PR@10") for one in tables.sets]
+    for rank, row in enumerate(tables.rows):
+        over_seeds = [seed_average(row.runs, test_set.name, "PR@10") for test_set in tables.sets]
         heights = torch.stack([100 * values.nanmean() for values in over_seeds])
         ends = torch.stack([100 * bootstrap_interval(values) for values in over_seeds])
         errors = torch.stack([heights - ends[:, 0], ends[:, 1] - heights]).clamp(min=0)
-        at = [number + (place - (len(tables.rows) - 1) / 2) * width for number in range(len(tables.sets))]
+        at = [column + (rank - (len(tables.rows) - 1) / 2) * width for column in range(len(tables.sets))]
         bars = axes.bar(at, heights.tolist(), width, yerr=errors.tolist(), error_kw={"lw": 0.6}, label=_label(row))
         for bar in bars:
-            bar.set_color(colors(place % colors.N))
-    axes.set_xticks(range(len(tables.sets)), [one.name for one in tables.sets])
+            bar.set_color(colors(rank % colors.N))
+    axes.set_xticks(range(len(tables.sets)), [test_set.name for test_set in tables.sets])
     axes.set_ylabel("PR@10, percent")
     axes.grid(axis="y", alpha=0.3)
     axes.set_axisbelow(True)
@@ -164,14 +156,14 @@ def _count(seeds: int) -> str:
 def _sets_table(tables: ResultTables) -> str:
     rows = [
         [
-            one.name,
-            f"{one.num_nodes:,}",
-            f"{one.num_edges:,}",
-            f"{one.num_queries:,}",
-            f"{one.num_several:,}",
-            f"{100 * one.ceilings[tables.top_k]:.1f}",
+            test_set.name,
+            f"{test_set.num_nodes:,}",
+            f"{test_set.num_edges:,}",
+            f"{test_set.num_queries:,}",
+            f"{test_set.num_several:,}",
+            f"{100 * test_set.ceilings[tables.top_k]:.1f}",
         ]
-        for one in tables.sets
+        for test_set in tables.sets
     ]
     note = "\n\nCeiling: share of queries with all relevant nodes among the candidates. No reranker's PR can pass it."
     return markdown_table(["data set", "nodes", "edges", "queries", "with several relevant", "ceiling"], rows) + note
@@ -181,26 +173,27 @@ def _glance_table(tables: ResultTables) -> str:
     rows = []
     for row in tables.rows:
         cells = []
-        for one in tables.sets:
+        for test_set in tables.sets:
             several, everything = (
-                _percent(seed_average(row.runs, one.name, name)) for name in ("PR@10/multi", "PR@10")
+                _percent(seed_average(row.runs, test_set.name, name)) for name in ("PR@10/multi", "PR@10")
             )
             cells.append(f"{several} ({everything})")
         rows.append([_label(row), *cells])
-    return markdown_table(["system", *(one.name for one in tables.sets)], rows)
+    return markdown_table(["system", *(test_set.name for test_set in tables.sets)], rows)
 
 
-def _set_table(systems: Sequence[ResultRow], one: JudgedSet) -> str:
+def _set_table(systems: Sequence[ResultRow], test_set: JudgedSet) -> str:
     means = {
-        measure: [_percent(seed_average(row.runs, one.name, measure)) for row in systems] for measure in PAGE_MEASURES
+        measure: [_percent(seed_average(row.runs, test_set.name, measure)) for row in systems]
+        for measure in PAGE_MEASURES
     }
     rows = []
-    for place, row in enumerate(systems):
+    for index, row in enumerate(systems):
         cells = []
         for measure, texts in means.items():
-            text = texts[place]
+            text = texts[index]
             bold = "**" if text != NOTHING and float(text) == max(map(float, texts)) else ""
-            cells.append(f"{bold}{text}{bold}{_spread(row.runs, one.name, measure)}")
+            cells.append(f"{bold}{text}{bold}{_spread(row.runs, test_set.name, measure)}")
         rows.append([_label(row), *cells])
     header = [name.replace("/multi", " multi") for name in PAGE_MEASURES]
     return markdown_table(["system", *header], rows)
@@ -212,9 +205,9 @@ def _comparison_table(tables: ResultTables) -> str:
         if row.name != PRIMARY:
             continue
         others = {other.name: other for other in tables.rows if other.features in ("", row.features)}
-        for one in tables.sets:
-            cells = [_difference(row, others[name], one.name) for name in BASELINES]
-            rows.append([_label(row), one.name, *cells])
+        for test_set in tables.sets:
+            cells = [_difference(row, others[name], test_set.name) for name in BASELINES]
+            rows.append([_label(row), test_set.name, *cells])
     return markdown_table(["system", "data set", *(f"against {name}" for name in BASELINES)], rows)
 
 
@@ -223,15 +216,15 @@ def _ablation_table(tables: ResultTables) -> str:
     rows = []
     for row in tables.ablations:
         cells = []
-        for one in tables.sets:
-            ours = seed_average(row.runs, one.name, "PR@10")
-            p_value = float(paired_randomization(ours, seed_average(first.runs, one.name, "PR@10")))
+        for test_set in tables.sets:
+            ours = seed_average(row.runs, test_set.name, "PR@10")
+            p_value = float(paired_randomization(ours, seed_average(first.runs, test_set.name, "PR@10")))
             cells.append(_percent(ours) + ("" if row is first else f" ({p_text(p_value)})"))
         rows.append([row.name, *cells])
-    for depth in sorted({depth for one in tables.sets for depth in one.ceilings}):
-        cells = [f"{100 * one.ceilings[depth]:.1f}" for one in tables.sets]
+    for depth in sorted({depth for test_set in tables.sets for depth in test_set.ceilings}):
+        cells = [f"{100 * test_set.ceilings[depth]:.1f}" for test_set in tables.sets]
         rows.append([f"ceiling with {depth} candidates", *cells])
-    return markdown_table(["variation", *(one.name for one in tables.sets)], rows)
+    return markdown_table(["variation", *(test_set.name for test_set in tables.sets)], rows)
 
 
 def _settings_table(tables: ResultTables) -> str:

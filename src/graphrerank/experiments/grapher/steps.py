@@ -1,4 +1,4 @@
-"""The steps of GraphER's tables: a model is trained, or a frozen operator taken, and judged; many at once."""
+"""The steps of GraphER's tables: train a model, or take a frozen operator, and evaluate it; many at once."""
 
 import math
 import multiprocessing
@@ -19,7 +19,7 @@ from graphrerank.models import load_checkpoint
 
 @dataclass(frozen=True)
 class Step:
-    """Train a model, or take a frozen operator, and judge it."""
+    """Train a model, or take a frozen operator, and evaluate it."""
 
     name: str  # what progress lines and files call it
     system: str  # `retriever`, `ppr` or `gcs`, or the trained model's name
@@ -60,12 +60,7 @@ class Work:
 
 
 def do_steps(work: Work, steps: Iterable[Step], *, workers: int) -> dict[Step, dict[str, Any]]:
-    """Do the steps that have left no file yet, and read the results of all.
-
-    Args:
-        work: What they share.
-        steps: The steps, independent of each other.
-        workers: Processes to share them among; 1: this one alone.
+    """Do the steps that have left no file yet, in ``workers`` processes, and read the results of all.
 
     Returns:
         By step: ``values``, data set -> measure -> a number per query (None = does not count); ``parameters``;
@@ -73,8 +68,8 @@ def do_steps(work: Work, steps: Iterable[Step], *, workers: int) -> dict[Step, d
     """
     files = {step: work.file(step) for step in steps}
     waiting = [step for step, file in files.items() if not file.is_file()]
-    for number, step in enumerate(_finished(work, waiting, min(workers, len(waiting))), 1):
-        print(f"[{number}/{len(waiting)}] {step.name}: {read_step(files[step])['seconds']:.0f} s", flush=True)
+    for count, step in enumerate(_finished(work, waiting, min(workers, len(waiting))), 1):
+        print(f"[{count}/{len(waiting)}] {step.name}: {read_step(files[step])['seconds']:.0f} s", flush=True)
     return {step: read_step(file) for step, file in files.items()}
 
 
@@ -135,7 +130,7 @@ def _train_and_judge(work: Work, step: Step, folder: Path) -> dict[str, Any]:
             raise ValueError(f"data sets to judge on must have different names, got {prepared.dataset.name!r} twice")
         measured = measure_queries(prepared, step.split, system, measures=PAGE_MEASURES)
         values[prepared.dataset.name] = {
-            measure: [None if math.isnan(number) else number for number in per_query.tolist()]
+            measure: [None if math.isnan(score) else score for score in per_query.tolist()]
             for measure, per_query in measured.items()
         }
     return {

@@ -1,4 +1,4 @@
-"""Judging what a retrieval puts into contexts: Coverage of the answers, tokens and time, and a model's answers."""
+"""Contexts under test: Coverage of the answers, tokens and time, and a language model's answers."""
 
 import statistics
 import time
@@ -83,14 +83,7 @@ def judge_contexts(
     language_model: ChatModel | None = None,
     **described: Any,
 ) -> ContextResult:
-    """Retrieve contexts for questions and look for the answers in them.
-
-    Args:
-        retrieve: Gives the contexts of some questions.
-        questions: ``Q`` questions, at least one.
-        language_model: Answers them from the contexts, for EM and F1; None for Coverage alone.
-        described: Further attributes of the result.
-    """
+    """Retrieve contexts for ``Q`` questions and look for the answers in them; ``described`` goes into the result."""
     retrieve(questions.queries.block(0, BATCH))  # warm
     texts: list[str] = []
     tokens: list[int] = []

@@ -40,11 +40,7 @@ class Rerankers:
 
 @dataclass(frozen=True, kw_only=True)
 class KETSolutions:
-    """The job; ``conf/experiment/ket_solutions.yaml`` describes its settings.
-
-    Raises:
-        ValueError: If a sweep names an unknown setting.
-    """
+    """The job; ``conf/experiment/ket_solutions.yaml`` describes its settings."""
 
     data: str
     titles: bool
@@ -65,14 +61,7 @@ class KETSolutions:
                 raise ValueError(f"`job.sweeps` must name settings of KET-RAG, {sorted(known)}, got {unknown[0]!r}")
 
     def __call__(self, session: JobSession) -> Path:
-        """Measure, and write the page and ``metrics.json`` after every row.
-
-        Returns:
-            The run folder.
-
-        Raises:
-            ValueError: If a question has no answer.
-        """
+        """Measure, and write the page and ``metrics.json`` after every row."""
         run_dir, bench = session.run_dir, _Bench(self, session)
         solutions: list[ContextResult] = []
         sweeps: dict[str, dict[str, dict[float, ContextResult]]] = {}
@@ -129,7 +118,7 @@ class _Bench:
     def __init__(self, plan: KETSolutions, session: JobSession) -> None:
         self._plan, self._session, self._step = plan, session, plan.search.keywords
         folder, cache = Path(plan.data), session.cache
-        self._documents = [one.passage if plan.titles else one.text for one in read_documents(folder)]
+        self._documents = [document.passage if plan.titles else document.text for document in read_documents(folder)]
         torch.set_num_threads(session.num_threads)
         encoder = VectorCache(plan.encoder, cache / "vectors")
         self._questions = _questions(folder, encoder)
@@ -192,15 +181,15 @@ class _Bench:
     def _index(self, solution: str, settings: Mapping[str, Any]) -> tuple[KETIndex, float]:
         made = {**{name: self._step[name] for name in INDEXED}, **settings}
         made = {name: value for name, value in made.items() if name not in RETRIEVED}
-        wanted = find_solution(solution).settings(KETSettings(join=self._plan.join, **made))
+        needed = find_solution(solution).settings(KETSettings(join=self._plan.join, **made))
         begin = time.perf_counter()
-        if wanted not in self._indexes:
-            self._indexes = {wanted: self._builder.build(self._documents, wanted)}  # one at a time in memory
-        return self._indexes[wanted], time.perf_counter() - begin
+        if needed not in self._indexes:
+            self._indexes = {needed: self._builder.build(self._documents, needed)}  # one at a time in memory
+        return self._indexes[needed], time.perf_counter() - begin
 
     def _retrieval(self, index: KETIndex, solution: str, settings: Mapping[str, Any]) -> KETRetrieval:
-        asked = {name: settings.get(name, self._step[name]) for name in RETRIEVED}
-        return KETRetrieval(index, solution=solution, **asked).to(self._session.device)
+        arguments = {name: settings.get(name, self._step[name]) for name in RETRIEVED}
+        return KETRetrieval(index, solution=solution, **arguments).to(self._session.device)
 
 
 def _questions(folder: Path, encoder: VectorCache) -> Questions:

@@ -132,17 +132,17 @@ def draw_sweep(path: Path, setting: str, points: Sweep) -> None:
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes = figure.subplots()
     values = list(next(iter(points.values())))
-    places = range(len(values))
+    positions = range(len(values))
     for name, by_value in points.items():
         ends = [by_value[value].interval("Coverage") for value in values]
-        (line,) = axes.plot(places, [by_value[value].mean("Coverage") for value in values], marker="o", label=name)
+        (line,) = axes.plot(positions, [by_value[value].mean("Coverage") for value in values], marker="o", label=name)
         low, high = ([100 * end[side] for end in ends] for side in (0, 1))
-        axes.fill_between(places, low, high, color=line.get_color(), alpha=0.1)
+        axes.fill_between(positions, low, high, color=line.get_color(), alpha=0.1)
     published = PAPER_SWEEPS.get(setting, {})
-    points_of_paper = [(place, published[value]) for place, value in enumerate(values) if value in published]
+    points_of_paper = [(position, published[value]) for position, value in enumerate(values) if value in published]
     if points_of_paper:
         axes.plot(*zip(*points_of_paper, strict=True), marker="x", ls="--", color="0.4", label="ket_p in the paper")
-    axes.set_xticks(places, [f"{value:g}" for value in values])
+    axes.set_xticks(positions, [f"{value:g}" for value in values])
     axes.set(xlabel=SYMBOLS[setting], ylabel="Coverage (%), 95% interval")
     axes.grid(alpha=0.3)
     axes.legend()

@@ -35,13 +35,10 @@ class Choice:
 def table_rows(
     grid: Grid, plain: ReTAGSearchSettings, *, num_terms: int, best: Mapping[str, Choice]
 ) -> Iterator[tuple[str, list[Choice]]]:
-    """Yield the rows, one after the other: those that combine build on the best of the rows before.
+    """Yield the rows, one after the other: those that combine build on ``best``, the choices made for the rows before.
 
-    Args:
-        grid: The settings to choose among.
-        plain: BM25 alone.
-        num_terms: Of topics among the keywords.
-        best: By row, what was chosen so far; the caller adds to it between two rows.
+    ``plain`` is BM25 alone; ``num_terms`` limits the topics among the keywords. The caller adds to ``best`` between two
+    rows.
     """
     yield BM25, [Choice(plain)]
     yield (

@@ -1,4 +1,4 @@
-"""What the answers of a system rest on: how many there are, what they cite, what was read for them."""
+"""Counts of a system's answers: how many there are, what they cite, what was read for them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class AnswerCounts:
 
 
 def count_answers(system: str, answers: Sequence[CitedAnswer]) -> AnswerCounts:
-    """Count what the answers of a system rest on.
+    """Count a system's answers, their citations, and what was read for them.
 
     Example:
         >>> count_answers("ReTAG", [CitedAnswer("Metz.", ("0.0.3",), (80, None), 90), CitedAnswer("", (), (0,), 50)])
@@ -41,7 +41,7 @@ def count_answers(system: str, answers: Sequence[CitedAnswer]) -> AnswerCounts:
 
 
 def answers_table(counts: Sequence[AnswerCounts]) -> str:
-    """Lay the counts of some systems out in Markdcount."""
+    """Write the counts of some systems as a table in Markdown."""
     header = ["system", "questions", "answered", "summaries cited", "tokens read", "parts read", "of them unusable"]
     rows = [
         [

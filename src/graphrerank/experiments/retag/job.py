@@ -50,11 +50,7 @@ KEYWORDS = ("num_keywords", "num_sentences", "num_terms")  # settings of the ste
 
 @dataclass(frozen=True, kw_only=True)
 class ReTAGSummaries:
-    """The job; ``conf/experiment/retag_podcast.yaml`` describes its settings.
-
-    Raises:
-        ValueError: If a scope is unknown.
-    """
+    """The job; ``conf/experiment/retag_podcast.yaml`` describes its settings."""
 
     data: str
     titles: bool
@@ -89,14 +85,7 @@ class ReTAGSummaries:
         return Grid(**{entry.name: getattr(self, entry.name) for entry in fields(Grid)})
 
     def __call__(self, session: JobSession) -> Path:
-        """Measure what there is to read and what retrieval finds; let a language model answer where one is given.
-
-        Returns:
-            The run folder.
-
-        Raises:
-            ValueError: If there is no question, a saved index is of other chunks, or there is no community.
-        """
+        """Measure what there is to read and what is retrieved; ask a language model to answer where one is given."""
         run_dir, bench = session.run_dir, _Bench(self, session)
         readings = [reading for level in range(bench.num_levels) for reading in bench.readings(level)]
         tables: list[RecallTable] = []
@@ -180,9 +169,9 @@ class _Bench:
 
     def _index(self, documents: Sequence[Document]) -> ReTAGIndex:
         """Build the index, or read a saved one of the same chunks."""
-        ids, saved = [one.doc_id for one in documents], self._plan.index
+        ids, saved = [document.doc_id for document in documents], self._plan.index
         if saved is None:
-            passages = [one.passage if self._plan.titles else one.text for one in documents]
+            passages = [document.passage if self._plan.titles else document.text for document in documents]
             return self._setup.build_index(self._encoder, ids, passages)
         index = ReTAGIndex.load(saved)
         if list(index.passage_ids) != ids:
@@ -201,11 +190,7 @@ class _Bench:
             yield measure_reading(name, self._retrieval(Choice(search, self._keywords()), level), self._queries)
 
     def recall(self, scope: str, level: int) -> RecallTable:
-        """Choose the settings of each row on one part of the questions, and judge it on the other.
-
-        Raises:
-            ValueError: If no question is left to judge, or to choose among several settings on.
-        """
+        """Choose the settings of each row on one part of the questions, and judge it on the other."""
         plan, grid, use_topics = self._plan, self._plan.grid, SCOPES[scope]
         order = hashed_order(self._queries.ids, plan.seed)
         split = round(plan.chosen_on * len(order))

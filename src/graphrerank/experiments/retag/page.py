@@ -1,4 +1,4 @@
-"""The page of ``experiment=retag_podcast``: what there is to read, what retrieval finds of it, whose answers win."""
+"""The page of ``experiment=retag_podcast``: what there is to read, what is retrieved of it, whose answers win."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -52,13 +52,7 @@ class RecallTable:
 
 
 def compare_recall(results: Sequence[SummaryResult], pairs: Sequence[tuple[str, str]], *, seed: int) -> list[Compared]:
-    """Test pairs of ways against each other, over the same questions.
-
-    Args:
-        results: All ways.
-        pairs: Names, the one that is hoped to be better first.
-        seed: Of the test and the bootstrap.
-    """
+    """Test pairs of results against each other over the same questions; the one expected to be better comes first."""
     position = {result.name: index for index, result in enumerate(results)}
     scores = torch.stack([result.recall for result in results]).unsqueeze(1)  # [S, 1, Q]
     statistics = compare_pairs(scores, [(position[first], position[second]) for first, second in pairs], seed=seed)
@@ -113,12 +107,12 @@ def render_retag(
     """Write the page.
 
     Args:
-        command: That made it.
+        command: The command of the run.
         index_line: What the index holds, in a sentence.
         readings: What there is to read, level by level.
         tables: Of retrieval.
-        counts: Of the answers of each system; none where no language model was asked.
-        wins: Win rates by what was compared; none where no language model was asked.
+        counts: Of the answers of each system; empty where no language model was asked.
+        wins: Win rates by what was compared; empty where no language model was asked.
     """
     parts = [
         "# ReTAG: retrieval and answers",

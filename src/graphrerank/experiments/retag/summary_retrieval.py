@@ -73,17 +73,9 @@ def read_by_pairs(
     *,
     advance: Callable[[int, int], None] | None = None,
 ) -> Tensor:
-    """Score every summary that a full read would see, by a cross-encoder.
+    """Score every summary that a full read would see by a cross-encoder: ``[Q, N]`` float32, -inf for no candidate.
 
-    Args:
-        encoder: The cross-encoder; a ``PairCache`` remembers its pairs.
-        query_texts: ``Q`` questions.
-        texts: ``N`` summaries.
-        candidates: ``[Q, N]`` bool, which of them each question may retrieve.
-        advance: Called after each question with the number of pairs that were read and of all.
-
-    Returns:
-        ``[Q, N]`` float32 logits; -inf where there is no candidate.
+    ``candidates`` is ``[Q, N]`` bool; ``advance`` is called after each question with the pairs read so far and in all.
     """
     scores = torch.full(candidates.shape, -torch.inf)
     total, done = int(candidates.sum()), 0
@@ -99,14 +91,9 @@ def read_by_pairs(
 
 
 def most_relevant(scores: Tensor, count: int) -> Tensor:
-    """Take the best summaries of each question, ties by number: what a full read would select.
+    """Take the ``count`` best summaries of each question, what a full read would select: ``[Q, N]`` bool.
 
-    Args:
-        scores: ``[Q, N]``, -inf for what is no candidate.
-        count: How many, at least 1; fewer where there are fewer candidates.
-
-    Returns:
-        ``[Q, N]`` bool.
+    ``scores`` is ``[Q, N]``, -inf for what is no candidate. Ties go by number; fewer are taken of fewer candidates.
 
     Example:
         >>> most_relevant(torch.tensor([[0.1, 0.9, 0.5, -torch.inf]]), 2).int()
@@ -118,15 +105,7 @@ def most_relevant(scores: Tensor, count: int) -> Tensor:
 
 
 def summary_recall(ranking: Ranking, relevant: Tensor, *, top_k: int) -> Tensor:
-    """Measure how many of the relevant summaries are in the top K.
-
-    Args:
-        ranking: ``[Q, K]`` summaries.
-        relevant: ``[Q, N]`` bool.
-        top_k: Cutoff rank.
-
-    Returns:
-        ``[Q]`` float64; NaN where a question has no relevant summary.
+    """Share of the ``relevant`` summaries (``[Q, N]`` bool) in the top K: ``[Q]`` float64; NaN where none is relevant.
 
     Example:
         >>> ranking = Ranking(torch.tensor([[2, 0]]), torch.tensor([[0.9, 0.5]]))
@@ -160,7 +139,7 @@ def time_retrieval(retrieval: ReTAGRetrieval, queries: Queries) -> Latency:
 
 
 def measure_reading(name: str, retrieval: ReTAGRetrieval, queries: Queries) -> Reading:
-    """Count what a way to choose summaries gives to read per question, and time it."""
+    """Count the summaries and tokens per question that a retrieval selects, and time it."""
     retrieved = retrieval.retrieve(queries)
     summaries, level = retrieval.summaries, retrieval.summaries.level
     nodes = retrieved.ranking.nodes.cpu()

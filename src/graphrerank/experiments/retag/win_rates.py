@@ -23,14 +23,7 @@ class WinRate:
 
 
 def win_rates(verdicts: Verdicts, *, seed: int = 0) -> list[WinRate]:
-    """Count verdicts by criterion; questions without a usable one do not count.
-
-    Args:
-        verdicts: What was said of ``Q`` questions by ``C`` criteria.
-        seed: Of the bootstrap and the test.
-
-    Returns:
-        One entry per criterion.
+    """Count verdicts by criterion, one entry each; questions without a usable verdict do not count.
 
     Example:
         >>> import torch
