@@ -9,10 +9,7 @@ LISTS = ("report",)
 
 
 def read_arguments(arguments: Sequence[str]) -> list[str]:
-    """Write lists as Hydra reads them, and refuse passwords and keys of earlier versions.
-
-    Raises:
-        ValueError: Naming the new key, or the one of a URL that holds a password: Hydra would write it down.
+    """Write lists as Hydra reads them; refuse keys of earlier versions and URLs with a password, which Hydra would log.
 
     Example:
         >>> read_arguments(["report=runs/a,runs/b"])

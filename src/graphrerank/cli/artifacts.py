@@ -1,4 +1,4 @@
-"""Which artifact is served or timed: a folder, one that ships, or one made here of a hub's model's weights."""
+"""The artifact that is served or timed: a folder, a shipped one, or one exported here from a hub model's weights."""
 
 from pathlib import Path
 
@@ -17,11 +17,9 @@ from graphrerank.serving.formats import FORMATS
 def artifact_folder(cfg: DictConfig) -> Path:
     """Find the artifact that ``artifact`` names.
 
-    Of a model on the hub manifest and safetensors are downloaded, which hold no program, and exported into the cache,
-    past the parity gate: TorchScript and its like never come from there.
-
-    Raises:
-        ValueError: If there is no such artifact, model or format, or a hub's model cannot be exported.
+    Of a model on the hub only manifest and safetensors are downloaded, which hold no program. They are exported into
+    the
+    cache, past the parity gate: TorchScript and its like never come from there.
     """
     if cfg.format not in (None, *FORMATS):
         raise ValueError(f"`format` must be one of {list(FORMATS)} or null, got {cfg.format!r}")

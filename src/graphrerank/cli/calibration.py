@@ -1,4 +1,4 @@
-"""Calibrate what was trained, on the validation splits of the data sets that it was trained on."""
+"""Calibrate a trained reranker on the validation splits of the data sets that it was trained on."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,39 +19,32 @@ from graphrerank.training import calibration_method
 
 
 def calibrate_system(method: str, parts: Mapping[str, PreparedDataset], split: str, system: System) -> dict[str, Any]:
-    """Fit what turns a system's scores into probabilities of relevance, on all candidates of all data sets together.
+    """Fit the probabilities of relevance of a system's scores, on a split of all data sets together.
 
-    Args:
-        method: ``logistic`` or ``isotonic``.
-        parts: The data sets.
-        split: The split of each to fit on.
-        system: What scores.
-
-    Returns:
-        What a manifest holds as ``calibration``, with what it was fitted on and how well it fits there, on all of it
-        and on each data set.
+    ``method`` is ``logistic`` or ``isotonic``. Returns the manifest's ``calibration``, with what it was fitted on and
+    how
+    well it fits there, on all data sets and on each.
     """
     pairs = {name: labelled_scores(part, split, system) for name, part in parts.items()}
     scores, labels = (torch.cat(column) for column in zip(*pairs.values(), strict=True))
     calibration = calibration_method(method)(scores, labels)
-    found = judge_reliability(system.name, calibration, scores, labels)
-    fitted = {"datasets": list(parts), "split": split, "pairs": found.num_pairs, "ece": found.ece, "brier": found.brier}
+    overall = judge_reliability(system.name, calibration, scores, labels)
+    fitted = {
+        "datasets": list(parts),
+        "split": split,
+        "pairs": overall.num_pairs,
+        "ece": overall.ece,
+        "brier": overall.brier,
+    }
     by_dataset = {name: judge_reliability(system.name, calibration, *pairs[name]).ece for name in parts}
-    fitted |= {"share_relevant": found.share_relevant, "ece_by_dataset": by_dataset}
+    fitted |= {"share_relevant": overall.share_relevant, "ece_by_dataset": by_dataset}
     return {**calibration.to_json(), "fitted": fitted}
 
 
 def calibrate_checkpoint(session: Session) -> Path:
-    """Calibrate a finished checkpoint as its training would have: the weights stay, the manifest tells the rest.
+    """Calibrate a finished checkpoint as its training would have: only the manifest's ``calibration`` changes.
 
-    Data sets, retriever and validation split are those of the manifest, and must be what they were.
-
-    Returns:
-        The run folder, which is a checkpoint folder.
-
-    Raises:
-        ValueError: If the checkpoint is no reranker of scores or vectors, there is no method, or a data set is not the
-            one that was trained on.
+    Data sets, retriever and validation split are those of the manifest, and must be unchanged.
     """
     cfg = session.cfg
     if cfg.calibration is None:
@@ -75,7 +68,7 @@ def calibrate_checkpoint(session: Session) -> Path:
 
 
 def _trained_on(session: Session, manifest: RerankerManifest) -> dict[str, PreparedDataset]:
-    """Make the data sets that a manifest names ready, with candidates and features as in training, by name."""
+    """Prepare the data sets that a manifest names, with candidates and features as in training, by name."""
     trained_with = manifest.encoder  # None where nothing was encoded
     encoder = session.group_from_manifest("encoder", trained_with) if trained_with else None
     retriever = session.group_from_manifest("retriever", manifest.retriever)
@@ -85,10 +78,10 @@ def _trained_on(session: Session, manifest: RerankerManifest) -> dict[str, Prepa
         choice = str(arguments.pop("data", name))
         data = session.group_from_manifest("data", GroupEntry(choice, arguments))
         part = session.prepare(data, encoder, retriever, reads_vectors=manifest.inputs.reads_vectors)
-        if (found := part.dataset.fingerprint) != entry.fingerprint:
+        if (fingerprint := part.dataset.fingerprint) != entry.fingerprint:
             raise ValueError(
                 f"{session.cfg.calibrate}: was trained on {name} with fingerprint {entry.fingerprint[:12]}, the data "
-                f"set is now another one ({found[:12]})"
+                f"set is now another one ({fingerprint[:12]})"
             )
         parts[name] = part.with_features(manifest.retriever.feature_names)
     return parts

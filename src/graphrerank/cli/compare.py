@@ -13,14 +13,10 @@ from graphrerank.evaluation.study_report import print_study
 
 
 def compare(session: Session) -> Path:
-    """Compare finished runs and return the folder of the report.
-
-    Raises:
-        ValueError: If a folder holds no finished run, or the runs cannot be compared (:func:`compare_runs`).
-    """
-    listed = [Path(folder) for folder in session.cfg.report]
-    names = [folder.name for folder in listed]
-    folders = {folder.name if names.count(folder.name) == 1 else str(folder): folder for folder in listed}
+    """Compare finished runs (:func:`compare_runs`) and return the folder of the report."""
+    run_folders = [Path(folder) for folder in session.cfg.report]
+    names = [folder.name for folder in run_folders]
+    folders = {folder.name if names.count(folder.name) == 1 else str(folder): folder for folder in run_folders}
     capsules = [(run, folder) for run, folder in folders.items() if (folder / CAPSULE).is_file()]
     notes = [line for first, second in pairwise(capsules) for line in setting_differences(first, second)]
     command = shlex.join(["python", "evaluate.py", f"report={','.join(session.cfg.report)}"])

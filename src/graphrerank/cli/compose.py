@@ -1,4 +1,4 @@
-"""Composing parts of ``conf``, and what of a configuration may leave this machine."""
+"""Composing parts of ``conf``, and removing what belongs to this machine from a configuration."""
 
 import json
 import re
@@ -21,13 +21,7 @@ FREE_TEXTS = ("prompt", "id", "splits", "corpus_where", "descriptions")  # no pa
 
 
 def compose_group(cfg: DictConfig, group: str, choice: str, **arguments: Any) -> DictConfig:
-    """Compose one file of ``conf/<group>``, resolved with the folders and the device of a command's configuration.
-
-    Args:
-        cfg: The command's configuration.
-        group: A folder of ``conf``.
-        choice: A file of that folder, without ending.
-        arguments: Settings of the group to replace.
+    """Compose one file of ``conf/<group>`` with some other ``arguments``, and the folders and device of a command.
 
     Raises:
         ValueError: If ``choice`` is not a plain name, there is no such file, or an argument is unknown to it.
@@ -50,11 +44,7 @@ def compose_group(cfg: DictConfig, group: str, choice: str, **arguments: Any) ->
 
 
 def data_group(cfg: DictConfig, name: str, **arguments: Any) -> DictConfig:
-    """Compose a data set by its name in ``conf/data``, or a data set folder by its path, as :func:`compose_group`.
-
-    Raises:
-        ValueError: If it is neither a path nor a file of ``conf/data``.
-    """
+    """Compose a data set by its name in ``conf/data``, or a data set folder by its path, as :func:`compose_group`."""
     if "/" in name or "\\" in name:
         return compose_group(cfg, "data", "folder", path=name, **arguments)
     return compose_group(cfg, "data", name, **arguments)
@@ -68,8 +58,7 @@ def group_from_manifest(cfg: DictConfig, group: str, entry: GroupEntry) -> DictC
     only if the user has named it (:class:`~graphrerank.cli.places.Places`).
 
     Raises:
-        ValueError: If the choice is not a file of the group, or an argument is unknown to it or refers to something
-            outside the manifest.
+        ValueError: If the choice or an argument is unknown, or an argument refers to something outside the manifest.
     """
     arguments = _without_machine_keys(_without_hydra_keys(dict(entry.arguments)))
     if "${" in (written := json.dumps(arguments)):
@@ -153,7 +142,7 @@ def _shown(content: Any) -> Any:
 
 
 def _without_hydra_keys(content: Any) -> Any:
-    """Leave out what Hydra would act on, at any depth, also within lists."""
+    """Leave out the keys that Hydra acts on, at any depth, also within lists."""
     if isinstance(content, Mapping):
         return {key: _without_hydra_keys(entry) for key, entry in content.items() if not str(key).startswith("_")}
     return [_without_hydra_keys(entry) for entry in content] if isinstance(content, list) else content

@@ -1,4 +1,4 @@
-"""``python evaluate.py``: judge checkpoints, pipelines and run files on data sets, and print a table of each."""
+"""``python evaluate.py``: evaluate checkpoints, pipelines and run files on data sets, and print a table of each."""
 
 from pathlib import Path
 
@@ -10,14 +10,7 @@ from graphrerank.evaluation import build_study
 
 
 def evaluate(session: Session) -> Path:
-    """Judge all systems that the command names on every data set; the last one is compared with the others.
-
-    Returns:
-        The run folder.
-
-    Raises:
-        ValueError: If the systems or data sets cannot be read (:func:`read_lineup`), or do not fit (:class:`Rankings`).
-    """
+    """Evaluate all systems that the command names on every data set; the last one is compared with the others."""
     lineup = read_lineup(session)
     results = Results(session, lineup.plan)
     for ranked in Rankings(session, lineup):

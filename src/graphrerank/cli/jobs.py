@@ -26,19 +26,7 @@ COMMANDS = {  # a setting of the command line -> the job that it asks for, in th
 
 
 def run_job(cfg: DictConfig, schema: type, session: Callable[[DictConfig], Session]) -> Path | None:
-    """Run the job of a configuration, and print the folder that it wrote to as the last line.
-
-    Args:
-        cfg: The composed configuration.
-        schema: The dataclass of its root.
-        session: What the job is called with, made from the configuration.
-
-    Returns:
-        The folder; None for a job that writes to none.
-
-    Raises:
-        ValueError: If the configuration has an unknown key, or as :func:`build_job`.
-    """
+    """Build the job of a configuration, call it, and print the folder that it wrote to, if any, as the last line."""
     check_keys(cfg, schema)
     Places(cfg.paths.cache).remember(cfg)
     quiet_lightning()
@@ -49,11 +37,7 @@ def run_job(cfg: DictConfig, schema: type, session: Callable[[DictConfig], Sessi
 
 
 def build_job(cfg: DictConfig) -> Callable[[Any], Path | None]:
-    """Build what a configuration's ``job`` describes: a class that takes a plan, or a function without one.
-
-    Raises:
-        ValueError: If ``job`` has an unknown setting, lacks one, or one has another type than the plan needs.
-    """
+    """Build what a configuration's ``job`` describes: a class that takes a plan, or a function without one."""
     command = next((target for setting, target in COMMANDS.items() if cfg.get(setting)), None)
     node = cfg.job if command is None else OmegaConf.create({"_target_": command})
     target = check_plan(node, "job")
@@ -75,14 +59,9 @@ def quiet_lightning() -> None:
 
 
 def check_plan(node: DictConfig, key: str) -> Any:
-    """Compare the settings under a ``_target_`` with the parameters of what it names.
+    """Compare the settings under a ``_target_`` with the parameters of the class or function that it names.
 
-    Args:
-        node: The settings.
-        key: Where they stand in the configuration, for messages.
-
-    Returns:
-        The class or function.
+    ``key`` is the place of the settings in the configuration, for messages. Returns the class or function.
 
     Raises:
         ValueError: If a setting is unknown, missing, or of another type; in nested targets too.

@@ -1,4 +1,4 @@
-"""The systems that ``evaluate.py`` judges, by short names: pipelines, run files, checkpoints; and their candidates."""
+"""The systems of a run of ``evaluate.py``, by short names: pipelines, run files, checkpoints; and their candidates."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Named:
 
 @dataclass(frozen=True)
 class Lineup:
-    """All systems of a run, what gives them candidates, and what is measured on which data sets."""
+    """All systems of a run, the source of their candidates, and the measures and data sets."""
 
     named: Sequence[Named]  # the systems in the order of the tables' rows; the last is the primary one
     # the models behind each checkpoint, by its label and by name of the row
@@ -44,9 +44,10 @@ class Lineup:
 
 
 def read_lineup(session: Session) -> Lineup:
-    """Name all systems, load the checkpoints, and choose data sets and what gives the candidates.
+    """Name all systems, load the checkpoints, and choose data sets and the source of candidates.
 
-    What ``systems`` and ``checkpoint`` name is a file of ``conf/pipeline``, else a run file, else a checkpoint. Encoder
+    An entry of ``systems`` and ``checkpoint`` is a file of ``conf/pipeline``, else a run file, else a checkpoint.
+    Encoder
     and retriever are the chosen ones, else those of the first checkpoint, else MiniLM and dense search. A data set has
     the settings of the first checkpoint that was trained on it, else those of ``conf``.
 
@@ -60,24 +61,24 @@ def read_lineup(session: Session) -> Lineup:
     listed = bool(cfg.systems) or (has_checkpoint and OmegaConf.is_list(cfg.checkpoint))
     chosen = [] if not has_checkpoint else [cfg.checkpoint] if not OmegaConf.is_list(cfg.checkpoint) else cfg.checkpoint
     sources = [str(source) for source in (*cfg.systems, *chosen)]
-    piped = [*(name for name in cfg.pipelines if cfg.pipeline is None or name != session.choice("pipeline"))]
+    pipeline_names = [*(name for name in cfg.pipelines if cfg.pipeline is None or name != session.choice("pipeline"))]
     if cfg.pipeline is not None:
-        piped.append(session.choice("pipeline"))
-    if piped and sources:
+        pipeline_names.append(session.choice("pipeline"))
+    if pipeline_names and sources:
         raise ValueError(
             f"`checkpoint` and `systems` must not be given with a pipeline, got {sources}: `systems` names pipelines "
             "too; leave `pipeline` and `pipelines` out"
         )
-    named = [Named(name, "pipeline", name) for name in piped] or name_systems(sources)
+    named = [Named(name, "pipeline", name) for name in pipeline_names] or name_systems(sources)
     _check_run_files(named, names)
-    _check_counterfactuals(cfg, [one.label for one in named if one.kind == "pipeline"])
-    loaded = {one.label: _load(one, listed=listed) for one in named if one.kind == "checkpoint"}
+    _check_counterfactuals(cfg, [entry.label for entry in named if entry.kind == "pipeline"])
+    loaded = {entry.label: _load(entry, listed=listed) for entry in named if entry.kind == "checkpoint"}
     manifests = {label: list(models.values())[-1].reranker for label, models in loaded.items()}
-    pipelines = {one.label: session.pipeline(one.source) for one in named if one.kind == "pipeline"}
+    pipelines = {entry.label: session.pipeline(entry.source) for entry in named if entry.kind == "pipeline"}
     retriever, retriever_name = session.choose("retriever", manifests, "dense")
     encoder, encoder_name = session.choose("encoder", manifests, "minilm" if pipelines else None)
     origin = f"candidates: {retriever_name}" + (f", vectors: {encoder_name}" if encoder else "")
-    usual = PIPELINE_MEASURES if piped else MIXED_MEASURES if listed else RERANKER_MEASURES
+    usual = PIPELINE_MEASURES if pipeline_names else MIXED_MEASURES if listed else RERANKER_MEASURES
     return Lineup(
         named=named,
         checkpoints=loaded,
@@ -91,11 +92,7 @@ def read_lineup(session: Session) -> Lineup:
 
 
 def name_systems(sources: Sequence[str]) -> list[Named]:
-    """Return what each source is, with a short name.
-
-    Raises:
-        ValueError: If there is none, one is named twice, or two have the same path.
-    """
+    """Return the kind of each source, with a short name; a ValueError if there is none or two have one path."""
     if not sources or len(set(sources)) != len(sources):
         raise ValueError(
             f"`systems` and `checkpoint` must name one system or more, and none twice, got {list(sources)}"
@@ -108,10 +105,7 @@ def name_systems(sources: Sequence[str]) -> list[Named]:
 def short_names(sources: Sequence[str]) -> list[str]:
     """Name paths by as many of their last parts as tell them apart, without the endings of run files and checkpoints.
 
-    A name that a frozen row has (:data:`FROZEN`) gets one part more.
-
-    Raises:
-        ValueError: If two paths have the same parts, or there is no part more.
+    A name that a frozen row has (:data:`FROZEN`) gets one part more; a ValueError if names cannot be told apart.
 
     Example:
         >>> short_names(["base", "runs/1", "more/1", "out/{dataset}.bm25.trec", "mine/gcs"])
@@ -170,12 +164,12 @@ def _load(named: Named, *, listed: bool) -> dict[str, Checkpoint]:
 
 
 def _check_run_files(named: Sequence[Named], datasets: Sequence[str]) -> None:
-    """Refuse the run file of one data set where several are judged."""
-    for one in named:
-        if one.kind == "run" and DATASET not in one.source and len(datasets) > 1:
+    """Refuse the run file of one data set where several are evaluated."""
+    for system in named:
+        if system.kind == "run" and DATASET not in system.source and len(datasets) > 1:
             raise ValueError(
-                f"`systems`: the run file {one.source} is of one data set, `datasets` names {len(datasets)}; write its "
-                f"path with {DATASET} in the place of the name"
+                f"`systems`: the run file {system.source} is of one data set, `datasets` names {len(datasets)}; write "
+                f"its path with {DATASET} in the place of the name"
             )
 
 

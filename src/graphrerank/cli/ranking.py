@@ -31,15 +31,7 @@ Rows = dict[str, list[RankedSystem]]  # by label of the system; under "" those w
 
 
 class Rankings:
-    """Lets all systems of a lineup rank the queries of its data sets, one data set after the other.
-
-    Args:
-        session: Builds data sets, systems and pipelines.
-        lineup: The systems and data sets.
-
-    Raises:
-        ValueError: If a run file does not fit a data set, or a checkpoint was trained with another encoder.
-    """
+    """Lets all systems of a lineup rank the queries of its data sets, one data set after the other."""
 
     def __init__(self, session: Session, lineup: Lineup) -> None:
         self._session, self._lineup = session, lineup
@@ -66,12 +58,14 @@ class Rankings:
         else:
             dataset = instantiate(data)
             queries = judged_queries(dataset, session.split, session.num_queries)
-        for one in lineup.named:
-            if one.kind == "run":
-                path = Path(one.source.replace(DATASET, dataset.name))
+        for system in lineup.named:
+            if system.kind == "run":
+                path = Path(system.source.replace(DATASET, dataset.name))
                 ranking = read_run_file(path, dataset, session.split, queries)
-                rows[one.label] = [RankedSystem(one.label, "run", one.source, ranking, fingerprint=hash_files([path]))]
-        systems = [row for label in ("", *(one.label for one in lineup.named)) for row in rows.get(label, [])]
+                rows[system.label] = [
+                    RankedSystem(system.label, "run", system.source, ranking, fingerprint=hash_files([path]))
+                ]
+        systems = [row for label in ("", *(system.label for system in lineup.named)) for row in rows.get(label, [])]
         return RankedDataset(dataset, session.split, queries, systems, candidates, lineup.notes)
 
     def _rerank(self, prepared: PreparedDataset, queries: Tensor) -> Rows:
@@ -80,7 +74,7 @@ class Rankings:
         search = retrieval_times(prepared, queries, instantiate(lineup.retriever)(prepared.dataset.graph))
         manifests = {label: list(models.values())[-1].reranker for label, models in lineup.checkpoints.items()}
         settings = {label: _frozen_settings(manifest) for label, manifest in manifests.items()}
-        sources = {one.label: one.source for one in lineup.named}
+        sources = {entry.label: entry.source for entry in lineup.named}
         frozen: dict[str, list[RankedSystem]] = {name: [] for name in FROZEN}
         rows: Rows = {}
         for label, models in lineup.checkpoints.items():
@@ -138,7 +132,7 @@ class Rankings:
 
 
 def _frozen_settings(manifest: RerankerManifest) -> dict[str, Any]:
-    """Return what decides each frozen row beside a checkpoint."""
+    """Return the settings that decide each frozen row beside a checkpoint."""
     settings: dict[str, Any] = {RETRIEVER: None, **manifest.operators}
     if manifest.pair_encoder is not None:
         reads = manifest.pair_encoder.fingerprint, manifest.inputs.last_layers
@@ -152,7 +146,7 @@ def _owners(settings: Mapping[str, Mapping[str, Any]], name: str) -> dict[Any, s
 
 
 def _with_training(row: RankedSystem, checkpoint: Checkpoint, source: str) -> RankedSystem:
-    """Add what is known of a checkpoint's training."""
+    """Add the record of a checkpoint's training."""
     manifest = checkpoint.reranker
     return replace(
         row,
@@ -166,7 +160,7 @@ def _with_training(row: RankedSystem, checkpoint: Checkpoint, source: str) -> Ra
 
 
 def training_config(manifest: RerankerManifest) -> str | None:
-    """Hash what a model was trained with except for its seed; None where the manifest does not say."""
+    """Hash the settings that a model was trained with, except its seed; None where the manifest lacks them."""
     if not manifest.config:
         return None
     kept = {key: entry for key, entry in manifest.config.items() if key not in MACHINE_SETTINGS}

@@ -1,4 +1,4 @@
-"""What a run of ``evaluate.py`` leaves behind: its study, reports, metrics, capsule and tables for loggers."""
+"""The files of a run of ``evaluate.py``: its study, reports, metrics, capsule and tables for loggers."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,24 +19,14 @@ from graphrerank.models.checkpoint import library_versions
 
 
 class Results:
-    """Prints the table of each data set, and keeps all files of the run up to date with what was judged so far.
-
-    Args:
-        session: The command.
-        plan: What is measured and tested.
-    """
+    """Prints the table of each data set, and keeps all files of the run up to date with the results so far."""
 
     def __init__(self, session: Session, plan: StudyPlan) -> None:
         self._session, self._plan = session, plan
         self._datasets: list[DatasetStudy] = []
 
     def add(self, dataset: DatasetStudy, node_ids: Sequence[str]) -> None:
-        """Print a data set's table, and write run files, study, reports, metrics and capsule; tables go to loggers.
-
-        Args:
-            dataset: What was judged.
-            node_ids: ``N`` ids of its corpus.
-        """
+        """Print a data set's table, and write run files, study, reports, metrics and capsule; tables go to loggers."""
         session, plan = self._session, self._plan
         self._datasets.append(dataset)
         study = Study(

@@ -196,11 +196,7 @@ def register() -> None:
 
 
 def check_keys(cfg: DictConfig, schema: type) -> None:
-    """Refuse root keys that a ``+key=...`` override added.
-
-    Raises:
-        ValueError: Naming the key.
-    """
+    """Refuse root keys that a ``+key=...`` override added; the ValueError names the first."""
     known = {f.name for f in fields(schema)}
     unknown = sorted(str(key) for key in cfg if key not in known)
     if unknown:

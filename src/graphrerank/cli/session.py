@@ -29,18 +29,15 @@ from graphrerank.pipelines import Pipeline
 
 
 class Session:
-    """What a job asks of the command that runs it.
-
-    Args:
-        cfg: The command's configuration.
+    """The interface of a command to its job (:class:`graphrerank.experiments.session.JobSession`).
 
     Attributes:
-        cfg: The same.
+        cfg: The command's configuration.
         run_dir: Folder that the job writes to.
         cache: Folder that keeps vectors, candidate lists and answers.
         device: Where models run.
         num_threads: torch threads.
-        seed: Of all that is drawn.
+        seed: Seed of all random choices.
     """
 
     def __init__(self, cfg: DictConfig) -> None:
@@ -52,12 +49,12 @@ class Session:
 
     @property
     def split(self) -> str:
-        """The split that is judged."""
+        """The split that systems are evaluated on."""
         return str(self.cfg.split if "split" in self.cfg else self.cfg.test_split)
 
     @property
     def num_queries(self) -> int | None:
-        """Queries that are judged, the first ones by id; None for all."""
+        """Number of queries to evaluate, the first ones by id; None for all."""
         count: int | None = self.cfg.get("num_queries")
         return count
 
@@ -81,17 +78,13 @@ class Session:
         return str(HydraConfig.get().runtime.choices[group])
 
     def group(self, group: str, choice: str, **settings: Any) -> DictConfig:
-        """Compose a file of ``conf/<group>``, or a data set folder by its path, with some other settings.
-
-        Raises:
-            ValueError: If there is no such file, or a setting is unknown to it.
-        """
+        """Compose a file of ``conf/<group>``, or a data set folder by its path, with some other settings."""
         if group == "data":
             return data_group(self.cfg, choice, **settings)
         return compose_group(self.cfg, group, choice, **settings)
 
     def chosen(self, group: str) -> DictConfig | None:
-        """Return a copy of what the command chose of ``conf/<group>``, resolved; None where it chose nothing."""
+        """Return a copy of the group that the command chose of ``conf/<group>``, resolved; None for none."""
         node: DictConfig | None = deepcopy(self.cfg[group])
         if node is not None:
             OmegaConf.resolve(node)
@@ -116,11 +109,7 @@ class Session:
         return group_from_manifest(self.cfg, group, entry)
 
     def dataset_names(self) -> list[str]:
-        """Name the data sets to judge on: the one that ``data=`` chose, else those of ``datasets``.
-
-        Raises:
-            ValueError: If there is none.
-        """
+        """Name the data sets to evaluate on: the one that ``data=`` chose, else those of ``datasets``."""
         names = list(self.cfg.datasets) if self.cfg.data is None else [self.choice("data")]
         if not names:
             raise ValueError("`datasets` must name at least one file of conf/data, got []")
@@ -146,15 +135,10 @@ class Session:
     def choose(
         self, group: str, manifests: Mapping[str, RerankerManifest], usual: str | None
     ) -> tuple[DictConfig | Any, str]:
-        """Take what the command chose of a group, else what a checkpoint was trained with, else the usual one.
-
-        Args:
-            group: A folder of ``conf``.
-            manifests: What each checkpoint was trained with, by label; the first that has an entry counts.
-            usual: A file of that folder; None: none.
+        """Take the group that the command chose, else that of the first checkpoint with an entry, else the ``usual`` file.
 
         Returns:
-            The group, None if there is none, and what to call it.
+            The group, None if there is none, and its name in notes.
         """
         if self.cfg[group] is not None:
             return self.cfg[group], self.choice(group)
@@ -168,14 +152,8 @@ class Session:
     ) -> PreparedDataset:
         """Load, encode and rank a data set, from the caches where they hold it.
 
-        Args:
-            data: The data set.
-            encoder: The encoder, or None. It is not loaded where neither a model nor the retriever reads vectors.
-            retriever: The retriever.
-            reads_vectors: Whether a model reads query and node vectors.
-
-        Raises:
-            ValueError: If there is no encoder and something reads vectors.
+        The encoder is not loaded where neither a model nor the retriever reads vectors; where one does, it must be
+        given.
         """
         dataset, build_retriever = instantiate(data), instantiate(retriever)
         readers = {
@@ -205,15 +183,11 @@ class Session:
     def prepare_for_pipelines(
         self, data: Group, *, retriever: Group | None = None, pair_encoder: Group | None = None
     ) -> tuple[PreparedDataset, PipelineFactory]:
-        """Make a data set ready for pipelines, with the chosen encoder, or else MiniLM.
+        """Prepare a data set for pipelines, with the chosen encoder, or else MiniLM.
 
-        Args:
-            data: The data set.
-            retriever: The retriever of vector searches that name none; None: dense.
-            pair_encoder: The cross-encoder; None: none.
-
-        Returns:
-            The data set, and what builds a pipeline over its graph.
+        ``retriever`` is that of vector searches that name none; None: dense. Returns the data set, and a factory of
+        pipelines
+        over its graph.
         """
         encoder = self.cfg.encoder or self.group("encoder", "minilm")
         retriever = retriever or self.group("retriever", "dense")
@@ -223,12 +197,9 @@ class Session:
         return prepared, self.pipeline_factory(prepared, encoder, retriever)
 
     def pipeline_factory(self, prepared: PreparedDataset, encoder: Group, retriever: Group) -> PipelineFactory:
-        """Return what builds a pipeline over a data set's graph, or over another, on the device.
+        """Return a factory of pipelines over a data set's graph, or over another, on the device.
 
-        Args:
-            prepared: The data set, with its pair encoder.
-            encoder: Encodes queries and nodes.
-            retriever: The retriever of vector searches that name none.
+        ``retriever`` is that of vector searches that name none.
         """
         torch.set_num_threads(self.num_threads)
         own_graph = prepared.dataset.graph.to(self.device)
@@ -247,9 +218,7 @@ class Session:
     def systems(self, models: Mapping[str, nn.Module], operators: Mapping[str, float]) -> list[System]:
         """List the rows of a table of rerankers: the retriever's ranking, the frozen operators, the trained models.
 
-        Args:
-            models: Trained models by system name.
-            operators: Restart probabilities, ``gcs`` and ``ppr``.
+        ``models`` are trained models by system name; ``operators`` the restart probabilities, ``gcs`` and ``ppr``.
         """
         return [
             System(RETRIEVER, base_ranking, reads_graph=False),

@@ -35,11 +35,7 @@ def declared_inputs(model: DictConfig) -> ModelInputs:
 
 
 def own_encoder(prepared: PreparedDataset) -> CrossEncoder:
-    """Return the cross-encoder that reads a data set's pairs.
-
-    Raises:
-        ValueError: If it is not one of transformers.
-    """
+    """Return the cross-encoder that reads a data set's pairs, which must be one of transformers."""
     encoder = prepared.pair_encoder.encoder if isinstance(prepared.pair_encoder, PairCache) else prepared.pair_encoder
     if not isinstance(encoder, CrossEncoder):
         raise ValueError(f"`pair_encoder` must be a CrossEncoder, whose head is trained, got {type(encoder).__name__}")
@@ -47,11 +43,7 @@ def own_encoder(prepared: PreparedDataset) -> CrossEncoder:
 
 
 def check_encoder(checkpoint: Checkpoint, prepared: PreparedDataset) -> None:
-    """Refuse a data set with vectors of another encoder, of texts or of pairs, than a model was trained on.
-
-    Raises:
-        ValueError: If an encoder is another one.
-    """
+    """Refuse a data set with vectors of another encoder, of texts or of pairs, than a model was trained on."""
     inputs = checkpoint.reranker.inputs
     if inputs.reads_vectors:
         checkpoint.check_encoder(prepared.encoder_name, prepared.encoder_fingerprint)

@@ -1,4 +1,4 @@
-"""``python train.py``: train a reranker and its ablations, judge them beside the frozen systems, leave a run folder."""
+"""``python train.py``: train a reranker and its ablations, and evaluate them beside the frozen systems."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -34,7 +34,7 @@ from graphrerank.training import calibration_method
 
 
 def train(session: TrainingSession) -> Path:
-    """Train the model and its ablations, judge them, and return the run folder."""
+    """Train the model and its ablations, evaluate them, and return the run folder."""
     cfg = session.cfg
     if cfg.calibration is not None:
         calibration_method(cfg.calibration)  # refused before training, not after
@@ -53,8 +53,8 @@ def train(session: TrainingSession) -> Path:
     manifests: dict[str, dict[str, Any]] = {}
     with ExitStack() as opened:
         loggers: Sequence[Logger] = []
-        for number, (name, row) in enumerate(rows_of.items(), 1):
-            print(f"training {name} ({number} of {len(names)})", flush=True)
+        for count, (name, row) in enumerate(rows_of.items(), 1):
+            print(f"training {name} ({count} of {len(names)})", flush=True)
             opened.close()
             loggers = opened.enter_context(row.loggers())
             manifests[name] = train_model(row.cfg, parts, operators, loggers)
@@ -79,7 +79,7 @@ def train(session: TrainingSession) -> Path:
 
 
 def judge(prepared: PreparedDataset, split: str, systems: Sequence[System]) -> DatasetStudy:
-    """Judge rerankers on a split as ``evaluate.py`` does; the last is compared with the others."""
+    """Evaluate rerankers on a split as ``evaluate.py`` does; the last is compared with the others."""
     queries = judged_queries(prepared.dataset, split)
     ranked = [run_reranker(prepared, queries, system) for system in systems]
     candidates = prepared.ranking.select(queries)

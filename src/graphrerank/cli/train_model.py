@@ -32,19 +32,15 @@ def train_model(
     operators: Mapping[str, float],
     loggers: Sequence[Logger] = (),
 ) -> dict[str, Any]:
-    """Train one model, or resume where its training stopped; its checkpoints lie in ``<run>/<system>/checkpoints``.
+    """Train one model, or resume where its training stopped, and return its manifest.
+
+    Checkpoints lie in ``<run>/<system>/checkpoints``; one that was trained with other settings is not resumed.
 
     Args:
         cfg: The configuration of ``train.py``, with the model's settings.
         parts: Data sets to train on by name; their order is that of the configuration.
         operators: Restart probabilities of the frozen operators, which the manifest records.
         loggers: Of Lightning.
-
-    Returns:
-        The manifest.
-
-    Raises:
-        ValueError: If a checkpoint to resume was trained with other settings.
     """
     folder, prepared = Path(cfg.paths.run_dir) / cfg.system, next(iter(parts.values()))
     L.seed_everything(cfg.seed, verbose=False)  # here: what was trained or resumed before must not decide the weights
@@ -76,7 +72,7 @@ def train_model(
 
 
 def _batches(cfg: DictConfig, parts: Mapping[str, PreparedDataset], *, inputs: ModelInputs) -> L.LightningDataModule:
-    """Serve one data set as it is, or several, or what augmentation makes of them."""
+    """Build the batches of one data set as it is, or of several, or of augmented ones."""
     augmentation = plain_arguments(cfg.augmentation)
     if len(parts) == 1 and not any(augmentation.values()):
         return CandidateDataModule(next(iter(parts.values())), inputs=inputs, **cfg.batches)
@@ -110,7 +106,7 @@ def _resume_from(cfg: DictConfig, folder: Path, manifest: Mapping[str, Any]) -> 
     before = read_manifest(folder).content
     for key in ("model", "features", "encoder", "pair_encoder", "retriever", "data", "mix"):
         if before.get(key) != manifest[key]:
-            raise ValueError(f"{last}: was trained with {key}={before.get(key)}, this job asks for {manifest[key]}")
+            raise ValueError(f"{last}: was trained with {key}={before.get(key)}, this job has {manifest[key]}")
     return last
 
 

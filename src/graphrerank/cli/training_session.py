@@ -19,14 +19,11 @@ from graphrerank.operators import GCS, PPR
 
 
 class TrainingSession(Session):
-    """What a job asks of ``train.py``, beside what any command offers.
+    """The interface of ``train.py`` to its job, beyond that of any command.
 
     Args:
         cfg: The command's configuration.
         mix: Data sets by name, beside those of ``conf/data``; those of ``cfg.mix`` when None.
-
-    Attributes:
-        resumed: Folder of the run that is resumed; None for a new one.
     """
 
     def __init__(self, cfg: DictConfig, mix: Mapping[str, Any] | None = None) -> None:
@@ -36,11 +33,7 @@ class TrainingSession(Session):
 
     @property
     def training_names(self) -> list[str]:
-        """Names of the data sets to train on: ``data``, then those of ``mix``.
-
-        Raises:
-            ValueError: If ``mix`` names the data set that ``data`` is.
-        """
+        """Names of the data sets to train on: ``data``, then those of ``mix``, which must be others."""
         first, others = self.choice("data"), [str(name) for name in self.cfg.mix or {}]
         if first in others:
             raise ValueError(f"`mix` must name data sets beside `data`, got {first!r}, which `data` is")
@@ -57,13 +50,7 @@ class TrainingSession(Session):
         return int(self.cfg.retriever.top_k)
 
     def variant(self, overrides: Sequence[str], *, system: str, mix: Sequence[str]) -> "TrainingSession":
-        """Compose the same command with more overrides.
-
-        Args:
-            overrides: Hydra's, after those of the command.
-            system: Name of the model.
-            mix: The data sets of ``mix`` that are kept.
-        """
+        """Compose the same command with more overrides, for one model and the data sets of ``mix`` that are kept."""
         cfg = compose("train", overrides=[*self.overrides, *overrides])
         cfg.paths, cfg.system = self.cfg.paths, system
         cfg.mix = {name: entry for name, entry in self._mix.items() if name in mix}
@@ -80,9 +67,7 @@ class TrainingSession(Session):
     def dataset(self, name: str, *, reads_vectors: bool = True) -> PreparedDataset:
         """Load and encode a data set, with candidates and features as models are trained on.
 
-        Args:
-            name: One of ``training_names``, a file of ``conf/data``, or the path of a data set folder.
-            reads_vectors: Whether a model reads query and node vectors.
+        ``name`` is one of ``training_names``, a file of ``conf/data``, or the path of a data set folder.
         """
         if name == self.choice("data"):
             group = self.cfg.data
@@ -105,23 +90,13 @@ class TrainingSession(Session):
         }
 
     def train(self, folder: Path, parts: Mapping[str, PreparedDataset], operators: Mapping[str, float]) -> Path:
-        """Train the model on data sets by name, or resume where its training stopped, and return the best checkpoint.
-
-        Args:
-            folder: Folder of the model's own folder.
-            parts: The data sets.
-            operators: Restart probabilities of the frozen operators, which the manifest records.
-        """
+        """Train the model, or resume where its training stopped, and return the best checkpoint."""
         self.cfg.paths.run_dir = str(folder)
         train_model(self.cfg, parts, operators)
         return folder / self.cfg.system / CHECKPOINT
 
     def training_folder(self) -> Path:
-        """Choose the run folder of an ordinary training: a new one, or the one that is resumed.
-
-        Raises:
-            ValueError: If ``ckpt_path`` is no such folder and no checkpoint in one.
-        """
+        """Choose the run folder of an ordinary training: a new one, or the one that is resumed."""
         if self.resumed is None:
             return self.run_dir
         path = self.resumed

@@ -204,8 +204,8 @@ class AdapterTraining:
             dense, graph = judged.paths.seconds
             row = torch.tensor([dense, graph, dense + graph + fuse_seconds], dtype=torch.float64)
             seconds.append(row.expand(int(judged.held.sum()), -1))
-        judged = torch.cat(scores), torch.cat(correct).double(), torch.cat(seconds)
-        both = [choose_thresholds(*judged, price=self.price, fuse=fuse, seed=self.seed) for fuse in (True, False)]
+        measured = torch.cat(scores), torch.cat(correct).double(), torch.cat(seconds)
+        both = [choose_thresholds(*measured, price=self.price, fuse=fuse, seed=self.seed) for fuse in (True, False)]
         return both[0], both[1]
 
     def _cross_validation(self, run_dir: Path, rows: LabelledRows, key: str) -> str:
