@@ -135,7 +135,7 @@ class Session:
     def choose(
         self, group: str, manifests: Mapping[str, RerankerManifest], usual: str | None
     ) -> tuple[DictConfig | Any, str]:
-        """Take the group that the command chose, else that of the first checkpoint with an entry, else the ``usual`` file.
+        """Take the group that the command chose, else that of the first checkpoint with one, else the ``usual`` file.
 
         Returns:
             The group, None if there is none, and its name in notes.

@@ -33,25 +33,16 @@ MATCH_QUERIES = 256  # queries whose words are matched at once
 
 @dataclass(frozen=True)
 class PreparedDataset:
-    """A data set with a base ranking for every query, and with encoded texts if there is an encoder.
+    """A data set with a base ranking for every query, and with encoded texts if there is an encoder."""
 
-    Attributes:
-        dataset: The data set; its graph has an embedding if there is an encoder.
-        query_vectors: ``[Q, d]``, or None without an encoder.
-        ranking: ``[Q, K]`` candidates, with ``features [Q, K, F]``.
-        feature_names: Names of the ``F`` columns; the first is the base ranking's score.
-        encoder_name: Name of the encoder, or None.
-        encoder_fingerprint: Changes whenever the vectors would; None without an encoder.
-        pair_encoder: Encodes queries with their candidates; wrap it in a ``PairCache`` to keep the vectors. None if no
-            model reads pairs.
-    """
-
-    dataset: RetrievalDataset
-    query_vectors: Tensor | None
-    ranking: Ranking
-    feature_names: tuple[str, ...]
-    encoder_name: str | None = None
-    encoder_fingerprint: str | None = None
+    dataset: RetrievalDataset  # the data set; its graph has an embedding if there is an encoder
+    query_vectors: Tensor | None  # `[Q, d]`, or None without an encoder
+    ranking: Ranking  # `[Q, K]` candidates, with `features [Q, K, F]`
+    feature_names: tuple[str, ...]  # names of the `F` columns; the first is the base ranking's score
+    encoder_name: str | None = None  # name of the encoder, or None
+    encoder_fingerprint: str | None = None  # changes whenever the vectors would; None without an encoder
+    # encodes queries with their candidates; wrap it in a `PairCache` to keep the vectors. None if no model reads
+    # pairs
     pair_encoder: PairEncoder | None = None
 
     @property

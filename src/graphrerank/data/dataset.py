@@ -17,17 +17,11 @@ NEAREST = "nearest"  # the type of edges to nearest neighbours
 
 @dataclass(frozen=True)
 class Qrels:
-    """Relevance judgements of one split, in coordinates.
+    """Relevance judgements of one split, in coordinates."""
 
-    Attributes:
-        query: ``[J]`` int64, numbers of queries in the data set.
-        node: ``[J]`` int64, numbers of nodes in the corpus.
-        gain: ``[J]`` float32, positive.
-    """
-
-    query: Tensor
-    node: Tensor
-    gain: Tensor
+    query: Tensor  # `[J]` int64, numbers of queries in the data set
+    node: Tensor  # `[J]` int64, numbers of nodes in the corpus
+    gain: Tensor  # `[J]` float32, positive
 
     @property
     def queries(self) -> Tensor:
@@ -68,27 +62,18 @@ class Qrels:
 
 @dataclass(frozen=True)
 class RetrievalDataset:
-    """A named corpus graph with queries and relevance judgements.
+    """A named corpus graph with queries and relevance judgements."""
 
-    Attributes:
-        name: Short name, the key in reports and a part of files' names: no path.
-        graph: The corpus.
-        query_ids: ``Q`` unique strings.
-        query_texts: ``Q`` strings.
-        splits: Judgements by split name; a query belongs to one split at most.
-        knn: Edges to add from each node to its nearest neighbours, once the graph is encoded; 0 for none.
-        edge_counts: Pairs of nodes joined by each type of edge, if the reader counted them; a pair joined in several
-            ways counts in each.
-        answers: Right answers by query id, of queries whose metadata name them. Labels: no retriever reads them.
-    """
-
-    name: str
+    name: str  # short name, the key in reports and a part of files' names: no path
     graph: CorpusGraph
-    query_ids: Sequence[str]
-    query_texts: Sequence[str]
-    splits: Mapping[str, Qrels]
-    knn: int = 0
+    query_ids: Sequence[str]  # `Q` unique strings
+    query_texts: Sequence[str]  # `Q` strings
+    splits: Mapping[str, Qrels]  # judgements by split name; a query belongs to one split at most
+    knn: int = 0  # edges to add from each node to its nearest neighbours, once the graph is encoded; 0 for none
+    # pairs of nodes joined by each type of edge, if the reader counted them; a pair joined in several ways counts in
+    # each
     edge_counts: Mapping[str, int] = field(default_factory=dict)
+    # right answers by query id, of queries whose metadata name them. Labels: no retriever reads them
     answers: Mapping[str, Sequence[str]] = field(default_factory=dict)
     fingerprint: str = field(init=False)
 

@@ -20,21 +20,13 @@ PASSAGE = "passage:"  # opens the id of a node that is a whole passage
 
 @dataclass(frozen=True)
 class TextRichGraph:
-    """A knowledge graph as a data set, and the origin of its nodes and edges.
+    """A knowledge graph as a data set, and the origin of its nodes and edges."""
 
-    Attributes:
-        dataset: Nodes are entities; a node is relevant to a query if one of its passages is.
-        indptr: ``[N + 1]`` int64; node ``i`` comes from the passages ``indices[indptr[i]:indptr[i + 1]]``.
-        indices: ``[P]`` int64, numbers of passages, ascending within a node.
-        edges: ``[M, 2]`` int64, each pair of related nodes once, the smaller number first, ascending.
-        statements: ``M`` descriptions of relations, the first one read for each edge.
-    """
-
-    dataset: RetrievalDataset
-    indptr: Tensor
-    indices: Tensor
-    edges: Tensor
-    statements: Sequence[str]
+    dataset: RetrievalDataset  # nodes are entities; a node is relevant to a query if one of its passages is
+    indptr: Tensor  # `[N + 1]` int64; node `i` comes from the passages `indices[indptr[i]:indptr[i + 1]]`
+    indices: Tensor  # `[P]` int64, numbers of passages, ascending within a node
+    edges: Tensor  # `[M, 2]` int64, each pair of related nodes once, the smaller number first, ascending
+    statements: Sequence[str]  # `M` descriptions of relations, the first one read for each edge
 
 
 def load_text_rich_graph(

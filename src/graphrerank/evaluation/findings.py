@@ -63,7 +63,7 @@ class Breakdown(Finding):
 
     by: str  # what groups the queries: `relevant nodes`, `graph density` or `query length`
     group: str  # name of the group, as `3 to 5`
-    num_queries: int  # its queries
+    num_queries: int
     measure: str
     means: Mapping[str, float]  # by system, as a fraction; NaN where no query counts
 
@@ -101,7 +101,7 @@ class SeedSpread(Finding):
     """Checkpoints that differ in nothing but their seed."""
 
     systems: tuple[str, ...]
-    seeds: tuple[int, ...]  # their seeds
+    seeds: tuple[int, ...]
     measure: str
     mean: float  # mean of the systems' means
     std: float  # standard deviation of the systems' means, over n - 1

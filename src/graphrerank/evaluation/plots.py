@@ -54,7 +54,7 @@ class Picture:
 
     name: str  # of its file, such as `attack.pareto.PR@10`
     caption: str  # what it shows
-    draw: Callable[["Axes"], None]  # draws it
+    draw: Callable[["Axes"], None]
     height: float = 4.2  # inches
 
 

@@ -13,32 +13,20 @@ from graphrerank.graphs.calibration import Calibration
 
 @dataclass(frozen=True, eq=False)
 class RankedSystem:
-    """What a system ranked for some queries.
+    """What a system ranked for some queries."""
 
-    Attributes:
-        name: Key in reports.
-        kind: As in :class:`graphrerank.evaluation.study.SystemStudy`.
-        source: Where it came from.
-        ranking: ``[Q, K]``; a query that it ranked nothing for is all padding.
-        cost: What it takes, or None.
-        config: Hash of what it was trained with except for the seed, or None.
-        seed: Seed of its training, or None.
-        fingerprint: SHA-256 of its weights or run file, or None.
-        calibration: What turns its scores into probabilities, or None.
-        on_other_edges: What it ranks on a graph with ``shuffled`` or ``removed`` edges; empty where not tried.
-        routes: Share of the queries on each path of a router; empty where there is none.
-    """
-
-    name: str
-    kind: str
-    source: str
-    ranking: Ranking
-    cost: Cost | None = None
-    config: str | None = None
-    seed: int | None = None
-    fingerprint: str | None = None
-    calibration: Calibration | None = None
+    name: str  # key in reports
+    kind: str  # as in `SystemStudy`
+    source: str  # where it came from
+    ranking: Ranking  # `[Q, K]`; a query that it ranked nothing for is all padding
+    cost: Cost | None = None  # what it takes, or None
+    config: str | None = None  # hash of what it was trained with except for the seed, or None
+    seed: int | None = None  # seed of its training, or None
+    fingerprint: str | None = None  # SHA-256 of its weights or run file, or None
+    calibration: Calibration | None = None  # what turns its scores into probabilities, or None
+    # what it ranks on a graph with `shuffled` or `removed` edges; empty where not tried
     on_other_edges: Mapping[str, Ranking] = field(default_factory=dict)
+    # share of the queries on each path of a router; empty where there is none
     routes: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -46,24 +34,16 @@ class RankedSystem:
 class RankedDataset:
     """What all systems ranked for the same queries of a data set.
 
-    Attributes:
-        dataset: The data set.
-        split: Whose judgements count.
-        queries: ``[Q]`` int64 numbers of queries, in the order of the rankings' rows.
-        systems: The systems, in the order of the tables' rows; the last is the primary one.
-        candidates: ``[Q, K]``, what rerankers ranked; None where there is none.
-        notes: What else a reader must know, as where the candidates come from.
-
     Raises:
         ValueError: If there is no system, a name repeats, or a ranking is of other queries.
     """
 
     dataset: RetrievalDataset
-    split: str
-    queries: Tensor
-    systems: Sequence[RankedSystem]
-    candidates: Ranking | None = None
-    notes: Sequence[str] = ()
+    split: str  # whose judgements count
+    queries: Tensor  # `[Q]` int64 numbers of queries, in the order of the rankings' rows
+    systems: Sequence[RankedSystem]  # the systems, in the order of the tables' rows; the last is the primary one
+    candidates: Ranking | None = None  # `[Q, K]`, what rerankers ranked; None where there is none
+    notes: Sequence[str] = ()  # what else a reader must know, as where the candidates come from
 
     def __post_init__(self) -> None:
         names = [system.name for system in self.systems]

@@ -71,36 +71,21 @@ class Cost:
 
 @dataclass(frozen=True, eq=False)
 class SystemStudy:
-    """One system on one data set.
+    """One system on one data set."""
 
-    Attributes:
-        name: Key in reports.
-        kind: ``checkpoint``, ``pipeline``, ``run`` (a TREC run file) or ``operator`` (without training).
-        source: Where it came from, as the command named it.
-        values: ``[Q]`` float64 of each measure, as a fraction; NaN = the query does not count.
-        intervals: 95% bootstrap interval of a mean over queries, of every measure.
-        cost: What it takes, or None for a run file.
-        missing: Ids of the queries that it ranked nothing for; they count as zero.
-        tied_share: Share of the queries where a tie of scores straddles rank 10 or lies above it.
-        config: Hash of what it was trained with except for the seed; None where not trained.
-        seed: Seed of its training, or None.
-        fingerprint: SHA-256 of its weights or run file; None where it has neither.
-        ranking: ``[Q, K]`` nodes of the corpus, or None where read back (``runs/`` holds it).
-        routes: Share of the queries on each path of a router; empty where there is none.
-    """
-
-    name: str
-    kind: str
-    source: str
-    values: Mapping[str, Tensor]
-    intervals: Mapping[str, tuple[float, float]]
-    cost: Cost | None = None
-    missing: Sequence[str] = ()
-    tied_share: float | None = None
-    config: str | None = None
-    seed: int | None = None
-    fingerprint: str | None = None
-    ranking: Ranking | None = None
+    name: str  # key in reports
+    kind: str  # `checkpoint`, `pipeline`, `run` (a TREC run file) or `operator` (without training)
+    source: str  # where it came from, as the command named it
+    values: Mapping[str, Tensor]  # `[Q]` float64 of each measure, as a fraction; NaN = the query does not count
+    intervals: Mapping[str, tuple[float, float]]  # 95% bootstrap interval of a mean over queries, of every measure
+    cost: Cost | None = None  # what it takes, or None for a run file
+    missing: Sequence[str] = ()  # ids of the queries that it ranked nothing for; they count as zero
+    tied_share: float | None = None  # share of the queries where a tie of scores straddles rank 10 or lies above it
+    config: str | None = None  # hash of what it was trained with except for the seed; None where not trained
+    seed: int | None = None  # seed of its training, or None
+    fingerprint: str | None = None  # SHA-256 of its weights or run file; None where it has neither
+    ranking: Ranking | None = None  # `[Q, K]` nodes of the corpus, or None where read back (`runs/` holds it)
+    # share of the queries on each path of a router; empty where there is none
     routes: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -141,50 +126,30 @@ class SystemStudy:
 
 @dataclass(frozen=True, eq=False)
 class DatasetStudy:
-    """All systems on one split of one data set, over the same queries.
+    """All systems on one split of one data set, over the same queries."""
 
-    Attributes:
-        name: Name of the data set.
-        split: Name of the split.
-        fingerprint: SHA-256 of corpus, queries and judgements.
-        query_ids: ``Q`` ids, in the order of all values.
-        query_texts: ``Q`` texts.
-        num_relevant: ``Q`` numbers of relevant nodes.
-        densities: ``Q`` mean numbers of neighbours of a query's candidates among them; empty where not known.
-        systems: By name, in the order of the tables' rows; the last is the primary one.
-        tested: Names of the measures that are tested; findings about queries use the first.
-        candidates: Candidates per query that checkpoints rerank; None where there is no checkpoint.
-        ceiling: Share of the queries whose relevant nodes are all candidates; None where there is no checkpoint.
-        base_ceiling: The same before expansion.
-        tests: The primary system against every other one.
-        query_differences: The queries on which it gains and loses most.
-        breakdowns: Means over groups of queries.
-        hub_bias: A record per system.
-        counterfactuals: Records of the systems that read the graph.
-        seed_spreads: Records of checkpoints that differ in the seed alone.
-        reliability: Records of the systems whose scores were calibrated.
-        notes: What else a reader must know: where the candidates come from, how the runs of a comparison differ.
-    """
-
-    name: str
+    name: str  # name of the data set
     split: str
-    fingerprint: str
-    query_ids: Sequence[str]
-    query_texts: Sequence[str]
-    num_relevant: Sequence[int]
-    systems: Mapping[str, SystemStudy]
-    tested: Sequence[str]
-    candidates: int | None = None
+    fingerprint: str  # SHA-256 of corpus, queries and judgements
+    query_ids: Sequence[str]  # `Q` ids, in the order of all values
+    query_texts: Sequence[str]  # `Q` texts
+    num_relevant: Sequence[int]  # `Q` numbers of relevant nodes
+    systems: Mapping[str, SystemStudy]  # by name, in the order of the tables' rows; the last is the primary one
+    tested: Sequence[str]  # names of the measures that are tested; findings about queries use the first
+    candidates: int | None = None  # candidates per query that checkpoints rerank; None where there is no checkpoint
+    # share of the queries whose relevant nodes are all candidates; None where there is no checkpoint
     ceiling: float | None = None
-    base_ceiling: float | None = None
-    tests: Sequence[PairedTest] = ()
-    query_differences: Sequence[QueryDifference] = ()
-    breakdowns: Sequence[Breakdown] = ()
-    hub_bias: Sequence[HubBias] = ()
-    counterfactuals: Sequence[Counterfactual] = ()
-    seed_spreads: Sequence[SeedSpread] = ()
-    reliability: Sequence[Reliability] = ()
+    base_ceiling: float | None = None  # the same before expansion
+    tests: Sequence[PairedTest] = ()  # the primary system against every other one
+    query_differences: Sequence[QueryDifference] = ()  # the queries on which it gains and loses most
+    breakdowns: Sequence[Breakdown] = ()  # means over groups of queries
+    hub_bias: Sequence[HubBias] = ()  # a record per system
+    counterfactuals: Sequence[Counterfactual] = ()  # records of the systems that read the graph
+    seed_spreads: Sequence[SeedSpread] = ()  # records of checkpoints that differ in the seed alone
+    reliability: Sequence[Reliability] = ()  # records of the systems whose scores were calibrated
+    # `Q` mean numbers of neighbours of a query's candidates among them; empty where not known
     densities: Sequence[float] = ()
+    # what else a reader must know: where the candidates come from, how the runs of a comparison differ
     notes: Sequence[str] = ()
 
     @property
@@ -222,18 +187,12 @@ class DatasetStudy:
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """Everything that one run of ``evaluate.py`` found; reports are rendered from it, and from nothing else.
+    """Everything that one run of ``evaluate.py`` found; reports are rendered from it, and from nothing else."""
 
-    Attributes:
-        command: The command that made it, without folders of this machine.
-        datasets: By name.
-        across: What holds over all data sets; empty where there is one.
-        settings: What the numbers depend on besides the data: permutations, level, seed, the rule for ties.
-    """
-
-    command: str
-    datasets: Mapping[str, DatasetStudy]
-    across: Sequence[Replication] = ()
+    command: str  # the command that made it, without folders of this machine
+    datasets: Mapping[str, DatasetStudy]  # by name
+    across: Sequence[Replication] = ()  # what holds over all data sets; empty where there is one
+    # what the numbers depend on besides the data: permutations, level, seed, the rule for ties
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:

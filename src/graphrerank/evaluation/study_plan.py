@@ -17,26 +17,20 @@ TESTED = ("nDCG@10", "PR@10", "CR@10")  # where nothing else is named: those of 
 class StudyPlan:
     """What to measure and to test, and how sure to be.
 
-    Attributes:
-        measures: Names of measures, the tables' columns; each is kept under its one name (``R_cap@10`` is ``CR@10``).
-        tested: Those of them that are tested; findings about queries use the first. Empty: nDCG@10, PR@10 and CR@10 as
-            far as they are measured, else the first measure.
-        ties: How ties are broken (:func:`graphrerank.evaluation.measuring.break_ties`).
-        resamples: Sign flips of each test, and bootstrap samples.
-        level: Of intervals.
-        seed: Of sign flips and samples.
-
     Raises:
         ValueError: If a measure is unknown or named twice, one is tested that is not measured, or a setting is out of
             range.
     """
 
+    # names of measures, the tables' columns; each is kept under its one name (`R_cap@10` is `CR@10`)
     measures: Sequence[str]
+    # those of them that are tested; findings about queries use the first. Empty: nDCG@10, PR@10 and CR@10 as far as
+    # they are measured, else the first measure
     tested: Sequence[str] = ()
-    ties: str = "own"
-    resamples: int = RESAMPLES
-    level: float = LEVEL
-    seed: int = 0
+    ties: str = "own"  # how ties are broken (`break_ties`)
+    resamples: int = RESAMPLES  # sign flips of each test, and bootstrap samples
+    level: float = LEVEL  # of intervals
+    seed: int = 0  # of sign flips and samples
 
     def __post_init__(self) -> None:
         measures = tuple(parse_measures(self.measures))

@@ -13,19 +13,12 @@ Scorer = Callable[[CandidateGraphs], Tensor]
 
 @dataclass(frozen=True)
 class System:
-    """A named way to rerank candidates.
+    """A named way to rerank candidates."""
 
-    Attributes:
-        name: Key in reports, such as ``gatv2``.
-        score: Maps candidate graphs to ``[N]`` scores.
-        reads_graph: Whether it needs edges; without, its latency holds no graph building.
-        inputs: What it reads besides scores and edges.
-    """
-
-    name: str
-    score: Scorer
-    reads_graph: bool = True
-    inputs: ModelInputs = SCORES
+    name: str  # key in reports, such as `gatv2`
+    score: Scorer  # maps candidate graphs to `[N]` scores
+    reads_graph: bool = True  # whether it needs edges; without, its latency holds no graph building
+    inputs: ModelInputs = SCORES  # what it reads besides scores and edges
 
 
 def base_ranking(graphs: CandidateGraphs) -> Tensor:

@@ -7,44 +7,26 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class Entity:
-    """A thing that a passage mentions.
+    """A thing that a passage mentions."""
 
-    Attributes:
-        name: As the passage writes it; not blank. Two names are one entity if
-            :func:`~graphrerank.text.normalize_entity` makes them equal.
-        type: Its kind, such as ``PERSON``; empty if unknown.
-        description: What the passage says about it; empty if nothing.
-    """
-
-    name: str
-    type: str
-    description: str
+    name: str  # as the passage writes it; not blank. Two names are one entity if `normalize_entity` makes them equal
+    type: str  # its kind, such as `PERSON`; empty if unknown
+    description: str  # what the passage says about it; empty if nothing
 
 
 @dataclass(frozen=True)
 class Relation:
-    """A statement that joins two entities of one passage.
+    """A statement that joins two entities of one passage."""
 
-    Attributes:
-        head: Name of its subject.
-        relation: The predicate in a few words, such as ``directed by``.
-        tail: Name of its object.
-        description: The statement in full.
-    """
-
-    head: str
-    relation: str
-    tail: str
-    description: str
+    head: str  # name of its subject
+    relation: str  # the predicate in a few words, such as `directed by`
+    tail: str  # name of its object
+    description: str  # the statement in full
 
 
 @dataclass(frozen=True)
 class Knowledge:
     """Entities and relations of one passage.
-
-    Attributes:
-        entities: In the order of the passage, each name once.
-        relations: In the order of the passage; their heads and tails are names of ``entities``.
 
     Raises:
         ValueError: If a name is blank or repeated, or a relation joins something other than ``entities``.
@@ -55,8 +37,8 @@ class Knowledge:
         'Metz'
     """
 
-    entities: tuple[Entity, ...] = ()
-    relations: tuple[Relation, ...] = ()
+    entities: tuple[Entity, ...] = ()  # in the order of the passage, each name once
+    relations: tuple[Relation, ...] = ()  # in the order of the passage; their heads and tails are names of `entities`
 
     @classmethod
     def from_names(cls, names: Sequence[str]) -> "Knowledge":

@@ -28,18 +28,13 @@ FOR_FIRST = {1: 1.0, 0: 0.0, 2: -1.0}  # winner -> score of the answer shown fir
 
 @dataclass(frozen=True)
 class Verdicts:
-    """Verdicts on ``Q`` pairs of answers by ``C`` criteria, from the first system's side.
+    """Verdicts on ``Q`` pairs of answers by ``C`` criteria, from the first system's side."""
 
-    Attributes:
-        criteria: ``C`` names.
-        forward: ``[C, Q]`` float64, with the first system's answer shown first: 1 if it is better, 0 for a tie, -1 if
-            it is worse; NaN without a usable verdict, or with nothing to compare.
-        backward: ``[C, Q]``, the same with the second system's answer shown first.
-    """
-
-    criteria: tuple[str, ...]
+    criteria: tuple[str, ...]  # `C` names
+    # `[C, Q]` float64, with the first system's answer shown first: 1 if it is better, 0 for a tie, -1 if it is worse;
+    # NaN without a usable verdict, or with nothing to compare
     forward: Tensor
-    backward: Tensor
+    backward: Tensor  # `[C, Q]`, the same with the second system's answer shown first
 
     @property
     def scores(self) -> Tensor:

@@ -42,19 +42,13 @@ class Summary(NamedTuple):
 
 @dataclass(frozen=True)
 class CitedAnswer:
-    """The answer to one question.
+    """The answer to one question."""
 
-    Attributes:
-        text: Empty if no summary helps, or the model gave no usable answer.
-        citations: Unique names of the cited summaries, in the order in which they were given.
-        helpfulness: Helpfulness of each part, in the order of reading; None for a skipped one.
-        tokens_read: Number of tokens of all summaries shown.
-    """
-
-    text: str
-    citations: tuple[str, ...] = ()
+    text: str  # empty if no summary helps, or the model gave no usable answer
+    citations: tuple[str, ...] = ()  # unique names of the cited summaries, in the order in which they were given
+    # helpfulness of each part, in the order of reading; None for a skipped one
     helpfulness: tuple[int | None, ...] = ()
-    tokens_read: int = 0
+    tokens_read: int = 0  # number of tokens of all summaries shown
 
 
 class PartialAnswer(NamedTuple):

@@ -10,17 +10,11 @@ from graphrerank.checks import check_counts
 
 @dataclass(frozen=True)
 class ReliabilityBins:
-    """Rows by their probability, in bins of [0, 1] of equal width: what a reliability plot shows.
+    """Rows by their probability, in bins of [0, 1] of equal width: what a reliability plot shows."""
 
-    Attributes:
-        count: ``[num_bins]`` int64, rows in the bin.
-        probability: ``[num_bins]`` float64, their mean probability; NaN in an empty bin.
-        share: ``[num_bins]`` float64, the share of positives among them; NaN in an empty bin.
-    """
-
-    count: Tensor
-    probability: Tensor
-    share: Tensor
+    count: Tensor  # `[num_bins]` int64, rows in the bin
+    probability: Tensor  # `[num_bins]` float64, their mean probability; NaN in an empty bin
+    share: Tensor  # `[num_bins]` float64, the share of positives among them; NaN in an empty bin
 
 
 def reliability_bins(probabilities: Tensor, labels: Tensor, *, num_bins: int = 10) -> ReliabilityBins:

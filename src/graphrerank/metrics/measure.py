@@ -30,19 +30,14 @@ _KNOWN_FORMS = (
 class Measure:
     """A ranking measure; calling it scores each query.
 
-    Attributes:
-        base: One of ``PR``, ``R``, ``CR``, ``nDCG``, ``MRR``.
-        top_k: Cutoff rank; None = as deep as the ranking goes (``MRR`` only).
-        multi: Count only queries with more than one relevant document.
-
     Example:
         >>> parse_measure("PR@10/multi")
         Measure(base='PR', top_k=10, multi=True)
     """
 
-    base: str
-    top_k: int | None
-    multi: bool = False
+    base: str  # one of `PR`, `R`, `CR`, `nDCG`, `MRR`
+    top_k: int | None  # cutoff rank; None = as deep as the ranking goes (`MRR` only)
+    multi: bool = False  # count only queries with more than one relevant document
 
     @property
     def name(self) -> str:

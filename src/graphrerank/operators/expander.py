@@ -22,7 +22,7 @@ class Expander:
         ValueError: If a number is out of range.
     """
 
-    graph: CorpusGraph  # the corpus
+    graph: CorpusGraph
     top_k: int  # candidates per query
     base_k: int  # candidates from the base ranking, fewer than `top_k`
     num_seeds: int  # nodes to expand from, at most `base_k`

@@ -15,19 +15,12 @@ from graphrerank.pipelines.step import Resources, StepFactory
 
 @dataclass(frozen=True)
 class Retrieved:
-    """Result of a pipeline, with its costs.
+    """Result of a pipeline, with its costs."""
 
-    Attributes:
-        ranking: ``[B, budget]``, on the CPU.
-        num_encodings: ``[B]`` int64, number of (query, passage) pairs that the cross-encoder encoded.
-        seconds: Wall time by stage, over all queries.
-        routes: ``[B]`` int64, the path of each query (``graphs.routes.ROUTES``); None without a router.
-    """
-
-    ranking: Ranking
-    num_encodings: Tensor
-    seconds: Mapping[str, float]
-    routes: Tensor | None = None
+    ranking: Ranking  # `[B, budget]`, on the CPU
+    num_encodings: Tensor  # `[B]` int64, number of (query, passage) pairs that the cross-encoder encoded
+    seconds: Mapping[str, float]  # wall time by stage, over all queries
+    routes: Tensor | None = None  # `[B]` int64, the path of each query (`graphs.routes.ROUTES`); None without a router
 
 
 class Pipeline:

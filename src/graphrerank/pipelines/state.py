@@ -13,36 +13,25 @@ from graphrerank.graphs.ranking import is_listed
 
 @dataclass(frozen=True)
 class RetrievalState:
-    """The retrieved nodes of a batch of queries, with their scores and vectors.
+    """The retrieved nodes of a batch of queries, with their scores and vectors."""
 
-    Attributes:
-        queries: ``B`` queries.
-        nodes: ``[B, n]`` int64 retrieved nodes, best first, followed by those just added; padded with -1.
-        scores: ``[B, n]`` float32; -inf for padding and for nodes not yet scored.
-        pool: ``[B, M]`` int64, the full ranking of the vector search, padded with -1: the source of further nodes when
-            the graph is exhausted.
-        vectors: ``[B, n, h]`` float32, the pair encoder's vectors of query and node; 0 if not yet encoded, and ``h`` is
-            0 until some pair is.
-        is_encoded: ``[B, n]`` bool, whether the pair was encoded.
-        num_encodings: ``[B]`` int64, number of pairs encoded so far.
-        from_graph: ``[B]`` bool, whether the nodes added last came along edges.
-        features: ``[B, n, F]`` float32, the vector search's features of each node, padded with 0; None once other nodes
-            were added.
-        feature_names: ``F`` names of its columns; the first is the score by which the vector search ranked.
-        routes: ``[B]`` int64, the path that a router chose for each query; None without a router.
-    """
-
-    queries: Queries
-    nodes: Tensor
-    scores: Tensor
+    queries: Queries  # `B` queries
+    nodes: Tensor  # `[B, n]` int64 retrieved nodes, best first, followed by those just added; padded with -1
+    scores: Tensor  # `[B, n]` float32; -inf for padding and for nodes not yet scored
+    # `[B, M]` int64, the full ranking of the vector search, padded with -1: the source of further nodes when the
+    # graph is exhausted
     pool: Tensor
+    # `[B, n, h]` float32, the pair encoder's vectors of query and node; 0 if not yet encoded, and `h` is 0 until some
+    # pair is
     vectors: Tensor
-    is_encoded: Tensor
-    num_encodings: Tensor
-    from_graph: Tensor
+    is_encoded: Tensor  # `[B, n]` bool, whether the pair was encoded
+    num_encodings: Tensor  # `[B]` int64, number of pairs encoded so far
+    from_graph: Tensor  # `[B]` bool, whether the nodes added last came along edges
+    # `[B, n, F]` float32, the vector search's features of each node, padded with 0; None once other nodes were added
     features: Tensor | None = None
+    # `F` names of its columns; the first is the score by which the vector search ranked
     feature_names: tuple[str, ...] = ()
-    routes: Tensor | None = None
+    routes: Tensor | None = None  # `[B]` int64, the path that a router chose for each query; None without a router
 
     @classmethod
     def start(cls, queries: Queries, device: torch.device) -> "RetrievalState":

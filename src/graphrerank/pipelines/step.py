@@ -43,25 +43,15 @@ class Clock:
 
 @dataclass(frozen=True)
 class Resources:
-    """Resources shared by the steps of a pipeline.
-
-    Attributes:
-        graph: The corpus.
-        budget: Nodes to retrieve per query, and the maximum number of pairs to encode.
-        retriever: Builds the retriever of vector searches.
-        pair_encoder: The cross-encoder, or None if no step scores pairs.
-        text_encoder: The encoder of the corpus, or None if no step encodes texts.
-        head: A trained head that replaces the cross-encoder's own, or None.
-        clock: Seconds by stage.
-    """
+    """Resources shared by the steps of a pipeline."""
 
     graph: CorpusGraph
-    budget: int
-    retriever: RetrieverFactory
-    pair_encoder: PairEncoder | None = None
-    text_encoder: TextEncoder | None = None
-    head: GraphHead | None = None
-    clock: Clock = field(default_factory=Clock)
+    budget: int  # nodes to retrieve per query, and the maximum number of pairs to encode
+    retriever: RetrieverFactory  # builds the retriever of vector searches
+    pair_encoder: PairEncoder | None = None  # the cross-encoder, or None if no step scores pairs
+    text_encoder: TextEncoder | None = None  # the encoder of the corpus, or None if no step encodes texts
+    head: GraphHead | None = None  # a trained head that replaces the cross-encoder's own, or None
+    clock: Clock = field(default_factory=Clock)  # seconds by stage
 
     @property
     def cross_encoder(self) -> PairEncoder:

@@ -11,17 +11,11 @@ from graphrerank.syntax.wording import LEXICAL, MARKERS, QUESTION, lexical_featu
 
 
 class Feature(NamedTuple):
-    """One number computed from a text.
+    """One number computed from a text."""
 
-    Attributes:
-        name: Unique name.
-        family: Name of its family.
-        description: What it measures, in a sentence.
-    """
-
-    name: str
+    name: str  # unique name
     family: str
-    description: str
+    description: str  # what it measures, in a sentence
 
 
 FAMILIES = {

@@ -18,21 +18,13 @@ HEADS = {  # Collins (1999), appendix A: the first label that some child has, fr
 
 @dataclass(eq=False, slots=True)
 class Tree:
-    """A node of a constituency tree with its subtree.
+    """A node of a constituency tree with its subtree."""
 
-    Attributes:
-        label: Phrase label without function tags, or a leaf's part of speech; ``ROOT`` above a sentence.
-        children: Empty for a leaf.
-        word: A leaf's token; None for inner nodes.
-        parent: None for the root.
-        index: Index among the parent's children.
-    """
-
-    label: str
-    children: Sequence["Tree"] = ()
-    word: str | None = None
-    parent: "Tree | None" = field(default=None, init=False, repr=False)
-    index: int = field(default=0, init=False, repr=False)
+    label: str  # phrase label without function tags, or a leaf's part of speech; `ROOT` above a sentence
+    children: Sequence["Tree"] = ()  # empty for a leaf
+    word: str | None = None  # a leaf's token; None for inner nodes
+    parent: "Tree | None" = field(default=None, init=False, repr=False)  # None for the root
+    index: int = field(default=0, init=False, repr=False)  # index among the parent's children
 
     def __post_init__(self) -> None:
         for index, child in enumerate(self.children):

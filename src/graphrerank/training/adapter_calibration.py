@@ -17,21 +17,13 @@ HALVINGS = 50  # of log T between the bounds
 
 @dataclass(frozen=True)
 class Calibration:
-    """What calibration did, on the rows that it was fitted on.
+    """What calibration did, on the rows that it was fitted on."""
 
-    Attributes:
-        temperature: The logit is divided by it.
-        nll_before: Mean negative log-likelihood without it, in nats.
-        nll_after: With it.
-        ece_before: Expected calibration error without it, ten bins.
-        ece_after: With it; not always lower, since the likelihood is what is fitted.
-    """
-
-    temperature: float
-    nll_before: float
-    nll_after: float
-    ece_before: float
-    ece_after: float
+    temperature: float  # the logit is divided by it
+    nll_before: float  # mean negative log-likelihood without it, in nats
+    nll_after: float  # with it
+    ece_before: float  # expected calibration error without it, ten bins
+    ece_after: float  # with it; not always lower, since the likelihood is what is fitted
 
 
 def fit_temperature(logits: Tensor, labels: Tensor) -> float:

@@ -21,15 +21,13 @@ Score = Callable[[Tensor], Tensor]  # [n, F] to probabilities of class 1, [n]
 class Classifier:
     """A way to fit, and the settings to choose from.
 
-    Attributes:
-        fit: Maps rows, which are all that it may look at, and a setting to what scores and the columns that it reads.
-        grid: One or more settings, keyword arguments of ``fit``; of equally good ones the first is taken.
-
     Raises:
         ValueError: If ``grid`` is empty.
     """
 
+    # maps rows, which are all that it may look at, and a setting to what scores and the columns that it reads
     fit: Callable[..., tuple[Score, Tensor]]
+    # one or more settings, keyword arguments of `fit`; of equally good ones the first is taken
     grid: Sequence[Mapping[str, Any]]
 
     def __post_init__(self) -> None:

@@ -27,33 +27,22 @@ class BuildAdapter(Protocol):
 class AdapterSettings:
     """How an adapter is trained. The paper gives none of these numbers but ``num_selected``.
 
-    Attributes:
-        num_selected: Features to keep, by mutual information; all where there are fewer.
-        dropout: Of the model.
-        smoothing: Label smoothing in [0, 1): a label ``y`` becomes ``(1 - smoothing) y + smoothing / 2``.
-        balanced: Whether both classes weigh the same in the loss. The paper says nothing of imbalance; unbalanced,
-            s(q) stays a probability among queries like those trained on.
-        learning_rate: Of AdamW at the start; a cosine takes it to 0 over ``max_epochs``.
-        weight_decay: AdamW's decay of matrices.
-        batch_size: Rows in a step; all where there are fewer.
-        max_epochs: Epochs at most.
-        patience: Epochs without a lower validation loss until training stops.
-        seed: Of weights, dropout and the order of rows.
-
     Raises:
         ValueError: If a number is out of range.
     """
 
-    num_selected: int = 85
-    dropout: float = 0.3
-    smoothing: float = 0.1
+    num_selected: int = 85  # features to keep, by mutual information; all where there are fewer
+    dropout: float = 0.3  # of the model
+    smoothing: float = 0.1  # label smoothing in [0, 1): a label `y` becomes `(1 - smoothing) y + smoothing / 2`
+    # whether both classes weigh the same in the loss. The paper says nothing of imbalance; unbalanced, s(q) stays a
+    # probability among queries like those trained on
     balanced: bool = False
-    learning_rate: float = 1e-3
-    weight_decay: float = 0.01
-    batch_size: int = 32
-    max_epochs: int = 60
-    patience: int = 10
-    seed: int = 0
+    learning_rate: float = 1e-3  # of AdamW at the start; a cosine takes it to 0 over `max_epochs`
+    weight_decay: float = 0.01  # AdamW's decay of matrices
+    batch_size: int = 32  # rows in a step; all where there are fewer
+    max_epochs: int = 60  # epochs at most
+    patience: int = 10  # epochs without a lower validation loss until training stops
+    seed: int = 0  # of weights, dropout and the order of rows
 
     def __post_init__(self) -> None:
         check_counts(num_selected=self.num_selected, batch_size=self.batch_size)
@@ -66,17 +55,11 @@ class AdapterSettings:
 
 @dataclass(frozen=True)
 class FittedAdapter:
-    """A trained adapter.
+    """A trained adapter."""
 
-    Attributes:
-        model: In evaluation mode, with the weights of the epoch with the lowest validation loss; not yet calibrated.
-        history: Per epoch ``train/loss``, ``val/loss`` and ``val/auc``.
-        best_epoch: The epoch whose weights these are, from 1.
-    """
-
-    model: Any
-    history: list[dict[str, float]]
-    best_epoch: int
+    model: Any  # in evaluation mode, with the weights of the epoch with the lowest validation loss; not yet calibrated
+    history: list[dict[str, float]]  # per epoch `train/loss`, `val/loss` and `val/auc`
+    best_epoch: int  # the epoch whose weights these are, from 1
 
 
 def smoothed_cross_entropy(logits: Tensor, labels: Tensor, *, smoothing: float, class_weight: Tensor) -> Tensor:

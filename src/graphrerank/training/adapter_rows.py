@@ -17,18 +17,13 @@ HELD_OUT = 0.2  # of the training rows: those that tell when to stop
 class LabelledRows:
     """Rows of features with a label each; what is derived from them is computed once.
 
-    Attributes:
-        features: ``[n, F]`` raw, finite.
-        labels: ``[n]``, 0 or 1, both of them.
-        seed: Of splits and of :attr:`relevance`.
-
     Raises:
         ValueError: If a shape does not fit, a number is not finite, or a class has no row.
     """
 
-    features: Tensor
-    labels: Tensor
-    seed: int = 0
+    features: Tensor  # `[n, F]` raw, finite
+    labels: Tensor  # `[n]`, 0 or 1, both of them
+    seed: int = 0  # of splits and of `relevance`
 
     def __post_init__(self) -> None:
         if self.features.ndim != 2 or self.labels.shape != self.features.shape[:1]:

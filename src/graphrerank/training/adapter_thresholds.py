@@ -25,35 +25,20 @@ class Profile:
 
 @dataclass(frozen=True)
 class ThresholdChoice:
-    """Thresholds and what they bring on the queries that they were chosen on.
+    """Thresholds and what they bring on the queries that they were chosen on."""
 
-    Attributes:
-        low: Queries with s(q) up to it go to dense retrieval; -1: none does.
-        high: Queries with s(q) from it on go to graph retrieval; 2: none does. Above ``low``.
-        low_interval: 95% bootstrap interval of ``low`` over queries, within [0, 1].
-        high_interval: That of ``high``.
-        price: Accuracy that a second per query must bring.
-        objective: Mean accuracy minus ``price`` times mean seconds.
-        accuracy: Mean correctness.
-        seconds: Mean per query.
-        shares: Of queries per path.
-        alone: The objective of each path for all queries.
-        low_profile: The curve over ``low``.
-        high_profile: The curve over ``high``.
-    """
-
-    low: float
-    high: float
-    low_interval: tuple[float, float]
-    high_interval: tuple[float, float]
-    price: float
-    objective: float
-    accuracy: float
-    seconds: float
-    shares: dict[str, float]
-    alone: dict[str, float]
-    low_profile: Profile
-    high_profile: Profile
+    low: float  # queries with s(q) up to it go to dense retrieval; -1: none does
+    high: float  # queries with s(q) from it on go to graph retrieval; 2: none does. Above `low`
+    low_interval: tuple[float, float]  # 95% bootstrap interval of `low` over queries, within [0, 1]
+    high_interval: tuple[float, float]  # that of `high`
+    price: float  # accuracy that a second per query must bring
+    objective: float  # mean accuracy minus `price` times mean seconds
+    accuracy: float  # mean correctness
+    seconds: float  # mean per query
+    shares: dict[str, float]  # of queries per path
+    alone: dict[str, float]  # the objective of each path for all queries
+    low_profile: Profile  # the curve over `low`
+    high_profile: Profile  # the curve over `high`
 
 
 def choose_thresholds(

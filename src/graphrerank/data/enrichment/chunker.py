@@ -15,21 +15,13 @@ _WORD = re.compile(r"\S+")
 
 @dataclass(frozen=True)
 class Chunk:
-    """A piece of a document.
+    """A piece of a document."""
 
-    Attributes:
-        doc_id: The document.
-        chunk_id: Number of the chunk in its document, from 0.
-        text: ``document[start:stop]``.
-        start: First character.
-        stop: One past the last character.
-    """
-
-    doc_id: str
-    chunk_id: int
-    text: str
-    start: int
-    stop: int
+    doc_id: str  # the document
+    chunk_id: int  # number of the chunk in its document, from 0
+    text: str  # `document[start:stop]`
+    start: int  # first character
+    stop: int  # one past the last character
 
 
 def chunk_document(

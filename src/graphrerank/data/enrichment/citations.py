@@ -30,21 +30,13 @@ _YEAR = re.compile(r"((?:1[89]|20)\d\d)([a-z]?)")
 
 @dataclass(frozen=True)
 class Reference:
-    """An entry of a paper's bibliography; unknown fields are empty.
+    """An entry of a paper's bibliography; unknown fields are empty."""
 
-    Attributes:
-        paper_id: The cited paper.
-        key: Its key in brackets, such as ``12`` or ``Smith20``.
-        title: Its title.
-        authors: Names such as "Ann Smith" or "Smith, Ann".
-        year: Such as ``2020`` or ``2020a``.
-    """
-
-    paper_id: str
-    key: str = ""
+    paper_id: str  # the cited paper
+    key: str = ""  # its key in brackets, such as `12` or `Smith20`
     title: str = ""
-    authors: tuple[str, ...] = ()
-    year: str = ""
+    authors: tuple[str, ...] = ()  # names such as "Ann Smith" or "Smith, Ann"
+    year: str = ""  # such as `2020` or `2020a`
 
 
 class CitationDetector(Protocol):

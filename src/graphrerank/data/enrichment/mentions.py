@@ -29,21 +29,14 @@ _OPENING = re.compile(r"\s*(.{3,80}?)\s*(?:\(|,? (?:is|was|are|were) )", re.DOTA
 
 @dataclass(frozen=True)
 class MentionStats:
-    """Counts of names found and dropped.
+    """Counts of names found and dropped."""
 
-    Attributes:
-        num_names: Different names searched for.
-        num_ambiguous: Names dropped because more than ``max_owners`` passages bear them.
-        num_too_common: Names dropped because too many passages mention them.
-        most_common: The most frequent dropped names, each with the number of passages that mention it.
-        num_edges: Edges found.
-    """
-
-    num_names: int
-    num_ambiguous: int
-    num_too_common: int
+    num_names: int  # different names searched for
+    num_ambiguous: int  # names dropped because more than `max_owners` passages bear them
+    num_too_common: int  # names dropped because too many passages mention them
+    # the most frequent dropped names, each with the number of passages that mention it
     most_common: tuple[tuple[str, int], ...]
-    num_edges: int
+    num_edges: int  # edges found
 
 
 @dataclass(frozen=True)

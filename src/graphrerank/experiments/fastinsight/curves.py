@@ -21,7 +21,7 @@ class Curves:
     """Results on one split of one data set."""
 
     dataset: str  # name of the data set
-    split: str  # name of the split
+    split: str
     num_queries: int  # queries judged
     budgets: Mapping[str, Mapping[int, SystemStudy]]  # pipeline -> budget -> result
     # name of a setting of FastInsight -> its value -> result, at the largest budget

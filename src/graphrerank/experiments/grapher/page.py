@@ -51,7 +51,7 @@ class ResultTables:
     """All that the page shows."""
 
     command: str  # what wrote it
-    encoder: str  # name of the encoder
+    encoder: str
     top_k: int  # candidates per query
     tuning: str  # what the frozen operators were tuned on, with the number of queries
     search: str  # what the models were trained on and judged on to choose their settings

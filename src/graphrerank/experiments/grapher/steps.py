@@ -26,7 +26,7 @@ class Step:
     overrides: tuple[str, ...]  # hydra's overrides that its configuration has beside the run's own
     train: tuple[str, ...]  # data sets to train on, of `TrainingSession.training_names`; none for a frozen operator
     judge: tuple[str, ...]  # data sets to judge on: names of `conf/data`, or paths of data set folders
-    split: str  # their split
+    split: str
 
 
 @dataclass

@@ -16,18 +16,13 @@ from graphrerank.indexes.facts.facts import Facts
 class FactGraphSettings:
     """Settings of a fact graph.
 
-    Attributes:
-        synonymy_threshold: Minimum cosine, in (0, 1], of two entities joined as synonyms.
-        max_synonyms: Maximum number of synonyms of an entity; 0: no synonymy edges.
-        min_name_characters: Minimum number of letters and digits in the name of an entity with synonyms.
-
     Raises:
         ValueError: If a setting is out of range.
     """
 
-    synonymy_threshold: float = 0.8
-    max_synonyms: int = 100
-    min_name_characters: int = 3
+    synonymy_threshold: float = 0.8  # minimum cosine, in (0, 1], of two entities joined as synonyms
+    max_synonyms: int = 100  # maximum number of synonyms of an entity; 0: no synonymy edges
+    min_name_characters: int = 3  # minimum number of letters and digits in the name of an entity with synonyms
 
     def __post_init__(self) -> None:
         check_positive_share(synonymy_threshold=self.synonymy_threshold)
@@ -36,21 +31,13 @@ class FactGraphSettings:
 
 @dataclass(frozen=True)
 class FactGraph:
-    """The index of the graph path.
+    """The index of the graph path."""
 
-    Attributes:
-        graph: Undirected; ``P`` passages, then ``E`` entities with ids ``entity:<normalised name>``.
-        num_passages: ``P``.
-        facts: Entities and facts; entity ``e`` is node ``P + e``.
-        fact_vectors: ``[F, d]`` float32.
-        num_synonyms: Number of synonymy edges, each pair counted once.
-    """
-
-    graph: CorpusGraph
-    num_passages: int
-    facts: Facts
-    fact_vectors: Tensor
-    num_synonyms: int
+    graph: CorpusGraph  # undirected; `P` passages, then `E` entities with ids `entity:<normalised name>`
+    num_passages: int  # `P`
+    facts: Facts  # entities and facts; entity `e` is node `P + e`
+    fact_vectors: Tensor  # `[F, d]` float32
+    num_synonyms: int  # number of synonymy edges, each pair counted once
 
     @cached_property
     def num_holders(self) -> Tensor:

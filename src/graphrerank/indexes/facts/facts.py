@@ -13,25 +13,15 @@ from graphrerank.text import normalize_entity
 
 @dataclass(frozen=True)
 class Facts:
-    """Entities and facts of a corpus.
+    """Entities and facts of a corpus."""
 
-    Attributes:
-        names: ``E`` names normalised by :func:`~graphrerank.text.normalize_entity`, in order of first occurrence.
-        spellings: ``E`` names as first written.
-        texts: ``F`` facts as "head relation tail", in order of first occurrence.
-        ends: ``[F, 2]`` int64 entities, head and tail, which differ.
-        occurrences: ``[L, 2]`` int64 (passage, entity), unique, ascending.
-        related: ``[M, 2]`` int64 entities joined by a fact, unique, the smaller index first, ascending.
-        num_statements: ``[M]`` int64, number of statements that join the pair.
-    """
-
-    names: Sequence[str]
-    spellings: Sequence[str]
-    texts: Sequence[str]
-    ends: Tensor
-    occurrences: Tensor
-    related: Tensor
-    num_statements: Tensor
+    names: Sequence[str]  # `E` names normalised by `normalize_entity`, in order of first occurrence
+    spellings: Sequence[str]  # `E` names as first written
+    texts: Sequence[str]  # `F` facts as "head relation tail", in order of first occurrence
+    ends: Tensor  # `[F, 2]` int64 entities, head and tail, which differ
+    occurrences: Tensor  # `[L, 2]` int64 (passage, entity), unique, ascending
+    related: Tensor  # `[M, 2]` int64 entities joined by a fact, unique, the smaller index first, ascending
+    num_statements: Tensor  # `[M]` int64, number of statements that join the pair
 
 
 def merge_knowledge(knowledge: Sequence[Knowledge]) -> Facts:

@@ -19,15 +19,10 @@ DECIMALS = 10  # of compared cosines and PageRank scores: rounding errors must n
 
 @dataclass(frozen=True)
 class ChunkGraph:
-    """Neighbours of each of ``n`` chunks.
+    """Neighbours of each of ``n`` chunks."""
 
-    Attributes:
-        lexical: ``[n, K / 2]`` int64, most shared keywords first, padded with -1.
-        semantic: ``[n, K / 2]`` int64, largest cosine first, none of them lexical, padded with -1.
-    """
-
-    lexical: Tensor
-    semantic: Tensor
+    lexical: Tensor  # `[n, K / 2]` int64, most shared keywords first, padded with -1
+    semantic: Tensor  # `[n, K / 2]` int64, largest cosine first, none of them lexical, padded with -1
 
     @property
     def edges(self) -> Tensor:

@@ -53,49 +53,28 @@ class KETSettings:
 
 @dataclass(frozen=True)
 class Texts:
-    """Texts that can go into a context.
+    """Texts that can go into a context."""
 
-    Attributes:
-        texts: ``n`` strings.
-        num_tokens: ``[n]`` int64, of each text with the line end that follows it.
-        vectors: ``[n, d]`` float32.
-    """
-
-    texts: Sequence[str]
-    num_tokens: Tensor
-    vectors: Tensor
+    texts: Sequence[str]  # `n` strings
+    num_tokens: Tensor  # `[n]` int64, of each text with the line end that follows it
+    vectors: Tensor  # `[n, d]` float32
 
 
 @dataclass(frozen=True)
 class KETIndex:
-    """An index in memory.
-
-    Attributes:
-        settings: Its settings.
-        num_documents: Number of documents of the corpus.
-        chunks: ``n`` chunks, as cut from the documents.
-        chunk_texts: Their texts, lengths and vectors.
-        chunk_graph: Their neighbours.
-        core: Indices of the core chunks, ascending.
-        sub_chunks: ``m`` sub-chunks; the chunks if nothing is halved.
-        sub_chunk_texts: Their texts, lengths and vectors.
-        skeleton: Entities and relations of the core chunks, linked to sub-chunks; None without core chunks.
-        entity_texts: ``E`` entities' texts, lengths and vectors; None without skeleton.
-        relation_tokens: ``[R]`` int64, lengths of the relations' texts; None without skeleton.
-        keyword_graph: None if it was not built.
-        report: Sizes and costs.
-    """
+    """An index in memory."""
 
     settings: KETSettings
-    num_documents: int
-    chunks: Chunks
-    chunk_texts: Texts
-    chunk_graph: ChunkGraph
-    core: Tensor
-    sub_chunks: Chunks
-    sub_chunk_texts: Texts
+    num_documents: int  # number of documents of the corpus
+    chunks: Chunks  # `n` chunks, as cut from the documents
+    chunk_texts: Texts  # their texts, lengths and vectors
+    chunk_graph: ChunkGraph  # their neighbours
+    core: Tensor  # indices of the core chunks, ascending
+    sub_chunks: Chunks  # `m` sub-chunks; the chunks if nothing is halved
+    sub_chunk_texts: Texts  # their texts, lengths and vectors
+    # entities and relations of the core chunks, linked to sub-chunks; None without core chunks
     skeleton: Skeleton | None
-    entity_texts: Texts | None
-    relation_tokens: Tensor | None
-    keyword_graph: KeywordGraph | None
-    report: KETReport
+    entity_texts: Texts | None  # `E` entities' texts, lengths and vectors; None without skeleton
+    relation_tokens: Tensor | None  # `[R]` int64, lengths of the relations' texts; None without skeleton
+    keyword_graph: KeywordGraph | None  # None if it was not built
+    report: KETReport  # sizes and costs

@@ -17,20 +17,13 @@ class KeywordGraph:
 
     Keywords that occur in the same sentences have the same vector and sub-chunks and share a row. About half of a
     corpus's words occur in a single sentence, so there are far fewer rows than keywords.
-
-    Attributes:
-        keywords: ``W`` strings, in order of first occurrence.
-        row: ``[W]`` int64, each keyword's row, in order of first occurrence.
-        vectors: ``[G, d]`` float32, the normalised mean vector of the sentences that contain the keyword.
-        indptr: ``[G + 1]`` int64; keywords of row ``i`` occur in the sub-chunks ``indices[indptr[i]:indptr[i + 1]]``.
-        indices: ``[M]`` int64 sub-chunk indices, ascending within a row.
     """
 
-    keywords: Sequence[str]
-    row: Tensor
-    vectors: Tensor
-    indptr: Tensor
-    indices: Tensor
+    keywords: Sequence[str]  # `W` strings, in order of first occurrence
+    row: Tensor  # `[W]` int64, each keyword's row, in order of first occurrence
+    vectors: Tensor  # `[G, d]` float32, the normalised mean vector of the sentences that contain the keyword
+    indptr: Tensor  # `[G + 1]` int64; keywords of row `i` occur in the sub-chunks `indices[indptr[i]:indptr[i + 1]]`
+    indices: Tensor  # `[M]` int64 sub-chunk indices, ascending within a row
 
     @property
     def num_edges(self) -> int:

@@ -7,45 +7,25 @@ from graphrerank.indexes.ket.costs import Prices, Tokens, keyword_graph_tokens, 
 
 @dataclass(frozen=True)
 class KETReport:
-    """Counts of nodes, edges and tokens.
+    """Counts of nodes, edges and tokens."""
 
-    Attributes:
-        documents: Documents of the corpus.
-        corpus_tokens: Tokens of all chunks.
-        chunks: Chunks.
-        chunk_edges: Edges of the chunks' graph.
-        core_chunks: Chunks whose knowledge was extracted.
-        core_tokens: Tokens of the core chunks.
-        sub_chunks: Sub-chunks.
-        entities: Entities of the skeleton.
-        relations: Relations of the skeleton.
-        skeleton_edges: Links of entities and relations to sub-chunks.
-        description_tokens: Tokens of the entities' texts.
-        relation_tokens: Tokens of the relations' texts.
-        keywords: Keywords.
-        keyword_edges: Links of keywords to sub-chunks.
-        prompt_tokens: Tokens of all prompts for a chunk; 0 without a language model.
-        num_prompts: Number of prompts for a chunk; 0 without a language model.
-        sent: Tokens that the models read and wrote, including those whose results were cached.
-    """
-
-    documents: int
-    corpus_tokens: int
+    documents: int  # documents of the corpus
+    corpus_tokens: int  # tokens of all chunks
     chunks: int
-    chunk_edges: int
-    core_chunks: int
-    core_tokens: int
+    chunk_edges: int  # edges of the chunks' graph
+    core_chunks: int  # chunks whose knowledge was extracted
+    core_tokens: int  # tokens of the core chunks
     sub_chunks: int
-    entities: int
-    relations: int
-    skeleton_edges: int
-    description_tokens: int
-    relation_tokens: int
+    entities: int  # entities of the skeleton
+    relations: int  # relations of the skeleton
+    skeleton_edges: int  # links of entities and relations to sub-chunks
+    description_tokens: int  # tokens of the entities' texts
+    relation_tokens: int  # tokens of the relations' texts
     keywords: int
-    keyword_edges: int
-    prompt_tokens: int
-    num_prompts: int
-    sent: Tokens
+    keyword_edges: int  # links of keywords to sub-chunks
+    prompt_tokens: int  # tokens of all prompts for a chunk; 0 without a language model
+    num_prompts: int  # number of prompts for a chunk; 0 without a language model
+    sent: Tokens  # tokens that the models read and wrote, including those whose results were cached
 
     @property
     def predicted(self) -> Tokens:

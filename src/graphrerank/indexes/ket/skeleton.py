@@ -14,23 +14,14 @@ from graphrerank.text import Tokenizer, count_tokens, normalize_entity
 
 @dataclass(frozen=True)
 class Skeleton:
-    """Entities, relations and their links to chunks.
+    """Entities, relations and their links to chunks."""
 
-    Attributes:
-        names: ``E`` entity names, normalised by :func:`normalize_entity`.
-        entity_texts: ``E`` strings: name, type and descriptions.
-        relation_texts: ``R`` strings: head, relation, tail and descriptions.
-        ends: ``[R, 2]`` int64 entities, which differ.
-        entity_links: ``[L, 2]`` int64 (entity, chunk), ascending.
-        relation_links: ``[M, 2]`` int64 (relation, chunk), ascending.
-    """
-
-    names: Sequence[str]
-    entity_texts: Sequence[str]
-    relation_texts: Sequence[str]
-    ends: Tensor
-    entity_links: Tensor
-    relation_links: Tensor
+    names: Sequence[str]  # `E` entity names, normalised by `normalize_entity`
+    entity_texts: Sequence[str]  # `E` strings: name, type and descriptions
+    relation_texts: Sequence[str]  # `R` strings: head, relation, tail and descriptions
+    ends: Tensor  # `[R, 2]` int64 entities, which differ
+    entity_links: Tensor  # `[L, 2]` int64 (entity, chunk), ascending
+    relation_links: Tensor  # `[M, 2]` int64 (relation, chunk), ascending
 
 
 @dataclass

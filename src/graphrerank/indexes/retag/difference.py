@@ -10,18 +10,14 @@ from graphrerank.indexes.retag.index import ReTAGIndex
 
 @dataclass(frozen=True)
 class IndexDifference:
-    """Similarity of the communities and summaries of two indexes.
+    """Similarity of the communities and summaries of two indexes."""
 
-    Attributes:
-        communities: Number of communities of each, over all graphs.
-        rand: Adjusted Rand index of the two partitions of the general graph at each level of the second index: 1 for
-            equal partitions, about 0 for random ones.
-        summaries: Cosine between a summary of the second index and the nearest one of the first, averaged over all
-            communities of all graphs.
-    """
-
-    communities: tuple[int, int]
+    communities: tuple[int, int]  # number of communities of each, over all graphs
+    # adjusted Rand index of the two partitions of the general graph at each level of the second index: 1 for equal
+    # partitions, about 0 for random ones
     rand: tuple[float, ...]
+    # cosine between a summary of the second index and the nearest one of the first, averaged over all communities of
+    # all graphs
     summaries: float
 
 

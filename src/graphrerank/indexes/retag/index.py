@@ -26,36 +26,25 @@ ARRAYS, STRINGS = "index.safetensors", "index.json"
 class ReTAGSettings:
     """Settings of an index.
 
-    Attributes:
-        num_topics: Maximum number of topics; 0: the general graph only.
-        coverage: Share in (0, 1] of entities that belong to some topic, and of the corpus's sentences that would be
-            routed to some topic as questions; both thresholds follow from it.
-        num_terms: Words per topic.
-        resolution: Resolution of modularity; larger values give smaller communities.
-        max_community: Communities of this many entities or more are split on the next level.
-        min_component: Entities of connected components smaller than this are in no community.
-        context_tokens: Maximum number of tokens that a summary is made from.
-        summary_tokens: Maximum number of tokens of a summary.
-        centrality: Weight in [0, 1] of a sentence's similarity to all others in its score; the remainder weighs its
-            dissimilarity to the sentences selected before it.
-        description_tokens: Maximum number of tokens that describe an entity or a relation.
-        seed: Seed of clustering and communities.
-
     Raises:
         ValueError: If a setting is out of range.
     """
 
-    num_topics: int = 8
+    num_topics: int = 8  # maximum number of topics; 0: the general graph only
+    # share in (0, 1] of entities that belong to some topic, and of the corpus's sentences that would be routed to
+    # some topic as questions; both thresholds follow from it
     coverage: float = 0.95
-    num_terms: int = 10
-    resolution: float = 1.0
-    max_community: int = 10
-    min_component: int = 5
-    context_tokens: int = 4000
-    summary_tokens: int = 256
+    num_terms: int = 10  # words per topic
+    resolution: float = 1.0  # resolution of modularity; larger values give smaller communities
+    max_community: int = 10  # communities of this many entities or more are split on the next level
+    min_component: int = 5  # entities of connected components smaller than this are in no community
+    context_tokens: int = 4000  # maximum number of tokens that a summary is made from
+    summary_tokens: int = 256  # maximum number of tokens of a summary
+    # weight in [0, 1] of a sentence's similarity to all others in its score; the remainder weighs its dissimilarity
+    # to the sentences selected before it
     centrality: float = 0.7
-    description_tokens: int = 100
-    seed: int = 0
+    description_tokens: int = 100  # maximum number of tokens that describe an entity or a relation
+    seed: int = 0  # seed of clustering and communities
 
     def __post_init__(self) -> None:
         counts = ("num_terms", "max_community", "min_component")
@@ -69,57 +58,34 @@ class ReTAGSettings:
 
 @dataclass(frozen=True)
 class Subgraph:
-    """Entities and the relations between them.
+    """Entities and the relations between them."""
 
-    Attributes:
-        nodes: ``[n]`` int64 entities, ascending.
-        edges: ``[m, 2]`` int64 entities, unique pairs, the smaller index first, ascending.
-        weight: ``[m]`` float32, number of statements that join the two plus number of sentences that name both.
-    """
-
-    nodes: Tensor
-    edges: Tensor
-    weight: Tensor
+    nodes: Tensor  # `[n]` int64 entities, ascending
+    edges: Tensor  # `[m, 2]` int64 entities, unique pairs, the smaller index first, ascending
+    weight: Tensor  # `[m]` float32, number of statements that join the two plus number of sentences that name both
 
 
 @dataclass(frozen=True)
 class Sentences:
-    """Sentences of the corpus.
+    """Sentences of the corpus."""
 
-    Attributes:
-        texts: ``S`` strings, verbatim.
-        passage: ``[S]`` int64, the passage of each.
-        num_tokens: ``[S]`` int64.
-    """
-
-    texts: Sequence[str]
-    passage: Tensor
-    num_tokens: Tensor
+    texts: Sequence[str]  # `S` strings, verbatim
+    passage: Tensor  # `[S]` int64, the passage of each
+    num_tokens: Tensor  # `[S]` int64
 
 
 @dataclass(frozen=True)
 class ReTAGIndex:
-    """Topics, the entities and relations of each, their communities, and a summary of every community.
-
-    Attributes:
-        settings: Its settings.
-        passage_ids: ``P`` ids of the passages, which are the chunks of the corpus.
-        entities: ``E`` names, as first written.
-        topics: ``T`` topics.
-        graphs: ``1 + T``: the general graph, then that of each topic.
-        communities: Communities of all graphs.
-        sentences: Sentences that summaries consist of.
-        report: Sizes and costs.
-    """
+    """Topics, the entities and relations of each, their communities, and a summary of every community."""
 
     settings: ReTAGSettings
-    passage_ids: Sequence[str]
-    entities: Sequence[str]
-    topics: Topics
-    graphs: Sequence[Subgraph]
-    communities: Communities
-    sentences: Sentences
-    report: ReTAGReport
+    passage_ids: Sequence[str]  # `P` ids of the passages, which are the chunks of the corpus
+    entities: Sequence[str]  # `E` names, as first written
+    topics: Topics  # `T` topics
+    graphs: Sequence[Subgraph]  # `1 + T`: the general graph, then that of each topic
+    communities: Communities  # communities of all graphs
+    sentences: Sentences  # sentences that summaries consist of
+    report: ReTAGReport  # sizes and costs
 
     def community_graph(self, communities: Tensor, *, max_share: float = 0.05) -> CorpusGraph:
         """Build a corpus graph whose nodes are the summaries of some communities.

@@ -36,7 +36,7 @@ class ReTAGStages:
     tokenizer: Tokenizer  # tokenizer that measures texts
     encoder: IndexEncoder  # encoder of sentences
     extractor: KnowledgeExtractor  # extractor of entities and relations
-    steps: LanguageSteps  # language steps
+    steps: LanguageSteps
     ids: Sequence[str]  # `P` ids of the passages
     passages: Sequence[str]  # `P` texts
     settings: ReTAGSettings  # settings of the index

@@ -12,7 +12,7 @@ class Material:
     """Texts that describe entities and relations, followed by summaries that a language model wrote."""
 
     texts: list[str]  # `n` texts
-    num_tokens: list[int]  # number of tokens of each
+    num_tokens: list[int]
     sources: list[list[int]]  # passages of each, ascending
     nodes: Sequence[Sequence[int]]  # indices of the texts about each of `E` entities
     edges: Sequence[Sequence[int]]  # indices of the texts about each of `m` related pairs

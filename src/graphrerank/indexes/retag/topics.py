@@ -13,22 +13,14 @@ class Topics:
 
     Vectors of one encoder share a common component that distinguishes no topics; their mean is subtracted before they
     are compared.
-
-    Attributes:
-        names: ``T`` names.
-        terms: Words of each topic, the most distinctive first.
-        vectors: ``[T, d]`` float32 unit vectors, of centred vectors.
-        centre: ``[d]`` float32, the mean that is subtracted from whatever is compared with a topic.
-        entity_threshold: Minimum similarity of a sentence whose entities and relations belong to a topic.
-        threshold: Minimum similarity of a question that is routed to a topic.
     """
 
-    names: Sequence[str]
-    terms: Sequence[Sequence[str]]
-    vectors: Tensor
-    centre: Tensor
-    entity_threshold: float = 1.0
-    threshold: float = 1.0
+    names: Sequence[str]  # `T` names
+    terms: Sequence[Sequence[str]]  # words of each topic, the most distinctive first
+    vectors: Tensor  # `[T, d]` float32 unit vectors, of centred vectors
+    centre: Tensor  # `[d]` float32, the mean that is subtracted from whatever is compared with a topic
+    entity_threshold: float = 1.0  # minimum similarity of a sentence whose entities and relations belong to a topic
+    threshold: float = 1.0  # minimum similarity of a question that is routed to a topic
 
     def __len__(self) -> int:
         return len(self.names)

@@ -18,19 +18,13 @@ CHANNELS = ("graph", "keyword", "text", "neighbours")
 
 @dataclass(frozen=True)
 class Solution:
-    """One of the eight solutions of KET-RAG, section 6.1.
+    """One of the eight solutions of KET-RAG, section 6.1."""
 
-    Attributes:
-        core: Chunks whose knowledge is extracted: ``all``, ``none``, or a share chosen by ``pagerank`` or at
-            ``random``.
-        channels: Channels that share the context's tokens. If the first is ``graph`` and not the only one, its share is
-            ``graph_share``.
-        graph_share: Fixed share of the first channel; None for that of the retrieval's settings.
-    """
-
-    core: str
+    core: str  # chunks whose knowledge is extracted: `all`, `none`, or a share chosen by `pagerank` or at `random`
+    # channels that share the context's tokens. If the first is `graph` and not the only one, its share is
+    # `graph_share`
     channels: tuple[str, ...]
-    graph_share: float | None = None
+    graph_share: float | None = None  # fixed share of the first channel; None for that of the retrieval's settings
 
     @property
     def splits_chunks(self) -> bool:
@@ -72,19 +66,13 @@ def find_solution(name: str) -> Solution:
 
 @dataclass(frozen=True)
 class Contexts:
-    """Contexts that a solution retrieved for ``B`` queries.
+    """Contexts that a solution retrieved for ``B`` queries."""
 
-    Attributes:
-        ranking: ``[B, C]`` unique sub-chunks of each context, by their cosine with the query.
-        texts: ``B`` contexts: entities, relations and chunks, each followed by a line end.
-        num_tokens: ``[B]`` int64, sum of the lengths of these texts.
-        parts: Indices of these texts by kind, in order, ``[B, n]`` int64 padded with -1: ``entities``, ``relations``
-            and ``graph`` (their chunks), ``keyword``, ``text`` and ``neighbours``, as far as the solution has them.
-    """
-
-    ranking: Ranking
-    texts: Sequence[str]
-    num_tokens: Tensor
+    ranking: Ranking  # `[B, C]` unique sub-chunks of each context, by their cosine with the query
+    texts: Sequence[str]  # `B` contexts: entities, relations and chunks, each followed by a line end
+    num_tokens: Tensor  # `[B]` int64, sum of the lengths of these texts
+    # indices of these texts by kind, in order, `[B, n]` int64 padded with -1: `entities`, `relations` and `graph`
+    # (their chunks), `keyword`, `text` and `neighbours`, as far as the solution has them
     parts: Mapping[str, Tensor]
 
 

@@ -22,28 +22,18 @@ FEATURES = (BASE_SCORE, *TEXT_FEATURES)
 class ReTAGSearchSettings:
     """Settings of the retrieval of summaries; the defaults are the paper's.
 
-    Attributes:
-        top_p: Number of summaries per question; None for all, as in GraphRAG.
-        use_topics: Whether questions are routed to topics; if not, all are searched in the general graph.
-        threshold: See :func:`route_to_topics`.
-        max_topics: See :func:`route_to_topics`.
-        bm25_weight: Weight of BM25, divided by the question's maximum over its candidates.
-        dense_weight: Weight of the cosine of question and summary.
-        keyword_weight: Weight of a keyword in BM25, relative to a word of the question.
-        rerank_depth: Number of first summaries that a graph reranker, if any, ranks; at least ``top_p``.
-
     Raises:
         ValueError: If a setting is out of range.
     """
 
-    top_p: int | None = 10
-    use_topics: bool = True
-    threshold: float | None = None
-    max_topics: int | None = None
-    bm25_weight: float = 1.0
-    dense_weight: float = 0.0
-    keyword_weight: float = 1.0
-    rerank_depth: int = 100
+    top_p: int | None = 10  # number of summaries per question; None for all, as in GraphRAG
+    use_topics: bool = True  # whether questions are routed to topics; if not, all are searched in the general graph
+    threshold: float | None = None  # see `route_to_topics`
+    max_topics: int | None = None  # see `route_to_topics`
+    bm25_weight: float = 1.0  # weight of BM25, divided by the question's maximum over its candidates
+    dense_weight: float = 0.0  # weight of the cosine of question and summary
+    keyword_weight: float = 1.0  # weight of a keyword in BM25, relative to a word of the question
+    rerank_depth: int = 100  # number of first summaries that a graph reranker, if any, ranks; at least `top_p`
 
     def __post_init__(self) -> None:
         check_counts(top_p=self.top_p, max_topics=self.max_topics, rerank_depth=self.rerank_depth)
@@ -57,19 +47,12 @@ class ReTAGSearchSettings:
 
 @dataclass(frozen=True)
 class RetrievedSummaries:
-    """Summaries retrieved for ``B`` questions.
+    """Summaries retrieved for ``B`` questions."""
 
-    Attributes:
-        ranking: ``[B, K]`` nodes of the :class:`LevelSummaries`, best first; all scores are 0 if all are retrieved.
-        graphs: ``[B, 1 + T]`` bool, where each was searched: in the general graph or in topics.
-        candidates: ``[B, N]`` bool, the summaries that could be retrieved.
-        keywords: Keywords of each question; none without expansion.
-    """
-
-    ranking: Ranking
-    graphs: Tensor
-    candidates: Tensor
-    keywords: Sequence[Sequence[str]]
+    ranking: Ranking  # `[B, K]` nodes of the `LevelSummaries`, best first; all scores are 0 if all are retrieved
+    graphs: Tensor  # `[B, 1 + T]` bool, where each was searched: in the general graph or in topics
+    candidates: Tensor  # `[B, N]` bool, the summaries that could be retrieved
+    keywords: Sequence[Sequence[str]]  # keywords of each question; none without expansion
 
 
 class ReTAGRetrieval:

@@ -18,29 +18,19 @@ LANGUAGES = ("extractive", "llm")
 class ReTAGSetup:
     """Settings from which ReTAG's index and keyword finder are built.
 
-    Attributes:
-        folder: Folder of indexes.
-        tokenizer: Tokenizer that measures texts.
-        extractor: Extractor of entities and relations.
-        settings: Settings of the index.
-        language: ``extractive``, or ``llm`` for a language model that finds topics, summarises communities and expands
-            questions.
-        language_model: The language model of ``llm``.
-        cache: Folder of cached answers of the language model; None for no cache.
-        description: Description of the corpus, for the language model's keywords.
-
     Raises:
         ValueError: If ``language`` is unknown, or ``llm`` without a language model.
     """
 
-    folder: str | Path
-    tokenizer: Tokenizer
-    extractor: KnowledgeExtractor
-    settings: ReTAGSettings = field(default_factory=ReTAGSettings)
+    folder: str | Path  # folder of indexes
+    tokenizer: Tokenizer  # tokenizer that measures texts
+    extractor: KnowledgeExtractor  # extractor of entities and relations
+    settings: ReTAGSettings = field(default_factory=ReTAGSettings)  # settings of the index
+    # `extractive`, or `llm` for a language model that finds topics, summarises communities and expands questions
     language: str = "extractive"
-    language_model: ChatModel | None = None
-    cache: str | Path | None = None
-    description: str = "A collection of documents."
+    language_model: ChatModel | None = None  # the language model of `llm`
+    cache: str | Path | None = None  # folder of cached answers of the language model; None for no cache
+    description: str = "A collection of documents."  # description of the corpus, for the language model's keywords
 
     def __post_init__(self) -> None:
         check_choice(LANGUAGES, language=self.language)
