@@ -14,7 +14,7 @@ from graphrerank.data.readers.run_candidates import read_run
 from graphrerank.data.readers.sql_dataset import load_sql_dataset
 from graphrerank.data.readers.sql_schema import load_sql_schema
 from graphrerank.data.run_retriever import RunRetriever
-from graphrerank.data.text_rich_graph import TextRichGraph, load_text_rich_graph, text_rich_graph
+from graphrerank.data.text_rich_graph import load_text_rich_graph, text_rich_graph
 from graphrerank.data.vector_cache import VectorCache
 
 __all__ = [
@@ -25,7 +25,6 @@ __all__ = [
     "RetrievalDataset",
     "RunRetriever",
     "SentenceTransformerEncoder",
-    "TextRichGraph",
     "VectorCache",
     "load_attack",
     "load_folder",

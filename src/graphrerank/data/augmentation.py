@@ -6,6 +6,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from graphrerank.checks import check_share
 from graphrerank.data.text_match import MATCH_FEATURES
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.algebra import graph_index
@@ -38,9 +39,7 @@ class CandidateAugmentation:
         score_dropout: float = 0.0,
         edge_dropout: float = 0.0,
     ) -> None:
-        for name, p in (("base_swap", base_swap), ("score_dropout", score_dropout), ("edge_dropout", edge_dropout)):
-            if not 0 <= p <= 1:
-                raise ValueError(f"`{name}` must be a probability in [0, 1], got {p}")
+        check_share(base_swap=base_swap, score_dropout=score_dropout, edge_dropout=edge_dropout)
         self.base_swap = base_swap
         self.score_dropout = score_dropout
         self.edge_dropout = edge_dropout

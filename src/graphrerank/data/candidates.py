@@ -88,7 +88,7 @@ class PreparedDataset:
         )
 
     def _inputs(self, inputs: ModelInputs, queries: Tensor, nodes: Tensor) -> dict[str, Tensor]:
-        """Return what a model reads besides scores and edges; ``nodes [N]`` are the queries' candidates."""
+        """Return the inputs of a model besides scores and edges; ``nodes [N]`` are the queries' candidates."""
         graph, tensors = self.dataset.graph, dict[str, Tensor]()
         if inputs.reads_vectors:
             if self.query_vectors is None or graph.embedding is None:
@@ -114,9 +114,6 @@ class PreparedDataset:
         """Return the data with the features that a model was trained on, in its order; as :func:`feature_columns`.
 
         Those of ``MATCH_FEATURES`` are computed from the texts and the candidate graphs (:class:`TextMatch`).
-
-        Raises:
-            ValueError: If the retriever does not give one of the other names.
         """
         assert self.ranking.features is not None
         columns = feature_columns(names, self.feature_names, self.ranking.features, match=self._match)
@@ -125,9 +122,9 @@ class PreparedDataset:
     def _pairs(self, queries: Tensor) -> tuple[list[str], list[str]]:
         """List the texts of some queries and of their candidates, pair by pair, ``N`` each."""
         row, column = torch.nonzero(self.ranking.nodes[queries] >= 0, as_tuple=True)
-        paired = queries[row]
-        nodes = self.ranking.nodes[paired, column]
-        query_texts = [self.dataset.query_texts[query] for query in paired.tolist()]
+        query_of_pair = queries[row]
+        nodes = self.ranking.nodes[query_of_pair, column]
+        query_texts = [self.dataset.query_texts[query] for query in query_of_pair.tolist()]
         return query_texts, [self.dataset.graph.texts[node] for node in nodes.tolist()]
 
     def _match(self) -> Tensor:
@@ -202,15 +199,9 @@ def prepare(
 
 
 def encode_dataset(dataset: RetrievalDataset, encoder: Encoder, cache: Path) -> RetrievalDataset:
-    """Add vectors to the graph, and the ``knn`` edges to nearest neighbours.
+    """Add vectors to the graph, and the ``knn`` edges to nearest neighbours, which ``cache`` keeps.
 
-    Args:
-        dataset: The data set.
-        encoder: Encodes texts; wrap it in a ``VectorCache`` to keep the vectors.
-        cache: Folder for the edges.
-
-    Raises:
-        ValueError: If a cache file is damaged, naming it.
+    The encoder is best wrapped in a ``VectorCache``.
     """
     graph = dataset.graph.with_embedding(encoder.encode(dataset.graph.texts))
     if not dataset.knn:

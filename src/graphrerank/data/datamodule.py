@@ -153,10 +153,7 @@ class MixtureDataModule(_SplitDataModule):
 class EpochBatches(Sampler[list[int]]):
     """Batches of indices whose order depends on a seed and the epoch; each process of a group takes its share.
 
-    Args:
-        num_items: Items to draw from.
-        batch_size: Items per batch; the last one may be smaller.
-        seed: Seed of the shuffling; None keeps the order.
+    The last batch may be smaller; ``seed`` None keeps the order.
     """
 
     def __init__(self, num_items: int, *, batch_size: int, seed: int | None) -> None:
@@ -201,9 +198,6 @@ class MixtureBatches(Sampler[MixedBatch]):
         shares: Share of the batches from each, relative to each other; each set gives at least one batch an epoch.
         batch_size: Items per batch; fewer only if a whole set is smaller.
         seed: Seed of the shuffling.
-
-    Raises:
-        ValueError: If a set is empty.
     """
 
     def __init__(self, sizes: list[int], *, shares: list[float], batch_size: int, seed: int) -> None:

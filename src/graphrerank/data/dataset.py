@@ -29,20 +29,11 @@ class Qrels:
         return torch.unique(self.query)
 
     def relevance(self, queries: Tensor, nodes: Tensor, *, num_nodes: int) -> Tensor:
-        """Look up the gain of each (query, node) pair.
-
-        Args:
-            queries: ``[B]`` int64.
-            nodes: ``[B, K]`` int64, padded with -1.
-            num_nodes: Size of the corpus.
-
-        Returns:
-            ``[B, K]`` float32; 0 where not judged relevant.
-        """
+        """Look up the gains ``[B, K]`` float32, or 0, of nodes ``[B, K]``, padded with -1, for queries ``[B]``."""
         key, order = torch.sort(self.query * num_nodes + self.node)
-        wanted = queries[:, None] * num_nodes + nodes
-        slot = torch.searchsorted(key, wanted).clamp(max=key.numel() - 1)
-        return torch.where((key[slot] == wanted) & (nodes >= 0), self.gain[order][slot], 0.0)
+        pair_key = queries[:, None] * num_nodes + nodes
+        slot = torch.searchsorted(key, pair_key).clamp(max=key.numel() - 1)
+        return torch.where((key[slot] == pair_key) & (nodes >= 0), self.gain[order][slot], 0.0)
 
     def gains(self, queries: Tensor) -> Tensor:
         """List all gains of each query, ``[B, R]`` padded with 0: those of a perfect ranking."""
@@ -99,11 +90,7 @@ class RetrievalDataset:
         object.__setattr__(self, "fingerprint", self._digest())
 
     def split(self, name: str) -> Qrels:
-        """Return the judgements of a split.
-
-        Raises:
-            ValueError: If there is no such split.
-        """
+        """Return the judgements of a split; a ValueError if there is no such split."""
         if name not in self.splits:
             raise ValueError(f"data set {self.name!r} has the splits {list(self.splits)}, got {name!r}")
         return self.splits[name]

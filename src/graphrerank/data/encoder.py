@@ -79,11 +79,7 @@ class SentenceTransformerEncoder:
         return hashlib.sha256(repr((weights, self.max_length, self.prompt, *numbers)).encode()).hexdigest()
 
     def encode(self, texts: Sequence[str]) -> Tensor:
-        """Encode ``n`` texts as ``[n, d]`` float32 unit vectors, with a progress bar when there are many.
-
-        Raises:
-            ValueError: If the model is found neither locally nor on the hub.
-        """
+        """Encode ``n`` texts as ``[n, d]`` float32 unit vectors, with a progress bar when there are many."""
         vectors: Tensor = self._loaded.encode(
             [self.prompt + text for text in texts],
             batch_size=self.batch_size,
@@ -109,15 +105,9 @@ class SentenceTransformerEncoder:
 
 
 def packaged_model(package: str, *, folder: str, sha256: str) -> str:
-    """Find a model folder inside an installed package, and check its weights.
+    """Return the path of a model folder inside an installed package, whose ``model.safetensors`` has this SHA-256.
 
-    Args:
-        package: Import name of the package.
-        folder: The model's folder inside the package.
-        sha256: Expected SHA-256 of ``model.safetensors``, in hexadecimal.
-
-    Returns:
-        The folder's path.
+    ``package`` is the import name, ``folder`` the model's folder inside it.
 
     Raises:
         ValueError: If the package or its weights are missing, or the weights have another hash.
@@ -139,11 +129,7 @@ def packaged_model(package: str, *, folder: str, sha256: str) -> str:
 
 
 def check_vectors(vectors: Tensor, count: int, source: str) -> Tensor:
-    """Return ``vectors`` if they are ``[count, d]`` and finite.
-
-    Raises:
-        ValueError: Otherwise, naming ``source``.
-    """
+    """Return ``vectors`` if they are ``[count, d]`` and finite; else a ValueError that names ``source``."""
     if vectors.dim() != 2 or vectors.shape[0] != count or not bool(torch.isfinite(vectors).all()):
         raise ValueError(f"{source}: needed {count} finite vectors, got a tensor of shape {list(vectors.shape)}")
     return vectors

@@ -12,20 +12,14 @@ from graphrerank.graphs.retriever import OPTIONAL_FEATURES
 def feature_columns(
     names: Sequence[str], given_names: Sequence[str], features: Tensor, *, match: Callable[[], Tensor]
 ) -> Tensor:
-    """Pick, compute or leave out each score that a model reads.
+    """Pick, compute or leave out each of the ``F'`` scores that a model reads, of ``[..., F]`` that a retriever gives.
 
-    ``MATCH_FEATURES`` that the retriever does not give are computed. ``OPTIONAL_FEATURES`` that it does not give are 0
-    for all candidates: for features of a walk this means that the base ranking gave all candidates, for BM25 and cosine
-    that nothing is known. Models scale features within each list, where a constant carries no information.
-
-    Args:
-        names: ``F'`` names, as the model was trained on.
-        given_names: ``F`` names, as the retriever gives.
-        features: ``[..., F]``.
-        match: Computes ``[..., 3]``, columns as in ``MATCH_FEATURES``; called only if one is needed.
-
-    Returns:
-        ``[..., F']``.
+    ``MATCH_FEATURES`` that the retriever does not give are computed by ``match``, ``[..., 3]``. ``OPTIONAL_FEATURES``
+    that
+    it does not give are 0 for all candidates: for features of a walk this means that the base ranking gave all
+    candidates,
+    for BM25 and cosine that they are unknown. Models scale features within each list, where a constant carries no
+    information.
 
     Raises:
         ValueError: If the retriever does not give one of the other names.

@@ -62,12 +62,7 @@ class PairCache:
         return self.folder / f"{self.encoder.fingerprint[:32]}-{self.dtype}.sqlite"
 
     def encode(self, query_texts: Sequence[str], passages: Sequence[str]) -> Tensor:
-        """Read ``M`` pairs, from disk if cached: ``[M, hidden_size]`` float32, on the CPU.
-
-        Raises:
-            ValueError: If the lengths differ, the encoder's vectors are not finite in ``dtype``, or the file is
-                damaged, naming it.
-        """
+        """Read ``M`` pairs, from disk if cached: ``[M, hidden_size]`` float32, on the CPU."""
         if len(query_texts) != len(passages):
             raise ValueError(f"`passages` must be as many as `query_texts` ({len(query_texts)}), got {len(passages)}")
         self.num_requested += len(passages)

@@ -49,17 +49,11 @@ class RunRetriever:
         return hash_files([self.path])
 
     def retrieve(self, queries: Queries) -> Ranking:
-        """Look up the candidates of each query by its id.
-
-        Args:
-            queries: ``B`` queries; texts and vectors are not read.
+        """Look up the candidates of each of ``B`` queries by its id; texts and vectors are not read.
 
         Returns:
             ``[B, top_k]`` nodes and the run's scores, with ``features [B, top_k, F]`` as in ``feature_names``. A query
             without candidates is all padding, and a warning names it.
-
-        Raises:
-            ValueError: Naming file and line, if the run is malformed or names unknown queries or documents.
         """
         run = read_run(
             self.path,

@@ -179,15 +179,10 @@ def _judge_nodes(splits: Mapping[str, Qrels], indptr: Tensor, indices: Tensor, n
 
 
 def spread_judgements(qrels: Qrels, indptr: Tensor, nodes: Tensor) -> Qrels:
-    """Transfer judgements of documents to their parts; a part of several documents takes the largest gain.
+    """Transfer judgements of ``D`` documents to their parts, by query, then number.
 
-    Args:
-        qrels: Judgements of ``D`` documents.
-        indptr: ``[D + 1]`` int64; the parts of document ``i`` are ``nodes[indptr[i]:indptr[i + 1]]``.
-        nodes: ``[P]`` int64, numbers of parts.
-
-    Returns:
-        Judgements of the parts, by query, then number.
+    The parts of document ``i`` are ``nodes[indptr[i]:indptr[i + 1]]``; a part of several documents takes the largest
+    gain.
 
     Example:
         >>> one = Qrels(torch.tensor([0]), torch.tensor([1]), torch.tensor([2.0]))

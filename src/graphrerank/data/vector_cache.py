@@ -35,11 +35,7 @@ class VectorCache:
         return self.encoder.fingerprint
 
     def encode(self, texts: Sequence[str]) -> Tensor:
-        """Return ``[n, d]`` float32 unit vectors, from disk if cached.
-
-        Raises:
-            ValueError: If a cache file is damaged, naming it.
-        """
+        """Return ``[n, d]`` float32 unit vectors, from disk if cached."""
         keys = [hash_text(text) for text in texts]
         fill(self._store, keys, texts, self._encode_shard, shard_size=SHARD_TEXTS, length=len)
         if not keys:

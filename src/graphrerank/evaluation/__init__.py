@@ -7,7 +7,7 @@ from graphrerank.evaluation.reranking import measure_queries, rerank, run_rerank
 from graphrerank.evaluation.run_json import RETRIEVER
 from graphrerank.evaluation.run_pipelines import run_pipelines
 from graphrerank.evaluation.significance import bootstrap_interval, paired_randomization
-from graphrerank.evaluation.study import DatasetStudy, Study, SystemStudy, read_study, write_study
+from graphrerank.evaluation.study import DatasetStudy, SystemStudy
 from graphrerank.evaluation.study_plan import StudyPlan
 from graphrerank.evaluation.system import System, base_ranking
 from graphrerank.evaluation.tune import tune_restart_prob
@@ -17,7 +17,6 @@ __all__ = [
     "DatasetStudy",
     "RankedDataset",
     "RankedSystem",
-    "Study",
     "StudyPlan",
     "System",
     "SystemStudy",
@@ -27,10 +26,8 @@ __all__ = [
     "measure_queries",
     "paired_randomization",
     "peak_memory_mib",
-    "read_study",
     "rerank",
     "run_pipelines",
     "run_reranker",
     "tune_restart_prob",
-    "write_study",
 ]

@@ -112,7 +112,7 @@ def cost_table(dataset: DatasetStudy) -> Table:
     if batched:
         pair_ms = next((system.cost.pair_ms for system in timed if system.cost and system.cost.pair_ms), None)
         counted = "" if pair_ms is None else f", {pair_ms:.1f} ms a pair, also of pairs that come from the cache"
-        caption += f" At once: mean per query, many queries together; reading: by the cross-encoder{counted}."
+        caption += f" At once: mean per query, many queries at once; reading: by the cross-encoder{counted}."
     return build_table("cost", caption, timed, columns)
 
 
@@ -164,7 +164,7 @@ def edges_table(dataset: DatasetStudy) -> Table:
         "queries whose top 10 changed": lambda entry: percent_cell(entry.share_changed),
     }
     caption = (
-        "Does the graph matter? The same candidates, reranked without edges or with shuffled ones (each candidate with "
+        "The same candidates, reranked without edges or with shuffled ones (each candidate with "
         "as many neighbours as before), and how many points the true edges are worth."
     )
     return build_table("other edges", caption, dataset.counterfactuals, columns, text_columns=3)

@@ -26,14 +26,7 @@ class IndexEncoder(Protocol):
 
 
 def encode_texts(encoder: IndexEncoder, texts: Sequence[str]) -> Tensor:
-    """Encode texts and check the vectors.
-
-    Returns:
-        ``[n, d]`` float32 on the CPU.
-
-    Raises:
-        ValueError: If the encoder does not return one finite vector per text.
-    """
+    """Encode texts as ``[n, d]`` float32 on the CPU; refuse vectors that are not finite or not one per text."""
     vectors = encoder.encode(texts).float().cpu()
     if vectors.dim() != 2 or len(vectors) != len(texts) or not torch.isfinite(vectors).all():
         raise ValueError(
@@ -43,19 +36,7 @@ def encode_texts(encoder: IndexEncoder, texts: Sequence[str]) -> Tensor:
 
 
 def encode_in_blocks(stages: Stages, encoder: IndexEncoder, texts: Sequence[str]) -> Tensor:
-    """Encode texts in blocks, each stored as a stage under a hash of its texts.
-
-    Args:
-        stages: Storage of the blocks.
-        encoder: Encoder of the blocks that are not stored.
-        texts: ``n`` texts.
-
-    Returns:
-        ``[n, d]`` float32; ``[0, 0]`` without texts.
-
-    Raises:
-        ValueError: If the encoder does not return one finite vector per text, or a file is damaged.
-    """
+    """Encode texts as ``[n, d]`` float32 (``[0, 0]`` without texts), in blocks stored under a hash of their texts."""
     blocks = [texts[start : start + BLOCK_TEXTS] for start in range(0, len(texts), BLOCK_TEXTS)]
     return torch.cat([_encode_block(stages, encoder, block) for block in blocks]) if blocks else torch.zeros(0, 0)
 

@@ -19,9 +19,6 @@ class Stages:
     A stage is two files, ``<name>-<key>.json`` and ``<name>-<key>.safetensors``. The arrays are written last, so their
     presence marks a complete stage even after an interrupted build. The key hashes all that the stage depends on:
     results for other settings, corpora and encoders are stored side by side.
-
-    Args:
-        folder: The folder.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -32,16 +29,7 @@ class Stages:
         return f"{name}-{hashlib.sha256(repr((name, *dependencies)).encode()).hexdigest()[:24]}"
 
     def get(self, key: str, tensors: tuple[str, ...], make: Callable[[], StageData]) -> tuple[dict[str, Tensor], Any]:
-        """Read a stage; compute and write it first if it is missing.
-
-        Args:
-            key: Result of :meth:`key`.
-            tensors: Names of its arrays.
-            make: Computes the arrays and the JSON content.
-
-        Raises:
-            ValueError: If a file is damaged.
-        """
+        """Read a stage by its key and the names of its arrays; compute and write it first if it is missing."""
         arrays = self.folder / f"{key}.safetensors"
         content = arrays.with_suffix(".json")
         if not arrays.is_file():

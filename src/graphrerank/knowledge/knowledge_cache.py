@@ -17,10 +17,6 @@ class KnowledgeCache:
     the text. Texts that the extractor lists in ``skipped`` are not kept: the next run reads them again.
 
     Entities that version 0.1 kept in ``<folder>/<hash of its fingerprint>/*.jsonl`` are copied into a new file.
-
-    Args:
-        extractor: Reads new texts.
-        folder: Folder of the files.
     """
 
     def __init__(self, extractor: KnowledgeExtractor, folder: str | Path) -> None:
@@ -38,11 +34,7 @@ class KnowledgeCache:
         return self.folder / f"{short_hash(self.fingerprint)}.sqlite"
 
     def extract(self, texts: Sequence[str]) -> list[Knowledge]:
-        """Extract the knowledge of each text, from disk if cached.
-
-        Raises:
-            ValueError: If the file is damaged, naming it; or as the extractor.
-        """
+        """Extract the knowledge of each text, from disk if cached."""
         store, keys = BlobStore(self.path, "knowledge"), [hash_text(text) for text in texts]
         if not self.path.exists():
             self._copy_names(store)
@@ -86,9 +78,6 @@ def encode(knowledge: Knowledge) -> bytes:
 
 def decode(content: bytes) -> Knowledge:
     """Read what :func:`encode` wrote.
-
-    Raises:
-        ValueError, TypeError, KeyError: If it is anything else.
 
     Example:
         >>> decode(encode(Knowledge((Entity("Metz", "GPE", ""),)))).entities[0].type

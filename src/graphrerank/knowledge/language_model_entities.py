@@ -44,27 +44,20 @@ class LanguageModelEntityExtractor:
 
     @property
     def fingerprint(self) -> str:
-        """The model's name and what else decides its answers, the prompt and ``max_characters``; not the endpoint."""
+        """The model's name, its settings, the prompt and ``max_characters``, without the endpoint, which may move."""
         model = self._model
         plain = model.fingerprint == LanguageModel(model.base_url, model.model).fingerprint
         further = () if plain else (model.fingerprint,)
         return repr(("language model", model.model, self.prompt, self.max_characters, *further))
 
     def extract(self, texts: Sequence[str]) -> list[Knowledge]:
-        """Extract the entities of each text.
-
-        Raises:
-            ValueError: If the endpoint refuses, or gives no usable answer within the retries.
-        """
+        """Extract the entities of each text."""
         cut = [text[: self.max_characters] for text in texts]
         return self._model.ask(cut, system=self.prompt, read=parse_entities)
 
 
 def parse_entities(content: str) -> Knowledge:
     """Read a model's answer, strictly: one JSON object with a list of strings, ``entities``, and nothing else.
-
-    Raises:
-        ValueError: If it is anything else.
 
     Example:
         >>> parse_entities('{"entities": ["Lothair II", "Metz"]}').names

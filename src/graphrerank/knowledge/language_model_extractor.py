@@ -64,11 +64,7 @@ class LanguageModelKnowledgeExtractor:
         return repr(("language model knowledge", self.model.fingerprint, self.prompt, self.max_characters))
 
     def extract(self, texts: Sequence[str]) -> list[Knowledge]:
-        """Extract the knowledge of each text; empty for a skipped one.
-
-        Raises:
-            ValueError: If the endpoint refuses, or fails in spite of the retries.
-        """
+        """Extract the knowledge of each text; empty for a skipped one."""
         extracted: list[Knowledge | None] = [None] * len(texts)
         waiting = list(range(len(texts)))
         for _ in range(self.tries):
@@ -87,9 +83,6 @@ def parse_knowledge(content: str) -> Knowledge:
     Names that :func:`~graphrerank.text.normalize_entity` makes equal are one entity, the one listed first. An end of a
     relation that is not listed becomes an entity, described by the relation, as in "LightRAG: Simple and Fast
     Retrieval-Augmented Generation", 2024. A relation of an entity with itself is left out.
-
-    Raises:
-        ValueError: If it is anything else.
 
     Example:
         >>> knowledge = parse_knowledge(

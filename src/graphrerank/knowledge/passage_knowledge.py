@@ -44,9 +44,6 @@ class Knowledge:
     def from_names(cls, names: Sequence[str]) -> "Knowledge":
         """Make entities of names alone; blank and repeated names are left out.
 
-        Raises:
-            ValueError: If ``names`` is no list of strings.
-
         Example:
             >>> Knowledge.from_names(["Metz", "", "Metz", "Rome"]).names
             ['Metz', 'Rome']

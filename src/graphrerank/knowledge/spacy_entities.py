@@ -26,19 +26,11 @@ class SpacyEntityExtractor:
 
     @cached_property
     def fingerprint(self) -> str:
-        """The versions of spaCy and of the pipeline, and the labels.
-
-        Raises:
-            ValueError: If spaCy or the pipeline is not installed.
-        """
+        """The versions of spaCy and of the pipeline, and the labels."""
         return repr(("spacy", *spacy_versions(self.model), self.labels))
 
     def extract(self, texts: Sequence[str]) -> list[Knowledge]:
-        """Extract the entities of each text, as they are written there, with the label of their first mention.
-
-        Raises:
-            ValueError: If spaCy or the pipeline is not installed.
-        """
+        """Extract the entities of each text, as they are written there, with the label of their first mention."""
         return [self._entities(document) for document in self._pipeline.pipe(texts, batch_size=self.batch_size)]
 
     def _entities(self, document: Any) -> Knowledge:

@@ -30,10 +30,6 @@ class AnswerCache:
     Answers lie in one SQLite file per model, ``<folder>/<hash of its fingerprint>.sqlite``, under the SHA-256 of system
     message and question. Equal questions in one call have answers of their own: eight requests to a model of positive
     temperature give eight answers, and the same eight in the next run.
-
-    Args:
-        model: Answers new questions.
-        folder: Folder of the files.
     """
 
     def __init__(self, model: ChatModel, folder: str | Path) -> None:
@@ -51,19 +47,10 @@ class AnswerCache:
         return self.folder / f"{short_hash(self.fingerprint)}.sqlite"
 
     def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], Answer]) -> list[Answer]:
-        """Ask each question, or read its answer from disk; an answer that ``read`` refuses is not kept.
+        """Ask each question, or read its answer from disk; as :meth:`LanguageModel.ask`.
 
-        Args:
-            questions: The user's messages.
-            system: System message before each; none when None.
-            read: Parses an answer; raises ``ValueError`` for an unusable one.
-
-        Returns:
-            The parsed answers, in the order of the questions.
-
-        Raises:
-            ValueError: If the model gives no usable answer, the file is damaged, naming it, or ``read`` refuses an
-                answer on disk.
+        An answer that ``read`` refuses is not kept; one on disk that it refuses, and a damaged file, is a
+        ``ValueError``.
         """
 
         def ask_shard(shard: list[str]) -> list[bytes]:

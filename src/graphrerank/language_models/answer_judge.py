@@ -81,11 +81,7 @@ class PairwiseJudge:
         self.skipped: list[str] = []
 
     def compare(self, questions: Sequence[str], first: Sequence[str], second: Sequence[str]) -> Verdicts:
-        """Compare the answers of two systems to ``Q`` questions.
-
-        Raises:
-            ValueError: If the lengths differ, or the endpoint refuses or fails despite the retries.
-        """
+        """Compare the answers of two systems to ``Q`` questions."""
         if not len(questions) == len(first) == len(second):
             raise ValueError(
                 f"`first` and `second` must be as many as `questions` ({len(questions)}), got {len(first)} and "
@@ -117,9 +113,6 @@ class PairwiseJudge:
 
 def parse_winner(content: str) -> int:
     """Parse a verdict, strictly: a JSON object with ``reason``, a string, and ``winner``, 0, 1 or 2.
-
-    Raises:
-        ValueError: If it is anything else.
 
     Example:
         >>> parse_winner('{"reason": "It names the cities.", "winner": 2}')

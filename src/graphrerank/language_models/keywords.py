@@ -40,15 +40,7 @@ class LanguageModelKeywords:
         self.skipped: list[str] = []
 
     def find(self, questions: Sequence[str], descriptions: Sequence[str]) -> list[list[str]]:
-        """Return the keywords of each question.
-
-        Args:
-            questions: ``B`` questions.
-            descriptions: Descriptions of the parts of the collection in which each is searched.
-
-        Raises:
-            ValueError: If the endpoint refuses, or fails despite the retries.
-        """
+        """Return the keywords of ``B`` questions, each with a description of what is searched."""
         rows = [row for row, question in enumerate(questions) if question.strip()]
         messages = [f"Collection: {descriptions[row]}\nQuestion: {questions[row]}" for row in rows]
         system = PROMPT.format(limit=self.num_keywords)
@@ -64,9 +56,6 @@ class LanguageModelKeywords:
 
 def parse_keywords(content: str) -> list[str]:
     """Parse an answer, strictly: one JSON object with a list of strings as ``keywords``; duplicates are dropped.
-
-    Raises:
-        ValueError: If it is anything else.
 
     Example:
         >>> parse_keywords('{"keywords": ["neural network", " GPU ", "GPU"]}')

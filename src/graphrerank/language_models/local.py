@@ -72,11 +72,7 @@ class TransformersLanguageModel:
         return repr(("transformers", weights, *settings))
 
     def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], Answer]) -> list[Answer]:
-        """Ask each question in a separate conversation; see :meth:`LanguageModel.ask`.
-
-        Raises:
-            ValueError: If a question is too long for the model, or gets no usable answer within the attempts.
-        """
+        """Ask each question in a separate conversation; see :meth:`LanguageModel.ask`."""
         prefix = [] if system is None else [{"role": "system", "content": system}]
         answers: dict[int, Answer] = {}
         problem = ""

@@ -103,14 +103,9 @@ class MapReduceAnswers:
         self.skipped: list[str] = []
 
     def answer(self, questions: Sequence[str], summaries: Sequence[Sequence[Summary]]) -> list[CitedAnswer]:
-        """Answer ``B`` questions, all parts of all of them at once.
+        """Answer ``B`` questions from the summaries to read for each, all parts of all of them at once.
 
-        Args:
-            questions: The questions; the answer to a blank one, or one without summaries, is empty.
-            summaries: The summaries to read for each.
-
-        Raises:
-            ValueError: If the endpoint refuses, or fails despite the retries.
+        The answer to a blank question, or one without summaries, is empty.
         """
         tokens = [count_tokens(self.tokenizer, [summary.text for summary in row]) for row in summaries]
         parts = [
@@ -208,10 +203,7 @@ class MapReduceAnswers:
 
 
 def parse_partial_answer(content: str) -> PartialAnswer:
-    """Parse the answer to a part, strictly.
-
-    Raises:
-        ValueError: If it is not the requested JSON, or claims to help without a text or a cited summary.
+    """Parse the answer to a part, strictly; one that claims to help needs a text and a cited summary.
 
     Example:
         >>> parse_partial_answer('{"answer": "Metz fell.", "helpfulness": 70, "summaries": [3]}')
@@ -225,10 +217,7 @@ def parse_partial_answer(content: str) -> PartialAnswer:
 
 
 def parse_final_answer(content: str) -> PartialAnswer:
-    """Parse the merged answer, strictly.
-
-    Raises:
-        ValueError: If it is not the requested JSON, has no text or cites no summary.
+    """Parse the merged answer, strictly; it needs a text and a cited summary.
 
     Example:
         >>> parse_final_answer('{"answer": "Metz fell.", "summaries": [3, 1, 3]}').numbers

@@ -8,18 +8,10 @@ SYSTEM = "Answer the question from the passages, in as few words as you can, wit
 
 
 def answer_questions(model: ChatModel, questions: Sequence[str], contexts: Sequence[str]) -> list[str]:
-    """Let a language model answer ``Q`` questions from ``Q`` contexts.
-
-    Args:
-        model: Language model, best wrapped in an ``AnswerCache``.
-        questions: ``Q`` questions.
-        contexts: ``Q`` contexts.
+    """Let a language model, best wrapped in an ``AnswerCache``, answer ``Q`` questions from one context each.
 
     Returns:
         ``Q`` answers without surrounding white space.
-
-    Raises:
-        ValueError: If there are not as many contexts as questions, or the model gives no usable answer.
     """
     if len(contexts) != len(questions):
         raise ValueError(f"`contexts` must be one per question ({len(questions)}), got {len(contexts)}")

@@ -36,10 +36,6 @@ def ask_strictly(
 
     Returns:
         The parsed answers; None for a question without a usable one.
-
-    Raises:
-        ValueError: If ``tries`` is below 1, or the endpoint refuses, or it fails or answers without a text despite the
-            client's retries.
     """
     check_counts(tries=tries)
 
@@ -66,10 +62,7 @@ def ask_strictly(
 
 
 def read_json(content: str) -> Any:
-    """Parse an answer that must be JSON.
-
-    Raises:
-        ValueError: If it is anything else; the message quotes its beginning, for the model's next attempt.
+    """Parse an answer that must be JSON; the error quotes its beginning, for the model's next attempt.
 
     Example:
         >>> read_json('{"winner": 2}')

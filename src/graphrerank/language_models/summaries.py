@@ -23,22 +23,11 @@ Answer with one JSON object and nothing else:
 def write_summaries(
     model: ChatModel, notes: Sequence[Sequence[str]], tokenizer: Tokenizer, *, limit: int, tries: int = 3
 ) -> list[str | None]:
-    """Let a model summarise each list of notes.
+    """Let a model summarise each list of notes, none empty; None without a usable answer.
+
+    ``limit`` is the maximum number of tokens of a summary; longer answers are rejected.
 
     Source: GraphRAG ("From Local to Global", 2024, section 3.1.4); the prompt is ours.
-
-    Args:
-        model: Language model.
-        notes: ``n`` lists of texts, none empty.
-        tokenizer: Tokenizer that measures summaries.
-        limit: Maximum number of tokens of a summary; longer answers are rejected.
-        tries: Number of attempts to get a usable answer.
-
-    Returns:
-        Each summary; None without a usable answer.
-
-    Raises:
-        ValueError: If the endpoint refuses, or fails despite the retries.
     """
     questions = ["\n".join(f"- {note}" for note in texts) for texts in notes]
     system = PROMPT.format(words=max(1, int(WORDS_PER_TOKEN * limit)))
@@ -47,10 +36,7 @@ def write_summaries(
 
 
 def parse_summary(content: str, *, tokenizer: Tokenizer, limit: int) -> str:
-    """Parse a summary, strictly.
-
-    Raises:
-        ValueError: If it is anything else, blank, or longer than ``limit`` tokens.
+    """Parse a summary, strictly: not blank, at most ``limit`` tokens.
 
     Example:
         >>> from graphrerank.text import WordTokenizer

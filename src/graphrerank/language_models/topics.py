@@ -35,15 +35,9 @@ Answer with one JSON object and nothing else, a list of topic numbers for each n
 def mine_topics(
     model: ChatModel, batches: Sequence[Sequence[str]], *, num_topics: int, tries: int = 3
 ) -> tuple[list[str], int]:
-    """Find the topics of a collection by merging those of each batch of notes.
+    """Find at most ``num_topics`` topics of a collection by merging those of each batch of notes.
 
     Source: ReTAG, 2025, which mines topics by a global question over the corpus; the prompts are ours.
-
-    Args:
-        model: Language model.
-        batches: Batches of notes, one per request.
-        num_topics: Maximum number of topics.
-        tries: Number of attempts to get a usable answer.
 
     Returns:
         Each topic as "name: description", the most important first; and the number of batches skipped for lack of a
@@ -69,20 +63,10 @@ def mine_topics(
 def relate_to_topics(
     model: ChatModel, notes: Sequence[str], topics: Sequence[str], *, batch_size: int = 40, tries: int = 3
 ) -> tuple[list[list[int]], int]:
-    """Find the topics to which each note is relevant.
-
-    Args:
-        model: Language model.
-        notes: ``n`` texts.
-        topics: ``T`` topics.
-        batch_size: Notes per request.
-        tries: Number of attempts to get a usable answer.
+    """Find the topics to which each note is relevant, ``batch_size`` notes per request.
 
     Returns:
         Ascending topic indices of each note; and the number of batches skipped, whose notes have no topic.
-
-    Raises:
-        ValueError: If the endpoint refuses, or fails despite the retries.
     """
     listed = "\n".join(f"{number}. {topic}" for number, topic in enumerate(topics, 1))
     batches = [notes[start : start + batch_size] for start in range(0, len(notes), batch_size)] if topics else []
@@ -103,13 +87,7 @@ def relate_to_topics(
 
 
 def parse_topics(content: str, *, limit: int) -> list[str]:
-    """Parse a list of topics, strictly.
-
-    Returns:
-        Each as "name: description".
-
-    Raises:
-        ValueError: If it is anything else, there is none, or more than ``limit``.
+    """Parse a list of 1 to ``limit`` topics, strictly: each as "name: description".
 
     Example:
         >>> parse_topics('{"topics": [{"name": "Music", "description": "How it is made."}]}', limit=2)
@@ -130,13 +108,7 @@ def parse_topics(content: str, *, limit: int) -> list[str]:
 
 
 def parse_relevant(content: str, *, num_notes: int, num_topics: int) -> list[list[int]]:
-    """Parse the topics of each note, strictly.
-
-    Returns:
-        Ascending indices.
-
-    Raises:
-        ValueError: If it is anything else, or has another number of notes or topics.
+    """Parse the topics of each note, strictly: ascending indices.
 
     Example:
         >>> parse_relevant('{"relevant": [[2, 1], []]}', num_notes=2, num_topics=2)

@@ -5,7 +5,7 @@ That class is in :mod:`graphrerank.metrics.retrieval` alone: torchmetrics takes 
 
 from graphrerank.metrics.answers import answer_f1, coverage, exact_match, normalize_answer
 from graphrerank.metrics.auc import area_under_roc
-from graphrerank.metrics.calibration import ReliabilityBins, brier_score, expected_calibration_error, reliability_bins
+from graphrerank.metrics.calibration import brier_score, expected_calibration_error, reliability_bins
 from graphrerank.metrics.measure import Measure, parse_measure
 from graphrerank.metrics.mrr import reciprocal_rank
 from graphrerank.metrics.ndcg import ndcg
@@ -15,7 +15,6 @@ from graphrerank.metrics.topological_recall import missed_topological_recall, pa
 
 __all__ = [
     "Measure",
-    "ReliabilityBins",
     "answer_f1",
     "area_under_roc",
     "brier_score",

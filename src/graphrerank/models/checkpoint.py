@@ -28,7 +28,7 @@ from graphrerank.strangers import file_of
 WEIGHTS = "model.safetensors"
 MODULE_PREFIX = "model."  # of the weights within a RerankerModule's state
 PRETRAINED = Path(__file__).parent.parent / "pretrained"
-PRIMARY = "gatv2"  # the system of a run that is meant where one model is asked for
+PRIMARY = "gatv2"  # the model of a run that is used where only one is needed
 
 
 @dataclass(frozen=True)

@@ -29,10 +29,7 @@ class BM25:
             self._index.index(tokens, show_progress=False)
 
     def score_all(self, query_texts: Sequence[str]) -> Tensor:
-        """Score every node for every query.
-
-        Returns:
-            ``[B, N]`` float32, not negative; 0 if no word is shared.
+        """Score every node for every query: ``[B, N]`` float32, not negative; 0 if no word is shared.
 
         Example:
             >>> BM25(["red apple", "green pear", "red pear"]).score_all(["red"]).argmax(1)

@@ -42,10 +42,7 @@ class BM25Retriever:
         return False
 
     def retrieve(self, queries: Queries) -> Ranking:
-        """Rank the corpus for each query.
-
-        Args:
-            queries: ``B`` texts.
+        """Rank the corpus for each of ``B`` texts.
 
         Returns:
             ``[B, top_k]`` nodes and scores in [0, 1], with ``features [B, top_k, 2]`` as in ``feature_names``.

@@ -37,14 +37,7 @@ class ClassificationHead(nn.Module):
         self.out = nn.Linear(hidden_size, 1)
 
     def forward(self, vectors: Tensor) -> Tensor:
-        """Score vectors.
-
-        Args:
-            vectors: ``[..., hidden_size]``.
-
-        Returns:
-            ``[...]`` logits.
-        """
+        """Score vectors ``[..., hidden_size]``: ``[...]`` logits."""
         hidden = self.dense(vectors)
         if self.activation == "tanh":
             hidden = hidden.tanh()

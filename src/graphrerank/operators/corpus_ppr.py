@@ -106,9 +106,8 @@ class CorpusPPR(nn.Module):
     def score(self, nodes: Tensor, weight: Tensor) -> Tensor:
         """Return the mass of every node, ``[B, N]``.
 
-        Args:
-            nodes: ``[B, S]`` int64 seeds, padded with -1, unique per row.
-            weight: ``[B, S]``, as the scores in :meth:`expand`.
+        ``nodes`` are ``[B, S]`` int64 seeds, padded with -1, unique per row; ``weight`` ``[B, S]``, as the scores in
+        :meth:`expand`.
         """
         valid = nodes >= 0
         weight = weight.masked_fill(~valid, 0.0).clamp(min=0)

@@ -88,28 +88,17 @@ class CrossEncoder:
         return layer_settings(self._loaded.body.config)
 
     def last_layers(self, num_layers: int) -> EncoderLayers:
-        """Copy the body's last layers for training, as float32 on the CPU.
-
-        Raises:
-            ValueError: If ``num_layers`` is not between 1 and the number of layers.
-        """
+        """Copy the body's last layers, at least one, for training, as float32 on the CPU."""
         layers = EncoderLayers(self.layer_settings, num_layers)
         layers.start_from(self._loaded.body)
         return layers
 
     @torch.no_grad()
     def encode(self, query_texts: Sequence[str], passages: Sequence[str]) -> Tensor:
-        """Encode ``M`` pairs, in batches of similar length.
-
-        Args:
-            query_texts: ``M`` queries, possibly empty.
-            passages: ``M`` passages.
+        """Encode ``M`` pairs of a query and a passage, in batches of similar length.
 
         Returns:
             ``[M, hidden_size]`` float32, on the CPU, in the order of the pairs.
-
-        Raises:
-            ValueError: If the lengths differ, or the model cannot be loaded.
         """
         vectors = torch.empty(len(passages), self.hidden_size)
         for pairs, states, mask in self._states(self._loaded.body, query_texts, passages):
@@ -126,19 +115,12 @@ class CrossEncoder:
     def encode_states(
         self, query_texts: Sequence[str], passages: Sequence[str], *, without_last: int
     ) -> tuple[Tensor, Tensor]:
-        """Encode ``M`` pairs by all layers but the last ones.
-
-        Args:
-            query_texts: ``M`` queries.
-            passages: ``M`` passages.
-            without_last: Number of layers to leave out; without all of them the embeddings remain.
+        """Encode ``M`` pairs by all layers but the last ones; without all layers the embeddings remain.
 
         Returns:
             ``token_states [T, hidden_size]`` float32, on the CPU, of the tokens of all pairs, and ``token_ptr [M +
-            1]``; ``last_layers(without_last)`` maps them to the result of :meth:`encode`.
-
-        Raises:
-            ValueError: If the lengths differ, or the model cannot be loaded.
+            1]``;
+            ``last_layers(without_last)`` maps them to the result of :meth:`encode`.
         """
         token_states: list[Tensor] = [torch.zeros(0, self.hidden_size)] * len(passages)
         body = _without_last(self._loaded.body, without_last)
@@ -155,9 +137,6 @@ class CrossEncoder:
             folder: Target folder; an existing one is replaced.
             layers: Layers from :meth:`last_layers`, after training.
             head: A head like :attr:`classification_head`; biases that the model's own lacks must be 0.
-
-        Raises:
-            ValueError: If the model cannot be loaded, or lacks a bias of ``head``.
         """
         tokenizer, model = self._from_pretrained()
         model = model.float()
@@ -228,17 +207,10 @@ class _Loaded(NamedTuple):
 
 
 def classification_head(model: nn.Module, *, source: str = "`model`") -> ClassificationHead:
-    """Copy the head of a sequence classifier of transformers.
-
-    Args:
-        model: The classifier.
-        source: Name of the classifier in errors.
-
-    Returns:
-        The head, float32, in evaluation mode.
+    """Copy the head of a sequence classifier of transformers, float32, in evaluation mode.
 
     Raises:
-        ValueError: If its class is none of :data:`HEADS`, or it has more than one logit.
+        ValueError: If its class is none of :data:`HEADS`, or it has more than one logit; ``source`` is named.
     """
     kind, config = type(model).__name__, getattr(model, "config", None)
     if kind not in HEADS or config is None:

@@ -72,16 +72,10 @@ class DenseRetriever:
         self._embedding = graph.encoded
 
     def retrieve(self, queries: Queries) -> Ranking:
-        """Rank the corpus for each query.
-
-        Args:
-            queries: ``B`` queries with vectors.
+        """Rank the corpus for each of ``B`` queries, which need vectors.
 
         Returns:
             ``[B, top_k]`` nodes and dot products, with ``features [B, top_k, 2]`` as in ``feature_names``.
-
-        Raises:
-            ValueError: If the queries have no vectors.
         """
         return Ranking.concatenate([self._search(block.encoded) for block in queries.blocks(BLOCK_QUERIES)])
 

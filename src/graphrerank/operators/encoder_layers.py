@@ -106,15 +106,9 @@ class _NoEmbeddings(nn.Module):
 
 
 def pool(states: Tensor, mask: Tensor, *, mean: bool) -> Tensor:
-    """Return the vector of each pair: the state of its first token, or the mean over its tokens.
+    """Return the vector ``[B, h]`` of each pair: the state of its first token, or the mean over its tokens.
 
-    Args:
-        states: ``[B, T, h]``.
-        mask: ``[B, T]``, not 0 for tokens.
-        mean: Whether to return the mean.
-
-    Returns:
-        ``[B, h]``.
+    ``states`` are ``[B, T, h]``, ``mask`` is ``[B, T]``, not 0 for tokens.
     """
     if not mean:
         return states[:, 0]

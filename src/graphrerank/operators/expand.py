@@ -91,17 +91,13 @@ class ExpandRetriever:
         return is_lookup(self._base)
 
     def retrieve(self, queries: Queries) -> Ranking:
-        """Rank the candidates of each query by their base score, ties broken by node index.
+        """Rank the candidates of each of ``B`` queries by their base score, ties broken by node index.
 
-        Args:
-            queries: ``B`` queries; with unit vectors if the corpus has an embedding.
+        The queries need unit vectors if the corpus has an embedding.
 
         Returns:
             ``[B, top_k]`` nodes and base scores, with ``features [B, top_k, F]`` as in ``feature_names`` and the base
             ranking as ``base_nodes``.
-
-        Raises:
-            ValueError: If the corpus is encoded and the queries are not.
         """
         ranking = self._base.retrieve(queries).to(self._graph.device)
         embedding = self._graph.embedding

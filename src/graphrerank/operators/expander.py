@@ -82,13 +82,9 @@ class Expander:
 
 
 def rank_candidates(nodes: Tensor, features: Tensor, top_k: int, *, base_nodes: Tensor) -> Ranking:
-    """Rank candidates by their first feature, ties broken by node index.
+    """Rank candidates ``[b, M]`` int64, with -1 anywhere as padding, by their first feature, ties broken by node index.
 
-    Args:
-        nodes: ``[b, M]`` int64 with -1 anywhere as padding, at most ``top_k`` of a row not padding.
-        features: ``[b, M, F]``, padded with 0.
-        top_k: Depth of the result.
-        base_nodes: ``[b, top_k]``, the candidates without expansion.
+    ``features`` are ``[b, M, F]``, padded with 0; ``base_nodes`` ``[b, top_k]``, the candidates without expansion.
     """
     by_node = torch.argsort(nodes, dim=1)
     base = features[..., 0].masked_fill(nodes < 0, -torch.inf).gather(1, by_node)

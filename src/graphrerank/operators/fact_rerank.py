@@ -63,11 +63,7 @@ class LanguageModelFactFilter:
         self.num_unreadable = 0
 
     def rerank(self, query_texts: Sequence[str], facts: Sequence[Sequence[str]]) -> list[list[int]]:
-        """Ask about each query that has facts.
-
-        Raises:
-            ValueError: If the endpoint refuses, or fails despite the client's retries.
-        """
+        """Ask about each query that has facts."""
         selected: list[list[int]] = [[] for _ in facts]
         rows = [row for row, listed in enumerate(facts) if listed]
         questions = [_question(query_texts[row], facts[row]) for row in rows]

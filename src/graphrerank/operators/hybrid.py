@@ -62,16 +62,10 @@ class HybridRetriever:
         self._embedding = graph.encoded
 
     def retrieve(self, queries: Queries) -> Ranking:
-        """Rank the corpus for each query.
-
-        Args:
-            queries: ``B`` texts with unit vectors.
+        """Rank the corpus for each of ``B`` texts, which need unit vectors.
 
         Returns:
             ``[B, top_k]`` nodes and hybrid scores, with ``features [B, top_k, 3]`` as in ``feature_names``.
-
-        Raises:
-            ValueError: If the queries have no vectors.
         """
         rankings = []
         for _, table in self.score_blocks(queries):
@@ -82,8 +76,7 @@ class HybridRetriever:
     def score_blocks(self, queries: Queries) -> Iterator[tuple[Tensor, HybridScores]]:
         """Score the whole corpus for blocks of queries that fit into memory.
 
-        Yields:
-            The block's query vectors ``[b, d]`` and its scores; one empty block if there are no queries.
+        Yields the block's query vectors ``[b, d]`` and its scores; one empty block if there are no queries.
         """
         rows = max(1, BLOCK_SCORES // max(1, len(self._embedding)))
         for block in queries.blocks(rows):

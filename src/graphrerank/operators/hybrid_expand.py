@@ -68,17 +68,11 @@ class HybridExpandRetriever:
         self.top_k = top_k
 
     def retrieve(self, queries: Queries) -> Ranking:
-        """Rank the candidates of each query by their hybrid score, ties broken by node index.
-
-        Args:
-            queries: ``B`` texts with unit vectors.
+        """Rank the candidates of each of ``B`` texts with unit vectors by hybrid score, ties broken by node index.
 
         Returns:
             ``[B, top_k]`` nodes and hybrid scores, with ``features [B, top_k, 7]`` as in ``feature_names`` and the
             plain hybrid ranking as ``base_nodes``.
-
-        Raises:
-            ValueError: If the queries have no vectors.
         """
         blocks = self._base.score_blocks(queries)
         return Ranking.concatenate([self._retrieve_block(vectors, table) for vectors, table in blocks])

@@ -53,11 +53,7 @@ class HyDE:
         self._encoder = encoder
 
     def rewrite(self, queries: Queries) -> Queries:
-        """Replace the vectors of the queries.
-
-        Raises:
-            ValueError: If the queries have no vectors, or the language model gives no answer.
-        """
+        """Replace the vectors of the queries, which must have some."""
         rows = [row for row, text in enumerate(queries.texts) if text.strip()]
         questions = [self.prompt.replace("{}", queries.texts[row]) for row in rows for _ in range(self.num_passages)]
         vectors = queries.encoded.clone()

@@ -65,16 +65,10 @@ class IRCoT:
         self._encoder = encoder
 
     def retrieve(self, queries: Queries) -> Ranking:
-        """Search and think alternately, for all queries at once.
-
-        Args:
-            queries: ``B`` queries; with vectors if the retriever reads them.
+        """Search and think alternately, for ``B`` queries at once; with vectors if the retriever reads them.
 
         Returns:
             ``[B, num_steps * top_k]`` unique nodes in the order of retrieval, padded with -1.
-
-        Raises:
-            ValueError: If the language model gives no answer.
         """
         retrieved: list[dict[int, None]] = [{} for _ in queries.texts]  # ordered sets
         thoughts: list[list[str]] = [[] for _ in queries.texts]

@@ -45,16 +45,9 @@ class PrizeCollectingSteinerTree:
         self._num_nodes = graph.num_nodes
 
     def expand(self, seeds: Tensor) -> list[Tensor]:
-        """Find the subgraph of each query.
+        """Find the subgraph of each query: its nodes, ascending; empty for a query without seeds.
 
-        Args:
-            seeds: ``[B, S]`` int64, best first, padded with -1.
-
-        Returns:
-            Its nodes, ascending, for each of ``B`` queries; empty for a query without seeds.
-
-        Raises:
-            ValueError: If the installed ``pcst_fast`` is a version that fails under numpy 2.
+        ``seeds`` are ``[B, S]`` int64, best first, padded with -1.
         """
         return [self._subgraph(row[row >= 0].cpu()).to(seeds.device) for row in seeds]
 

@@ -18,11 +18,8 @@ class SparseVectorCache:
     """Sparse vectors of one encoder.
 
     They lie in ``<folder>/*.safetensors``, each file holding the SHA-256 of its texts and their vectors in compressed
-    sparse rows. New texts go to new files, so adding documents to a corpus encodes only those.
-
-    Args:
-        folder: Folder of this encoder's files alone.
-        encode: Encodes ``n`` texts as a sparse ``[n, V]`` matrix.
+    sparse rows. New texts go to new files, so adding documents to a corpus encodes only those. The folder is this
+    encoder's alone; ``encode`` encodes ``n`` texts as a sparse ``[n, V]`` matrix.
     """
 
     def __init__(self, folder: Path, encode: Callable[[Sequence[str]], Tensor]) -> None:
@@ -30,14 +27,7 @@ class SparseVectorCache:
         self._encode = encode
 
     def encode(self, texts: Sequence[str]) -> Tensor:
-        """Return ``[n, V]`` float32 in compressed sparse rows, from disk if cached.
-
-        Args:
-            texts: ``n`` texts, at least 1.
-
-        Raises:
-            ValueError: If a cache file is damaged, naming it; or the encoder's vectors are not finite.
-        """
+        """Return ``[n, V]`` float32 in compressed sparse rows of one text or more, from disk if cached."""
         keys = [hash_text(text) for text in texts]
         fill(self._store, keys, texts, self._encode_shard, shard_size=SHARD_TEXTS, length=len)
         return _gather(self._store.shards, *self._store.rows(keys))

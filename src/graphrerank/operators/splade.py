@@ -84,14 +84,7 @@ class SpladeRetriever:
         return hashlib.sha256(hash_files(files).encode()).hexdigest()
 
     def retrieve(self, queries: Queries) -> Ranking:
-        """Rank the corpus for each query.
-
-        Args:
-            queries: ``B`` texts.
-
-        Returns:
-            ``[B, top_k]`` nodes and dot products, with ``features [B, top_k, 1]``.
-        """
+        """Rank the corpus for each of ``B`` texts: ``[B, top_k]``, with the dot product as the one feature."""
         rows = max(1, BLOCK_SCORES // max(1, len(self._texts)))
         rankings = []
         for block in queries.blocks(rows):

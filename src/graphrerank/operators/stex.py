@@ -126,17 +126,10 @@ class _Step:
     structure_weight: float
 
     def walk(self, paths: Tensor, forbidden: Tensor, remaining: Tensor, hop: int) -> tuple[_Reached, Tensor]:
-        """Take one step from the end of each path.
-
-        Args:
-            paths: ``[3, P]``: row, node at the end, 1-based rank of the seed at the start; ascending by row.
-            forbidden: ``[F]`` sorted keys ``row * num_nodes + node`` of nodes that must not be entered.
-            remaining: ``[B]`` number of nodes that each row may still take.
-            hop: Steps from the seeds after this one.
-
-        Returns:
-            The nodes that each row takes, and the paths ``[3, P']`` from which rows with room left continue.
-        """
+        """Take one step from the end of each path; return the nodes that each row takes, and the paths that go on."""
+        # paths: [3, P], row, node at the end, 1-based rank of the seed at the start; ascending by row
+        # forbidden: [F], sorted keys `row * num_nodes + node` of nodes that must not be entered
+        # remaining: [B], number of nodes that each row may still take; hop: steps from the seeds after this one
         num_nodes, width = self.graph.num_nodes, int(self.num_seeds.max()) + 1
         step, neighbour = self.graph.neighbours(paths[1])
         key = paths[0][step] * num_nodes + neighbour

@@ -13,7 +13,6 @@ class ChainOfThought:
     """Retrieve by the query, then by a language model's thoughts (:class:`IRCoT`), with the pipeline's retriever.
 
     Args:
-        resources: Resources of the pipeline.
         language_model: Language model that writes the thoughts.
         num_steps: Number of searches per query, at least 1.
         top_k: Number of nodes per search, at least 1; nodes beyond the budget are dropped.

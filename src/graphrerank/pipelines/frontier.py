@@ -20,7 +20,6 @@ class AlternateFrontier:
     (budget 100, batch 10). *Where we differ:* the rest of the vector search is not appended to the scored nodes.
 
     Args:
-        resources: Resources of the pipeline.
         batch: Maximum number of nodes to add per query, within the budget.
 
     Raises:

@@ -16,7 +16,6 @@ class GRanker:
     vectors, so that each pair is encoded once.
 
     Args:
-        resources: Resources of the pipeline.
         smoothing: Weight in [0, 1] of the neighbours' vectors; 0 ranks as :class:`Rerank`.
 
     Raises:

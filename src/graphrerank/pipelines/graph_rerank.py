@@ -16,13 +16,9 @@ class GraphScorer(Protocol):
     def candidate_graphs(self, queries: Queries, ranking: Ranking, feature_names: Sequence[str]) -> CandidateGraphs:
         """Build the model's input for ``B`` queries and their candidates.
 
-        Args:
-            queries: ``B`` queries.
-            ranking: ``[B, K]`` candidates, with ``features [B, K, F]``.
-            feature_names: Names of the ``F`` columns.
-
-        Returns:
-            ``B`` graphs, whose ``N`` nodes are the candidates in the order of the ranking.
+        ``ranking`` is ``[B, K]``, with ``features [B, K, F]`` in ``F`` named columns. Returns ``B`` graphs, whose ``N``
+        nodes
+        are the candidates in the order of the ranking.
         """
 
     def score(self, graphs: CandidateGraphs) -> Tensor:
@@ -38,7 +34,6 @@ class GraphRerank:
     Source: GraphER, section 2; FastInsight, Definition 5 (graph model-based search).
 
     Args:
-        resources: Resources of the pipeline.
         scorer: Builds the model for the corpus, such as ``graphrerank.inference.CheckpointScorer``.
 
     Raises:

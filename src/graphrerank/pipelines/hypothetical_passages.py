@@ -13,7 +13,6 @@ class HypotheticalPassages:
     """Replace the queries' vectors by those of hypothetical passages (:class:`HyDE`), for all later steps.
 
     Args:
-        resources: Resources of the pipeline.
         language_model: Language model that writes the passages.
         num_passages: Number of passages per query, at least 1.
         cache: Folder of cached answers of the language model; None for no cache.

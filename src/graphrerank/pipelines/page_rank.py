@@ -18,7 +18,6 @@ class PageRank:
     all; scaled so, the few retrieved ones have nearly equal weights, and the best ones are drowned.
 
     Args:
-        resources: Resources of the pipeline.
         restart_prob: Probability in (0, 1] of returning to the seeds at each step.
 
     Raises:

@@ -68,12 +68,7 @@ class Pipeline:
 
     @torch.inference_mode()
     def retrieve(self, queries: Queries, *, advance: Callable[[int], None] | None = None) -> Retrieved:
-        """Run the steps for ``B`` queries.
-
-        Args:
-            queries: The queries.
-            advance: Called with the number of queries of each finished batch, for a progress bar.
-        """
+        """Run the steps for ``B`` queries; ``advance`` is called with the number of queries of each finished batch."""
         self._resources.clock.take()
         states = []
         for batch in queries.blocks(self.batch_queries):

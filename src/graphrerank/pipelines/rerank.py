@@ -8,12 +8,6 @@ class Rerank:
     """Rank the retrieved nodes by the cross-encoder's logits; each pair is encoded once.
 
     Source: FastInsight, Definition 4 (model-based search) and Example 3.
-
-    Args:
-        resources: Resources of the pipeline.
-
-    Raises:
-        ValueError: If there is no cross-encoder.
     """
 
     def __init__(self, resources: Resources) -> None:

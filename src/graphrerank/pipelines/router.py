@@ -109,16 +109,9 @@ class Router:
 def fuse_paths(
     dense: Ranking, graph: Ranking, scores: Tensor, *, top_k: int, rank_offset: float = RANK_OFFSET
 ) -> Ranking:
-    """Fuse the rankings of both paths, weighted by the queries' complexity.
+    """Fuse the rankings of both paths, weighted by the queries' complexity s(q), ``[B]`` in [0, 1].
 
     Source: "EA-GraphRAG", 2026, Eqs. (8) and (9).
-
-    Args:
-        dense: ``[B, K]``.
-        graph: ``[B, K']``.
-        scores: ``[B]``, s(q) in [0, 1].
-        top_k: Nodes to keep.
-        rank_offset: :math:`k`.
     """
     weights = torch.stack([1 - scores, scores], dim=1)
     return weighted_rank_fusion([dense, graph], weights, top_k=top_k, rank_offset=rank_offset)

@@ -77,9 +77,9 @@ class RetrievalState:
     def add(self, nodes: Tensor, *, from_graph: Tensor) -> "RetrievalState":
         """Append new nodes to the retrieved ones.
 
-        Args:
-            nodes: ``[B, m]`` int64, none of them retrieved, with -1 anywhere as padding.
-            from_graph: ``[B]`` bool, whether a query's nodes came along edges.
+        ``nodes`` are ``[B, m]`` int64, none of them retrieved, with -1 anywhere as padding; ``from_graph`` is ``[B]``
+        bool,
+        whether a query's nodes came along edges.
         """
         all_nodes = torch.cat([self.nodes, nodes], dim=1)
         extra = (0, nodes.shape[1])
@@ -109,12 +109,7 @@ class RetrievalState:
         return self._take(torch.arange(width, device=self.nodes.device).expand(len(self.nodes), -1))
 
     def encode_pairs(self, encoder: PairEncoder, texts: Sequence[str]) -> "RetrievalState":
-        """Encode the retrieved nodes that are not yet encoded, in one call for all queries.
-
-        Args:
-            encoder: The cross-encoder.
-            texts: ``N``, of the corpus.
-        """
+        """Encode the retrieved nodes that are not yet encoded, in one call for all queries; ``texts`` is the corpus."""
         is_new = (self.nodes >= 0) & ~self.is_encoded
         vectors = self.vectors
         if not vectors.shape[2]:

@@ -14,7 +14,6 @@ class SteinerTree:
     its nodes by their dot product with the query, and cut at the budget.
 
     Args:
-        resources: Resources of the pipeline.
         edge_cost: Cost of an edge, positive.
 
     Raises:

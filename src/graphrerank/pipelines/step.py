@@ -55,22 +55,14 @@ class Resources:
 
     @property
     def cross_encoder(self) -> PairEncoder:
-        """The cross-encoder of a step that needs one.
-
-        Raises:
-            ValueError: If there is none.
-        """
+        """The cross-encoder of a step that needs one; a ValueError if there is none."""
         if self.pair_encoder is None:
             raise ValueError("`pair_encoder` must be given for a step that scores pairs (pair_encoder=...), got none")
         return self.pair_encoder
 
     @property
     def index_encoder(self) -> IndexEncoder:
-        """The encoder of a step that builds an index.
-
-        Raises:
-            ValueError: If there is none, or it has no fingerprint.
-        """
+        """The encoder of a step that builds an index; a ValueError if there is none with a fingerprint."""
         if not isinstance(self.text_encoder, IndexEncoder):
             raise ValueError(
                 f"`text_encoder` must be given for an index, with a fingerprint (encoder=...), got {self.text_encoder}"

@@ -15,7 +15,6 @@ class STeX:
     other neighbour, Algorithm 1 would never end; we take the batch from the rest of the vector search.
 
     Args:
-        resources: Resources of the pipeline.
         batch: Maximum number of nodes to add per query, within the budget.
         structure_weight: Weight of the structural score relative to the similarity's weight of 1, not negative.
 

@@ -12,7 +12,6 @@ class UntilBudget:
     Source: FastInsight, Algorithm 1, line 3.
 
     Args:
-        resources: Resources of the pipeline.
         steps: Build the steps, in order.
 
     Raises:

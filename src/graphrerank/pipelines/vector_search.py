@@ -12,7 +12,6 @@ class VectorSearch:
     Source: FastInsight, Definition 2 and Algorithm 1, line 1.
 
     Args:
-        resources: Resources of the pipeline.
         top_k: Number of nodes to retrieve, at most the budget; None for the budget.
         retriever: Builds the retriever, whose depth is the budget; None for the pipeline's.
 

@@ -2,7 +2,7 @@
 
 from graphrerank.training.adapter_calibration import Calibration, calibrate
 from graphrerank.training.adapter_classifiers import Classifier, default_classifiers
-from graphrerank.training.adapter_fit import AdapterModule, AdapterSettings, FittedAdapter, fit_adapter
+from graphrerank.training.adapter_fit import AdapterModule, AdapterSettings, fit_adapter
 from graphrerank.training.adapter_rows import LabelledRows
 from graphrerank.training.adapter_thresholds import ThresholdChoice, choose_thresholds, draw_thresholds
 from graphrerank.training.adapter_validation import (
@@ -21,7 +21,6 @@ __all__ = [
     "AdapterSettings",
     "Calibration",
     "Classifier",
-    "FittedAdapter",
     "LabelledRows",
     "LearningCurves",
     "RerankerModule",

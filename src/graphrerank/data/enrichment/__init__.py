@@ -2,17 +2,15 @@
 
 from graphrerank.data.enrichment.adjacency import adjacency_edges
 from graphrerank.data.enrichment.chunker import Chunk, chunk_document
-from graphrerank.data.enrichment.citations import CitationDetector, CitationPatterns, LanguageModelCitations, Reference
+from graphrerank.data.enrichment.citations import CitationPatterns, LanguageModelCitations, Reference
 from graphrerank.data.enrichment.incidence import entity_incidence
 from graphrerank.data.enrichment.knn import nearest_neighbor_edges
-from graphrerank.data.enrichment.mentions import MentionStats, mention_edges
+from graphrerank.data.enrichment.mentions import mention_edges
 
 __all__ = [
     "Chunk",
-    "CitationDetector",
     "CitationPatterns",
     "LanguageModelCitations",
-    "MentionStats",
     "Reference",
     "adjacency_edges",
     "chunk_document",

@@ -92,11 +92,7 @@ class LanguageModelCitations:
         self.num_skipped = 0
 
     def detect(self, texts: Sequence[str], references: Sequence[Sequence[Reference]]) -> list[list[int]]:
-        """List the references of its paper that each text cites.
-
-        Raises:
-            ValueError: If the endpoint refuses, or fails in spite of the retries.
-        """
+        """List the references of its paper that each text cites."""
         cited: list[list[int]] = [[] for _ in texts]
         waiting = [index for index, entries in enumerate(references) if entries]
         for _ in range(self.tries):

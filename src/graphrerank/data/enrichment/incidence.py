@@ -10,12 +10,7 @@ from graphrerank.text import normalize_entity
 def entity_incidence(entities: Sequence[Iterable[str]], *, max_share: float = 0.001) -> EntityIncidence:
     """Normalise names (:func:`~graphrerank.text.normalize_entity`), then number those of two passages or more.
 
-    Args:
-        entities: ``N`` collections of names.
-        max_share: As of :meth:`~graphrerank.graphs.EntityIncidence.from_names`.
-
-    Raises:
-        ValueError: If ``max_share`` is out of range.
+    ``max_share`` is that of :meth:`~graphrerank.graphs.EntityIncidence.from_names`.
 
     Example:
         >>> incidence = entity_incidence([["Lothair II"], ["the Lothair II", "Metz"], []])

@@ -17,18 +17,12 @@ FILTERED = -1  # the node number of a document that is left out
 def read_edges(
     files: Sequence[Path], node_number: Mapping[str, int], *, edge_types: Collection[str] | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Read edges as pairs of node numbers.
+    """Read edges as pairs of node numbers, ``[M, 2]`` int64, and weights, ``[M]`` float32, 1 if a file has none.
 
     A file may begin with a header, which may name ``weight`` and further columns, which are ignored. Without a header
-    the columns are source, target, type and, if there is a fourth, weight.
-
-    Args:
-        files: TSV files.
-        node_number: Node number by id; -1 marks a node that is left out, and its edges with it.
-        edge_types: Types to keep; None keeps all.
-
-    Returns:
-        ``edges [M, 2]`` int64 and ``weight [M]`` float32; 1 if a file has no weights.
+    the columns are source, target, type and, if there is a fourth, weight. A node number of -1 marks a node that is
+    left
+    out, and its edges with it; ``edge_types`` None keeps all types.
 
     Raises:
         ValueError: Naming file and line, if a row has the wrong columns, an unknown id, the same id twice, or a weight

@@ -24,16 +24,8 @@ class PassageEntities(NamedTuple):
 def read_entities(path: Path, doc_ids: Collection[str], *, need_names: bool = False) -> Iterator[PassageEntities]:
     """Read ``{"_id", "entities": ["...", ...], "triples": [["head", "relation", "tail"], ...]}``, one a line.
 
-    Either list may be missing; other keys are ignored.
-
-    Args:
-        path: The file.
-        doc_ids: Ids of the corpus.
-        need_names: Whether a line without ``entities`` is an error.
-
-    Raises:
-        ValueError: If the file cannot be read, a line is not of that form, or an id is not in the corpus or comes
-            twice; with file and line.
+    Either list may be missing, ``entities`` only unless ``need_names``; other keys are ignored. An error names file and
+    line if a line is not of that form, or an id is not in the corpus or comes twice.
     """
     seen: set[str] = set()
     for line, record in read_jsonl(path):

@@ -26,11 +26,7 @@ class RemoteFile:
 
 
 def download(location: str, target: Path) -> None:
-    """Download one file.
-
-    Raises:
-        OSError: If the location cannot be reached.
-    """
+    """Download one file; an OSError if the location cannot be reached."""
     if location.startswith(HUB):
         _download_from_hub(location, target)
         return
@@ -40,12 +36,7 @@ def download(location: str, target: Path) -> None:
 
 
 def fetch(file: RemoteFile, folder: Path, *, downloader: Downloader = download) -> Path:
-    """Download a file into a folder and check it.
-
-    Raises:
-        OSError: If the location cannot be reached.
-        ValueError: If the file has another checksum; it is deleted.
-    """
+    """Download a file into a folder and check it; a file with another checksum is deleted, and a ValueError."""
     target = folder / file.name
     downloader(file.location, target)
     algorithm, expected = file.checksum.split(":")

@@ -135,11 +135,7 @@ def load_folder(
 
 
 def read_documents(folder: str | Path, *, drop_empty: bool = False) -> Iterator[Document]:
-    """Read the corpus of a data set folder, one document at a time.
-
-    Raises:
-        ValueError: Naming file and line, if an id is missing or repeats, or a document has neither title nor text.
-    """
+    """Read the corpus of a data set folder, one document at a time; errors name file and line."""
     for file, line, record, doc_id in _identified(Path(folder), "corpus"):
         title, text = _text(file, line, record, "title", optional=True), _text(file, line, record, "text")
         if title or text:
@@ -149,11 +145,7 @@ def read_documents(folder: str | Path, *, drop_empty: bool = False) -> Iterator[
 
 
 def read_queries(folder: str | Path) -> Iterator[Query]:
-    """Read the queries of a data set folder, one at a time.
-
-    Raises:
-        ValueError: Naming file and line, if an id is missing or repeats, or a text is empty.
-    """
+    """Read the queries of a data set folder, one at a time; errors name file and line."""
     for file, line, record, query_id in _identified(Path(folder), "queries"):
         text = _text(file, line, record, "text")
         if not text:
@@ -166,13 +158,9 @@ def read_judged_queries(
 ) -> tuple[list[Query], dict[str, list[Judgement]]]:
     """Read the queries of a data set folder, and their judgements by split.
 
-    Args:
-        folder: Holds the queries and ``qrels/<split>.tsv``.
-        splits: As of :func:`load_folder`; unless None, only judged queries are kept.
-        node_number: Node number by document id; -1 marks documents left out.
-
-    Raises:
-        ValueError: If a file is missing or malformed, naming file and line.
+    ``splits`` are as of :func:`load_folder`; unless None, only judged queries are kept. A node number of -1 marks a
+    document
+    that is left out.
     """
     queries = list(read_queries(folder))
     query_number = {query.query_id: i for i, query in enumerate(queries)}

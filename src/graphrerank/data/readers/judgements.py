@@ -35,12 +35,9 @@ def qrels_files(folder: Path) -> dict[str, Path]:
 def read_qrels(
     path: Path, query_number: Mapping[str, int], node_number: Mapping[str, int]
 ) -> tuple[list[Judgement], dict[int, int]]:
-    """Read one file of judgements; a score of 0 means judged not relevant, and gives no judgement.
+    """Read one file of judgements with the header ``query-id corpus-id score``; a score of 0 means judged not relevant.
 
-    Args:
-        path: TSV with the header ``query-id corpus-id score``.
-        query_number: Query number by id.
-        node_number: Node number by id; -1 marks documents left out.
+    A node number of -1 marks a document that is left out.
 
     Returns:
         The judgements with a positive score, and for each judged query the first line that judges it.
@@ -88,17 +85,10 @@ def read_qrels(
 
 
 def plan_splits(splits: Splits, files: Collection[str]) -> dict[str, tuple[str, int, int]]:
-    """Choose the file, or share of a file, of each split.
+    """Choose for each split the file, and the percentages of its queries at which the split starts and stops.
 
-    Args:
-        splits: As of :func:`~graphrerank.data.readers.folder.load_folder`.
-        files: Names of the existing files.
-
-    Returns:
-        By split: the file, and the percentages of its queries at which the split starts and stops.
-
-    Raises:
-        ValueError: If there is no such file, or a share is empty.
+    ``splits`` are as of :func:`~graphrerank.data.readers.folder.load_folder`, ``files`` the names of the existing
+    files.
 
     Example:
         >>> plan_splits({"val": "train[90%:]", "test": "dev"}, ["train", "dev"])

@@ -31,7 +31,7 @@ _HIPPORAG = "hf://datasets/osunlp/HippoRAG_2@5ec05b38deecc3318bb432c69865959c560
 
 @dataclass(frozen=True)
 class Home:
-    """Where a named data set comes from."""
+    """Origin of a named data set."""
 
     page: str  # its web page
     files: tuple[RemoteFile, ...] = ()  # files to fetch; none if users have to fetch them
@@ -40,11 +40,7 @@ class Home:
 
 
 def unpack_beir(files: Sequence[Path], folder: Path) -> None:
-    """Extract corpus, queries and judgements from a BEIR archive.
-
-    Raises:
-        ValueError: If the archive is damaged.
-    """
+    """Extract corpus, queries and judgements from a BEIR archive."""
     (archive,) = files
     try:
         with zipfile.ZipFile(archive) as content:
@@ -62,9 +58,6 @@ def convert_hipporag(files: Sequence[Path], folder: Path) -> None:
 
     A question's supporting passage is the corpus passage with the same title and text, ignoring white space, or else
     the only one with that title.
-
-    Raises:
-        ValueError: If a file is not of the expected form, or a supporting passage is not in the corpus.
     """
     questions_file, corpus_file = files
     try:

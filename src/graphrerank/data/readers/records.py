@@ -30,22 +30,14 @@ def bad_line(path: Path, line: int, *, needed: str, found: object) -> ValueError
 
 
 def existing_folder(path: str | Path, *, needed: str) -> Path:
-    """Return a folder that holds the files needed.
-
-    Raises:
-        ValueError: If there is no such folder.
-    """
+    """Return a folder that holds the files needed; a ValueError if there is none."""
     if not Path(path).is_dir():
         raise ValueError(f"{path}: no such folder; it must hold {needed}")
     return Path(path)
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Read a UTF-8 text file, gzipped or not, line by line with numbers from 1; blank lines are left out.
-
-    Raises:
-        ValueError: If there is no such file, it is a damaged gzip, or a line is not UTF-8.
-    """
+    """Read a UTF-8 text file, gzipped or not, line by line with numbers from 1; blank lines are left out."""
     if not path.is_file():
         raise ValueError(f"{path}: no such file")
     line_number = 0
@@ -62,11 +54,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def read_jsonl(path: Path) -> Iterator[tuple[int, Record]]:
-    """Read one JSON object a line.
-
-    Raises:
-        ValueError: If a line is not a JSON object, or holds half of a surrogate pair.
-    """
+    """Read one JSON object a line; one that holds half of a surrogate pair is refused."""
     for line_number, line in read_lines(path):
         try:
             record = json.loads(line)
@@ -86,11 +74,7 @@ def read_tsv(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def read_parquet(path: Path) -> Iterator[tuple[int, Record]]:
-    """Read the rows of a Parquet file, numbered from 1.
-
-    Raises:
-        ValueError: If the package ``pyarrow`` is missing, or the file is damaged.
-    """
+    """Read the rows of a Parquet file, numbered from 1."""
     try:
         arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")  # optional
     except ImportError as error:
@@ -114,11 +98,7 @@ def read_records(path: Path) -> Iterator[tuple[int, Record]]:
 
 
 def find_record_files(folder: Path, stem: str) -> list[Path]:
-    """Find a table of a data set: ``stem.jsonl[.gz]``, ``stem.parquet``, or a folder ``stem`` of such files.
-
-    Raises:
-        ValueError: If there is none.
-    """
+    """Find a table of a data set: ``stem.jsonl[.gz]``, ``stem.parquet``, or a folder ``stem`` of such files."""
     suffixes = (".jsonl", ".jsonl.gz", ".parquet")
     for suffix in suffixes:
         if (folder / f"{stem}{suffix}").is_file():
@@ -147,11 +127,7 @@ def parse_number(text: str) -> float:
 
 
 def check_columns(path: Path, line: int, columns: Sequence[str], *, count: int, names: str) -> None:
-    """Check the width of a row.
-
-    Raises:
-        ValueError: If it does not have ``count`` columns.
-    """
+    """Require a row of ``count`` columns."""
     if len(columns) != count:
         raise bad_line(path, line, needed=f"{count} tab-separated columns ({names})", found="\t".join(columns))
 

@@ -96,11 +96,7 @@ def read_run(
 
 
 def run_feature_names(path: str | Path) -> tuple[str, ...]:
-    """Name the features of a run's candidates, from its first candidate.
-
-    Raises:
-        ValueError: If there is no such file, or a line of JSONL up to the first candidate is malformed.
-    """
+    """Name the features of a run's candidates, from its first candidate."""
     path = Path(path)
     names = [BASE_SCORE]
     if _is_jsonl(path):

@@ -74,9 +74,8 @@ def agreement_table(sets: Sequence[Judged]) -> str:
         times = [f"{1000 * seconds:.1f}" for seconds in judged.paths.seconds]
         lines.append([judged.name, *(str(count) for count in counts.values()), share, *times])
     return (
-        f"{markdown_table(header, lines)}\n\nThe questions that exactly one path gets right are in "
-        "`disagreements.jsonl`; the graph's share is of them. Milliseconds are per question, many at once, without "
-        "encoding the question."
+        f"{markdown_table(header, lines)}\n\nThe graph's share is its share of the questions that exactly one path "
+        "gets right; they are in `disagreements.jsonl`. ms: per question, many at once, without encoding the question."
     )
 
 

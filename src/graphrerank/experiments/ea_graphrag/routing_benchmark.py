@@ -242,12 +242,12 @@ def _report(
     parts = [
         "# Routing",
         f"`{command}`",
-        f"Half the questions of one hop, half of several: {counts}; each data set is searched in its own corpus, and "
-        f"none of the questions was trained on ({sum(known.values())} that were, or come twice, are left out). Hit@k: "
-        "a relevant passage in the top k (the paper's R@k); PR@5: all of them; Answer@5: a right answer in the text of "
-        "the top 5, where there is one. ms: per question, many at once, without encoding the question; of the "
-        "adapter's rows with reading its syntax. Each path retrieved once per question, and the rows choose among what "
-        "it found.",
+        f"Half of the questions need one hop, the other half several: {counts}. Each data set is searched in its own "
+        f"corpus; {sum(known.values())} questions that the adapter was trained on, or that come twice, are left out. "
+        "Hit@k: a relevant passage in the top k (the paper's R@k); PR@5: all of them; Answer@5: a right answer in the "
+        "text of the top 5, for questions that have one. ms: per question, many at once, without encoding the "
+        "question; the adapter's rows include reading its syntax. Each path retrieves once per question, and all rows "
+        "choose between these rankings.",
         routing_table(mix),
         "The router itself, over the same questions (percent; milliseconds per question):",
         markdown_table(header, lines),

@@ -95,8 +95,8 @@ def render_curves(all_curves: Sequence[Curves], *, plots: Sequence[str]) -> str:
         parts.append(f"## {curves.dataset} {curves.split}, {curves.num_queries:,} queries")
         parts.append(f"![curves]({plot})")
         parts.append(
-            "R@10 is capped recall. Time per query: the cross-encoder's reading (pairs times the time of a pair, "
-            "measured in this run past the cache) and all else as it took, many queries at once."
+            "R@10 is capped recall. Milliseconds per query, many at once: of the cross-encoder (its pairs times the "
+            "time of a pair, measured without the cache) and of everything else."
         )
         budgets = sorted({budget for points in curves.budgets.values() for budget in points})
         for title, measure in (("R@10", QUALITY), ("Topological Recall", TOPOLOGICAL_RECALL)):

@@ -37,7 +37,7 @@ class ContextResult:
     """The result of one way to make contexts."""
 
     values: Mapping[str, Tensor]  # `[Q]` float64 by measure: `Coverage`, and where a model answered `EM` and `F1`
-    milliseconds: float  # median per question, retrieved in batches of `BATCH`, the question's vector at hand
+    milliseconds: float  # median per question, retrieved in batches of `BATCH`, without encoding it
     context_tokens: float  # mean tokens of a context
     settings: Mapping[str, Any] = field(default_factory=dict)  # what sets it apart, by name, as it stands in tables
     index_seconds: float = 0.0  # what building, or reading, its index took

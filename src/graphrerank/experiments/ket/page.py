@@ -54,10 +54,10 @@ def render_ket(
 
 
 NOTES = (
-    "Coverage: questions whose answer stands in the context, in percent. `paper`: table 2, whose vectors and entities "
-    "come from OpenAI's models. Seconds: what building the index took in this run; vectors, entities and stages that "
-    "another row left in the cache are not made twice. Model tokens: what a language model would read for the entities "
-    "and relations of the core chunks, each twice (section 5.3, without prompts)."
+    "Coverage: percent of the questions whose answer occurs in the context. `paper`: table 2, whose vectors and "
+    "entities come from OpenAI's models. Seconds: building the index in this run; vectors, entities and stages that "
+    "an earlier row left in the cache are not computed again. Model tokens: what a language model would read to "
+    "extract entities and relations of the core chunks, each chunk twice (section 5.3, without prompts)."
 )
 
 
@@ -119,8 +119,8 @@ def _rerankers_table(results: Sequence[ContextResult]) -> str:
     first = results[0]
     caption = (
         f"Coverage of the first {len(first.values['Coverage'])} questions in contexts of fewer tokens. Candidates: the "
-        "chunks of the whole context; each row orders them in its own way and keeps those that fit. "
-        "ms: with the retrieval; pairs that a row before left in the cache are not read again."
+        "chunks of the whole context, in the order of a reranker, cut to fewer tokens. "
+        "ms: including the retrieval; pairs that an earlier row left in the cache are not read again."
     )
     return caption + "\n\n" + markdown_table(["order", *(f"{limit:,} tokens" for limit in limits), "ms"], rows)
 

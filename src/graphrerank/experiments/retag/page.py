@@ -119,9 +119,9 @@ def render_retag(
         f"`{command}`",
         index_line,
         "## What there is to read",
-        "Per question, on average. GraphRAG reads all summaries of a level of the general graph; level 0 is the "
-        "coarsest. Tokens in percent of GraphRAG's at the same level. p50 and p95 (the clock's) and CPU (median of the "
-        "processor's time): choosing the summaries of one question at a time, its vector at hand.",
+        "Per question on average. GraphRAG reads all summaries of a level of the general graph; level 0 is the "
+        "coarsest. Tokens in percent of GraphRAG's at the same level. p50 and p95 (wall time) and CPU (median CPU "
+        "time): choosing the summaries of one question at a time, without encoding it.",
         reading_table(readings),
     ]
     for table in tables:
@@ -130,17 +130,16 @@ def render_retag(
             f"## Retrieval, level {table.level}, {table.scope}",
             f"R@{table.top_k}: of the {table.top_k} summaries that a full read would select (best under the "
             f"cross-encoder of {table.candidates:.1f} candidates on average), the share among the first "
-            f"{table.top_k}; percent. Settings were chosen on {table.num_chosen} questions, numbers are of the other "
-            f"{judged}. p50, p95 (the clock's) and CPU (median of the processor's time): one question at a time, its "
-            "vector at hand. p-values: paired randomisation test, after Holm over the comparisons of this table; in "
+            f"{table.top_k}; percent. Settings were chosen on {table.num_chosen} questions; the numbers are for the "
+            f"other {judged}. p50, p95 (wall time) and CPU (median CPU time): one question at a time, without encoding "
+            "it. p-values: paired randomisation test, after Holm's correction over the comparisons of this table; in "
             "brackets the difference's 95% bootstrap interval.",
             recall_table(table),
         ]
     if counts:
         parts += [
             "## Answers",
-            "By a language model. An answer is empty where no summary helps, or the model gave nothing usable although "
-            "it was asked again.",
+            "By a language model. An answer is empty if no summary helps, or no answer of the model was usable.",
             answers_table(counts),
         ]
     for name, rates in wins.items():

@@ -16,7 +16,7 @@ TIMED_QUERIES = 64  # one at a time, after one that loads what there is to load
 
 
 class Latency(NamedTuple):
-    """Milliseconds per question, one at a time, the question's vector at hand."""
+    """Milliseconds per question, one at a time, without encoding it."""
 
     p50: float  # median by the clock
     p95: float  # 95th percentile by the clock

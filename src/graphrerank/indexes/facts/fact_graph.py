@@ -62,13 +62,7 @@ def join_nodes(passages: Sequence[str], facts: Facts, synonyms: Tensor, cosine: 
     cosine. A pair that is both related and synonymous takes the larger weight.
 
     Source: "EA-GraphRAG", 2026, section 3.1; weights as in HippoRAG 2, except that there the cosine of a pair of both
-    kinds wins.
-
-    Args:
-        passages: ``P`` texts.
-        facts: Entities and facts.
-        synonyms: ``[M, 2]`` int64 entities.
-        cosine: ``[M]``.
+    kinds wins. ``synonyms`` are ``[M, 2]`` int64 entities, ``cosine`` is ``[M]``.
     """
     num_passages = len(passages)
     to_entity = torch.tensor([0, num_passages])

@@ -31,9 +31,6 @@ def merge_knowledge(knowledge: Sequence[Knowledge]) -> Facts:
 
     Source: "EA-GraphRAG", 2026, section 3.1; pairs are counted as HippoRAG 2 weighs its relation edges.
 
-    Args:
-        knowledge: Knowledge of each of ``P`` passages.
-
     Example:
         >>> from graphrerank.knowledge import Entity, Relation
         >>> metz, king = Entity("Metz", "", ""), Entity("Lothair II", "", "")

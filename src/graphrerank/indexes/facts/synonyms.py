@@ -24,9 +24,6 @@ def synonym_edges(vectors: Tensor, *, threshold: float = 0.8, max_synonyms: int 
     Returns:
         ``[M, 2]`` int64, unique pairs, the smaller index first, ascending; ``[M]`` float32 cosines.
 
-    Raises:
-        ValueError: If an argument is out of range, or a vector is not finite.
-
     Example:
         >>> synonym_edges(torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 2.0]]), threshold=0.7)
         (tensor([[0, 1]]), tensor([0.8000]))

@@ -4,14 +4,12 @@ from graphrerank.indexes.ket.builder import KETIndexBuilder
 from graphrerank.indexes.ket.chunk_graph import ChunkGraph, build_chunk_graph
 from graphrerank.indexes.ket.index import KETIndex, KETSettings, Texts
 from graphrerank.indexes.ket.keyword_graph import KeywordGraph
-from graphrerank.indexes.ket.report import KETReport
 from graphrerank.indexes.ket.skeleton import Skeleton
 
 __all__ = [
     "ChunkGraph",
     "KETIndex",
     "KETIndexBuilder",
-    "KETReport",
     "KETSettings",
     "KeywordGraph",
     "Skeleton",

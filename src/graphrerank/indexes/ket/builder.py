@@ -63,10 +63,6 @@ class KETIndexBuilder:
     def build(self, documents: Sequence[str], settings: KETSettings | None = None) -> KETIndex:
         """Build the index of a corpus, or read it.
 
-        Args:
-            documents: ``D`` texts.
-            settings: Settings of the index; None for the defaults.
-
         Raises:
             ValueError: If a skeleton is requested without an extractor, a model's output does not fit, or a file of the
                 folder is damaged.

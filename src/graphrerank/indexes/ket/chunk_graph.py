@@ -105,9 +105,6 @@ def page_rank(edges: Tensor, num_nodes: int, *, restart_prob: float = 0.15, tole
     Returns:
         ``[n]`` float64, sums to 1.
 
-    Raises:
-        ValueError: If ``restart_prob`` is out of range.
-
     Example:
         >>> page_rank(torch.tensor([[0, 1], [1, 2]]), 3, restart_prob=0.15)
         tensor([0.2568, 0.4865, 0.2568], dtype=torch.float64)
@@ -128,7 +125,7 @@ def page_rank(edges: Tensor, num_nodes: int, *, restart_prob: float = 0.15, tole
 
 
 def core_chunks(graph: ChunkGraph, *, share: float, selection: str = "pagerank", seed: int = 0) -> Tensor:
-    r"""Choose the :math:`\lceil \beta n \rceil` chunks whose knowledge will be extracted.
+    r"""Choose the :math:`\lceil \beta n \rceil` chunks whose knowledge will be extracted, int64, ascending.
 
     Source: KET-RAG, Algorithm 3, line 8; ties are broken by chunk index.
 
@@ -137,12 +134,6 @@ def core_chunks(graph: ChunkGraph, *, share: float, selection: str = "pagerank",
         share: :math:`\beta` in [0, 1].
         selection: ``pagerank``, the largest by :func:`page_rank`; or ``random``, drawn uniformly (KET-RAG-U).
         seed: Seed of the random draw.
-
-    Returns:
-        Chunk indices, int64, ascending.
-
-    Raises:
-        ValueError: If ``share`` is out of range or ``selection`` unknown.
     """
     check_share(share=share)
     check_choice(SELECTIONS, selection=selection)

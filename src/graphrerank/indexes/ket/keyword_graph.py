@@ -32,11 +32,7 @@ class KeywordGraph:
 
 
 def keyword_sentences(texts: Sequence[str]) -> tuple[list[str], list[int], list[list[str]]]:
-    """Split texts into sentences, and leave out those without a keyword.
-
-    Returns:
-        The sentences, and the text index and the keywords of each.
-    """
+    """Split texts into sentences with a keyword; return them, and the text index and the keywords of each."""
     sentences, text_indices, keywords = [], [], []
     for text_index, text in enumerate(texts):
         for start, stop in split_sentences(text):
@@ -51,10 +47,8 @@ def build_keyword_graph(texts: Sequence[str], encode: Callable[[Sequence[str]], 
     """Link each keyword to the sub-chunks that contain it, and average the vectors of its sentences.
 
     Source: KET-RAG, Algorithm 3, lines 11 to 15, and section 5.1. Means are normalised, for retrieval by cosine.
-
-    Args:
-        texts: ``m`` sub-chunks.
-        encode: Encodes ``n`` sentences as ``[n, d]``.
+    ``encode``
+    encodes ``n`` sentences as ``[n, d]``.
 
     Example:
         >>> graph = build_keyword_graph(["Metz fell.", "Metz rose."], lambda texts: torch.eye(2))

@@ -48,11 +48,7 @@ class KETReport:
         return tokens + Tokens(encoder=self.corpus_tokens)
 
     def lines(self, prices: Prices | None = None) -> list[str]:
-        """Return four lines of text: nodes, edges, tokens sent, and tokens predicted by the formulas.
-
-        Args:
-            prices: Prices of tokens; None for those of KET-RAG's models.
-        """
+        """Return four lines of text: nodes, edges, tokens sent, and tokens predicted by the formulas."""
         prices = prices or Prices()
         sent, predicted = self.sent, self.predicted
         return [

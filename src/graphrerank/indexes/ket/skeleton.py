@@ -42,16 +42,7 @@ def build_skeleton(
     Source: KET-RAG, Algorithm 1. *Where we differ:* the paper does not say how the descriptions of an entity are
     merged; GraphRAG, on which it builds, summarises them by a language model. We join the distinct ones in chunk order,
     up to ``description_tokens``; the first one is truncated to that length. A relation of an entity with itself is left
-    out.
-
-    Args:
-        knowledge: Knowledge of each of ``C`` chunks.
-        chunks: ``C`` chunk indices.
-        tokenizer: Tokenizer of the descriptions.
-        description_tokens: Maximum number of tokens that describe an entity or a relation.
-
-    Raises:
-        ValueError: If ``knowledge`` and ``chunks`` differ in length, or ``description_tokens`` is below 1.
+    out. ``knowledge`` is of the ``C`` chunks whose indices are ``chunks``.
     """
     if len(knowledge) != len(chunks):
         raise ValueError(f"`knowledge` must have one entry per chunk ({len(chunks)}), got {len(knowledge)}")
@@ -85,14 +76,10 @@ def build_skeleton(
 
 
 def rewire(skeleton: Skeleton, sub_chunks: Chunks) -> Skeleton:
-    """Link entities and relations to sub-chunks instead of chunks.
+    """Link entities and relations to sub-chunks instead of the chunks that these were cut from.
 
     Source: KET-RAG, section 5.1, "edges rewired accordingly". The paper does not say to which sub-chunks of a chunk: we
     take those with the most of the names, which are the entity's, or those of the relation's two ends.
-
-    Args:
-        skeleton: Skeleton linked to chunks.
-        sub_chunks: Sub-chunks of these chunks.
     """
     children: dict[int, list[int]] = {}
     for sub_chunk, parent in enumerate(sub_chunks.parent.tolist()):

@@ -30,13 +30,7 @@ class SummarisedGraph:
 def subgraph(
     graph: EntityGraph, entities: Tensor | None = None, related: Tensor | None = None
 ) -> tuple[Subgraph, Relations]:
-    """Select the entities and relations of a topic; all of them by default.
-
-    Args:
-        graph: Graph of the corpus.
-        entities: ``[E]`` bool, the topic's.
-        related: ``[m]`` bool, the topic's; both ends are among its entities.
-    """
+    """Select the entities ``[E]`` bool and relations ``[m]`` bool of a topic; all of them by default."""
     nodes, positions = torch.arange(len(graph.names)), torch.arange(len(graph.edges))
     if entities is not None and related is not None:
         nodes, positions = nodes[entities], positions[related]
@@ -52,13 +46,11 @@ def assemble(
     *,
     is_extractive: bool,
 ) -> tuple[Communities, Sentences]:
-    """Number the communities of all graphs, and collect the sentences that they quote.
+    """Number the communities of all graphs, the general one first, and collect the sentences that they quote.
 
-    Args:
-        graph: Graph of the corpus.
-        summarised: The general graph, then each topic's, with summaries.
-        num_tokens: Lengths of the summaries of each graph.
-        is_extractive: Whether summaries consist of the corpus's sentences, which come first in every material.
+    ``num_tokens`` are the lengths of the summaries of each graph. Extractive summaries consist of the corpus's
+    sentences,
+    which come first in every material.
     """
     quoted = (
         sorted({text for entry in summarised for summary in entry.summaries for text in summary})

@@ -57,13 +57,9 @@ class ReTAGIndexBuilder:
 
         A corpus without passages, entities or relations has an index without communities.
 
-        Args:
-            ids: ``P`` ids of the passages.
-            passages: ``P`` texts.
-            settings: Settings of the index; None for the defaults.
-
         Raises:
-            ValueError: If there is not one id per passage, a model's output does not fit, or a file of the folder is
+            ValueError: If there is not one unique id per passage, a model's output does not fit, or a file of the
+            folder is
                 damaged.
         """
         return self._stages_of(ids, passages, settings or ReTAGSettings()).build()
@@ -77,11 +73,6 @@ class ReTAGIndexBuilder:
         summary is made from. :func:`~graphrerank.indexes.retag.index_difference` compares the result with a new build.
 
         Source: ours, for the first of ReTAG's open questions.
-
-        Args:
-            index: Index of the earlier passages.
-            ids: Ids of all passages; those of the index first.
-            passages: All texts, in the same order.
 
         Raises:
             ValueError: If the passages do not begin with the index's; or as :meth:`build`.

@@ -72,7 +72,7 @@ class Communities:
         return int(levels.max()) + 1 if len(levels) else 0
 
     def at_level(self, graph: int, level: int) -> Tensor:
-        """Return the communities of a level, and those of coarser levels that were not split.
+        """Return the communities of a level, and those of coarser levels that were not split: ``[n]`` int64, ascending.
 
         Together they contain each entity of the graph once. Source: GraphRAG ("From Local to Global", 2024, section
         3.1.4).
@@ -80,12 +80,6 @@ class Communities:
         Args:
             graph: 0 for the general graph, ``1 + t`` for that of topic ``t``.
             level: 0 for the coarsest; a level beyond the finest is the finest.
-
-        Returns:
-            ``[n]`` int64 community indices, ascending.
-
-        Raises:
-            ValueError: If ``level`` is negative.
         """
         check_not_negative(level=level)
         is_split = torch.zeros(len(self) + 1, dtype=torch.bool)

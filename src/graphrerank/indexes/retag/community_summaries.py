@@ -23,20 +23,12 @@ def summarise_communities(
     context_tokens: int,
     known: Mapping[int, Sequence[int]] | None = None,
 ) -> list[list[int]]:
-    """Summarise every community, from the finest level up.
+    """Summarise every community, from the finest level up, except those with a ``known`` summary.
 
     The context of a summary is the community's texts, the prominent first, truncated to ``context_tokens``. If they are
     too long and the community was split, summaries of its children first replace the longest of the children's texts.
 
     Source: GraphRAG ("From Local to Global", 2024, section 3.1.4).
-
-    Args:
-        hierarchy: The communities of a graph.
-        relations: Its related pairs.
-        material: Texts about entities and relations.
-        summarizer: Summarises all communities of a level at once.
-        context_tokens: Maximum number of tokens of a context.
-        known: Summaries known in advance, by community.
 
     Returns:
         Text indices of each community's summary.

@@ -22,11 +22,7 @@ class IndexDifference:
 
 
 def index_difference(index: ReTAGIndex, other: ReTAGIndex) -> IndexDifference:
-    """Compare two indexes of the same passages, such as an updated one with a new build.
-
-    Raises:
-        ValueError: If their passages differ.
-    """
+    """Compare two indexes of the same passages, such as an updated one with a new build."""
     from sklearn.metrics import adjusted_rand_score
 
     if list(index.passage_ids) != list(other.passage_ids):

@@ -41,14 +41,7 @@ class EntityGraph:
         return rows
 
     def entity_vectors(self, sentence_vectors: Tensor) -> Tensor:
-        """Return the normalised mean vector of the sentences that name each entity; zeros if none does.
-
-        Args:
-            sentence_vectors: ``[S, d]`` unit vectors.
-
-        Returns:
-            ``[E, d]`` float32.
-        """
+        """Average the vectors ``[S, d]`` of the sentences that name each entity: ``[E, d]`` unit vectors, or zeros."""
         indptr, indices = self.named.indptr.numpy(), self.named.indices.numpy()
         incidence = sparse.csr_matrix(
             (np.ones(len(indices), np.float32), indices, indptr), shape=(len(self.sentences), len(self.names))
@@ -56,14 +49,7 @@ class EntityGraph:
         return torch.nn.functional.normalize(torch.from_numpy(incidence.T @ sentence_vectors.numpy()), dim=1)
 
     def entity_scores(self, scores: Tensor) -> Tensor:
-        """Return each entity's maximum scores over the sentences that name it; -inf if none does.
-
-        Args:
-            scores: ``[S, n]``.
-
-        Returns:
-            ``[E, n]``.
-        """
+        """Return each entity's maximum scores ``[E, n]`` of the sentences ``[S, n]`` that name it; -inf for none."""
         sentence = torch.repeat_interleave(torch.arange(len(self.sentences)), self.named.indptr.diff())
         return _largest(scores[sentence], self.named.indices, len(self.names))
 
@@ -86,13 +72,6 @@ def build_entity_graph(knowledge: Sequence[Knowledge], passages: Sequence[str]) 
 
     A sentence names the entities of its passage whose normalised names occur in it. An extractor may change a name: one
     that occurs in no sentence of its passage belongs to the sentences that share the most words with it, if any.
-
-    Args:
-        knowledge: Knowledge of each of ``P`` passages.
-        passages: ``P`` texts.
-
-    Raises:
-        ValueError: If there is not one entry of ``knowledge`` per passage.
 
     Example:
         >>> from graphrerank.knowledge import Entity
@@ -129,11 +108,7 @@ def build_entity_graph(knowledge: Sequence[Knowledge], passages: Sequence[str]) 
 
 
 def names_in(text: str, entities: Mapping[str, int]) -> set[int]:
-    """Find the entities that a text names.
-
-    Args:
-        text: The text.
-        entities: Entity indices by normalised name.
+    """Find the entities, indices by normalised name, that a text names.
 
     Example:
         >>> names_in("The King of Metz's sons.", {"king of metz": 0, "metz": 1, "son": 2})

@@ -19,12 +19,7 @@ NAME_WORDS = 3  # in the name of a topic
 
 
 class ExtractiveSteps:
-    """Language steps by clustering, vector similarity, and selection of sentences.
-
-    Args:
-        tokenizer: Tokenizer that measures texts.
-        settings: Settings of the index.
-    """
+    """Language steps by clustering, vector similarity, and selection of sentences."""
 
     fingerprint = "extractive"
     is_extractive = True
@@ -98,13 +93,7 @@ class ExtractiveSteps:
 
 
 class SentenceSelector:
-    """Summarises by selecting sentences of the corpus.
-
-    Args:
-        tokenizer: Tokenizer that measures texts.
-        vectors: ``[S, d]`` of the sentences, which are the material's texts.
-        settings: Settings of the index.
-    """
+    """Summarises by selecting sentences of the corpus, which have ``vectors`` ``[S, d]``."""
 
     def __init__(self, tokenizer: Tokenizer, vectors: Tensor, settings: ReTAGSettings) -> None:
         self._tokenizer = tokenizer

@@ -24,14 +24,9 @@ MAX_BATCHES = 16  # of ``context_tokens`` each, read by the language model to fi
 
 
 class GenerativeSteps:
-    """Language steps by a language model.
+    """Language steps by a language model; with an ``AnswerCache``, an interrupted build repeats no request.
 
-    Args:
-        model: Language model, best wrapped in an ``AnswerCache``, so that an interrupted build repeats no request.
-        tokenizer: Tokenizer that measures texts.
-        encode: Encodes ``n`` texts as ``[n, d]`` unit vectors.
-        settings: Settings of the index.
-        tries: Number of attempts to get a usable answer.
+    ``encode`` encodes ``n`` texts as ``[n, d]`` unit vectors; ``tries`` are the attempts to get a usable answer.
     """
 
     is_extractive = False

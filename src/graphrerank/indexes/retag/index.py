@@ -88,16 +88,11 @@ class ReTAGIndex:
     report: ReTAGReport  # sizes and costs
 
     def community_graph(self, communities: Tensor, *, max_share: float = 0.05) -> CorpusGraph:
-        """Build a corpus graph whose nodes are the summaries of some communities.
+        """Build a corpus graph whose ``n`` nodes are the summaries of ``[n]`` int64 communities, in their order.
 
-        Edges join parent and child; summaries that name the same entity are neighbours by ``CorpusGraph.entities``.
-
-        Args:
-            communities: ``[n]`` int64 unique community indices; node ``i`` is the ``i``-th of them.
-            max_share: An entity named by more than this share of the summaries (and by more than 10) joins none.
-
-        Returns:
-            ``n`` nodes; their ids are ``<graph>.<level>.<community>``.
+        Edges join parent and child; summaries that name the same entity are neighbours by ``CorpusGraph.entities``,
+        unless more
+        than ``max_share`` of the summaries (and more than 10) name it. Ids are ``<graph>.<level>.<community>``.
         """
         source = self.communities
         indices = communities.tolist()
@@ -149,11 +144,7 @@ class ReTAGIndex:
 
     @classmethod
     def load(cls, folder: str | Path) -> "ReTAGIndex":
-        """Read an index written by :meth:`save`.
-
-        Raises:
-            ValueError: If there is no index, it is damaged, or its format differs.
-        """
+        """Read an index written by :meth:`save`."""
         file = Path(folder) / STRINGS
         try:
             strings = json.loads(file.read_text(encoding="utf-8"))

@@ -44,23 +44,15 @@ class LanguageSteps(Protocol):
         """Find the topics of a corpus with the centre ``[d]``; thresholds are set later."""
 
     def relevant_entities(self, corpus: Corpus, topics: Topics, *, first_passage: int, first_entity: int) -> Tensor:
-        """Return which entities belong to which topics, given the passages from ``first_passage`` on.
+        """Return which entities belong to which topics, ``[E, T]`` bool, given the passages from ``first_passage`` on.
 
-        Returns:
-            ``[E, T]`` bool; entities before ``first_entity`` need only be judged by those passages.
+        Entities before ``first_entity`` need only be judged by those passages.
         """
 
     def relevant_relations(self, corpus: Corpus, topics: Topics, entities: Tensor, *, first_passage: int) -> Tensor:
-        """Return which relations belong to which topics, given the passages from ``first_passage`` on.
+        """Return which relations belong to which topics, ``[m, T]`` bool, given the passages from ``first_passage`` on.
 
-        Args:
-            corpus: The corpus.
-            topics: ``T`` topics.
-            entities: ``[E, T]`` bool, those of each topic, which include both ends of its relations.
-            first_passage: Index of the first new passage.
-
-        Returns:
-            ``[m, T]`` bool.
+        ``entities`` are those of each topic, ``[E, T]`` bool, which include both ends of its relations.
         """
 
     def summarizer(self, corpus: Corpus) -> Summarizer:

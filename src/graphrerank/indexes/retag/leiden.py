@@ -97,14 +97,7 @@ def hierarchical_leiden(
 
 
 def in_components(edges: Tensor, min_component: int) -> Tensor:
-    """Return which edges lie in connected components of at least ``min_component`` nodes.
-
-    Args:
-        edges: ``[m, 2]`` int64.
-        min_component: Number of nodes.
-
-    Returns:
-        ``[m]`` bool.
+    """Return which edges ``[m, 2]`` int64 lie in connected components of ``min_component`` nodes or more: ``[m]`` bool.
 
     Example:
         >>> in_components(torch.tensor([[0, 1], [2, 3], [3, 4]]), 3)

@@ -58,15 +58,12 @@ class Relations:
 
 
 def element_texts(hierarchy: Hierarchy, relations: Relations, material: Material) -> list[list[int]]:
-    """List the texts about each community's relations, then about its entities, the prominent ones first.
+    """List the texts about each community's relations, then about its entities, the prominent ones first, each once.
 
     A relation's prominence is the sum of its ends' degrees; ties are broken by index.
 
     Source: GraphRAG ("From Local to Global", 2024, section 3.1.4). *Where we differ:* there an edge's two nodes are
     described before it; we put relations first, since nodes share them.
-
-    Returns:
-        Unique text indices of each community.
     """
     degree = relations.degree
     ranked_edges = sorted(
@@ -88,18 +85,13 @@ def element_texts(hierarchy: Hierarchy, relations: Relations, material: Material
 def parent_context(
     elements: Sequence[Sequence[int]], summaries: Sequence[Sequence[int]], num_tokens: Sequence[int], *, limit: int
 ) -> list[int]:
-    """Replace children's texts by their summaries, the longest first, until everything fits.
+    """Replace children's texts by their summaries, the longest first, until everything fits ``limit`` tokens.
+
+    ``elements`` are the text indices of each child, the most prominent child first. Returns unique text indices, child
+    by
+    child; too long only if even the summaries are.
 
     Source: GraphRAG ("From Local to Global", 2024, section 3.1.4).
-
-    Args:
-        elements: Text indices of each child, the most prominent child first.
-        summaries: Text indices of each child's summary.
-        num_tokens: Number of tokens of every text.
-        limit: Maximum number of tokens, exceeded only if even the summaries are too long.
-
-    Returns:
-        Unique text indices, child by child.
 
     Example:
         >>> parent_context([[0, 1], [2, 3]], [[1], [3]], [4, 2, 6, 1], limit=8)

@@ -14,12 +14,9 @@ ENTITIES_PER_TOPIC = 10  # a smaller corpus has fewer topics
 
 
 def cluster_entities(vectors: Tensor, *, num_topics: int, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Cluster entities by k-means, the largest cluster first.
+    """Cluster ``[E, d]`` unit vectors by k-means, the largest cluster first; a zero vector is in no cluster.
 
-    Args:
-        vectors: ``[E, d]`` unit vectors; a zero vector is in no cluster.
-        num_topics: Maximum number of clusters; there is also at most one per ten distinct vectors, but at least one.
-        seed: Random seed.
+    There are at most ``num_topics`` clusters, and at most one per ten distinct vectors, but at least one.
 
     Returns:
         ``[T, d]`` unit vectors, and the cluster ``[E]`` of each entity, -1 for none.
@@ -54,10 +51,6 @@ def distinctive_words(groups: Sequence[Sequence[str]], *, num_words: int) -> lis
 
     Source: "BERTopic: Neural topic modeling with a class-based TF-IDF procedure", 2022, Eq. (2).
 
-    Args:
-        groups: Texts of each of ``T`` groups.
-        num_words: Maximum number of words per group; ties are broken alphabetically.
-
     Example:
         >>> distinctive_words([["Metz fell", "Metz and Nancy"], ["Nancy rose", "a rose"]], num_words=1)
         [['metz'], ['rose']]
@@ -73,14 +66,9 @@ def distinctive_words(groups: Sequence[Sequence[str]], *, num_words: int) -> lis
 
 
 def covering_threshold(similarity: Tensor, *, coverage: float) -> float:
-    """Return the highest threshold at which a share of texts has a topic.
+    """Return the similarity that a share ``coverage`` of the texts reach with their nearest topic.
 
-    Args:
-        similarity: ``[n, T]``.
-        coverage: The share, in (0, 1].
-
-    Returns:
-        The similarity that ``coverage`` of the texts reach with their nearest topic; 1 without texts or topics.
+    ``similarity`` is ``[n, T]``; 1 without texts or topics.
 
     Example:
         >>> covering_threshold(torch.tensor([[0.9, 0.1], [0.2, 0.7], [0.3, 0.0], [0.4, 0.5]]), coverage=0.75)

@@ -26,13 +26,7 @@ class Topics:
         return len(self.names)
 
     def similarity(self, vectors: Tensor) -> Tensor:
-        """Compare vectors of texts with each topic.
-
-        Args:
-            vectors: ``[n, d]``, from the encoder of the corpus.
-
-        Returns:
-            ``[n, T]`` cosines.
+        """Compare vectors ``[n, d]`` of the corpus's encoder with each topic: ``[n, T]`` cosines.
 
         Example:
             >>> centre, east = torch.zeros(2), torch.tensor([[1.0, 0.0]])

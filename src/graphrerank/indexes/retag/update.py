@@ -12,15 +12,7 @@ from graphrerank.indexes.retag.summary_material import Material, Relations
 
 
 class PreviousIndex:
-    """An index to which passages are added.
-
-    Args:
-        index: The index.
-        names: ``E`` entities of the grown corpus; those of the index come first.
-
-    Raises:
-        ValueError: If they do not.
-    """
+    """An index to which passages are added; its entities come first among the ``E`` names of the grown corpus."""
 
     def __init__(self, index: ReTAGIndex, names: Sequence[str]) -> None:
         known = len(index.entities)
@@ -71,21 +63,12 @@ class PreviousIndex:
         *,
         is_extractive: bool,
     ) -> dict[int, list[int]]:
-        """Find the summaries that remain valid.
+        """Find the summaries that remain valid: text indices by community.
 
         A community changes if an entity or a relation is new to its graph, or if the material has a text about one of
-        them from a new passage.
-
-        Args:
-            graph_index: 0 for the general graph, ``1 + t`` for that of topic ``t``.
-            hierarchy: Its communities now.
-            origin: The community of the index that each was.
-            relations: Its related pairs now.
-            material: Texts that summaries are made from; summaries by a language model are appended to it.
-            is_extractive: Whether summaries consist of the corpus's sentences.
-
-        Returns:
-            Text indices of each valid summary, by community.
+        them from a new passage. ``origin`` is the index's community that each was; summaries by a language model are
+        appended
+        to the material.
         """
         old = self.index.graphs[graph_index]
         nodes, edges = set(old.nodes.tolist()), set(map(tuple, old.edges.tolist()))
@@ -134,13 +117,7 @@ def graft(hierarchy: Hierarchy, edges: Tensor, weight: Tensor, settings: ReTAGSe
     A new node joins the finest community to which most of its edges' weight leads, the smaller index on ties. This is
     repeated until no remaining node has a neighbour in a community. Connected components of at least ``min_component``
     remaining nodes form new communities. A community that gained nodes and has ``max_community`` or more is split on
-    the next level.
-
-    Args:
-        hierarchy: Communities of the graph before.
-        edges: ``[m, 2]`` int64, of the graph now.
-        weight: ``[m]``.
-        settings: Settings of communities, with their seed.
+    the next level. ``edges`` are ``[m, 2]`` int64, ``weight`` ``[m]``, of the graph now.
 
     Returns:
         The communities now, and the previous index of each; -1 for a new one.

@@ -1,7 +1,7 @@
 """Retrieval from KET-RAG's index."""
 
 from graphrerank.pipelines.ket.rerank import chunk_corpus, pack_chunks
-from graphrerank.pipelines.ket.retrieval import SOLUTIONS, Contexts, KETRetrieval, Solution, find_solution
+from graphrerank.pipelines.ket.retrieval import SOLUTIONS, Contexts, KETRetrieval, find_solution
 from graphrerank.pipelines.ket.search import KETSearch
 
 __all__ = [
@@ -9,7 +9,6 @@ __all__ = [
     "Contexts",
     "KETRetrieval",
     "KETSearch",
-    "Solution",
     "chunk_corpus",
     "find_solution",
     "pack_chunks",

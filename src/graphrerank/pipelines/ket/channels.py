@@ -108,16 +108,12 @@ class GraphChannel(nn.Module):
 
 
 class KeywordChannel(nn.Module):
-    r"""Algorithm 4, lines 2 to 4: the keywords nearest to the query select chunks.
+    """Algorithm 4, lines 2 to 4: the keywords nearest to the query select chunks.
 
     Keywords are taken by their cosine with the query until the chunks that contain one of them have twice the requested
     tokens; of these chunks the first ones by cosine that fit are kept.
 
     Source: KET-RAG, Algorithm 4; ties are broken by index.
-
-    Args:
-        keyword_graph: Keywords and their chunks.
-        chunks: Texts of the chunks.
     """
 
     keyword_vectors: Tensor  # [G, d] unit
@@ -132,11 +128,7 @@ class KeywordChannel(nn.Module):
         _register_buffers(self, chunks, keyword_vectors=keyword_graph.vectors, **rows)
 
     def forward(self, queries: Tensor, limit: int) -> Tensor:
-        """Select the chunks that fill ``limit`` tokens for ``B`` queries ``[B, d]``.
-
-        Returns:
-            ``[P, 2]`` int64 (query, chunk), by query and then best first.
-        """
+        """Select chunks to fill ``limit`` tokens of queries ``[B, d]``: ``[P, 2]`` int64, query and chunk, in order."""
         num_rows = len(self.keyword_vectors)
         if not num_rows or not len(queries) or limit < 1:
             return torch.zeros(0, 2, dtype=torch.int64, device=queries.device)
@@ -165,14 +157,10 @@ class KeywordChannel(nn.Module):
 
 
 class TextChannel(nn.Module):
-    r"""Text-RAG and KNNG-RAG: the chunks nearest to the query, each followed by its neighbours in KNNG-RAG.
+    """Text-RAG and KNNG-RAG: the chunks nearest to the query, each followed by its neighbours in KNNG-RAG.
 
     Source: KET-RAG, section 6.1: Text-RAG retrieves "only the seed nodes" of the chunks' graph, KNNG-RAG also "their
     neighbors". The paper does not give the order; we sort the neighbours of a seed by their cosine with the query.
-
-    Args:
-        chunks: Texts of the chunks.
-        chunk_graph: Their neighbours; None for Text-RAG.
     """
 
     chunk_tokens: Tensor  # [n]
@@ -189,11 +177,7 @@ class TextChannel(nn.Module):
         _register_buffers(self, chunks, indptr=indptr, indices=indices, shortest=shortest)
 
     def forward(self, queries: Tensor, limit: int) -> Tensor:
-        """Select the chunks that fill ``limit`` tokens for ``B`` queries ``[B, d]``.
-
-        Returns:
-            ``[P, 2]`` int64 (query, chunk), by query and then best first.
-        """
+        """Select chunks to fill ``limit`` tokens of queries ``[B, d]``: ``[P, 2]`` int64, query and chunk, in order."""
         max_chunks = int((self.shortest <= limit).sum())
         if not max_chunks or not len(queries):
             return torch.zeros(0, 2, dtype=torch.int64, device=queries.device)

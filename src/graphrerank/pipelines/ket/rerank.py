@@ -15,14 +15,7 @@ from graphrerank.pipelines.ket.retrieval import Contexts
 def chunk_corpus(index: KETIndex) -> CorpusGraph:
     """Return an index's chunks as a corpus with the edges of the chunk graph and the entities of the skeleton.
 
-    Args:
-        index: Index without halved chunks, as the chunk graph joins whole ones.
-
-    Returns:
-        Graph of ``m`` nodes, which are the chunks in order.
-
-    Raises:
-        ValueError: If chunks are halved.
+    Chunks must not be halved, as the chunk graph joins whole ones.
     """
     if index.settings.num_splits:
         raise ValueError(f"`index` must have whole chunks (`num_splits` 0), got {index.settings.num_splits}")
@@ -38,16 +31,7 @@ def chunk_corpus(index: KETIndex) -> CorpusGraph:
 
 
 def pack_chunks(index: KETIndex, ranking: Ranking, context_tokens: int) -> Contexts:
-    """Fill contexts with the first chunks of a ranking that fit, in its order.
-
-    Args:
-        index: Index of the ranked sub-chunks.
-        ranking: ``[B, C]``, padded with -1.
-        context_tokens: Maximum number of tokens of a context.
-
-    Raises:
-        ValueError: If ``context_tokens`` is below 1.
-    """
+    """Fill contexts of at most ``context_tokens`` with the first chunks of a ranking ``[B, C]`` that fit, in order."""
     check_counts(context_tokens=context_tokens)
     chunks = index.sub_chunk_texts
     query, column = torch.nonzero(ranking.nodes >= 0, as_tuple=True)

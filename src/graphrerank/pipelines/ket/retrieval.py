@@ -55,11 +55,7 @@ SOLUTIONS: Mapping[str, Solution] = {
 
 
 def find_solution(name: str) -> Solution:
-    """Return a solution by name.
-
-    Raises:
-        ValueError: If there is none of that name.
-    """
+    """Return a solution by name."""
     check_choice(SOLUTIONS, solution=name)
     return SOLUTIONS[name]
 
@@ -136,14 +132,7 @@ class KETRetrieval(nn.Module):
 
     @torch.no_grad()
     def forward(self, queries: Tensor) -> Contexts:
-        """Retrieve for ``B`` queries.
-
-        Args:
-            queries: ``[B, d]`` vectors of the index's encoder.
-
-        Raises:
-            ValueError: If the vectors do not fit the index.
-        """
+        """Retrieve for ``B`` queries, ``[B, d]`` vectors of the index's encoder."""
         if queries.dim() != 2 or (queries.shape[1] != self.chunk_vectors.shape[1] and len(self.chunk_vectors)):
             raise ValueError(f"`queries` must be [B, {self.chunk_vectors.shape[1]}], got {list(queries.shape)}")
         queries = queries.to(self.chunk_vectors)

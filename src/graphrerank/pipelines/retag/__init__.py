@@ -1,6 +1,6 @@
 """Retrieval from ReTAG's index."""
 
-from graphrerank.pipelines.retag.keywords import ExtractiveKeywords, GeneratedKeywords, KeywordFinder, SummarySentences
+from graphrerank.pipelines.retag.keywords import ExtractiveKeywords, GeneratedKeywords, SummarySentences
 from graphrerank.pipelines.retag.retrieval import ReTAGRetrieval, ReTAGSearchSettings, RetrievedSummaries
 from graphrerank.pipelines.retag.routing import route_to_topics
 from graphrerank.pipelines.retag.search import ReTAGSearch
@@ -10,7 +10,6 @@ from graphrerank.pipelines.retag.summaries import LevelSummaries
 __all__ = [
     "ExtractiveKeywords",
     "GeneratedKeywords",
-    "KeywordFinder",
     "LevelSummaries",
     "ReTAGRetrieval",
     "ReTAGSearch",

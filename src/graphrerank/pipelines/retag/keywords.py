@@ -25,18 +25,12 @@ class KeywordFinder(Protocol):
     def find(self, queries: Queries, graphs: Tensor) -> list[list[str]]:
         """List the keywords of ``B`` queries, best first.
 
-        Args:
-            queries: The queries.
-            graphs: ``[B, 1 + T]`` bool, the graphs in which each is searched (:func:`route_to_topics`).
+        ``graphs`` is ``[B, 1 + T]`` bool, the graphs in which each is searched (:func:`route_to_topics`).
         """
 
 
 class SummarySentences:
     """The sentences of an index's summaries with their vectors and weighted words.
-
-    Args:
-        index: The index.
-        encoder: Encoder of the index.
 
     Attributes:
         vectors: ``[S, d]`` unit vectors, on the CPU.
@@ -130,13 +124,7 @@ class ExtractiveKeywords:
 
 
 class GeneratedKeywords:
-    """Keywords by a language model, given a description of the collection and the question's topics.
-
-    Args:
-        writer: Language model with its prompt.
-        topics: The topics.
-        description: Description of the collection, a sentence or two.
-    """
+    """Keywords by a language model that knows a short description of the collection and the question's topics."""
 
     def __init__(self, writer: LanguageModelKeywords, topics: Topics, *, description: str) -> None:
         self._writer = writer

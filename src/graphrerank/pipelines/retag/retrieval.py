@@ -86,11 +86,7 @@ class ReTAGRetrieval:
 
     @torch.inference_mode()
     def retrieve(self, queries: Queries) -> RetrievedSummaries:
-        """Retrieve summaries for ``B`` questions with vectors.
-
-        Raises:
-            ValueError: If the questions have no vectors.
-        """
+        """Retrieve summaries for ``B`` questions, which must have vectors."""
         rows = max(1, BLOCK_SCORES // max(1, len(self.summaries)))
         blocks = [self._block(block) for block in queries.blocks(rows)]
         return RetrievedSummaries(

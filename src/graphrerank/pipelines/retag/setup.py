@@ -38,16 +38,7 @@ class ReTAGSetup:
             raise ValueError("`language_model` must be given for language=llm, got none")
 
     def build_index(self, encoder: IndexEncoder, ids: Sequence[str], passages: Sequence[str]) -> ReTAGIndex:
-        """Build the index of a corpus, or read it.
-
-        Args:
-            encoder: Encoder of sentences; questions need the same one.
-            ids: ``P`` ids of the passages.
-            passages: ``P`` texts.
-
-        Raises:
-            ValueError: As :meth:`ReTAGIndexBuilder.build`.
-        """
+        """Build the index of ``P`` passages with ids, or read it; questions need the same encoder."""
         builder = ReTAGIndexBuilder(
             self.folder, tokenizer=self.tokenizer, encoder=encoder, extractor=self.extractor, model=self._model
         )
@@ -58,15 +49,8 @@ class ReTAGSetup:
     ) -> KeywordFinder | None:
         """Return the finder that expands questions; None if ``num_keywords`` is 0.
 
-        Args:
-            index: The index.
-            sentences: Sentences of its summaries, used by ``extractive`` only, as the two numbers below.
-            num_keywords: Maximum number of keywords of a question.
-            num_sentences: See :class:`ExtractiveKeywords`.
-            num_terms: See :class:`ExtractiveKeywords`.
-
-        Raises:
-            ValueError: If a number is out of range.
+        Only ``extractive`` uses the sentences of the index's summaries, ``num_sentences`` and ``num_terms``, as
+        :class:`ExtractiveKeywords`.
         """
         if not num_keywords:
             return None

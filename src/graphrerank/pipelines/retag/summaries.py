@@ -73,14 +73,7 @@ class LevelSummaries:
         return BM25(self.graph.texts)
 
     def candidates(self, graphs: Tensor) -> Tensor:
-        """Return which summaries may be retrieved from some graphs; of equal texts only the first.
-
-        Args:
-            graphs: ``[B, 1 + T]`` bool.
-
-        Returns:
-            ``[B, N]`` bool.
-        """
+        """Return which summaries graphs ``[B, 1 + T]`` bool may retrieve, ``[B, N]`` bool; of equal texts the first."""
         is_candidate = (graphs.float() @ self.in_graph.float()) > 0
         nodes = torch.arange(len(self), device=is_candidate.device).expand(is_candidate.shape)
         text = self._text.expand(is_candidate.shape)
