@@ -1,4 +1,4 @@
-"""Composing parts of ``conf``, and removing what belongs to this machine from a configuration."""
+"""Composing parts of ``conf``, and removing this machine's paths and settings from a configuration."""
 
 import json
 import re

@@ -37,7 +37,7 @@ def run_job(cfg: DictConfig, schema: type, session: Callable[[DictConfig], Sessi
 
 
 def build_job(cfg: DictConfig) -> Callable[[Any], Path | None]:
-    """Build what a configuration's ``job`` describes: a class that takes a plan, or a function without one."""
+    """Build a configuration's ``job``: a class that takes a plan, or a function without one."""
     command = next((target for setting, target in COMMANDS.items() if cfg.get(setting)), None)
     node = cfg.job if command is None else OmegaConf.create({"_target_": command})
     target = check_plan(node, "job")

@@ -103,7 +103,7 @@ def name_systems(sources: Sequence[str]) -> list[Named]:
 
 
 def short_names(sources: Sequence[str]) -> list[str]:
-    """Name paths by as many of their last parts as tell them apart, without the endings of run files and checkpoints.
+    """Name paths by as many of their last parts as make them unique, without the suffixes of run files and checkpoints.
 
     A name that a frozen row has (:data:`FROZEN`) gets one part more; a ValueError if names cannot be told apart.
 

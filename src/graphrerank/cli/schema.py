@@ -34,7 +34,7 @@ class Operators:
 
 @dataclass
 class Features:
-    """What the reranker reads; see ``GATv2Reranker``, and ``TextMatch`` for the scores that ``text_match`` adds."""
+    """Inputs of the reranker; see ``GATv2Reranker``, and ``TextMatch`` for the scores that ``text_match`` adds."""
 
     mode: str = MISSING
     text_match: bool = False
@@ -146,7 +146,7 @@ class ServiceLimits:
 
 @dataclass
 class BenchPlan:
-    """What ``mode=bench`` times; see ``graphrerank.serving.bench``."""
+    """Settings of ``mode=bench``; see ``graphrerank.serving.bench``."""
 
     candidates: int = MISSING
     edges: int = MISSING

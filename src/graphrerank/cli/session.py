@@ -91,7 +91,7 @@ class Session:
         return node
 
     def build(self, group: Mapping[str, Any]) -> Any:
-        """Build what a group describes."""
+        """Build the object that a group describes."""
         return instantiate(group)
 
     @contextmanager
@@ -105,7 +105,7 @@ class Session:
                 logger.experiment.finish()
 
     def group_from_manifest(self, group: str, entry: GroupEntry) -> DictConfig:
-        """Compose what a checkpoint was trained with (:func:`graphrerank.cli.compose.group_from_manifest`)."""
+        """Compose a checkpoint's training configuration (:func:`graphrerank.cli.compose.group_from_manifest`)."""
         return group_from_manifest(self.cfg, group, entry)
 
     def dataset_names(self) -> list[str]:
@@ -150,7 +150,7 @@ class Session:
     def prepare(
         self, data: Group, encoder: Group | None, retriever: Group, *, reads_vectors: bool = True
     ) -> PreparedDataset:
-        """Load, encode and rank a data set, from the caches where they hold it.
+        """Load, encode and rank a data set, from the caches where possible.
 
         The encoder is not loaded where neither a model nor the retriever reads vectors; where one does, it must be
         given.
@@ -173,11 +173,11 @@ class Session:
         )
 
     def with_pair_encoder(self, prepared: PreparedDataset, pair_encoder: Group) -> PreparedDataset:
-        """Give a data set a cross-encoder, whose vectors are kept on disk."""
+        """Give a data set a cross-encoder with a cache of vectors on disk."""
         return replace(prepared, pair_encoder=PairCache(instantiate(pair_encoder), self.cache / "pairs"))
 
     def text_encoder(self, encoder: Group | None) -> VectorCache:
-        """Build an encoder of texts whose vectors are kept on disk."""
+        """Build an encoder of texts with a cache of vectors on disk."""
         return VectorCache(instantiate(encoder), self.cache / "vectors")
 
     def prepare_for_pipelines(

@@ -24,12 +24,12 @@ def with_frozen(models: Mapping[str, nn.Module], prepared: PreparedDataset) -> d
 
 
 def model_inputs(model: nn.Module) -> ModelInputs:
-    """Return what a model reads."""
+    """Return a model's inputs."""
     return cast(ModelInputs, model.inputs)
 
 
 def declared_inputs(model: DictConfig) -> ModelInputs:
-    """Return what the model of a configuration reads, before it is built."""
+    """Return the inputs of a configuration's model, before it is built."""
     inputs: ModelInputs = get_object(model._target_).inputs_of(**plain_arguments(model))
     return inputs
 

@@ -105,7 +105,7 @@ class SentenceTransformerEncoder:
 
 
 def packaged_model(package: str, *, folder: str, sha256: str) -> str:
-    """Return the path of a model folder inside an installed package, whose ``model.safetensors`` has this SHA-256.
+    """Return the path of a model folder inside an installed package; its ``model.safetensors`` must have this SHA-256.
 
     ``package`` is the import name, ``folder`` the model's folder inside it.
 

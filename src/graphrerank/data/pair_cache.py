@@ -19,7 +19,7 @@ DTYPES: dict[str, np.dtype[Any]] = {"float32": np.dtype("<f4"), "float16": np.dt
 
 
 class PairCache:
-    """A pair encoder whose vectors are kept.
+    """A pair encoder with a cache of vectors on disk.
 
     Vectors lie in one SQLite file per encoder and number format, ``<folder>/<encoder fingerprint>-<dtype>.sqlite``,
     under the SHA-256 of query and passage.

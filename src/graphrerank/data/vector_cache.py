@@ -14,7 +14,7 @@ SHARD_TEXTS = 4096  # texts encoded between two writes: at most this much work i
 
 
 class VectorCache:
-    """An encoder whose vectors are kept.
+    """An encoder with a cache of vectors on disk.
 
     Vectors lie in ``<folder>/<encoder fingerprint>/*.safetensors``, each file holding the SHA-256 of its texts and
     their vectors. New texts go to new files, so adding documents to a corpus encodes only those.

@@ -143,7 +143,7 @@ def _changed_settings(before: Mapping[str, Any], after: Mapping[str, Any], whose
 
 
 def _candidates_file(run_dir: Path, dataset: str) -> Path:
-    """Return the run file whose lists are the candidates, also under the name that it once had."""
+    """Return the run file of the candidates, also under its former name."""
     older = run_dir / "runs" / f"{dataset}.base_ranking.trec"
     return older if older.is_file() else run_dir / "runs" / f"{dataset}.{RETRIEVER}.trec"
 

@@ -11,12 +11,12 @@ class Finding:
     """A record of names, numbers and tuples of them; NaN is null in JSON."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return what JSON holds of this record."""
+        """Return this record for JSON."""
         return {name: _without_nan(entry) for name, entry in asdict(self).items()}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
-        """Read what :meth:`to_json` wrote; of other keys nothing is read."""
+        """Read the output of :meth:`to_json`; other keys are ignored."""
         missing = [entry.name for entry in fields(cls) if entry.name not in content]
         if missing:
             raise ValueError(f"`content` must have the entries of {cls.__name__}, got none named {missing}")
@@ -84,7 +84,7 @@ class HubBias(Finding):
 
 @dataclass(frozen=True)
 class Counterfactual(Finding):
-    """What a system would achieve on another graph, with everything else as it was."""
+    """Scores of a system on another graph, everything else unchanged."""
 
     system: str
     edges: str  # `shuffled`, each node with as many neighbours as before, or `removed`
@@ -151,7 +151,7 @@ def _without_nan(entry: Any) -> Any:
 
 
 def _restored(kind: Any, entry: Any) -> Any:
-    """Undo what JSON did: tuples became lists, and NaN null."""
+    """Restore values from JSON: lists become tuples, and null NaN."""
     if kind is float:
         return math.nan if entry is None else float(entry)
     if isinstance(entry, list):

@@ -69,7 +69,7 @@ def measure_ranking(
 
 
 def parse_measures(names: Sequence[str]) -> dict[str, str]:
-    """Normalise the names of measures, and return what computes each of them.
+    """Normalise the names of measures, and return the function that computes each.
 
     That is ``ours``, ``cut`` (TR, MissTR, Coverage, each perhaps ``@K``) or ``ir_measures``. Measures that read
     documents
@@ -137,7 +137,7 @@ def relevant_nodes(qrels: Qrels, queries: Tensor) -> Tensor:
 
 
 def _coverage(dataset: RetrievalDataset, queries: Tensor, nodes: Tensor) -> Tensor:
-    """Return for each query whether the texts of its top nodes hold a right answer; NaN where no answer is known."""
+    """Return whether the texts of each query's top nodes contain a right answer; NaN where no answer is known."""
     scores = torch.full((len(queries),), torch.nan, dtype=torch.float64)
     for row, query in enumerate(queries.tolist()):
         answers = dataset.answers.get(dataset.query_ids[query])

@@ -240,7 +240,7 @@ def _tick_times(axes: "Axes") -> None:
 
 
 def _label(axes: "Axes", places: Sequence[tuple[float, float, str]]) -> None:
-    """Write a label beside each point where it covers neither a point nor another label, if there is such a place."""
+    """Label each point where the label overlaps neither a point nor another label, if possible."""
     from matplotlib.transforms import Bbox
 
     figure = axes.get_figure(root=True)

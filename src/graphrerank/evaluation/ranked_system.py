@@ -13,7 +13,7 @@ from graphrerank.graphs.calibration import Calibration
 
 @dataclass(frozen=True, eq=False)
 class RankedSystem:
-    """What a system ranked for some queries."""
+    """One system's rankings of some queries."""
 
     name: str  # key in reports
     kind: str  # as in `SystemStudy`
@@ -32,7 +32,7 @@ class RankedSystem:
 
 @dataclass(frozen=True, eq=False)
 class RankedDataset:
-    """What all systems ranked for the same queries of a data set.
+    """All systems' rankings of the same queries of a data set.
 
     Raises:
         ValueError: If there is no system, a name repeats, or a ranking is of other queries.

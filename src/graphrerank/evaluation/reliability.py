@@ -29,7 +29,7 @@ def labelled_scores(prepared: PreparedDataset, split: str, system: System) -> tu
 
 
 def ranked_pairs(ranking: Ranking, qrels: Qrels, queries: Tensor, *, num_nodes: int) -> tuple[Tensor, Tensor]:
-    """List what was ranked, ``[Q, K]``, for the queries ``[Q]`` int64, without padding; as :func:`labelled_scores`."""
+    """Flatten rankings ``[Q, K]`` of the queries ``[Q]`` int64, without padding; as :func:`labelled_scores`."""
     relevance = qrels.relevance(queries, ranking.nodes, num_nodes=num_nodes)
     ranked = ranking.nodes >= 0
     return ranking.scores[ranked], (relevance[ranked] > 0).double()

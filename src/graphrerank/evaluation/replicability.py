@@ -1,4 +1,4 @@
-"""On how many data sets a win holds: partial conjunction, and one test over all of them."""
+"""The number of data sets on which a win replicates: partial conjunction, and one test over all of them."""
 
 from collections.abc import Sequence
 
@@ -51,7 +51,7 @@ def partial_conjunction(p_values: Sequence[float], *, method: str = "bonferroni"
 
 
 def count_replicated(p_values: Sequence[float], *, level: float = 0.05, method: str = "bonferroni") -> int:
-    """Count the data sets on which an effect holds: the largest u such that all hypotheses up to it are rejected.
+    """Count the data sets on which an effect replicates: the largest u with all hypotheses up to it rejected.
 
     The chance that the count is too large is at most ``level``. A hypothesis is rejected only with those before it.
 

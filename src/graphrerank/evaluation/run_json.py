@@ -16,7 +16,7 @@ Content = TypeVar("Content")
 
 
 def read_run_json(path: Path, *, what: str, forms: Collection[int], build: Callable[[Any], Content]) -> Content:
-    """Read a file that holds ``what``, in one of the formats ``forms``; a ValueError if it is missing or damaged."""
+    """Read a JSON file of one of the formats ``forms``; a ValueError if it is missing or damaged."""
     if not path.is_file():
         raise ValueError(f"{path}: no such file; needed the folder of a finished run of evaluate.py")
     try:

@@ -73,7 +73,7 @@ def _retrieve(
 
 
 def _latency(pipeline: Pipeline, queries: Queries, wanted: int, pair_ms: float | None) -> dict[str, dict[str, float]]:
-    """Time a pipeline's stages, one query at a time; pairs that a cache keeps count what reading them takes."""
+    """Time a pipeline's stages, one query at a time; cached pairs cost the time of reading them."""
 
     def run(row: int) -> dict[str, float]:
         begin = time.perf_counter()

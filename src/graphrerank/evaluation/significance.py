@@ -185,7 +185,7 @@ def resampled_means(rows: Tensor, *, samples: int, seed: int) -> Iterator[Tensor
 
 
 def outer_quantiles(samples: Tensor, level: float) -> Tensor:
-    """Return the ends of the interval that holds the middle ``level`` of ``[R, B]`` samples: ``[R, 2]``."""
+    """Return the central interval of probability ``level`` of ``[R, B]`` samples: ``[R, 2]``."""
     outer = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)
     return samples.quantile(outer, dim=1).T
 

@@ -94,7 +94,7 @@ class SystemStudy:
         return {measure: float(per_query.nanmean()) for measure, per_query in self.values.items()}
 
     def to_json(self) -> dict[str, Any]:
-        """Return what ``study.json`` holds of this system."""
+        """Return this system's entry of ``study.json``."""
         return {
             "kind": self.kind,
             "source": self.source,
@@ -112,7 +112,7 @@ class SystemStudy:
 
     @classmethod
     def from_json(cls, name: str, content: Mapping[str, Any]) -> "SystemStudy":
-        """Read what :meth:`to_json` wrote."""
+        """Read the output of :meth:`to_json`."""
         return cls(
             name=name,
             values={measure: _row(entries) for measure, entries in content["values"].items()},
@@ -163,7 +163,7 @@ class DatasetStudy:
         return list(next(iter(self.systems.values())).values) if self.systems else []
 
     def to_json(self) -> dict[str, Any]:
-        """Return what ``study.json`` holds of this data set."""
+        """Return this data set's entry of ``study.json``."""
         return {
             **{key: getattr(self, key) for key in ("split", "fingerprint", "candidates", "ceiling", "base_ceiling")},
             **{key: list(getattr(self, key)) for key in (*LISTS, *NEWER_LISTS)},
@@ -173,7 +173,7 @@ class DatasetStudy:
 
     @classmethod
     def from_json(cls, name: str, content: Mapping[str, Any]) -> "DatasetStudy":
-        """Read what :meth:`to_json` wrote."""
+        """Read the output of :meth:`to_json`."""
         check_name(name=name)
         rest: dict[str, Any] = {
             **{key: content[key] for key in ("split", "fingerprint", "candidates", "ceiling", "base_ceiling")},
@@ -196,7 +196,7 @@ class Study:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what ``study.json`` holds."""
+        """Return the content of ``study.json``."""
         return {
             "format": FORMAT,
             "command": self.command,
@@ -207,7 +207,7 @@ class Study:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> "Study":
-        """Read what :meth:`to_json` wrote, or an older program."""
+        """Read the output of :meth:`to_json`, also of older versions."""
         if content["format"] == OLDER:
             content = with_new_names(content)
         return cls(

@@ -1,4 +1,4 @@
-"""A study as sentences: its size, notes on its numbers, and what its tests say."""
+"""A study as sentences: its size, notes on its numbers, and the results of its tests."""
 
 from dataclasses import dataclass
 from math import isnan
@@ -18,7 +18,7 @@ TIES = {
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the tests say of the primary system and another one."""
+    """The tests' verdict on the primary system and another one."""
 
     outcome: str  # `ahead`, `behind` or `unclear`, in the first measure tested, at p Holm < 5%
     line: str  # for the terminal: differences in points, with the p-values of the randomisation test
@@ -57,7 +57,7 @@ def notes_of(dataset: DatasetStudy, ties: str) -> list[str]:
 
 
 def verdicts(dataset: DatasetStudy) -> list[Verdict]:
-    """Return what the tests say of the primary system and each other one; differences that are NaN are left out."""
+    """Return the verdict on the primary system and each other one; differences that are NaN are left out."""
     by_baseline: dict[str, list[PairedTest]] = {}
     for test in dataset.tests:
         if not isnan(test.difference):

@@ -1,4 +1,4 @@
-"""What an evaluation measures and tests."""
+"""The measures and tests of an evaluation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ TESTED = ("nDCG@10", "PR@10", "CR@10")  # where nothing else is named: those of 
 
 @dataclass(frozen=True)
 class StudyPlan:
-    """What to measure and to test, and how sure to be.
+    """Measures, comparisons and the confidence of their tests.
 
     Raises:
         ValueError: If a measure is unknown or named twice, one is tested that is not measured, or a setting is out of

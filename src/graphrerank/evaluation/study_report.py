@@ -1,4 +1,4 @@
-"""A study for people: on the terminal and as Markdown."""
+"""A study on the terminal and as Markdown."""
 
 from collections.abc import Sequence
 
@@ -27,7 +27,7 @@ def render_study(study: Study) -> str:
 
 
 def print_study(dataset: DatasetStudy, *, ties: str) -> None:
-    """Print the quality of all systems, the ceiling, ties and missing queries, and what the tests say.
+    """Print the quality of all systems, the ceiling, ties, missing queries and the results of the tests.
 
     Means over queries with several relevant nodes (``/multi``) are left to the reports.
     """

@@ -1,4 +1,4 @@
-"""A study as tables: what the terminal, ``report.md``, ``report.html`` and W&B show."""
+"""A study as tables, for the terminal, ``report.md``, ``report.html`` and W&B."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -89,7 +89,7 @@ def tests_table(dataset: DatasetStudy) -> Table:
 
 
 def cost_table(dataset: DatasetStudy) -> Table:
-    """A row per system that was timed: median and 95th percentile of each stage, and what else it takes."""
+    """A row per system that was timed: median and 95th percentile of each stage, pairs, words and memory."""
     timed = [system for system in dataset.systems.values() if system.cost is not None]
     stages = list(dict.fromkeys(stage for system in timed if system.cost for stage in system.cost.ms if stage != TOTAL))
     batched = any(system.cost and system.cost.batch_ms for system in timed)
@@ -186,7 +186,7 @@ def seeds_table(dataset: DatasetStudy) -> Table:
 
 
 def calibration_table(dataset: DatasetStudy) -> Table:
-    """A row per system whose scores were calibrated: how near its probabilities are to frequencies."""
+    """A row per system with calibrated scores: the errors of its probabilities."""
     columns: Columns[Reliability] = {
         "system": lambda entry: system_cell(entry.system),
         "calibration": lambda entry: Cell(entry.method),
@@ -220,7 +220,7 @@ def queries_table(dataset: DatasetStudy) -> Table:
 
 
 def systems_table(dataset: DatasetStudy) -> Table:
-    """A row per system: its kind, its source, and what it left out."""
+    """A row per system: its kind, its source and the queries it left out."""
     columns: Columns[SystemStudy] = {
         "system": lambda system: system_cell(system.name),
         "kind": lambda system: Cell(system.kind),

@@ -1,4 +1,4 @@
-"""Tables as cells with numbers: what they show is decided here, once for the terminal, Markdown and HTML."""
+"""Tables of formatted cells, shared by the terminal, Markdown and HTML."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -57,7 +57,7 @@ Columns = Mapping[str, Callable[[Entry], Cell]]
 def build_table(
     title: str, caption: str, entries: Sequence[Entry], columns: Columns[Entry], *, text_columns: int = 1
 ) -> Table:
-    """Lay out a row per entry: each column's name, and what it shows of an entry.
+    """Lay out a row per entry; a column is a name and a function of an entry.
 
     Example:
         >>> columns = {"n": lambda n: Cell(str(n)), "2n": lambda n: number_cell(2 * n)}

@@ -43,7 +43,7 @@ def print_table(table: Table, *, title: str, lines: Sequence[str] = ()) -> None:
 
 
 def _parts(widths: Sequence[int], room: int) -> list[list[int]]:
-    """Distribute the columns after the first over tables that fit beside it; each has one column at least."""
+    """Distribute the columns after the first over tables that fit the width, at least one to a table."""
     parts: list[list[int]] = [[]]
     for column in range(1, len(widths)):
         if parts[-1] and _width([widths[0], *(widths[other] for other in (*parts[-1], column))]) > room:

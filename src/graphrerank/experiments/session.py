@@ -40,10 +40,10 @@ class JobSession(Protocol):
         """Compose a file of ``conf/<group>``, or a data set folder by its path, with some other settings."""
 
     def chosen(self, group: str) -> Group | None:
-        """Return a copy of what the command chose of ``conf/<group>``; None where it chose nothing."""
+        """Return a copy of the command's choice of ``conf/<group>``, or None."""
 
     def build(self, group: Mapping[str, Any]) -> Any:
-        """Build what a group describes."""
+        """Build the object that a group describes."""
 
     def dataset_names(self) -> list[str]:
         """Name the data sets to judge on."""
@@ -54,7 +54,7 @@ class JobSession(Protocol):
     def prepare_for_pipelines(
         self, data: Group, *, retriever: Group | None = None, pair_encoder: Group | None = None
     ) -> tuple[PreparedDataset, PipelineFactory]:
-        """Load and encode a data set, and return what builds pipelines over it."""
+        """Load and encode a data set, and return a factory of pipelines over it."""
 
     def loggers(self) -> AbstractContextManager[Sequence[Any]]:
         """Open the chosen loggers, and close them at the end of the block."""

@@ -11,7 +11,7 @@ SHARD_TEXTS = 128  # texts between two writes: at most this much work is lost on
 
 
 class KnowledgeCache:
-    """An extractor whose knowledge is kept; it shows a progress bar on a terminal while it reads.
+    """An extractor with a cache on disk; it shows a progress bar on a terminal.
 
     Knowledge lies in one SQLite file per extractor, ``<folder>/<hash of its fingerprint>.sqlite``, under the SHA-256 of
     the text. Texts that the extractor lists in ``skipped`` are not kept: the next run reads them again.
@@ -77,7 +77,7 @@ def encode(knowledge: Knowledge) -> bytes:
 
 
 def decode(content: bytes) -> Knowledge:
-    """Read what :func:`encode` wrote.
+    """Read the output of :func:`encode`.
 
     Example:
         >>> decode(encode(Knowledge((Entity("Metz", "GPE", ""),)))).entities[0].type

@@ -25,7 +25,7 @@ class ChatModel(Protocol):
 
 
 class AnswerCache:
-    """A language model whose answers are kept.
+    """A language model with a cache of answers on disk.
 
     Answers lie in one SQLite file per model, ``<folder>/<hash of its fingerprint>.sqlite``, under the SHA-256 of system
     message and question. Equal questions in one call have answers of their own: eight requests to a model of positive

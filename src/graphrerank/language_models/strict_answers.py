@@ -1,4 +1,4 @@
-"""Answers of a required form: a language model is asked again for unusable ones, and they are skipped in the end."""
+"""Answers of a required form: unusable ones are asked again, and skipped in the end."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ def ask_strictly(
     check: Callable[[int, Answer], None] | None = None,
     tries: int = 3,
 ) -> list[Answer | None]:
-    """Ask each question until its answer can be parsed, telling the model what was wrong with the last one.
+    """Ask each question until its answer can be parsed, with the last parsing error in the prompt.
 
     A repeated request differs from the first, so an :class:`~graphrerank.language_models.AnswerCache` stores every
     answer, and an interrupted run repeats the same sequence.

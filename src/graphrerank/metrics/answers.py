@@ -1,4 +1,4 @@
-"""Measures of answers: whether a context holds one, and how near a given one comes."""
+"""Measures of answers: Coverage of contexts, exact match and F1."""
 
 import re
 import string

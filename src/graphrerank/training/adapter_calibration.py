@@ -17,7 +17,7 @@ HALVINGS = 50  # of log T between the bounds
 
 @dataclass(frozen=True)
 class Calibration:
-    """What calibration did, on the rows that it was fitted on."""
+    """Effect of a calibration on the rows that it was fitted on."""
 
     temperature: float  # the logit is divided by it
     nll_before: float  # mean negative log-likelihood without it, in nats

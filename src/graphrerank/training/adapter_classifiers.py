@@ -1,4 +1,4 @@
-"""The adapter and what it must beat on few rows: the majority class, logistic regression, gradient boosting."""
+"""The adapter and its baselines on few rows: majority class, logistic regression, gradient boosting."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -15,7 +15,7 @@ HELD_OUT = 0.2  # of the training rows: those that tell when to stop
 
 @dataclass(frozen=True, eq=False)
 class LabelledRows:
-    """Rows of features with a label each; what is derived from them is computed once.
+    """Rows of features with a label each; derived values are computed once.
 
     Raises:
         ValueError: If a shape does not fit, a number is not finite, or a class has no row.
@@ -86,7 +86,7 @@ class LabelledRows:
         return [(torch.from_numpy(train), torch.from_numpy(test)) for train, test in split]
 
     def first(self, num_rows: int) -> "LabelledRows":
-        """Return the first rows of a random order whose every beginning has the classes in proportion.
+        """Return the first rows of a random order whose every prefix is stratified by class.
 
         All rows come in the order that they have here.
 
@@ -99,7 +99,7 @@ class LabelledRows:
 
     @cached_property
     def early_stopping_split(self) -> tuple["LabelledRows", "LabelledRows"]:
-        """Rows to train on and rows that tell when to stop, the classes in proportion.
+        """Split into rows to train on and rows for early stopping, stratified by class.
 
         Raises:
             ValueError: If a class has fewer than two rows.

@@ -25,7 +25,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class ThresholdChoice:
-    """Thresholds and what they bring on the queries that they were chosen on."""
+    """Thresholds and their result on the queries that they were chosen on."""
 
     low: float  # queries with s(q) up to it go to dense retrieval; -1: none does
     high: float  # queries with s(q) from it on go to graph retrieval; 2: none does. Above `low`

@@ -1,4 +1,4 @@
-"""What a classifier on few rows is worth: nested cross-validation and a learning curve."""
+"""Evaluating classifiers on few rows: nested cross-validation and a learning curve."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class CrossValidated:
     scores: Tensor  # `[n]` float64, each row's probability of class 1 from the fold that did not see it
 
     def mean_and_std(self, measure: str) -> tuple[float, float]:
-        """Return the mean over the folds, and the deviation between them (which says little of the mean's error)."""
+        """Return the mean over the folds and their standard deviation (no estimate of the mean's error)."""
         return _mean_and_std([fold.measures[measure] for fold in self.folds])
 
 

@@ -1,4 +1,4 @@
-"""Fit what turns a reranker's scores into probabilities of relevance, on pairs that it was not trained on."""
+"""Fit calibrations from a reranker's scores to probabilities of relevance, on pairs outside its training."""
 
 import math
 from collections.abc import Callable

@@ -17,7 +17,7 @@ _SURROGATE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}|\\u[dD][c-fC-F][0-9a-fA-
 
 
 def bad_line(path: Path, line: int, *, needed: str, found: object) -> ValueError:
-    """Build the error for one line of a file: path, line, what was needed and what was found.
+    """Build the error for one line of a file: path, line, expected and actual content.
 
     Example:
         >>> bad_line(Path("edges.tsv"), 3, needed="a weight above 0", found="-1")
@@ -30,7 +30,7 @@ def bad_line(path: Path, line: int, *, needed: str, found: object) -> ValueError
 
 
 def existing_folder(path: str | Path, *, needed: str) -> Path:
-    """Return a folder that holds the files needed; a ValueError if there is none."""
+    """Return a folder with the required files; a ValueError if one is missing."""
     if not Path(path).is_dir():
         raise ValueError(f"{path}: no such folder; it must hold {needed}")
     return Path(path)
@@ -54,7 +54,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def read_jsonl(path: Path) -> Iterator[tuple[int, Record]]:
-    """Read one JSON object a line; one that holds half of a surrogate pair is refused."""
+    """Read one JSON object a line; lone surrogates are refused."""
     for line_number, line in read_lines(path):
         try:
             record = json.loads(line)
@@ -113,7 +113,7 @@ def find_record_files(folder: Path, stem: str) -> list[Path]:
 
 
 def parse_number(text: str) -> float:
-    """Parse a number that float32 can hold; everything else gives NaN.
+    """Parse zero or a normal float32; everything else gives NaN.
 
     Example:
         >>> parse_number("1.5"), parse_number("inf"), parse_number("one"), parse_number("1e-50")

@@ -46,7 +46,7 @@ def render_html(study: Study, *, title: str = "Systems side by side", notes: Seq
 
 
 def _section(dataset: DatasetStudy, ties: str) -> Mapping[str, Any]:
-    """Collect what the template shows of a data set."""
+    """Return the template's values for a data set."""
     from markupsafe import Markup
 
     facts = {"queries": f"{len(dataset.query_ids):,}", "systems": len(dataset.systems)}

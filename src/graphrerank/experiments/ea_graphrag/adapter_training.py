@@ -126,7 +126,7 @@ class AdapterTraining:
         name: str,
         entry: Mapping[str, Any],
     ) -> Judged:
-        """Let both paths retrieve for the questions of an entry of ``data``, and hold some of them out."""
+        """Run both paths on the questions of an entry of ``data``, and hold some of them out."""
         paths = runner.read(name, entry, seed=self.seed)
         right = [
             paths.is_right(ranking.nodes, self.right, language_model=asked) for ranking in (paths.dense, paths.graph)
@@ -151,7 +151,7 @@ class AdapterTraining:
         asked: ChatModel | None,
         loggers: Sequence[Any],
     ) -> dict[str, Any]:
-        """Train, calibrate, choose thresholds, write the weights, and return what the manifest records of it."""
+        """Train, calibrate, choose thresholds, write the weights, and return the manifest's record of it."""
         train, held = rows
         fitted = fit_adapter(self.model, *train.early_stopping_split, self.settings, loggers=loggers)
         calibration = calibrate(fitted.model, held)
@@ -209,7 +209,7 @@ class AdapterTraining:
         return both[0], both[1]
 
     def _cross_validation(self, run_dir: Path, rows: LabelledRows, key: str) -> str:
-        """Compare classifiers on all disagreements, or read what an earlier run found."""
+        """Compare classifiers on all disagreements, or read the result of an earlier run."""
         num_folds = self.num_folds
         if num_folds is None:
             return f"{len(rows)} disagreements; no cross-validation (`job.num_folds`)."
@@ -235,7 +235,7 @@ class AdapterTraining:
         )
 
     def _decisive(self, sets: Sequence[Judged], syntax: SyntaxFeatures) -> list[Any]:
-        """List what the trained adapter depends on, besides the paths."""
+        """List everything that the trained adapter depends on, besides the paths."""
         rows = [
             [judged.name, judged.paths.query_ids, judged.right.int().tolist(), judged.held.int().tolist()]
             for judged in sets

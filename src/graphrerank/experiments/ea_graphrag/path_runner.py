@@ -33,7 +33,7 @@ class PathRunner:
         self.groups = {"dense": dense, "graph": graph}
 
     def read(self, name: str, entry: Mapping[str, Any], *, seed: int) -> TwoPaths:
-        """Return what both paths retrieve for some questions of a data set.
+        """Return both paths' rankings of some questions of a data set.
 
         Args:
             name: Of ``conf/data``, or the path of a folder; ``entry.data`` where that is given.
@@ -67,7 +67,7 @@ class PathRunner:
         )
 
     def prepare(self, name: str) -> tuple[PreparedDataset, PipelineFactory]:
-        """Load and encode a data set, and return what builds a pipeline over its corpus."""
+        """Load and encode a data set, and return a factory of pipelines over its corpus."""
         return self.session.prepare_for_pipelines(self.session.group("data", name))
 
     def _retrieve(self, prepared: PreparedDataset, build: PipelineFactory, queries: Queries) -> dict[str, torch.Tensor]:

@@ -19,7 +19,7 @@ FULL = "full"
 
 @dataclass(frozen=True, eq=False)
 class Choices:
-    """What each path would give each of ``n`` questions."""
+    """The outcome of each path on each of ``n`` questions."""
 
     # `[n, 3]` float64 of each measure, a column per path in the order of `ROUTES`; NaN = does not count
     values: Mapping[str, Tensor]
@@ -42,7 +42,7 @@ class RoutedRow:
     shares: Mapping[str, float]  # share of the questions on each of `ROUTES`
 
     def to_json(self) -> dict[str, Any]:
-        """Return what ``metrics.json`` holds of it."""
+        """Return its entry of ``metrics.json``."""
         counted = {measure: scores for measure, scores in self.values.items() if not bool(scores.isnan().all())}
         return {
             **{measure: float(scores.nanmean()) for measure, scores in counted.items()},
@@ -68,7 +68,7 @@ class RoutedResult:
         return float(self.rows["oracle"].values[JUDGED].mean() - self.rows[FULL].values[JUDGED].mean())
 
     def to_json(self) -> dict[str, Any]:
-        """Return what ``metrics.json`` holds of it."""
+        """Return its entry of ``metrics.json``."""
         return {
             "questions": len(self.rows[FULL].values[JUDGED]),
             "rows": {name: row.to_json() for name, row in self.rows.items()},
@@ -82,7 +82,7 @@ class RoutedResult:
 def weigh_choices(
     paths: TwoPaths, scores: Tensor, *, fused_nodes: Tensor, fuse_seconds: float, route_seconds: float
 ) -> Choices:
-    """Measure what each path gives each question of a data set.
+    """Measure the outcome of each path on each question of a data set.
 
     Args:
         paths: ``Q`` questions, with the rankings of both paths.

@@ -31,7 +31,7 @@ class Curves:
 
 
 def gain_correlations(start: SystemStudy, end: SystemStudy, *, recall: str) -> tuple[float, float]:
-    r"""Correlate what a pipeline gained over its vector search with what that search had.
+    r"""Correlate a pipeline's gain over its vector search with that search's score.
 
     .. math:: \Delta R = R_{total} - R@10_{vs}
 
@@ -63,7 +63,7 @@ def pearson(first: Tensor, second: Tensor) -> float:
 
 
 def curves_json(curves: Curves) -> dict[str, object]:
-    """Return what ``metrics.json`` holds of one data set."""
+    """Return a data set's entry of ``metrics.json``."""
     return {
         "split": curves.split,
         "queries": curves.num_queries,

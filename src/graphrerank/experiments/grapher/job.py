@@ -197,7 +197,7 @@ def num_workers(workers: int | None, device: torch.device) -> int:
 
 
 def _best(steps: Sequence[Step], results: Results) -> int:
-    """Return the number of the step whose model did best on its one data set; the first of equals."""
+    """Return the index of the step whose model scored best on its one data set; the first of equals."""
     means = []
     for step in steps:
         (measured,) = results[step]["values"].values()
@@ -229,7 +229,7 @@ def _restart(work: Work, step: Step) -> str:
 
 
 def _in_words(settings: Iterable[str]) -> str:
-    """Write overrides for people.
+    """Describe overrides in words.
 
     Example:
         >>> _in_words(["module.learning_rate=0.003", "trainer.max_epochs=2"])

@@ -21,7 +21,7 @@ Values = Mapping[str, Mapping[str, Tensor]]
 
 @dataclass(frozen=True)
 class JudgedSet:
-    """What is known of a data set before any system has seen it."""
+    """Statistics of a data set, independent of any system."""
 
     name: str  # name of the data set
     num_nodes: int  # passages or tables in the corpus

@@ -31,7 +31,7 @@ class Step:
 
 @dataclass
 class Work:
-    """What all steps share; a forked process inherits it."""
+    """State shared by all steps; a forked process inherits it."""
 
     session: TrainingSession
     operators: dict[str, float] = field(default_factory=dict)  # restart probabilities of the frozen operators
@@ -74,7 +74,7 @@ def do_steps(work: Work, steps: Iterable[Step], *, workers: int) -> dict[Step, d
 
 
 def fingerprints(prepared: PreparedDataset) -> list[str | None]:
-    """List what a data set's numbers depend on, besides its retriever's settings."""
+    """List everything that a data set's results depend on, besides its retriever's settings."""
     return [prepared.dataset.fingerprint, prepared.encoder_fingerprint]
 
 

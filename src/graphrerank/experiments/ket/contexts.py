@@ -53,7 +53,7 @@ class ContextResult:
         return low, high
 
     def to_json(self) -> dict[str, Any]:
-        """Return what ``metrics.json`` holds."""
+        """Return the content of ``metrics.json``."""
         report = self.report
         costs = {} if report is None else {
             "index_seconds": self.index_seconds,

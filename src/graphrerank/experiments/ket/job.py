@@ -113,7 +113,7 @@ class KETSolutions:
 
 
 class _Bench:
-    """Corpus, questions, and what builds and judges."""
+    """Corpus, questions, builders and judges."""
 
     def __init__(self, plan: KETSolutions, session: JobSession) -> None:
         self._plan, self._session, self._step = plan, session, plan.search.keywords

@@ -118,7 +118,7 @@ class ReTAGSummaries:
 
 
 class _Bench:
-    """Corpus, index and questions, and what retrieves, judges and answers."""
+    """Corpus, index and questions; retrieval, judge and language model."""
 
     def __init__(self, plan: ReTAGSummaries, session: JobSession) -> None:
         self._plan, self._step, self._device = plan, plan.search.keywords, session.device
@@ -150,7 +150,7 @@ class _Bench:
 
     @property
     def index_counts(self) -> dict[str, Any]:
-        """What the index holds, for ``metrics.json``."""
+        """The index's counts, for ``metrics.json``."""
         return {
             **asdict(self.index.report),
             "communities": len(self.index.communities),
@@ -159,7 +159,7 @@ class _Bench:
 
     @property
     def index_line(self) -> str:
-        """What the index holds, in a sentence."""
+        """The index's counts as a sentence."""
         report, topics = self.index.report, self.index.topics
         return (
             f"Index: {report.passages:,} passages of {report.corpus_tokens:,} tokens, {report.entities:,} entities, "
@@ -179,7 +179,7 @@ class _Bench:
         return index
 
     def readings(self, level: int) -> Iterator[Reading]:
-        """Count what there is to read at a level, all summaries and the retrieved ones, without topics and with."""
+        """Measure reading at a level: all summaries and the retrieved ones, without topics and with."""
         for name, top_p, use_topics in (
             (f"all ({GRAPHRAG})", None, False),
             ("topics", None, True),

@@ -39,7 +39,7 @@ class RecallTable:
     comparisons: Sequence[Compared]  # between them
 
     def to_json(self) -> dict[str, Any]:
-        """Return what ``metrics.json`` holds of it."""
+        """Return its entry of ``metrics.json``."""
         return {
             "scope": self.scope,
             "level": self.level,
@@ -66,7 +66,7 @@ def compare_recall(results: Sequence[SummaryResult], pairs: Sequence[tuple[str, 
 
 
 def reading_table(readings: Sequence[Reading]) -> str:
-    """Lay out what there is to read, beside the first row of each level."""
+    """Lay out the tokens to read, relative to the first row of each level."""
     counted = ["level", "summaries of", "summaries", "tokens", "tokens, %", "no topic, %", "one", "more"]
     header = [*counted, "p50 ms", "p95 ms", "CPU ms"]
     rows, first = [], {reading.level: reading.tokens for reading in reversed(readings)}

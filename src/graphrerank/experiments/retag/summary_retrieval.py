@@ -1,4 +1,4 @@
-"""Judging the retrieval of summaries by what a full read would select, and what there is to read."""
+"""Judging the retrieval of summaries against the selection of a full read, and counting the tokens to read."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +33,7 @@ class SummaryResult:
     milliseconds: Latency  # what it takes
 
     def to_json(self) -> dict[str, Any]:
-        """Return what ``metrics.json`` holds of it."""
+        """Return its entry of ``metrics.json``."""
         return {
             "settings": dict(self.settings),
             "recall": float(self.recall.nanmean()),
@@ -43,7 +43,7 @@ class SummaryResult:
 
 @dataclass(frozen=True)
 class Reading:
-    """What there is to read for a question, on average."""
+    """Means per question of the summaries and tokens to read."""
 
     name: str  # what chose the summaries
     level: int  # of the communities
@@ -54,7 +54,7 @@ class Reading:
     shares: tuple[float, float, float] = field(default=(1.0, 0.0, 0.0))
 
     def to_json(self) -> dict[str, Any]:
-        """Return what ``metrics.json`` holds of it."""
+        """Return its entry of ``metrics.json``."""
         return {
             "name": self.name,
             "level": self.level,
@@ -155,7 +155,7 @@ def measure_reading(name: str, retrieval: ReTAGRetrieval, queries: Queries) -> R
 
 
 def topic_shares(retrieved: RetrievedSummaries) -> tuple[float, float, float]:
-    """Share of the questions that were asked in no topic, in one, and in more."""
+    """Shares of the questions routed to no topic, to one, and to more."""
     topics = retrieved.graphs[:, 1:].sum(1)
     none, one, more = (float(part.double().mean()) for part in (topics == 0, topics == 1, topics > 1))
     return none, one, more

@@ -1,4 +1,4 @@
-"""The stages of a ReTAG index: what they depend on, and how they are computed, stored and combined."""
+"""The stages of a ReTAG index: their fingerprints, computation, files and combination."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

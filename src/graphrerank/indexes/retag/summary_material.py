@@ -29,7 +29,7 @@ class Material:
         return len(self.texts) - 1
 
     def first(self, texts: Sequence[int], limit: int) -> list[int]:
-        """Select texts greedily in order, skipping those that exceed what is left of ``limit`` tokens."""
+        """Select texts greedily in order, skipping those that exceed the rest of ``limit`` tokens."""
         selected = []
         for text in texts:
             if self.num_tokens[text] <= limit:

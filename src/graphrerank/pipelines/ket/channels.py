@@ -69,7 +69,7 @@ class GraphChannel(nn.Module):
         )
 
     def forward(self, queries: Tensor, limit: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Select what fills ``limit`` tokens for ``B`` queries ``[B, d]``.
+        """Fill ``limit`` tokens for each of ``B`` queries ``[B, d]``.
 
         Returns:
             Entities, relations and chunks, each ``[P, 2]`` int64 (query, index), by query and then best first.

@@ -14,7 +14,7 @@ from graphrerank.text import Tokenizer
 
 
 class KETSearch:
-    """Retrieve the documents whose chunks KET-RAG, or one of its competitors, puts into a context.
+    """Retrieve the documents whose chunks KET-RAG, or one of its baselines, puts into a context.
 
     Documents are ranked by the best cosine of their chunks with the query. The entities and relations of the context
     select chunks and are not ranked; :class:`KETRetrieval` returns whole contexts. The constructor builds the index, or
