@@ -1,4 +1,4 @@
-"""Checks of arguments; each error names the argument, the requirement and the value."""
+"""Checks of arguments; each raises a ValueError that names the argument, the requirement and the value."""
 
 import math
 from collections.abc import Collection
@@ -6,81 +6,42 @@ from numbers import Integral
 
 
 def check_counts(**counts: int | None) -> None:
-    """Require positive integers; None passes.
-
-    Raises:
-        ValueError: If an argument is no integer of at least 1.
-
-    Example:
-        >>> check_counts(top_k=0)
-        Traceback (most recent call last):
-        ValueError: `top_k` must be a positive integer, got 0
-    """
+    """Require positive integers; None passes."""
     for name, count in counts.items():
         if count is not None and (isinstance(count, bool) or not isinstance(count, Integral) or count < 1):
             raise ValueError(f"`{name}` must be a positive integer, got {count!r}")
 
 
 def check_positive(**numbers: float) -> None:
-    """Require finite numbers above 0.
-
-    Raises:
-        ValueError: If an argument is not.
-
-    Example:
-        >>> check_positive(temperature=0.0)
-        Traceback (most recent call last):
-        ValueError: `temperature` must be a finite number above 0, got 0.0
-    """
+    """Require finite numbers above 0."""
     for name, number in numbers.items():
         if not 0 < number < math.inf:
             raise ValueError(f"`{name}` must be a finite number above 0, got {number}")
 
 
 def check_not_negative(**numbers: float) -> None:
-    """Require numbers of at least 0.
-
-    Raises:
-        ValueError: If an argument is negative or NaN.
-    """
+    """Require numbers of at least 0."""
     for name, number in numbers.items():
         if not number >= 0:
             raise ValueError(f"`{name}` must not be negative, got {number}")
 
 
 def check_share(**shares: float) -> None:
-    """Require numbers in [0, 1].
-
-    Raises:
-        ValueError: If an argument is out of range.
-    """
+    """Require numbers in [0, 1]."""
     for name, share in shares.items():
         if not 0 <= share <= 1:
             raise ValueError(f"`{name}` must lie in [0, 1], got {share}")
 
 
 def check_positive_share(**shares: float) -> None:
-    """Require numbers in (0, 1].
-
-    Raises:
-        ValueError: If an argument is out of range.
-    """
+    """Require numbers in (0, 1]."""
     for name, share in shares.items():
         if not 0 < share <= 1:
             raise ValueError(f"`{name}` must lie in (0, 1], got {share}")
 
 
 def check_choice(choices: Collection[str], **chosen: str) -> None:
-    """Require strings that are among the choices.
-
-    Raises:
-        ValueError: If an argument is not.
-
-    Example:
-        >>> check_choice(("mean", "sum"), combination="max")
-        Traceback (most recent call last):
-        ValueError: `combination` must be one of ['mean', 'sum'], got 'max'
-    """
+    """Require strings that are among the choices."""
     for name, choice in chosen.items():
         if choice not in choices:
             raise ValueError(f"`{name}` must be one of {list(choices)}, got {choice!r}")

@@ -18,8 +18,7 @@ def artifact_folder(cfg: DictConfig) -> Path:
     """Find the artifact that ``artifact`` names.
 
     Of a model on the hub only manifest and safetensors are downloaded, which hold no program. They are exported into
-    the
-    cache, past the parity gate: TorchScript and its like never come from there.
+    the cache, past the parity gate: TorchScript and its like never come from there.
     """
     if cfg.format not in (None, *FORMATS):
         raise ValueError(f"`format` must be one of {list(FORMATS)} or null, got {cfg.format!r}")

@@ -22,8 +22,7 @@ def calibrate_system(method: str, parts: Mapping[str, PreparedDataset], split: s
     """Fit the probabilities of relevance of a system's scores, on a split of all data sets together.
 
     ``method`` is ``logistic`` or ``isotonic``. Returns the manifest's ``calibration``, with what it was fitted on and
-    how
-    well it fits there, on all data sets and on each.
+    how well it fits there, on all data sets and on each.
     """
     pairs = {name: labelled_scores(part, split, system) for name, part in parts.items()}
     scores, labels = (torch.cat(column) for column in zip(*pairs.values(), strict=True))

@@ -47,14 +47,8 @@ def read_lineup(session: Session) -> Lineup:
     """Name all systems, load the checkpoints, and choose data sets and the source of candidates.
 
     An entry of ``systems`` and ``checkpoint`` is a file of ``conf/pipeline``, else a run file, else a checkpoint.
-    Encoder
-    and retriever are the chosen ones, else those of the first checkpoint, else MiniLM and dense search. A data set has
-    the settings of the first checkpoint that was trained on it, else those of ``conf``.
-
-    Raises:
-        ValueError: If there is no system or no data set, a system is named twice, a pipeline is chosen by ``pipeline``
-            beside other systems, a run file is of one data set and several are judged, a checkpoint holds no reranker
-            or takes a frozen row's name, or measures or counterfactuals are unknown.
+    Encoder and retriever are the chosen ones, else those of the first checkpoint, else MiniLM and dense search. A data
+    set has the settings of the first checkpoint that was trained on it, else those of ``conf``.
     """
     cfg, names = session.cfg, session.dataset_names()
     has_checkpoint = not OmegaConf.is_missing(cfg, "checkpoint")
@@ -106,10 +100,6 @@ def short_names(sources: Sequence[str]) -> list[str]:
     """Name paths by as many of their last parts as make them unique, without the suffixes of run files and checkpoints.
 
     A name that a frozen row has (:data:`FROZEN`) gets one part more; a ValueError if names cannot be told apart.
-
-    Example:
-        >>> short_names(["base", "runs/1", "more/1", "out/{dataset}.bm25.trec", "mine/gcs"])
-        ['base', 'runs-1', 'more-1', 'out-bm25', 'mine-gcs']
     """
     parts = [Path(source.replace(DATASET, "").rstrip("/")).parts for source in sources]
     for count in range(1, max(map(len, parts)) + 1):

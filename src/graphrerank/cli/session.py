@@ -29,16 +29,7 @@ from graphrerank.pipelines import Pipeline
 
 
 class Session:
-    """The interface of a command to its job (:class:`graphrerank.experiments.session.JobSession`).
-
-    Attributes:
-        cfg: The command's configuration.
-        run_dir: Folder that the job writes to.
-        cache: Folder that keeps vectors, candidate lists and answers.
-        device: Where models run.
-        num_threads: torch threads.
-        seed: Seed of all random choices.
-    """
+    """The interface of a command to its job (:class:`graphrerank.experiments.session.JobSession`)."""
 
     def __init__(self, cfg: DictConfig) -> None:
         self.cfg = cfg
@@ -135,11 +126,7 @@ class Session:
     def choose(
         self, group: str, manifests: Mapping[str, RerankerManifest], usual: str | None
     ) -> tuple[DictConfig | Any, str]:
-        """Take the group that the command chose, else that of the first checkpoint with one, else the ``usual`` file.
-
-        Returns:
-            The group, None if there is none, and its name in notes.
-        """
+        """Return the command's group and its name in notes, else the first checkpoint's, else the ``usual`` file's."""
         if self.cfg[group] is not None:
             return self.cfg[group], self.choice(group)
         for label, manifest in manifests.items():
@@ -186,8 +173,7 @@ class Session:
         """Prepare a data set for pipelines, with the chosen encoder, or else MiniLM.
 
         ``retriever`` is that of vector searches that name none; None: dense. Returns the data set, and a factory of
-        pipelines
-        over its graph.
+        pipelines over its graph.
         """
         encoder = self.cfg.encoder or self.group("encoder", "minilm")
         retriever = retriever or self.group("retriever", "dense")

@@ -35,12 +35,6 @@ def train_model(
     """Train one model, or resume where its training stopped, and return its manifest.
 
     Checkpoints lie in ``<run>/<system>/checkpoints``; one that was trained with other settings is not resumed.
-
-    Args:
-        cfg: The configuration of ``train.py``, with the model's settings.
-        parts: Data sets to train on by name; their order is that of the configuration.
-        operators: Restart probabilities of the frozen operators, which the manifest records.
-        loggers: Of Lightning.
     """
     folder, prepared = Path(cfg.paths.run_dir) / cfg.system, next(iter(parts.values()))
     L.seed_everything(cfg.seed, verbose=False)  # here: what was trained or resumed before must not decide the weights

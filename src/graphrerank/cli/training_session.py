@@ -19,12 +19,7 @@ from graphrerank.operators import GCS, PPR
 
 
 class TrainingSession(Session):
-    """The interface of ``train.py`` to its job, beyond that of any command.
-
-    Args:
-        cfg: The command's configuration.
-        mix: Data sets by name, beside those of ``conf/data``; those of ``cfg.mix`` when None.
-    """
+    """The interface of ``train.py`` to its job, beyond that of any command."""
 
     def __init__(self, cfg: DictConfig, mix: Mapping[str, Any] | None = None) -> None:
         super().__init__(cfg)

@@ -41,14 +41,6 @@ class CandidateDataModule(_SplitDataModule):
 
     Each epoch's order depends on ``seed`` and the epoch alone, so that a resumed run sees the batches of an unbroken
     one. Training queries without a relevant candidate teach nothing and are left out; validation keeps all.
-
-    Args:
-        prepared: The data set with its candidates.
-        batch_size: Queries per batch.
-        seed: Seed of the shuffling.
-        inputs: What the model reads of a batch.
-        train_split: Split to train on.
-        val_split: Split to validate on.
     """
 
     def __init__(
@@ -89,11 +81,6 @@ class MixtureDataModule(_SplitDataModule):
     Args:
         parts: Data sets with their candidates, by name; all with the same scores per candidate.
         shares: Share of the batches by name, relative to each other; the number of training queries when None.
-        batch_size: Queries per batch.
-        seed: Seed of the shuffling and of the augmentation.
-        inputs: What the model reads of a batch.
-        train_split: Split to train on.
-        val_split: Split to validate on.
         augmentation: Changes training batches; None leaves them as they are.
 
     Raises:

@@ -15,19 +15,12 @@ def feature_columns(
     """Pick, compute or leave out each of the ``F'`` scores that a model reads, of ``[..., F]`` that a retriever gives.
 
     ``MATCH_FEATURES`` that the retriever does not give are computed by ``match``, ``[..., 3]``. ``OPTIONAL_FEATURES``
-    that
-    it does not give are 0 for all candidates: for features of a walk this means that the base ranking gave all
-    candidates,
-    for BM25 and cosine that they are unknown. Models scale features within each list, where a constant carries no
-    information.
+    that it does not give are 0 for all candidates: for features of a walk this means that the base ranking gave all
+    candidates, for BM25 and cosine that they are unknown. Models scale features within each list, where a constant
+    carries no information.
 
     Raises:
         ValueError: If the retriever does not give one of the other names.
-
-    Example:
-        >>> given = torch.tensor([[0.5, 0.3]])
-        >>> feature_columns(["base_score", "hops"], ["base_score", "own"], given, match=lambda: torch.zeros(1, 3))
-        tensor([[0.5000, 0.0000]])
     """
     computed = [name for name in MATCH_FEATURES if name in names and name not in given_names]
     known = (*given_names, *computed)

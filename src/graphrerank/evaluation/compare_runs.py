@@ -27,10 +27,6 @@ def compare_runs(
     Two systems of one name are one where they scored every query alike; else the run's name is added to each. The last
     system of the last run is the primary one, and tests are made anew; findings of single systems are taken over. The
     notes of a data set say how the runs differ: their commands, and their candidates.
-
-    Raises:
-        ValueError: If there is one run, no data set is in all of them, or they judged one on different queries, data or
-            measures, or broke ties in different ways.
     """
     if len(studies) < 2:
         raise ValueError(f"`report` must name two runs or more, got {list(studies)}")

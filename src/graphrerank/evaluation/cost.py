@@ -113,10 +113,6 @@ def stage_quantiles(times: Mapping[str, Sequence[float]]) -> dict[str, dict[str,
     """Return the median and the 95th percentile of each stage, and of all stages of a query together, in milliseconds.
 
     Where stages were timed on more queries than others, the first queries count.
-
-    Example:
-        >>> stage_quantiles({"graph": [1.0, 3.0], "rerank": [1.0, 1.0]})["total"]
-        {'p50': 3.0, 'p95': 3.9}
     """
     shortest = min((len(row) for row in times.values()), default=0)
     total = [sum(row[query] for row in times.values()) for query in range(shortest)]
@@ -129,14 +125,7 @@ def _quantiles(milliseconds: Sequence[float]) -> dict[str, float]:
 
 
 class Laps:
-    """Seconds by stage of one query: each call of :meth:`lap` ends a stage.
-
-    Example:
-        >>> laps = Laps()
-        >>> laps.lap("graph")
-        >>> list(laps.seconds)
-        ['graph']
-    """
+    """Seconds by stage of one query: each call of :meth:`lap` ends a stage."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = defaultdict(float)

@@ -21,8 +21,7 @@ class OtherEdges:
 
     ``shuffled``: every candidate keeps its number of neighbours among the candidates, but has others. ``removed``: no
     edge. All features of edges (GCS, degrees, best neighbours) follow, and so do the words that a candidate's
-    neighbours
-    cover (:class:`TextMatch`). Scores of the retriever stay: the candidates are given.
+    neighbours cover (:class:`TextMatch`). Scores of the retriever stay: the candidates are given.
     """
 
     def __init__(self, prepared: PreparedDataset, kinds: Sequence[str] = EDGES, *, seed: int = 0) -> None:

@@ -33,20 +33,10 @@ def judged_queries(dataset: RetrievalDataset, split: str, limit: int | None = No
 def measure_ranking(
     dataset: RetrievalDataset, qrels: Qrels, queries: Tensor, ranking: Ranking, measures: Sequence[str]
 ) -> dict[str, Tensor]:
-    """Score each query in several measures.
+    """Score each query in several measures: ``[Q]`` float64 by each measure's one name; NaN = the query does not count.
 
-    A query without any ranked node scores 0 in all of them, as a relevant node that is not ranked counts as missed.
-
-    Args:
-        dataset: Corpus, ids and answers.
-        qrels: Judgements, at least one of each query.
-        queries: ``[Q]`` int64.
-        ranking: ``[Q, K]``, best first: ties are broken already (:func:`break_ties`).
-        measures: Names that :func:`parse_measures` takes.
-
-    Returns:
-        ``[Q]`` float64 under each measure's one name, in the order of ``measures``; NaN = the query does not count
-        (``/multi``, and ``Coverage`` of a query without a right answer).
+    ``ranking`` is ``[Q, K]``, best first: ties are broken already (:func:`break_ties`). A query without any ranked node
+    scores 0 in all measures, as a relevant node that is not ranked counts as missed. ``qrels`` judge each query.
     """
     kinds = parse_measures(measures)
     nodes = ranking.nodes.cpu()
@@ -69,15 +59,11 @@ def measure_ranking(
 
 
 def parse_measures(names: Sequence[str]) -> dict[str, str]:
-    """Normalise the names of measures, and return the function that computes each.
+    """Normalise the names of measures, and name the source of each: ``ours``, ``cut`` or ``ir_measures``.
 
-    That is ``ours``, ``cut`` (TR, MissTR, Coverage, each perhaps ``@K``) or ``ir_measures``. Measures that read
-    documents
-    judged not relevant are refused: data sets keep the relevant ones alone.
-
-    Example:
-        >>> parse_measures(["R_cap@10", "TR"])
-        {'CR@10': 'ours', 'TR': 'cut'}
+    ``cut`` are TR, MissTR and Coverage, each perhaps ``@K``. Measures that read documents judged not relevant are
+    refused:
+    data sets keep the relevant ones alone.
     """
     kinds = {}
     for name in names:
@@ -115,13 +101,7 @@ def break_ties(ranking: Ranking, node_ids: Sequence[str], *, ties: str) -> Ranki
 
 
 def tied_share(ranking: Ranking, *, top_k: int = 10) -> float:
-    """Share of the queries where nodes of equal score are in the top K, or on both sides of its end.
-
-    Example:
-        >>> nodes = torch.tensor([[0, 1, 2], [0, 1, 2]])
-        >>> tied_share(Ranking(nodes, torch.tensor([[3.0, 2.0, 1.0], [3.0, 2.0, 2.0]])), top_k=2)
-        0.5
-    """
+    """Share of the queries where nodes of equal score are in the top K, or on both sides of its end."""
     nodes, scores = ranking.nodes[:, : top_k + 1], ranking.scores[:, : top_k + 1]
     equal = (scores[:, 1:] == scores[:, :-1]) & (nodes[:, 1:] >= 0)
     return float(equal.any(dim=1).double().mean())

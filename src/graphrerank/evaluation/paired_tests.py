@@ -53,15 +53,8 @@ def bootstrap_tests(
     for pairs, Sakai, "Evaluating Evaluation Metrics Based on the Bootstrap", 2006. *Where we differ:* Sakai divides by
     each sample's standard error.
 
-    Args:
-        scores: ``[S, M, Q]``, as in :func:`randomization_tests`.
-        pairs: ``C`` pairs of indices of systems.
-        samples: Number of samples.
-        level: Share of the samples within the interval, in (0, 1).
-        seed: Seed of the drawing.
-
-    Returns:
-        Intervals ``[C, M, 2]`` and two-sided p-values ``[C, M]``; NaN where no query counts.
+    Arguments are those of :func:`randomization_tests`; intervals hold a share ``level`` of the samples. Returns
+    intervals ``[C, M, 2]`` and two-sided p-values ``[C, M]``; NaN where no query counts.
     """
     check_level(level)
     first, second = check_pairs(scores, pairs)

@@ -48,12 +48,7 @@ def pareto_points(dataset: DatasetStudy, measure: str) -> list[ParetoPoint]:
 
 
 def dominated_points(points: Sequence[tuple[float, float]]) -> list[bool]:
-    """Return for each point of time and quality whether another one beats it: no slower, no worse, and not the same.
-
-    Example:
-        >>> dominated_points([(1.0, 0.5), (2.0, 0.4), (2.0, 0.9), (2.0, 0.9)])
-        [False, True, False, False]
-    """
+    """Return for each point of time and quality whether another one beats it: no slower, no worse, and not the same."""
     return [
         any(other <= ms and better >= quality and (other, better) != (ms, quality) for other, better in points)
         for ms, quality in points

@@ -29,8 +29,7 @@ def query_differences(
     """List the queries on which ``system`` gains most over ``baseline``, then those on which it loses most.
 
     ``scores`` is ``[Q]`` of each system, NaN = the query does not count. At most ten gains, the largest first, and at
-    most
-    ten losses, the largest first; equal ones by id.
+    most ten losses, the largest first; equal ones by id.
     """
     ours, theirs = scores[system].tolist(), scores[baseline].tolist()
     change = {row: a - b for row, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b and a == a and b == b}
@@ -75,12 +74,7 @@ def query_groups(
 
 
 def relevant_groups(num_relevant: Sequence[int]) -> dict[str, Tensor]:
-    """Group queries by their number of relevant nodes; groups without a query are left out.
-
-    Example:
-        >>> relevant_groups([1, 4, 3])
-        {'1': tensor([ True, False, False]), '3 to 5': tensor([False,  True,  True])}
-    """
+    """Group queries by their number of relevant nodes; groups without a query are left out."""
     counts, groups = torch.tensor(num_relevant), {}
     for low, high in RELEVANT_GROUPS:
         inside = (counts >= low) & (counts <= high) if high is not None else counts >= low
@@ -94,10 +88,6 @@ def quantile_groups(numbers: Tensor, *, unit: str, num_groups: int = GROUPS) -> 
 
     Returns:
         ``[Q]`` bool by name, from the lowest group to the highest; empty where all numbers are equal.
-
-    Example:
-        >>> list(quantile_groups(torch.tensor([1.0, 2.0, 3.0, 9.0]), unit="words", num_groups=2))
-        ['1 to 2 words', '3 to 9 words']
     """
     ascending = torch.sort(numbers).values
     ends = {float(ascending[len(ascending) * part // num_groups - 1]) for part in range(1, num_groups + 1)}

@@ -57,10 +57,6 @@ def wilson_interval(share: float, count: int) -> tuple[float, float]:
     """Return the 95% interval of a share.
 
     Source: Wilson, "Probable Inference, the Law of Succession, and Statistical Inference", 1927.
-
-    Example:
-        >>> [round(end, 3) for end in wilson_interval(0.5, 100)]
-        [0.404, 0.596]
     """
     spread = Z95 * sqrt(share * (1 - share) / count + Z95**2 / (4 * count**2))
     middle, shrink = share + Z95**2 / (2 * count), 1 + Z95**2 / count

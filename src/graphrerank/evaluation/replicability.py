@@ -29,12 +29,6 @@ def partial_conjunction(p_values: Sequence[float], *, method: str = "bonferroni"
         p_values: One-sided, one per data set, in (0, 1].
         method: ``bonferroni`` or ``fisher``.
 
-    Returns:
-        ``n`` p-values, for u = 1, ..., n.
-
-    Raises:
-        ValueError: If a p-value is not in (0, 1], there is none, or the method is unknown.
-
     Example:
         >>> [round(p, 3) for p in partial_conjunction([0.2, 0.001, 0.01])]
         [0.003, 0.02, 0.2]
@@ -56,18 +50,6 @@ def count_replicated(p_values: Sequence[float], *, level: float = 0.05, method: 
     The chance that the count is too large is at most ``level``. A hypothesis is rejected only with those before it.
 
     Source: Dror et al., 2017, Eq. (2) and section 4.
-
-    Args:
-        p_values: As in :func:`partial_conjunction`.
-        level: In (0, 1).
-        method: As in :func:`partial_conjunction`.
-
-    Raises:
-        ValueError: As :func:`partial_conjunction`.
-
-    Example:
-        >>> count_replicated([0.2, 0.001, 0.01])
-        2
     """
     tested = torch.tensor(partial_conjunction(p_values, method=method), dtype=torch.float64)
     return int((tested.cummax(0).values <= level).sum())
@@ -77,10 +59,6 @@ def replicated_on(p_values: Sequence[float], *, level: float = 0.05) -> list[int
     """Name the data sets on which an effect holds, by Holm's procedure over all of them.
 
     As many as :func:`count_replicated` by Bonferroni counts or fewer. Source: Dror et al., 2017, section 5.2.
-
-    Example:
-        >>> replicated_on([0.2, 0.001, 0.01])
-        [1, 2]
     """
     return (holm(torch.tensor(p_values, dtype=torch.float64)) <= level).nonzero().flatten().tolist()
 
@@ -93,18 +71,8 @@ def combined_randomization(
     .. math:: \bar d = \frac{1}{n} \sum_k \frac{1}{Q_k} \sum_q d_{kq}
 
     It asks whether the win would hold with other queries of the same data sets; not whether on other data sets. Each
-    data set counts the same, however many queries it has.
-
-    Args:
-        differences: ``[Q_k]`` of each data set; NaN = the query does not count.
-        permutations: Number of random flips.
-        seed: Seed of the flips.
-
-    Returns:
-        The mean difference, and its p-value in (0, 1]; NaN where a data set has no query that counts.
-
-    Raises:
-        ValueError: If there is no data set.
+    data set counts the same, however many queries it has. ``differences`` are ``[Q_k]``, NaN = the query does not
+    count. Returns the mean difference and its p-value; NaN where a data set has no query that counts.
     """
     if not differences:
         raise ValueError("`differences` must hold those of one data set or more, got none")

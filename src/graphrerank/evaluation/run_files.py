@@ -42,14 +42,7 @@ def write_runs(folder: Path, study: DatasetStudy, node_ids: Sequence[str]) -> No
 
 
 def trec_run(query_ids: Sequence[str], node_ids: Sequence[str], ranking: Ranking, *, tag: str) -> str:
-    r"""Write a ranking in TREC's run format: query id, ``Q0``, document id, rank from 1, score, tag.
-
-    Example:
-        >>> import torch
-        >>> ranking = Ranking(torch.tensor([[1, -1]]), torch.tensor([[0.5, -torch.inf]]))
-        >>> trec_run(["q"], ["a", "b"], ranking, tag="base")
-        'q Q0 b 1 0.5 base\n'
-    """
+    """Write a ranking in TREC's run format: query id, ``Q0``, document id, rank from 1, score, tag."""
     lines = []
     for query_id, nodes, scores in zip(query_ids, ranking.nodes.tolist(), ranking.scores.tolist(), strict=True):
         ranked = [(node, score) for node, score in zip(nodes, scores, strict=True) if node >= 0]

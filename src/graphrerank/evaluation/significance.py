@@ -61,26 +61,16 @@ def randomization_tests(
 
     .. math:: p = \frac{1 + |\{s : |\bar d_s| \ge |\bar d|\}|}{1 + S}
 
-    The flipped sum of a difference is the difference of the flipped sums, so that the matrix product is over systems
-    and not over pairs: ``[permutations, Q] x [Q, S * M]``. All pairs share the flips: the p-value of a pair does not
-    depend on which others are tested beside it.
+    The matrix product is over systems, not pairs: ``[permutations, Q] x [Q, S * M]``. All pairs share the flips: the
+    p-value of a pair does not depend on which others are tested beside it.
 
     Source: Smucker, Allan and Carterette, "A Comparison of Statistical Significance Tests for Information Retrieval
     Evaluation", 2007 (randomisation test); the ones added: Phipson and Smyth, "Permutation P-values Should Never Be
     Zero", 2010.
 
-    Args:
-        scores: ``[S, M, Q]``; a measure is NaN at the same queries for all systems.
-        pairs: ``C`` pairs of numbers of systems.
-        permutations: Number ``S`` of random flips; the smallest possible p is ``1 / (1 + S)``.
-        seed: Seed of the flips; torch's global generator is left alone.
-
-    Returns:
-        Two-sided p-values, and one-sided ones of first above second, ``[C, M]`` each, in (0, 1]; NaN where no query
-        counts.
-
-    Raises:
-        ValueError: If shapes do not fit, a number is out of range, or NaN are at different queries.
+    ``scores`` is ``[S, M, Q]``, NaN at the same queries for all systems; ``pairs`` are ``C`` pairs of indices of
+    systems. Returns two-sided p-values, and one-sided ones of first above second, ``[C, M]`` each; NaN where no query
+    counts.
     """
     first, second = check_pairs(scores, pairs)
     check_counts(permutations=permutations)
@@ -138,16 +128,6 @@ def holm(p_values: Tensor) -> Tensor:
     .. math:: \tilde p_{(i)} = \min\bigl(1, \max_{j \le i} (m - j + 1)\, p_{(j)}\bigr)
 
     Source: Holm, "A Simple Sequentially Rejective Multiple Test Procedure", 1979.
-
-    Args:
-        p_values: ``[...]``, all of one family; NaN = was not tested.
-
-    Returns:
-        ``[...]`` float64, not below ``p_values``; NaN where they are.
-
-    Example:
-        >>> holm(torch.tensor([0.01, 0.04, 0.03]))
-        tensor([0.0300, 0.0600, 0.0600], dtype=torch.float64)
     """
     flat = p_values.to(torch.float64).flatten()
     tested = (~flat.isnan()).nonzero().flatten()

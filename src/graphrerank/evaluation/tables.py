@@ -57,25 +57,13 @@ Columns = Mapping[str, Callable[[Entry], Cell]]
 def build_table(
     title: str, caption: str, entries: Sequence[Entry], columns: Columns[Entry], *, text_columns: int = 1
 ) -> Table:
-    """Lay out a row per entry; a column is a name and a function of an entry.
-
-    Example:
-        >>> columns = {"n": lambda n: Cell(str(n)), "2n": lambda n: number_cell(2 * n)}
-        >>> table = build_table("doubles", "", [1, 2], columns)
-        >>> table.header, [str(cell) for cell in table.rows[1]]
-        (['n', '2n'], ['2', '4.00'])
-    """
+    """Lay out a row per entry; a column is a name and a function of an entry."""
     rows = [[cell(entry) for cell in columns.values()] for entry in entries]
     return Table(title, list(columns), rows, caption, text_columns)
 
 
 def row_name(name: str) -> str:
-    """Return the name that tables give a system.
-
-    Example:
-        >>> row_name("gcs"), row_name("re2")
-        ('GCS', 're2')
-    """
+    """Return the name that tables give a system."""
     return ROW_NAMES.get(name, name)
 
 
@@ -85,69 +73,39 @@ def system_cell(name: str) -> Cell:
 
 
 def number_cell(value: float | None, form: str = ".2f", note: str = "") -> Cell:
-    """Show a number; a dash if there is none.
-
-    Example:
-        >>> number_cell(1234.0, ",.0f").text, number_cell(None).text
-        ('1,234', '-')
-    """
+    """Show a number; a dash if there is none."""
     return Cell(NOTHING if value is None or isnan(value) else format(value, form), value, note)
 
 
 def percent_cell(share: float | None, interval: Sequence[float] | None = None, *, best: bool = False) -> Cell:
-    """Show a share in percent, with its interval; a dash if there is none.
-
-    Example:
-        >>> str(percent_cell(0.5, (0.25, 0.755)))
-        '50.00 (25.0 to 75.5)'
-    """
+    """Show a share in percent, with its interval; a dash if there is none."""
     if share is None or isnan(share):
         return Cell(NOTHING)
     return Cell(f"{100 * share:.2f}", share, _interval(interval, ".1f"), best)
 
 
 def points_cell(difference: float, interval: Sequence[float] | None = None) -> Cell:
-    """Show a difference of shares in points, with its interval; a dash for NaN.
-
-    Example:
-        >>> str(points_cell(-0.015, (-0.02, 0.0)))
-        '-1.50 (-2.0 to +0.0)'
-    """
+    """Show a difference of shares in points, with its interval; a dash for NaN."""
     if isnan(difference):
         return Cell(NOTHING)
     return Cell(f"{100 * difference:+.2f}", difference, _interval(interval, "+.1f"))
 
 
 def p_cell(p_value: float) -> Cell:
-    """Show a p-value without its name.
-
-    Example:
-        >>> p_cell(0.0251).text, p_cell(1e-5).text
-        ('0.025', '< 0.0001')
-    """
+    """Show a p-value without its name."""
     text = NOTHING if isnan(p_value) else p_text(p_value, name="").strip(" =")
     return Cell(text, p_value)
 
 
 def p_text(p_value: float, *, name: str = "p") -> str:
-    """Write a p-value as ``p = 0.03`` or ``p < 0.0001``.
-
-    Example:
-        >>> p_text(0.0251), p_text(0.00042), p_text(1 / 10_001)
-        ('p = 0.025', 'p = 0.0004', 'p < 0.0001')
-    """
+    """Write a p-value as ``p = 0.03`` or ``p < 0.0001``."""
     if p_value < 1e-4:
         return f"{name} < 0.0001"
     return f"{name} = {p_value:.4f}" if p_value < 0.001 else f"{name} = {p_value:.2g}"
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, text_columns: int = 1) -> str:
-    r"""Write a table in Markdown, numbers to the right of their columns.
-
-    Example:
-        >>> markdown_table(["name", "a"], [["x", "1"]])
-        '| name | a |\n| --- | --: |\n| x | 1 |'
-    """
+    """Write a table in Markdown, numbers to the right of their columns."""
     rule = ["---"] * text_columns + ["--:"] * (len(header) - text_columns)
     return "\n".join(f"| {' | '.join(line)} |" for line in [header, rule, *rows])
 

@@ -29,10 +29,6 @@ class Chunks:
 class TokenStream:
     r"""The concatenated tokens of a corpus, from which chunks of any length are cut.
 
-    Args:
-        texts: ``D`` documents.
-        tokenizer: Tokenizer that defines the length of a chunk.
-
     Example:
         >>> from graphrerank.text import WordTokenizer
         >>> stream = TokenStream(["One two three.", "Four five."], WordTokenizer())
@@ -62,15 +58,8 @@ class TokenStream:
         r"""Cut the stream every ``chunk_tokens`` tokens, and halve each chunk ``num_splits`` times.
 
         Source: KET-RAG, section 2.1 and Algorithm 3, line 10. The first half of an odd length is the longer one. A
-        single token is not halved, so a short chunk may have fewer than :math:`2^\tau` sub-chunks.
-
-        Args:
-            chunk_tokens: Tokens per chunk; the last one may be shorter.
-            join: Whether a chunk may span documents; if not, every document begins a new one.
-            num_splits: Number of times each chunk is halved.
-
-        Raises:
-            ValueError: If ``chunk_tokens`` is below 1 or ``num_splits`` below 0.
+        single token is not halved, so a short chunk may have fewer than :math:`2^\tau` sub-chunks. ``join``: a chunk
+        may span documents; if not, every document begins a new one.
         """
         check_counts(chunk_tokens=chunk_tokens)
         check_not_negative(num_splits=num_splits)

@@ -77,12 +77,7 @@ def encode(knowledge: Knowledge) -> bytes:
 
 
 def decode(content: bytes) -> Knowledge:
-    """Read the output of :func:`encode`.
-
-    Example:
-        >>> decode(encode(Knowledge((Entity("Metz", "GPE", ""),)))).entities[0].type
-        'GPE'
-    """
+    """Read the output of :func:`encode`."""
     rows = json.loads(content)
     entities = tuple(Entity(*row) for row in rows["entities"])
     return Knowledge(entities, tuple(Relation(*row) for row in rows["relations"]))

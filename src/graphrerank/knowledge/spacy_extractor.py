@@ -150,12 +150,7 @@ class _Passage:
 
 
 def split_title(text: str) -> tuple[str, str]:
-    """Split a text into its title, which may be empty, and the rest.
-
-    Example:
-        >>> split_title("Marie Curie. She was a physicist."), split_title("It rains. It pours.")
-        (('Marie Curie', 'She was a physicist.'), ('', 'It rains. It pours.'))
-    """
+    """Split a text into its title, which may be empty, and the rest."""
     stripped = text.strip()
     spans = split_sentences(stripped)
     end = spans[0][1] if spans else 0

@@ -112,12 +112,7 @@ class PairwiseJudge:
 
 
 def parse_winner(content: str) -> int:
-    """Parse a verdict, strictly: a JSON object with ``reason``, a string, and ``winner``, 0, 1 or 2.
-
-    Example:
-        >>> parse_winner('{"reason": "It names the cities.", "winner": 2}')
-        2
-    """
+    """Parse a verdict, strictly: a JSON object with ``reason``, a string, and ``winner``, 0, 1 or 2."""
     answer = read_json(content)
     is_valid = isinstance(answer, dict) and set(answer) == {"reason", "winner"} and isinstance(answer["reason"], str)
     if not is_valid or type(answer["winner"]) is not int or answer["winner"] not in FOR_FIRST:

@@ -55,12 +55,7 @@ class LanguageModelKeywords:
 
 
 def parse_keywords(content: str) -> list[str]:
-    """Parse an answer, strictly: one JSON object with a list of strings as ``keywords``; duplicates are dropped.
-
-    Example:
-        >>> parse_keywords('{"keywords": ["neural network", " GPU ", "GPU"]}')
-        ['neural network', 'GPU']
-    """
+    """Parse an answer, strictly: one JSON object with a list of strings as ``keywords``; duplicates are dropped."""
     answer = read_json(content)
     keywords = answer.get("keywords") if isinstance(answer, dict) and len(answer) == 1 else None
     if not isinstance(keywords, list) or not all(isinstance(word, str) and word.strip() for word in keywords):

@@ -203,12 +203,7 @@ class MapReduceAnswers:
 
 
 def parse_partial_answer(content: str) -> PartialAnswer:
-    """Parse the answer to a part, strictly; one that claims to help needs a text and a cited summary.
-
-    Example:
-        >>> parse_partial_answer('{"answer": "Metz fell.", "helpfulness": 70, "summaries": [3]}')
-        PartialAnswer(text='Metz fell.', helpfulness=70, numbers=(3,))
-    """
+    """Parse the answer to a part, strictly; one that claims to help needs a text and a cited summary."""
     answer = _object(content, {"answer", "helpfulness", "summaries"})
     helpfulness = answer["helpfulness"]
     if type(helpfulness) is not int or not 0 <= helpfulness <= MOST_HELPFUL:
@@ -217,12 +212,7 @@ def parse_partial_answer(content: str) -> PartialAnswer:
 
 
 def parse_final_answer(content: str) -> PartialAnswer:
-    """Parse the merged answer, strictly; it needs a text and a cited summary.
-
-    Example:
-        >>> parse_final_answer('{"answer": "Metz fell.", "summaries": [3, 1, 3]}').numbers
-        (1, 3)
-    """
+    """Parse the merged answer, strictly; it needs a text and a cited summary."""
     return _cited(_object(content, {"answer", "summaries"}), MOST_HELPFUL)
 
 

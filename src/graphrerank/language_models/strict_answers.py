@@ -62,12 +62,7 @@ def ask_strictly(
 
 
 def read_json(content: str) -> Any:
-    """Parse an answer that must be JSON; the error quotes its beginning, for the model's next attempt.
-
-    Example:
-        >>> read_json('{"winner": 2}')
-        {'winner': 2}
-    """
+    """Parse an answer that must be JSON; the error quotes its beginning, for the model's next attempt."""
     try:
         return json.loads(content)
     except json.JSONDecodeError as error:

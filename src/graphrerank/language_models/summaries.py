@@ -36,13 +36,7 @@ def write_summaries(
 
 
 def parse_summary(content: str, *, tokenizer: Tokenizer, limit: int) -> str:
-    """Parse a summary, strictly: not blank, at most ``limit`` tokens.
-
-    Example:
-        >>> from graphrerank.text import WordTokenizer
-        >>> parse_summary('{"summary": "Metz fell. "}', tokenizer=WordTokenizer(), limit=2)
-        'Metz fell.'
-    """
+    """Parse a summary, strictly: not blank, at most ``limit`` tokens."""
     answer = read_json(content)
     text = answer.get("summary") if isinstance(answer, dict) and set(answer) == {"summary"} else None
     if not isinstance(text, str) or not text.strip():

@@ -42,9 +42,6 @@ def mine_topics(
     Returns:
         Each topic as "name: description", the most important first; and the number of batches skipped for lack of a
         usable answer.
-
-    Raises:
-        ValueError: If the topics of the batches cannot be merged in that many attempts, or the endpoint fails.
     """
     read = partial(parse_topics, limit=num_topics)
     questions = ["\n".join(f"- {note}" for note in batch) for batch in batches]
@@ -87,12 +84,7 @@ def relate_to_topics(
 
 
 def parse_topics(content: str, *, limit: int) -> list[str]:
-    """Parse a list of 1 to ``limit`` topics, strictly: each as "name: description".
-
-    Example:
-        >>> parse_topics('{"topics": [{"name": "Music", "description": "How it is made."}]}', limit=2)
-        ['Music: How it is made.']
-    """
+    """Parse a list of 1 to ``limit`` topics, strictly: each as "name: description"."""
     answer = read_json(content)
     rows = answer.get("topics") if isinstance(answer, dict) and set(answer) == {"topics"} else None
     if not isinstance(rows, list) or not 0 < len(rows) <= limit:
@@ -108,12 +100,7 @@ def parse_topics(content: str, *, limit: int) -> list[str]:
 
 
 def parse_relevant(content: str, *, num_notes: int, num_topics: int) -> list[list[int]]:
-    """Parse the topics of each note, strictly: ascending indices.
-
-    Example:
-        >>> parse_relevant('{"relevant": [[2, 1], []]}', num_notes=2, num_topics=2)
-        [[0, 1], []]
-    """
+    """Parse the topics of each note, strictly: ascending indices."""
     answer = read_json(content)
     rows = answer.get("relevant") if isinstance(answer, dict) and set(answer) == {"relevant"} else None
     if not isinstance(rows, list) or len(rows) != num_notes:

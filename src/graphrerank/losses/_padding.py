@@ -9,17 +9,6 @@ def blank_padding(scores: Tensor, relevance: Tensor, mask: Tensor) -> tuple[Tens
 
     Half precision is raised to float32: sums over a few hundred candidates do not fit into bfloat16.
 
-    Args:
-        scores: ``[num_queries, num_candidates]``, floating point.
-        relevance: ``[num_queries, num_candidates]``, non-negative gains.
-        mask: ``[num_queries, num_candidates]`` bool, True = a real candidate.
-
-    Returns:
-        Scores and relevance, both ``[num_queries, num_candidates]``, of one dtype (float32 or float64).
-
-    Raises:
-        ValueError: If a shape or dtype is not as above; the message names the argument.
-
     Example:
         >>> blank_padding(torch.tensor([[2.0, torch.nan]]), torch.tensor([[1, 1]]), torch.tensor([[True, False]]))
         (tensor([[2., 0.]]), tensor([[1., 0.]]))
@@ -41,13 +30,6 @@ def blank_padding(scores: Tensor, relevance: Tensor, mask: Tensor) -> tuple[Tens
 
 def mean_over_queries(per_query: Tensor, relevance: Tensor) -> Tensor:
     """Average a per-query loss over the queries that have a relevant candidate.
-
-    Args:
-        per_query: ``[num_queries]``, finite also where a query will be left out.
-        relevance: ``[num_queries, num_candidates]``, padding already 0.
-
-    Returns:
-        Scalar; 0, still attached to the graph of ``per_query``, if every query is left out.
 
     Example:
         >>> mean_over_queries(torch.tensor([3.0, 5.0]), torch.tensor([[0.0, 1.0], [0.0, 0.0]]))

@@ -18,16 +18,7 @@ def binary_cross_entropy(scores: Tensor, relevance: Tensor, mask: Tensor) -> Ten
 
     Unlike the ranking losses it is not blind to a constant added to all scores: the scores become log-odds.
 
-    Args:
-        scores: ``[num_queries, num_candidates]``, finite where ``mask`` is True.
-        relevance: ``[num_queries, num_candidates]``, non-negative gains.
-        mask: ``[num_queries, num_candidates]``, True = a real candidate; other slots have no effect.
-
-    Returns:
-        Scalar, in nats: the mean over queries with a relevant candidate; 0 if there is none.
-
-    Raises:
-        ValueError: If shapes or dtypes do not fit.
+    Arguments, result and errors as of all :mod:`~graphrerank.losses`; in nats.
 
     Example:
         >>> import torch

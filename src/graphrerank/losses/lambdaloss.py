@@ -39,19 +39,9 @@ def lambda_loss(
 
     Equal scores are ranked in the order of the candidates. Memory grows with ``num_queries * num_candidates ** 2``.
 
-    Args:
-        scores: ``[num_queries, num_candidates]``, finite where ``mask`` is True.
-        relevance: ``[num_queries, num_candidates]``, non-negative gains.
-        mask: ``[num_queries, num_candidates]``, True = a real candidate; other slots have no effect.
-        sigma: Steepness of the logistic, above 0.
-        mu: Weight of ``delta`` beside ``rho``, at least 0.
-        top_k: Optimise nDCG at this rank; None = over the whole list.
-
-    Returns:
-        Scalar, in bits: the mean over queries with a relevant candidate; 0 if there is none.
-
-    Raises:
-        ValueError: If shapes or dtypes do not fit, ``sigma`` is not above 0, ``mu`` is below 0, or ``top_k`` below 1.
+    ``sigma``, above 0, is the steepness of the logistic; ``mu``, at least 0, the weight of ``delta`` beside ``rho``;
+    ``top_k`` None optimises nDCG over the whole list. Other arguments, result and errors as of all
+    :mod:`~graphrerank.losses`; in bits.
 
     Example:
         >>> scores = torch.tensor([[1.0, 2.0, 9.0]])

@@ -22,17 +22,8 @@ def listwise_softmax_cross_entropy(
 
     The lowest reachable loss is the entropy of the target: 0 with one relevant candidate, log n with n equal ones.
 
-    Args:
-        scores: ``[num_queries, num_candidates]``, finite where ``mask`` is True.
-        relevance: ``[num_queries, num_candidates]``, non-negative gains.
-        mask: ``[num_queries, num_candidates]``, True = a real candidate; other slots have no effect.
-        temperature: Divisor of the scores, above 0; small = a sharper softmax.
-
-    Returns:
-        Scalar, in nats: the mean over queries with a relevant candidate; 0 if there is none.
-
-    Raises:
-        ValueError: If shapes or dtypes do not fit, or ``temperature`` is not above 0.
+    ``temperature``, above 0, divides the scores: small = a sharper softmax. Other arguments, result and errors as of
+    all :mod:`~graphrerank.losses`; in nats.
 
     Example:
         >>> scores = torch.tensor([[0.0, 0.0, 9.0]])

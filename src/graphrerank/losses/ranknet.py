@@ -22,17 +22,8 @@ def ranknet(scores: Tensor, relevance: Tensor, mask: Tensor, *, sigma: float = 1
     The mean is over the pairs of a query and then over queries. A query whose candidates are all equally relevant has
     no pair and counts with 0. Memory grows with ``num_queries * num_candidates ** 2``.
 
-    Args:
-        scores: ``[num_queries, num_candidates]``, finite where ``mask`` is True.
-        relevance: ``[num_queries, num_candidates]``, non-negative gains.
-        mask: ``[num_queries, num_candidates]``, True = a real candidate; other slots have no effect.
-        sigma: Steepness of the logistic, above 0.
-
-    Returns:
-        Scalar, in nats: the mean over queries with a relevant candidate; 0 if there is none.
-
-    Raises:
-        ValueError: If shapes or dtypes do not fit, or ``sigma`` is not above 0.
+    ``sigma``, above 0, is the steepness of the logistic. Other arguments, result and errors as of all
+    :mod:`~graphrerank.losses`; in nats.
 
     Example:
         >>> scores = torch.tensor([[1.0, 1.0, 9.0]])

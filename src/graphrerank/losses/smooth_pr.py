@@ -35,18 +35,9 @@ def smooth_perfect_recall(
     K relevant candidates PR@K is out of reach; ``t`` is then the best irrelevant one, so that the top K fills up with
     relevant ones. Relevant nodes that are not candidates are ignored: no score can bring them in.
 
-    Args:
-        scores: ``[num_queries, num_candidates]``, finite where ``mask`` is True.
-        relevance: ``[num_queries, num_candidates]``, non-negative gains; any gain above 0 counts as relevant.
-        mask: ``[num_queries, num_candidates]``, True = a real candidate; other slots have no effect.
-        top_k: The K of PR@K.
-        temperature: In units of a score, above 0; small = only the weakest relevant candidate matters.
-
-    Returns:
-        Scalar, in nats: the mean over queries with a relevant candidate; 0 if there is none.
-
-    Raises:
-        ValueError: If shapes or dtypes do not fit, ``top_k`` is below 1 or ``temperature`` is not above 0.
+    Any gain above 0 counts as relevant. ``top_k`` is the K of PR@K; ``temperature``, above 0, is in units of a score:
+    small = only the weakest relevant candidate matters. Other arguments, result and errors as of all
+    :mod:`~graphrerank.losses`; in nats.
 
     Example:
         >>> scores = torch.tensor([[3.0, 2.0, 1.0, 0.0]])

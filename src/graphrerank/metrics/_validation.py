@@ -6,23 +6,7 @@ from graphrerank.checks import check_counts
 
 
 def check_rankings(ranked_relevance: Tensor, qrels: Tensor, top_k: int | None) -> None:
-    """Require rankings and judgements of the same queries, and a positive cutoff.
-
-    Args:
-        ranked_relevance: ``[num_queries, depth]``, gain of the document at each rank; 0 = not relevant, or padding.
-        qrels: ``[num_queries, max_relevant]``, all positive gains of each query, padded with 0.
-        top_k: Cutoff rank, or None.
-
-    Raises:
-        ValueError: If a shape is not as above, a query has no relevant document, a ranking holds more relevant
-            documents than the query has (a document ranked twice, or ids of another query), or ``top_k`` is below 1.
-
-    Example:
-        >>> import torch
-        >>> check_rankings(torch.zeros(2, 3), torch.tensor([[1, 1], [0, 0]]), 10)
-        Traceback (most recent call last):
-        ValueError: `qrels` must hold a positive gain for every query, got none in rows [1]; leave these queries out
-    """
+    """Refuse what no measure of rankings takes, such as a ranking of more relevant documents than the query has."""
     check_counts(top_k=top_k)
     for name, tensor in (("ranked_relevance", ranked_relevance), ("qrels", qrels)):
         if tensor.ndim != 2:

@@ -27,10 +27,6 @@ def coverage(context: str, answers: Sequence[str]) -> float:
     Source: KET-RAG, section 6.1, "ground-truth answers found within the retrieved context". Both are normalised, and
     the answer is looked for anywhere, also within a word. An answer of which nothing is left is found nowhere.
 
-    Args:
-        context: What was retrieved.
-        answers: One or more right answers.
-
     Raises:
         ValueError: If there is no answer.
 
@@ -44,10 +40,6 @@ def coverage(context: str, answers: Sequence[str]) -> float:
 
 def exact_match(prediction: str, answers: Sequence[str]) -> float:
     """Return 1 if an answer equals a right one, both normalised, else 0.
-
-    Args:
-        prediction: The answer given.
-        answers: One or more right answers.
 
     Raises:
         ValueError: If there is no right answer.
@@ -68,13 +60,6 @@ def answer_f1(prediction: str, answers: Sequence[str]) -> float:
 
     Source: Rajpurkar et al., *SQuAD*, 2016. *Where we differ:* HotpotQA's evaluation gives 0 where one of them is
     "yes", "no" or "noanswer" and the other one is not the same; we do not single these out.
-
-    Args:
-        prediction: The answer given.
-        answers: One or more right answers.
-
-    Returns:
-        In [0, 1].
 
     Raises:
         ValueError: If there is no right answer.

@@ -14,9 +14,6 @@ def area_under_roc(scores: Tensor, labels: Tensor) -> float:
         scores: ``[n]``, in any unit.
         labels: ``[n]``, 0 or 1.
 
-    Returns:
-        In [0, 1]; 0.5 = no better than chance.
-
     Raises:
         ValueError: If there are not rows of both classes.
 

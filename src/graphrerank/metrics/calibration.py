@@ -53,17 +53,6 @@ def expected_calibration_error(probabilities: Tensor, labels: Tensor, *, num_bin
     the probability of the positive class (not of the predicted one, as Guo et al., 2017). With few rows it is above 0
     even for the true probabilities.
 
-    Args:
-        probabilities: ``[n]`` in [0, 1], of class 1.
-        labels: ``[n]``, 0 or 1.
-        num_bins: Bins of [0, 1].
-
-    Returns:
-        In [0, 1].
-
-    Raises:
-        ValueError: As :func:`reliability_bins`.
-
     Example:
         >>> round(expected_calibration_error(torch.tensor([0.9, 0.9, 0.9, 0.9]), torch.tensor([1, 1, 1, 0])), 2)
         0.15
@@ -79,10 +68,6 @@ def brier_score(probabilities: Tensor, labels: Tensor) -> float:
     .. math:: \frac{1}{n} \sum_i (p_i - y_i)^2
 
     Source: Brier, "Verification of Forecasts Expressed in Terms of Probability", 1950, for two classes.
-
-    Args:
-        probabilities: ``[n]`` in [0, 1], of class 1; at least one.
-        labels: ``[n]``, 0 or 1.
 
     Returns:
         In [0, 1]; the base rate alone has ``share * (1 - share)``.

@@ -54,13 +54,6 @@ class Measure:
 
         Returns:
             ``[num_queries]``, float64, in [0, 1]; NaN = left out by ``/multi``.
-
-        Raises:
-            ValueError: If shapes do not fit, or a query has no relevant document or fewer than its ranking holds.
-
-        Example:
-            >>> parse_measure("PR@2/multi")(torch.tensor([[1, 1], [1, 0]]), torch.tensor([[1, 1], [1, 0]]))
-            tensor([1., nan], dtype=torch.float64)
         """
         per_query = _FUNCTIONS[self.base](ranked_relevance, qrels, top_k=self.top_k)
         return per_query.masked_fill((qrels > 0).sum(dim=1) < 2, torch.nan) if self.multi else per_query

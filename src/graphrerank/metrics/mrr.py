@@ -13,17 +13,7 @@ def reciprocal_rank(ranked_relevance: Tensor, qrels: Tensor, *, top_k: int | Non
 
     Source: Voorhees, "The TREC-8 Question Answering Track Report", 1999; trec_eval's ``recip_rank``.
 
-    Args:
-        ranked_relevance: ``[num_queries, depth]``, gain of the document at each rank; 0 = not relevant, or padding.
-        qrels: ``[num_queries, max_relevant]``, all positive gains of each query in any order, padded with 0.
-        top_k: Look no further than this rank; None = as deep as the ranking goes.
-
-    Returns:
-        ``[num_queries]``, float64, in [0, 1].
-
-    Raises:
-        ValueError: If shapes do not fit, a query has no relevant document or fewer than its ranking holds, or
-            ``top_k`` is below 1.
+    Arguments and errors as of all :mod:`~graphrerank.metrics` of rankings, but ``top_k`` may be None; in [0, 1].
 
     Example:
         >>> reciprocal_rank(torch.tensor([[0, 0, 0, 2], [1, 0, 0, 1]]), torch.tensor([[2, 0], [1, 1]]))

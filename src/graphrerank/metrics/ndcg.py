@@ -18,17 +18,7 @@ def ndcg(ranked_relevance: Tensor, qrels: Tensor, *, top_k: int) -> Tensor:
     Source: Järvelin and Kekäläinen, "Cumulated Gain-Based Evaluation of IR Techniques", 2002, in the form of
     trec_eval's ``ndcg_cut_K``: the gain is the relevance itself, not ``2 ** y - 1``.
 
-    Args:
-        ranked_relevance: ``[num_queries, depth]``, gain of the document at each rank; 0 = not relevant, or padding.
-        qrels: ``[num_queries, max_relevant]``, all positive gains of each query in any order, padded with 0.
-        top_k: Cutoff rank K; ranks below ``depth`` count as not relevant.
-
-    Returns:
-        ``[num_queries]``, float64, in [0, 1].
-
-    Raises:
-        ValueError: If shapes do not fit, a query has no relevant document or fewer than its ranking holds, or
-            ``top_k`` is below 1.
+    Arguments and errors as of all :mod:`~graphrerank.metrics` of rankings; in [0, 1].
 
     Example:
         >>> ndcg(torch.tensor([[0, 1]]), torch.tensor([[1]]), top_k=2)  # 1 / log2(3)

@@ -14,17 +14,7 @@ def perfect_recall(ranked_relevance: Tensor, qrels: Tensor, *, top_k: int) -> Te
     Source: "GraphER: An Efficient Graph-Based Enrichment and Reranking Method for Retrieval-Augmented Generation",
     "Metrics". A query with more than K relevant documents is always 0.
 
-    Args:
-        ranked_relevance: ``[num_queries, depth]``, gain of the document at each rank; 0 = not relevant, or padding.
-        qrels: ``[num_queries, max_relevant]``, all positive gains of each query in any order, padded with 0.
-        top_k: Cutoff rank K; ranks below ``depth`` count as not relevant.
-
-    Returns:
-        ``[num_queries]``, float64, 0 or 1.
-
-    Raises:
-        ValueError: If shapes do not fit, a query has no relevant document or fewer than its ranking holds, or
-            ``top_k`` is below 1.
+    Arguments and errors as of all :mod:`~graphrerank.metrics` of rankings; 0 or 1.
 
     Example:
         >>> ranked_relevance = torch.tensor([[1, 0, 1], [1, 0, 1]])

@@ -13,17 +13,7 @@ def recall(ranked_relevance: Tensor, qrels: Tensor, *, top_k: int) -> Tensor:
 
     Source: trec_eval's ``recall_K``. Not the R@K of "EA-GraphRAG", which is a hit rate (1 if any is found).
 
-    Args:
-        ranked_relevance: ``[num_queries, depth]``, gain of the document at each rank; 0 = not relevant, or padding.
-        qrels: ``[num_queries, max_relevant]``, all positive gains of each query in any order, padded with 0.
-        top_k: Cutoff rank K; ranks below ``depth`` count as not relevant.
-
-    Returns:
-        ``[num_queries]``, float64, in [0, 1]; at most ``K / |R|``.
-
-    Raises:
-        ValueError: If shapes do not fit, a query has no relevant document or fewer than its ranking holds, or
-            ``top_k`` is below 1.
+    Arguments and errors as of all :mod:`~graphrerank.metrics` of rankings; in [0, 1]; at most ``K / |R|``.
 
     Example:
         >>> recall(torch.tensor([[1, 0, 1]]), torch.tensor([[1, 1, 1, 1]]), top_k=3)
@@ -41,17 +31,7 @@ def capped_recall(ranked_relevance: Tensor, qrels: Tensor, *, top_k: int) -> Ten
     Source: Thakur et al., "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of Information Retrieval Models",
     2021, where it is called capped recall.
 
-    Args:
-        ranked_relevance: ``[num_queries, depth]``, gain of the document at each rank; 0 = not relevant, or padding.
-        qrels: ``[num_queries, max_relevant]``, all positive gains of each query in any order, padded with 0.
-        top_k: Cutoff rank K; ranks below ``depth`` count as not relevant.
-
-    Returns:
-        ``[num_queries]``, float64, in [0, 1].
-
-    Raises:
-        ValueError: If shapes do not fit, a query has no relevant document or fewer than its ranking holds, or
-            ``top_k`` is below 1.
+    Arguments and errors as of all :mod:`~graphrerank.metrics` of rankings; in [0, 1].
 
     Example:
         >>> capped_recall(torch.tensor([[1, 1, 1]]), torch.tensor([[1, 1, 1, 1]]), top_k=2)

@@ -31,9 +31,6 @@ def topological_recall(graph: CorpusGraph, retrieved: Tensor, relevant: Tensor, 
     Returns:
         ``[Q]`` float64, in [0, 1].
 
-    Raises:
-        ValueError: As :func:`path_uncertainty`.
-
     Example:
         >>> graph = CorpusGraph.from_edges(list("abc"), [""] * 3, torch.tensor([[0, 1]]))
         >>> topological_recall(graph, torch.tensor([[0, -1]]), torch.tensor([[0, 1, 2]]))  # 1, 1 / (1 + ln 2) and 0
@@ -49,17 +46,8 @@ def missed_topological_recall(graph: CorpusGraph, retrieved: Tensor, relevant: T
 
     Source: FastInsight, Corollary 1.
 
-    Args:
-        graph: The corpus, undirected.
-        retrieved: ``[Q, K]``, as in :func:`topological_recall`.
-        relevant: ``[Q, R]``, as in :func:`topological_recall`.
-        path: As in :func:`path_uncertainty`.
-
     Returns:
         ``[Q]`` float64, in [0, 1]; 0 where all are found.
-
-    Raises:
-        ValueError: As :func:`path_uncertainty`.
     """
     uncertainty = path_uncertainty(graph, retrieved, relevant, path=path)
     return _credit(uncertainty.masked_fill(uncertainty == 0, torch.inf), relevant)

@@ -28,14 +28,6 @@ class GATv2Layer(nn.Module):
         \alpha_{ij} = \mathrm{softmax}_j\, a^\top \mathrm{LeakyReLU}(\Theta_s x_j + \Theta_t x_i + \Theta_e e_{ij})
 
     Source: Brody, Alon and Yahav, *How Attentive are Graph Attention Networks?*, 2022, Eq. (7).
-
-    Args:
-        in_channels: Input width.
-        out_channels: Output width of one head.
-        heads: Number of attention heads.
-        edge_dim: Width of the edge features; 0 for none.
-        dropout: Probability of dropping an attention weight in training.
-        negative_slope: Slope of the LeakyReLU below 0.
     """
 
     def __init__(
@@ -72,16 +64,10 @@ class GATv2Layer(nn.Module):
         nn.init.uniform_(self.attention, -bound, bound)
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor, rowptr: Tensor) -> Tensor:
-        """Attend over each node's incoming edges.
+        """Attend over each node's incoming edges: ``[N, heads * out_channels]``.
 
-        Args:
-            x: ``[N, in_channels]``.
-            edge_index: ``[2, E]`` with self-loops, sorted by target (:func:`attention_edges`).
-            edge_attr: ``[E, edge_dim]``.
-            rowptr: ``[N + 1]``; the edges into node i are ``rowptr[i]:rowptr[i + 1]``.
-
-        Returns:
-            ``[N, heads * out_channels]``.
+        ``edge_index``, ``edge_attr`` and ``rowptr`` are those of :func:`attention_edges`; the edges into node i are
+        ``rowptr[i]:rowptr[i + 1]``.
         """
         # nested, as TorchScript leaves out what is within the first test, not what `and` joins to it
         if not is_scripting():  # noqa: SIM102
@@ -134,16 +120,10 @@ def _sum_by_target(rows: Tensor, target: Tensor, rowptr: Tensor) -> Tensor:
 
 
 def attention_edges(edge_index: Tensor, edge_attr: Tensor, num_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Prepare the edges of a graph for a stack of :class:`GATv2Layer`.
+    """Prepare edges ``[2, E]`` in any order for a stack of :class:`GATv2Layer`; self-loops are replaced.
 
-    Args:
-        edge_index: ``[2, E]`` in any order; self-loops are replaced.
-        edge_attr: ``[E, D]``; ``D`` may be 0.
-        num_nodes: Number of nodes.
-
-    Returns:
-        ``edge_index`` and ``edge_attr`` with one self-loop per node, sorted by target, and ``rowptr [num_nodes + 1]``;
-        under ``torch.export`` what :func:`~graphrerank.models.static_attention.static_edges` returns.
+    Returns ``edge_index`` and ``edge_attr`` with one self-loop per node, sorted by target, and ``rowptr [num_nodes +
+    1]``; under ``torch.export`` the result of :func:`~graphrerank.models.static_attention.static_edges`.
     """
     if not is_scripting():  # noqa: SIM102
         if torch.compiler.is_exporting():
@@ -180,12 +160,7 @@ class GATv2Block(nn.Module):
     ``x + dropout(relu(layer(norm(x))))``: pre-normalised, so that gradients reach every layer of a deep stack.
 
     Args:
-        channels: Input and output width; a multiple of ``heads``.
-        heads: Number of attention heads.
-        edge_dim: Width of the edge features; 0 for none.
-        dropout: Probability of dropping an activation, and an attention weight, in training.
         message_passing: False for the MLP ablation: the same width and depth, no edges.
-        residual: Whether to add the input to the output.
     """
 
     def __init__(

@@ -76,16 +76,10 @@ class GRankerLayers(nn.Module):
         return ["token_states", "degree"]
 
     def forward(self, token_states: Tensor, token_ptr: Tensor, edge_index: Tensor, degree: Tensor) -> Tensor:
-        """Score every retrieved node; a packed batch of graphs is one call.
+        """Score every retrieved node, ``[N]`` logits; a packed batch of graphs is one call.
 
-        Args:
-            token_states: ``[T, hidden_size]`` what the frozen layers made of all tokens of all pairs.
-            token_ptr: ``[N + 1]``; node ``n`` with its query owns the tokens ``token_ptr[n]:token_ptr[n + 1]``.
-            edge_index: ``[2, E]``, as in :class:`GRankerHead`.
-            degree: ``[N]``, as there.
-
-        Returns:
-            ``[N]`` logits.
+        ``token_states`` ``[T, hidden_size]`` are the frozen layers' of all tokens of all pairs; node ``n`` with its
+        query owns the tokens ``token_ptr[n]:token_ptr[n + 1]``. Edges and degrees are those of :class:`GRankerHead`.
         """
         scores: Tensor = self.granker(self.layers(token_states, token_ptr), edge_index, degree)
         return scores

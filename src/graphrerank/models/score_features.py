@@ -16,14 +16,6 @@ from graphrerank.operators.gcs import graph_cohesive_smoothing, num_smoothing_st
 def min_max_by_graph(values: Tensor, graph: Tensor, num_graphs: int) -> Tensor:
     """Scale each column to [0, 1] within each graph; a column that is constant within a graph becomes 0 there.
 
-    Args:
-        values: ``[N, F]``.
-        graph: ``[N]`` int64.
-        num_graphs: Number of graphs.
-
-    Returns:
-        ``[N, F]``.
-
     Example:
         >>> min_max_by_graph(torch.tensor([[2.0], [4.0], [3.0], [7.0]]), torch.tensor([0, 0, 0, 1]), 2).flatten()
         tensor([0.0000, 1.0000, 0.5000, 0.0000])
@@ -35,14 +27,6 @@ def min_max_by_graph(values: Tensor, graph: Tensor, num_graphs: int) -> Tensor:
 
 def rank_by_graph(scores: Tensor, graph: Tensor, ptr: Tensor) -> Tensor:
     """Rank nodes within their graph, 1 for the highest score, ties by node order.
-
-    Args:
-        scores: ``[N]``.
-        graph: ``[N]`` int64.
-        ptr: ``[B + 1]`` int64.
-
-    Returns:
-        ``[N]`` int64.
 
     Example:
         >>> rank_by_graph(torch.tensor([0.1, 0.9, 0.9, 0.3]), torch.tensor([0, 0, 0, 1]), torch.tensor([0, 3, 4]))
@@ -60,10 +44,6 @@ class ScoreFeatures(nn.Module):
     Columns: the ``num_scores`` min-max scaled scores; GCS of the scaled base score; reciprocal rank; log of the rank;
     log of the degree; best and mean base score among the neighbours; the largest share of each other score among the
     neighbours.
-
-    Args:
-        num_scores: Scores the retriever gives; column 0 is the base ranking's.
-        restart_prob: GCS's share of a node's own score in each step.
     """
 
     def __init__(self, *, num_scores: int, restart_prob: float = 0.5) -> None:
@@ -83,17 +63,7 @@ class ScoreFeatures(nn.Module):
         return 2 * self.num_scores + 5
 
     def forward(self, base_features: Tensor, edge_index: Tensor, edge_weight: Tensor, ptr: Tensor) -> Tensor:
-        """Compute the features.
-
-        Args:
-            base_features: ``[N, num_scores]``.
-            edge_index: ``[2, E]``.
-            edge_weight: ``[E]``.
-            ptr: ``[B + 1]``.
-
-        Returns:
-            ``[N, num_columns]``; GCS is column ``num_scores``.
-        """
+        """Compute the features ``[N, num_columns]`` of a packed batch; GCS is column ``num_scores``."""
         num_nodes = base_features.shape[0]
         graph = graph_of_nodes(ptr, num_nodes)
         scores = min_max_by_graph(base_features, graph, ptr.numel() - 1)

@@ -14,14 +14,6 @@ from graphrerank.graphs.algebra import scatter_sum
 def static_edges(edge_index: Tensor, edge_attr: Tensor, num_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
     """Append one self-loop per node, with the mean attribute of the edges into it, and mark which edges count.
 
-    Args:
-        edge_index: ``[2, E]``, among them any self-loops, which do not count.
-        edge_attr: ``[E, D]``; where ``D`` is 0 it is given back as it is.
-        num_nodes: Number of nodes.
-
-    Returns:
-        ``edge_index [2, E + num_nodes]``, ``edge_attr [E + num_nodes, D]``, ``counts [E + num_nodes]`` bool.
-
     Example:
         >>> static_edges(torch.tensor([[1, 0], [0, 0]]), torch.tensor([[3.0], [9.0]]), 2)[1:]
         (tensor([[3.],
@@ -41,18 +33,7 @@ def static_edges(edge_index: Tensor, edge_attr: Tensor, num_nodes: int) -> tuple
 
 
 def static_attention(logits: Tensor, messages: Tensor, target: Tensor, counts: Tensor, num_nodes: int) -> Tensor:
-    """Sum the messages into each node, weighted by the softmax of their logits.
-
-    Args:
-        logits: ``[E, H]``.
-        messages: ``[E, H, C]``.
-        target: ``[E]`` int64; each node is the target of an edge that counts.
-        counts: ``[E]`` bool.
-        num_nodes: Number of nodes ``N``.
-
-    Returns:
-        ``[N, H * C]``.
-    """
+    """Sum the messages ``[E, H, C]`` into each target, weighted by the softmax of their logits: ``[N, H * C]``."""
     logits = logits.masked_fill(~counts.unsqueeze(1), -torch.inf)
     lowest = torch.full([num_nodes, logits.shape[1]], -torch.inf, dtype=logits.dtype, device=logits.device)
     highest = lowest.scatter_reduce(0, target.unsqueeze(1).expand_as(logits), logits, "amax", include_self=True)

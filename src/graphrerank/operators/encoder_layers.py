@@ -18,14 +18,6 @@ class EncoderLayers(nn.Module):
 
     In training, layers keep the dropout of their configuration. Activations are recomputed in the backward pass,
     ``CHUNK_PAIRS`` pairs at a time: memory grows with the states, not with the layers.
-
-    Args:
-        config: Settings of the whole encoder, from :func:`layer_settings`.
-        num_layers: Number of last layers, at least 1; embeddings are never included.
-
-    Raises:
-        ValueError: If the encoder's type is none of :data:`MODEL_TYPES`, its settings are invalid, or it has fewer
-            layers.
     """
 
     def __init__(self, config: Mapping[str, Any], num_layers: int) -> None:
@@ -68,15 +60,7 @@ class EncoderLayers(nn.Module):
             theirs.load_state_dict(ours.state_dict())
 
     def forward(self, token_states: Tensor, token_ptr: Tensor) -> Tensor:
-        """Encode ``N`` pairs, in batches of similar length.
-
-        Args:
-            token_states: ``[T, h]`` states of the tokens of all pairs before these layers.
-            token_ptr: ``[N + 1]`` int64; pair ``n`` owns the tokens ``token_ptr[n]:token_ptr[n + 1]``.
-
-        Returns:
-            ``[N, h]``, the input of the encoder's head.
-        """
+        """Encode ``N`` pairs, in batches of similar length, as ``[N, h]``; ``token_ptr`` bounds each pair's states."""
         order: list[int] = []
         vectors: list[Tensor] = [token_states.new_zeros(0, token_states.shape[1])]
         lengths = token_ptr.diff()

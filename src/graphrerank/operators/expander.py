@@ -45,14 +45,9 @@ class Expander:
     def expand(self, nodes: Tensor, scores: Tensor, query_vectors: Tensor | None) -> tuple[Tensor, Tensor]:
         """Collect candidates: the top of the base ranking, neighbours, and the rest of the base ranking as needed.
 
-        Args:
-            nodes: ``[b, top_k]`` int64, the base ranking, padded with -1.
-            scores: ``[b, top_k]``.
-            query_vectors: ``[b, d]``; may be None if ``similarity_weight`` is 0.
-
-        Returns:
-            ``[b, 2 * top_k - base_k]`` int64 nodes, unique per row, at most ``top_k`` of them not -1; and ``[b, ..,
-            4]`` the ``EXPANSION_FEATURES``, 0 except for neighbours.
+        ``nodes`` ``[b, top_k]`` int64 and ``scores`` are the base ranking, padded with -1; ``query_vectors`` may be
+        None if ``similarity_weight`` is 0. Returns ``[b, 2 * top_k - base_k]`` int64 nodes, unique per row, at most
+        ``top_k`` of them not -1; and ``[b, .., 4]`` the ``EXPANSION_FEATURES``, 0 except for neighbours.
         """
         base = nodes[:, : self.base_k]
         expansion = semantic_topological_expansion(

@@ -16,19 +16,8 @@ def num_smoothing_steps(restart_prob: float, tolerance: float = TOLERANCE) -> in
     r"""Return the number of steps after which an iteration with restarts is within ``tolerance`` of its fixed point.
 
     Each step shrinks the distance to the fixed point (of GCS in the maximum norm, of PPR in the L1 norm) by a factor of
-    :math:`1 - c` or less. It is at most the highest score (for PPR at most 2) at the start, so
-    :math:`\lceil \ln \epsilon / \ln (1 - c) \rceil` steps leave at most a share :math:`\epsilon` of it.
-
-    Args:
-        restart_prob: Probability ``c`` in (0, 1].
-        tolerance: Share :math:`\epsilon` of the initial distance, in (0, 1).
-
-    Raises:
-        ValueError: If ``restart_prob`` is outside (0, 1].
-
-    Example:
-        >>> num_smoothing_steps(0.5), num_smoothing_steps(1.0)
-        (20, 1)
+    :math:`1 - c` or less. It is at most the highest score (for PPR at most 2) at the start, so :math:`\lceil \ln
+    \epsilon / \ln (1 - c) \rceil` steps leave at most a share :math:`\epsilon` of it.
     """
     check_positive_share(restart_prob=restart_prob)
     return 1 if restart_prob == 1 else math.ceil(math.log(tolerance) / math.log(1 - restart_prob))

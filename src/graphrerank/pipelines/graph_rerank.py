@@ -17,8 +17,7 @@ class GraphScorer(Protocol):
         """Build the model's input for ``B`` queries and their candidates.
 
         ``ranking`` is ``[B, K]``, with ``features [B, K, F]`` in ``F`` named columns. Returns ``B`` graphs, whose ``N``
-        nodes
-        are the candidates in the order of the ranking.
+        nodes are the candidates in the order of the ranking.
         """
 
     def score(self, graphs: CandidateGraphs) -> Tensor:

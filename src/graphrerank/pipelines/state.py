@@ -78,8 +78,7 @@ class RetrievalState:
         """Append new nodes to the retrieved ones.
 
         ``nodes`` are ``[B, m]`` int64, none of them retrieved, with -1 anywhere as padding; ``from_graph`` is ``[B]``
-        bool,
-        whether a query's nodes came along edges.
+        bool, whether a query's nodes came along edges.
         """
         all_nodes = torch.cat([self.nodes, nodes], dim=1)
         extra = (0, nodes.shape[1])

@@ -15,24 +15,7 @@ class ParsedEntity(NamedTuple):
 
 
 class ParsedText:
-    """Tokens (white space left out), their dependency trees and the entities.
-
-    Attributes:
-        words: ``n`` tokens in lower case.
-        shapes: ``n`` tokens as written.
-        tags: Penn parts of speech.
-        pos: Universal parts of speech.
-        relations: Dependency labels to the heads.
-        heads: Indices of the heads; a root is its own.
-        is_word: Whether a token is a word rather than punctuation or a symbol.
-        depth: Number of steps up to the root.
-        num_children: Number of dependents.
-        left: Number of preceding tokens in the subtree.
-        right: Number of following tokens in the subtree.
-        level_widths: Number of tokens on each level of each sentence's tree.
-        counts: Number of occurrences of each dependency label.
-        entities: Named entities.
-    """
+    """Tokens (white space left out), their dependency trees and the entities."""
 
     def __init__(self, document: Any) -> None:
         tokens = [token for token in document if not token.is_space]

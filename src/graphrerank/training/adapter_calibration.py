@@ -27,22 +27,12 @@ class Calibration:
 
 
 def fit_temperature(logits: Tensor, labels: Tensor) -> float:
-    r"""Find the temperature of the highest likelihood.
+    r"""Find the temperature of the highest likelihood, in [1/20, 20], of logits ``[n]`` and labels ``[n]``, 0 or 1.
 
     .. math:: \min_T \sum_i \mathrm{BCE}(\sigma(z_i / T), y_i)
 
     Source: Guo et al., "On Calibration of Modern Neural Networks", 2017, section 4.2. The loss is convex in
     :math:`1 / T`, so that halving on its slope finds the optimum.
-
-    Args:
-        logits: ``[n]``.
-        labels: ``[n]``, 0 or 1.
-
-    Returns:
-        In [1/20, 20]; a bound where the optimum lies beyond it.
-
-    Raises:
-        ValueError: If there is no row or a logit is not finite.
     """
     if len(logits) == 0 or not bool(logits.isfinite().all()):
         raise ValueError(f"`logits` must be one or more finite numbers, got {logits.tolist()[:10]}")

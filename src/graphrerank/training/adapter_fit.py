@@ -63,23 +63,9 @@ class FittedAdapter:
 
 
 def smoothed_cross_entropy(logits: Tensor, labels: Tensor, *, smoothing: float, class_weight: Tensor) -> Tensor:
-    r"""Cross-entropy with smoothed labels, the rows weighed by class.
+    r"""Cross-entropy of logits ``[n]`` with smoothed labels, the rows weighed by class, in nats.
 
     .. math:: \ell = \frac{\sum_i w_{y_i} \mathrm{BCE}(\sigma(z_i), (1 - \epsilon) y_i + \epsilon / 2)}{\sum_i w_{y_i}}
-
-    Args:
-        logits: ``[n]``.
-        labels: ``[n]``, 0 or 1.
-        smoothing: :math:`\epsilon` in [0, 1).
-        class_weight: ``[2]``, of class 0 and of class 1.
-
-    Returns:
-        Scalar, in nats.
-
-    Example:
-        >>> logits, labels = torch.tensor([0.0, 4.0]), torch.tensor([0, 1])
-        >>> smoothed_cross_entropy(logits, labels, smoothing=0.0, class_weight=torch.tensor([1.0, 0.0]))  # log 2
-        tensor(0.6931)
     """
     target = (1 - smoothing) * labels.to(logits.dtype) + smoothing / 2
     weight = class_weight[labels.long()]

@@ -118,12 +118,7 @@ def mention_edges(
 
 
 def split_words(text: str) -> list[str]:
-    """Split a text into words without accents, punctuation and HTML entities; case is kept.
-
-    Example:
-        >>> split_words("Bahr&amp;m Beyzāie's 2nd film")
-        ['Bahr', 'm', 'Beyzaie', 's', '2nd', 'film']
-    """
+    """Split a text into words without accents, punctuation and HTML entities; case is kept."""
     if "&" in text:
         text = html.unescape(text)
     if not text.isascii():

@@ -21,12 +21,7 @@ def read_edges(
 
     A file may begin with a header, which may name ``weight`` and further columns, which are ignored. Without a header
     the columns are source, target, type and, if there is a fourth, weight. A node number of -1 marks a node that is
-    left
-    out, and its edges with it; ``edge_types`` None keeps all types.
-
-    Raises:
-        ValueError: Naming file and line, if a row has the wrong columns, an unknown id, the same id twice, or a weight
-            that is not a positive number; or if a type of ``edge_types`` does not occur.
+    left out, and its edges with it; ``edge_types`` None keeps all types.
     """
     pairs, weights, seen = array("q"), array("f"), set()
     for path in files:

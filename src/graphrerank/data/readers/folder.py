@@ -50,12 +50,7 @@ class Document(NamedTuple):
 
     @property
     def passage(self) -> str:
-        """The text of its node: title and text as two sentences.
-
-        Example:
-            >>> Document("1", "Marie Curie", "She was a physicist.", {}).passage
-            'Marie Curie. She was a physicist.'
-        """
+        """The text of its node: title and text as two sentences."""
         if not (self.title and self.text):
             return self.title or self.text
         return f"{self.title}{'' if self.title.endswith(_ENDS) else '.'} {self.text}"
@@ -159,8 +154,7 @@ def read_judged_queries(
     """Read the queries of a data set folder, and their judgements by split.
 
     ``splits`` are as of :func:`load_folder`; unless None, only judged queries are kept. A node number of -1 marks a
-    document
-    that is left out.
+    document that is left out.
     """
     queries = list(read_queries(folder))
     query_number = {query.query_id: i for i, query in enumerate(queries)}

@@ -41,10 +41,6 @@ def read_qrels(
 
     Returns:
         The judgements with a positive score, and for each judged query the first line that judges it.
-
-    Raises:
-        ValueError: Naming file and line, if the header or a row has the wrong columns, an id is unknown or left out, a
-            pair is judged twice, or a score is not a number of 0 or more; or if no score is above 0.
     """
     rows: list[Judgement] = []
     first_line: dict[int, int] = {}
@@ -89,10 +85,6 @@ def plan_splits(splits: Splits, files: Collection[str]) -> dict[str, tuple[str, 
 
     ``splits`` are as of :func:`~graphrerank.data.readers.folder.load_folder`, ``files`` the names of the existing
     files.
-
-    Example:
-        >>> plan_splits({"val": "train[90%:]", "test": "dev"}, ["train", "dev"])
-        {'val': ('train', 90, 100), 'test': ('dev', 0, 100)}
     """
     if isinstance(splits, str):
         raise ValueError(f"`splits` must be a list of names or a mapping, got {splits!r}")

@@ -113,12 +113,7 @@ def find_record_files(folder: Path, stem: str) -> list[Path]:
 
 
 def parse_number(text: str) -> float:
-    """Parse zero or a normal float32; everything else gives NaN.
-
-    Example:
-        >>> parse_number("1.5"), parse_number("inf"), parse_number("one"), parse_number("1e-50")
-        (1.5, nan, nan, nan)
-    """
+    """Parse zero or a normal float32; everything else gives NaN."""
     try:
         number = float(text)
     except ValueError:

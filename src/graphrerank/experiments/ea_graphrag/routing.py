@@ -82,15 +82,7 @@ class RoutedResult:
 def weigh_choices(
     paths: TwoPaths, scores: Tensor, *, fused_nodes: Tensor, fuse_seconds: float, route_seconds: float
 ) -> Choices:
-    """Measure the outcome of each path on each question of a data set.
-
-    Args:
-        paths: ``Q`` questions, with the rankings of both paths.
-        scores: ``[Q]``, s(q).
-        fused_nodes: ``[Q, K]``, :meth:`TwoPaths.fused` by these scores.
-        fuse_seconds: Seconds per question that fusing takes on top of both paths.
-        route_seconds: Seconds per question that reading its syntax and scoring it takes.
-    """
+    """Measure the outcome of each path on each question; ``fused_nodes`` are :meth:`TwoPaths.fused` by ``scores``."""
     measured = [paths.measure(nodes) for nodes in (paths.dense.nodes, paths.graph.nodes, fused_nodes)]
     values = {measure: torch.stack([of_path[measure] for of_path in measured], dim=1) for measure in ROUTED_MEASURES}
     dense, graph = paths.seconds

@@ -55,19 +55,13 @@ class TwoPaths:
         return measured
 
     def is_right(self, nodes: Tensor, rule: str, *, language_model: ChatModel | None = None) -> Tensor:
-        """Decide for which questions a ranking is right: ``[Q]`` bool.
+        """Decide for which questions a ranking ``[Q, K]``, best first, padded with -1, is right: ``[Q]`` bool.
+
+        ``rule`` is one of :data:`RULES` with a depth, as ``all_relevant@5``: all relevant passages, or any, in the top
+        5; a right answer in their texts; or in what a language model answers from them.
 
         Source: "EA-GraphRAG", 2026, section 3.3: "as measured by automatic QA metrics"; its metric is the containment
-        of the answer in what a language model says (``language_model``). The others need no language model.
-
-        Args:
-            nodes: ``[Q, K]`` int64, best first, padded with -1.
-            rule: One of :data:`RULES` with a depth, as ``all_relevant@5``: all relevant passages, or any, in the top 5;
-                a right answer in their texts; or in what a language model answers from them.
-            language_model: Answers the questions for ``language_model@k``.
-
-        Raises:
-            ValueError: If a question has no answer where the rule needs one, or there is no language model.
+        of the answer in what a language model says. The others need no language model.
         """
         name, top_k = parse_rule(rule)
         relevance, gains = self._relevance(nodes)
@@ -107,12 +101,7 @@ class TwoPaths:
 
 
 def parse_rule(rule: str) -> tuple[str, int]:
-    """Read when a ranking counts as right: the rule, and how deep to look.
-
-    Example:
-        >>> parse_rule("all_relevant@5")
-        ('all_relevant', 5)
-    """
+    """Read when a ranking counts as right: the rule, and how deep to look."""
     matched = re.fullmatch(rf"({'|'.join(RULES)})@([1-9]\d*)", rule)
     if matched is None:
         raise ValueError(f"`right` must be one of {[f'{name}@5' for name in RULES]} or another depth, got {rule!r}")

@@ -31,19 +31,13 @@ class Curves:
 
 
 def gain_correlations(start: SystemStudy, end: SystemStudy, *, recall: str) -> tuple[float, float]:
-    r"""Correlate a pipeline's gain over its vector search with that search's score.
+    r"""Correlate a pipeline's gain over its vector search with that search's Recall and with its MissTR.
 
     .. math:: \Delta R = R_{total} - R@10_{vs}
 
-    Source: FastInsight, Table 6, where the kind of correlation is not said; ours is Pearson's.
-
-    Args:
-        start: The first ten nodes of the vector search, on the same queries.
-        end: The pipeline, all its nodes.
-        recall: Name of the measure among ``end.values`` that is recall over all its nodes.
-
-    Returns:
-        Correlations of :math:`\Delta R` with the search's Recall and with its MissTR; NaN where one is constant.
+    Source: FastInsight, Table 6, where the kind of correlation is not said; ours is Pearson's. ``start`` is the first
+    ten nodes of the vector search, ``end`` the pipeline with all its nodes, and ``recall`` the measure over these. NaN
+    where one is constant.
     """
     gain = end.values[recall] - start.values[START]
     return pearson(gain, start.values[START]), pearson(gain, start.values[MISSED])

@@ -21,12 +21,7 @@ class AnswerCounts:
 
 
 def count_answers(system: str, answers: Sequence[CitedAnswer]) -> AnswerCounts:
-    """Count a system's answers, their citations, and what was read for them.
-
-    Example:
-        >>> count_answers("ReTAG", [CitedAnswer("Metz.", ("0.0.3",), (80, None), 90), CitedAnswer("", (), (0,), 50)])
-        AnswerCounts(system='ReTAG', questions=2, answered=1, citations=1.0, tokens_read=70.0, parts=3, skipped=1)
-    """
+    """Count a system's answers, their citations, and what was read for them."""
     written = [answer for answer in answers if answer.text]
     parts = [helpfulness for answer in answers for helpfulness in answer.helpfulness]
     return AnswerCounts(

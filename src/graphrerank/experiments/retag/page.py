@@ -104,16 +104,7 @@ def render_retag(
     counts: Sequence[AnswerCounts],
     wins: Mapping[str, Sequence[WinRate]],
 ) -> str:
-    """Write the page.
-
-    Args:
-        command: The command of the run.
-        index_line: What the index holds, in a sentence.
-        readings: What there is to read, level by level.
-        tables: Of retrieval.
-        counts: Of the answers of each system; empty where no language model was asked.
-        wins: Win rates by what was compared; empty where no language model was asked.
-    """
+    """Write the page."""
     parts = [
         "# ReTAG: retrieval and answers",
         f"`{command}`",

@@ -94,10 +94,6 @@ def most_relevant(scores: Tensor, count: int) -> Tensor:
     """Take the ``count`` best summaries of each question, what a full read would select: ``[Q, N]`` bool.
 
     ``scores`` is ``[Q, N]``, -inf for what is no candidate. Ties go by number; fewer are taken of fewer candidates.
-
-    Example:
-        >>> most_relevant(torch.tensor([[0.1, 0.9, 0.5, -torch.inf]]), 2).int()
-        tensor([[0, 1, 1, 0]], dtype=torch.int32)
     """
     nodes, _ = top_k_by_node_order(scores, count)
     relevant = torch.zeros(scores.shape[0], scores.shape[1] + 1, dtype=torch.bool)
@@ -105,13 +101,7 @@ def most_relevant(scores: Tensor, count: int) -> Tensor:
 
 
 def summary_recall(ranking: Ranking, relevant: Tensor, *, top_k: int) -> Tensor:
-    """Share of the ``relevant`` summaries (``[Q, N]`` bool) in the top K: ``[Q]`` float64; NaN where none is relevant.
-
-    Example:
-        >>> ranking = Ranking(torch.tensor([[2, 0]]), torch.tensor([[0.9, 0.5]]))
-        >>> summary_recall(ranking, torch.tensor([[False, True, True]]), top_k=2)
-        tensor([0.5000], dtype=torch.float64)
-    """
+    """Share of the ``relevant`` summaries (``[Q, N]`` bool) in the top K: ``[Q]`` float64; NaN where there is none."""
     has_any = relevant.any(1)
     recall = torch.full((len(relevant),), torch.nan, dtype=torch.float64)
     if bool(has_any.any()):

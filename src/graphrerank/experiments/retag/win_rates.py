@@ -23,15 +23,7 @@ class WinRate:
 
 
 def win_rates(verdicts: Verdicts, *, seed: int = 0) -> list[WinRate]:
-    """Count verdicts by criterion, one entry each; questions without a usable verdict do not count.
-
-    Example:
-        >>> import torch
-        >>> forward = torch.tensor([[1.0, 0.0, -1.0, 1.0]])
-        >>> (rate,) = win_rates(Verdicts(("directness",), forward, forward))
-        >>> rate.wins, rate.ties, rate.losses, rate.rate
-        (2, 1, 1, 0.625)
-    """
+    """Count verdicts by criterion, one entry each; questions without a usable verdict do not count."""
     rates = []
     for criterion, scores, agreement in zip(
         verdicts.criteria, verdicts.scores, verdicts.agreement.tolist(), strict=True

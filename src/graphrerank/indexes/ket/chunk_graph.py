@@ -89,25 +89,12 @@ def keyword_incidence(keywords: Sequence[Sequence[str]]) -> sparse.csr_matrix:
 
 
 def page_rank(edges: Tensor, num_nodes: int, *, restart_prob: float = 0.15, tolerance: float = 1e-12) -> Tensor:
-    r"""Score nodes by the stationary distribution of a random walk with restarts on an undirected graph.
+    r"""Score nodes by the stationary distribution of a random walk with restarts on undirected edges: ``[n]``.
 
     .. math:: \pi = c\,\mathbf{1} / n + (1 - c)\,\pi P, \qquad P_{ij} = 1 / d(i)
 
     Source: KET-RAG, Eq. (1), whose teleport probability, ``restart_prob``, the paper does not state. A node without an
-    edge sends its mass to all nodes evenly.
-
-    Args:
-        edges: ``[E, 2]`` int64, unique pairs.
-        num_nodes: ``n``.
-        restart_prob: Probability ``c`` in (0, 1] of a jump to a uniformly drawn node.
-        tolerance: Maximum L1 distance from the fixed point.
-
-    Returns:
-        ``[n]`` float64, sums to 1.
-
-    Example:
-        >>> page_rank(torch.tensor([[0, 1], [1, 2]]), 3, restart_prob=0.15)
-        tensor([0.2568, 0.4865, 0.2568], dtype=torch.float64)
+    edge sends its mass to all nodes evenly. ``tolerance`` bounds the L1 distance from the fixed point.
     """
     check_positive_share(restart_prob=restart_prob)
     source, target = torch.cat([edges, edges.flip(1)]).T
@@ -127,13 +114,8 @@ def page_rank(edges: Tensor, num_nodes: int, *, restart_prob: float = 0.15, tole
 def core_chunks(graph: ChunkGraph, *, share: float, selection: str = "pagerank", seed: int = 0) -> Tensor:
     r"""Choose the :math:`\lceil \beta n \rceil` chunks whose knowledge will be extracted, int64, ascending.
 
-    Source: KET-RAG, Algorithm 3, line 8; ties are broken by chunk index.
-
-    Args:
-        graph: The chunks' graph.
-        share: :math:`\beta` in [0, 1].
-        selection: ``pagerank``, the largest by :func:`page_rank`; or ``random``, drawn uniformly (KET-RAG-U).
-        seed: Seed of the random draw.
+    Source: KET-RAG, Algorithm 3, line 8; ties are broken by chunk index. ``share`` is :math:`\beta`; ``selection`` is
+    ``pagerank``, the largest by :func:`page_rank`, or ``random``, drawn uniformly (KET-RAG-U).
     """
     check_share(share=share)
     check_choice(SELECTIONS, selection=selection)

@@ -14,12 +14,7 @@ class Prices:
 
 @dataclass(frozen=True)
 class Tokens:
-    """Tokens sent to models and written by them.
-
-    Example:
-        >>> (Tokens(1_000_000, 0, 0) + Tokens(0, 500_000, 1_000_000)).dollars(Prices(0.15, 0.60, 0.02))
-        0.47
-    """
+    """Tokens sent to models and written by them."""
 
     model_input: int = 0  # read by the language model
     model_output: int = 0  # written by it
@@ -71,9 +66,5 @@ def keyword_graph_tokens(num_chunks: int, chunk_tokens: int) -> Tokens:
     r"""Predict the tokens of the text-keyword graph: :math:`3 \ell\,|T|`, for chunks, sub-chunks and sentences.
 
     Source: KET-RAG, section 5.3.
-
-    Example:
-        >>> keyword_graph_tokens(10, 100)
-        Tokens(model_input=0, model_output=0, encoder=3000)
     """
     return Tokens(encoder=3 * chunk_tokens * num_chunks)

@@ -47,8 +47,7 @@ def build_keyword_graph(texts: Sequence[str], encode: Callable[[Sequence[str]], 
     """Link each keyword to the sub-chunks that contain it, and average the vectors of its sentences.
 
     Source: KET-RAG, Algorithm 3, lines 11 to 15, and section 5.1. Means are normalised, for retrieval by cosine.
-    ``encode``
-    encodes ``n`` sentences as ``[n, d]``.
+    ``encode`` encodes ``n`` sentences as ``[n, d]``.
 
     Example:
         >>> graph = build_keyword_graph(["Metz fell.", "Metz rose."], lambda texts: torch.eye(2))

@@ -49,8 +49,7 @@ def assemble(
     """Number the communities of all graphs, the general one first, and collect the sentences that they quote.
 
     ``num_tokens`` are the lengths of the summaries of each graph. Extractive summaries consist of the corpus's
-    sentences,
-    which come first in every material.
+    sentences, which come first in every material.
     """
     quoted = (
         sorted({text for entry in summarised for summary in entry.summaries for text in summary})

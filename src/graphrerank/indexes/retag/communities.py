@@ -76,10 +76,6 @@ class Communities:
 
         Together they contain each entity of the graph once. Source: GraphRAG ("From Local to Global", 2024, section
         3.1.4).
-
-        Args:
-            graph: 0 for the general graph, ``1 + t`` for that of topic ``t``.
-            level: 0 for the coarsest; a level beyond the finest is the finest.
         """
         check_not_negative(level=level)
         is_split = torch.zeros(len(self) + 1, dtype=torch.bool)

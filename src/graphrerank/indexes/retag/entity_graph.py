@@ -108,12 +108,7 @@ def build_entity_graph(knowledge: Sequence[Knowledge], passages: Sequence[str]) 
 
 
 def names_in(text: str, entities: Mapping[str, int]) -> set[int]:
-    """Find the entities, indices by normalised name, that a text names.
-
-    Example:
-        >>> names_in("The King of Metz's sons.", {"king of metz": 0, "metz": 1, "son": 2})
-        {0, 1}
-    """
+    """Find the entities, indices by normalised name, that a text names."""
     words = normalize_entity(text).split()
     runs = (
         " ".join(words[start : start + length])

@@ -91,8 +91,8 @@ class ReTAGIndex:
         """Build a corpus graph whose ``n`` nodes are the summaries of ``[n]`` int64 communities, in their order.
 
         Edges join parent and child; summaries that name the same entity are neighbours by ``CorpusGraph.entities``,
-        unless more
-        than ``max_share`` of the summaries (and more than 10) name it. Ids are ``<graph>.<level>.<community>``.
+        unless more than ``max_share`` of the summaries (and more than 10) name it. Ids are
+        ``<graph>.<level>.<community>``.
         """
         source = self.communities
         indices = communities.tolist()

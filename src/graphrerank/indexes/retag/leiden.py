@@ -48,27 +48,13 @@ def hierarchical_leiden(
     min_component: int = 1,
     seed: int = 0,
 ) -> Hierarchy:
-    """Find communities, and split those of ``max_community`` nodes or more recursively.
+    """Find communities, and split those of ``max_community`` nodes or more recursively, if Leiden can.
 
     Source: "From Louvain to Leiden", 2019, as used by GraphRAG ("From Local to Global", 2024, section 3.1.3), in the
     implementation of Microsoft's ``graspologic-native``.
 
-    Args:
-        edges: ``[m, 2]`` int64, undirected, unique pairs; nodes are the ends of edges.
-        weight: ``[m]``, positive.
-        resolution: Resolution of modularity; larger values give smaller communities.
-        max_community: Communities of this many nodes or more are split on the next level, if Leiden can.
-        min_component: Nodes of smaller connected components are in no community.
-        seed: Random seed.
-
-    Raises:
-        ValueError: If the package ``graspologic-native`` is not installed.
-
-    Example:
-        >>> import torch
-        >>> triangles = torch.tensor([[0, 1], [1, 2], [0, 2], [2, 3], [3, 4], [4, 5], [3, 5]])
-        >>> hierarchical_leiden(triangles, torch.ones(7)).members
-        [[0, 1, 2], [3, 4, 5]]
+    ``edges`` are ``[m, 2]`` int64, undirected, unique pairs, with a positive ``weight`` ``[m]``. A larger
+    ``resolution`` of modularity gives smaller communities; components below ``min_component`` nodes are in none.
     """
     try:
         import graspologic_native

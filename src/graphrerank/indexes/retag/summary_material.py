@@ -88,8 +88,7 @@ def parent_context(
     """Replace children's texts by their summaries, the longest first, until everything fits ``limit`` tokens.
 
     ``elements`` are the text indices of each child, the most prominent child first. Returns unique text indices, child
-    by
-    child; too long only if even the summaries are.
+    by child; too long only if even the summaries are.
 
     Source: GraphRAG ("From Local to Global", 2024, section 3.1.4).
 

@@ -20,11 +20,6 @@ def cluster_entities(vectors: Tensor, *, num_topics: int, seed: int = 0) -> tupl
 
     Returns:
         ``[T, d]`` unit vectors, and the cluster ``[E]`` of each entity, -1 for none.
-
-    Example:
-        >>> vectors = torch.tensor([[1.0, 0.0], [0.0, 0.0], [1.0, 0.0]])
-        >>> cluster_entities(vectors, num_topics=3)
-        (tensor([[1., 0.]]), tensor([ 0, -1,  0]))
     """
     from sklearn.cluster import KMeans
 
@@ -50,10 +45,6 @@ def distinctive_words(groups: Sequence[Sequence[str]], *, num_words: int) -> lis
     with :math:`\mathrm{tf}` the number of texts that contain a word, and :math:`A` its mean sum over a group's words.
 
     Source: "BERTopic: Neural topic modeling with a class-based TF-IDF procedure", 2022, Eq. (2).
-
-    Example:
-        >>> distinctive_words([["Metz fell", "Metz and Nancy"], ["Nancy rose", "a rose"]], num_words=1)
-        [['metz'], ['rose']]
     """
     counts = [Counter(word for text in texts for word in find_keywords(text)) for texts in groups]
     total = sum(counts, Counter[str]())
@@ -69,10 +60,6 @@ def covering_threshold(similarity: Tensor, *, coverage: float) -> float:
     """Return the similarity that a share ``coverage`` of the texts reach with their nearest topic.
 
     ``similarity`` is ``[n, T]``; 1 without texts or topics.
-
-    Example:
-        >>> covering_threshold(torch.tensor([[0.9, 0.1], [0.2, 0.7], [0.3, 0.0], [0.4, 0.5]]), coverage=0.75)
-        0.5
     """
     if not similarity.numel():
         return 1.0

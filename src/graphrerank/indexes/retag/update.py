@@ -67,8 +67,7 @@ class PreviousIndex:
 
         A community changes if an entity or a relation is new to its graph, or if the material has a text about one of
         them from a new passage. ``origin`` is the index's community that each was; summaries by a language model are
-        appended
-        to the material.
+        appended to the material.
         """
         old = self.index.graphs[graph_index]
         nodes, edges = set(old.nodes.tolist()), set(map(tuple, old.edges.tolist()))

@@ -12,7 +12,7 @@ FIRST_SEEDS = 128  # keyword rows considered at first; doubled until they suffic
 
 
 class GraphChannel(nn.Module):
-    r"""KG-Retrieval: seed entities, their relations, and the chunks that contain most of both.
+    """KG-Retrieval: seed entities, their relations, and the chunks that contain most of both.
 
     Half of the tokens go to entities and relations, half to chunks; of each kind the first ones that fit, in order:
 
@@ -22,16 +22,6 @@ class GraphChannel(nn.Module):
 
     Source: KET-RAG, Algorithm 2 with the sub-chunks of section 5.1. The paper does not say how ties are broken: we
     order relations by their nearest seed, chunks by their cosine with the query, and both then by index.
-
-    Args:
-        skeleton: Skeleton linked to chunks.
-        entities: Texts of its entities.
-        relation_tokens: ``[R]`` int64, lengths of its relations' texts.
-        chunks: Texts of the chunks.
-        num_seeds: Number of seed entities, at least 1.
-
-    Raises:
-        ValueError: If ``num_seeds`` is below 1.
     """
 
     entity_vectors: Tensor  # [E, d]
@@ -71,8 +61,7 @@ class GraphChannel(nn.Module):
     def forward(self, queries: Tensor, limit: int) -> tuple[Tensor, Tensor, Tensor]:
         """Fill ``limit`` tokens for each of ``B`` queries ``[B, d]``.
 
-        Returns:
-            Entities, relations and chunks, each ``[P, 2]`` int64 (query, index), by query and then best first.
+        Returns entities, relations and chunks, each ``[P, 2]`` int64 (query, index), by query and then best first.
         """
         none = torch.zeros(0, 2, dtype=torch.int64, device=queries.device)
         if not len(self.entity_tokens) or not len(queries):
