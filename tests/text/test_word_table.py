@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import bm25s
 import pytest
 
-from graphrerank.text import WordTable, lead, word_table, words, words_of
+from graphrerank.text import WordTable, lead, word_table, words
 
 FRAGMENTS = [
     "The", "running", "HTTPServer", "top10", "a_b", "it's", "Who?", "x", "\n", ". ", " ", "", "\0", "shippedDate",
@@ -68,23 +68,6 @@ def test_a_check_stops_it() -> None:
 
     with pytest.raises(TimeoutError):
         WordTable().read(["a text"], check=stop)
-
-
-def test_the_shared_table_starts_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(word_table, "SHARED_RUNS", 10)
-    read, first = words_of([" ".join(f"run{number}" for number in range(20))])
-    again, second = words_of(["run0 run1"])
-    assert first.is_full
-    assert second is not first
-    assert (len(read.tokens), again.num_texts, len(again.tokens)) == (20, 1, 2)
-    assert words_of(["run3"])[1] is second
-
-
-def test_many_characters_leave_nothing_in_the_shared_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(word_table, "PRIVATE_CHARS", 8)
-    shared = words_of(["short"])[1]
-    assert words_of(["a longer text"])[1] is not shared
-    assert words_of(["short"])[1] is shared
 
 
 def test_many_threads_share_a_table() -> None:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from graphrerank.graphs.algebra import graph_index
 from graphrerank.text import TextWords, WordTable
+from graphrerank.text.word_table import first_of_equals
 
 MATCH_FEATURES = ("query_coverage", "title_coverage", "neighbourhood_coverage")
 BLOCK_CELLS = 1 << 20  # (candidate, word) pairs held at once: 4 MiB of float32 for each of three tensors
@@ -25,6 +26,7 @@ BLOCK_BYTES = 1 << 23  # of the bits of edges' sources, held at once
 Integers = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.uint64]
 Check = Callable[[], None]
+Queries = Sequence[str] | TextWords
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +63,9 @@ class MatchedWords:
         for rows in _blocks(len(bits), BLOCK_CELLS // max(1, num_words)):
             self.check()
             cells = np.unpackbits(bits[rows].view(np.uint8), axis=1, count=num_words, bitorder="little")
-            found[rows] = (torch.from_numpy(cells).float() * weight[graph[rows]]).sum(1)
+            found[rows] = (torch.from_numpy(cells).float() * (weight if len(weight) == 1 else weight[graph[rows]])).sum(
+                1
+            )
         return found
 
     def together(self, edge_index: Tensor) -> Bits:
@@ -76,7 +80,7 @@ class MatchedWords:
         for edges in _blocks(len(source), BLOCK_BYTES // (8 * self.bits.shape[1])):
             self.check()
             into = target[edges]
-            first = np.flatnonzero(np.diff(into, prepend=-1))
+            first = np.flatnonzero(first_of_equals(into))
             together[into[first]] |= np.bitwise_or.reduceat(self.bits[source[edges]], first, axis=0)
         return together
 
@@ -88,7 +92,7 @@ class MatchedWords:
         """
         source, target = edge_index.numpy()
         rows = self.bits[target]
-        first = np.flatnonzero(np.diff(target, prepend=-1))
+        first = np.flatnonzero(first_of_equals(target))
         for start, stop in zip(first, [*first[1:], len(target)], strict=True):
             held = self.bits[source[start:stop]]
             rows[start + 1 : stop] |= np.bitwise_or.accumulate(held, axis=0)[:-1]
@@ -124,17 +128,16 @@ class TextMatch:
         self._ptr = np.searchsorted(node, np.arange(self.num_nodes + 1))
         count = torch.from_numpy(np.bincount(self._word, minlength=num_words)).double()
         self._weight = torch.log1p((self.num_nodes - count + 0.5) / (count + 0.5)).float()  # [V]
-        self._unknown_weight = float(torch.log1p(torch.tensor(2 * self.num_nodes + 1.0)))
         total = _sums_of_rows(node[self._in_lead], self._weight[self._word[self._in_lead]], self.num_nodes)
         self._lead_weight = total.clamp(min=torch.finfo(torch.float32).tiny)
 
     def score(
-        self, query_texts: Sequence[str], nodes: Tensor, edge_index: Tensor, ptr: Tensor, *, check: Check = lambda: None
+        self, query_texts: Queries, nodes: Tensor, edge_index: Tensor, ptr: Tensor, *, check: Check = lambda: None
     ) -> Tensor:
         """Measure the candidates of a batch of queries.
 
         Args:
-            query_texts: ``B`` texts.
+            query_texts: ``B`` texts, or the words of them that the table read.
             nodes: ``[M]`` int64 numbers of texts, the candidates of all queries, packed.
             edge_index: ``[2, E]`` int64 edges among them, in packed numbering.
             ptr: ``[B + 1]`` boundaries of the queries in ``nodes``.
@@ -159,13 +162,13 @@ class TextMatch:
         return torch.stack([alone, title.clamp(max=1.0), together], dim=1)
 
     def matched_words(
-        self, query_texts: Sequence[str], nodes: Tensor, ptr: Tensor, *, check: Check = lambda: None
+        self, query_texts: Queries, nodes: Tensor, ptr: Tensor, *, check: Check = lambda: None
     ) -> MatchedWords:
         """Return which of its query's words each candidate holds; arguments as of :meth:`score`."""
         return self._matched(query_texts, nodes, ptr, check)[2]
 
     def _matched(
-        self, query_texts: Sequence[str], nodes: Tensor, ptr: Tensor, check: Check
+        self, query_texts: Queries, nodes: Tensor, ptr: Tensor, check: Check
     ) -> tuple[Integers, Tensor, MatchedWords]:
         word, weight = self._query_words(query_texts)
         share = weight / weight.sum(1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
@@ -187,10 +190,10 @@ class TextMatch:
         bits, lead_bits = _bits(row, slot, shape), _bits(row[in_lead], slot[in_lead], shape)
         return word, weight, MatchedWords(bits, lead_bits, share, graph, check)
 
-    def _query_words(self, query_texts: Sequence[str]) -> tuple[Integers, Tensor]:
+    def _query_words(self, query_texts: Queries) -> tuple[Integers, Tensor]:
         """Number and weigh each query's different words; -1 for those of no passage; padded with -1 and weight 0."""
-        read = self._table.read(query_texts)
-        ends = np.searchsorted(read.text_of_stem, np.arange(len(query_texts) + 1)).tolist()
+        read = query_texts if isinstance(query_texts, TextWords) else self._table.read(query_texts)
+        ends = np.searchsorted(read.text_of_stem, np.arange(read.num_texts + 1)).tolist()
         stems = read.stems.tolist()
         rows = [list(dict.fromkeys(stems[start:stop])) for start, stop in pairwise(ends)]
         width = max(map(len, rows), default=0)
@@ -198,8 +201,10 @@ class TextMatch:
         is_known = (number >= 0) & (number < len(self._number))
         word = np.where(is_known, self._number[np.where(is_known, number, 0)], -1) if is_known.any() else number * 0 - 1
         known = self._weight[np.maximum(word, 0)] if len(self._weight) else torch.zeros(word.shape)
-        weight = torch.where(torch.from_numpy(word < 0), self._unknown_weight, known)
-        return word, weight.masked_fill(torch.from_numpy(number < 0), 0.0)
+        if (word < 0).any():
+            unknown = float(torch.log1p(torch.tensor(2 * self.num_nodes + 1.0)))
+            known = torch.where(torch.from_numpy(word < 0), unknown, known)
+        return word, known.masked_fill(torch.from_numpy(number < 0), 0.0)
 
 
 def _by_appearance(numbers: Integers, size: int) -> tuple[Integers, Integers]:
@@ -221,7 +226,7 @@ def _by_appearance(numbers: Integers, size: int) -> tuple[Integers, Integers]:
 def _distinct(keys: Integers, marked: npt.NDArray[np.bool_]) -> tuple[Integers, npt.NDArray[np.bool_]]:
     """Sort keys, each once, and return whether any of its occurrences was marked."""
     both = np.sort(2 * keys + ~marked)  # marked ones first
-    both = both[np.diff(both >> 1, prepend=-1) > 0]
+    both = both[first_of_equals(both >> 1)]
     return both >> 1, (both & 1) == 0
 
 
@@ -230,7 +235,8 @@ def _sums_of_rows(row: Integers, entries: Tensor, num_rows: int) -> Tensor:
     sums = torch.zeros(num_rows)
     length = np.bincount(row, minlength=num_rows)
     start = np.cumsum(length) - length
-    for size in np.unique(length[length > 0]).tolist():
+    for size in np.flatnonzero(np.bincount(length, minlength=1)[1:]).tolist():
+        size += 1
         rows = np.flatnonzero(length == size)
         sums[rows] = entries[start[rows][:, None] + np.arange(size)].sum(1)
     return sums

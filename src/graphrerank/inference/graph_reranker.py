@@ -16,6 +16,7 @@ from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.corpus_graph import merge_parallel
 from graphrerank.graphs.retriever import BASE_SCORE
 from graphrerank.inference.arrays import Matrix, Numbers, Pairs
+from graphrerank.inference.freed_memory import keep_freed_memory
 from graphrerank.inference.hub import locate_model, push_model
 from graphrerank.inference.input_edges import input_edges
 from graphrerank.inference.input_features import KNOWN_FEATURES, input_features, unit_vectors
@@ -64,6 +65,8 @@ class GraphReranker:
         self._calibration = manifest.calibration
         self._checkpoint = checkpoint
         self._model = checkpoint.model.to(self.device).eval()
+        if self.device.type == "cpu":
+            keep_freed_memory()
 
     @classmethod
     def from_pretrained(

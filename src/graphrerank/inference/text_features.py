@@ -33,12 +33,13 @@ def text_features(
     if given.passages is None or not (is_matched or BM25_SCORE in names):
         return columns
     words, table = words_of(given.passages, check=check)
+    query = table.read([given.query])
     if BM25_SCORE in names:
-        scores = torch.from_numpy(bm25_scores(words, table.read([given.query]).tokens, check=check))
+        scores = torch.from_numpy(bm25_scores(words, query.tokens, check=check))
         columns[BM25_SCORE] = scores / scores.amax().clamp(min=torch.finfo(torch.float32).tiny)
     if is_matched:
         match = TextMatch(words, table=table)
         nodes, ptr = torch.arange(given.num_passages), torch.tensor([0, given.num_passages])
-        found = match.score([given.query], nodes, edges.T.flip(0), ptr, check=check)
+        found = match.score(query, nodes, edges.T.flip(0), ptr, check=check)
         columns |= zip(MATCH_FEATURES, found.T, strict=True)
     return columns

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphrerank.text import TextWords
+from graphrerank.text.word_table import first_of_equals
 
 WORDS_BETWEEN_CHECKS = 1000
 Integers = npt.NDArray[np.int64]
@@ -36,15 +37,14 @@ def bm25_scores(
         ``[n]``, not negative; 0 if no word is shared.
     """
     scores = np.zeros(words.num_texts, dtype=np.float32)
-    asked = np.sort(query)
-    asked = asked[np.diff(asked, prepend=-1) > 0]
+    asked = np.unique(query)
     if not len(asked) or not len(words.tokens):
         return scores
     term = np.searchsorted(asked, words.tokens)
     term[term == len(asked)] = 0
     is_asked = asked[term] == words.tokens
     key = np.sort(term[is_asked] * words.num_texts + words.text_of_token[is_asked])
-    first = np.flatnonzero(np.diff(key, prepend=-1))
+    first = np.flatnonzero(first_of_equals(key))
     frequency = np.diff(first, append=len(key))
     term, text = np.divmod(key[first], words.num_texts)
     ptr = np.searchsorted(term, np.arange(len(asked) + 1))
@@ -62,6 +62,5 @@ def bm25_scores(
 
 def _rarity(holding: Integers, num_texts: int) -> npt.NDArray[np.float32]:
     """Return Lucene's inverse document frequency of words that ``holding`` texts hold, ``[T]``."""
-    different, place = np.unique(holding, return_inverse=True)
-    weights = [math.log(1 + (num_texts - count + 0.5) / (count + 0.5)) for count in different.tolist()]
-    return np.array(weights, dtype=np.float32)[place]
+    weights = [math.log(1 + (num_texts - count + 0.5) / (count + 0.5)) for count in holding.tolist()]
+    return np.array(weights, dtype=np.float32)

@@ -18,9 +18,8 @@ from bm25s.stopwords import STOPWORDS_EN
 from graphrerank.text.stems import STOP_WORDS, lead, spelled_words, stems
 
 BLOCK_CHARS = 1 << 18  # of texts that are split at once
-SHARED_RUNS = 1 << 17  # different runs that the shared table keeps, and
-SHARED_CHARS = 1 << 21  # characters of them: some 40 MiB in all
-PRIVATE_CHARS = 1 << 20  # texts of more characters are read by a table of their own
+FULL_RUNS = 1 << 17  # different runs in a table that is full, or
+FULL_CHARS = 1 << 21  # characters of them: some 40 MiB in all
 
 Integers = npt.NDArray[np.int64]
 
@@ -82,7 +81,7 @@ class WordTable:
     @property
     def is_full(self) -> bool:
         """Whether the table has grown beyond what is kept between requests."""
-        return len(self._runs) > SHARED_RUNS or self._num_chars > SHARED_CHARS
+        return len(self._runs) > FULL_RUNS or self._num_chars > FULL_CHARS
 
     def read(self, texts: Sequence[str], *, check: Callable[[], None] | None = None) -> TextWords:
         """Split texts into words.
@@ -100,18 +99,21 @@ class WordTable:
         return parts[0] if len(parts) == 1 else _joined(parts)
 
     def _read(self, texts: Sequence[str]) -> TextWords:
-        runs, part = self._split(texts)
+        runs, part, has_sigma = self._split(texts)
         stem_of, found_stems = self._stems.take(runs)
         part_of_stem = part[stem_of]
-        if any(_SIGMA in text for text in texts):
-            runs, part = self._split([text.lower() for text in texts])
+        if has_sigma:
+            runs, part, _ = self._split([text.lower() for text in texts])
         token_of, found_tokens = self._tokens.take(runs)
         return TextWords(
             len(texts), found_tokens, part[token_of] >> 1, found_stems, part_of_stem >> 1, (part_of_stem & 1) == 0
         )
 
-    def _split(self, texts: Sequence[str]) -> tuple[Integers, Integers]:
-        """List the runs of texts by their numbers, and for each its part: twice its text, plus 1 behind the lead."""
+    def _split(self, texts: Sequence[str]) -> tuple[Integers, Integers, bool]:
+        """List the runs of texts by their numbers, and for each its part: twice its text, plus 1 behind the lead.
+
+        Also returns whether there is a capital sigma.
+        """
         spelled = []
         for text in texts:
             clean = text.replace(_END, "\1") if _END in text else text  # neither is part of a word or ends a lead
@@ -124,7 +126,7 @@ class WordTable:
             self._analyse(self._runs.take_added())
         is_run = runs >= 0
         part: Integers = np.cumsum(~is_run)
-        return runs[is_run], part[is_run]
+        return runs[is_run], part[is_run], _SIGMA in joined
 
     def _analyse(self, runs: Sequence[str]) -> None:
         """Find the tokens and stems of new runs."""
@@ -218,27 +220,6 @@ class _Growing:
         self.size = size
 
 
-_shared = WordTable()
-
-
-def words_of(texts: Sequence[str], *, check: Callable[[], None] | None = None) -> tuple[TextWords, WordTable]:
-    """Split a request's texts by a table that all requests share, which starts anew when it is full.
-
-    Args:
-        texts: ``n`` texts; where they are long, a table of their own reads them.
-        check: As of :meth:`WordTable.read`.
-
-    Returns:
-        The words, and the table that numbered them.
-    """
-    global _shared
-    if sum(map(len, texts)) > PRIVATE_CHARS:
-        table = WordTable()
-    else:
-        table = _shared = WordTable() if _shared.is_full else _shared
-    return table.read(texts, check=check), table
-
-
 def _blocks(texts: Sequence[str]) -> Iterator[Sequence[str]]:
     """Split texts into blocks of some characters; at least one block."""
     start = chars = 0
@@ -248,6 +229,18 @@ def _blocks(texts: Sequence[str]) -> Iterator[Sequence[str]]:
             start, chars = place, 0
         chars += len(text)
     yield texts[start:]
+
+
+def first_of_equals(ascending: Integers) -> npt.NDArray[np.bool_]:
+    """Mark the first of each run of equal numbers.
+
+    Example:
+        >>> first_of_equals(np.array([3, 3, 5])).tolist()
+        [True, False, True]
+    """
+    is_first = np.ones(len(ascending), dtype=bool)
+    np.not_equal(ascending[1:], ascending[:-1], out=is_first[1:])
+    return is_first
 
 
 def _joined(parts: Sequence[TextWords]) -> TextWords:
