@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from graphrerank.checks import check_counts
@@ -26,32 +27,23 @@ ENTITY_KEYS = ("name", "type", "description")
 RELATION_KEYS = ("head", "relation", "tail", "description")
 
 
+@dataclass(eq=False)
 class LanguageModelKnowledgeExtractor:
     """Asks a chat model about each text; wrap it in a ``KnowledgeCache`` to pay for nothing twice.
 
     An endpoint that still fails after the model's retries is an error. An answer that is not the requested JSON is
     requested again; a text without a usable answer has no knowledge, is listed in ``skipped``, and the work continues.
-
-    Args:
-        model: Client of the chat model.
-        tries: Requests per text until an answer is usable, at least 1.
-        max_characters: Longer texts are cut.
-        prompt: System message that asks for the JSON of :func:`parse_knowledge`.
-
-    Attributes:
-        skipped: Texts without a usable answer, over all calls.
-
-    Raises:
-        ValueError: If ``tries`` or ``max_characters`` is below 1.
     """
 
-    def __init__(self, model: ChatModel, *, tries: int = 3, max_characters: int = 8000, prompt: str = PROMPT) -> None:
-        check_counts(tries=tries, max_characters=max_characters)
-        self.model = model
-        self.tries = tries
-        self.max_characters = max_characters
-        self.prompt = prompt
-        self.skipped: list[str] = []
+    model: ChatModel
+    _: KW_ONLY
+    tries: int = 3  # requests per text until an answer is usable
+    max_characters: int = 8000  # longer texts are cut
+    prompt: str = PROMPT  # system message that asks for the JSON of `parse_knowledge`
+    skipped: list[str] = field(default_factory=list, init=False)  # texts without a usable answer, over all calls
+
+    def __post_init__(self) -> None:
+        check_counts(tries=self.tries, max_characters=self.max_characters)
 
     @property
     def num_skipped(self) -> int:

@@ -1,7 +1,7 @@
 """Pairwise comparison of answers by a language model, in both orders."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from types import MappingProxyType
 
 import torch
@@ -52,6 +52,7 @@ class Verdicts:
         return same.masked_fill((self.forward + self.backward).isnan(), torch.nan).nanmean(1)
 
 
+@dataclass(eq=False)
 class PairwiseJudge:
     """Asks a chat model which of two answers is better, by each criterion and in both orders.
 
@@ -59,26 +60,17 @@ class PairwiseJudge:
     (head-to-head comparison and its criteria), adopted by ReTAG; the prompt and the criteria's wording are ours.
     *Where we differ:* both orders are asked once, instead of one order five times, as a model may prefer a position.
     Equal answers are a tie without asking, a blank answer loses to any other, and two blank ones are not compared.
-
-    Args:
-        model: Language model, best wrapped in an :class:`~graphrerank.language_models.AnswerCache`.
-        criteria: Question by name of the criterion, at least one.
-        tries: See :func:`ask_strictly`.
-
-    Attributes:
-        skipped: Messages without a usable verdict, over all calls.
-
-    Raises:
-        ValueError: If there is no criterion.
     """
 
-    def __init__(self, model: ChatModel, *, criteria: Mapping[str, str] = CRITERIA, tries: int = 3) -> None:
-        if not criteria:
+    model: ChatModel  # best wrapped in an `AnswerCache`
+    _: KW_ONLY
+    criteria: Mapping[str, str] = field(default_factory=lambda: CRITERIA)  # question by name of the criterion
+    tries: int = 3  # see `ask_strictly`
+    skipped: list[str] = field(default_factory=list, init=False)  # messages without a usable verdict, over all calls
+
+    def __post_init__(self) -> None:
+        if not self.criteria:
             raise ValueError("`criteria` must contain a criterion, got none")
-        self.model = model
-        self.criteria = dict(criteria)
-        self.tries = tries
-        self.skipped: list[str] = []
 
     def compare(self, questions: Sequence[str], first: Sequence[str], second: Sequence[str]) -> Verdicts:
         """Compare the answers of two systems to ``Q`` questions."""

@@ -1,6 +1,7 @@
 """A chat model of transformers that runs in this process instead of behind an endpoint."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,59 +16,36 @@ FINGERPRINTED = {".safetensors", ".gguf", ".bin", ".json", ".txt", ".model", ".j
 RETRY_TEMPERATURE = 0.7  # of retries, as greedy decoding would repeat the answer
 
 
+@dataclass(eq=False)
 class TransformersLanguageModel:
     """Asks an instruction-tuned model, loaded at its first use.
 
-    An answer that its reader refuses is sampled again. The same seed gives the same answers.
-
-    Args:
-        model: A local folder, or a model id of the Hugging Face hub.
-        gguf_file: Name of a GGUF file in it to load (needs the package ``gguf``); None for safetensors.
-        revision: Commit of a hub model.
-        device: Torch device; None for CUDA if there is one.
-        dtype: Precision of the model: ``float32``, ``bfloat16`` or ``float16``.
-        max_new_tokens: Maximum number of tokens of an answer.
-        batch_size: Questions per batch.
-        temperature: Sampling temperature, not negative; 0 for the likeliest answer.
-        max_retries: Number of attempts after the first.
-        seed: Seed of sampling.
-
-    Raises:
-        ValueError: If an argument is out of range. At loading: if the model is not found, or has no chat template.
+    An answer that its reader refuses is sampled again. The same seed gives the same answers. A
+    ValueError at loading says that the model is not found, or has no chat template.
     """
 
-    def __init__(
-        self,
-        model: str | Path,
-        *,
-        gguf_file: str | None = None,
-        revision: str | None = None,
-        device: str | None = None,
-        dtype: str = "float32",
-        max_new_tokens: int = 512,
-        batch_size: int = 8,
-        temperature: float = 0.0,
-        max_retries: int = 2,
-        seed: int = 0,
-    ) -> None:
-        check_counts(max_new_tokens=max_new_tokens, batch_size=batch_size)
-        check_not_negative(max_retries=max_retries, temperature=temperature)
-        check_choice(DTYPES, dtype=dtype)
-        self.model = str(model)
-        self.gguf_file = gguf_file
-        self.revision = revision
-        self.device = device
-        self.dtype = dtype
-        self.max_new_tokens = max_new_tokens
-        self.batch_size = batch_size
-        self.temperature = temperature
-        self.max_retries = max_retries
-        self.seed = seed
+    model: str | Path  # a local folder, or a model id of the Hugging Face hub
+    _: KW_ONLY
+    gguf_file: str | None = None  # in that folder, to load (needs the package `gguf`); None for safetensors
+    revision: str | None = None  # commit of a hub model
+    device: str | None = None  # None for CUDA if there is one
+    dtype: str = "float32"  # or `bfloat16` or `float16`
+    max_new_tokens: int = 512  # maximum of an answer
+    batch_size: int = 8  # questions
+    temperature: float = 0.0  # of sampling; 0 for the likeliest answer
+    max_retries: int = 2  # attempts after the first
+    seed: int = 0  # of sampling
+
+    def __post_init__(self) -> None:
+        check_counts(max_new_tokens=self.max_new_tokens, batch_size=self.batch_size)
+        check_not_negative(max_retries=self.max_retries, temperature=self.temperature)
+        check_choice(DTYPES, dtype=self.dtype)
+        self.model = str(self.model)
 
     @cached_property
     def fingerprint(self) -> str:
         """Hash of the weights, or id and revision of a hub model, with the settings that determine the answers."""
-        weights = hash_model(self.model, self.revision, FINGERPRINTED)
+        weights = hash_model(str(self.model), self.revision, FINGERPRINTED)
         settings = (self.gguf_file, self.dtype, self.max_new_tokens, self.temperature, self.seed)
         return repr(("transformers", weights, *settings))
 

@@ -4,7 +4,7 @@ import hashlib
 import random
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -59,6 +59,7 @@ class PartialAnswer(NamedTuple):
     numbers: tuple[int, ...]
 
 
+@dataclass(eq=False)
 class MapReduceAnswers:
     """Shuffle the summaries, answer from each part of them, and merge the most helpful partial answers.
 
@@ -67,40 +68,20 @@ class MapReduceAnswers:
     part is answered from with a helpfulness from 0 to 100, and those of 0 are dropped; the rest fill one context, most
     helpful first. ReTAG reads the retrieved summaries instead of all. The prompts are ours, and ask for citations.
     The first partial answer is always kept; the first other one that does not fit is dropped with all after it.
-
-    Args:
-        model: Language model, best wrapped in an :class:`~graphrerank.language_models.AnswerCache`.
-        tokenizer: Tokenizer that measures summaries and answers.
-        part_tokens: Maximum number of tokens of a part; a longer summary is a part of its own.
-        context_tokens: Maximum number of tokens of merged partial answers.
-        seed: Seed of the shuffling, which depends on seed and question only.
-        tries: See :func:`ask_strictly`.
-
-    Attributes:
-        skipped: Messages about parts, and about whole answers, without a usable answer, over all calls.
-
-    Raises:
-        ValueError: If ``part_tokens`` or ``context_tokens`` is below 1.
     """
 
-    def __init__(
-        self,
-        model: ChatModel,
-        tokenizer: Tokenizer,
-        *,
-        part_tokens: int = 8000,
-        context_tokens: int = 8000,
-        seed: int = 0,
-        tries: int = 3,
-    ) -> None:
-        check_counts(part_tokens=part_tokens, context_tokens=context_tokens)
-        self.model = model
-        self.tokenizer = tokenizer
-        self.part_tokens = part_tokens
-        self.context_tokens = context_tokens
-        self.seed = seed
-        self.tries = tries
-        self.skipped: list[str] = []
+    model: ChatModel  # best wrapped in an `AnswerCache`
+    tokenizer: Tokenizer  # measures summaries and answers
+    _: KW_ONLY
+    part_tokens: int = 8000  # maximum of a part; a longer summary is a part of its own
+    context_tokens: int = 8000  # maximum of the merged partial answers
+    seed: int = 0  # of the shuffling, which depends on seed and question only
+    tries: int = 3  # see `ask_strictly`
+    # messages about parts, and about whole answers, without a usable answer, over all calls
+    skipped: list[str] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        check_counts(part_tokens=self.part_tokens, context_tokens=self.context_tokens)
 
     def answer(self, questions: Sequence[str], summaries: Sequence[Sequence[Summary]]) -> list[CitedAnswer]:
         """Answer ``B`` questions from the summaries to read for each, all parts of all of them at once.

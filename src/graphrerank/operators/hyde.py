@@ -1,7 +1,7 @@
 """HyDE: search by the vectors of passages that a language model writes."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Protocol
 
 import torch
@@ -21,6 +21,7 @@ class TextEncoder(Protocol):
         """Encode ``n`` texts as ``[n, d]`` float32 unit vectors."""
 
 
+@dataclass(eq=False)
 class HyDE:
     r"""Replace a query's vector by the mean of its own and those of hypothetical passages that answer it.
 
@@ -29,28 +30,18 @@ class HyDE:
     Source: Gao et al., *Precise Zero-Shot Dense Retrieval without Relevance Labels*, 2023, Eq. (8), with its 8
     passages, its temperature of 0.7 (set in the language model) and its prompt for web search. *Where we differ:* the
     result is normalised, which changes no ranking by dot product; a blank query keeps its vector.
-
-    Args:
-        language_model: Language model that writes the passages, best wrapped in an
-            :class:`~graphrerank.language_models.AnswerCache`.
-        encoder: The encoder of the corpus.
-        num_passages: ``M`` per query, at least 1.
-        prompt: The prompt, with ``{}`` for the query.
-
-    Raises:
-        ValueError: If ``num_passages`` is below 1, or ``prompt`` has no ``{}``.
     """
 
-    def __init__(
-        self, language_model: ChatModel, encoder: TextEncoder, *, num_passages: int = 8, prompt: str = PROMPT
-    ) -> None:
-        check_counts(num_passages=num_passages)
-        if "{}" not in prompt:
-            raise ValueError(f"`prompt` must contain {{}} for the query, got {prompt!r}")
-        self.num_passages = num_passages
-        self.prompt = prompt
-        self._language_model = language_model
-        self._encoder = encoder
+    language_model: ChatModel  # writes the passages; best wrapped in an `AnswerCache`
+    encoder: TextEncoder  # of the corpus
+    _: KW_ONLY
+    num_passages: int = 8  # `M` per query
+    prompt: str = PROMPT  # with `{}` for the query
+
+    def __post_init__(self) -> None:
+        check_counts(num_passages=self.num_passages)
+        if "{}" not in self.prompt:
+            raise ValueError(f"`prompt` must contain {{}} for the query, got {self.prompt!r}")
 
     def rewrite(self, queries: Queries) -> Queries:
         """Replace the vectors of the queries, which must have some."""
@@ -59,8 +50,8 @@ class HyDE:
         vectors = queries.encoded.clone()
         if not questions:
             return queries
-        passages = self._language_model.ask(questions, system=None, read=_passage)
-        passage_vectors = self._encoder.encode(passages).to(vectors).view(len(rows), self.num_passages, -1)
+        passages = self.language_model.ask(questions, system=None, read=_passage)
+        passage_vectors = self.encoder.encode(passages).to(vectors).view(len(rows), self.num_passages, -1)
         mean = (vectors[rows] + passage_vectors.sum(1)) / (self.num_passages + 1)
         vectors[rows] = torch.nn.functional.normalize(mean, dim=1)
         return replace(queries, vectors=vectors)

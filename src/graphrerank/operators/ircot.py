@@ -1,6 +1,7 @@
 """IRCoT: retrieval interleaved with a language model's chain of thought."""
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 
 import torch
 
@@ -21,6 +22,7 @@ END = "answer is"  # occurs in the sentence that ends the reasoning
 PASSAGE_CHARACTERS = 2000  # of each passage in a prompt
 
 
+@dataclass(eq=False)
 class IRCoT:
     """Search by the query, then by each thought of a language model that reads the passages found so far.
 
@@ -32,37 +34,18 @@ class IRCoT:
     Questions*, 2023, section 3.1; FastInsight, section 5.2.2: two steps of five nodes. *Where we differ:* the prompt is
     ours and contains no worked examples; the last step writes no thought, as no search follows; a blank query is
     searched by, but gets no thoughts.
-
-    Args:
-        retriever: Searches by text or vector, not by query id; its first ``top_k`` nodes are used.
-        language_model: Language model that writes the thoughts, best wrapped in an
-            :class:`~graphrerank.language_models.AnswerCache`.
-        texts: ``N`` texts of the corpus.
-        encoder: The encoder of the corpus, for the thoughts' vectors; None if the retriever reads none.
-        num_steps: Number of searches per query, at least 1.
-        top_k: Number of nodes per search, at least 1.
-
-    Raises:
-        ValueError: If a number is below 1.
     """
 
-    def __init__(
-        self,
-        retriever: Retriever,
-        language_model: ChatModel,
-        texts: Sequence[str],
-        *,
-        encoder: TextEncoder | None = None,
-        num_steps: int = 2,
-        top_k: int = 5,
-    ) -> None:
-        check_counts(num_steps=num_steps, top_k=top_k)
-        self.num_steps = num_steps
-        self.top_k = top_k
-        self._retriever = retriever
-        self._language_model = language_model
-        self._texts = texts
-        self._encoder = encoder
+    retriever: Retriever  # searches by text or vector, not by query id
+    language_model: ChatModel  # writes the thoughts; best wrapped in an `AnswerCache`
+    texts: Sequence[str]  # of the corpus
+    _: KW_ONLY
+    encoder: TextEncoder | None = None  # of the corpus, for the thoughts' vectors; None if the retriever reads none
+    num_steps: int = 2  # searches per query
+    top_k: int = 5  # nodes per search, the retriever's first
+
+    def __post_init__(self) -> None:
+        check_counts(num_steps=self.num_steps, top_k=self.top_k)
 
     def retrieve(self, queries: Queries) -> Ranking:
         """Search and think alternately, for ``B`` queries at once; with vectors if the retriever reads them.
@@ -74,7 +57,7 @@ class IRCoT:
         thoughts: list[list[str]] = [[] for _ in queries.texts]
         rows, searches = list(range(len(queries))), queries
         for step in range(self.num_steps):
-            results = self._retriever.retrieve(searches).nodes[:, : self.top_k].tolist()
+            results = self.retriever.retrieve(searches).nodes[:, : self.top_k].tolist()
             for row, nodes in zip(rows, results, strict=True):
                 retrieved[row].update(dict.fromkeys(node for node in nodes if node >= 0))
             if step == self.num_steps - 1:
@@ -94,9 +77,9 @@ class IRCoT:
     ) -> list[int]:
         """Write the next thought of each row; return the unfinished rows."""
         prompts = [
-            _prompt(queries.texts[row], [self._texts[node] for node in retrieved[row]], thoughts[row]) for row in rows
+            _prompt(queries.texts[row], [self.texts[node] for node in retrieved[row]], thoughts[row]) for row in rows
         ]
-        answers = self._language_model.ask(prompts, system=INSTRUCTIONS, read=_first_sentence)
+        answers = self.language_model.ask(prompts, system=INSTRUCTIONS, read=_first_sentence)
         for row, thought in zip(rows, answers, strict=True):
             thoughts[row].append(thought)
         return [row for row in rows if END not in thoughts[row][-1].lower()]
@@ -104,7 +87,7 @@ class IRCoT:
     def _searches(self, rows: list[int], queries: Queries, thoughts: list[list[str]]) -> Queries:
         texts = [thoughts[row][-1] for row in rows]
         ids = [f"{queries.ids[row]}, thought {len(thoughts[row])}" for row in rows]
-        return Queries(ids, texts, None if self._encoder is None else self._encoder.encode(texts))
+        return Queries(ids, texts, None if self.encoder is None else self.encoder.encode(texts))
 
 
 def _prompt(query: str, passages: Sequence[str], thoughts: Sequence[str]) -> str:

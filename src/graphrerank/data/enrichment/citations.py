@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Protocol
 
 from graphrerank.checks import check_counts
@@ -66,30 +66,22 @@ class CitationPatterns:
         return [_cited(text, entries) for text, entries in zip(texts, references, strict=True)]
 
 
+@dataclass(eq=False)
 class LanguageModelCitations:
     """Asks a chat model, as FastInsight does: one question per text that has references to choose from.
 
     An answer that is not the requested JSON is requested again; a text without a usable answer cites nothing and is
     counted in ``num_skipped``.
-
-    Args:
-        model: Client of the chat model; wrap it in an ``AnswerCache`` to pay for nothing twice.
-        tries: Requests per text until an answer is usable, at least 1.
-        prompt: System message that asks for ``{"cited": [...]}``.
-
-    Attributes:
-        num_skipped: Texts without a usable answer, over all calls.
-
-    Raises:
-        ValueError: If ``tries`` is below 1.
     """
 
-    def __init__(self, model: ChatModel, *, tries: int = 3, prompt: str = PROMPT) -> None:
-        check_counts(tries=tries)
-        self.model = model
-        self.tries = tries
-        self.prompt = prompt
-        self.num_skipped = 0
+    model: ChatModel  # wrap it in an `AnswerCache` to pay for nothing twice
+    _: KW_ONLY
+    tries: int = 3  # requests per text until an answer is usable
+    prompt: str = PROMPT  # system message that asks for `{"cited": [...]}`
+    num_skipped: int = field(default=0, init=False)  # texts without a usable answer, over all calls
+
+    def __post_init__(self) -> None:
+        check_counts(tries=self.tries)
 
     def detect(self, texts: Sequence[str], references: Sequence[Sequence[Reference]]) -> list[list[int]]:
         """List the references of its paper that each text cites."""

@@ -1,6 +1,7 @@
 """Keyword expansion: words that lexical search adds to those of the question."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
 from itertools import islice, zip_longest
 from typing import Protocol
 
@@ -54,6 +55,7 @@ class SummarySentences:
         self.vectors = encoder.encode(texts).cpu() if texts else torch.zeros(0, 0)
 
 
+@dataclass(eq=False)
 class ExtractiveKeywords:
     r"""Keywords from the terms of a question's topics and from the sentences nearest to it, without a language model.
 
@@ -66,34 +68,18 @@ class ExtractiveKeywords:
     Source: ReTAG, section 3.3, asks a language model (:class:`GeneratedKeywords`). The weight is that of pseudo-
     relevance feedback, Lavrenko and Croft, "Relevance-Based Language Models", 2001, with sentences as documents and
     cosines as probabilities.
-
-    Args:
-        sentences: Sentences of the summaries.
-        topics: The topics.
-        num_keywords: Maximum number of keywords of a question, at least 1.
-        num_sentences: Number of nearest sentences, at least 1.
-        num_terms: Maximum number of terms of topics among the keywords.
-
-    Raises:
-        ValueError: If a number is out of range.
     """
 
-    def __init__(
-        self,
-        sentences: SummarySentences,
-        topics: Topics,
-        *,
-        num_keywords: int = 10,
-        num_sentences: int = 20,
-        num_terms: int = 2,
-    ) -> None:
-        check_counts(num_keywords=num_keywords, num_sentences=num_sentences)
-        check_not_negative(num_terms=num_terms)
-        self.num_keywords = num_keywords
-        self.num_sentences = num_sentences
-        self.num_terms = num_terms
-        self._sentences = sentences
-        self._topics = topics
+    sentences: SummarySentences
+    topics: Topics
+    _: KW_ONLY
+    num_keywords: int = 10  # maximum of a question
+    num_sentences: int = 20  # nearest ones
+    num_terms: int = 2  # maximum of terms of topics among the keywords
+
+    def __post_init__(self) -> None:
+        check_counts(num_keywords=self.num_keywords, num_sentences=self.num_sentences)
+        check_not_negative(num_terms=self.num_terms)
 
     def find(self, queries: Queries, graphs: Tensor) -> list[list[str]]:
         """Return the keywords of ``B`` queries with vectors; none for a blank query."""
@@ -101,18 +87,18 @@ class ExtractiveKeywords:
         keywords = []
         for row, (text, inside) in enumerate(zip(queries.texts, graphs[:, 1:].tolist(), strict=True)):
             known = set(find_keywords(text))
-            topic_terms = [terms for terms, is_inside in zip(self._topics.terms, inside, strict=True) if is_inside]
+            topic_terms = [terms for terms, is_inside in zip(self.topics.terms, inside, strict=True) if is_inside]
             terms = islice((term for term in _alternate(topic_terms) if term not in known), self.num_terms)
             begin, end = weights.indptr[row : row + 2]
             words, weight = weights.indices[begin:end], weights.data[begin:end]
-            ranked = (self._sentences.keywords[word] for word in words[np.lexsort((words, -weight))])
+            ranked = (self.sentences.keywords[word] for word in words[np.lexsort((words, -weight))])
             unique = dict.fromkeys([*terms, *(word for word in ranked if word not in known)])
             keywords.append(list(unique)[: self.num_keywords] if text.strip() else [])
         return keywords
 
     def _weights(self, vectors: Tensor) -> sparse.csr_matrix:
         """Return the weights of the words of the nearest sentences, ``[B, W]``."""
-        table = self._sentences.vectors
+        table = self.sentences.vectors
         if not len(table):
             return sparse.csr_matrix((len(vectors), 0))
         nodes, cosines = top_k_by_node_order(vectors @ table.T, min(self.num_sentences, len(table)))
@@ -120,7 +106,7 @@ class ExtractiveKeywords:
         entries = (cosines.clamp(min=0).flatten().numpy(), nodes.flatten().numpy(), indptr)
         near = sparse.csr_matrix(entries, shape=(len(vectors), len(table)))
         near.eliminate_zeros()  # dissimilar sentences contribute no keyword
-        return near @ self._sentences.weights
+        return near @ self.sentences.weights
 
 
 class GeneratedKeywords:
