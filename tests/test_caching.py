@@ -1,4 +1,5 @@
 import sqlite3
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -159,3 +160,28 @@ def test_an_empty_row_is_refused_too() -> None:
     store.add(KEYS[:1], [b""])
     with pytest.raises(ValueError, match=r"found one of 0\)"):
         store.rows(KEYS[:1], 1, np.dtype("<f4"))
+
+
+@pytest.mark.parametrize("kind", ["blobs", "tensors"])
+def test_a_cache_that_cannot_be_written_computes_nothing(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once it was encoded for half a minute first."""
+    lengths, again = Lengths(), Lengths()
+
+    def run(lengths: Lengths, keys: list[bytes], items: list[str]) -> None:
+        if kind == "blobs":
+            fill(BlobStore(tmp_path / "lengths.sqlite", "lengths"), keys, items, lengths.blobs, shard_size=2)
+        else:
+            fill(tensor_store(tmp_path), keys, items, lengths.tensors, shard_size=2)
+
+    run(lengths, KEYS, ITEMS)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    run(again, KEYS, ITEMS)  # all of it is there
+    with pytest.raises(ValueError, match=r"cannot be written \(.*Read-only file system.*set paths\.cache"):
+        run(again, [*KEYS, hash_text("more")], [*ITEMS, "more"])
+    assert again.shards == []

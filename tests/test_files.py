@@ -1,11 +1,26 @@
 import json
 import math
+import os
+import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import torch
 
-from graphrerank.files import atomic_folder, atomic_path, load_tensors, save_tensors, write_json, write_text
+from graphrerank.files import (
+    atomic_folder,
+    atomic_path,
+    check_writable,
+    claim_folder,
+    copy_file,
+    load_tensors,
+    save_tensors,
+    sole_use,
+    write_bytes,
+    write_json,
+    write_text,
+)
 
 
 def test_failure_leaves_the_old_content_and_no_temporary_file(tmp_path: Path) -> None:
@@ -84,3 +99,57 @@ def test_an_older_folder_is_put_back(tmp_path: Path, monkeypatch: pytest.MonkeyP
         (temporary / "b.txt").write_text("new")
     assert (folder / "b.txt").read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_content_is_synced_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced, fsync = [], os.fsync
+
+    def note(handle: int) -> None:
+        synced.append((os.fstat(handle).st_ino, (tmp_path / "a").exists()))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", note)
+    write_bytes(tmp_path / "a", b"whole")
+    assert synced == [((tmp_path / "a").stat().st_ino, False), (tmp_path.stat().st_ino, True)]
+
+
+def test_a_copy_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a").write_bytes(b"new")
+    (tmp_path / "b").write_bytes(b"old")
+
+    def cut(source: Path, target: Path) -> None:
+        Path(target).write_bytes(b"n")
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "copyfile", cut)
+        with pytest.raises(OSError, match="No space left"):
+            copy_file(tmp_path / "a", tmp_path / "b")
+    assert (tmp_path / "b").read_bytes() == b"old"
+    copy_file(tmp_path / "a", tmp_path / "b")
+    assert (tmp_path / "b").read_bytes() == b"new"
+    assert {path.name for path in tmp_path.iterdir()} == {"a", "b"}
+
+
+def test_a_folder_belongs_to_one_alone(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        claimed = list(pool.map(claim_folder, [tmp_path / "runs" / "a"] * 8))
+    assert len(set(claimed)) == 8
+    with sole_use(tmp_path / "new"):
+        with (
+            pytest.raises(ValueError, match=r"new: another command writes to this folder now"),
+            sole_use(tmp_path / "new"),
+        ):
+            pass
+        with sole_use(tmp_path / "other"):
+            pass
+    with sole_use(tmp_path / "new"):
+        assert list((tmp_path / "new").iterdir()) == []
+
+
+def test_what_cannot_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match=r"cache: cannot be written \(.*\); set paths\.cache"):
+        check_writable(tmp_path / "file" / "cache")
+    check_writable(tmp_path / "cache")
+    assert list((tmp_path / "cache").iterdir()) == []

@@ -30,7 +30,7 @@ NARROWER = {  # packages that may import less than all layers below
     "training": {"checks", "files", "graphs", "losses", "metrics"},
     "integrations": {"inference"},
     # of evaluation the model card's table
-    "inference": {"strangers", "graphs", "text", "syntax", "data", "operators", "models", "evaluation"},
+    "inference": {"files", "strangers", "graphs", "text", "syntax", "data", "operators", "models", "evaluation"},
 }
 HEAVY = ("torch_geometric", "transformers", "sentence_transformers", "wandb", "lightning", "hydra", "fastapi")
 UNUSED = (*HEAVY, "torchmetrics", "pydantic", "uvicorn", "sklearn", "spacy", "matplotlib", "pandas")  # by GraphReranker

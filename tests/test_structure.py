@@ -10,7 +10,9 @@ TESTS = ROOT / "tests"
 CROSS_CUTTING = {
     "test_imports.py": "layers, circles, and what importing loads",
     "test_readme.py": "README and docs",
+    "test_security.py": "SECURITY.md",
     "test_structure.py": "this",
+    "test_writers.py": "who writes files",
     "cli/test_base.py": "the checkpoint that ships as base",
     "cli/test_commands.py": "train.py, evaluate.py and serve.py one after another",
     "cli/test_configs.py": "conf",
@@ -56,7 +58,6 @@ COVERED = {
     "cli/test_stranger.py": ("cli/compose.py",),
     "data/readers/test_folder.py": (
         "data/enrichment/incidence.py", "data/readers/edge_list.py", "data/readers/judgements.py",
-        "data/readers/records.py",
     ),
     "data/readers/test_named.py": ("data/readers/fetch.py",),
     "data/test_pair_cache.py": ("graphs/pair_encoder.py",),

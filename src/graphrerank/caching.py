@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphrerank.files import load_tensors, save_tensors
+from graphrerank.files import check_writable, load_tensors, save_tensors
 
 KEY_BYTES = 32
 LOOKED_UP = 500  # keys in one statement; SQLite's oldest limit is 999
@@ -31,6 +31,9 @@ class Store(Protocol[Stored]):
 
     def known(self, keys: Sequence[bytes]) -> Container[bytes]:
         """Read what is on disk, newly written files included; return the keys that need no computing."""
+
+    def check_writable(self) -> None:
+        """Raise a ``ValueError`` if nothing can be written: before values are computed, not after."""
 
     def add(self, keys: Sequence[bytes], values: Stored) -> None:
         """Write the values of new keys, all or none of them."""
@@ -59,7 +62,8 @@ def fill(
         label: Title of a progress bar on a terminal; none when None.
 
     Raises:
-        ValueError: If a file is damaged, naming it; or as ``compute``.
+        ValueError: If a file is damaged, naming it; the store cannot be written and something is missing; or as
+            ``compute``.
 
     Example:
         >>> store = BlobStore(None, "lengths")  # in memory
@@ -72,6 +76,8 @@ def fill(
     item_of = dict(zip(keys, items, strict=True))
     known = store.known(list(item_of))
     missing = [key for key in item_of if key not in known]
+    if missing:
+        store.check_writable()
     if length is not None:
         missing.sort(key=lambda key: length(item_of[key]))
     shards = [missing[start : start + shard_size] for start in range(0, len(missing), shard_size)]
@@ -108,6 +114,11 @@ class BlobStore:
                     marks = ",".join("?" * len(part))
                     self.contents.update(file.execute(f"SELECT * FROM {self.table} WHERE key IN ({marks})", part))
         return self.contents
+
+    def check_writable(self) -> None:
+        """As :meth:`Store.check_writable`."""
+        if self.path is not None:
+            check_writable(self.path.parent)
 
     def add(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
         """Write ``n`` new contents in one transaction; None is not kept, and a key in the file keeps its content there.
@@ -187,6 +198,10 @@ class TensorStore:
             self._check(shard, len(table), source)
             self._remember(file, [row.tobytes() for row in table.numpy()], shard)
         return self._rows
+
+    def check_writable(self) -> None:
+        """As :meth:`Store.check_writable`."""
+        check_writable(self.folder)
 
     def add(self, keys: Sequence[bytes], values: Mapping[str, Tensor]) -> None:
         """Write a shard to a file of its own."""

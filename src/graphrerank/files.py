@@ -1,12 +1,18 @@
-"""Files that are either whole or not there: written under a temporary name, then renamed."""
+"""Files that are either whole or not there: written under a temporary name beside the target, synced, then renamed.
+
+Beside the target is on its file system, where a rename is one step; a move from another one is a copy, which a full
+disk cuts short. Nothing else in this package writes a file that is kept (``tests/test_writers.py``).
+"""
 
 import hashlib
 import json
 import math
 import os
+import shutil
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +39,9 @@ def atomic_path(path: Path) -> Iterator[Path]:
     try:
         yield temporary
         temporary.chmod(0o644)
+        _sync(temporary)
         temporary.replace(path)
+        _sync(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -57,6 +65,8 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
         new, old = Path(work) / "new", Path(work) / "old"
         new.mkdir()
         yield new
+        for path in (*new.rglob("*"), new):
+            _sync(path)
         folder.parent.mkdir(parents=True, exist_ok=True)
         if folder.exists():
             folder.rename(old)
@@ -66,12 +76,90 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
             if old.exists():
                 old.rename(folder)
             raise
+        _sync(folder.parent)
+
+
+def _sync(path: Path) -> None:
+    """Have a file's content, or a folder's names, on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def claim_folder(folder: Path) -> Path:
+    """Make a folder that nobody else has: of this name, or with the first free number after it.
+
+    Example:
+        >>> parent = Path(tempfile.mkdtemp())
+        >>> [claim_folder(parent / "10-52-05").name for _ in range(3)]
+        ['10-52-05', '10-52-05_2', '10-52-05_3']
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    for number in count(1):
+        claimed = folder if number == 1 else folder.with_name(f"{folder.name}_{number}")
+        try:
+            claimed.mkdir()
+        except FileExistsError:
+            continue
+        return claimed
+    raise AssertionError
+
+
+@contextmanager
+def sole_use(folder: Path) -> Iterator[None]:
+    """Keep other processes from writing to a run folder, until the block ends or this process does.
+
+    Raises:
+        ValueError: If another one does.
+    """
+    import fcntl  # not on Windows
+
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ValueError(f"{folder}: another command writes to this folder now; choose another one") from error
+        yield
+    finally:
+        os.close(handle)
+
+
+def check_writable(folder: Path) -> None:
+    """Make a folder, and a file in it for a moment: before the work whose result it gets, not after it.
+
+    Raises:
+        ValueError: If one cannot be made, for want of rights or of space.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"x")
+    except OSError as error:
+        raise ValueError(
+            f"{folder}: cannot be written ({error}); set paths.cache, or GRAPHRERANK_CACHE, to a folder that can"
+        ) from error
 
 
 def write_text(path: Path, text: str) -> None:
     """Write a text file atomically, in UTF-8."""
     with atomic_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file atomically."""
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(content)
+
+
+def copy_file(source: Path, target: Path) -> None:
+    """Copy a file atomically."""
+    with atomic_path(target) as temporary:
+        shutil.copyfile(source, temporary)
 
 
 def write_json(path: Path, content: Any) -> None:

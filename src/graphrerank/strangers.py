@@ -35,6 +35,8 @@ class Bounds:
 
 
 WHOLE_FILE = Bounds()
+LARGE_FILE = Bounds(entries=100_000_000)  # a number of each query, passage or sentence
+MAX_LARGE_BYTES = 1 << 31
 ARGUMENTS = Bounds(depth=8, entries=100_000, text=100_000, number=2.0**32)  # of a model, or of a group of conf
 MAX_SIZE = 2**20  # a width, a number of candidates, a length
 MAX_LAYERS = 256

@@ -17,6 +17,7 @@ from pydantic import PydanticSchemaGenerationError, TypeAdapter, ValidationError
 from graphrerank.cli.places import Places
 from graphrerank.cli.schema import check_keys
 from graphrerank.cli.session import Session
+from graphrerank.files import sole_use
 
 COMMANDS = {  # a setting of the command line -> the job that it asks for, in the place of `job`
     "report": "graphrerank.cli.compare.compare",
@@ -30,7 +31,9 @@ def run_job(cfg: DictConfig, schema: type, session: Callable[[DictConfig], Sessi
     check_keys(cfg, schema)
     Places(cfg.paths.cache).remember(cfg)
     quiet_lightning()
-    folder = build_job(cfg)(session(cfg))
+    job = build_job(cfg)
+    with sole_use(Path(cfg.paths.run_dir)):
+        folder = job(session(cfg))
     if folder is not None:
         print(folder, flush=True)
     return folder

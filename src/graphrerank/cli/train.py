@@ -1,7 +1,7 @@
 """``python train.py``: train a reranker and its ablations, and evaluate them beside the frozen systems."""
 
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from graphrerank.evaluation.run_files import write_runs
 from graphrerank.evaluation.study_plan import RERANKER_MEASURES
 from graphrerank.evaluation.study_report import print_study
 from graphrerank.evaluation.study_tables import quality_table
+from graphrerank.files import sole_use
 from graphrerank.models.checkpoint import load_checkpoint
 from graphrerank.models.manifest import MANIFEST, write_manifest
 from graphrerank.training import calibration_method
@@ -39,6 +40,12 @@ def train(session: TrainingSession) -> Path:
     if cfg.calibration is not None:
         calibration_method(cfg.calibration)  # refused before training, not after
     run_dir = session.training_folder()
+    with nullcontext() if session.resumed is None else sole_use(run_dir):
+        return _train(session, run_dir)
+
+
+def _train(session: TrainingSession, run_dir: Path) -> Path:
+    cfg = session.cfg
     names = [*cfg.ablations, cfg.system]
     rows_of = {name: session.ablation(name, run_dir) for name in names}
     inputs = [declared_inputs(row.cfg.model) for row in rows_of.values()]

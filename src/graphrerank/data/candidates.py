@@ -14,7 +14,7 @@ from graphrerank.data.encoder import Encoder
 from graphrerank.data.enrichment.knn import nearest_neighbor_edges
 from graphrerank.data.feature_columns import feature_columns
 from graphrerank.data.text_match import MATCH_FEATURES, TextMatch
-from graphrerank.files import load_tensors, save_tensors
+from graphrerank.files import check_writable, load_tensors, save_tensors
 from graphrerank.graphs import (
     CandidateGraphs,
     ModelInputs,
@@ -189,6 +189,7 @@ def prepare(
         _check_candidates(path, tensors, len(dataset.query_ids), len(retriever.feature_names), graph.num_nodes)
         ranking = Ranking(**tensors)
     else:
+        check_writable(path.parent)
         ranking = retriever.retrieve(Queries(dataset.query_ids, dataset.query_texts, query_vectors))
         assert ranking.features is not None
         if ranking.base_nodes is None:
@@ -210,6 +211,7 @@ def encode_dataset(dataset: RetrievalDataset, encoder: Encoder, cache: Path) -> 
     path = cache / f"{dataset.name}-{NEAREST}-{short_hash(hash_texts(parts))}.safetensors"
     if not path.is_file():
         assert graph.embedding is not None
+        check_writable(path.parent)
         pairs, similarity = nearest_neighbor_edges(graph.embedding, k=dataset.knn)
         save_tensors(path, {"pairs": pairs, "similarity": similarity}, {"parts": repr(parts)})
     edges = load_tensors(path, ("pairs", "similarity"))

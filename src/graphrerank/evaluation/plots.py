@@ -16,7 +16,7 @@ from graphrerank.evaluation.pareto import FASTEST, ParetoPoint, pareto_points
 from graphrerank.evaluation.reliability import wilson_interval
 from graphrerank.evaluation.study import DatasetStudy, Study
 from graphrerank.evaluation.tables import Cell, number_cell, percent_cell, points_cell, row_name
-from graphrerank.files import atomic_path
+from graphrerank.files import write_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -96,8 +96,7 @@ def write_plots(folder: Path, study: Study) -> list[Path]:
     """Draw the pictures of every data set; return the files, such as ``<dataset>.pareto.<measure>.png``."""
     contents = {name: content for dataset in study.datasets.values() for name, content in png_files(dataset).items()}
     for name, content in contents.items():
-        with atomic_path(folder / name) as temporary:
-            temporary.write_bytes(content)
+        write_bytes(folder / name, content)
     return [folder / name for name in contents]
 
 

@@ -5,11 +5,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from graphrerank.metrics import parse_measure
-from graphrerank.strangers import Bounds, file_of, read_json
+from graphrerank.strangers import LARGE_FILE, MAX_LARGE_BYTES, file_of, read_json
 
 RETRIEVER = "retriever"  # the row of the candidates as their retriever ranked them
-MAX_BYTES = 1 << 30
-BOUNDS = Bounds(entries=100_000_000)  # each measure of each query of each system
 TEXTS = ("query_ids", "query_texts", "query_id", "query_text", "missing", "source", "command")  # hold no names of rows
 
 Content = TypeVar("Content")
@@ -20,7 +18,7 @@ def read_run_json(path: Path, *, what: str, forms: Collection[int], build: Calla
     if not path.is_file():
         raise ValueError(f"{path}: no such file; needed the folder of a finished run of evaluate.py")
     try:
-        content = read_json(file_of(path.parent, path.name), max_bytes=MAX_BYTES, bounds=BOUNDS)
+        content = read_json(file_of(path.parent, path.name), max_bytes=MAX_LARGE_BYTES, bounds=LARGE_FILE)
         if content["format"] not in forms:
             raise ValueError(f"needed format {' or '.join(map(str, forms))}, found {content['format']!r}")
         return build(content)

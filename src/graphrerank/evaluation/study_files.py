@@ -1,6 +1,5 @@
 """The files of a study in a run folder: ``study.json``, ``report.md``, ``report.html`` and plots."""
 
-import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -8,7 +7,7 @@ from graphrerank.evaluation.html import render_html
 from graphrerank.evaluation.plots import write_plots
 from graphrerank.evaluation.study import Study, write_study
 from graphrerank.evaluation.study_report import render_study
-from graphrerank.files import write_text
+from graphrerank.files import copy_file, write_text
 
 
 def write_study_files(run_dir: Path, study: Study) -> None:
@@ -19,6 +18,5 @@ def write_study_files(run_dir: Path, study: Study) -> None:
         write_study(run_dir, study)
         for name, text in texts.items():
             write_text(run_dir / name, text)
-        (run_dir / "plots").mkdir(parents=True, exist_ok=True)
         for plot in plots:
-            shutil.copyfile(plot, run_dir / "plots" / plot.name)
+            copy_file(plot, run_dir / "plots" / plot.name)

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from graphrerank.files import load_tensors, save_tensors, write_text
+from graphrerank.files import check_writable, load_tensors, save_tensors, write_text
 
 StageData = tuple[Mapping[str, Tensor], Any]  # arrays, and content stored as JSON
 
@@ -33,6 +33,7 @@ class Stages:
         arrays = self.folder / f"{key}.safetensors"
         content = arrays.with_suffix(".json")
         if not arrays.is_file():
+            check_writable(self.folder)
             data, strings = make()
             write_text(content, json.dumps(strings, ensure_ascii=False) + "\n")
             save_tensors(arrays, data)

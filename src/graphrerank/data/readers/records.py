@@ -6,11 +6,15 @@ import math
 import re
 import zlib
 from collections.abc import Iterator, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from graphrerank.strangers import WHOLE_FILE, check_json
+
 Record = dict[str, Any]
+MAX_LINE_BYTES = 1 << 26  # a gzip file of a megabyte may hold a line of a gigabyte
 SMALLEST, LARGEST = 2.0**-126, (2 - 2.0**-23) * 2.0**127  # normal float32
 
 _SURROGATE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}|\\u[dD][c-fC-F][0-9a-fA-F]{2}")  # an escaped half of a pair
@@ -43,7 +47,9 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     line_number = 0
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
-            for line_number, raw in enumerate(stream, 1):
+            for line_number, raw in enumerate(iter(partial(stream.readline, MAX_LINE_BYTES + 1), b""), 1):
+                if len(raw) > MAX_LINE_BYTES:
+                    raise ValueError(f"{path}, line {line_number}: needed at most {MAX_LINE_BYTES:,} bytes, found more")
                 line = raw.decode("utf-8-sig" if line_number == 1 else "utf-8").rstrip("\r\n")
                 if line.strip(" "):
                     yield line_number, line
@@ -54,7 +60,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def read_jsonl(path: Path) -> Iterator[tuple[int, Record]]:
-    """Read one JSON object a line; lone surrogates are refused."""
+    """Read one JSON object a line; lone surrogates and deep nesting are refused."""
     for line_number, line in read_lines(path):
         try:
             record = json.loads(line)
@@ -62,6 +68,8 @@ def read_jsonl(path: Path) -> Iterator[tuple[int, Record]]:
             raise bad_line(path, line_number, needed=f"JSON ({error})", found=line) from error
         if not isinstance(record, dict):
             raise bad_line(path, line_number, needed="a JSON object", found=record)
+        if line.count("[") + line.count("{") > WHOLE_FILE.depth:
+            check_json(record, f"{path}, line {line_number}")
         if _SURROGATE.search(line):
             _refuse_lone_surrogates(path, line_number, record)
         yield line_number, record

@@ -12,7 +12,7 @@ from graphrerank.data import PreparedDataset, Qrels
 from graphrerank.experiments.ea_graphrag.two_paths import TwoPaths
 from graphrerank.experiments.hashed_order import hashed_order
 from graphrerank.experiments.session import Group, JobSession, PipelineFactory
-from graphrerank.files import hash_json, load_tensors, save_tensors
+from graphrerank.files import check_writable, hash_json, load_tensors, save_tensors
 from graphrerank.graphs import Queries, Ranking
 
 WARM_UP = 8  # questions that each path retrieves before the clock starts
@@ -50,6 +50,7 @@ class PathRunner:
         key = hash_json([dataset.fingerprint, prepared.encoder_fingerprint, ids, settings])
         file = self.session.cache / "two_paths" / f"{dataset.name}-{key}.safetensors"
         if not file.is_file():
+            check_writable(file.parent)
             save_tensors(file, self._retrieve(prepared, build, Queries(ids, texts, vectors)))
         kept = load_tensors(file, KEPT)
         dense_seconds, graph_seconds = kept["seconds"].tolist()

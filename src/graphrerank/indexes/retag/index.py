@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from graphrerank.checks import check_counts, check_not_negative, check_positive, check_positive_share, check_share
-from graphrerank.files import atomic_folder, load_tensors, save_tensors
+from graphrerank.files import atomic_folder, load_tensors, save_tensors, write_text
 from graphrerank.graphs import CorpusGraph, EntityIncidence
 from graphrerank.indexes.retag.communities import Communities, Rows
 from graphrerank.indexes.retag.report import ReTAGReport
 from graphrerank.indexes.retag.topics import Topics
+from graphrerank.strangers import LARGE_FILE, MAX_LARGE_BYTES, read_json
 
 FORMAT = 1  # of the files
 COLUMNS = ("graph", "level", "parent", "num_tokens", "vectors")  # tensors of the communities
@@ -140,18 +141,21 @@ class ReTAGIndex:
         }
         with atomic_folder(Path(folder)) as temporary:
             save_tensors(temporary / ARRAYS, arrays)
-            (temporary / STRINGS).write_text(json.dumps(strings) + "\n", encoding="utf-8")
+            write_text(temporary / STRINGS, json.dumps(strings) + "\n")
 
     @classmethod
     def load(cls, folder: str | Path) -> "ReTAGIndex":
         """Read an index written by :meth:`save`."""
         file = Path(folder) / STRINGS
         try:
-            strings = json.loads(file.read_text(encoding="utf-8"))
+            strings = read_json(file, max_bytes=MAX_LARGE_BYTES, bounds=LARGE_FILE)
+        except (OSError, ValueError) as error:
+            raise ValueError(f"{file}: missing or damaged index ({error!r}); build it again") from error
+        try:
             if strings["format"] != FORMAT:
                 raise ValueError(f"{file}: format must be {FORMAT}, got {strings['format']}")
             return _read(strings, file.with_name(ARRAYS))
-        except (OSError, UnicodeDecodeError, json.JSONDecodeError, LookupError, TypeError) as error:
+        except (OSError, LookupError, TypeError) as error:
             raise ValueError(f"{file}: missing or damaged index ({error!r}); build it again") from error
 
 

@@ -1,0 +1,34 @@
+"""A run folder of its own for every command, claimed before Hydra writes its first file into it."""
+
+from pathlib import Path
+from typing import Any
+
+from hydra.experimental.callback import Callback
+from omegaconf import DictConfig, OmegaConf, read_write
+
+from graphrerank.files import claim_folder
+
+
+class ClaimRunFolder(Callback):
+    """Give two commands that start in the same second two folders.
+
+    A run folder is named by the second. Where it is taken, the next gets a number after it. A folder that the command
+    line names (``hydra.run.dir=DIR``) is the user's to choose, and may be there already.
+    """
+
+    def on_run_start(self, config: DictConfig, **_: Any) -> None:
+        """Claim ``hydra.run.dir``."""
+        _claim(config, "run")
+
+    def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
+        """Claim ``hydra.sweep.dir``, in which each run has a folder by its number."""
+        _claim(config, "sweep")
+
+
+def _claim(config: DictConfig, kind: str) -> None:
+    key = f"hydra.{kind}.dir"
+    if any(override.lstrip("+").startswith(f"{key}=") for override in config.hydra.overrides.hydra):
+        return
+    claimed = claim_folder(Path(str(OmegaConf.select(config, key))))
+    with read_write(config.hydra):
+        OmegaConf.update(config, key, str(claimed))

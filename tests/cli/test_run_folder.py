@@ -1,0 +1,75 @@
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import hydra.core.utils
+import pytest
+from omegaconf import OmegaConf
+
+from graphrerank.cli.run_folder import ClaimRunFolder
+from graphrerank.files import sole_use
+
+
+def config(folder: Path, *overrides: str) -> Any:
+    content = {"hydra": {"run": {"dir": str(folder)}, "sweep": {"dir": str(folder)}, "overrides": {"hydra": overrides}}}
+    cfg = OmegaConf.create(content)
+    OmegaConf.set_readonly(cfg.hydra, True)
+    return cfg
+
+
+def test_runs_of_one_second_have_a_folder_each(tmp_path: Path) -> None:
+    folder = tmp_path / "train" / "2026-11-22_10-52-05"
+
+    def start(_: int) -> str:
+        cfg = config(folder)
+        ClaimRunFolder().on_run_start(cfg, config_name="train")
+        return str(cfg.hydra.run.dir)
+
+    with ThreadPoolExecutor(16) as pool:
+        claimed = list(pool.map(start, range(16)))
+    assert len(set(claimed)) == 16
+    assert {Path(name).name for name in claimed} == {folder.name, *(f"{folder.name}_{n}" for n in range(2, 17))}
+
+
+def test_sweeps_too_and_a_folder_that_was_named_is_kept(tmp_path: Path) -> None:
+    first, second = config(tmp_path / "a"), config(tmp_path / "a")
+    for cfg in (first, second):
+        ClaimRunFolder().on_multirun_start(cfg, config_name="train")
+    assert (first.hydra.sweep.dir, second.hydra.sweep.dir) == (str(tmp_path / "a"), str(tmp_path / "a_2"))
+    named = config(tmp_path / "a", f"hydra.run.dir={tmp_path / 'a'}")
+    ClaimRunFolder().on_run_start(named, config_name="train")
+    assert named.hydra.run.dir == str(tmp_path / "a")
+
+
+def test_two_commands_do_not_share_a_folder_that_was_named(run_command: Any, tmp_path: Path) -> None:
+    arguments = ("train.py", f"hydra.run.dir={tmp_path}", "calibrate=nothing")
+    with sole_use(tmp_path):
+        done = run_command(*arguments)
+    assert done.returncode != 0
+    assert f"{tmp_path}: another command writes to this folder now" in done.stderr
+    assert "`checkpoint` must be a run folder" in run_command(*arguments).stderr  # free again
+
+
+class StoppedClock(datetime):
+    """The clock of a test, which stands still."""
+
+    @classmethod
+    def now(cls, tz: Any = None) -> datetime:
+        return cls(2026, 11, 22, 10, 52, 5, tzinfo=tz)
+
+
+@pytest.mark.parametrize("script", ["train.py", "evaluate.py"])
+def test_commands_that_start_in_one_second(
+    run_command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    """Once they shared a folder, and each wrote its settings over the other's."""
+    monkeypatch.setattr(hydra.core.utils, "datetime", StoppedClock)
+    refused = "calibrate=nothing" if script == "train.py" else "checkpoint=nothing"
+    for seed in (1, 2, 3):
+        assert run_command(script, refused, f"seed={seed}", f"paths.runs={tmp_path}").returncode != 0
+    name = "2026-11-22_10-52-05"
+    folders = [tmp_path / script.removesuffix(".py") / f"{name}{end}" for end in ("", "_2", "_3")]
+    assert sorted(folders[0].parent.iterdir()) == folders
+    for seed, folder in enumerate(folders, 1):
+        assert f"- seed={seed}\n" in (folder / ".hydra" / "overrides.yaml").read_text()
