@@ -88,9 +88,7 @@ COVERED = {
         "indexes/retag/communities.py", "indexes/retag/report.py", "indexes/retag/topics.py",
     ),
     "indexes/retag/test_update.py": ("indexes/retag/difference.py",),
-    "inference/test_graph_reranker.py": (
-        "inference/explanation.py", "inference/input_features.py", "inference/rerank_input.py",
-    ),
+    "inference/test_graph_reranker.py": ("inference/input_features.py", "inference/rerank_input.py"),
     "inference/test_hub.py": ("inference/model_card.py",),
     "integrations/test_langchain.py": ("integrations/metadata.py",),
     "language_models/test_answer_judge.py": ("language_models/question_answering.py",),

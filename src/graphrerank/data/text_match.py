@@ -92,8 +92,7 @@ class MatchedWords:
         """
         source, target = edge_index.numpy()
         rows = self.bits[target]
-        first = np.flatnonzero(first_of_equals(target))
-        for start, stop in zip(first, [*first[1:], len(target)], strict=True):
+        for start, stop in pairwise([*np.flatnonzero(first_of_equals(target)), len(target)]):
             held = self.bits[source[start:stop]]
             rows[start + 1 : stop] |= np.bitwise_or.accumulate(held, axis=0)[:-1]
             rows[start : stop - 1] |= np.bitwise_or.accumulate(held[::-1], axis=0)[-2::-1]

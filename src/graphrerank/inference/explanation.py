@@ -4,7 +4,7 @@
 - Removing an edge also changes what is read of it, as the words that a passage's neighbours cover.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -16,9 +16,10 @@ from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.inference.rerank_input import RerankInput
 from graphrerank.models import Checkpoint, GATv2Reranker
 from graphrerank.models.score_features import rank_by_graph
+from graphrerank.text import words_of
 
 NEIGHBOURHOOD = MATCH_FEATURES[2]
-NODES_AT_ONCE = 20_000  # of all graphs that are scored at once
+ROWS_AT_ONCE = 1 << 15  # nodes and edges of all graphs that are scored at once: 8 MiB for each of a layer's tensors
 SMALLEST_EFFECT = 1e-6  # of what is not rounding
 
 
@@ -61,45 +62,67 @@ class Explainer:
         self._model = checkpoint.model
 
     @torch.inference_mode()
-    def explain(self, given: RerankInput, *, num_edges: int = 5, max_edges: int = 1000) -> list[DocumentExplanation]:
+    def explain(
+        self,
+        given: RerankInput,
+        *,
+        num_edges: int = 5,
+        max_edges: int = 1000,
+        check: Callable[[], None] = lambda: None,
+    ) -> list[DocumentExplanation]:
         """Explain the score of each passage, in the order of the passages.
 
         Args:
             given: The candidates.
             num_edges: How many edges to name for each passage.
             max_edges: Largest number of edges, each of which is left out once.
+            check: Called between the steps of the work, which may take seconds; may raise, to stop it.
 
         Raises:
             ValueError: As :meth:`GraphReranker.rerank`, or if there are more edges.
         """
-        graphs = self._reranker.candidate_graphs([given])
+        graphs = self._reranker.candidate_graphs([given], check=check)
         gcs_part, learned_part = self._model.score_parts(*graphs.model_inputs(self._model.inputs))
         base = graphs.x[:, 0]
         rank = rank_by_graph(base, torch.zeros_like(base, dtype=torch.int64), graphs.ptr)
         pairs, pair_of_edge = _undirected_pairs(graphs)
         if len(pairs) > max_edges:
             raise ValueError(f"`explain` leaves out each edge once, of at most {max_edges}, got {len(pairs)} edges")
-        effects = [gcs_part + learned_part - scores for scores in self._without_each(given, graphs, pair_of_edge)]
+        without = self._without_each(given, graphs, pair_of_edge, check)
+        effects = [gcs_part + learned_part - scores for scores in without]
         named = _largest(pairs, torch.stack(effects), num_edges) if effects else [()] * given.num_passages
         columns = (rank.tolist(), base.tolist(), gcs_part.tolist(), learned_part.tolist(), named)
         return [DocumentExplanation(*row) for row in zip(*columns, strict=True)]
 
-    def _without_each(self, given: RerankInput, graphs: CandidateGraphs, pair_of_edge: Tensor) -> Iterator[Tensor]:
+    def _without_each(
+        self, given: RerankInput, graphs: CandidateGraphs, pair_of_edge: Tensor, check: Callable[[], None]
+    ) -> Iterator[Tensor]:
         """Score the passages without the first pair's edges, without the second's, and so on: ``[n]`` each."""
         names = self._reranker.feature_names
         column = names.index(NEIGHBOURHOOD) if NEIGHBOURHOOD in names else None
         if given.passages is None or NEIGHBOURHOOD in (given.features or {}):
             column = None
-        match = None if column is None else TextMatch(given.passages or ())
+        covered = None if column is None else _covered_without_each(given, graphs, check)
         num_pairs = int(pair_of_edge.max()) + 1 if pair_of_edge.numel() else 0
-        at_once = max(1, NODES_AT_ONCE // graphs.num_nodes)
-        for left_out in torch.split(torch.arange(num_pairs), at_once):
+        at_once = max(1, ROWS_AT_ONCE // (graphs.num_nodes + pair_of_edge.numel()))
+        for start in range(0, num_pairs, at_once):
+            check()
+            left_out = torch.arange(start, min(start + at_once, num_pairs))
             variants = _copies_without(graphs, pair_of_edge, left_out)
-            if match is not None:
-                nodes = torch.arange(graphs.num_nodes).repeat(len(left_out))
-                found = match.score([given.query] * len(left_out), nodes, variants.edge_index, variants.ptr)
-                variants.x[:, column] = found[:, MATCH_FEATURES.index(NEIGHBOURHOOD)]
+            if covered is not None:  # it changes for the ends of the edges that are left out, and for no other
+                edge = ((pair_of_edge >= start) & (pair_of_edge < start + at_once)).nonzero().squeeze(1)
+                copy = pair_of_edge[edge] - start
+                variants.x[copy * graphs.num_nodes + graphs.edge_index[1, edge], column] = covered[edge]
             yield from self._model(*variants.model_inputs(self._model.inputs)).reshape(-1, graphs.num_nodes)
+
+
+def _covered_without_each(given: RerankInput, graphs: CandidateGraphs, check: Callable[[], None]) -> Tensor:
+    """Measure what the target of each edge covers together with its other neighbours, ``[E]``."""
+    assert given.passages is not None
+    words, table = words_of(given.passages, check=check)
+    nodes = torch.arange(graphs.num_nodes)
+    matched = TextMatch(words, table=table).matched_words([given.query], nodes, graphs.ptr, check=check)
+    return matched.without_each(graphs.edge_index)
 
 
 def _undirected_pairs(graphs: CandidateGraphs) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,98 @@
+import random
+from collections.abc import Callable, Iterator
+from itertools import count
+
+import pytest
+import torch
+
+from graphrerank import GraphReranker, RerankInput
+from graphrerank.inference import Explainer, explanation
+from graphrerank.models import Checkpoint
+
+WORDS = [f"w{number}" for number in range(60)]
+
+
+@pytest.fixture(scope="module")
+def checkpoint(make_checkpoint: Callable[..., Checkpoint]) -> Checkpoint:
+    names = ("base_score", "bm25_score", "query_coverage", "title_coverage", "neighbourhood_coverage")
+    return make_checkpoint(names, num_scores=5)
+
+
+def random_inputs(num_inputs: int, **more: object) -> Iterator[tuple[RerankInput, list[tuple[int, int]]]]:
+    for seed in range(num_inputs):
+        rng = random.Random(seed)
+        size = rng.randint(2, 12)
+        texts = [" ".join(rng.choices(WORDS, k=rng.randint(0, 20))) for _ in range(size)]
+        edges = sorted({tuple(sorted(rng.sample(range(size), 2))) for _ in range(rng.randint(0, 2 * size))})
+        query = " ".join(rng.choices(WORDS, k=rng.choice([3, 70])))
+        yield RerankInput(query, texts, edges=edges, **more), edges
+
+
+@pytest.mark.parametrize("rows_at_once", [1, 60, 1 << 15])
+def test_against_reranking_without_each_edge(
+    checkpoint: Checkpoint, rows_at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(explanation, "ROWS_AT_ONCE", rows_at_once)
+    reranker, explainer, named = GraphReranker(checkpoint), Explainer(checkpoint), 0
+    for given, edges in random_inputs(8):
+        full = in_order_given(reranker, given)
+        rows = explainer.explain(given, num_edges=len(edges) or 1)
+        for place, row in enumerate(rows):
+            assert row.gcs_part + row.learned_part == pytest.approx(float(full[place]), abs=1e-5)
+            for pair, effect in row.edges:
+                left = [edge for edge in edges if edge != pair]
+                without = in_order_given(reranker, RerankInput(given.query, given.passages, edges=left))
+                assert effect == pytest.approx(float(full[place] - without[place]), abs=2e-5)
+                named += 1
+    assert named > 50
+
+
+def test_given_coverage_stays_as_it_is(checkpoint: Checkpoint) -> None:
+    for given, edges in random_inputs(4):
+        features = {"neighbourhood_coverage": [0.1 * place for place in range(given.num_passages)]}
+        fixed = RerankInput(given.query, given.passages, edges=edges, features=features)
+        reranker, rows = GraphReranker(checkpoint), Explainer(checkpoint).explain(fixed)
+        full = in_order_given(reranker, fixed)
+        for place, row in enumerate(rows):
+            for pair, effect in row.edges:
+                left = [edge for edge in edges if edge != pair]
+                without = RerankInput(given.query, given.passages, edges=left, features=features)
+                assert effect == pytest.approx(float((full - in_order_given(reranker, without))[place]), abs=2e-5)
+
+
+def test_it_can_be_stopped_between_steps(checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explanation, "ROWS_AT_ONCE", 1)
+    given, edges = next(pair for pair in random_inputs(9) if len(pair[1]) > 3)
+    calls = count()
+    Explainer(checkpoint).explain(given, check=lambda: next(calls))
+    num_calls = next(calls)
+    assert num_calls > len(edges)  # one edge at a time
+    left = count(num_calls - 1, -1)
+
+    def stop_at_the_last() -> None:
+        if next(left) == 0:
+            raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        Explainer(checkpoint).explain(given, check=stop_at_the_last)
+
+
+def test_words_are_matched_once_however_many_edges_are_left_out(
+    checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int] = []
+    matched_words = explanation.TextMatch.matched_words
+    monkeypatch.setattr(
+        explanation.TextMatch, "matched_words", lambda *given, **more: calls.append(1) or matched_words(*given, **more)
+    )
+    monkeypatch.setattr(explanation, "ROWS_AT_ONCE", 1)
+    given, _ = next(pair for pair in random_inputs(9) if len(pair[1]) > 3)
+    Explainer(checkpoint).explain(given)
+    assert calls == [1]
+
+
+def in_order_given(reranker: GraphReranker, given: RerankInput) -> torch.Tensor:
+    ranking = reranker.rerank_batch([given])[0]
+    scores = torch.empty(len(ranking))
+    scores[ranking.indices] = ranking.scores
+    return scores
