@@ -1,14 +1,18 @@
-"""python benchmarks/serve_load.py  # the service under load, against itself without batching and with PyG's layers.
+"""python benchmarks/serve_load.py  # the service under load, against one without batching and with PyG's layers.
+
+Another commit in PyG's place, from a checkout with an environment of its own; texts, and texts with an encoder:
+python benchmarks/serve_load.py --documents --checkout DIR --python BIN
+python benchmarks/serve_load.py --documents --encoder --checkout DIR --python BIN
 
 Both services run on loopback and are loaded in turns, ten seconds each, by 16 clients that send 100 candidates a
-request: scores and edges (``scores`` mode), and texts with ``--documents``. Checks first that both give the same
-answers. Memory is that of all processes of the service, after ten seconds under load and at the end. On a busy machine
-the ratio per second of CPU says more than that of throughput, because more processes get a larger share of the machine.
+request: scores and edges, or texts of 40 words. Checks first that both give the same answers. Memory is that of all
+processes of the service, after ten seconds under load and at the end. The clients share the machine with the services.
 """
 
 import argparse
 import http.client
 import json
+import os
 import random
 import re
 import socket
@@ -20,6 +24,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 
 import psutil
 import torch
@@ -27,12 +32,12 @@ from torch import Tensor, nn
 from torch_geometric.nn import GATv2Conv
 
 from graphrerank.models import find_checkpoint, load_checkpoint
-from graphrerank.serving import Limits, RerankEngine, ServiceSettings, create_server, load_artifact, run
-from graphrerank.serving.artifact import artifact_formats, read_artifact_manifest
+from graphrerank.serving import RerankEngine, Service, ServiceSettings, load_artifact, run
 
 CANDIDATES, EDGES, TURN_S, BODIES = 100, 300, 10.0, 64
 HEADERS = b"POST /v2/rerank HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
 LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+ROOT = Path(__file__).parents[1]
 WORDS = [f"word{number}" for number in range(2000)]
 
 
@@ -54,27 +59,21 @@ class PyGLayer(nn.Module):
         return self.conv(x, edge_index)
 
 
-def make_engine(name: str, layers: str, device: str) -> RerankEngine:
-    """Load an artifact in a worker, in its fastest format or as an eager model with PyG's layers."""
-    folder = find_checkpoint(name)
-    held = artifact_formats(read_artifact_manifest(folder))
-    artifact = load_artifact(folder, next(form for form in ("aot", "torchscript") if form in held))
-    if layers == "pyg":
-        model = load_checkpoint(artifact.folder).model
-        for block in model.blocks:
-            block.layer = PyGLayer(block.layer)
-        artifact = replace(artifact, module=model.eval())
-    return RerankEngine(artifact)
+def make_pyg_engine(name: str, device: str) -> RerankEngine:
+    """Load a checkpoint as an eager model with PyG's layers."""
+    artifact = load_artifact(find_checkpoint(name))
+    model = load_checkpoint(artifact.folder).model
+    for block in model.blocks:
+        block.layer = PyGLayer(block.layer)
+    return RerankEngine(replace(artifact, module=model.eval()))
 
 
-def serve(name: str, layers: str, port: int, workers: int) -> None:
-    """Run one of the services."""
+def serve_pyg(name: str, port: int, workers: int) -> None:
+    """Run the service without batching."""
     from graphrerank.cli.http_service import RERANK
 
-    batch_requests = 1 if layers == "pyg" else 32
-    settings = ServiceSettings(port=port, workers=workers, batch_requests=batch_requests, limits=Limits())
-    server = create_server({"rerank": partial(make_engine, name, layers)}, [RERANK], settings, info={"layers": layers})
-    run(server, settings)
+    settings = ServiceSettings(port=port, workers=workers, batch_requests=1)
+    run(Service({"rerank": partial(make_pyg_engine, name)}, [RERANK], settings, {"layers": "pyg"}))
 
 
 @dataclass
@@ -172,15 +171,28 @@ def ask(port: int, body: bytes) -> dict[int, float]:
     return {result["index"]: result["relevance_score"] for result in results}
 
 
+def command_of(arguments: argparse.Namespace, name: str, port: int) -> list[str]:
+    """Return the command of a service: ours, PyG's layers without batching, or that of another commit."""
+    if name == "pyg":
+        command = [sys.executable, __file__, "--serve", "--port", str(port), "--artifact", arguments.artifact]
+        return [*command, "--workers", str(arguments.workers)]
+    python, checkout = (sys.executable, ROOT) if name == "ours" else (arguments.python, arguments.checkout)
+    encoder = ["encoder=minilm", *(arguments.ours if name == "ours" else ())] if arguments.encoder else ["encoder=none"]
+    settings = [f"port={port}", f"workers={arguments.workers}", f"artifact={arguments.artifact}", *encoder]
+    return [str(python), str(Path(checkout) / "serve.py"), *settings]
+
+
 @contextmanager
-def service(arguments: argparse.Namespace, layers: str) -> Iterator[tuple[int, psutil.Process]]:
+def service(arguments: argparse.Namespace, name: str) -> Iterator[tuple[int, psutil.Process]]:
     """Run a service in its own processes."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, __file__, "--serve", layers, "--port", str(port)]
-    command += ["--artifact", arguments.artifact, "--workers", str(arguments.workers)]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    source = Path(arguments.checkout if name == "other" else ROOT) / "src"
+    environment = os.environ | {"PYTHONPATH": str(source), "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        command_of(arguments, name, port), env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     try:
         while True:
             try:
@@ -191,7 +203,7 @@ def service(arguments: argparse.Namespace, layers: str) -> Iterator[tuple[int, p
             except OSError:
                 time.sleep(0.2)
             if process.poll() is not None:
-                raise SystemExit(f"the service {layers!r} did not start")
+                raise SystemExit(f"the service {name!r} did not start")
         yield port, psutil.Process(process.pid)
     finally:
         process.terminate()
@@ -211,39 +223,46 @@ def cpu_of(process: psutil.Process) -> float:
 
 def main() -> None:
     """Check, load in turns, and print one table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--artifact", default="attack")
     parser.add_argument("--seconds", type=float, default=60, help="of load for each service")
     parser.add_argument("--clients", type=int, default=16)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--documents", action="store_true", help="send texts as well")
-    parser.add_argument("--serve", choices=["ours", "pyg"], help=argparse.SUPPRESS)
+    parser.add_argument("--encoder", action="store_true", help="with the encoder of the checkpoint's training")
+    parser.add_argument("--ours", nargs="*", default=[], help="further settings of our service")
+    parser.add_argument("--checkout", help="another commit of this repository, in the place of PyG")
+    parser.add_argument("--python", help="the interpreter of the other commit's environment")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.serve:
-        serve(arguments.artifact, arguments.serve, arguments.port, arguments.workers)
+        serve_pyg(arguments.artifact, arguments.port, arguments.workers)
         return
+    rival = "other" if arguments.checkout else "pyg"
+    titles = {"other": "the other commit", "pyg": "batching off, PyG's layers, eager", "ours": "this commit"}
     bodies = request_bodies(arguments.documents)
-    measured = {"pyg": Measured(), "ours": Measured()}
-    with service(arguments, "pyg") as (pyg_port, pyg), service(arguments, "ours") as (port, ours):
-        rivals = {"pyg": (pyg_port, pyg), "ours": (port, ours)}
+    measured = {rival: Measured(), "ours": Measured()}
+    with service(arguments, rival) as other, service(arguments, "ours") as ours:
+        services = {rival: other, "ours": ours}
         for body in bodies[:3]:
-            scores = [ask(rival_port, body) for rival_port, _ in rivals.values()]
-            assert all(abs(scores[0][index] - scores[1][index]) < 1e-4 for index in scores[0])
+            scores = [ask(port, body) for port, _ in services.values()]
+            gap = max(abs(scores[0][index] - scores[1][index]) for index in scores[0])
+            assert gap < (0.02 if arguments.encoder else 1e-4), f"the services differ by {gap}"
         for _ in range(max(2, round(arguments.seconds / TURN_S))):
-            for name, (rival_port, process) in rivals.items():
+            for name, (port, process) in services.items():
                 before = cpu_of(process)
-                load(rival_port, bodies, arguments.clients, TURN_S, measured[name])
+                load(port, bodies, arguments.clients, TURN_S, measured[name])
                 measured[name].cpu += cpu_of(process) - before
                 measured[name].memory.append((measured[name].duration, memory_of(process)))
     rates = {name: len(one.seconds) / one.duration for name, one in measured.items()}
     columns = ["requests/s", "CPU ms/request", "p50 ms", "p99 ms", "failed", "MiB after 10 s", "growth to the end"]
     print(f"| service | {' | '.join(columns)} |")
     print("| --- | --: | --: | --: | --: | --: | --: | --: |")
-    print(measured["pyg"].row("batching off, PyG's layers, eager"))
-    print(measured["ours"].row("batching on, the artifact"))
+    for name, one in measured.items():
+        print(one.row(titles[name]))
     costs = {name: one.cpu / len(one.seconds) for name, one in measured.items()}
-    print(f"throughput: {rates['ours'] / rates['pyg']:.2f}x, per second of CPU {costs['pyg'] / costs['ours']:.2f}x")
+    print(f"throughput: {rates['ours'] / rates[rival]:.2f}x, per second of CPU {costs[rival] / costs['ours']:.2f}x")
 
 
 if __name__ == "__main__":

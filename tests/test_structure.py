@@ -41,6 +41,7 @@ CROSS_CUTTING = {
     "serving/test_http.py": "routes, limits, key and log",
     "serving/test_running_corpus.py": "the service as processes: search",
     "serving/test_running_formats.py": "the service as processes: formats",
+    "serving/test_running_attacks.py": "the service as processes: hostile requests and overload",
     "serving/test_running_service.py": "the service as processes: clients, faults, its end",
     "serving/test_untrusted.py": "a stranger's checkpoint or artifact",
     "training/test_granker_training.py": "GRanker's models in the training loop",
@@ -108,7 +109,7 @@ COVERED = {
         "pipelines/vector_search.py",
     ),
     "serving/test_artifact.py": ("models/integrity.py",),
-    "serving/test_dispatcher.py": ("serving/batch_loop.py", "serving/messages.py"),
+    "serving/test_dispatcher.py": ("serving/messages.py",),
     "serving/test_formats.py": (
         "serving/formats/aot.py", "serving/formats/exportable.py", "serving/formats/onnx.py", "serving/formats/pt2.py",
         "serving/formats/registry.py", "serving/formats/torchscript.py",

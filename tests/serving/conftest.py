@@ -6,11 +6,11 @@ import pytest
 import torch
 from fastapi import FastAPI
 
-from graphrerank.cli.http_service import RERANK
+from graphrerank.cli.http_service import RERANK, TEI
 from graphrerank.models import Checkpoint, GATv2Reranker, parse_manifest
 from graphrerank.serving import Artifact, Limits, RerankEngine, export_artifact, load_artifact
 from graphrerank.serving.dispatcher import Dispatcher
-from graphrerank.serving.engine import Answer, answer_all
+from graphrerank.serving.engine import answer_all
 from graphrerank.serving.http_guard import HttpGuard
 from graphrerank.serving.routes import add_routes
 from tests.support.encoders import HashEncoder
@@ -75,8 +75,8 @@ class InlineDispatcher(Dispatcher):
         super().__init__(limits, batch_requests=1, batch_candidates=1)
         self.engine = engine
 
-    async def ask(self, kind: str, request: Any, uid: str) -> Answer:
-        return answer_all(self.engine, {uid: request})[uid]
+    async def ask(self, kind: str, job: Any, uid: str, **_: Any) -> Any:
+        return answer_all(self.engine, {uid: job})[uid]
 
 
 @pytest.fixture(scope="session")
@@ -85,7 +85,7 @@ def make_app(artifact: Artifact, encoder: HashEncoder) -> Callable[..., FastAPI]
         """The service's routes with an engine in the same process."""
         limits = limits or Limits()
         app = FastAPI()
-        add_routes(app, [RERANK], InlineDispatcher(RerankEngine(artifact, encoder, limits=limits), limits), limits)
+        add_routes(app, [RERANK, TEI], InlineDispatcher(RerankEngine(artifact, encoder, limits=limits), limits), limits)
         app.add_middleware(HttpGuard, limits=limits, api_key=api_key)
         return app
 

@@ -1,56 +1,54 @@
 """The way of requests to workers and back, with threads in the place of processes."""
 
 import asyncio
-import pickle
+import os
+import signal
 import socket
+import subprocess
+import sys
 import threading
+import time
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from graphrerank.serving import Limits
-from graphrerank.serving.batch_loop import BatchLoop
-from graphrerank.serving.dispatcher import Dispatcher
-from graphrerank.serving.engine import Answer
+from graphrerank.serving.dispatcher import GRACE_SECONDS, Dispatcher
+from graphrerank.serving.engine import Refusal
 from graphrerank.serving.messages import connect, listen, pack, read_message, receive
 
 
 @dataclass
-class Sized:
-    """A request of so many documents."""
+class Job:
+    """A job of so many documents and seconds."""
 
     num_documents: int = 1
+    seconds: float = 0.001
 
 
-@dataclass
-class Recorder:
-    """An engine that records its batches."""
+class Unsendable(Job):
+    """A job that cannot be pickled."""
 
-    batches: list = field(default_factory=list)
-
-    def answer(self, requests):
-        self.batches.append(list(requests))
-        if any(request == "bad" for request in requests.values()):
-            raise ValueError("`field` is bad")
-        return {uid: Answer(200, uid.encode()) for uid in requests}
+    def __reduce__(self):
+        raise RecursionError("too deep")
 
 
 class Worker:
     """The worker's end of a connection, in the test's hands."""
 
-    def __init__(self, address: Path) -> None:
+    def __init__(self, address: Path, pid: int = 0) -> None:
         self.connection = connect(address)
+        self.connection.sendall(pack(pid))
 
     async def take(self):
         """Return the kind and the ids of a batch."""
         kind, requests = await asyncio.wait_for(asyncio.to_thread(receive, self.connection), 10)
-        return kind, [uid for uid, _, _ in requests]
+        return kind, [uid for uid, *_ in requests]
 
-    def give(self, uids):
-        self.connection.sendall(pack({uid: Answer(200, uid.encode()) for uid in uids}))
+    def give(self, uids, seconds=0.001):
+        self.connection.sendall(pack((seconds, {uid: f"result of {uid}" for uid in uids})))
 
     def is_idle(self):
         self.connection.settimeout(0.05)
@@ -64,11 +62,16 @@ class Worker:
 
 
 @asynccontextmanager
-async def dispatching(folder, *, batch_requests=4, batch_candidates=100, **limits):
-    dispatcher = Dispatcher(Limits(**limits), batch_requests=batch_requests, batch_candidates=batch_candidates)
-    dispatcher.listen([folder / "http-0"])
-    async with dispatcher.serving():
-        yield dispatcher, folder / "http-0"
+async def dispatching(folder, *, batch_requests=4, batch_candidates=100, http_processes=1, **limits):
+    dispatcher = Dispatcher(
+        Limits(**limits),
+        batch_requests=batch_requests,
+        batch_candidates=batch_candidates,
+        http_processes=http_processes,
+    )
+    with listen(folder / "http-0") as listener:
+        async with dispatcher.serving(listener):
+            yield dispatcher, folder / "http-0"
 
 
 @pytest.fixture
@@ -76,8 +79,11 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("s")  # a short path, as those of sockets must be
 
 
-def ask_all(dispatcher, requests):
-    return [asyncio.create_task(dispatcher.ask(*request, f"r{place}")) for place, request in enumerate(requests)]
+def ask_all(dispatcher, requests, **arguments):
+    return [
+        asyncio.create_task(dispatcher.ask(kind, job or Job(), f"r{index}", **arguments))
+        for index, (kind, job) in enumerate(requests)
+    ]
 
 
 @pytest.mark.parametrize("size", [0, 10, 10**6])
@@ -112,12 +118,12 @@ def test_a_path_that_is_too_long_for_a_socket(folder):
 def test_a_batch_takes_what_waits_up_to_its_limits(folder, sizes, expected):
     async def play():
         async with dispatching(folder) as (dispatcher, address):
-            asked, worker = ask_all(dispatcher, [("rerank", Sized(size)) for size in sizes]), Worker(address)
+            asked, worker = ask_all(dispatcher, [("rerank", Job(size)) for size in sizes]), Worker(address)
             batches = [(await worker.take())[1] for _ in expected]
             assert [len(batch) for batch in batches] == expected
             for batch in batches:
                 worker.give(batch)
-            assert [(await one).body.decode() for one in asked] == [f"r{place}" for place in range(len(sizes))]
+            assert [await task for task in asked] == [f"result of r{index}" for index in range(len(sizes))]
 
     asyncio.run(play())
 
@@ -144,74 +150,167 @@ def test_a_worker_holds_two_batches_and_the_idler_one_gets_the_next(folder):
             other = Worker(address)
             assert [await other.take(), await other.take()] == [("rerank", ["r2"]), ("rerank", ["r3"])]
             other.give(["r2"])
-            assert (await asked[2]).body == b"r2"
+            assert await asked[2] == "result of r2"
             (late,) = ask_all(dispatcher, [("rerank", None)])
             assert await other.take() == ("rerank", ["r0"])
-            for one, uid in ((other, "r3"), (other, "r0"), (worker, "r0"), (worker, "r1")):
-                one.give([uid])
+            for end, uid in ((other, "r3"), (other, "r0"), (worker, "r0"), (worker, "r1")):
+                end.give([uid])
             await asyncio.gather(*asked, late)
 
     asyncio.run(play())
 
 
-def test_what_a_dead_worker_held_is_given_to_another_once(folder):
+def test_nobody_is_sent_behind_long_work(folder):
+    """A small request waits for the first worker that is free, not for one that computes for long."""
+
     async def play():
         async with dispatching(folder) as (dispatcher, address):
-            asked, dying = ask_all(dispatcher, [("rerank", None)] * 2), Worker(address)
-            await dying.take()
-            dying.connection.close()
-            heir = Worker(address)
-            assert await heir.take() == ("rerank", ["r0", "r1"])
-            heir.connection.close()
-            answers = [await one for one in asked]
-            assert [(answer.status, b"workers died" in answer.body) for answer in answers] == [(503, True)] * 2
-            (asked_later,), last = ask_all(dispatcher, [("rerank", None)]), Worker(address)
-            last.give((await last.take())[1])
-            assert (await asked_later).status == 200
+            worker, other = Worker(address), Worker(address)
+            (long,) = ask_all(dispatcher, [("rerank", Job(seconds=1.0))])
+            await asyncio.sleep(0.05)
+            busy, free = (other, worker) if worker.is_idle() else (worker, other)
+            for _ in range(2):
+                (short,) = ask_all(dispatcher, [("rerank", None)])
+                free.give((await free.take())[1])
+                assert await short == "result of r0"
+            busy.give((await busy.take())[1])
+            await long
 
     asyncio.run(play())
 
 
-def test_too_slow_and_too_many(folder):
+def test_requests_of_a_dead_worker_are_given_to_another_once_and_alone(folder):
+    """A request that kills workers takes no other one with it."""
+
     async def play():
-        async with dispatching(folder, request_seconds=0.05, waiting=2) as (dispatcher, address):
-            answers = await asyncio.gather(*ask_all(dispatcher, [("rerank", None)] * 3))
-            assert sorted(answer.status for answer in answers) == [429, 504, 504]
+        async with dispatching(folder) as (dispatcher, address):
+            asked, dying = ask_all(dispatcher, [("rerank", None)] * 2), Worker(address)
+            assert await dying.take() == ("rerank", ["r0", "r1"])
+            dying.connection.close()
+            heir = Worker(address)
+            assert [await heir.take(), await heir.take()] == [("rerank", ["r0"]), ("rerank", ["r1"])]
+            heir.connection.close()
+            refusals = [await task for task in asked]
+            assert [(refusal.status, "workers died" in refusal.message) for refusal in refusals] == [(503, True)] * 2
+            (asked_later,), last = ask_all(dispatcher, [("rerank", None)]), Worker(address)
+            last.give((await last.take())[1])
+            assert await asked_later == "result of r0"
+
+    asyncio.run(play())
+
+
+def test_a_request_that_cannot_be_sent_harms_no_other(folder):
+    """Before, it stayed booked with the worker, and all later requests waited for ever."""
+
+    async def play():
+        async with dispatching(folder) as (dispatcher, address):
+            worker = Worker(address)
+            for _ in range(3):
+                (bad,) = ask_all(dispatcher, [("rerank", Unsendable())])
+                assert (await bad).status == 500
+            (good,) = ask_all(dispatcher, [("rerank", None)])
+            worker.give((await worker.take())[1])
+            assert await good == "result of r0"
+
+    asyncio.run(play())
+
+
+def test_expired_requests_are_not_worked_on(folder):
+    async def play():
+        async with dispatching(folder, request_seconds=0.1) as (dispatcher, address):
+            refusals = await asyncio.gather(*ask_all(dispatcher, [("rerank", None)] * 3))
+            assert [refusal.status for refusal in refusals] == [504] * 3
             worker = Worker(address)
             (asked,) = ask_all(dispatcher, [("rerank", None)])
-            assert await worker.take() == ("rerank", ["r0"])  # the others are not worked on
+            assert await worker.take() == ("rerank", ["r0"])
             assert (await asked).status == 504
             worker.give(["r0"])  # too late: nobody is disturbed
             (asked,) = ask_all(dispatcher, [("rerank", None)])
             worker.give((await worker.take())[1])
-            assert (await asked).status == 200
+            assert await asked == "result of r0"
 
     asyncio.run(play())
 
 
-def test_one_bad_request_does_not_harm_its_batch():
-    recorder = Recorder()
-    batch = [("r0", 0.0, 1), ("r1", 0.0, "bad"), ("r2", 0.0, 2)]
-    answers = BatchLoop().work({"a": recorder}, ("a", batch))
-    assert {uid: answer.status for uid, answer in answers.items()} == {"r0": 200, "r1": 422, "r2": 200}
-    assert recorder.batches == [["r0", "r1", "r2"], ["r0"], ["r1"], ["r2"]]
+def test_requests_whose_client_is_gone_are_not_worked_on(folder):
+    async def play():
+        async with dispatching(folder) as (dispatcher, address):
+            (asked,) = ask_all(dispatcher, [("rerank", None)], gone=lambda: asyncio.sleep(0))
+            assert (await asked).status == 499
+            worker = Worker(address)
+            assert worker.is_idle()
+
+    asyncio.run(play())
 
 
-def test_a_worker_answers_every_http_process_until_all_are_gone(folder):
-    listeners, loop = [listen(folder / f"http-{number}") for number in range(2)], BatchLoop()
-    loop.addresses = [folder / f"http-{number}" for number in range(2)]
-    thread = threading.Thread(target=loop, args=(SimpleNamespace(engines={"a": Recorder()}), "cpu", 3))
-    thread.start()
-    connections = [listener.accept()[0] for listener in listeners]
-    for connection in connections:
-        connection.sendall(pack(("a", [("r", 0.0, 1)])))
-        assert receive(connection) == {"r": Answer(200, b"r")}
-        connection.close()
-    thread.join(timeout=10)
-    assert not thread.is_alive()
+@pytest.mark.parametrize("http_processes", [1, 2])
+def test_requests_are_refused_when_the_wait_would_be_too_long(folder, http_processes):
+    async def play():
+        limits = {"queue_seconds": 3.0, "http_processes": http_processes}
+        async with dispatching(folder, batch_requests=1, **limits) as (dispatcher, address):
+            worker = Worker(address)
+            asked = ask_all(dispatcher, [("rerank", Job(seconds=1.0)), ("rerank", Job(seconds=1.0))])
+            for _ in asked:
+                worker.give((await worker.take())[1], seconds=2.0)  # it is slower than estimated
+            await asyncio.gather(*asked)
+            assert 1.0 < dispatcher._slowness < 2.0
+            tasks = ask_all(dispatcher, [("rerank", Job(seconds=1.0))] * 10)
+            await asyncio.sleep(0.1)
+            refusals = [task.result() for task in tasks if task.done()]
+            assert len(refusals) == 10 - (3 if http_processes == 1 else 2)
+            assert {refusal.status for refusal in refusals} == {429}
+            assert all(refusal.retry_after >= 1 for refusal in refusals)
+            for task in tasks:
+                task.cancel()
+
+    asyncio.run(play())
 
 
-def test_the_workers_copy_leaves_sockets_and_requests_behind(folder):
-    dispatcher = Dispatcher(Limits(), batch_requests=1, batch_candidates=1)
-    dispatcher.listen([folder / "http-0"])
-    assert pickle.loads(pickle.dumps(dispatcher)).limits == Limits()
+def test_too_many_waiting(folder):
+    async def play():
+        async with dispatching(folder, waiting=2) as (dispatcher, _):
+            tasks = ask_all(dispatcher, [("rerank", None)] * 3)
+            await asyncio.sleep(0.05)
+            assert [task.done() for task in tasks] == [False, False, True]
+            assert tasks[2].result() == Refusal(429, "too many requests: 2 are waiting", retry_after=1)
+            for task in tasks:
+                task.cancel()
+
+    asyncio.run(play())
+
+
+@pytest.mark.slow
+def test_a_worker_that_overruns_is_killed(folder):
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)"])
+
+    async def play():
+        async with dispatching(folder, request_seconds=0.2) as (dispatcher, address):
+            worker = Worker(address, process.pid)
+            (asked,) = ask_all(dispatcher, [("rerank", None)])
+            await worker.take()
+            assert (await asked).status == 504
+            assert process.poll() is None
+            await asyncio.sleep(GRACE_SECONDS * 1.5)
+
+    asyncio.run(play())
+    assert process.wait(10) == -signal.SIGKILL
+
+
+def test_a_worker_whose_answer_is_none_is_killed(folder):
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)"])
+
+    async def play():
+        async with dispatching(folder) as (dispatcher, address):
+            worker = Worker(address, process.pid)
+            (asked,) = ask_all(dispatcher, [("rerank", None)])
+            await worker.take()
+            worker.give(["another"])
+            heir = Worker(address, os.getpid())
+            heir.give((await heir.take())[1])
+            assert await asked == "result of r0"
+            assert dispatcher.num_workers == 1
+
+    before = time.monotonic()
+    asyncio.run(play())
+    assert process.wait(10) == -signal.SIGKILL
+    assert before < time.monotonic()

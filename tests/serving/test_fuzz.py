@@ -1,16 +1,24 @@
 """Requests drawn from the OpenAPI schema, right and wrong ones: none may be answered with 5xx."""
 
+import collections
 import json
+import warnings
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from benchmarks.serve_fuzz import hostile_bodies
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # starlette asks for httpx2 where there is httpx only
+    from fastapi.testclient import TestClient
+
 schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is optional")
 from schemathesis import GenerationMode  # noqa: E402
 from schemathesis.checks import not_a_server_error  # noqa: E402
 
-ROUTES = ["/v1/rerank", "/v2/rerank"]
+ROUTES = ["/v1/rerank", "/v2/rerank", "/rerank"]
 
 
 def fuzz(app, examples):
@@ -51,3 +59,24 @@ def test_a_few_hundred(make_app):
 @pytest.mark.slow
 def test_ten_thousand(make_app):
     assert len(fuzz(make_app(), 10_000)) >= 10_000
+
+
+@pytest.mark.slow
+def test_forty_thousand_of_another_structure(make_app):
+    """Deep, wide, huge, not finite, duplicate, null; benchmarks/serve_fuzz.py sends them to a running service."""
+    client, bodies, statuses = TestClient(make_app()), hostile_bodies(0), collections.Counter()
+    for count in range(40_000):
+        response = client.post(ROUTES[count % len(ROUTES)], content=next(bodies))
+        statuses[response.status_code] += 1
+        if response.status_code != 200:
+            assert response.json()["message"]
+            assert len(response.content) < 5000
+    assert set(statuses) <= {200, 400, 413, 422}, statuses
+    assert min(statuses[200], statuses[400], statuses[422]) > 100
+
+
+def test_hundreds_of_another_structure(make_app):
+    client, bodies, statuses = TestClient(make_app()), hostile_bodies(1), collections.Counter()
+    for count in range(600):
+        statuses[client.post(ROUTES[count % len(ROUTES)], content=next(bodies)).status_code] += 1
+    assert {200, 400, 422} <= set(statuses) <= {200, 400, 413, 422}

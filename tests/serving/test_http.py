@@ -34,7 +34,11 @@ def test_an_answer(client, artifact, encoder, path):
     found = response.json()
     assert set(found) == {"id", "results", "meta"}
     assert found["id"] == response.headers["x-request-id"]
-    assert found["meta"] == {"api_version": {"version": "2"}, "model": "test-model"}
+    assert found["meta"] == {
+        "api_version": {"version": path[2]},
+        "billed_units": {"search_units": 1},
+        "model": "test-model",
+    }
     assert [set(result) for result in found["results"]] == [{"index", "relevance_score"}] * 2
     assert client.get("/health").json() == {"status": "ok"}
 
@@ -49,16 +53,13 @@ NAN, INFINITY = float("nan"), float("inf")
         ({"documents": ["x"] * 1001}, "documents", "at most 1000, got 1001"),
         ({"documents": ["x", 3]}, "documents", "valid string"),
         ({"documents": "x"}, "documents", "valid list"),
-        ({"documents": ["x", ""]}, "documents", "got 0 at place 1"),
-        ({"documents": ["x", "\ud800"]}, "documents", "valid Unicode .* at place 1"),
-        ({"documents": [{"text": "\udfff"}]}, "documents", "valid Unicode"),
+        ({"documents": ["x", ""]}, "documents", "got 0 at index 1"),
         ({"query": ""}, "query", "at least 1 character"),
         ({"query": None}, "query", "valid string"),
-        ({"query": "\ud800"}, "query", "valid string"),
         ({"edges": [[0, 3]]}, "edges", r"join documents 0 to 2, got \[0, 3\] at index 0"),
         ({"edges": [[0, 1], [1, 0]]}, "edges", r"be given once, in one direction, got \[1, 0\] at index 1"),
         ({"edges": [[-1, 0]]}, "edges", "integers from 0"),
-        ({"edges": [[0, 1]] * 1_000_000}, "edges", "at most 100000, got 1000000"),
+        ({"edges": [[0, 1]] * 200_000}, "edges", "at most 100000, got 200000"),
         ({"edges": [[0, 1, NAN]]}, "edges", "a weight in"),
         ({"scores": [1.0] * 2}, "scores", r"one entry per document \(3\), got 2"),
         ({"scores": []}, "scores", "at least 1 item"),
@@ -70,7 +71,7 @@ NAN, INFINITY = float("nan"), float("inf")
         ({"top_n": 1.5}, "top_n", "valid integer"),
         ({"max_tokens_per_doc": 0}, "max_tokens_per_doc", "greater than or equal to 1"),
         ({"entities": ["ab"]}, "entities", "valid list"),
-        ({"topn": 1}, "topn", "not permitted"),
+        ({"topn": 1, "secret": 2}, "top_n", "2 fields are not permitted; did you mean .*`top_n`"),
     ],
 )
 def test_bad_requests_are_refused_by_field(client, change, field, message):
@@ -82,11 +83,17 @@ def test_bad_requests_are_refused_by_field(client, change, field, message):
     with pytest.raises(ValueError, match=message):
         raise ValueError(found["message"])
     assert len(response.content) < 1000
+    assert found["id"] == response.headers["x-request-id"]
+    assert "secret" not in response.text
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"{", b"[]", b"null", b'{"query": "q"}', b"\xff", b'{"\\ud800": 1}', b"[" * 200_000, b"9" * 5000]
-)
+    "body",
+    [
+        b"", b"{", b"[]", b"null", b'{"query": "q"}', b"\xff", b'{"\\ud800": 1}', b"[" * 200_000, b"9" * 5000,
+        b'{"query": "\\ud800", "documents": ["x"]}', b'{"query": "x", "documents": [{"text": "\\udfff"}]}',
+    ],
+)  # fmt: skip
 def test_bodies_that_are_no_request(client, body):
     assert send(client, body).status_code in {400, 422}
 
@@ -158,7 +165,10 @@ def test_what_no_route_takes(make_app):
         (client.get("/nothing"), 404, "Not Found"),
         (client.get("/v2/rerank"), 405, "Method Not Allowed"),
     ):
-        assert (response.status_code, response.json()) == (status, {"message": said, "detail": []})
+        assert (response.status_code, response.json()) == (
+            status,
+            {"id": response.headers["x-request-id"], "message": said, "error": said, "detail": []},
+        )
     assert response.headers["allow"] == "POST"
 
 
@@ -218,3 +228,82 @@ def test_the_schema_names_what_is_taken_and_answered(client):
     assert set(post["responses"]) >= {"200", "400", "401", "413", "422", "504"}
     assert "RerankResponse" in schema["components"]["schemas"]
     assert client.get("/docs").status_code == 200
+
+
+def test_pages_of_others_may_not_call(make_app):
+    """A browser sends `text/plain` to any address, without asking before."""
+    client = TestClient(make_app())
+    for origin, host, status in (
+        ("http://evil.example", "localhost:8000", 403),
+        ("http://evil.example:8000", "evil.example:8000", 403),  # a name that now points to this machine
+        ("null", "localhost:8000", 403),
+        ("http://localhost:8000", "localhost:8000", 200),  # our own page
+        ("http://127.0.0.1:8000", "127.0.0.1:8000", 200),
+    ):
+        headers = {"origin": origin, "host": host, "content-type": "text/plain"}
+        assert client.post("/v2/rerank", content=json.dumps(BODY), headers=headers).status_code == status
+
+
+def test_the_scheme_of_the_key_in_lower_case(make_app):
+    client = TestClient(make_app(api_key="key"))
+    for scheme, status in (("bearer", 200), ("BEARER", 200), ("Basic", 401)):
+        headers = {"authorization": f"{scheme} key"}
+        assert client.post("/v2/rerank", json=BODY, headers=headers).status_code == status
+
+
+NESTED = "[" * 490 + "]" * 490
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ('{"query": "q", "documents": [{"text": "a", "x": ' + NESTED + "}]}", 400),
+        ('{"query": "q", "documents": ["a"], "entities": [' + "[" + "[]," * 900_000 + "[]]]}", 413),
+        ('{"query": "q", "documents": ["a"], "rank_fields": [' + '"a",' * 400_000 + '"a"]}', 422),
+        ('{"query": "q", "documents": ["a"], "query_vector": [1], "vectors": [[' + '"a",' * 900_000 + '"a"]]}', 422),
+        ('{"query": "q", "documents": ["a"], "entities": [[' + "0," * 2_000_000 + "0]]}", 422),
+        ('{"query": "q", "documents": ["a"],' + ",".join(f'"k{i}":0' for i in range(400_000)) + "}", 422),
+        ('{"query": "' + "word " * 25_000 + '", "documents": ["a", "b"], "edges": [[0, 1]]}', 422),
+    ],
+    ids=["deep", "lists", "fields", "vectors of texts", "names of numbers", "keys", "query"],
+)
+def test_hostile_bodies_are_refused(client, body, status):
+    response = send(client, body)
+    assert response.status_code == status
+    assert len(response.content) < 2000
+    assert send(client, BODY).status_code == 200
+
+
+def test_too_much_work_is_refused(make_app):
+    client = TestClient(make_app(Limits(work_seconds=0.01)))
+    pairs = [[i, j] for i in range(200) for j in range(i + 1, 200)][:1000]
+    body = {"query": "a " * 4000, "documents": ["a"] * 200, "edges": pairs, "explain": True}
+    response = send(client, body)
+    assert response.status_code == 422
+    assert "at most `limits.work_seconds` = 0.01 seconds of work" in response.json()["message"]
+    assert send(client, BODY).status_code == 200
+
+
+def test_bodies_that_are_held_have_a_limit(make_app):
+    app = make_app(Limits(held_bytes=1000))
+    sent = []
+
+    async def send_back(message):
+        sent.append(message)
+
+    async def ask():
+        chunks = [b" " * 600, b""]
+
+        async def receive():
+            await asyncio.sleep(0.02)
+            return {"type": "http.request", "body": chunks.pop(0), "more_body": bool(chunks)}
+
+        scope = {"type": "http", "method": "POST", "path": "/v2/rerank", "headers": [], "query_string": b""}
+        await app(scope, receive, send_back)
+
+    async def play():
+        await asyncio.gather(ask(), ask())
+        await ask()
+
+    asyncio.run(play())
+    assert [message["status"] for message in sent if "status" in message] == [400, 503, 400]

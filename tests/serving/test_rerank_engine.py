@@ -6,7 +6,7 @@ import torch
 from graphrerank import GraphReranker
 from graphrerank.operators import BM25, HybridExpandRetriever
 from graphrerank.serving import RerankEngine, RerankRequest, export_artifact, load_artifact
-from graphrerank.serving.engine import answer_all
+from graphrerank.serving.engine import Refusal, answer_all
 
 QUERY = "who wrote the red book"
 DOCUMENTS = ["the red book", "a green pear", "who is who", "the author wrote it", "the red book", "?"]
@@ -160,9 +160,12 @@ def test_models_of_expanded_candidates_are_served(tmp_path, make_checkpoint, enc
 def test_one_bad_request_of_a_batch_fails_alone(engine):
     good = RerankRequest(query=QUERY, documents=DOCUMENTS)
     bad = RerankRequest(query=QUERY, documents=["a", "b"], doc_ids=["d", "d"], chunk_ids=[1, 1])
-    answers = answer_all(engine, {"good": good, "bad": bad, "too": good})
-    assert {uid: answer.status for uid, answer in answers.items()} == {"good": 200, "bad": 422, "too": 200}
-    assert b"`" in answers["bad"].body
+    results = answer_all(engine, {"good": good.to_job(), "bad": bad.to_job(), "too": good.to_job()})
+    assert isinstance(results["bad"], Refusal)
+    assert results["bad"].status == 422
+    assert "`" in results["bad"].message
+    assert results["good"] == results["too"]
+    assert len(results["good"].indices) == len(DOCUMENTS)
 
 
 def test_a_failing_encoder_is_not_the_clients_fault(artifact, encoder, caplog):
@@ -170,12 +173,12 @@ def test_a_failing_encoder_is_not_the_clients_fault(artifact, encoder, caplog):
         def encode(self, texts):
             return super().encode(texts) * float("nan")
 
-    answers = answer_all(
+    results = answer_all(
         RerankEngine(artifact, Broken(fingerprint=encoder.fingerprint, dim=encoder.dim)),
-        {"a": RerankRequest(query="secret", documents=["secret"])},
+        {"a": RerankRequest(query="secret", documents=["secret"]).to_job()},
     )
-    assert answers["a"].status == 500
-    assert b"secret" not in answers["a"].body
+    assert results["a"].status == 500
+    assert "secret" not in results["a"].message
 
 
 def test_warm_up(artifact, encoder):

@@ -1,4 +1,3 @@
-import numpy as np
 import pytest
 from pydantic import ValidationError
 
@@ -21,7 +20,9 @@ def test_texts() -> None:
 
 
 def test_what_the_reranker_takes() -> None:
-    given = read(scores=[1, 2, 3], edges=[[0, 2], [1, 2, 0.5]], entities=[["x"], [], ["x"]], top_n=2).to_input()
+    given = (
+        read(scores=[1, 2, 3], edges=[[0, 2], [1, 2, 0.5]], entities=[["x"], [], ["x"]], top_n=2).to_job().candidates
+    )
     assert (given.query, list(given.passages), given.scores, given.top_n) == (
         "q",
         ["a b c d", "e f g", "h"],
@@ -30,26 +31,30 @@ def test_what_the_reranker_takes() -> None:
     )
     assert (given.edges.tolist(), given.edge_weights.tolist()) == ([[0, 2], [1, 2]], [1.0, 0.5])
     assert given.entities == [["x"], [], ["x"]]
-    chunks = read(doc_ids=["d", "d", "e"], chunk_ids=[1, 2, 0]).to_input()
+    chunks = read(doc_ids=["d", "d", "e"], chunk_ids=[1, 2, 0]).to_job().candidates
     assert (chunks.doc_ids, chunks.chunk_ids) == (["d", "d", "e"], [1, 2, 0])
-    own = read(query_vector=[1, 0], vectors=[[1, 0]] * 3).to_input(np.zeros(3), np.zeros((3, 3)))
-    assert own.query_vector == [1, 0]  # the service's vectors do not take the place of the request's
+    own = read(query_vector=[1, 0], vectors=[[1, 0]] * 3).to_job().candidates
+    assert own.query_vector == [1, 0]
     assert len(own.vectors) == 3
 
 
 def test_fields_of_other_services_are_taken() -> None:
     read(model="rerank-v3.5", max_chunks_per_doc=10, priority=3, return_documents=True)
+    assert read(truncation=True, max_doc_length=2).texts() == ["a b", "e f", "h"]  # Jina's
 
 
 def test_limits() -> None:
-    few = Limits(documents=3, edges=2, text_chars=7)
+    few = Limits(documents=3, edges=2, text_chars=7, query_chars=7, request_chars=17, fields=2, entities=3)
     read(few, edges=[[0, 1], [0, 2]])
     for change, message in (
         ({"documents": ["a"] * 4}, "`documents` must be at most 3, got 4"),
         ({"documents": None, "scores": [1] * 4}, "`scores` must be at most 3, got 4"),
         ({"edges": [[0, 1], [0, 2], [1, 2]]}, "`edges` must be at most 2, got 3"),
         ({"query": "12345678"}, "`query` must have at most 7 characters, got 8"),
-        ({"documents": ["a", "12345678"]}, "1 to 7 characters, got 8 at place 1"),
+        ({"documents": ["a", "12345678"]}, "1 to 7 characters, got 8 at index 1"),
+        ({"documents": ["1234567"] * 3}, "`query` and `documents` must have at most 17 characters together, got 22"),
+        ({"rank_fields": ["a"] * 3}, "`rank_fields` must be at most 2, got 3"),
+        ({"entities": [["a"] * 2] * 3}, "`entities` must have at most 3 names, got 6"),
     ):
         with pytest.raises(ValidationError, match=message):
             read(few, **change)
@@ -60,15 +65,19 @@ def test_limits() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"documents": None}, "`documents` must be given, or `scores`"),
-        ({"documents": ["a", " \n", "b"]}, "`documents` must each have 1 to 100000 characters, got 0 at place 1"),
-        ({"documents": [{"title": "x"}]}, "have a text `text`, got none at place 0"),
-        ({"documents": [{"text": 3}]}, "have a text `text`, got none at place 0"),
-        ({"documents": ["a", {"text": "x"}], "rank_fields": ["body"]}, "have a text `body`, got none at place 1"),
+        ({"documents": None}, "`documents` or `scores` must be given"),
+        ({"documents": ["a", " \n", "b"]}, "`documents` must each have 1 to 100000 characters, got 0 at index 1"),
+        ({"documents": [{"title": "x"}]}, "have a text `text`, got none at index 0"),
+        ({"documents": [{"text": 3}]}, "have a text `text`, got none at index 0"),
+        (
+            {"documents": ["a", {"text": "x"}], "rank_fields": ["body"]},
+            r"a text for `rank_fields\[0\]`, got none at index 1",
+        ),
         ({"documents": [{"text": "x", "more": ["\ud800"]}]}, "`documents` must hold valid Unicode"),
         ({"documents": [{"text": "x", "more": float("nan")}]}, "`documents` must hold .* finite numbers"),
         ({"edges": [[0, 3]]}, "join documents 0 to 2"),
         ({"entities": [["x"]]}, r"`entities` must have one entry per document \(3\), got 1"),
+        ({"max_doc_length": 3, "max_tokens_per_doc": 3}, "mean the same, got both"),
         ({"doc_ids": ["d"] * 3}, "`doc_ids` and `chunk_ids` belong together"),
         ({"vectors": [[1.0]] * 3}, "`query_vector` and `vectors` belong together"),
         ({"vectors": [[1.0]] * 2, "query_vector": [1.0]}, "`vectors` must have one entry"),

@@ -1,5 +1,3 @@
-import json
-
 import pytest
 
 from graphrerank.inference import AdapterScorer
@@ -16,7 +14,7 @@ def test_against_the_scorer(adapter_folder):
     engine = RouteEngine(AdapterScorer(checkpoint=adapter_folder, low=low, high=high))
     engine.warm_up()
     answers = engine.answer({str(i): RouteRequest(query=text) for i, text in enumerate(TEXTS)})
-    found = [json.loads(answers[str(i)].body) for i in range(3)]
+    found = [answers[str(i)].model_dump() for i in range(3)]
     assert [one["score"] for one in found] == pytest.approx(scores)
     expected = ["dense" if s == low else "graph" if s == high else "fusion" for s in scores]
     assert [one["route"] for one in found] == expected
@@ -31,7 +29,7 @@ def test_every_format_scores_alike(adapter_folder, tmp_path):
     for name in [None, *formats]:
         engine = load_route_engine(folder, None, "cpu", format_name=name)
         answers = engine.answer({str(i): RouteRequest(query=text) for i, text in enumerate(TEXTS)})
-        assert [json.loads(answer.body)["score"] for answer in answers.values()] == pytest.approx(expected, abs=1e-5)
+        assert [answer.score for answer in answers.values()] == pytest.approx(expected, abs=1e-5)
     (folder / "model.pt2").write_bytes(b"another file")
     with pytest.raises(ValueError, match="needed SHA-256"):
         load_route_engine(folder, None, "cpu", format_name="pt2")

@@ -73,6 +73,7 @@ def test_the_curl_line_of_the_docs(service):
 def test_what_it_tells_of_itself(service):
     info = httpx.get(f"{service.url}/info").json()
     assert info["model"]["name"] == "gatv2"
+    assert info["server"]["limits"]["documents"] == 1000
     assert httpx.get(f"{service.url}/health").json() == {"status": "ok"}
     text = httpx.get(f"{service.url}/metrics").text
     for stage in ("queue", "rerank", "total"):  # of workers and of the HTTP process

@@ -1,4 +1,3 @@
-import json
 import time
 from functools import partial
 
@@ -19,9 +18,7 @@ def load(folder):
 
 
 def ask(engine, query, **fields):
-    answer = engine.answer({"a": SearchRequest(query=query, **fields)})["a"]
-    assert answer.status == 200
-    return json.loads(answer.body)
+    return engine.answer({"a": SearchRequest(query=query, **fields)})["a"].model_dump(exclude_none=True)
 
 
 @pytest.fixture
@@ -37,7 +34,7 @@ def test_a_batch_of_searches(folder):
     engine = SearchEngine(load, folder / "now")
     engine.warm_up()
     answers = engine.answer({"a": SearchRequest(query="apple", top_n=1), "b": SearchRequest(query="green")})
-    first, second = (json.loads(answers[uid].body) for uid in "ab")
+    first, second = (answers[uid].model_dump(exclude_none=True) for uid in "ab")
     assert [one["doc_id"] for one in first["results"]] == ["d0"]
     assert second["results"][0]["doc_id"] == "d1"
     assert "document" not in second["results"][0]

@@ -36,9 +36,13 @@ class Service:
     output: Path
 
     def workers(self) -> list[psutil.Process]:
-        """Return the processes that rank: LitServe spawns them, and forks the others."""
+        """Return the processes that rank."""
+        return self.processes("worker")
+
+    def processes(self, name: str) -> list[psutil.Process]:
+        """Return the processes whose name starts with a text: ``worker`` or ``HTTP``."""
         children = psutil.Process(self.process.pid).children(recursive=True)
-        return [child for child in children if "spawn_main" in " ".join(child.cmdline())]
+        return [child for child in children if child.name().startswith(name)]
 
     def wait_until_ready(self) -> None:
         """Wait for ``GET /ready``."""

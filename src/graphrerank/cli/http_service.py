@@ -16,20 +16,28 @@ from graphrerank.data.candidates import encode_dataset
 from graphrerank.data.encoder import Encoder
 from graphrerank.models import RerankerManifest
 from graphrerank.models.entries import EncoderEntry
-from graphrerank.serving import Artifact, Limits, ServiceSettings, create_server, load_artifact, run
+from graphrerank.serving import Artifact, Limits, Service, ServiceSettings, load_artifact, run
 from graphrerank.serving.engine import EngineFactory
 from graphrerank.serving.exposure import check_exposure
 from graphrerank.serving.formats import Runner
 from graphrerank.serving.rerank_engine import load_rerank_engine
-from graphrerank.serving.rerank_request import RerankRequest, RerankResponse
+from graphrerank.serving.rerank_request import RerankRequest
+from graphrerank.serving.rerank_response import RerankResponse, render_rerank
 from graphrerank.serving.route_engine import RouteRequest, RouteResponse, load_route_engine
 from graphrerank.serving.routes import Route
 from graphrerank.serving.search_engine import SearchableCorpus, SearchEngine, SearchRequest, SearchResponse
+from graphrerank.serving.tei_rerank import TeiRequest, TeiResult, render_tei
 
 RERANK = Route(
-    ("/v1/rerank", "/v2/rerank"), "rerank", RerankRequest, RerankResponse, "Rank documents, in Cohere's wire format."
+    ("/v1/rerank", "/v2/rerank"),
+    "rerank",
+    RerankRequest,
+    RerankResponse,
+    "Rank documents, in Cohere's wire format.",
+    render_rerank,
 )
-ROUTE = Route(("/route",), "route", RouteRequest, RouteResponse, "Tell how much a query needs the graph.")
+TEI = Route(("/rerank",), "rerank", TeiRequest, list[TeiResult], "Rank texts, in TEI's wire format.", render_tei)
+ROUTE = Route(("/route",), "route", RouteRequest, RouteResponse, "Return how much a query needs the graph.")
 SEARCH = Route(("/search",), "search", SearchRequest, SearchResponse, "Search the indexed corpus.")
 
 
@@ -56,16 +64,14 @@ def serve_http(cfg: DictConfig) -> Path:
         make_encoder = _encoder_factory(cfg, artifact.manifest.encoder)
         rerank = partial(load_rerank_engine, artifact.folder, make_encoder, settings.limits, format_name=cfg.format)
         engines = {"rerank": rerank}
-        routes = [RERANK]
-    for make in engines.values():
-        make("cpu")  # what does not fit is said here, not by a worker
+        routes = [RERANK, TEI]
     if cfg.index is not None:
         engines["search"] = _search_factory(cfg, artifact)
         routes.append(SEARCH)
-    server = create_server(engines, routes, settings, info=artifact.manifest.content)
-    print(f"POST http://{cfg.host}:{cfg.port}{routes[-1].paths[-1]}, documented at http://{cfg.host}:{cfg.port}/docs")
+    address = f"http://{cfg.host}:{cfg.port}"
+    print(f"POST {address}{(SEARCH if cfg.index is not None else routes[0]).paths[-1]}, documented at {address}/docs")
     print(artifact.folder, flush=True)
-    run(server, settings)
+    run(Service(engines, routes, settings, artifact.manifest.content))
     return artifact.folder
 
 

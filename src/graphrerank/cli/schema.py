@@ -135,13 +135,24 @@ class ServiceLimits:
     """See ``graphrerank.serving.Limits``."""
 
     body_bytes: int = MISSING
+    json_nodes: int = MISSING
     documents: int = MISSING
     edges: int = MISSING
-    explained_edges: int = MISSING
+    entities: int = MISSING
+    fields: int = MISSING
+    query_chars: int = MISSING
     text_chars: int = MISSING
+    request_chars: int = MISSING
+    explained_edges: int = MISSING
+    work_seconds: float = MISSING
     request_seconds: float = MISSING
+    queue_seconds: float = MISSING
     body_seconds: float = MISSING
+    header_seconds: float = MISSING
+    answer_seconds: float = MISSING
     waiting: int = MISSING
+    connections: int = MISSING
+    held_bytes: int = MISSING
 
 
 @dataclass

@@ -4,8 +4,10 @@ from graphrerank.serving.artifact import Artifact, load_artifact
 from graphrerank.serving.export import export_artifact
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.rerank_engine import RerankEngine
-from graphrerank.serving.rerank_request import RerankRequest, RerankResponse
-from graphrerank.serving.server import ServiceSettings, create_server, run
+from graphrerank.serving.rerank_request import RerankRequest
+from graphrerank.serving.rerank_response import RerankResponse
+from graphrerank.serving.server import Service, run
+from graphrerank.serving.settings import ServiceSettings
 
 __all__ = [
     "Artifact",
@@ -13,8 +15,8 @@ __all__ = [
     "RerankEngine",
     "RerankRequest",
     "RerankResponse",
+    "Service",
     "ServiceSettings",
-    "create_server",
     "export_artifact",
     "load_artifact",
     "run",

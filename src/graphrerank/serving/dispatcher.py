@@ -1,138 +1,205 @@
-"""Dispatch of requests from an HTTP process to workers, and of answers back."""
+"""Dispatch of requests from an HTTP process to workers, and of results back."""
 
 import asyncio
+import logging
+import math
+import os
+import signal
 import socket
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from litserve.specs.base import LitSpec
-
-from graphrerank.serving.engine import Answer
+from graphrerank.serving.engine import Refusal
+from graphrerank.serving.json_log import log
 from graphrerank.serving.limits import Limits
-from graphrerank.serving.messages import listen, pack, read_message
+from graphrerank.serving.messages import pack, read_message
 from graphrerank.serving.metrics import metrics
 
 AHEAD = 2  # batches per worker: while it computes one, the next is on its way
-ATTEMPTS = 2  # per request: it is sent again if its worker died
+AHEAD_SECONDS = 0.05  # of estimated work, behind which no further batch is sent
+ATTEMPTS = 2  # per request: it is sent again, alone, if its worker died
+GRACE_SECONDS = 2.0  # after the last deadline of its batch, a worker is replaced
+WATCH_AFTER_SECONDS = 0.25  # a client whose answer takes longer is watched for its leaving
+SMOOTHING = 0.1  # weight of a new measurement of the speed of workers
 
 
-class Dispatcher(LitSpec):
-    """Sends the requests of an HTTP process to the workers in batches, and returns their answers.
+class Dispatcher:
+    """Sends the requests of an HTTP process to the workers in batches, and returns their results.
 
-    A worker receives the waiting requests, up to a batch, as soon as it has at most one batch left: a single request
-    never waits for others, and under load batches fill up. LitServe's own queue is not used: it sends each request
-    through a third process, and never answers those of a dead worker.
+    - A worker receives the waiting requests, up to a batch, as soon as it has at most one batch left: a single request
+      never waits for others, and under load batches fill up.
+    - Each request has a deadline. Expired ones are not handed out, and a worker that computes beyond the deadlines of
+      its batch is killed; the supervisor starts another.
+    - The wait of a further request is estimated from the work that is waiting and the measured speed of workers.
 
     Args:
-        limits: Time limit of a request, and maximum number of unanswered ones.
+        limits: Limits of time, and of waiting requests.
         batch_requests: Maximum number of requests in a batch.
         batch_candidates: Number of documents at which a batch is full.
+        http_processes: Number of processes that share the workers.
     """
 
-    def __init__(self, limits: Limits, *, batch_requests: int, batch_candidates: int) -> None:
-        super().__init__()
-        self.api_path = "/v1/rerank"  # names LitServe's queue
+    def __init__(self, limits: Limits, *, batch_requests: int, batch_candidates: int, http_processes: int = 1) -> None:
         self.limits = limits
         self.batch_requests = batch_requests
         self.batch_candidates = batch_candidates
-        self._listeners: list[socket.socket] = []
+        self._http_processes = http_processes
         self._unanswered = 0
+        self._work = 0.0  # estimated seconds of the unanswered requests
         self._waiting: deque[_Waiting] = deque()
         self._workers: list[_Worker] = []
+        self._slowness = 1.0  # seconds of a worker per estimated second of work
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Drop what workers neither need nor can unpickle."""
-        return {**super().__getstate__(), "response_buffer": None, "_listeners": []}
-
-    def listen(self, addresses: Sequence[Path]) -> None:
-        """Open the socket of each HTTP process, in the process that starts them all."""
-        self._listeners = [listen(address) for address in addresses]
+    @property
+    def num_workers(self) -> int:
+        """Number of connected workers; each connects when it is warm."""
+        return len(self._workers)
 
     @asynccontextmanager
-    async def serving(self) -> AsyncIterator[None]:
-        """Accept workers, in an HTTP process."""
-        server = await asyncio.start_unix_server(self._attend, sock=self._listeners[self.response_queue_id or 0])
+    async def serving(self, listener: socket.socket) -> AsyncIterator[None]:
+        """Accept workers at a socket, and replace those that overrun."""
+        server = await asyncio.start_unix_server(self._attend, sock=listener)
+        watch = asyncio.create_task(self._replace_overrunning())
         try:
             yield
         finally:
+            watch.cancel()
             server.close()
             for worker in self._workers:
                 worker.writer.close()
 
-    async def ask(self, kind: str, request: Any, uid: str) -> Answer:
-        """Let a worker answer a request.
+    def refusal(self) -> Refusal | None:
+        """Return a refusal if a further request would wait too long."""
+        if self._unanswered >= self.limits.waiting:
+            return Refusal(429, f"too many requests: {self.limits.waiting} are waiting", retry_after=1)
+        wait = self._estimated_wait()
+        if wait <= self.limits.queue_seconds:
+            return None
+        message = f"too many requests: the wait would be above {self.limits.queue_seconds:g} seconds; try again later"
+        return Refusal(429, message, retry_after=math.ceil(wait - self.limits.queue_seconds / 2))
+
+    async def ask(
+        self,
+        kind: str,
+        job: Any,
+        uid: str,
+        *,
+        arrival: float | None = None,
+        gone: Callable[[], Awaitable[Any]] | None = None,
+    ) -> Any:
+        """Let a worker do a job.
 
         Args:
             kind: Name of the engine.
-            request: The engine's request.
+            job: The engine's job, with ``seconds`` and ``num_documents``.
             uid: The request's id.
+            arrival: Its arrival by the monotonic clock, which all processes share; None for now.
+            gone: Returns when the client is gone.
 
         Returns:
-            The answer; 429 if too many are waiting, 503 if workers died with it, 504 after the time limit.
+            The result, or a refusal: 429 if the wait is too long, 503 if workers died with it, 504 at the deadline.
         """
-        if self._unanswered >= self.limits.waiting:
-            return Answer.refuse(429, f"too many requests: {self.limits.waiting} are waiting; try again later")
+        if (refusal := self.refusal()) is not None:
+            return refusal
         loop = asyncio.get_running_loop()
-        waiting = _Waiting(uid, kind, request, loop.create_future())
+        arrival = time.monotonic() if arrival is None else arrival
+        waiting = _Waiting(uid, kind, job, loop.create_future(), arrival, arrival + self.limits.request_seconds)
         self._waiting.append(waiting)
         self._unanswered += 1
+        self._work += job.seconds
         loop.call_soon(self._send_batches)  # later, so that requests that arrive together share a batch
         try:
-            async with asyncio.timeout(self.limits.request_seconds):
-                return await waiting.answer
-        except TimeoutError:
-            return Answer.refuse(504, f"no answer within {self.limits.request_seconds:g} seconds")
+            return await self._result(waiting, gone)
         finally:
             self._unanswered -= 1
-            if waiting.answer.cancelled():  # by the time limit, or the client is gone
-                with suppress(ValueError):  # it was already sent
-                    self._waiting.remove(waiting)
+            self._work -= job.seconds
+            if not waiting.result.done():
+                waiting.result.cancel()
+            if not waiting.is_taken:
+                self._waiting.remove(waiting)
+
+    async def _result(self, waiting: "_Waiting", gone: Callable[[], Awaitable[Any]] | None) -> Any:
+        """Wait for a result, the deadline, or the client's leaving."""
+        await asyncio.wait([waiting.result], timeout=WATCH_AFTER_SECONDS)
+        if not waiting.result.done():
+            leaving = None if gone is None else asyncio.ensure_future(gone())
+            events = [waiting.result] if leaving is None else [waiting.result, leaving]
+            rest = max(0.0, waiting.deadline - time.monotonic())
+            await asyncio.wait(events, timeout=rest, return_when=asyncio.FIRST_COMPLETED)
+            if leaving is not None:
+                leaving.cancel()
+        if waiting.result.done():
+            return waiting.result.result()
+        if time.monotonic() < waiting.deadline:
+            return Refusal(499, "the client is gone")
+        return Refusal(504, f"no answer within {self.limits.request_seconds:g} seconds")
 
     async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one worker until it is gone."""
-        worker = _Worker(writer)
+        try:
+            worker = _Worker(writer, await read_message(reader))
+        except (EOFError, ConnectionError):
+            writer.close()
+            return
         self._workers.append(worker)
         try:
             while True:
                 self._send_batches()
-                answers = await read_message(reader)  # of its oldest batch
-                for waiting in worker.batches.popleft():
-                    waiting.finish(answers[waiting.uid])
+                seconds, results = await read_message(reader)
+                batch = worker.batches[0]  # it answers the oldest first
+                own_results = [results[waiting.uid] for waiting in batch]
+                worker.batches.popleft()
+                self._learn(seconds, batch)
+                for waiting, result in zip(batch, own_results, strict=True):
+                    waiting.finish(result)
         except (EOFError, ConnectionError):
-            self._workers.remove(worker)
-            self._requeue(worker)
+            pass
+        except Exception as error:  # an answer that is none: the worker cannot be trusted
+            log("worker answered nonsense", level=logging.ERROR, error=error, pid=worker.pid)
+            worker.kill()
         finally:
             writer.close()
+            self._workers.remove(worker)
+            self._requeue(worker)
 
     def _send_batches(self) -> None:
         while self._waiting and self._workers:
-            worker = min(self._workers, key=lambda worker: len(worker.batches))
-            if len(worker.batches) >= AHEAD:
+            worker = min(self._workers, key=_Worker.work)
+            is_busy = worker.batches and self._slowness * worker.work() > AHEAD_SECONDS
+            if is_busy or len(worker.batches) >= AHEAD or not (batch := self._next_batch()):
                 break
-            batch = self._next_batch()
+            try:
+                requests = [(waiting.uid, waiting.arrival, waiting.deadline, waiting.job) for waiting in batch]
+                message = pack((batch[0].kind, requests))
+            except Exception as error:  # before the batch is the worker's
+                log("request could not be sent to a worker", level=logging.ERROR, error=error)
+                for waiting in batch:
+                    waiting.finish(Refusal(500, f"internal error; see the logs for this id: {waiting.uid}"))
+                continue
             worker.batches.append(batch)
-            requests = [(waiting.uid, waiting.arrival, waiting.request) for waiting in batch]
-            worker.writer.write(pack((batch[0].kind, requests)))
+            worker.writer.write(message)
         metrics().queue_length.set(len(self._waiting))
 
     def _next_batch(self) -> "list[_Waiting]":
-        """Take requests for the same engine as the first one, up to a batch."""
+        """Take requests for the same engine as the first one, up to a batch; skip those that nobody waits for."""
         batch: list[_Waiting] = []
         others: list[_Waiting] = []
-        candidates = 0
+        candidates, now = 0, time.monotonic()
         while self._waiting and len(batch) < self.batch_requests and candidates < self.batch_candidates:
             waiting = self._waiting.popleft()
-            if batch and waiting.kind != batch[0].kind:
+            waiting.is_taken = True
+            if waiting.result.done() or waiting.deadline <= now:
+                continue
+            if batch and (waiting.kind != batch[0].kind or waiting.attempts or batch[0].attempts):
                 others.append(waiting)
                 continue
             batch.append(waiting)
-            candidates += int(getattr(waiting.request, "num_documents", 1))
-        self._waiting.extendleft(reversed(others))
+            candidates += waiting.job.num_documents
+        self._put_back(others)
         return batch
 
     def _requeue(self, worker: "_Worker") -> None:
@@ -141,9 +208,35 @@ class Dispatcher(LitSpec):
         for waiting in requests:
             waiting.attempts += 1
             if waiting.attempts == ATTEMPTS:
-                waiting.finish(Answer.refuse(503, "workers died with this request; try again later"))
-        self._waiting.extendleft(waiting for waiting in reversed(requests) if not waiting.answer.done())
+                waiting.finish(Refusal(503, "workers died with this request; try again later", retry_after=1))
+        self._put_back([waiting for waiting in requests if not waiting.result.done()])
         self._send_batches()
+
+    def _put_back(self, requests: "list[_Waiting]") -> None:
+        """Let some requests be the next ones."""
+        self._waiting.extendleft(reversed(requests))
+        for waiting in requests:
+            waiting.is_taken = False
+
+    def _learn(self, seconds: float, batch: "list[_Waiting]") -> None:
+        """Update the measured speed by a batch that took so many seconds."""
+        slowness = seconds / sum(waiting.job.seconds for waiting in batch)
+        self._slowness += SMOOTHING * (slowness - self._slowness)
+        metrics().slowness.set(self._slowness)
+
+    def _estimated_wait(self) -> float:
+        """Estimate the seconds until a further request is handed to a worker."""
+        return self._slowness * self._work * self._http_processes / max(1, len(self._workers))
+
+    async def _replace_overrunning(self) -> None:
+        """Kill workers that compute beyond the deadlines of a batch, now and then."""
+        while True:
+            await asyncio.sleep(GRACE_SECONDS / 4)
+            now = time.monotonic()
+            for worker in self._workers:
+                if worker.batches and now > max(waiting.deadline for waiting in worker.batches[0]) + GRACE_SECONDS:
+                    log("worker overran, it is replaced", level=logging.ERROR, pid=worker.pid)
+                    worker.kill()
 
 
 @dataclass(eq=False)
@@ -153,23 +246,27 @@ class _Waiting:
     Attributes:
         uid: Its id.
         kind: Name of its engine.
-        request: The engine's request.
-        answer: Its future answer.
-        arrival: Its arrival by the monotonic clock, which all processes share.
+        job: The engine's job.
+        result: Its future result.
+        arrival: Its arrival by the monotonic clock.
+        deadline: Time by which it must be answered.
         attempts: Number of workers that died with it.
+        is_taken: Whether it is no longer waiting for a worker.
     """
 
     uid: str
     kind: str
-    request: Any
-    answer: asyncio.Future[Answer]
-    arrival: float = field(default_factory=time.monotonic)
+    job: Any
+    result: asyncio.Future[Any]
+    arrival: float
+    deadline: float
     attempts: int = 0
+    is_taken: bool = False
 
-    def finish(self, answer: Answer) -> None:
-        """Set the answer, unless it is done."""
-        if not self.answer.done():
-            self.answer.set_result(answer)
+    def finish(self, result: Any) -> None:
+        """Set the result, unless there is one."""
+        if not self.result.done():
+            self.result.set_result(result)
 
 
 @dataclass(eq=False)
@@ -178,8 +275,19 @@ class _Worker:
 
     Attributes:
         writer: Its connection.
+        pid: Its process.
         batches: Its unanswered batches, oldest first, which it answers in this order.
     """
 
     writer: asyncio.StreamWriter
+    pid: int
     batches: deque[list[_Waiting]] = field(default_factory=deque)
+
+    def work(self) -> float:
+        """Return the estimated seconds of its unanswered requests."""
+        return sum(waiting.job.seconds for batch in self.batches for waiting in batch)
+
+    def kill(self) -> None:
+        """End its process, which the supervisor replaces."""
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)

@@ -3,7 +3,7 @@
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -11,8 +11,8 @@ from pydantic_core import to_json
 
 from graphrerank.serving.json_log import log
 
-RequestT = TypeVar("RequestT")
-RequestT_contra = TypeVar("RequestT_contra", contravariant=True)
+JobT = TypeVar("JobT")
+JobT_contra = TypeVar("JobT_contra", contravariant=True)
 MAX_DETAILS = 10
 
 
@@ -23,58 +23,78 @@ class Answer:
     Attributes:
         status: HTTP status code.
         body: JSON.
+        headers: Further headers.
     """
 
     status: int
     body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, response: BaseModel | Mapping[str, Any]) -> "Answer":
+    def of(cls, response: BaseModel | Mapping[str, Any] | Sequence[Any]) -> "Answer":
         """Answer with a response, or its content."""
         return cls(200, to_json(response, exclude_none=True))
 
-    @classmethod
-    def refuse(cls, status: int, message: str, detail: Sequence[Mapping[str, Any]] = ()) -> "Answer":
-        """Answer with an error; Cohere's clients read ``message``."""
-        return cls(status, json.dumps({"message": message, "detail": list(detail)}).encode())
+
+@dataclass(frozen=True)
+class Refusal:
+    """An error, in the place of a result.
+
+    Attributes:
+        status: HTTP status code.
+        message: The error; never text of the request.
+        detail: ``loc``, ``msg`` and ``type`` of each error of a field.
+        retry_after: Seconds after which the client may try again.
+    """
+
+    status: int
+    message: str
+    detail: Sequence[Mapping[str, Any]] = ()
+    retry_after: int | None = None
 
     @classmethod
-    def invalid(cls, error: ValidationError) -> "Answer":
-        """Refuse a request, naming the invalid fields without their contents."""
+    def of(cls, error: ValidationError) -> "Refusal":
+        """Name the invalid fields without their contents."""
         errors = error.errors(include_url=False, include_context=False, include_input=False)[:MAX_DETAILS]
         detail: list[dict[str, Any]] = [
             {"loc": e["loc"], "msg": e["msg"].removeprefix("Value error, "), "type": e["type"]} for e in errors
         ]
         lines = [": ".join(filter(None, (".".join(map(str, entry["loc"])), entry["msg"]))) for entry in detail]
-        return cls.refuse(422, "; ".join(lines), detail)
+        return cls(422, "; ".join(lines), detail)
+
+    def answer(self, uid: str) -> Answer:
+        """Return the answer to a request: Cohere's clients read ``id`` and ``message``, TEI's ``error``."""
+        body = {"id": uid, "message": self.message, "error": self.message, "detail": list(self.detail)}
+        headers = {} if self.retry_after is None else {"retry-after": str(self.retry_after)}
+        return Answer(self.status, json.dumps(body).encode(), headers)
 
 
-class Engine(Protocol[RequestT_contra]):
+class Engine(Protocol[JobT_contra]):
     """Answers one kind of request, in one thread."""
 
-    def answer(self, requests: Mapping[str, RequestT_contra]) -> dict[str, Answer]:
-        """Answer a batch of requests, by id.
+    def answer(self, jobs: Mapping[str, JobT_contra]) -> Mapping[str, Any]:
+        """Return the results of a batch of jobs, by id, or a :class:`Refusal` in the place of one.
 
         Raises:
-            ValueError: If a request is invalid.
+            ValueError: If a job is invalid.
         """
 
     def warm_up(self) -> None:
         """Load everything that is loaded at the first use."""
 
 
-EngineFactory = Callable[[str], Engine[Any]]  # from a device; sent to worker processes
+EngineFactory = Callable[[str], Engine[Any]]  # from a device
 
 
-def answer_all(engine: Engine[RequestT], requests: Mapping[str, RequestT]) -> dict[str, Answer]:
-    """Answer each request of a batch; if the batch fails, each request is tried separately."""
+def answer_all(engine: Engine[JobT], jobs: Mapping[str, JobT]) -> dict[str, Any]:
+    """Return the result of each job of a batch; if the batch fails, each job is tried separately."""
     try:
-        return engine.answer(requests)
+        return dict(engine.answer(jobs))
     except Exception as error:
-        if len(requests) > 1:
-            return {uid: answer_all(engine, {uid: request})[uid] for uid, request in requests.items()}
-        (uid,) = requests
+        if len(jobs) > 1:
+            return {uid: answer_all(engine, {uid: job})[uid] for uid, job in jobs.items()}
+        (uid,) = jobs
         if isinstance(error, ValueError):
-            return {uid: Answer.refuse(422, str(error))}
+            return {uid: Refusal(422, str(error))}
         log("request failed", level=logging.ERROR, error=error, id=uid)
-        return {uid: Answer.refuse(500, "internal error; see the logs for this id: " + uid)}
+        return {uid: Refusal(500, "internal error; see the logs for this id: " + uid)}

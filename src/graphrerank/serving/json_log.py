@@ -30,7 +30,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def log_config(level: str = "INFO") -> dict[str, Any]:
-    """Return a configuration for ``logging.config.dictConfig``: our, LitServe's and uvicorn's loggers."""
+    """Return a configuration for ``logging.config.dictConfig``: our and uvicorn's loggers."""
     logger = {"handlers": ["json"], "level": level, "propagate": False}
     return {
         "version": 1,
@@ -39,7 +39,7 @@ def log_config(level: str = "INFO") -> dict[str, Any]:
         "handlers": {
             "json": {"class": "logging.StreamHandler", "formatter": "json", "stream": sys.stderr, "level": level}
         },
-        "loggers": dict.fromkeys((LOGGER, "litserve", "uvicorn", "uvicorn.error", "fastapi"), logger),
+        "loggers": dict.fromkeys((LOGGER, "uvicorn", "uvicorn.error", "fastapi"), logger),
         "root": {"handlers": ["json"], "level": "WARNING"},
     }
 

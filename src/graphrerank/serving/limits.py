@@ -1,53 +1,77 @@
-"""Limits of requests, in size and time."""
+"""Limits of requests and connections, in size, number and time."""
 
 from dataclasses import dataclass, fields
-from typing import Annotated
+from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+
+from graphrerank.serving.work import query_seconds
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a service.
+    """Limits of a service; those of connections, bodies and waiting requests hold for each HTTP process.
 
     Attributes:
         body_bytes: Bytes of a request's body.
+        json_nodes: Opening brackets and colons of a body, in texts too: they bound the time to parse it.
         documents: Documents, or scores without documents, of a request.
         edges: Edges of a request.
+        entities: Names of entities of a request, over all documents.
+        fields: Names in ``rank_fields``.
+        query_chars: Characters of the query.
+        text_chars: Characters of each document.
+        request_chars: Characters of the query and all documents together.
         explained_edges: Edges of a request with ``explain``, each of which is removed once.
-        text_chars: Characters of the query and of each document.
+        work_seconds: Estimated time to rank a request without encoding it, see :mod:`~graphrerank.serving.work`.
         request_seconds: Time from a request's arrival to its answer.
+        queue_seconds: Estimated wait for a worker from which on requests are refused.
         body_seconds: Time for a client to send a request's body.
-        waiting: Unanswered requests per HTTP process.
+        header_seconds: Time for a client to send a request's headers.
+        answer_seconds: Time for a client to receive an answer.
+        waiting: Unanswered requests.
+        connections: Open connections.
+        held_bytes: Bytes of all bodies that are not answered yet.
 
     Raises:
         ValueError: If a limit is not positive.
     """
 
     body_bytes: int = 8_388_608
+    json_nodes: int = 500_000
     documents: int = 1000
     edges: int = 100_000
-    explained_edges: int = 1000
+    entities: int = 50_000
+    fields: int = 16
+    query_chars: int = 20_000
     text_chars: int = 100_000
+    request_chars: int = 8_000_000
+    explained_edges: int = 1000
+    work_seconds: float = 2.0
     request_seconds: float = 30.0
+    queue_seconds: float = 10.0
     body_seconds: float = 10.0
+    header_seconds: float = 10.0
+    answer_seconds: float = 30.0
     waiting: int = 1000
+    connections: int = 1000
+    held_bytes: int = 134_217_728
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            number = getattr(self, field.name)
-            if not number > 0:
-                raise ValueError(f"`limits.{field.name}` must be positive, got {number}")
+            limit = getattr(self, field.name)
+            if not limit > 0:
+                raise ValueError(f"`limits.{field.name}` must be positive, got {limit}")
 
-    def check_text(self, name: str, text: str) -> str:
-        """Return a text unless it is too long.
+    def check_query(self, query: str) -> str:
+        """Return a query unless it is too long.
 
         Raises:
             ValueError: If it is too long.
         """
-        if len(text) > self.text_chars:
-            raise ValueError(f"`{name}` must have at most {self.text_chars} characters, got {len(text)}")
-        return text
+        if len(query) > self.query_chars:
+            raise ValueError(f"`query` must have at most {self.query_chars} characters, got {len(query)}")
+        return query
 
 
 def limits_of(info: ValidationInfo) -> Limits:
@@ -69,4 +93,18 @@ class QueryRequest(BaseModel):
     @field_validator("query")
     @classmethod
     def _not_too_long(cls, query: str, info: ValidationInfo) -> str:
-        return limits_of(info).check_text("query", query)
+        return limits_of(info).check_query(query)
+
+    @property
+    def num_documents(self) -> int:
+        """1: a query counts as one document of a batch."""
+        return 1
+
+    @property
+    def seconds(self) -> float:
+        """Estimated time to parse the query or to search for it."""
+        return query_seconds(self.query)
+
+    def to_job(self) -> Self:
+        """Return the request: a worker needs all of it."""
+        return self

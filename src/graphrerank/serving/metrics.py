@@ -28,6 +28,9 @@ class Metrics:
         self.batch_requests = Histogram("batch_requests", "Requests per batch.", buckets=REQUESTS, **shared)
         self.errors = Counter("errors", "Error responses.", ["route", "status"], **shared)
         self.restarts = Counter("worker_starts", "Starts of workers.", **shared)
+        self.slowness = Gauge(
+            "slowness", "Seconds of a worker per estimated second of work.", multiprocess_mode="livemax", **shared
+        )
         self.queue_length = Gauge(
             "queue_length", "Requests waiting for a worker.", multiprocess_mode="livesum", **shared
         )
@@ -48,6 +51,14 @@ class Metrics:
 def metrics() -> Metrics:
     """Return the metrics of this process."""
     return Metrics()
+
+
+def forget_process(pid: int) -> None:
+    """Remove the gauges of a process that died."""
+    from prometheus_client.multiprocess import mark_process_dead
+
+    if os.environ.get(FOLDER):
+        mark_process_dead(pid)  # type: ignore[no-untyped-call]
 
 
 def count_together(folder: Path) -> None:

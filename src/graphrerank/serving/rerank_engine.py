@@ -4,9 +4,9 @@ A request is its own corpus: BM25, with its term weights, cosine and edges are c
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,12 +16,16 @@ from graphrerank.inference import Explainer, GraphReranker, RerankedList, Rerank
 from graphrerank.inference.explanation import DocumentExplanation
 from graphrerank.models import Checkpoint, load_checkpoint
 from graphrerank.serving.artifact import Artifact, load_artifact
-from graphrerank.serving.engine import Answer
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.metrics import metrics
-from graphrerank.serving.rerank_request import Document, EdgeEffect, Explanation, RerankRequest, RerankResponse
-
-API_VERSION = {"version": "2"}
+from graphrerank.serving.rerank_request import RerankJob, RerankRequest
+from graphrerank.serving.rerank_response import (
+    EdgeEffect,
+    Explanation,
+    RankedDocuments,
+    RerankResponse,
+    rerank_response,
+)
 
 
 class RerankEngine:
@@ -58,13 +62,25 @@ class RerankEngine:
             checkpoint.check_encoder(None, None)
         self._encoder = encoder
 
-    def answer(self, requests: Mapping[str, RerankRequest]) -> dict[str, Answer]:
-        """Answer a batch of requests, by id.
+    def answer(self, jobs: Mapping[str, RerankJob]) -> dict[str, RankedDocuments]:
+        """Rank the documents of a batch of jobs, by id.
 
         Raises:
-            ValueError: If a request is invalid.
+            ValueError: If a job is invalid.
         """
-        return {uid: Answer.of(response) for uid, response in self._responses(requests).items()}
+        inputs = self._encoded([job.candidates for job in jobs.values()])
+        with metrics().stage_seconds.labels("rerank").time():
+            rankings = self._reranker.rerank_batch(inputs)
+        return {
+            uid: RankedDocuments(
+                self.name,
+                ranking.indices.tolist(),
+                ranking.relevance.tolist(),
+                ranking.scores.tolist(),
+                self._explain(candidates, ranking) if job.explain else None,
+            )
+            for (uid, job), candidates, ranking in zip(jobs.items(), inputs, rankings, strict=True)
+        }
 
     def rerank(self, requests: Mapping[str, RerankRequest]) -> dict[str, RerankResponse]:
         """Rank the documents of a batch of requests, by id.
@@ -72,8 +88,11 @@ class RerankEngine:
         Raises:
             ValueError: If a request is invalid.
         """
-        responses = self._responses(requests)
-        return {uid: RerankResponse.model_validate(response) for uid, response in responses.items()}
+        ranked = self.answer({uid: request.to_job() for uid, request in requests.items()})
+        return {
+            uid: RerankResponse.model_validate(rerank_response(request, ranked[uid], uid))
+            for uid, request in requests.items()
+        }
 
     def warm_up(self) -> None:
         """Rank twice, with and without edges: TorchScript optimises its graphs on the second call."""
@@ -84,28 +103,18 @@ class RerankEngine:
                 self.rerank({"first": request, "second": request})
         self.rerank({"explained": request.model_copy(update={"explain": True})})
 
-    def _responses(self, requests: Mapping[str, RerankRequest]) -> dict[str, dict[str, Any]]:
-        """Return the content of each ``RerankResponse`` as plain values, as building models would be slow."""
-        inputs = self._encoded(list(requests.values()))
-        with metrics().stage_seconds.labels("rerank").time():
-            rankings = self._reranker.rerank_batch(inputs)
-        return {
-            uid: self._response(uid, request, candidates, ranking)
-            for (uid, request), candidates, ranking in zip(requests.items(), inputs, rankings, strict=True)
-        }
-
-    def _encoded(self, requests: Sequence[RerankRequest]) -> list[RerankInput]:
-        """Add the vectors of requests with texts and without vectors, all encoded in one call."""
+    def _encoded(self, candidates: Sequence[RerankInput]) -> list[RerankInput]:
+        """Add the vectors of candidates with texts and without vectors, all encoded in one call."""
         texts = [
-            [] if self._encoder is None or request.vectors is not None or request.documents is None
-            else [request.query, *(request.texts() or ())]
-            for request in requests
+            [] if self._encoder is None or given.vectors is not None or given.passages is None
+            else [given.query, *given.passages]
+            for given in candidates
         ]  # fmt: skip
         encoded = self._encode([text for request_texts in texts for text in request_texts])
         blocks = torch.split(encoded, [len(request_texts) for request_texts in texts])
         return [
-            request.to_input(vectors[0], vectors[1:]) if len(vectors) else request.to_input()
-            for request, vectors in zip(requests, blocks, strict=True)
+            replace(given, query_vector=vectors[0], vectors=vectors[1:]) if len(vectors) else given
+            for given, vectors in zip(candidates, blocks, strict=True)
         ]
 
     def _encode(self, texts: list[str]) -> Tensor:
@@ -117,22 +126,6 @@ class RerankEngine:
             return check_vectors(encoded, len(texts), self._encoder.name)
         except ValueError as error:
             raise RuntimeError(str(error)) from error  # not the request's fault
-
-    def _response(
-        self, uid: str, request: RerankRequest, candidates: RerankInput, ranking: RerankedList
-    ) -> dict[str, Any]:
-        indices = ranking.indices.tolist()
-        results: list[dict[str, Any]] = [
-            {"index": index, "relevance_score": score}
-            for index, score in zip(indices, ranking.relevance.tolist(), strict=True)
-        ]
-        if request.return_documents and request.documents is not None:
-            for result in results:
-                result["document"] = _as_object(request.documents[result["index"]])
-        if request.explain:
-            for result, explanation in zip(results, self._explain(candidates, ranking), strict=True):
-                result["explanation"] = explanation
-        return {"id": uid, "results": results, "meta": {"api_version": API_VERSION, "model": self.name}}
 
     def _explain(self, candidates: RerankInput, ranking: RerankedList) -> list[Explanation]:
         with metrics().stage_seconds.labels("explain").time():
@@ -171,10 +164,6 @@ def load_rerank_engine(
     """
     encoder = None if make_encoder is None else make_encoder()
     return RerankEngine(load_artifact(folder, format_name), encoder, limits=limits, device=device)
-
-
-def _as_object(document: Document) -> dict[str, Any]:
-    return {"text": document} if isinstance(document, str) else document
 
 
 def _explanation(explanation: DocumentExplanation, probability: float | None) -> Explanation:

@@ -1,10 +1,11 @@
-"""What a rerank request holds and its answer: Cohere's wire format, with what a graph reranker reads besides.
+"""Requests to rank documents: Cohere's wire format, with further inputs of a graph reranker.
 
-- One pydantic model holds every rule, for HTTP and for Python callers alike; each error names its field.
-- Limits come as validation context (:class:`~graphrerank.serving.Limits`), and are checked before the entries are.
+- One pydantic model contains all rules, for HTTP and for Python callers; each error names its field.
+- Limits are passed as validation context (:class:`~graphrerank.serving.Limits`), and are checked before the entries.
 """
 
 import json
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import (
@@ -22,10 +23,14 @@ from graphrerank.inference import RerankInput
 from graphrerank.inference.arrays import LARGEST
 from graphrerank.serving.edge_arrays import EdgeArrays, check_ends, read_edges
 from graphrerank.serving.limits import limits_of
+from graphrerank.serving.work import rerank_seconds
 from graphrerank.text.tokenizer import WordTokenizer
 
 Score = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False, strict=True)]
 Positive = Annotated[int, Field(ge=1, strict=True)]
+Flag = Annotated[bool, Field(strict=True)]
+Vector = Annotated[list[Score], Field(min_length=1, fail_fast=True)]
+Names = Annotated[list[str], Field(fail_fast=True)]
 Document = str | dict[str, Any]
 
 _EDGE_SCHEMA = {
@@ -43,29 +48,51 @@ def _edges(given: Any, info: ValidationInfo) -> EdgeArrays | None:
     return edges
 
 
+@dataclass(frozen=True)
+class RerankJob:
+    """The part of a request that a worker needs.
+
+    Attributes:
+        candidates: Query, texts, scores and edges.
+        explain: Whether the scores are to be explained.
+        seconds: Estimated time to rank them.
+    """
+
+    candidates: RerankInput
+    explain: bool
+    seconds: float
+
+    @property
+    def num_documents(self) -> int:
+        """Number of candidates."""
+        return self.candidates.num_passages
+
+
 class RerankRequest(BaseModel):
-    """What ``POST /v1/rerank`` and ``POST /v2/rerank`` take.
+    """Body of ``POST /v1/rerank`` and ``POST /v2/rerank``.
 
     Attributes:
         query: The query, not empty.
-        documents: Texts, or objects with a text; None to go by ``scores`` alone.
+        documents: Texts, or objects with a text; None to use ``scores`` alone.
         scores: One base score per document, of any scale, higher is better; None for BM25 among the documents, mixed
-            with the cosine where there are vectors.
+            with the cosine if there are vectors.
         edges: Undirected edges ``[i, j]`` or ``[i, j, weight]`` between two different documents, numbered from 0;
-            weights lie in [1e-9, 1e9], 1 when left out. A pair may stand once, in one direction.
-        entities: For each document, names of what it speaks of; documents that share some are joined.
-        doc_ids: For each document, the name of what it is a chunk of; with ``chunk_ids``, neighbours are joined.
-        chunk_ids: For each document, its number among the chunks.
-        query_vector: The query's vector; with ``vectors``, in the place of the service's encoder.
-        vectors: For each document, its vector of the same encoder.
-        top_n: How many results to return; None for all.
-        return_documents: Whether results hold the documents.
-        rank_fields: Of documents that are objects, the fields to read, joined by line breaks; None for ``text``.
-        max_tokens_per_doc: Words of a document to read; None for all. The encoder has a limit of its own.
-        explain: Whether results say what made their scores.
+            weights lie in [1e-9, 1e9] and are 1 by default. Each pair may be given once, in one direction.
+        entities: Names of entities for each document; documents with common entities are joined.
+        doc_ids: For each chunk, the name of its document; with ``chunk_ids``, neighbouring chunks are joined.
+        chunk_ids: For each chunk, its number in its document.
+        query_vector: The query's vector; with ``vectors``, used in place of the service's encoder.
+        vectors: A vector of the same encoder for each document.
+        top_n: Number of results; None for all.
+        return_documents: Whether results contain the documents.
+        rank_fields: Fields of documents that are objects, joined by line breaks; None for ``text``.
+        max_tokens_per_doc: Number of words of a document that are read; None for all. The encoder has its own limit.
+        max_doc_length: Jina's name of ``max_tokens_per_doc``.
+        explain: Whether results explain their scores.
         model: Ignored: a service has one model.
         max_chunks_per_doc: Ignored: a document is read as one.
         priority: Ignored: requests wait in one queue.
+        truncation: Ignored: a text beyond the encoder's limit is truncated.
     """
 
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
@@ -74,21 +101,23 @@ class RerankRequest(BaseModel):
     documents: Annotated[list[Document], Field(min_length=1, fail_fast=True)] | None = None
     scores: Annotated[list[Score], Field(min_length=1, fail_fast=True)] | None = None
     edges: Annotated[EdgeArrays | None, PlainValidator(_edges), WithJsonSchema(_EDGE_SCHEMA)] = None
-    entities: Annotated[list[list[str]], Field(fail_fast=True)] | None = None
-    doc_ids: Annotated[list[str], Field(fail_fast=True)] | None = None
+    entities: Annotated[list[Names], Field(fail_fast=True)] | None = None
+    doc_ids: Names | None = None
     chunk_ids: (
         Annotated[list[Annotated[int, Field(ge=-(2**53), le=2**53, strict=True)]], Field(fail_fast=True)] | None
     ) = None
-    query_vector: Annotated[list[Score], Field(min_length=1, fail_fast=True)] | None = None
-    vectors: Annotated[list[list[Score]], Field(fail_fast=True)] | None = None
+    query_vector: Vector | None = None
+    vectors: Annotated[list[Vector], Field(fail_fast=True)] | None = None
     top_n: Positive | None = None
-    return_documents: Annotated[bool, Field(strict=True)] = False
-    rank_fields: Annotated[list[str], Field(min_length=1)] | None = None
+    return_documents: Flag = False
+    rank_fields: Annotated[list[str], Field(min_length=1, fail_fast=True)] | None = None
     max_tokens_per_doc: Positive | None = None
-    explain: Annotated[bool, Field(strict=True)] = False
+    max_doc_length: Positive | None = None
+    explain: Flag = False
     model: str | None = None
     max_chunks_per_doc: int | None = None
     priority: int | None = None
+    truncation: bool | None = None
 
     @property
     def num_documents(self) -> int:
@@ -96,23 +125,20 @@ class RerankRequest(BaseModel):
         return len(self.documents or self.scores or ())
 
     def texts(self) -> list[str] | None:
-        """Return the documents' texts, as far as they are read; None where there are only scores."""
+        """Return the parts of the documents that are read; None if there are only scores."""
         if self.documents is None:
             return None
         texts = [_text(document, self.rank_fields) for document in self.documents]
-        return texts if self.max_tokens_per_doc is None else _first_words(texts, self.max_tokens_per_doc)
+        most = self.max_tokens_per_doc or self.max_doc_length
+        return texts if most is None else _first_words(texts, most)
 
-    def to_input(self, query_vector: Any = None, vectors: Any = None) -> RerankInput:
-        """Return what the reranker takes.
-
-        Args:
-            query_vector: ``[d]``, by the service's encoder; the request's own take its place.
-            vectors: ``[n, d]``, likewise.
+    def to_job(self) -> RerankJob:
+        """Return the part of the request that a worker needs.
 
         Raises:
             ValueError: If arguments do not fit together.
         """
-        return RerankInput(
+        candidates = RerankInput(
             self.query,
             self.texts(),
             scores=self.scores,
@@ -121,23 +147,29 @@ class RerankRequest(BaseModel):
             entities=self.entities,
             doc_ids=self.doc_ids,
             chunk_ids=self.chunk_ids,
-            query_vector=query_vector if self.query_vector is None else self.query_vector,
-            vectors=vectors if self.vectors is None else self.vectors,
+            query_vector=self.query_vector,
+            vectors=self.vectors,
             top_n=self.top_n,
         )
+        return RerankJob(candidates, self.explain, rerank_seconds(candidates, explain=self.explain))
 
-    @field_validator("documents", "scores", mode="before")
+    @field_validator("documents", "scores", "rank_fields", "entities", mode="before")
     @classmethod
     def _not_too_many(cls, given: Any, info: ValidationInfo) -> Any:
-        most = limits_of(info).documents
+        limits = limits_of(info)
+        most = limits.fields if info.field_name == "rank_fields" else limits.documents
         if isinstance(given, list) and len(given) > most:
             raise ValueError(f"`{info.field_name}` must be at most {most}, got {len(given)}")
+        if info.field_name == "entities" and isinstance(given, list):
+            count = sum(len(names) for names in given if isinstance(names, list))
+            if count > limits.entities:
+                raise ValueError(f"`entities` must have at most {limits.entities} names, got {count}")
         return given
 
     @field_validator("query")
     @classmethod
     def _not_too_long(cls, query: str, info: ValidationInfo) -> str:
-        return limits_of(info).check_text("query", query)
+        return limits_of(info).check_query(query)
 
     @field_validator("scores", "entities", "doc_ids", "chunk_ids", "vectors")
     @classmethod
@@ -150,85 +182,29 @@ class RerankRequest(BaseModel):
     @model_validator(mode="after")
     def _belongs_together(self, info: ValidationInfo) -> "RerankRequest":
         if self.documents is None and self.scores is None:
-            raise ValueError("`documents` must be given, or `scores` in their place, got neither")
+            raise ValueError("`documents` or `scores` must be given, got neither")
         for first, second in (("doc_ids", "chunk_ids"), ("query_vector", "vectors")):
             if (getattr(self, first) is None) != (getattr(self, second) is None):
                 raise ValueError(f"`{first}` and `{second}` belong together, got one of them")
-        most = limits_of(info).text_chars
-        for place, document in enumerate(self.documents or ()):
-            text = _checked_text(document, self.rank_fields, place)
-            if not 0 < len(text) <= most:
-                raise ValueError(f"`documents` must each have 1 to {most} characters, got {len(text)} at place {place}")
+        if self.max_tokens_per_doc is not None and self.max_doc_length is not None:
+            raise ValueError("`max_tokens_per_doc` and `max_doc_length` mean the same, got both")
+        limits, num_chars = limits_of(info), len(self.query)
+        for index, document in enumerate(self.documents or ()):
+            text = _checked_text(document, self.rank_fields, index)
+            num_chars += len(text)
+            if not 0 < len(text) <= limits.text_chars:
+                raise ValueError(
+                    f"`documents` must each have 1 to {limits.text_chars} characters, got {len(text)} at index {index}"
+                )
+        if num_chars > limits.request_chars:
+            raise ValueError(
+                f"`query` and `documents` must have at most {limits.request_chars} characters together, got {num_chars}"
+            )
         return self
 
 
-class Explanation(BaseModel):
-    """What made a document's score.
-
-    Attributes:
-        base_rank: Its rank by the base score, from 1, ties by index.
-        base_score: The base score: the given one, or the hybrid of BM25 and cosine.
-        gcs_part: What Graph Cohesive Smoothing adds to the score; 0 for a model without it.
-        learned_part: What the network adds to it.
-        score: The model's score, the sum of both parts.
-        edges: Up to five edges whose removal changes the score most, largest change first.
-        probability: That the document is relevant, where the artifact is calibrated.
-    """
-
-    base_rank: int
-    base_score: float
-    gcs_part: float
-    learned_part: float
-    score: float
-    edges: list["EdgeEffect"]
-    probability: float | None = None
-
-
-class EdgeEffect(BaseModel):
-    """What an edge does to a score.
-
-    Attributes:
-        edge: The two documents that it joins.
-        effect: The score with it minus the score without it.
-    """
-
-    edge: tuple[int, int]
-    effect: float
-
-
-class RerankResult(BaseModel):
-    """One document of an answer.
-
-    Attributes:
-        index: The document's place in the request, from 0.
-        relevance_score: Of a calibrated model the probability that the document is relevant, in [0, 1]; of another one
-            its score, of any size and comparable within an answer only.
-        document: The document, where ``return_documents`` asks for it; a text as ``{"text": ...}``.
-        explanation: Where ``explain`` asks for it.
-    """
-
-    index: int
-    relevance_score: float
-    document: dict[str, Any] | None = None
-    explanation: Explanation | None = None
-
-
-class RerankResponse(BaseModel):
-    """What a rerank request answers.
-
-    Attributes:
-        id: Of the request, as in the logs.
-        results: Best first by the model's score, ties by index.
-        meta: ``api_version`` as Cohere's clients expect it, and the model's name.
-    """
-
-    id: str
-    results: list[RerankResult]
-    meta: dict[str, Any]
-
-
 def _num_documents(read: dict[str, Any]) -> int | None:
-    """Count what is there so far; None where the documents have an error of their own."""
+    """Count the documents that were read so far; None if they are invalid."""
     if "documents" not in read:
         return None
     counted = read["documents"] if read["documents"] is not None else read.get("scores")
@@ -239,16 +215,17 @@ def _text(document: Document, rank_fields: list[str] | None) -> str:
     return document if isinstance(document, str) else "\n".join(document[name] for name in rank_fields or ["text"])
 
 
-def _checked_text(document: Document, rank_fields: list[str] | None, place: int) -> str:
+def _checked_text(document: Document, rank_fields: list[str] | None, index: int) -> str:
     if isinstance(document, dict):
-        for name in rank_fields or ["text"]:
+        for field, name in enumerate(rank_fields or ["text"]):
             if not isinstance(document.get(name), str):
-                raise ValueError(f"`documents` must each be a text or have a text `{name}`, got none at place {place}")
-    try:  # an object comes back as it is
+                named = "a text `text`" if rank_fields is None else f"a text for `rank_fields[{field}]`"
+                raise ValueError(f"`documents` must each be a text or have {named}, got none at index {index}")
+    try:  # objects are returned as they are
         whole = document if isinstance(document, str) else json.dumps(document, ensure_ascii=False, allow_nan=False)
         whole.encode()
     except ValueError as error:
-        raise ValueError(f"`documents` must hold valid Unicode and finite numbers, not so at place {place}") from error
+        raise ValueError(f"`documents` must hold valid Unicode and finite numbers, not so at index {index}") from error
     return _text(document, rank_fields).strip()
 
 

@@ -9,7 +9,6 @@ from graphrerank.graphs.routes import ROUTES, choose_routes
 from graphrerank.inference import AdapterScorer
 from graphrerank.models import Checkpoint
 from graphrerank.serving.artifact import load_artifact
-from graphrerank.serving.engine import Answer
 from graphrerank.serving.limits import QueryRequest
 from graphrerank.serving.metrics import metrics
 
@@ -60,16 +59,16 @@ class RouteEngine:
     def __init__(self, scorer: AdapterScorer) -> None:
         self._scorer = scorer
 
-    def answer(self, requests: Mapping[str, RouteRequest]) -> dict[str, Answer]:
-        """Answer a batch of requests, by id."""
+    def answer(self, jobs: Mapping[str, RouteRequest]) -> dict[str, RouteResponse]:
+        """Route the queries of a batch of requests, by id."""
         low, high = self._scorer.low, self._scorer.high
         with metrics().stage_seconds.labels("route").time():
-            scores = self._scorer.score([request.query for request in requests.values()])
+            scores = self._scorer.score([request.query for request in jobs.values()])
         routes = choose_routes(scores, low, high)
         thresholds = Thresholds(low=low, high=high)
         return {
-            uid: Answer.of(RouteResponse(id=uid, score=score, route=ROUTES[route], thresholds=thresholds))
-            for uid, score, route in zip(requests, scores.tolist(), routes.tolist(), strict=True)
+            uid: RouteResponse(id=uid, score=score, route=ROUTES[route], thresholds=thresholds)
+            for uid, score, route in zip(jobs, scores.tolist(), routes.tolist(), strict=True)
         }
 
     def warm_up(self) -> None:

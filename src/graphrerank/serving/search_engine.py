@@ -14,7 +14,6 @@ from pydantic import BaseModel, Field
 from graphrerank.data.encoder import Encoder
 from graphrerank.graphs import CorpusGraph, Queries
 from graphrerank.pipelines import Pipeline
-from graphrerank.serving.engine import Answer
 from graphrerank.serving.json_log import log
 from graphrerank.serving.limits import QueryRequest
 from graphrerank.serving.metrics import metrics
@@ -100,20 +99,18 @@ class SearchEngine:
         self._current = (version, load(folder))
         Thread(target=self._watch, args=(version,), daemon=True).start()
 
-    def answer(self, requests: Mapping[str, SearchRequest]) -> dict[str, Answer]:
-        """Answer a batch of requests, by id."""
+    def answer(self, jobs: Mapping[str, SearchRequest]) -> dict[str, SearchResponse]:
+        """Search for the queries of a batch of requests, by id."""
         version, corpus = self._current
-        texts = [request.query for request in requests.values()]
+        texts = [request.query for request in jobs.values()]
         vectors = None if corpus.encoder is None else corpus.encoder.encode(texts).to(corpus.graph.device)
-        retrieved = corpus.pipeline.retrieve(Queries(list(requests), texts, vectors))
+        retrieved = corpus.pipeline.retrieve(Queries(list(jobs), texts, vectors))
         for stage, seconds in retrieved.seconds.items():
             metrics().stage_seconds.labels(f"search/{stage}").observe(seconds)
         ranking = retrieved.ranking
-        rows = zip(requests.items(), ranking.nodes.tolist(), ranking.scores.tolist(), strict=True)
+        rows = zip(jobs.items(), ranking.nodes.tolist(), ranking.scores.tolist(), strict=True)
         return {
-            uid: Answer.of(
-                SearchResponse(id=uid, results=_results(corpus.graph, request, nodes, scores), meta={"index": version})
-            )
+            uid: SearchResponse(id=uid, results=_results(corpus.graph, request, nodes, scores), meta={"index": version})
             for (uid, request), nodes, scores in rows
         }
 

@@ -1,0 +1,181 @@
+"""An HTTP process: reads and checks requests, lets workers answer them, and sends the answers."""
+
+import asyncio
+import gc
+import os
+import resource
+import shutil
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from threading import Event, Thread
+from types import FrameType
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI, Response
+from starlette.middleware.cors import CORSMiddleware
+
+from graphrerank.serving.connection import LimitedConnection
+from graphrerank.serving.dispatcher import Dispatcher
+from graphrerank.serving.http_guard import HttpGuard
+from graphrerank.serving.routes import Route, add_routes
+from graphrerank.serving.settings import ServiceSettings
+from graphrerank.serving.supervisor import Lifeline
+
+HEADER_BYTES = 16_384  # of a request's headers, and of its trailers
+BACKLOG = 2048  # connections that are not accepted yet
+IDLE_SECONDS = 75  # between two requests of a connection
+SPARE_FILES = 100  # besides those of connections
+DRAIN_SECONDS = 1.0  # clients learn from answers that connections close, before they do
+
+
+def create_app(
+    routes: Sequence[Route],
+    dispatcher: Dispatcher,
+    settings: ServiceSettings,
+    *,
+    info: Mapping[str, Any],
+    is_ending: Callable[[], bool] = lambda: False,
+) -> FastAPI:
+    """Create the application of an HTTP process.
+
+    Args:
+        routes: Routes of the engines.
+        dispatcher: Lets workers answer.
+        settings: Settings of the service.
+        info: Content of ``GET /info``.
+        is_ending: Returns whether the service ends.
+    """
+    app = FastAPI(title="graphrerank", description="Learned graph reranking for graph RAG.")
+    add_routes(app, list(routes), dispatcher, settings.limits)
+
+    @app.get("/ready", summary="Whether all workers are warm.")
+    async def ready() -> Response:
+        is_ready = dispatcher.num_workers >= settings.workers and not is_ending()
+        return Response("ok" if is_ready else "not ready", 200 if is_ready else 503, media_type="text/plain")
+
+    @app.get("/info", summary="The artifact's manifest, and the limits of requests.")
+    async def describe() -> dict[str, Any]:
+        return {"model": dict(info), "server": {"workers": settings.workers, "limits": asdict(settings.limits)}}
+
+    app.add_middleware(
+        HttpGuard,
+        limits=settings.limits,
+        api_key=settings.api_key,
+        origins=settings.cors_origins,
+        admit=dispatcher.refusal,
+        is_ending=is_ending,
+    )
+    if settings.cors_origins:  # before the guard, as a browser asks without a key
+        app.add_middleware(
+            CORSMiddleware, allow_origins=list(settings.cors_origins), allow_methods=["*"], allow_headers=["*"]
+        )
+    return app
+
+
+def serve_http(
+    lifeline: Lifeline,
+    listener: socket.socket,
+    workers: socket.socket,
+    routes: Sequence[Route],
+    settings: ServiceSettings,
+    info: Mapping[str, Any],
+    folder: Path,
+) -> None:
+    """Serve until SIGTERM, or until the supervisor is gone; then finish the requests in flight.
+
+    Args:
+        lifeline: Connection to the supervisor.
+        listener: Socket of the clients, shared with the other HTTP processes.
+        workers: Socket to which the workers connect.
+        routes: Routes of the engines.
+        settings: Settings of the service.
+        info: Content of ``GET /info``.
+        folder: Folder of the service's sockets and metrics.
+    """
+    _allow_files(settings.limits.connections + SPARE_FILES)
+    dispatcher = Dispatcher(
+        settings.limits,
+        batch_requests=settings.batch_requests,
+        batch_candidates=settings.batch_candidates,
+        http_processes=settings.http_processes,
+    )
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with dispatcher.serving(workers):
+            alive = asyncio.create_task(_say_ready(lifeline))
+            gc.collect()
+            gc.freeze()
+            yield
+            alive.cancel()
+
+    ending = Event()
+    app = create_app(routes, dispatcher, settings, info=info, is_ending=ending.is_set)
+    app.router.lifespan_context = lifespan
+    config = uvicorn.Config(
+        app,
+        http=partial(LimitedConnection, limits=settings.limits),  # type: ignore[arg-type]
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        h11_max_incomplete_event_size=HEADER_BYTES,
+        timeout_keep_alive=IDLE_SECONDS,
+        timeout_graceful_shutdown=settings.shutdown_seconds,
+        backlog=BACKLOG,
+    )
+    Thread(target=_end_with, args=(lifeline,), daemon=True).start()
+    _Server(config, ending).run(sockets=[listener])
+    if lifeline.is_cut():  # the supervisor, which would remove it, was killed
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class _Server(uvicorn.Server):
+    """A server that goes on for a moment after SIGTERM, while its answers close connections."""
+
+    def __init__(self, config: uvicorn.Config, ending: Event) -> None:
+        super().__init__(config)
+        self._ending = ending
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to end."""
+        if sig == signal.SIGTERM and not self._ending.is_set():
+            self._ending.set()
+            asyncio.get_running_loop().call_later(DRAIN_SECONDS, self._exit)
+
+    def _exit(self) -> None:
+        self.should_exit = True
+
+
+async def _say_ready(lifeline: Lifeline) -> None:
+    """Report from the event loop that it is not blocked."""
+    while True:
+        lifeline.say("ready")
+        await asyncio.sleep(1)
+
+
+def _end_with(lifeline: Lifeline) -> None:
+    """End when the supervisor is gone without having ended this process."""
+    lifeline.wait_for_cut()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _allow_files(count: int) -> None:
+    """Let this process open so many files.
+
+    Raises:
+        ValueError: If the system does not.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < count:
+        raise ValueError(f"`limits.connections` needs {count} open files, the system allows {hard}: see `ulimit -n`")
+    if soft != resource.RLIM_INFINITY and soft < count:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))

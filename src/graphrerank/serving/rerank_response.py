@@ -1,0 +1,125 @@
+"""Answers to requests to rank documents, in Cohere's wire format."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+
+from graphrerank.serving.engine import Answer
+from graphrerank.serving.rerank_request import Document, RerankRequest
+
+
+class EdgeEffect(BaseModel):
+    """Effect of an edge on a score.
+
+    Attributes:
+        edge: The two documents that it joins.
+        effect: The score with it minus the score without it.
+    """
+
+    edge: tuple[int, int]
+    effect: float
+
+
+class Explanation(BaseModel):
+    """Parts of a document's score.
+
+    Attributes:
+        base_rank: Its rank by the base score, from 1, ties by index.
+        base_score: The base score: the given one, or the hybrid of BM25 and cosine.
+        gcs_part: The part of Graph Cohesive Smoothing; 0 for a model without it.
+        learned_part: The part of the network.
+        score: The model's score, the sum of both parts.
+        edges: Up to five edges whose removal changes the score most, largest change first.
+        probability: Probability that the document is relevant, if the artifact is calibrated.
+    """
+
+    base_rank: int
+    base_score: float
+    gcs_part: float
+    learned_part: float
+    score: float
+    edges: list[EdgeEffect]
+    probability: float | None = None
+
+
+class RerankResult(BaseModel):
+    """One document of an answer.
+
+    Attributes:
+        index: The document's position in the request, from 0.
+        relevance_score: Probability that the document is relevant, in [0, 1], if the artifact is calibrated; otherwise
+            the model's score, of any size and comparable within an answer only.
+        document: The document, if ``return_documents`` is set; a text as ``{"text": ...}``.
+        explanation: If ``explain`` is set.
+    """
+
+    index: int
+    relevance_score: float
+    document: dict[str, Any] | None = None
+    explanation: Explanation | None = None
+
+
+class RerankResponse(BaseModel):
+    """Response to a rerank request.
+
+    Attributes:
+        id: Id of the request, as in the logs.
+        results: Best first by the model's score, ties by index.
+        meta: ``api_version`` and ``billed_units`` as Cohere's clients expect them, and the model's name.
+    """
+
+    id: str
+    results: list[RerankResult]
+    meta: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class RankedDocuments:
+    """The result of a worker.
+
+    Attributes:
+        model: Name of the model.
+        indices: Documents, best first.
+        relevance: Relevance scores of these documents.
+        scores: The model's scores of these documents.
+        explanations: Explanations of these documents, or None.
+    """
+
+    model: str
+    indices: list[int]
+    relevance: list[float]
+    scores: list[float]
+    explanations: list[Explanation] | None = None
+
+
+def rerank_response(request: RerankRequest, ranked: RankedDocuments, uid: str, version: str = "2") -> dict[str, Any]:
+    """Return the content of a :class:`RerankResponse` as plain values, as building models would be slow.
+
+    Args:
+        request: The request.
+        ranked: The worker's result.
+        uid: Id of the request.
+        version: Version of Cohere's wire format.
+    """
+    results: list[dict[str, Any]] = [
+        {"index": index, "relevance_score": score}
+        for index, score in zip(ranked.indices, ranked.relevance, strict=True)
+    ]
+    if request.return_documents and request.documents is not None:
+        for result in results:
+            result["document"] = _as_object(request.documents[result["index"]])
+    for result, explanation in zip(results, ranked.explanations or (), strict=False):
+        result["explanation"] = explanation
+    meta = {"api_version": {"version": version}, "billed_units": {"search_units": 1}, "model": ranked.model}
+    return {"id": uid, "results": results, "meta": meta}
+
+
+def render_rerank(request: RerankRequest, ranked: RankedDocuments, uid: str, path: str) -> Answer:
+    """Answer in Cohere's wire format; the path says the version."""
+    return Answer.of(rerank_response(request, ranked, uid, version=path[2]))
+
+
+def _as_object(document: Document) -> Mapping[str, Any]:
+    return {"text": document} if isinstance(document, str) else document

@@ -1,0 +1,50 @@
+"""Settings of a service."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from graphrerank.checks import check_choice, check_counts
+from graphrerank.serving.limits import Limits
+
+HOSTS = ("127.0.0.1", "0.0.0.0", "::1", "::", "localhost")
+
+
+@dataclass(frozen=True)
+class ServiceSettings:
+    """Settings of a service.
+
+    Attributes:
+        host: Address: this machine only, or ``0.0.0.0`` or ``::`` for all networks.
+        port: Port.
+        workers: Number of processes with models.
+        http_processes: Number of processes that read and check requests.
+        batch_requests: Maximum number of requests in a batch; 1 for no batching.
+        batch_candidates: Number of documents at which a batch is full.
+        num_threads: Torch threads of each worker.
+        device: ``cpu`` or ``cuda``.
+        api_key: Key that clients must send; None for none.
+        cors_origins: Origins of web pages that may call; none by default.
+        shutdown_seconds: Time to finish requests at the end of the service.
+        limits: Limits of requests.
+
+    Raises:
+        ValueError: If ``host`` is unknown, or a number is not positive.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    workers: int = 1
+    http_processes: int = 1
+    batch_requests: int = 32
+    batch_candidates: int = 4096
+    num_threads: int = 1
+    device: str = "cpu"
+    api_key: str | None = None
+    cors_origins: Sequence[str] = ()
+    shutdown_seconds: int = 30
+    limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        check_choice(HOSTS, host=self.host)
+        counts = ("workers", "http_processes", "batch_requests", "batch_candidates", "num_threads")
+        check_counts(**{name: getattr(self, name) for name in counts})

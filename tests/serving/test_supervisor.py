@@ -1,0 +1,130 @@
+"""The supervisor with small programs; each test runs it in a process of its own."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+PROGRAM = """
+import os, signal, sys, time
+from pathlib import Path
+from graphrerank.serving.supervisor import Program, Supervisor
+
+folder = Path(sys.argv[1])
+
+def write(name):
+    with (folder / name).open("a") as file:
+        file.write(f"{os.getpid()}\\n")
+
+def work(lifeline):
+    write("work")
+    lifeline.say_ready_always()
+    while not lifeline.is_cut():
+        time.sleep(0.02)
+    write("work ended")
+
+def serve(lifeline):
+    def end(*_):
+        write("serve ended")
+        raise SystemExit(0)
+    signal.signal(signal.SIGTERM, end)
+    write("serve")
+    lifeline.say_ready_always()
+    lifeline.wait_for_cut()
+    write("serve cut")
+
+def refuse(lifeline):
+    raise ValueError("`setting` must be another")
+
+def die(lifeline):
+    write("die")
+    os._exit(7)
+
+programs = {
+    "good": [Program("serve", serve, ends_first=True), Program("work", work)],
+    "refuse": [Program("work", work), Program("refuse", refuse)],
+    "die": [Program("work", work), Program("die", die)],
+}
+Supervisor(programs[sys.argv[2]], shutdown_seconds=5, on_end=lambda: write("end")).run()
+write("done")
+"""
+
+
+def lines(folder: Path, name: str) -> list[str]:
+    file = folder / name
+    return file.read_text().split() if file.is_file() else []
+
+
+def wait_for(folder: Path, name: str, count: int) -> list[str]:
+    deadline = time.monotonic() + 60
+    while len(lines(folder, name)) < count:
+        assert time.monotonic() < deadline, f"{name}: {lines(folder, name)}"
+        time.sleep(0.02)
+    return lines(folder, name)
+
+
+@pytest.fixture
+def start(tmp_path):
+    started = []
+
+    def start(kind: str) -> subprocess.Popen:
+        started.append(
+            subprocess.Popen([sys.executable, "-c", PROGRAM, str(tmp_path), kind], stderr=subprocess.PIPE, text=True)
+        )
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def test_processes_are_replaced_continued_and_ended_in_order(tmp_path, start):
+    process = start("good")
+    (serve,), (first,) = wait_for(tmp_path, "serve", 1), wait_for(tmp_path, "work", 1)
+    os.kill(int(first), signal.SIGKILL)
+    second = wait_for(tmp_path, "work", 2)[1]
+    assert second != first
+    os.kill(int(serve), signal.SIGKILL)
+    serve = wait_for(tmp_path, "serve", 2)[1]
+    stopped = psutil.Process(int(second))
+    stopped.suspend()
+    deadline = time.monotonic() + 30
+    while stopped.status() == psutil.STATUS_STOPPED:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.terminate()
+    assert process.wait(30) == 0
+    assert lines(tmp_path, "serve ended") == [serve]  # before the others, and not started anew
+    assert lines(tmp_path, "work ended") == [second]
+    assert len(lines(tmp_path, "serve")) == 2
+    assert lines(tmp_path, "end") == lines(tmp_path, "done") == [str(process.pid)]
+
+
+def test_nobody_outlives_a_killed_supervisor(tmp_path, start):
+    process = start("good")
+    pids = [int(wait_for(tmp_path, name, 1)[0]) for name in ("serve", "work")]
+    process.kill()
+    wait_for(tmp_path, "work ended", 1)
+    wait_for(tmp_path, "serve cut", 1)
+    _, alive = psutil.wait_procs([psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)], timeout=30)
+    assert not alive
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [("refuse", "StartError: `setting` must be another"), ("die", "die died 3 times before it was ready, exit code 7")],
+)
+def test_a_process_that_cannot_start_ends_the_service(tmp_path, start, kind, message):
+    process = start(kind)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert message in errors
+    assert not [pid for pid in lines(tmp_path, "work") if psutil.pid_exists(int(pid))]
+    assert len(lines(tmp_path, "die")) in (0, 3)
