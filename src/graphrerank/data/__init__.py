@@ -3,6 +3,7 @@
 from graphrerank.data.candidates import PreparedDataset, prepare
 from graphrerank.data.dataset import Qrels, RetrievalDataset
 from graphrerank.data.encoder import SentenceTransformerEncoder, packaged_model
+from graphrerank.data.memory_vector_cache import MemoryVectorCache
 from graphrerank.data.pair_cache import PairCache
 from graphrerank.data.readers.attack import load_attack
 from graphrerank.data.readers.file_knowledge import FileKnowledge
@@ -19,6 +20,7 @@ from graphrerank.data.vector_cache import VectorCache
 
 __all__ = [
     "FileKnowledge",
+    "MemoryVectorCache",
     "PairCache",
     "PreparedDataset",
     "Qrels",
