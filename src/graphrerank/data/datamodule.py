@@ -181,10 +181,8 @@ class MixtureBatches(Sampler[MixedBatch]):
     """Batches of indices into several sets; each process of a group takes its share.
 
     Args:
-        sizes: Items of each set, at least 1.
         shares: Share of the batches from each, relative to each other; each set gives at least one batch an epoch.
         batch_size: Items per batch; fewer only if a whole set is smaller.
-        seed: Seed of the shuffling.
     """
 
     def __init__(self, sizes: list[int], *, shares: list[float], batch_size: int, seed: int) -> None:

@@ -25,8 +25,6 @@ class PairCache:
     under the SHA-256 of query and passage.
 
     Args:
-        encoder: Reads new pairs.
-        folder: Folder of the files.
         dtype: How numbers are kept: ``float32``, exact, or ``float16`` in half the space. A new pair's vector is
             rounded before it is returned, so that it is the same whether it was read or encoded.
 

@@ -18,10 +18,6 @@ class VectorCache:
 
     Vectors lie in ``<folder>/<encoder fingerprint>/*.safetensors``, each file holding the SHA-256 of its texts and
     their vectors. New texts go to new files, so adding documents to a corpus encodes only those.
-
-    Args:
-        encoder: Encodes new texts.
-        folder: Folder of the files.
     """
 
     def __init__(self, encoder: Encoder, folder: str | Path) -> None:

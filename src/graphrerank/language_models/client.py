@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, TypeVar
 
 from graphrerank.checks import check_counts, check_not_negative
@@ -14,54 +15,34 @@ RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 MAX_WAIT = 60.0  # seconds between two attempts
 
 
+@dataclass(eq=False)
 class LanguageModel:
     """Asks a chat model, several questions at a time.
 
     A request is repeated after growing pauses (or as long as ``Retry-After`` says) if it times out, reaches no server,
     gets one of ``RETRIED``, or if its reader refuses the answer.
-
-    Args:
-        base_url: The endpoint up to and including its version, such as ``http://localhost:8000/v1``.
-        model: The model's name there.
-        api_key_variable: Environment variable of the key; no key is sent if it is not set.
-        temperature: Sampling temperature, not negative; 0 for the likeliest answer.
-        request: Further fields of each request, in the endpoint's terms: ``{"max_tokens": 500}``, or
-            ``{"response_format": {"type": "json_object"}}`` for a model that does not keep to JSON by itself.
-        timeout: Seconds per request.
-        max_retries: Number of attempts after the first.
-        pause: Seconds before the second attempt; doubled before each further one.
-        concurrency: Number of concurrent requests.
-
-    Raises:
-        ValueError: If a number is out of range, or ``request`` sets a field of this client.
     """
 
-    def __init__(
-        self,
-        base_url: str,
-        model: str,
-        *,
-        api_key_variable: str = "OPENAI_API_KEY",
-        temperature: float = 0.0,
-        request: Mapping[str, Any] | None = None,
-        timeout: float = 60.0,
-        max_retries: int = 5,
-        pause: float = 1.0,
-        concurrency: int = 8,
-    ) -> None:
-        check_counts(concurrency=concurrency)
-        check_not_negative(max_retries=max_retries, temperature=temperature)
-        if reserved := sorted({"model", "messages", "temperature"} & set(request or ())):
+    base_url: str  # of the endpoint, up to and including its version, such as `http://localhost:8000/v1`
+    model: str  # its name there
+    _: KW_ONLY
+    api_key_variable: str = "OPENAI_API_KEY"  # environment variable of the key; no key is sent if it is not set
+    temperature: float = 0.0  # of sampling; 0 for the likeliest answer
+    # further fields of each request, in the endpoint's terms: `{"max_tokens": 500}`, or
+    # `{"response_format": {"type": "json_object"}}` for a model that does not keep to JSON by itself
+    request: Mapping[str, Any] = field(default_factory=dict)
+    timeout: float = 60.0  # seconds per request
+    max_retries: int = 5  # attempts after the first
+    pause: float = 1.0  # seconds before the second attempt; doubled before each further one
+    concurrency: int = 8  # requests at once
+
+    def __post_init__(self) -> None:
+        check_counts(concurrency=self.concurrency)
+        check_not_negative(max_retries=self.max_retries, temperature=self.temperature)
+        if reserved := sorted({"model", "messages", "temperature"} & set(self.request)):
             raise ValueError(f"`request` must not set fields of the client, got {reserved}")
-        self.base_url = base_url.rstrip("/")
-        self.model = model
-        self.api_key_variable = api_key_variable
-        self.temperature = temperature
-        self.request = _plain(request or {})
-        self.timeout = timeout
-        self.max_retries = max_retries
-        self.pause = pause
-        self.concurrency = concurrency
+        self.base_url = self.base_url.rstrip("/")
+        self.request = _plain(self.request)
 
     @property
     def fingerprint(self) -> str:

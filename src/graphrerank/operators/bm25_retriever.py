@@ -18,8 +18,6 @@ class BM25Retriever:
     candidates, even an empty one. The corpus is indexed at the first query.
 
     Args:
-        graph: The corpus.
-        top_k: Candidates per query.
         k1: Saturation of term frequency.
         b: Length normalisation in [0, 1].
 

@@ -27,7 +27,6 @@ class CorpusPPR(nn.Module):
     the entities and back. All state is in buffers.
 
     Args:
-        graph: The corpus.
         restart_prob: Probability ``c`` in (0, 1] of returning to the seeds at each step.
         tolerance: Maximum residual, in (0, 1); float32 resolves about 1e-7.
 

@@ -1,5 +1,6 @@
 """Dense vector search: the nodes with the largest dot products, through FAISS."""
 
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
@@ -22,6 +23,7 @@ EF_CONSTRUCTION = 200
 TRAINED_VECTORS = 64  # per cell of an IVF index, more than FAISS's minimum of 39
 
 
+@dataclass(eq=False)
 class DenseRetriever:
     r"""Rank the corpus by :math:`v_q \cdot v_n`, ties broken by node index.
 
@@ -31,44 +33,25 @@ class DenseRetriever:
 
     Source: FastInsight, Definition 2 (vector search), with its dot product; for unit vectors that is the cosine of its
     Example 1. The corpus is indexed at the first query, on a GPU if FAISS has one (except HNSW, which FAISS keeps on
-    the CPU). FAISS is an extra: ``graphrerank[faiss]`` for the CPU, ``graphrerank[gpu]`` for CUDA 12, never both.
-
-    Args:
-        graph: The corpus with its ``embedding``.
-        top_k: Candidates per query.
-        index: ``flat``, ``hnsw`` or ``ivf``.
-        links: HNSW: neighbours of a node in its layers.
-        ef_search: HNSW: nodes kept open in a search, at least ``top_k``.
-        num_cells: IVF: cells of the corpus; None: about :math:`4 \sqrt{N}`, at most one per 64 nodes.
-        num_probes: IVF: cells that a search visits.
-
-    Raises:
-        ValueError: If the corpus has no embedding, an argument is out of range, FAISS is not installed, or both its
-            packages are.
+    the CPU). FAISS is an extra: ``graphrerank[faiss]`` for the CPU, ``graphrerank[gpu]`` for CUDA 12, never both
+    (a ValueError, as is a corpus without embedding).
     """
 
-    feature_names: tuple[str, ...] = (BASE_SCORE, "dense_score")
+    graph: InitVar[CorpusGraph]  # with its `embedding`
+    _: KW_ONLY
+    top_k: int = 100  # candidates per query
+    index: str = "flat"  # or `hnsw` or `ivf`
+    links: int = 32  # HNSW: neighbours of a node in its layers
+    ef_search: int = 128  # HNSW: nodes kept open in a search, at least `top_k`
+    num_cells: int | None = None  # IVF: cells of the corpus; None: about `4 sqrt(N)`, at most one per 64 nodes
+    num_probes: int = 16  # IVF: cells that a search visits
+    feature_names: tuple[str, ...] = field(default=(BASE_SCORE, "dense_score"), init=False)
 
-    def __init__(
-        self,
-        graph: CorpusGraph,
-        *,
-        top_k: int = 100,
-        index: str = "flat",
-        links: int = 32,
-        ef_search: int = 128,
-        num_cells: int | None = None,
-        num_probes: int = 16,
-    ) -> None:
-        check_choice(INDEXES, index=index)
-        check_counts(top_k=top_k, links=links, ef_search=ef_search, num_cells=num_cells, num_probes=num_probes)
+    def __post_init__(self, graph: CorpusGraph) -> None:
+        check_choice(INDEXES, index=self.index)
+        check_counts(top_k=self.top_k, links=self.links, ef_search=self.ef_search)
+        check_counts(num_cells=self.num_cells, num_probes=self.num_probes)
         _check_faiss()
-        self.top_k = top_k
-        self.index = index
-        self.links = links
-        self.ef_search = ef_search
-        self.num_cells = num_cells
-        self.num_probes = num_probes
         self._embedding = graph.encoded
 
     def retrieve(self, queries: Queries) -> Ranking:

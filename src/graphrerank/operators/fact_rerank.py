@@ -26,9 +26,6 @@ class PairFactReranker:
     """Orders facts by a cross-encoder's logits, ties broken by position; keeps all of them.
 
     Source: "EA-GraphRAG", 2026, Eq. (5), with a cross-encoder instead of the language model.
-
-    Args:
-        encoder: The cross-encoder.
     """
 
     def __init__(self, encoder: PairEncoder) -> None:
@@ -50,9 +47,6 @@ class LanguageModelFactFilter:
 
     Source: "EA-GraphRAG", 2026, Eq. (5), and HippoRAG 2's recognition memory; the prompt is ours. If an answer is not
     the requested JSON, it is counted and all facts of its query are kept in order.
-
-    Args:
-        model: Language model.
 
     Attributes:
         num_unreadable: Number of answers that were not the requested JSON, over all calls.

@@ -3,6 +3,7 @@
 import hashlib
 import warnings
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ BLOCK_TEXTS = 1024  # encoded between two transfers to the CPU
 FINGERPRINTED = {".safetensors", ".bin", ".json", ".txt"}  # weights, settings and vocabularies
 
 
+@dataclass(eq=False)
 class SpladeRetriever:
     """Rank the corpus by the dot product of sparse vectors over a vocabulary, ties broken by node index.
 
@@ -29,44 +31,23 @@ class SpladeRetriever:
     first query; its vectors stay sparse.
 
     Source: Formal et al., *SPLADE*, 2021, Eq. (2), through sentence-transformers' ``SparseEncoder``, which encodes
-    queries and documents each in the model's own way.
-
-    Args:
-        graph: The corpus; its vectors are not read.
-        model: A local folder, or a model id of the Hugging Face hub.
-        top_k: Candidates per query.
-        batch_size: Texts per forward pass.
-        max_length: Maximum number of tokens per text, which is truncated; None for the model's own limit.
-        device: Torch device; None for sentence-transformers' choice.
-        revision: Commit of a hub model.
-        cache: Folder of cached document vectors (:class:`SparseVectorCache`); None for no cache.
-
-    Raises:
-        ValueError: If a number is below 1. At the first query: if the model is found neither locally nor on the hub.
+    queries and documents each in the model's own way. A model found neither locally nor on the hub is a ValueError at
+    the first query.
     """
 
-    feature_names: tuple[str, ...] = (BASE_SCORE,)
+    graph: InitVar[CorpusGraph]  # its vectors are not read
+    _: KW_ONLY
+    model: str  # a local folder, or a model id of the Hugging Face hub
+    top_k: int = 100  # candidates per query
+    batch_size: int = 32  # texts per forward pass
+    max_length: int | None = None  # tokens per text, which is truncated; None for the model's own limit
+    device: str | None = None  # None for sentence-transformers' choice
+    revision: str | None = None  # commit of a hub model
+    cache: str | Path | None = None  # folder of document vectors (`SparseVectorCache`)
+    feature_names: tuple[str, ...] = field(default=(BASE_SCORE,), init=False)
 
-    def __init__(
-        self,
-        graph: CorpusGraph,
-        *,
-        model: str,
-        top_k: int = 100,
-        batch_size: int = 32,
-        max_length: int | None = None,
-        device: str | None = None,
-        revision: str | None = None,
-        cache: str | Path | None = None,
-    ) -> None:
-        check_counts(top_k=top_k, batch_size=batch_size, max_length=max_length)
-        self.model = model
-        self.top_k = top_k
-        self.batch_size = batch_size
-        self.max_length = max_length
-        self.device = device
-        self.revision = revision
-        self.cache = None if cache is None else Path(cache)
+    def __post_init__(self, graph: CorpusGraph) -> None:
+        check_counts(top_k=self.top_k, batch_size=self.batch_size, max_length=self.max_length)
         self._texts = graph.texts
 
     @staticmethod
@@ -103,7 +84,7 @@ class SpladeRetriever:
         """``[N, V]`` in compressed sparse rows."""
         if self.cache is not None:
             identity = repr((self.fingerprint or f"{self.model}@{self.revision}", self.max_length))
-            folder = self.cache / short_hash(identity)
+            folder = Path(self.cache) / short_hash(identity)
             cache = SparseVectorCache(folder, lambda texts: self._encode(self._encoder.encode_document, texts))
             return cache.encode(self._texts)
         with warnings.catch_warnings():

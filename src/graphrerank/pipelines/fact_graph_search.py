@@ -29,10 +29,10 @@ RERANKERS = ("none", "cross_encoder", "language_model")
 class FactGraphSearch:
     r"""Replace the retrieved passages by those that PageRank reaches from the query's facts.
 
-    1. Retrieve the ``num_candidates`` facts most similar to the query (:func:`find_facts`), Eq. (4). 2. Keep
-    ``num_facts`` of them, in the order of the reranker if there is one, Eq. (5). 3. Keep the ``num_seeds`` entities of
-    largest weight (:func:`entity_seeds`). 4. Rank passages by PageRank over passages and entities (:class:`CorpusPPR`),
-    Eqs. (6) and (7).
+    1. Retrieve the ``num_candidates`` facts most similar to the query (:func:`find_facts`), Eq. (4).
+    2. Keep ``num_facts`` of them, in the order of the reranker if there is one, Eq. (5).
+    3. Keep the ``num_seeds`` entities of largest weight (:func:`entity_seeds`).
+    4. Rank passages by PageRank over passages and entities (:class:`CorpusPPR`), Eqs. (6) and (7).
 
     A query without facts keeps what was retrieved before: dense search, as in HippoRAG 2. It has none if the corpus has
     none, if none is similar (an empty query has no vector), or if the language model rejected all. Passages that

@@ -14,7 +14,6 @@ class LearningCurves(L.Callback):
     The history travels in the checkpoint, so that a resumed run's plot has no gap.
 
     Args:
-        path: The PNG to write.
         panels: Log keys drawn together, one panel per list.
     """
 

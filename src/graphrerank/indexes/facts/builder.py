@@ -26,8 +26,6 @@ class FactGraphBuilder:
     ``VectorCache``) process the new texts only.
 
     Args:
-        folder: Folder of the stages.
-        extractor: Extractor of entities and relations.
         encoder: Encoder of entities and facts; queries need the same one.
         device: Device of the search for synonyms.
     """

@@ -37,8 +37,6 @@ class KETIndexBuilder:
     that of a first build.
 
     Args:
-        folder: Folder of the stages.
-        tokenizer: Tokenizer that measures texts.
         encoder: Encoder of chunks, sentences and entities; queries need the same one.
         extractor: Extractor of entities and relations; None for indexes without a skeleton.
         prompts: Prompts sent with each text to a language model, for the report. None: the prompt of a

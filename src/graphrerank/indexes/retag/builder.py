@@ -27,8 +27,6 @@ class ReTAGIndexBuilder:
     model finds the topics, decides what is relevant to them and writes the summaries.
 
     Args:
-        folder: Folder of the stages.
-        tokenizer: Tokenizer that measures texts.
         encoder: Encoder of sentences; queries need the same one.
         extractor: Extractor of entities and relations, best wrapped in a ``KnowledgeCache``.
         model: Language model, best wrapped in an ``AnswerCache``; None for extractive topics and summaries.

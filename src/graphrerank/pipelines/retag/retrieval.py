@@ -64,8 +64,6 @@ class ReTAGRetrieval:
     retrieves nothing.
 
     Args:
-        summaries: The summaries of a level.
-        settings: Settings of the retrieval.
         keywords: Finder of further words for BM25; None for no expansion.
         scorer: A trained graph reranker over the summaries' graph; None for none.
     """

@@ -17,9 +17,7 @@ class LevelSummaries:
     a graph reranker reads them with their children. Term frequencies are counted over all nodes.
 
     Args:
-        index: The index.
         level: 0 for the coarsest; a graph with fewer levels contributes its finest.
-        device: Device of vectors and edges.
 
     Attributes:
         communities: ``[N]`` int64, each node's index among the communities.
