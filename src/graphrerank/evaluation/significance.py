@@ -32,9 +32,6 @@ def bootstrap_interval(values: Tensor, *, level: float = LEVEL, samples: int = R
     Returns:
         ``[..., 2]`` float64, lower and upper end; NaN where no query counts.
 
-    Raises:
-        ValueError: If ``level`` or ``samples`` is out of range.
-
     Example:
         >>> bootstrap_interval(torch.tensor([1.0, 1.0, 1.0, 0.0]))
         tensor([0.2500, 1.0000], dtype=torch.float64)

@@ -71,9 +71,6 @@ class ComplexityAdapter(nn.Module):
         num_selected: How many of them are read.
         hidden_channels: Widths of the hidden layers.
         dropout: Probability of dropping a hidden activation in training, in [0, 1).
-
-    Raises:
-        ValueError: If an argument is out of range.
     """
 
     features = "syntax"

@@ -47,9 +47,6 @@ class GATv2Reranker(nn.Module):
         edge_features: Whether attention reads the edge weight.
         message_passing: False for the MLP ablation.
         restart_prob: GCS's share of a node's own score in each step.
-
-    Raises:
-        ValueError: If an argument is out of range.
     """
 
     def __init__(

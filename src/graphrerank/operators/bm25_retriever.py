@@ -20,9 +20,6 @@ class BM25Retriever:
     Args:
         k1: Saturation of term frequency.
         b: Length normalisation in [0, 1].
-
-    Raises:
-        ValueError: If ``top_k`` is below 1.
     """
 
     feature_names: tuple[str, ...] = (BASE_SCORE, "bm25_score")

@@ -30,9 +30,6 @@ class CorpusPPR(nn.Module):
         restart_prob: Probability ``c`` in (0, 1] of returning to the seeds at each step.
         tolerance: Maximum residual, in (0, 1); float32 resolves about 1e-7.
 
-    Raises:
-        ValueError: If an argument is out of range.
-
     Example:
         >>> graph = CorpusGraph.from_edges(list("abc"), [""] * 3, torch.tensor([[0, 1]]))
         >>> seeds = Ranking(torch.tensor([[0]]), torch.tensor([[1.0]]))
@@ -90,9 +87,6 @@ class CorpusPPR(nn.Module):
 
         Returns:
             ``[B, top_k]``, ties broken by node index; the scores of all nodes, not only of these, sum to 1.
-
-        Raises:
-            ValueError: If ``top_k`` is below 1.
         """
         rows = max(1, BLOCK_SCORES // max(1, len(self.dangling)))
         rankings = []

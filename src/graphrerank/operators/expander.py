@@ -17,9 +17,6 @@ class Expander:
 
     The neighbours are ordered by STeX's score (:func:`semantic_topological_expansion`). If there are too few, the
     ranking beyond ``base_k`` fills the list.
-
-    Raises:
-        ValueError: If a number is out of range.
     """
 
     graph: CorpusGraph

@@ -21,9 +21,6 @@ class AlternateFrontier:
 
     Args:
         batch: Maximum number of nodes to add per query, within the budget.
-
-    Raises:
-        ValueError: If ``batch`` is below 1.
     """
 
     def __init__(self, resources: Resources, *, batch: int = 10) -> None:

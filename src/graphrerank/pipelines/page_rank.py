@@ -19,9 +19,6 @@ class PageRank:
 
     Args:
         restart_prob: Probability in (0, 1] of returning to the seeds at each step.
-
-    Raises:
-        ValueError: If ``restart_prob`` is out of range.
     """
 
     def __init__(self, resources: Resources, *, restart_prob: float = 0.5) -> None:

@@ -25,11 +25,7 @@ class BuildAdapter(Protocol):
 
 @dataclass(frozen=True)
 class AdapterSettings:
-    """How an adapter is trained. The paper gives none of these numbers but ``num_selected``.
-
-    Raises:
-        ValueError: If a number is out of range.
-    """
+    """How an adapter is trained. The paper gives none of these numbers but ``num_selected``."""
 
     num_selected: int = 85  # features to keep, by mutual information; all where there are fewer
     dropout: float = 0.3  # of the model

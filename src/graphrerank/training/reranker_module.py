@@ -32,9 +32,6 @@ class RerankerModule(L.LightningModule):
         weight_decay: AdamW's decay of matrices; biases, norms and scalars are not decayed.
         warmup_steps: Optimiser steps of linear warm-up.
         seed: Seed of dropout.
-
-    Raises:
-        ValueError: If an argument is out of range.
     """
 
     def __init__(

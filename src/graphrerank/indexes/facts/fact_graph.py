@@ -14,11 +14,7 @@ from graphrerank.indexes.facts.facts import Facts
 
 @dataclass(frozen=True)
 class FactGraphSettings:
-    """Settings of a fact graph.
-
-    Raises:
-        ValueError: If a setting is out of range.
-    """
+    """Settings of a fact graph."""
 
     synonymy_threshold: float = 0.8  # minimum cosine, in (0, 1], of two entities joined as synonyms
     max_synonyms: int = 100  # maximum number of synonyms of an entity; 0: no synonymy edges

@@ -27,9 +27,6 @@ class KETSettings:
         num_splits: :math:`\tau`, number of times a chunk is halved.
         has_keywords: Whether there is a text-keyword graph.
         description_tokens: Maximum number of tokens that describe an entity or a relation.
-
-    Raises:
-        ValueError: If a setting is out of range.
     """
 
     chunk_tokens: int = 1200

@@ -25,11 +25,7 @@ ARRAYS, STRINGS = "index.safetensors", "index.json"
 
 @dataclass(frozen=True)
 class ReTAGSettings:
-    """Settings of an index.
-
-    Raises:
-        ValueError: If a setting is out of range.
-    """
+    """Settings of an index."""
 
     num_topics: int = 8  # maximum number of topics; 0: the general graph only
     # share in (0, 1] of entities that belong to some topic, and of the corpus's sentences that would be routed to

@@ -20,11 +20,7 @@ FEATURES = (BASE_SCORE, *TEXT_FEATURES)
 
 @dataclass(frozen=True)
 class ReTAGSearchSettings:
-    """Settings of the retrieval of summaries; the defaults are the paper's.
-
-    Raises:
-        ValueError: If a setting is out of range.
-    """
+    """Settings of the retrieval of summaries; the defaults are the paper's."""
 
     top_p: int | None = 10  # number of summaries per question; None for all, as in GraphRAG
     use_topics: bool = True  # whether questions are routed to topics; if not, all are searched in the general graph

@@ -30,9 +30,6 @@ def route_to_topics(
     Returns:
         ``[B, 1 + T]`` bool: the general graph, or some topics.
 
-    Raises:
-        ValueError: If ``max_topics`` is below 1.
-
     Example:
         >>> east, centre = torch.tensor([[1.0, 0.0]]), torch.zeros(2)
         >>> topics = Topics(["east"], [["east"]], east, centre, 0.5, 0.5)
