@@ -246,6 +246,7 @@ def test_pages_of_others_may_not_call(make_app):
 
 def test_the_scheme_of_the_key_in_lower_case(make_app):
     client = TestClient(make_app(api_key="key"))
+    assert TestClient(make_app(api_key="")).post("/v2/rerank", json=BODY).status_code == 200
     for scheme, status in (("bearer", 200), ("BEARER", 200), ("Basic", 401)):
         headers = {"authorization": f"{scheme} key"}
         assert client.post("/v2/rerank", json=BODY, headers=headers).status_code == status

@@ -14,9 +14,10 @@ from graphrerank.cli.session import Session
 from graphrerank.data import VectorCache
 from graphrerank.data.candidates import encode_dataset
 from graphrerank.data.encoder import Encoder
-from graphrerank.models import RerankerManifest
+from graphrerank.models import Manifest, RerankerManifest
 from graphrerank.models.entries import EncoderEntry
 from graphrerank.serving import Artifact, Limits, Service, ServiceSettings, load_artifact, run
+from graphrerank.serving.artifact import artifact_formats, read_artifact_manifest
 from graphrerank.serving.engine import EngineFactory
 from graphrerank.serving.exposure import check_exposure
 from graphrerank.serving.formats import Runner
@@ -51,18 +52,20 @@ def serve_http(cfg: DictConfig) -> Path:
         raise ValueError("mode=http needs `artifact`: a folder that `python serve.py mode=export checkpoint=...` wrote")
     check_exposure(cfg.host, cfg.api_key, allow_no_key=cfg.allow_no_key)
     settings = service_settings(cfg)
-    artifact = load_artifact(artifact_folder(cfg), cfg.format)
+    folder = artifact_folder(cfg)
+    format_name = cfg.format or fastest_format(read_artifact_manifest(folder), settings.device)
+    artifact = load_artifact(folder, format_name)
     if not isinstance(artifact.manifest, RerankerManifest):
         if cfg.index is not None:
             raise ValueError(f"`index` needs the artifact of a reranker, {artifact.folder} holds a complexity adapter")
-        route = partial(load_route_engine, artifact.folder, cfg.stanza_folder, format_name=cfg.format)
+        route = partial(load_route_engine, artifact.folder, cfg.stanza_folder, format_name=format_name)
         engines: dict[str, EngineFactory] = {"route": route}
         routes = [ROUTE]
     else:
         if isinstance(artifact.module, Runner):
             artifact.module.check_device(torch.device(settings.device))
         make_encoder = _encoder_factory(cfg, artifact.manifest.encoder)
-        rerank = partial(load_rerank_engine, artifact.folder, make_encoder, settings.limits, format_name=cfg.format)
+        rerank = partial(load_rerank_engine, artifact.folder, make_encoder, settings.limits, format_name=format_name)
         engines = {"rerank": rerank}
         routes = [RERANK, TEI]
     if cfg.index is not None:
@@ -107,6 +110,11 @@ def load_corpus(
     return SearchableCorpus(
         graph, instantiate(pipeline)(graph, retriever=instantiate(retriever), text_encoder=bare), bare
     )
+
+
+def fastest_format(manifest: Manifest, device: str) -> str | None:
+    """Return the format that answers the most requests: machine code on a CPU if there is any, else None."""
+    return "aot" if "aot" in artifact_formats(manifest) and device == "cpu" else None
 
 
 def service_settings(cfg: DictConfig) -> ServiceSettings:

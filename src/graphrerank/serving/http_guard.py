@@ -49,7 +49,7 @@ class HttpGuard:
     ) -> None:
         self._app = app
         self._limits = limits
-        self._api_key = api_key
+        self._api_key = api_key or None  # an empty variable of the environment is none
         self._origins = frozenset(origins)
         self._admit = admit
         self._is_ending = is_ending

@@ -22,7 +22,7 @@ class ServiceSettings:
         batch_candidates: Number of documents at which a batch is full.
         num_threads: Torch threads of each worker.
         device: ``cpu`` or ``cuda``.
-        api_key: Key that clients must send; None for none.
+        api_key: Key that clients must send; None or empty for none.
         cors_origins: Origins of web pages that may call; none by default.
         shutdown_seconds: Time to finish requests at the end of the service.
         limits: Limits of requests.
