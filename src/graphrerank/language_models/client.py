@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, TypeVar
 
 from graphrerank.checks import check_counts, check_not_negative
@@ -30,7 +30,7 @@ class LanguageModel:
     temperature: float = 0.0  # of sampling; 0 for the likeliest answer
     # further fields of each request, in the endpoint's terms: `{"max_tokens": 500}`, or
     # `{"response_format": {"type": "json_object"}}` for a model that does not keep to JSON by itself
-    request: Mapping[str, Any] = field(default_factory=dict)
+    request: Mapping[str, Any] | None = None
     timeout: float = 60.0  # seconds per request
     max_retries: int = 5  # attempts after the first
     pause: float = 1.0  # seconds before the second attempt; doubled before each further one
@@ -39,10 +39,10 @@ class LanguageModel:
     def __post_init__(self) -> None:
         check_counts(concurrency=self.concurrency)
         check_not_negative(max_retries=self.max_retries, temperature=self.temperature)
-        if reserved := sorted({"model", "messages", "temperature"} & set(self.request)):
+        if reserved := sorted({"model", "messages", "temperature"} & set(self.request or ())):
             raise ValueError(f"`request` must not set fields of the client, got {reserved}")
         self.base_url = self.base_url.rstrip("/")
-        self.request = _plain(self.request)
+        self.request = _plain(self.request or {})
 
     @property
     def fingerprint(self) -> str:
@@ -86,7 +86,7 @@ class LanguageModel:
     def _ask_one(self, client: Any, messages: list[dict[str, str]], read: Callable[[str], Answer]) -> Answer:
         import httpx
 
-        body = {"model": self.model, "messages": messages, "temperature": self.temperature, **self.request}
+        body = {"model": self.model, "messages": messages, "temperature": self.temperature, **(self.request or {})}
         url, problem = f"{self.base_url}/chat/completions", ""
         for attempt in range(self.max_retries + 1):
             wait = self.pause * 2**attempt
