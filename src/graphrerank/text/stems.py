@@ -43,8 +43,11 @@ def spelled_words(text: str) -> list[str]:
     """
     spelled: list[str] = []
     for word in _WORD.findall(text):
-        parts = _WITHIN_COMPOUND.split(word)
-        spelled += [word, *parts] if len(parts) > 1 else [word]
+        if word.isalpha() and word[1:].islower():  # most words, which the expression would leave whole
+            spelled.append(word)
+        else:
+            parts = _WITHIN_COMPOUND.split(word)
+            spelled += [word, *parts] if len(parts) > 1 else [word]
     return spelled
 
 
@@ -52,6 +55,7 @@ def stems(plain: Sequence[str]) -> list[str]:
     """Return Snowball's English stem of each lower-case word."""
     if not hasattr(_LOCAL, "stemmer"):
         _LOCAL.stemmer = Stemmer("english")
+        _LOCAL.stemmer.maxCacheSize = 0  # its upkeep takes four times as long as stemming where words are new
     stemmed: list[str] = _LOCAL.stemmer.stemWords(plain)
     return stemmed
 

@@ -67,7 +67,7 @@ class WordTable:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._runs = _Numbers({_END: _NO_NUMBER})
+        self._runs = _Runs()
         self._token_numbers = _Numbers({**dict.fromkeys(STOPWORDS_EN, _STOP_WORD), _END: _NO_NUMBER})
         self._stem_numbers = _Numbers({})
         self._tokens, self._stems = _Rows(), _Rows()  # of each run
@@ -122,8 +122,8 @@ class WordTable:
         joined = f" {_END} ".join(spelled)
         found = joined.translate(_ASCII_GAPS).split() if joined.isascii() else _RUN.findall(joined)
         runs = np.fromiter(map(self._runs.__getitem__, found), np.int64, len(found))
-        if self._runs.added:
-            self._analyse(self._runs.take_added())
+        if added := self._runs.take_added():
+            self._analyse(added)
         is_run = runs >= 0
         part: Integers = np.cumsum(~is_run)
         return runs[is_run], part[is_run], _SIGMA in joined
@@ -144,8 +144,6 @@ class WordTable:
                     plain.append(word)
         numbers = np.fromiter(map(self._stem_numbers.__getitem__, stems(plain)), np.int64, len(plain))
         self._stems.append(np.array(run_of_word, dtype=np.int64), numbers, len(runs))
-        for known in (self._token_numbers, self._stem_numbers):
-            known.take_added()
 
 
 class _Numbers(dict[str, int]):
@@ -158,17 +156,27 @@ class _Numbers(dict[str, int]):
     def __init__(self, fixed: Mapping[str, int]) -> None:
         super().__init__(fixed)
         self.count = 0
-        self.added: list[str] = []
 
     def __missing__(self, word: str) -> int:
         number = self[word] = self.count
         self.count += 1
-        self.added.append(word)
         return number
 
+
+class _Runs(_Numbers):
+    """Numbers runs, and remembers which were new."""
+
+    def __init__(self) -> None:
+        super().__init__({_END: _NO_NUMBER})
+        self._added: list[str] = []
+
+    def __missing__(self, word: str) -> int:
+        self._added.append(word)
+        return super().__missing__(word)
+
     def take_added(self) -> list[str]:
-        """Return the words that were new since the last call."""
-        added, self.added = self.added, []
+        """Return the runs that were new since the last call."""
+        added, self._added = self._added, []
         return added
 
 
