@@ -48,7 +48,7 @@ CROSS_CUTTING = {
 }
 # Source files without a test of their own name, by the test that covers them.
 COVERED = {
-    
+
     "cli/test_commands.py": (
         "cli/schema.py", "cli/session.py", "cli/systems.py", "cli/train.py", "cli/train_model.py",
         "cli/training_session.py", "data/feature_columns.py", "experiments/session.py", "metrics/_validation.py",
