@@ -1,6 +1,7 @@
 """Words of requests' texts, which a process keeps: passages come again, in other requests."""
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from threading import Lock
 
 import numpy as np
@@ -79,11 +80,14 @@ def words_of(texts: Sequence[str], *, check: Callable[[], None] = lambda: None) 
 
 
 def _entries(words: TextWords) -> list[Entry]:
-    texts = np.arange(words.num_texts + 1)
-    tokens = np.split(words.tokens, np.searchsorted(words.text_of_token, texts[1:-1]))
-    stems = np.split(words.stems, np.searchsorted(words.text_of_stem, texts[1:-1]))
+    ends = np.arange(words.num_texts + 1)
+    tokens = pairwise(np.searchsorted(words.text_of_token, ends).tolist())
+    stems = pairwise(np.searchsorted(words.text_of_stem, ends).tolist())
     leads = np.bincount(words.text_of_stem[words.in_lead], minlength=words.num_texts).tolist()
-    return list(zip(tokens, stems, leads, strict=True))
+    return [
+        (words.tokens[slice(*of_tokens)], words.stems[slice(*of_stems)], in_lead)
+        for of_tokens, of_stems, in_lead in zip(tokens, stems, leads, strict=True)
+    ]
 
 
 def _together(entries: Sequence[Entry]) -> TextWords:
