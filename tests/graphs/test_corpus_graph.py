@@ -3,6 +3,7 @@ import torch
 
 from graphrerank.graphs import CorpusGraph, EntityIncidence, corpus_graph
 from graphrerank.graphs.corpus_graph import merge_parallel
+from graphrerank.graphs.edge_types import OTHER, REFERENCE, SIMILARITY
 
 
 def ids(num_nodes: int) -> list[str]:
@@ -32,6 +33,47 @@ def test_from_edges_against_naive_dict(seed: int, undirected: bool) -> None:
     assert found == [(a, b, w) for (a, b), w in sorted(expected.items())]
     assert graph.num_edges == len(expected)
     assert graph.degree.tolist() == [sum(a == node for a, _ in expected) for node in range(num_nodes)]
+
+
+def typed_edges_of(graph: CorpusGraph) -> dict[tuple[int, int, int], float]:
+    edges, weight, edge_type = graph.typed_edges()
+    return {(a, b, t): w for (a, b), t, w in zip(edges.tolist(), edge_type.tolist(), weight.tolist(), strict=True)}
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("undirected", [True, False])
+def test_types_are_kept_against_naive_dict(seed: int, undirected: bool) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    edges = torch.randint(0, 9, (90, 2), generator=generator)
+    edges = edges[edges[:, 0] != edges[:, 1]]
+    weight = torch.rand(len(edges), generator=generator) + 0.1
+    types = torch.randint(0, 5, (len(edges),), generator=generator)
+    expected: dict[tuple[int, int, int], float] = {}
+    for (a, b), w, t in zip(edges.tolist(), weight.tolist(), types.tolist(), strict=True):
+        for key in ((a, b, t), (b, a, t)) if undirected else ((a, b, t),):
+            expected[key] = max(expected.get(key, 0.0), w)
+
+    graph = CorpusGraph.from_edges(ids(9), [""] * 9, edges, weight, edge_type=types, undirected=undirected)
+
+    assert list(typed_edges_of(graph).items()) == sorted(expected.items())
+    merged = CorpusGraph.from_edges(ids(9), [""] * 9, edges, weight, undirected=undirected)
+    for name in ("indptr", "indices", "weight"):  # what reads no types sees what it always saw
+        assert torch.equal(getattr(graph, name), getattr(merged, name))
+    assert {t for _, _, t in typed_edges_of(merged)} == {OTHER}
+
+
+def test_further_edges_keep_their_type() -> None:
+    graph = CorpusGraph.from_edges(ids(3), [""] * 3, torch.tensor([[0, 1]]), edge_type=REFERENCE)
+    more = graph.with_edges(torch.tensor([[1, 0], [1, 2]]), torch.tensor([0.5, 2.0]), edge_type=SIMILARITY)
+    one_way = {(0, 1, REFERENCE): 1.0, (0, 1, SIMILARITY): 0.5, (1, 2, SIMILARITY): 2.0}
+    assert typed_edges_of(more) == one_way | {(b, a, t): w for (a, b, t), w in one_way.items()}
+    assert typed_edges_of(more.to("cpu")) == typed_edges_of(more)
+    assert typed_edges_of(more.without_edges()) == {}
+
+
+def test_an_edge_of_no_known_type_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"be of a type from 0 to 4, got \[0, 1\]"):
+        CorpusGraph.from_edges(ids(2), [""] * 2, torch.tensor([[0, 1]]), edge_type=5)
 
 
 def test_weights_are_one_by_default() -> None:

@@ -24,6 +24,7 @@ from graphrerank.graphs import (
     RetrieverFactory,
     candidate_edges,
 )
+from graphrerank.graphs.edge_types import SIMILARITY
 from graphrerank.graphs.model_inputs import SCORES
 
 FORMAT = 2  # raise it when the same arguments would give other candidate lists
@@ -216,7 +217,7 @@ def encode_dataset(dataset: RetrievalDataset, encoder: Encoder, cache: Path) -> 
         save_tensors(path, {"pairs": pairs, "similarity": similarity}, {"parts": repr(parts)})
     edges = load_tensors(path, ("pairs", "similarity"))
     try:
-        graph = graph.with_edges(edges["pairs"], edges["similarity"])
+        graph = graph.with_edges(edges["pairs"], edges["similarity"], edge_type=SIMILARITY)
     except ValueError as error:
         raise ValueError(f"{path}: damaged cache ({error}); delete this file and run again") from error
     return dataset.with_graph(graph, **{NEAREST: len(edges["pairs"])})

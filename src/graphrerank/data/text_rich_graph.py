@@ -11,6 +11,7 @@ from torch import Tensor
 from graphrerank.checks import check_counts
 from graphrerank.data.dataset import Qrels, RetrievalDataset
 from graphrerank.graphs import CorpusGraph
+from graphrerank.graphs.edge_types import REFERENCE
 from graphrerank.graphs.sparse_rows import row_entries
 from graphrerank.knowledge import Entity, Knowledge, KnowledgeCache, KnowledgeExtractor
 from graphrerank.text import normalize_entity
@@ -109,7 +110,7 @@ def text_rich_graph(
     pairs = sorted(weight)
     edges = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2)
     weights = torch.tensor([weight[pair] for pair in pairs], dtype=torch.float32)
-    graph = CorpusGraph.from_edges(list(nodes.node_of), nodes.texts(), edges, weights)
+    graph = CorpusGraph.from_edges(list(nodes.node_of), nodes.texts(), edges, weights, edge_type=REFERENCE)
     indptr, indices = nodes.passages()
     dataset = RetrievalDataset(
         name or f"{source.name}-G",

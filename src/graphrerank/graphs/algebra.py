@@ -144,6 +144,22 @@ def propagate(scores: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor
     return torch.zeros_like(scores).index_add_(0, edge_index[1], scores.index_select(0, edge_index[0]) * edge_weight)
 
 
+def layered(edge_index: Tensor, layer: Tensor, num_layers: int) -> Tensor:
+    """Lay edges out in several copies of a graph: node ``i`` of a layer becomes ``i * num_layers + layer``.
+
+    Args:
+        edge_index: ``[2, E]``.
+        layer: ``[E]`` int64, the layer of each edge, in ``[0, num_layers)``.
+        num_layers: Number of copies.
+
+    Example:
+        >>> layered(torch.tensor([[0, 1], [1, 0]]), torch.tensor([0, 1]), 2)
+        tensor([[0, 3],
+                [2, 1]])
+    """
+    return edge_index * num_layers + layer
+
+
 def with_self_loops(edge_index: Tensor, edge_attr: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
     """Replace self-loops by one per node, with the mean attribute of the edges into it, and sort edges by target.
 

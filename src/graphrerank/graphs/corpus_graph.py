@@ -7,6 +7,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER
 from graphrerank.graphs.entity_incidence import EntityIncidence
 from graphrerank.graphs.sparse_rows import row_entries
 
@@ -24,11 +25,14 @@ class CorpusGraph:
         texts: ``N`` strings.
         indptr: ``[N + 1]`` int64; the neighbours of node ``i`` are ``indices[indptr[i]:indptr[i + 1]]``.
         indices: ``[E]`` int64, ascending within a row, no self-loops, no repeats.
-        weight: ``[E]`` float32, positive.
+        weight: ``[E]`` float32, positive; of an edge of several types the largest.
         embedding: ``[N, d]`` float32 node vectors, or None before encoding. A node that has no vector has zeros: its
             likeness to every query is 0, and it is found by its words and its neighbours like any other.
         entities: Which passage holds which entity: passages that share one are neighbours too, though the edges between
             them are never listed for the whole corpus. None where nothing is known of entities.
+        weight_by_type: ``[E, T]`` float32, the edge's weight in each of
+            :data:`~graphrerank.graphs.edge_types.EDGE_TYPES`, 0 where it is not of that type; None where all edges are
+            ``other``.
     """
 
     node_ids: Sequence[str]
@@ -38,6 +42,7 @@ class CorpusGraph:
     weight: Tensor
     embedding: Tensor | None = None
     entities: EntityIncidence | None = None
+    weight_by_type: Tensor | None = None
 
     @classmethod
     def from_edges(
@@ -47,15 +52,17 @@ class CorpusGraph:
         edges: Tensor,
         weight: Tensor | None = None,
         *,
+        edge_type: Tensor | int = OTHER,
         undirected: bool = True,
     ) -> "CorpusGraph":
-        """Build a graph from pairs of node numbers; parallel edges become one with the largest weight.
+        """Build a graph from pairs of node numbers; of parallel edges of one type the largest weight is kept.
 
         Args:
             node_ids: ``N`` unique strings.
             texts: ``N`` strings.
             edges: ``[M, 2]`` int64 node numbers, (node, neighbour).
             weight: ``[M]``, positive and finite; 1 for each edge when None.
+            edge_type: ``[M]`` int64, the number of each edge's type, or one for all.
             undirected: Whether an edge also runs back.
 
         Raises:
@@ -80,13 +87,15 @@ class CorpusGraph:
         weight = torch.ones(len(edges), device=edges.device) if weight is None else weight.float()
         if len(weight) != len(edges):
             raise ValueError(f"`weight` must have one entry per edge ({len(edges)}), got {len(weight)}")
-        _check_edges(node_ids, edges, weight)
+        types = torch.as_tensor(edge_type, device=edges.device).expand(len(edges))
+        _check_edges(node_ids, edges, weight, types)
         if undirected:
-            edges, weight = torch.cat([edges, edges.flip(1)]), torch.cat([weight, weight])
+            edges, weight, types = torch.cat([edges, edges.flip(1)]), torch.cat([weight, weight]), types.repeat(2)
         merged, largest = merge_parallel(edges, weight, num_nodes)
         indptr = torch.zeros(num_nodes + 1, dtype=torch.int64, device=edges.device)
         indptr[1:] = torch.bincount(merged[:, 0], minlength=num_nodes).cumsum(0)
-        return cls(node_ids, texts, indptr, merged[:, 1].contiguous(), largest)
+        by_type = None if bool((types == OTHER).all()) else _weight_by_type(edges, weight, types, merged, num_nodes)
+        return cls(node_ids, texts, indptr, merged[:, 1].contiguous(), largest, weight_by_type=by_type)
 
     @property
     def num_nodes(self) -> int:
@@ -105,6 +114,7 @@ class CorpusGraph:
             indptr=self.indptr.to(device),
             indices=self.indices.to(device),
             weight=self.weight.to(device),
+            weight_by_type=None if self.weight_by_type is None else self.weight_by_type.to(device),
             embedding=None if self.embedding is None else self.embedding.to(device),
             entities=None if self.entities is None else self.entities.to(device),
         )
@@ -174,26 +184,73 @@ class CorpusGraph:
             raise ValueError(f"`entities` must be of {self.num_nodes} passages, got {entities.num_nodes}")
         return replace(self, entities=entities)
 
-    def with_edges(self, edges: Tensor, weight: Tensor) -> "CorpusGraph":
-        """Return the same graph with further undirected edges; parallel ones become one with the largest weight.
+    def typed_edges(self) -> tuple[Tensor, Tensor, Tensor]:
+        """List the stored edges, one for each type: ``[M, 2]`` (node, neighbour), weights ``[M]`` and types ``[M]``."""
+        row = torch.repeat_interleave(torch.arange(self.num_nodes, device=self.device), self.degree)
+        slot, weight, edge_type = self.types_of(torch.arange(self.num_edges, device=self.device))
+        return torch.stack([row, self.indices], dim=1)[slot], weight, edge_type
+
+    def types_of(self, slots: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """List the types of some stored edges.
+
+        Args:
+            slots: ``[S]`` int64, places in ``indices``.
+
+        Returns:
+            For each type of each edge the edge's place in ``slots``, ascending, its weight and the type: ``[M]`` each.
+        """
+        if self.weight_by_type is None:
+            place = torch.arange(slots.numel(), device=slots.device)
+            return place, self.weight[slots], torch.full_like(place, OTHER)
+        weight = self.weight_by_type[slots]
+        place, edge_type = weight.nonzero(as_tuple=True)
+        return place, weight[place, edge_type], edge_type
+
+    def with_edges(self, edges: Tensor, weight: Tensor, *, edge_type: Tensor | int = OTHER) -> "CorpusGraph":
+        """Return the same graph with further undirected edges, merged as by :meth:`from_edges`.
 
         Args:
             edges: ``[M, 2]`` int64 node numbers.
             weight: ``[M]``, positive and finite.
+            edge_type: ``[M]`` int64, or one for all.
 
         Raises:
             ValueError: As :meth:`from_edges`.
         """
-        row = torch.repeat_interleave(torch.arange(self.num_nodes, device=self.device), self.degree)
-        every = torch.cat([torch.stack([row, self.indices], dim=1), edges, edges.flip(1)])
-        weights = torch.cat([self.weight, weight, weight])
-        merged = CorpusGraph.from_edges(self.node_ids, self.texts, every, weights, undirected=False)
-        return replace(self, indptr=merged.indptr, indices=merged.indices, weight=merged.weight)
+        before, weight_before, type_before = self.typed_edges()
+        types = torch.as_tensor(edge_type, device=self.device).expand(len(edges))
+        merged = CorpusGraph.from_edges(
+            self.node_ids,
+            self.texts,
+            torch.cat([before, edges, edges.flip(1)]),
+            torch.cat([weight_before, weight, weight]),
+            edge_type=torch.cat([type_before, types, types]),
+            undirected=False,
+        )
+        return self.with_edges_of(merged)
+
+    def with_edges_of(self, other: "CorpusGraph") -> "CorpusGraph":
+        """Return the same graph with the edges of another one of the same passages."""
+        moved = other.to(self.device)
+        return replace(
+            self,
+            indptr=moved.indptr,
+            indices=moved.indices,
+            weight=moved.weight,
+            weight_by_type=moved.weight_by_type,
+        )
 
     def without_edges(self) -> "CorpusGraph":
         """Return the same passages with no edge between them, and nothing known of entities."""
         none = self.indices[:0]
-        return replace(self, indptr=torch.zeros_like(self.indptr), indices=none, weight=self.weight[:0], entities=None)
+        return replace(
+            self,
+            indptr=torch.zeros_like(self.indptr),
+            indices=none,
+            weight=self.weight[:0],
+            entities=None,
+            weight_by_type=None,
+        )
 
 
 def merge_parallel(edges: Tensor, weight: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
@@ -222,12 +279,21 @@ def merge_parallel(edges: Tensor, weight: Tensor, num_nodes: int) -> tuple[Tenso
     return edges[first], largest
 
 
-def _check_edges(node_ids: Sequence[str], edges: Tensor, weight: Tensor) -> None:
+def _weight_by_type(edges: Tensor, weight: Tensor, types: Tensor, merged: Tensor, num_nodes: int) -> Tensor:
+    """Lay out the weights of edges, ``[M]``, by merged edge ``[E, 2]`` and type."""
+    slot = torch.searchsorted(merged[:, 0] * num_nodes + merged[:, 1], edges[:, 0] * num_nodes + edges[:, 1])
+    table = weight.new_zeros(len(merged) * len(EDGE_TYPES))
+    table.scatter_reduce_(0, slot * len(EDGE_TYPES) + types, weight, "amax")
+    return table.reshape(len(merged), len(EDGE_TYPES))
+
+
+def _check_edges(node_ids: Sequence[str], edges: Tensor, weight: Tensor, types: Tensor) -> None:
     num_nodes = len(node_ids)
     for bad, needed in (
         (((edges < 0) | (edges >= num_nodes)).any(1), f"join nodes 0 to {num_nodes - 1}"),
         (edges[:, 0] == edges[:, 1], "join two different nodes"),
         (~(weight > 0) | torch.isinf(weight), "have a positive, finite weight"),
+        ((types < 0) | (types >= len(EDGE_TYPES)), f"be of a type from 0 to {len(EDGE_TYPES) - 1}"),
     ):
         if bad.any():
             first = int(bad.nonzero()[0])

@@ -1,6 +1,6 @@
 """Graphs with other edges between the same nodes: shuffled so that every node keeps its degree."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -65,7 +65,7 @@ def shuffle_edges(
 
 
 def shuffled_graph(graph: CorpusGraph, *, seed: int = 0) -> CorpusGraph:
-    """Return the same passages with shuffled edges: each with as many neighbours as before (:func:`shuffle_edges`).
+    """Return the same passages with shuffled edges: each with as many of each type (:func:`shuffle_each_type`).
 
     Args:
         graph: The corpus; on any device.
@@ -76,13 +76,40 @@ def shuffled_graph(graph: CorpusGraph, *, seed: int = 0) -> CorpusGraph:
     """
     if graph.entities is not None:
         raise ValueError("`graph` must have edges alone to be shuffled, got one that joins passages by entities")
-    target = torch.repeat_interleave(torch.arange(graph.num_nodes), graph.degree.cpu())
-    edge_index, weight = torch.stack([graph.indices.cpu(), target]), graph.weight.cpu()
-    generator = torch.Generator().manual_seed(seed)
-    new, weight = shuffle_edges(edge_index, weight, torch.tensor([0, graph.num_nodes]), generator=generator)
-    shuffled = CorpusGraph.from_edges(graph.node_ids, graph.texts, new.flip(0).T, weight, undirected=False)
-    parts = {name: getattr(shuffled, name).to(graph.device) for name in ("indptr", "indices", "weight")}
-    return replace(graph, **parts)
+    edges, weight, edge_type = (part.cpu() for part in graph.typed_edges())
+    generator, ptr = torch.Generator().manual_seed(seed), torch.tensor([0, graph.num_nodes])
+    edge_index, weight, edge_type = shuffle_each_type(edges.T.flip(0), weight, edge_type, ptr, generator=generator)
+    pairs = edge_index.flip(0).T
+    return graph.with_edges_of(
+        CorpusGraph.from_edges(graph.node_ids, graph.texts, pairs, weight, edge_type=edge_type, undirected=False)
+    )
+
+
+def shuffle_each_type(
+    edge_index: Tensor, edge_attr: Tensor, edge_type: Tensor, ptr: Tensor, *, generator: torch.Generator
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Shuffle the edges of each type by themselves (:func:`shuffle_edges`): every node keeps its degree in each.
+
+    Args:
+        edge_index: ``[2, E]`` int64, without self-loops, and without repeats of one type.
+        edge_attr: ``[E]`` positive weights.
+        edge_type: ``[E]`` int64.
+        ptr: ``[B + 1]`` int64.
+        generator: Draws the swaps.
+
+    Returns:
+        Edges, weights and types, sorted by target, then source, then type.
+    """
+    parts = []
+    for number in torch.unique(edge_type).tolist():
+        own = edge_type == number
+        shuffled, weight = shuffle_edges(edge_index[:, own], edge_attr[own], ptr, generator=generator)
+        parts.append((shuffled, weight, torch.full_like(weight, number, dtype=torch.int64)))
+    if not parts:
+        return edge_index, edge_attr, edge_type
+    edges, weights, types = (torch.cat(column, dim=-1) for column in zip(*parts, strict=True))
+    order = torch.argsort(edges[1] * int(ptr[-1]) + edges[0], stable=True)
+    return edges[:, order], weights[order], types[order]
 
 
 def _pairs(edge_index: Tensor, edge_attr: Tensor, num_nodes: int) -> _Pairs:

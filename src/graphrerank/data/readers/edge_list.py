@@ -9,24 +9,34 @@ import torch
 from torch import Tensor
 
 from graphrerank.data.readers.records import bad_line, check_columns, parse_number, read_tsv
+from graphrerank.graphs.edge_types import edge_type_of
 
 HEADER = ("source", "target", "type")
 FILTERED = -1  # the node number of a document that is left out
 
 
 def read_edges(
-    files: Sequence[Path], node_number: Mapping[str, int], *, edge_types: Collection[str] | None = None
-) -> tuple[Tensor, Tensor]:
-    """Read edges as pairs of node numbers, ``[M, 2]`` int64, and weights, ``[M]`` float32, 1 if a file has none.
+    files: Sequence[Path],
+    node_number: Mapping[str, int],
+    *,
+    edge_types: Collection[str] | None = None,
+    edge_meanings: Mapping[str, str] | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Read edges: pairs of node numbers ``[M, 2]`` int64, weights ``[M]`` float32, 1 if a file has none, and types.
+
+    A type ``[M]`` is the number of what its name in the file means (:func:`~graphrerank.graphs.edge_types.edge_type_of`
+    with ``edge_meanings``).
 
     A file may begin with a header, which may name ``weight`` and further columns, which are ignored. Without a header
     the columns are source, target, type and, if there is a fourth, weight. A node number of -1 marks a node that is
     left out, and its edges with it; ``edge_types`` None keeps all types.
     """
-    pairs, weights, seen = array("q"), array("f"), set()
+    pairs, weights, types = array("q"), array("f"), array("q")
+    number_of: dict[str, int] = {}
     for path in files:
         for line, source, target, kind, written_weight in _rows(path):
-            seen.add(kind)
+            if kind not in number_of:
+                number_of[kind] = edge_type_of(kind, edge_meanings)
             start, end, weight = node_number.get(source), node_number.get(target), parse_number(written_weight)
             if start is None or end is None:
                 unknown = source if start is None else target
@@ -38,14 +48,15 @@ def read_edges(
             if (edge_types is None or kind in edge_types) and start != FILTERED != end:
                 pairs.extend((start, end))
                 weights.append(weight)
-    absent = sorted(set(edge_types or ()) - seen)
+                types.append(number_of[kind])
+    absent = sorted(set(edge_types or ()) - set(number_of))
     if absent:
         raise ValueError(
             f"`edge_types` must name types in {[str(path) for path in files]}, got {absent[0]!r}; "
-            f"there are {sorted(seen)}"
+            f"there are {sorted(number_of)}"
         )
-    edges = np.frombuffer(pairs, dtype=np.int64).reshape(-1, 2).copy()
-    return torch.from_numpy(edges), torch.from_numpy(np.frombuffer(weights, dtype=np.float32).copy())
+    columns = [torch.from_numpy(np.array(column)) for column in (pairs, weights, types)]
+    return columns[0].reshape(-1, 2), columns[1], columns[2]
 
 
 def _rows(path: Path) -> Iterator[tuple[int, str, str, str, str]]:

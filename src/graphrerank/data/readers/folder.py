@@ -33,6 +33,7 @@ from graphrerank.data.readers.judgements import (
 )
 from graphrerank.data.readers.records import Record, bad_line, existing_folder, find_record_files, read_records
 from graphrerank.graphs import CorpusGraph
+from graphrerank.graphs.edge_types import ADJACENCY, REFERENCE
 from graphrerank.knowledge import KnowledgeCache, KnowledgeExtractor, SpacyEntityExtractor
 
 EDGES = "edges.tsv"  # read if present
@@ -71,6 +72,7 @@ def load_folder(
     splits: Splits = None,
     edges: Sequence[str] | None = None,
     edge_types: Sequence[str] | None = None,
+    edge_meanings: Mapping[str, str] | None = None,
     corpus_where: Mapping[str, Any] | None = None,
     drop_empty: bool = False,
     mentions: bool = False,
@@ -88,9 +90,11 @@ def load_folder(
         splits: Judgements to read. None: every file, under its name; queries without judgements stay. A list of names,
             or a mapping from a split's name to a file's, perhaps with a share of its queries in the file's order:
             ``{"train": "train[:90%]", "val": "train[90%:]", "test": "dev"}``. Only their queries are kept.
-        edges: Names of edge files in the folder; ``edges.tsv``, if present, when None. Several edges between two
-            documents become one, with the largest weight.
-        edge_types: Types of edges to keep; None keeps all.
+        edges: Names of edge files in the folder; ``edges.tsv``, if present, when None. Of several edges of
+            one type between two documents the largest weight is kept.
+        edge_types: Types of edges to keep, as the files name them; None keeps all.
+        edge_meanings: What names of types in the files mean, one of :data:`~graphrerank.graphs.edge_types.EDGE_TYPES`
+            for each; of names that are not here :func:`~graphrerank.graphs.edge_types.edge_type_of` decides.
         corpus_where: Keep only documents whose metadata holds these entries (for a list: one of its members), and the
             edges among them: ``{"split": "dev"}``. Judgements of other documents are an error: name the ``splits`` that
             belong to the documents kept.
@@ -112,20 +116,22 @@ def load_folder(
     edge_files = [folder / file for file in edges] if edges is not None else _default_edges(folder)
     node_number, documents = _number_documents(folder, corpus_where, drop_empty=drop_empty)
     queries, judged = read_judged_queries(folder, splits, node_number)
-    pairs, weight = read_edges(edge_files, node_number, edge_types=edge_types)
-    by_type = {"file": pairs}
+    pairs, weight, types = read_edges(edge_files, node_number, edge_types=edge_types, edge_meanings=edge_meanings)
+    by_source, type_of_source = {"file": pairs}, {"mentions": REFERENCE, "neighbouring chunks": ADJACENCY}
     if mentions:
-        by_type["mentions"], _ = mention_edges([doc.title for doc in documents], [doc.text for doc in documents])
+        by_source["mentions"], _ = mention_edges([doc.title for doc in documents], [doc.text for doc in documents])
     if adjacency:
-        by_type["neighbouring chunks"] = adjacency_edges(*_chunk_keys(folder, documents))
-    joined = torch.cat(list(by_type.values()))
+        by_source["neighbouring chunks"] = adjacency_edges(*_chunk_keys(folder, documents))
+    joined = torch.cat(list(by_source.values()))
     weight = torch.cat([weight, torch.ones(len(joined) - len(pairs))])
+    numbers = [torch.full((len(by_source[name]),), type_of_source[name]) for name in by_source if name != "file"]
+    edge_type = torch.cat([types, *numbers])
     ids, passages = [doc.doc_id for doc in documents], [doc.passage for doc in documents]
-    graph = CorpusGraph.from_edges(ids, passages, joined, weight)
+    graph = CorpusGraph.from_edges(ids, passages, joined, weight, edge_type=edge_type)
     if entities is not None:
         names = _entities(folder, entities, node_number, documents, cache)
         graph = graph.with_entities(entity_incidence(names, max_share=max_entity_share))
-    edge_counts = {kind: len(torch.unique(rows.sort(dim=1).values, dim=0)) for kind, rows in by_type.items()}
+    edge_counts = {kind: len(torch.unique(rows.sort(dim=1).values, dim=0)) for kind, rows in by_source.items()}
     return judged_dataset(name or folder.resolve().name, graph, queries, judged, knn=knn, edge_counts=edge_counts)
 
 

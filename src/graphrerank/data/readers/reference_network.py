@@ -14,6 +14,7 @@ from graphrerank.data.readers.folder import Document, judged_dataset, read_docum
 from graphrerank.data.readers.judgements import Judgement, Splits
 from graphrerank.data.readers.records import existing_folder
 from graphrerank.graphs import CorpusGraph
+from graphrerank.graphs.edge_types import REFERENCE
 
 GOLD = ("paper", "chunk")
 
@@ -76,7 +77,7 @@ def load_reference_network(
         for other in nodes_of[index_of[references[paper_of[node]][entry].paper_id]]
     }
     edges = torch.tensor(sorted(pairs), dtype=torch.int64).reshape(-1, 2)
-    graph = CorpusGraph.from_edges(ids, texts, edges)
+    graph = CorpusGraph.from_edges(ids, texts, edges, edge_type=REFERENCE)
     if gold == "chunk":
         queries, judged = read_judged_queries(folder, splits, {node_id: i for i, node_id in enumerate(ids)})
     else:

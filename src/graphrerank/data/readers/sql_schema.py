@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from graphrerank.graphs import CorpusGraph
+from graphrerank.graphs.edge_types import REFERENCE
 from graphrerank.passwords import without_passwords
 
 
@@ -88,6 +89,7 @@ def load_sql_schema(
         [table.name for table in tables],
         [table.text for table in tables],
         torch.tensor(sorted(edges), dtype=torch.int64).reshape(-1, 2),
+        edge_type=REFERENCE,
     )
 
 

@@ -6,6 +6,7 @@ import torch
 
 from graphrerank.checks import check_counts
 from graphrerank.graphs import CorpusGraph, EntityIncidence, Ranking
+from graphrerank.graphs.edge_types import SIMILARITY
 from graphrerank.graphs.sparse_rows import pad_rows
 from graphrerank.indexes import KETIndex
 from graphrerank.pipelines.ket.channels import fits
@@ -21,7 +22,8 @@ def chunk_corpus(index: KETIndex) -> CorpusGraph:
         raise ValueError(f"`index` must have whole chunks (`num_splits` 0), got {index.settings.num_splits}")
     texts = index.sub_chunk_texts
     ids = [str(chunk) for chunk in range(len(texts.texts))]
-    graph = CorpusGraph.from_edges(ids, texts.texts, index.chunk_graph.edges).with_embedding(texts.vectors)
+    graph = CorpusGraph.from_edges(ids, texts.texts, index.chunk_graph.edges, edge_type=SIMILARITY)
+    graph = graph.with_embedding(texts.vectors)
     if index.skeleton is None:
         return graph
     names: list[list[str]] = [[] for _ in ids]

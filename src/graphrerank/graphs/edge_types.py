@@ -1,0 +1,51 @@
+"""The types of edges, few and of general meaning, so that a model trained on one corpus can read another's.
+
+- ``reference``: one passage names, links, cites or is stated to relate to the other; a foreign key.
+- ``entity``: both hold the same entity.
+- ``adjacency``: they are neighbours in a document.
+- ``similarity``: their vectors are near.
+- ``other``: anything else, and edges that nobody gave a type.
+"""
+
+from collections.abc import Iterable, Mapping
+
+EDGE_TYPES = ("reference", "entity", "adjacency", "similarity", "other")  # the order of numbers everywhere
+REFERENCE, ENTITY, ADJACENCY, SIMILARITY, OTHER = range(len(EDGE_TYPES))
+
+MEANINGS = {  # of names in edge files, beside those of the types themselves
+    "reference": (
+        "cites cited_by citation foreign_key hyperlink key_name link links_to mention mentions references title_mention"
+    ),
+    "entity": "concept conceptual shared_entity",
+    "adjacency": "adjacent contextual neighbouring_chunk next next_chunk previous previous_chunk",
+    "similarity": "knn nearest semantic similar synonym",
+}
+_TYPE_OF_NAME = {name: type_name for type_name, names in MEANINGS.items() for name in names.split()}
+
+
+def edge_type_of(name: str, meanings: Mapping[str, str] | None = None) -> int:
+    """Return the number of the type that a name in an edge file means; names that mean nothing here are ``other``.
+
+    Args:
+        name: Any name.
+        meanings: A user's own names: one of :data:`EDGE_TYPES` for each.
+
+    Raises:
+        ValueError: If ``meanings`` gives it something else.
+
+    Example:
+        >>> EDGE_TYPES[edge_type_of("foreign_key")], EDGE_TYPES[edge_type_of("likes", {"likes": "reference"})]
+        ('reference', 'reference')
+    """
+    meaning = (meanings or {}).get(name, _TYPE_OF_NAME.get(name, name if name in EDGE_TYPES else "other"))
+    return edge_type_numbers([meaning], argument=f"edge_meanings[{name!r}]")[0]
+
+
+def edge_type_numbers(names: Iterable[str], *, argument: str = "edge_types") -> list[int]:
+    """Return the numbers of types by their names; a ValueError that names the argument if one is none of them."""
+    number = {name: index for index, name in enumerate(EDGE_TYPES)}
+    listed = list(names)
+    for place, name in enumerate(listed):
+        if name not in number:
+            raise ValueError(f"`{argument}` must be of {EDGE_TYPES}, got {name!r} at place {place}")
+    return [number[name] for name in listed]

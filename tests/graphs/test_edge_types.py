@@ -1,0 +1,44 @@
+import pytest
+
+from graphrerank.graphs.edge_types import EDGE_TYPES, MEANINGS, edge_type_numbers, edge_type_of
+
+
+def test_types_are_numbered_in_their_order() -> None:
+    assert edge_type_numbers(EDGE_TYPES) == list(range(len(EDGE_TYPES)))
+    assert [edge_type_of(name) for name in EDGE_TYPES] == list(range(len(EDGE_TYPES)))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("foreign_key", "reference"),
+        ("title_mention", "reference"),
+        ("shared_entity", "entity"),
+        ("next_chunk", "adjacency"),
+        ("nearest", "similarity"),
+        ("likes", "other"),
+        ("Entity", "other"),
+    ],
+)
+def test_names_of_edge_files_have_a_meaning(name: str, expected: str) -> None:
+    assert EDGE_TYPES[edge_type_of(name)] == expected
+
+
+def test_no_name_has_two_meanings() -> None:
+    assert set(MEANINGS) < set(EDGE_TYPES)
+    names = [name for group in MEANINGS.values() for name in group.split()]
+    assert len(set(names)) == len(names)
+    assert not set(names) & set(EDGE_TYPES)
+
+
+def test_own_meanings_come_first() -> None:
+    assert EDGE_TYPES[edge_type_of("likes", {"likes": "similarity"})] == "similarity"
+    assert EDGE_TYPES[edge_type_of("mention", {"mention": "adjacency"})] == "adjacency"
+    assert EDGE_TYPES[edge_type_of("mention", {"likes": "adjacency"})] == "reference"
+
+
+def test_an_unknown_type_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"`edge_meanings\['likes'\]` must be of .* got 'link' at place 0"):
+        edge_type_of("likes", {"likes": "link"})
+    with pytest.raises(ValueError, match=r"`edge_types` must be of .* got 'cites' at place 1"):
+        edge_type_numbers(["other", "cites"])
