@@ -144,6 +144,33 @@ def test_the_key_comes_from_the_environment(tmp_path):
         assert len(service.workers()) == 2
 
 
+def test_sigterm_resets_no_connection_that_is_kept(tmp_path):
+    """Each client learns from an answer that its connection is closed, and finds nobody at the next one."""
+    with running(tmp_path, "artifact=attack", "encoder=none") as service:
+        ends, answered = [], []
+
+        def call():
+            with httpx.Client(base_url=service.url, timeout=60) as client:
+                while True:
+                    try:
+                        answered.append(client.post("/v2/rerank", json=BODY).headers.get("connection"))
+                    except httpx.TransportError as error:
+                        ends.append(type(error))
+                        return
+
+        threads = [threading.Thread(target=call) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        while len(answered) < 60:
+            time.sleep(0.05)
+        os.kill(service.process.pid, signal.SIGTERM)
+        for thread in threads:
+            thread.join()
+        assert set(ends) == {httpx.ConnectError}
+        assert answered.count("close") == 6
+        assert service.process.wait(timeout=120) == 0
+
+
 def test_sigterm_under_load_loses_nothing(service):
     """Every request that the service began to work on is answered, and the log says the same. It ends the service."""
     answered, stop, before = [], threading.Event(), len(service.log.read_text())

@@ -139,7 +139,7 @@ def serve_http(
 
 
 class _Server(uvicorn.Server):
-    """A server that goes on for a moment after SIGTERM, while its answers close connections."""
+    """A server that answers open connections for a moment after SIGTERM, and closes each with its answer."""
 
     def __init__(self, config: uvicorn.Config, ending: Event) -> None:
         super().__init__(config)
@@ -149,7 +149,13 @@ class _Server(uvicorn.Server):
         """Begin to end."""
         if sig == signal.SIGTERM and not self._ending.is_set():
             self._ending.set()
-            asyncio.get_running_loop().call_later(DRAIN_SECONDS, self._exit)
+            asyncio.get_running_loop().call_soon_threadsafe(self._drain)
+
+    def _drain(self) -> None:
+        """Accept no further connection, and end when the clients of open ones know."""
+        for server in self.servers:
+            server.close()
+        asyncio.get_running_loop().call_later(DRAIN_SECONDS, self._exit)
 
     def _exit(self) -> None:
         self.should_exit = True

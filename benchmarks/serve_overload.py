@@ -1,0 +1,129 @@
+"""python benchmarks/serve_overload.py  # goodput at ten times the capacity of the service.
+
+First 16 clients ask one after the other, which gives the peak. Then requests arrive at ten times that rate, whatever
+becomes of those before. Each has a connection of its own and 100 texts; with --encoder the service encodes them.
+"""
+
+import argparse
+import asyncio
+import collections
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from serve_load import HEADERS, LENGTH, request_bodies
+
+ROOT = Path(__file__).parents[1]
+
+
+async def ask(port: int, body: bytes, patience: float) -> tuple[int, float]:
+    """Send a request over a new connection; return the status, 0 without an answer, and the seconds it took."""
+    start = time.perf_counter()
+    status = 0
+    try:
+        async with asyncio.timeout(patience):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(HEADERS % len(body) + body)
+            head = await reader.readuntil(b"\r\n\r\n")
+            found = LENGTH.search(head)
+            await reader.readexactly(int(found[1]) if found else 0)
+            status = int(head.split(b" ", 2)[1])
+    except (OSError, TimeoutError, asyncio.IncompleteReadError):
+        pass
+    finally:
+        if "writer" in locals():
+            writer.close()
+    return status, time.perf_counter() - start
+
+
+async def closed_loop(port: int, bodies: list[bytes], clients: int, seconds: float, patience: float) -> float:
+    """Return the answers a second of clients that ask one after the other."""
+    answered, end = 0, time.perf_counter() + seconds
+
+    async def client(number: int) -> None:
+        nonlocal answered
+        while time.perf_counter() < end:
+            status, _ = await ask(port, bodies[number % len(bodies)], patience)
+            answered += status == 200
+
+    await asyncio.gather(*map(client, range(clients)))
+    return answered / seconds
+
+
+async def open_loop(
+    port: int, bodies: list[bytes], rate: float, seconds: float, patience: float
+) -> tuple[collections.Counter[int], list[float]]:
+    """Return the statuses, and the seconds of the answers, of requests that arrive at a rate."""
+    tasks, start = [], time.perf_counter()
+    for number in range(int(rate * seconds)):
+        await asyncio.sleep(max(0.0, start + number / rate - time.perf_counter()))
+        tasks.append(asyncio.create_task(ask(port, bodies[number % len(bodies)], patience)))
+    ended = await asyncio.gather(*tasks)
+    return collections.Counter(status for status, _ in ended), sorted(took for status, took in ended if status == 200)
+
+
+def wait_until_ready(process: subprocess.Popen[Any], port: int) -> None:
+    """Wait for ``GET /ready``."""
+    while process.poll() is None:
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+                connection.sendall(b"GET /ready HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+                if connection.recv(100).startswith(b"HTTP/1.1 200"):
+                    return
+        except OSError:
+            pass
+        time.sleep(0.2)
+    raise SystemExit("the service did not start")
+
+
+def main() -> None:
+    """Start a service, measure, and print two lines."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--artifact", default="base")
+    parser.add_argument("--encoder", action="store_true")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--factor", type=float, default=10)
+    parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--patience", type=float, default=60, help="seconds that a client waits")
+    parser.add_argument("settings", nargs="*", help="further settings of the service")
+    arguments = parser.parse_args()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    settings = [f"port={port}", f"artifact={arguments.artifact}", f"workers={arguments.workers}", *arguments.settings]
+    settings.append("encoder=minilm" if arguments.encoder else "encoder=none")
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src")}
+    process = subprocess.Popen(
+        [sys.executable, str(ROOT / "serve.py"), *settings],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    bodies = request_bodies(documents=True)
+    try:
+        wait_until_ready(process, port)
+        asyncio.run(closed_loop(port, bodies, 4, 3, arguments.patience))
+        peak = asyncio.run(closed_loop(port, bodies, 16, arguments.seconds, arguments.patience))
+        print(f"peak: {peak:.1f} answers a second")
+        rate = arguments.factor * peak
+        statuses, seconds = asyncio.run(open_loop(port, bodies, rate, arguments.seconds, arguments.patience))
+        good = len(seconds) / arguments.seconds
+        p50, p99 = (seconds[int(share * (len(seconds) - 1))] for share in (0.5, 0.99)) if seconds else (0.0, 0.0)
+        print(
+            f"at {rate:.0f} arrivals a second: {good:.1f} answers a second ({100 * good / peak:.0f}% of the peak), ",
+            end="",
+        )
+        print(f"p50 {p50:.2f} s, p99 {p99:.2f} s, statuses {dict(sorted(statuses.items()))}")
+        after = asyncio.run(closed_loop(port, bodies, 4, 5, arguments.patience))
+        print(f"afterwards: {after:.1f} answers a second of 4 clients")
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+if __name__ == "__main__":
+    main()
