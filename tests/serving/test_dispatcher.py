@@ -26,6 +26,7 @@ class Job:
 
     num_documents: int = 1
     seconds: float = 0.001
+    num_chars: int = 0
 
 
 class Unsendable(Job):
@@ -62,12 +63,13 @@ class Worker:
 
 
 @asynccontextmanager
-async def dispatching(folder, *, batch_requests=4, batch_candidates=100, http_processes=1, **limits):
+async def dispatching(folder, *, batch_requests=4, batch_candidates=100, http_processes=1, encodes=False, **limits):
     dispatcher = Dispatcher(
         Limits(**limits),
         batch_requests=batch_requests,
         batch_candidates=batch_candidates,
         http_processes=http_processes,
+        encodes=encodes,
     )
     with listen(folder / "http-0") as listener:
         async with dispatcher.serving(listener):
@@ -156,6 +158,20 @@ def test_a_worker_holds_two_batches_and_the_idler_one_gets_the_next(folder):
             for end, uid in ((other, "r3"), (other, "r0"), (worker, "r0"), (worker, "r1")):
                 end.give([uid])
             await asyncio.gather(*asked, late)
+
+    asyncio.run(play())
+
+
+def test_a_batch_is_no_longer_than_its_limit_in_seconds(folder):
+    """So that a request with many texts to encode does not expire with its batch."""
+
+    async def play():
+        async with dispatching(folder, encodes=True) as (dispatcher, address):
+            asked, worker = ask_all(dispatcher, [("rerank", Job(num_chars=10_000))] * 4), Worker(address)
+            for batch in (["r0", "r1"], ["r2", "r3"]):
+                assert await worker.take() == ("rerank", batch)
+                worker.give(batch, seconds=0.6)
+            await asyncio.gather(*asked)
 
     asyncio.run(play())
 
@@ -253,11 +269,11 @@ def test_requests_are_refused_when_the_wait_would_be_too_long(folder, http_proce
             for _ in asked:
                 worker.give((await worker.take())[1], seconds=2.0)  # it is slower than estimated
             await asyncio.gather(*asked)
-            assert 1.0 < dispatcher._slowness < 2.0
+            assert 1.0 < dispatcher.slowness < 2.0
             tasks = ask_all(dispatcher, [("rerank", Job(seconds=1.0))] * 10)
             await asyncio.sleep(0.1)
             refusals = [task.result() for task in tasks if task.done()]
-            assert len(refusals) == 10 - (3 if http_processes == 1 else 2)
+            assert len(refusals) == 10 - (2 if http_processes == 1 else 1)
             assert {refusal.status for refusal in refusals} == {429}
             assert all(refusal.retry_after >= 1 for refusal in refusals)
             for task in tasks:

@@ -1,6 +1,7 @@
 """``python serve.py artifact=...``: answer HTTP requests from exported artifacts."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -60,13 +61,13 @@ def serve_http(cfg: DictConfig) -> Path:
             raise ValueError(f"`index` needs the artifact of a reranker, {artifact.folder} holds a complexity adapter")
         route = partial(load_route_engine, artifact.folder, cfg.stanza_folder, format_name=format_name)
         engines: dict[str, EngineFactory] = {"route": route}
-        routes = [ROUTE]
+        routes, encodes = [ROUTE], False
     else:
         if isinstance(artifact.module, Runner):
             artifact.module.check_device(torch.device(settings.device))
         make_encoder = _encoder_factory(cfg, artifact.manifest.encoder)
         rerank = partial(load_rerank_engine, artifact.folder, make_encoder, settings.limits, format_name=format_name)
-        engines = {"rerank": rerank}
+        engines, encodes = {"rerank": rerank}, make_encoder is not None
         routes = [RERANK, TEI]
     if cfg.index is not None:
         engines["search"] = _search_factory(cfg, artifact)
@@ -74,7 +75,7 @@ def serve_http(cfg: DictConfig) -> Path:
     address = f"http://{cfg.host}:{cfg.port}"
     print(f"POST {address}{(SEARCH if cfg.index is not None else routes[0]).paths[-1]}, documented at {address}/docs")
     print(artifact.folder, flush=True)
-    run(Service(engines, routes, settings, artifact.manifest.content))
+    run(Service(engines, routes, replace(settings, encodes=encodes), artifact.manifest.content))
     return artifact.folder
 
 

@@ -18,13 +18,15 @@ from graphrerank.serving.json_log import log
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.messages import pack, read_message
 from graphrerank.serving.metrics import metrics
+from graphrerank.serving.work import encoding_seconds
 
 AHEAD = 2  # batches per worker: while it computes one, the next is on its way
 AHEAD_SECONDS = 0.05  # of estimated work, behind which no further batch is sent
 ATTEMPTS = 2  # per request: it is sent again, alone, if its worker died
 GRACE_SECONDS = 2.0  # after the last deadline of its batch, a worker is replaced
 WATCH_AFTER_SECONDS = 0.25  # a client whose answer takes longer is watched for its leaving
-SMOOTHING = 0.1  # weight of a new measurement of the speed of workers
+MEMORY = 0.9  # weight of earlier measurements of the speed of workers
+BATCH_SECONDS = 0.5  # of estimated work, at which a batch is full
 
 
 class Dispatcher:
@@ -41,9 +43,18 @@ class Dispatcher:
         batch_requests: Maximum number of requests in a batch.
         batch_candidates: Number of documents at which a batch is full.
         http_processes: Number of processes that share the workers.
+        encodes: Whether the workers encode texts, which is then most of their work.
     """
 
-    def __init__(self, limits: Limits, *, batch_requests: int, batch_candidates: int, http_processes: int = 1) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        *,
+        batch_requests: int,
+        batch_candidates: int,
+        http_processes: int = 1,
+        encodes: bool = False,
+    ) -> None:
         self.limits = limits
         self.batch_requests = batch_requests
         self.batch_candidates = batch_candidates
@@ -52,7 +63,13 @@ class Dispatcher:
         self._work = 0.0  # estimated seconds of the unanswered requests
         self._waiting: deque[_Waiting] = deque()
         self._workers: list[_Worker] = []
-        self._slowness = 1.0  # seconds of a worker per estimated second of work
+        self._encodes = encodes
+        self._measured = self._estimated = 1.0  # seconds of batches, earlier ones with less weight
+
+    @property
+    def slowness(self) -> float:
+        """Measured seconds of a worker per estimated second of work."""
+        return self._measured / self._estimated
 
     @property
     def num_workers(self) -> int:
@@ -95,7 +112,7 @@ class Dispatcher:
 
         Args:
             kind: Name of the engine.
-            job: The engine's job, with ``seconds`` and ``num_documents``.
+            job: The engine's job, with ``seconds``, ``num_documents`` and ``num_chars``, those to encode.
             uid: The request's id.
             arrival: Its arrival by the monotonic clock, which all processes share; None for now.
             gone: Returns when the client is gone.
@@ -107,16 +124,18 @@ class Dispatcher:
             return refusal
         loop = asyncio.get_running_loop()
         arrival = time.monotonic() if arrival is None else arrival
-        waiting = _Waiting(uid, kind, job, loop.create_future(), arrival, arrival + self.limits.request_seconds)
+        seconds = job.seconds + (encoding_seconds(job.num_chars) if self._encodes else 0.0)
+        deadline = arrival + self.limits.request_seconds
+        waiting = _Waiting(uid, kind, job, seconds, loop.create_future(), arrival, deadline)
         self._waiting.append(waiting)
         self._unanswered += 1
-        self._work += job.seconds
+        self._work += seconds
         loop.call_soon(self._send_batches)  # later, so that requests that arrive together share a batch
         try:
             return await self._result(waiting, gone)
         finally:
             self._unanswered -= 1
-            self._work -= job.seconds
+            self._work -= seconds
             if not waiting.result.done():
                 waiting.result.cancel()
             if not waiting.is_taken:
@@ -169,7 +188,7 @@ class Dispatcher:
     def _send_batches(self) -> None:
         while self._waiting and self._workers:
             worker = min(self._workers, key=_Worker.work)
-            is_busy = worker.batches and self._slowness * worker.work() > AHEAD_SECONDS
+            is_busy = worker.batches and self.slowness * worker.work() > AHEAD_SECONDS
             if is_busy or len(worker.batches) >= AHEAD or not (batch := self._next_batch()):
                 break
             try:
@@ -188,8 +207,13 @@ class Dispatcher:
         """Take requests for the same engine as the first one, up to a batch; skip those that nobody waits for."""
         batch: list[_Waiting] = []
         others: list[_Waiting] = []
-        candidates, now = 0, time.monotonic()
-        while self._waiting and len(batch) < self.batch_requests and candidates < self.batch_candidates:
+        candidates, work, now = 0, 0.0, time.monotonic()
+        while (
+            self._waiting
+            and len(batch) < self.batch_requests
+            and candidates < self.batch_candidates
+            and work < BATCH_SECONDS
+        ):
             waiting = self._waiting.popleft()
             waiting.is_taken = True
             if waiting.result.done() or waiting.deadline <= now:
@@ -199,6 +223,7 @@ class Dispatcher:
                 continue
             batch.append(waiting)
             candidates += waiting.job.num_documents
+            work += self.slowness * waiting.seconds
         self._put_back(others)
         return batch
 
@@ -220,13 +245,13 @@ class Dispatcher:
 
     def _learn(self, seconds: float, batch: "list[_Waiting]") -> None:
         """Update the measured speed by a batch that took so many seconds."""
-        slowness = seconds / sum(waiting.job.seconds for waiting in batch)
-        self._slowness += SMOOTHING * (slowness - self._slowness)
-        metrics().slowness.set(self._slowness)
+        self._measured = MEMORY * self._measured + seconds
+        self._estimated = MEMORY * self._estimated + sum(waiting.seconds for waiting in batch)
+        metrics().slowness.set(self.slowness)
 
     def _estimated_wait(self) -> float:
         """Estimate the seconds until a further request is handed to a worker."""
-        return self._slowness * self._work * self._http_processes / max(1, len(self._workers))
+        return self.slowness * self._work * self._http_processes / max(1, len(self._workers))
 
     async def _replace_overrunning(self) -> None:
         """Kill workers that compute beyond the deadlines of a batch, now and then."""
@@ -247,6 +272,7 @@ class _Waiting:
         uid: Its id.
         kind: Name of its engine.
         job: The engine's job.
+        seconds: Its estimated work.
         result: Its future result.
         arrival: Its arrival by the monotonic clock.
         deadline: Time by which it must be answered.
@@ -257,6 +283,7 @@ class _Waiting:
     uid: str
     kind: str
     job: Any
+    seconds: float
     result: asyncio.Future[Any]
     arrival: float
     deadline: float
@@ -285,7 +312,7 @@ class _Worker:
 
     def work(self) -> float:
         """Return the estimated seconds of its unanswered requests."""
-        return sum(waiting.job.seconds for batch in self.batches for waiting in batch)
+        return sum(waiting.seconds for batch in self.batches for waiting in batch)
 
     def kill(self) -> None:
         """End its process, which the supervisor replaces."""

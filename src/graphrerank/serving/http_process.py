@@ -104,6 +104,7 @@ def serve_http(
         batch_requests=settings.batch_requests,
         batch_candidates=settings.batch_candidates,
         http_processes=settings.http_processes,
+        encodes=settings.encodes,
     )
 
     @asynccontextmanager

@@ -101,6 +101,11 @@ class QueryRequest(BaseModel):
         return 1
 
     @property
+    def num_chars(self) -> int:
+        """Characters of the text that a service with an encoder encodes."""
+        return len(self.query)
+
+    @property
     def seconds(self) -> float:
         """Estimated time to parse the query or to search for it."""
         return query_seconds(self.query)

@@ -67,6 +67,13 @@ class RerankJob:
         """Number of candidates."""
         return self.candidates.num_passages
 
+    @property
+    def num_chars(self) -> int:
+        """Characters of the texts that a service with an encoder encodes."""
+        if self.candidates.passages is None or self.candidates.vectors is not None:
+            return 0
+        return len(self.candidates.query) + sum(map(len, self.candidates.passages))
+
 
 class RerankRequest(BaseModel):
     """Body of ``POST /v1/rerank`` and ``POST /v2/rerank``.

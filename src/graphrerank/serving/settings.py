@@ -25,6 +25,7 @@ class ServiceSettings:
         api_key: Key that clients must send; None or empty for none.
         cors_origins: Origins of web pages that may call; none by default.
         shutdown_seconds: Time to finish requests at the end of the service.
+        encodes: Whether the engines encode texts.
         limits: Limits of requests.
 
     Raises:
@@ -42,6 +43,7 @@ class ServiceSettings:
     api_key: str | None = None
     cors_origins: Sequence[str] = ()
     shutdown_seconds: int = 30
+    encodes: bool = False
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:

@@ -9,6 +9,7 @@ PER_CHARACTER = 1e-7
 PER_EDGE = 1e-6
 PER_QUERY_CHARACTER_AND_EDGE = 5e-9
 PER_EXPLAINED_EDGE_AND_DOCUMENT = 4e-6
+PER_ENCODED_CHARACTER = 3e-5
 
 
 def rerank_seconds(candidates: RerankInput, *, explain: bool) -> float:
@@ -27,3 +28,8 @@ def rerank_seconds(candidates: RerankInput, *, explain: bool) -> float:
 def query_seconds(query: str) -> float:
     """Estimate the time to search for a query, or to parse it."""
     return 0.01 + 1e-4 * len(query)
+
+
+def encoding_seconds(num_chars: int) -> float:
+    """Estimate the time to encode texts."""
+    return PER_ENCODED_CHARACTER * num_chars
