@@ -5,8 +5,9 @@ import torch
 
 from graphrerank import GraphReranker
 from graphrerank.operators import BM25, HybridExpandRetriever
-from graphrerank.serving import RerankEngine, RerankRequest, export_artifact, load_artifact
+from graphrerank.serving import Limits, RerankEngine, RerankRequest, export_artifact, load_artifact
 from graphrerank.serving.engine import Refusal, answer_all
+from graphrerank.serving.rerank_engine import load_rerank_engine
 
 QUERY = "who wrote the red book"
 DOCUMENTS = ["the red book", "a green pear", "who is who", "the author wrote it", "the red book", "?"]
@@ -130,14 +131,15 @@ def test_explanations(artifact, engine, encoder):
 def test_another_encoder_or_retriever_is_refused(artifact, encoder, make_checkpoint, tmp_path):
     other = type(encoder)()
     other.fingerprint = "0" * 64
-    with pytest.raises(ValueError, match=r"vectors of hash \(ffffffffffff\), `encoder` is hash \(000000000000\)$"):
-        RerankEngine(artifact, other)
+    RerankEngine(artifact, other)  # it reads cosines, of any encoder
     retriever = {**artifact.manifest.content["retriever"], "feature_names": ["dense_score"]}
     with pytest.raises(ValueError, match=r"trained on \['dense_score'\]"):
         RerankEngine(replace(artifact, manifest=artifact.manifest.with_entries(retriever=retriever)), encoder)
     reads_vectors = load_artifact(export_artifact(make_checkpoint(features="paper"), tmp_path / "artifact"))
     with pytest.raises(ValueError, match=r"trained on vectors of hash .*, `encoder` is None"):
         RerankEngine(reads_vectors)
+    with pytest.raises(ValueError, match=r"vectors of hash \(ffffffffffff\), `encoder` is hash \(000000000000\); only"):
+        RerankEngine(reads_vectors, other)
 
 
 def test_models_of_expanded_candidates_are_served(tmp_path, make_checkpoint, encoder):
@@ -179,6 +181,17 @@ def test_a_failing_encoder_is_not_the_clients_fault(artifact, encoder, caplog):
     )
     assert results["a"].status == 500
     assert "secret" not in results["a"].message
+
+
+def test_vectors_of_texts_that_come_again_are_kept(artifact, encoder, monkeypatch):
+    engine = load_rerank_engine(artifact.folder, lambda: encoder, Limits(), "cpu", vector_cache_bytes=1 << 20)
+    asked = []
+    encode = type(encoder).encode
+    monkeypatch.setattr(type(encoder), "encode", lambda self, texts: asked.extend(texts) or encode(self, texts))
+    first = by_index(ask(engine))
+    assert len(asked) == 1 + len(set(DOCUMENTS))
+    assert torch.equal(by_index(ask(engine)), first)
+    assert len(asked) == 1 + len(set(DOCUMENTS))
 
 
 def test_warm_up(artifact, encoder):

@@ -66,7 +66,14 @@ def serve_http(cfg: DictConfig) -> Path:
         if isinstance(artifact.module, Runner):
             artifact.module.check_device(torch.device(settings.device))
         make_encoder = _encoder_factory(cfg, artifact.manifest.encoder)
-        rerank = partial(load_rerank_engine, artifact.folder, make_encoder, settings.limits, format_name=format_name)
+        rerank = partial(
+            load_rerank_engine,
+            artifact.folder,
+            make_encoder,
+            settings.limits,
+            format_name=format_name,
+            vector_cache_bytes=cfg.vector_cache_bytes,
+        )
         engines, encodes = {"rerank": rerank}, make_encoder is not None
         routes = [RERANK, TEI]
     if cfg.index is not None:

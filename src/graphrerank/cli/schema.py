@@ -190,6 +190,7 @@ class ServeConfig:
     batch_requests: int = MISSING
     batch_candidates: int = MISSING
     num_threads: int = 1
+    vector_cache_bytes: int = 1 << 28
     device: str | None = None
     api_key: str | None = None
     allow_no_key: bool = False

@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from graphrerank.data import MemoryVectorCache
 from graphrerank.data.encoder import Encoder, check_vectors
 from graphrerank.inference import Explainer, GraphReranker, RerankedList, RerankInput
 from graphrerank.inference.explanation import DocumentExplanation
@@ -33,7 +34,7 @@ class RerankEngine:
 
     Args:
         artifact: The exported model.
-        encoder: Encoder of query and documents, without a ``VectorCache``, which would write every request to disk.
+        encoder: Encoder of query and documents, not a ``VectorCache``, which would write every request to disk.
             None for models that read no vectors: the cosine is then 0 for all documents.
         limits: Limits of requests.
         device: Device of the model.
@@ -56,10 +57,8 @@ class RerankEngine:
         self._folder = artifact.folder
         self._limits = limits or Limits()
         self.name = self._reranker.name
-        if encoder is not None:
-            checkpoint.check_encoder(encoder.name, encoder.fingerprint)
-        elif self._reranker.inputs.reads_vectors:
-            checkpoint.check_encoder(None, None)
+        if self._reranker.inputs.reads_vectors:  # others read cosines, of any encoder
+            checkpoint.check_encoder(getattr(encoder, "name", None), getattr(encoder, "fingerprint", None))
         self._encoder = encoder
 
     def answer(self, jobs: Mapping[str, RerankJob]) -> dict[str, RankedDocuments]:
@@ -149,6 +148,7 @@ def load_rerank_engine(
     device: str,
     *,
     format_name: str | None = None,
+    vector_cache_bytes: int = 1 << 28,
 ) -> RerankEngine:
     """Load an artifact in a worker.
 
@@ -158,11 +158,12 @@ def load_rerank_engine(
         limits: Limits of requests.
         device: Device of the model.
         format_name: See :func:`load_artifact`.
+        vector_cache_bytes: Memory for the vectors of texts that come again.
 
     Raises:
         ValueError: As :func:`load_artifact` and :class:`RerankEngine`.
     """
-    encoder = None if make_encoder is None else make_encoder()
+    encoder = None if make_encoder is None else MemoryVectorCache(make_encoder(), max_bytes=vector_cache_bytes)
     return RerankEngine(load_artifact(folder, format_name), encoder, limits=limits, device=device)
 
 
