@@ -85,6 +85,18 @@ def test_random_graphs_against_the_definitions() -> None:
     assert ((found >= 0) & (found <= 1)).all()
 
 
+def test_a_title_that_is_covered_counts_one_at_most() -> None:
+    """The query holds its words in another order, in which rounded sums differ: some are above the title's own."""
+    rng = random.Random(0)
+    vocabulary = [f"w{i}" for i in range(60)]
+    titles = [rng.sample(vocabulary, rng.randint(20, 50)) for _ in range(40)]
+    queries = [" ".join(rng.sample(title, len(title))) for title in titles]
+    match = TextMatch([" ".join(title) for title in titles])
+    found = match.score(queries, *pack([[node] for node in range(40)], [set() for _ in titles]))[:, 1]
+    torch.testing.assert_close(found, torch.ones(40))
+    assert (found <= 1).all()
+
+
 def test_a_batch_equals_its_queries_one_by_one() -> None:
     match = TextMatch(TEXTS)
     lists, edges = [[0, 1, 3], [2, 1]], [{(0, 1), (1, 0)}, {(1, 0)}]

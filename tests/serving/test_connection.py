@@ -135,6 +135,24 @@ def test_idle_connections_make_room_for_others():
     play(scenario, connections=3)
 
 
+def test_the_connection_that_was_idle_longest_makes_room():
+    async def scenario(connect, server, application):
+        first, second, third = [await connect() for _ in range(3)]
+        for reader, writer in (second, first, third):  # the order of their last answers
+            writer.write(REQUEST)
+            await reader.readuntil(b"0\r\n\r\n")
+            await asyncio.sleep(0.02)
+        fourth = await connect()
+        assert await read_to_end(second[0]) == b""
+        for reader, writer in (first, third, fourth):
+            writer.write(REQUEST)
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+        for _, writer in (first, second, third, fourth):
+            writer.close()
+
+    play(scenario, connections=3)
+
+
 @pytest.mark.parametrize(
     "sent",
     [

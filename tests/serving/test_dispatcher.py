@@ -41,11 +41,12 @@ class Worker:
 
     def __init__(self, address: Path, pid: int = 0) -> None:
         self.connection = connect(address)
+        self.connection.settimeout(10)  # rather than to wait for ever
         self.connection.sendall(pack(pid))
 
     async def take(self):
         """Return the kind and the ids of a batch."""
-        kind, requests = await asyncio.wait_for(asyncio.to_thread(receive, self.connection), 10)
+        kind, requests = await asyncio.to_thread(receive, self.connection)
         return kind, [uid for uid, *_ in requests]
 
     def give(self, uids, seconds=0.001):
@@ -58,7 +59,7 @@ class Worker:
         except TimeoutError:
             return True
         finally:
-            self.connection.settimeout(None)
+            self.connection.settimeout(10)
         return False
 
 
@@ -248,6 +249,21 @@ def test_expired_requests_are_not_worked_on(folder):
     asyncio.run(play())
 
 
+def test_a_request_that_arrived_too_long_ago_is_not_worked_on(folder):
+    """Its body came slowly, or the process was busy: nobody has noticed yet that its time is over."""
+
+    async def play():
+        async with dispatching(folder, request_seconds=1.0) as (dispatcher, address):
+            worker = Worker(address)
+            while not dispatcher.num_workers:
+                await asyncio.sleep(0.01)
+            (late,) = ask_all(dispatcher, [("rerank", None)], arrival=time.monotonic() - 2)
+            assert (await late).status == 504
+            assert worker.is_idle()
+
+    asyncio.run(play())
+
+
 def test_requests_whose_client_is_gone_are_not_worked_on(folder):
     async def play():
         async with dispatching(folder) as (dispatcher, address):
@@ -293,6 +309,30 @@ def test_too_many_waiting(folder):
                 task.cancel()
 
     asyncio.run(play())
+
+
+def test_a_worker_has_time_until_the_last_deadline_of_its_batch(folder, monkeypatch):
+    monkeypatch.setattr("graphrerank.serving.dispatcher.GRACE_SECONDS", 0.1)
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)"])
+
+    async def play():
+        async with dispatching(folder) as (dispatcher, address):
+            asked, worker = ask_all(dispatcher, [("rerank", None)] * 2), Worker(address, process.pid)
+            assert len((await worker.take())[1]) == 2
+            first, last = dispatcher._workers[0].batches[0]
+            first.deadline = 0.0
+            await asyncio.sleep(0.5)  # above the grace
+            assert process.poll() is None
+            last.deadline = 0.0
+            assert await asyncio.to_thread(process.wait, 10) == -signal.SIGKILL
+            for task in asked:
+                task.cancel()
+
+    try:
+        asyncio.run(play())
+    finally:
+        process.kill()
+        process.wait()
 
 
 @pytest.mark.slow

@@ -150,7 +150,7 @@ def test_slow_bodies_are_refused(make_app):
 def test_the_key(make_app):
     client = TestClient(make_app(api_key="kéy"))
     assert client.get("/health").status_code == 200  # open, for who balances load
-    for headers in ({}, {"authorization": "Bearer wrong"}, {"x-api-key": ""}):
+    for headers in ({}, {"authorization": "Bearer wrong"}, {"x-api-key": ""}, {"x-api-key": "k"}):
         response = client.post("/v2/rerank", json=BODY, headers=headers)
         assert response.status_code == 401
         assert "key is missing or wrong" in response.json()["message"]

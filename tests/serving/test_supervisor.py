@@ -5,10 +5,14 @@ import signal
 import subprocess
 import sys
 import time
+from multiprocessing import Pipe
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
+
+from graphrerank.serving.supervisor import FAILED_STARTS, Program, StartError, _Slot
 
 PROGRAM = """
 import os, signal, sys, time
@@ -28,8 +32,9 @@ def work(lifeline):
         time.sleep(0.02)
     write("work ended")
 
-def serve(lifeline):
+def serve(lifeline, seconds=0.0):
     def end(*_):
+        time.sleep(seconds)
         write("serve ended")
         raise SystemExit(0)
     signal.signal(signal.SIGTERM, end)
@@ -47,6 +52,7 @@ def die(lifeline):
 
 programs = {
     "good": [Program("serve", serve, ends_first=True), Program("work", work)],
+    "two": [Program("serve", serve, (seconds,), ends_first=True) for seconds in (0.0, 1.0)],
     "refuse": [Program("work", work), Program("refuse", refuse)],
     "die": [Program("work", work), Program("die", die)],
 }
@@ -106,6 +112,15 @@ def test_processes_are_replaced_continued_and_ended_in_order(tmp_path, start):
     assert lines(tmp_path, "end") == lines(tmp_path, "done") == [str(process.pid)]
 
 
+def test_an_http_process_that_has_ended_is_not_started_anew_while_others_finish(tmp_path, start):
+    process = start("two")
+    served = wait_for(tmp_path, "serve", 2)
+    process.terminate()
+    assert process.wait(30) == 0
+    assert lines(tmp_path, "serve") == served
+    assert sorted(lines(tmp_path, "serve ended")) == sorted(served)
+
+
 def test_nobody_outlives_a_killed_supervisor(tmp_path, start):
     process = start("good")
     pids = [int(wait_for(tmp_path, name, 1)[0]) for name in ("serve", "work")]
@@ -114,6 +129,24 @@ def test_nobody_outlives_a_killed_supervisor(tmp_path, start):
     wait_for(tmp_path, "serve cut", 1)
     _, alive = psutil.wait_procs([psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)], timeout=30)
     assert not alive
+
+
+def test_failed_starts_count_only_in_a_row():
+    slot = _Slot(Program("work", print))
+
+    def die(*, ready: bool) -> None:
+        slot.process = SimpleNamespace(exitcode=7, pid=0, close=lambda: None)
+        slot.reported_at = None
+        slot.reports, end = Pipe(duplex=False)
+        if ready:
+            end.send("ready")
+        slot.read_reports()
+        slot.note_death()
+
+    for ready in (False, False, True, False, False):
+        die(ready=ready)
+    with pytest.raises(StartError, match=f"work died {FAILED_STARTS} times before it was ready, exit code 7"):
+        die(ready=False)
 
 
 @pytest.mark.slow

@@ -62,11 +62,13 @@ def test_a_worker_connects_anew_to_an_http_process_that_died_and_ends_with_the_s
     addresses = [folder / f"http-{index}" for index in range(2)]
     listeners = [listen(address) for address in addresses]
     arguments = ({"a": Recorder()}, addresses)
-    thread = threading.Thread(target=answer_batches, args=arguments, kwargs={"is_ending": ending.is_set})
+    thread = threading.Thread(target=answer_batches, args=arguments, kwargs={"is_ending": ending.is_set}, daemon=True)
     thread.start()
 
     def attend(listener):
+        listener.settimeout(30)  # rather than to wait for ever
         connection = listener.accept()[0]
+        connection.settimeout(30)
         receive(connection)  # its process
         connection.sendall(pack(("a", [("r", 0.0, SOON, 1)])))
         assert receive(connection)[1] == {"r": "result of r"}
