@@ -104,6 +104,13 @@ def test_choices_and_plain_values_pass(places: Places) -> None:
     assert cfg.paths.run_dir == "out"
 
 
+def test_a_mapping_that_is_permitted_names_no_class(places: Places) -> None:
+    for content in ("_target_: os.system", "a: [{_target_: os.system}]"):
+        overrides = [*BASE, "encoder=sentence_transformer", f"encoder.prompt={{{content}}}"]
+        with pytest.raises(ValueError, match="must not change which classes are built"):
+            compose_again(overrides, OWN, places)
+
+
 def test_a_path_is_the_users_to_name(places: Places, tmp_path: Path) -> None:
     theirs = ["checkpoint=/somewhere/else", "data=folder", f"data.path={tmp_path}"]
     with pytest.raises(ValueError, match="`checkpoint` of a file names '/somewhere/else'"):
