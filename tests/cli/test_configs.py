@@ -68,7 +68,8 @@ def test_every_pipeline_instantiates(choice: str, request: pytest.FixtureRequest
 @pytest.mark.parametrize("features", [choice for group, choice in CHOICES if group == "features"])
 def test_every_feature_mode_instantiates(features: str) -> None:
     model = instantiate(_train(f"features={features}").model)
-    assert model.features == features.removesuffix("_match")
+    assert model.features == features.split("_")[0]
+    assert model.inputs.reads_edge_types == features.endswith("_typed")
     assert len(model.blocks) == (5 if features == "paper" else 3)  # the paper's depth, and ours
 
 

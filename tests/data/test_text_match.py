@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from graphrerank.data.text_match import MATCH_FEATURES, TextMatch
+from graphrerank.data.text_match import MATCH_FEATURES, TYPED_MATCH_FEATURES, TextMatch
+from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.text import lead, words
 
 TEXTS = [
@@ -95,6 +96,22 @@ def test_a_title_that_is_covered_counts_one_at_most() -> None:
     found = match.score(queries, *pack([[node] for node in range(40)], [set() for _ in titles]))[:, 1]
     torch.testing.assert_close(found, torch.ones(40))
     assert (found <= 1).all()
+
+
+def test_coverage_of_each_type_against_the_definitions() -> None:
+    nodes, path = list(range(6)), [(0, 1), (1, 0), (1, 2), (2, 1), (1, 3), (3, 1), (1, 0)]
+    types = [0, 0, 1, 1, 1, 4, 4]  # the edge 1 -> 0 is of two types
+    edge_index = torch.tensor(path).T
+    found = TextMatch(TEXTS).score(
+        QUERIES[:1], torch.tensor(nodes), edge_index, torch.tensor([0, 6]), edge_type=torch.tensor(types)
+    )
+    assert found.shape[1] == len(TYPED_MATCH_FEATURES)
+    torch.testing.assert_close(found[:, :3], torch.tensor(by_the_book(TEXTS, QUERIES[0], nodes, set(path))))
+    for number in range(len(EDGE_TYPES)):
+        own = {edge for edge, kind in zip(path, types, strict=True) if kind == number}
+        expected = torch.tensor(by_the_book(TEXTS, QUERIES[0], nodes, own))[:, 2]
+        torch.testing.assert_close(found[:, 3 + number], expected)
+    assert len(found[:, 3:].unique(dim=1).T) > 3
 
 
 def test_a_batch_equals_its_queries_one_by_one() -> None:

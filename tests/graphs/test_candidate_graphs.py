@@ -1,4 +1,5 @@
 from dataclasses import replace
+from itertools import product
 
 import networkx as nx
 import pytest
@@ -14,6 +15,7 @@ from graphrerank.graphs import (
     conceptual_edges,
     induced_edges,
 )
+from graphrerank.graphs.edge_types import ENTITY
 from graphrerank.graphs.model_inputs import PAIRS, SCORES, VECTORS, token_states
 
 NUM_NODES = 30
@@ -220,12 +222,80 @@ def test_candidate_edges_against_a_loop_over_both_kinds(seed: int) -> None:
         for source, target, number in zip(*edges.tolist(), weight.tolist(), strict=True):
             expected[source, target] = max(expected.get((source, target), 0.0), number)
     order = sorted(expected, key=lambda edge: (edge[1], packed[edge[0]]))
-    edge_index, weight, ptr = candidate_edges(graph, nodes)
+    edge_index, weight, ptr, _ = candidate_edges(graph, nodes)
     assert list(zip(*edge_index.tolist(), strict=True)) == order
     assert weight.tolist() == [expected[edge] for edge in order]
     assert ptr.tolist() == [0, 9, 15, 24]
-    for found, only in zip(candidate_edges(plain, nodes), induced_edges(plain, nodes), strict=True):
+    for found, only in zip(candidate_edges(plain, nodes)[:3], induced_edges(plain, nodes), strict=True):
         assert torch.equal(found, only)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_typed_candidate_edges_against_a_loop(seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    pairs = torch.randint(0, 20, (120, 2), generator=generator)
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    weight = torch.rand(len(pairs), generator=generator) + 0.1
+    types = torch.randint(0, 3, (len(pairs),), generator=generator)  # some of the corpus's own edges are of entities
+    names = [[str(i) for i in torch.randint(0, 8, (2,), generator=generator).tolist()] for _ in range(20)]
+    incidence = EntityIncidence.from_names(names, max_share=1.0)
+    bare = CorpusGraph.from_edges([str(i) for i in range(20)], [""] * 20, pairs, weight, edge_type=types)
+    nodes = torch.stack([torch.randperm(20, generator=generator)[:9] for _ in range(3)])
+    nodes[1, 2:5] = -1
+    packed, row = nodes[nodes >= 0].tolist(), torch.nonzero(nodes >= 0)[:, 0].tolist()
+    expected: dict[tuple[int, int, int], float] = {}  # by target, source's place and type
+    for target, source in product(range(len(packed)), repeat=2):
+        for (a, b), number, kind in zip(pairs.tolist(), weight.tolist(), types.tolist(), strict=True):
+            if row[target] == row[source] and {a, b} == {packed[target], packed[source]}:
+                key = (target, source, kind)
+                expected[key] = max(expected.get(key, 0.0), number)
+    assert len({key[:2] for key in expected}) < len(expected)  # pairs that are joined in several ways
+
+    def listed(graph: CorpusGraph) -> list[tuple[tuple[int, int, int], float]]:
+        edge_index, found, ptr, edge_type = candidate_edges(graph, nodes, keep_types=True)
+        assert ptr.tolist() == [0, 9, 15, 24]
+        assert edge_type is not None
+        keys = zip(edge_index[1].tolist(), edge_index[0].tolist(), edge_type.tolist(), strict=True)
+        return list(zip(keys, found.tolist(), strict=True))
+
+    def in_order(edges: dict[tuple[int, int, int], float]) -> list[tuple[tuple[int, int, int], float]]:
+        return sorted(edges.items(), key=lambda edge: (edge[0][0], packed[edge[0][1]], edge[0][2]))
+
+    assert listed(bare) == in_order(expected)
+    shared_index, shared, _ = conceptual_edges(incidence, nodes)
+    for source, target, number in zip(*shared_index.tolist(), shared.tolist(), strict=True):
+        key = (target, source, ENTITY)
+        expected[key] = max(expected.get(key, 0.0), number)
+    joined = bare.with_entities(incidence)
+    assert listed(joined) == in_order(expected)
+    merged_index, merged, _, _ = candidate_edges(joined, nodes)
+    largest: dict[tuple[int, int], float] = {}
+    for (target, origin, _), number in expected.items():
+        largest[origin, target] = max(largest.get((origin, target), 0.0), number)
+    assert dict(zip(zip(*merged_index.tolist(), strict=True), merged.tolist(), strict=True)) == largest
+
+
+def test_types_go_to_models_that_read_them() -> None:
+    graphs = replace(packed([2, 1]), edge_type=torch.arange(packed([2, 1]).edge_index.shape[1]))
+    assert graphs.model_inputs(SCORES.with_edge_types())[-1] is graphs.edge_type
+    assert len(graphs.model_inputs(SCORES)) == len(SCORES.names) == len(SCORES.with_edge_types().names) - 1
+    assert SCORES.with_edge_types().reads_edge_types
+    assert not SCORES.reads_edge_types
+    with pytest.raises(ValueError, match="the batch must have 'edge_type' for a model that reads it"):
+        packed([2, 1]).model_inputs(SCORES.with_edge_types())
+
+
+def test_some_edges_are_selected_with_their_weights_and_types() -> None:
+    whole = replace(
+        packed([4]), edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]), edge_attr=torch.tensor([1.0, 2.0, 3.0])
+    )
+    for kept in (torch.tensor([True, False, True]), torch.tensor([0, 2])):
+        part = replace(whole, edge_type=torch.tensor([4, 0, 1])).select_edges(kept)
+        assert part.edge_index.tolist() == [[0, 2], [1, 3]]
+        assert part.edge_attr.tolist() == [1.0, 3.0]
+        assert part.edge_type is not None
+        assert part.edge_type.tolist() == [4, 1]
+        assert whole.select_edges(kept).edge_type is None
 
 
 def test_model_inputs_of_a_model_of_pairs() -> None:

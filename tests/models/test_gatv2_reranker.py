@@ -120,7 +120,14 @@ class Fixed(nn.Module):
         super().__init__()
         self.columns = columns
 
-    def forward(self, base_features: Tensor, edge_index: Tensor, edge_weight: Tensor, ptr: Tensor) -> Tensor:
+    def forward(
+        self,
+        base_features: Tensor,
+        edge_index: Tensor,
+        edge_weight: Tensor,
+        ptr: Tensor,
+        edge_type: Tensor | None = None,
+    ) -> Tensor:
         return self.columns
 
 
@@ -225,6 +232,81 @@ def test_scripted_equals_eager_at_several_sizes(message_passing: bool, features:
                 assert torch.equal(scripted(*graphs.model_inputs(model.inputs)), score(model, graphs))
 
 
+def typed(graphs: CandidateGraphs, seed: int = 0) -> CandidateGraphs:
+    """Give each edge a type, and every third one another type as well."""
+    generator = torch.Generator().manual_seed(seed)
+    both = torch.cat([torch.arange(graphs.edge_index.shape[1]), torch.arange(0, graphs.edge_index.shape[1], 3)])
+    first = torch.randint(0, 3, (graphs.edge_index.shape[1],), generator=generator)
+    second = torch.randint(3, 5, (len(both) - len(first),), generator=generator)
+    return replace(graphs.select_edges(both), edge_type=torch.cat([first, second]))
+
+
+@every_mode
+def test_relabelling_nodes_permutes_scores_by_types_too(features: str, random_batch: MakeBatch) -> None:
+    model, graphs = reranker(features, edge_features=True, num_edge_types=5), typed(random_batch(sizes=(15,)))
+    order = torch.randperm(15, generator=torch.Generator().manual_seed(1))
+    of_edges = torch.randperm(graphs.edge_index.shape[1], generator=torch.Generator().manual_seed(2))
+    moved = replace(
+        graphs.select_edges(of_edges),
+        x=graphs.x[order],
+        edge_index=torch.argsort(order)[graphs.edge_index[:, of_edges]],
+        inputs={**graphs.inputs, "node_vectors": graphs.inputs["node_vectors"][order]},
+    )
+    torch.testing.assert_close(score(model, moved), score(model, graphs)[order], rtol=1e-4, atol=1e-4)
+
+
+@every_mode
+def test_without_weights_for_types_one_type_scores_as_merged_edges(features: str, random_batch: MakeBatch) -> None:
+    plain, model = (reranker(features, edge_features=True, num_edge_types=n) for n in (0, 5))
+    state = model.state_dict()
+    with torch.no_grad():
+        for name, weight in plain.state_dict().items():
+            state[name].zero_()
+            columns = torch.arange(weight.shape[1]) if weight.dim() == 2 else None
+            if name == "lin_in.weight" and features == "full":  # scores, then those of types, then vectors
+                first = plain.score_features.num_columns
+                columns[first:] += model.score_features.num_columns - first
+            state[name][(..., columns) if columns is not None else ...] = weight
+    graphs = random_batch()
+    of_one_type = replace(graphs, edge_type=torch.full_like(graphs.edge_index[0], 2))
+    torch.testing.assert_close(score(model, of_one_type), score(plain, graphs), rtol=1e-5, atol=1e-5)
+
+
+@every_mode
+@pytest.mark.parametrize("message_passing", [True, False])
+def test_types_are_read_by_attention_and_by_features(
+    message_passing: bool, features: str, random_batch: MakeBatch
+) -> None:
+    model, graphs = reranker(features, message_passing=message_passing, num_edge_types=5), typed(random_batch())
+    assert graphs.edge_type is not None
+    turned = replace(graphs, edge_type=(graphs.edge_type + 1) % 5)
+    reads_nothing = features == "paper" and not message_passing
+    assert torch.equal(score(model, turned), score(model, graphs)) == reads_nothing
+    columns = model.score_features.num_columns
+    if features == "scores":  # by attention alone
+        with torch.no_grad():
+            model.lin_in.weight[:, reranker().score_features.num_columns : columns] = 0
+        assert torch.equal(score(model, turned), score(model, graphs)) == (not message_passing)
+
+
+@every_mode
+def test_scripted_equals_eager_with_types(features: str, random_batch: MakeBatch) -> None:
+    model = reranker(features, edge_features=True, num_edge_types=5)
+    scripted = torch.jit.script(model)
+    for sizes in ((9, 14), (1,), (30, 0, 7)):
+        graphs = typed(random_batch(sizes=sizes))
+        with torch.no_grad():
+            assert torch.equal(scripted(*graphs.model_inputs(model.inputs)), score(model, graphs))
+
+
+@every_mode
+def test_gradient_reaches_the_weights_of_types(features: str, random_batch: MakeBatch) -> None:
+    model = reranker(features, num_edge_types=5, dropout=0.0)
+    (score(model.train(), typed(random_batch(sizes=(30, 40)))) ** 2).sum().backward()
+    gradients = [block.layer.lin_edge.weight.grad for block in model.blocks]
+    assert all(gradient.shape[1] == 5 and gradient.any(0).all() for gradient in gradients)
+
+
 @every_mode
 def test_feature_names_say_what_is_read(features: str) -> None:
     names = reranker(features).feature_names(["base", "bm25", "dense"])
@@ -247,6 +329,7 @@ def test_feature_names_say_what_is_read(features: str) -> None:
         ({"hidden_channels": 0}, "must be positive"),
         ({"embedding_dim": 0}, "must be positive"),
         ({"restart_prob": 0.0}, "`restart_prob` must lie in"),
+        ({"num_edge_types": 3}, "`num_edge_types` must be 0 or 5, got 3"),
     ],
 )
 def test_arguments_out_of_range_are_refused(arguments: dict[str, object], message: str) -> None:

@@ -4,10 +4,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.models.score_features import ScoreFeatures, min_max_by_graph, rank_by_graph
 from graphrerank.operators import graph_cohesive_smoothing
 
 NUM_SCORES = 3
+EDGE_COLUMNS = ("gcs", "log_degree", "mean_neighbour_a", *(f"best_neighbour_{name}" for name in "abc"))
 
 
 def random_batch(seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -54,6 +56,34 @@ def test_against_naive_loop(seed: int) -> None:
                 *(near.max(0).values.tolist() if len(near) else [0.0] * NUM_SCORES),
             ]
             assert found[node].tolist() == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_features_of_each_type_are_those_of_its_edges_alone(seed: int) -> None:
+    scores, edge_index, weight, ptr = random_batch(seed)
+    edge_index, weight = edge_index.repeat(1, 2), weight.repeat(2)  # pairs that are joined in two ways
+    half = edge_index.shape[1] // 2
+    edge_type = torch.cat([torch.randint(0, 2, (half,)), torch.randint(2, 4, (half,))])
+    typed, plain = (ScoreFeatures(num_scores=NUM_SCORES, restart_prob=0.3, num_edge_types=n) for n in (5, 0))
+    found = typed(scores, edge_index, weight, ptr, edge_type)
+    names, names_of_all = typed.names(["a", "b", "c"]), plain.names(["a", "b", "c"])
+    assert len(names) == len(set(names)) == typed.num_columns == found.shape[1]
+    assert names[: plain.num_columns] == names_of_all
+    assert torch.equal(found[:, : plain.num_columns], plain(scores, edge_index, weight, ptr))
+    for number, name in enumerate(EDGE_TYPES):
+        own = edge_type == number
+        expected = plain(scores, edge_index[:, own], weight[own], ptr)
+        columns = [names.index(f"{column}_{name}") for column in EDGE_COLUMNS]
+        torch.testing.assert_close(found[:, columns], expected[:, [names_of_all.index(c) for c in EDGE_COLUMNS]])
+
+
+def test_features_of_the_only_type_equal_those_of_all() -> None:
+    scores, edge_index, weight, ptr = random_batch(0)
+    features = ScoreFeatures(num_scores=NUM_SCORES, num_edge_types=5)
+    names = features.names(["a", "b", "c"])
+    found = features(scores, edge_index, weight, ptr, torch.full_like(edge_index[0], 3))
+    for column in EDGE_COLUMNS:
+        assert torch.equal(found[:, names.index(f"{column}_similarity")], found[:, names.index(column)])
 
 
 def test_names_match_columns() -> None:

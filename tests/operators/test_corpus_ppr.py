@@ -70,10 +70,10 @@ def test_shared_entities_against_candidate_graphs(edges: int) -> None:
     names = [[f"e{(node * 7 + k) % 13}" for k in range(node % 4)] for node in range(30)]
     graph = corpus(num_nodes=30, num_edges=0).with_entities(EntityIncidence.from_names(names, max_share=1.0))
     if edges:  # between passages that share nothing, where both kinds of edges would add up
-        shared, _, _ = candidate_edges(graph, torch.arange(30)[None])
+        shared, _, _, _ = candidate_edges(graph, torch.arange(30)[None])
         pairs = [(a, b) for a in range(30) for b in range(a) if [a, b] not in shared.T.tolist()][::9]
         graph = graph.with_edges(torch.tensor(pairs), torch.full((len(pairs),), 0.5))
-    edge_index, weight, ptr = candidate_edges(graph, torch.arange(30)[None])
+    edge_index, weight, ptr, _ = candidate_edges(graph, torch.arange(30)[None])
     seed = torch.zeros(30)
     seed[[2, 5, 11]] = torch.tensor([0.5, 0.3, 0.2])
     expected = personalized_pagerank(seed, edge_index, weight, ptr, restart_prob=0.4, num_steps=60)

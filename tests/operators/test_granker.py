@@ -33,7 +33,7 @@ def random_corpus(seed: int, *, num_nodes: int = 40, num_edges: int = 50) -> tup
 
 
 def smooth(graph: CorpusGraph, nodes: Tensor, vectors: Tensor, smoothing: float) -> Tensor:
-    edge_index, _, _ = candidate_edges(graph, nodes)
+    edge_index, _, _, _ = candidate_edges(graph, nodes)
     return smooth_vectors(vectors, edge_index, graph.num_neighbours[nodes[nodes >= 0]], smoothing)
 
 
@@ -105,7 +105,7 @@ def test_scripted_equals_eager() -> None:
     scripted = torch.jit.script(smooth_vectors)
     for size in (1, 7, 30):
         nodes = torch.arange(size)[None]
-        edge_index, _, _ = candidate_edges(graph, nodes)
+        edge_index, _, _, _ = candidate_edges(graph, nodes)
         arguments = (torch.randn(size, 4), edge_index, graph.degree[:size])
         for _ in range(2):
             assert torch.equal(scripted(*arguments), smooth_vectors(*arguments))

@@ -47,8 +47,14 @@ def files(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("message_passing", [True, False])
 @pytest.mark.parametrize("features", ["scores", "paper", "full"])
-def test_exported_equals_eager(tmp_path, make_checkpoint, export, features, message_passing):
-    checkpoint = make_checkpoint(features=features, message_passing=message_passing, edge_features=message_passing)
+@pytest.mark.parametrize("num_edge_types", [0, 5])
+def test_exported_equals_eager(tmp_path, make_checkpoint, export, num_edge_types, features, message_passing):
+    checkpoint = make_checkpoint(
+        features=features,
+        message_passing=message_passing,
+        edge_features=message_passing,
+        num_edge_types=num_edge_types,
+    )
     folder = export(checkpoint, tmp_path / "runs" / "artifact")
     assert folder == tmp_path / "runs" / "artifact"
     assert sorted(files(tmp_path)) == [f"runs/artifact/{n}" for n in ("manifest.json", "model.pt", "model.safetensors")]
@@ -59,8 +65,9 @@ def test_exported_equals_eager(tmp_path, make_checkpoint, export, features, mess
     assert list(entry["parity"]["max_difference"]) == ["safetensors", "torchscript"]
     assert max(entry["parity"]["max_difference"].values()) <= entry["parity"]["tolerance"] == 1e-5
     assert entry["parity"]["batches"] == 12
+    types = ["[E]"] if num_edge_types else []
     vectors = ["[0, 0]", "[0, 0]"] if features == "scores" else ["[B, 8]", "[N, 8]"]
-    assert [i["shape"] for i in entry["inputs"]] == ["[N, 3]", *vectors, "[2, E]", "[E]", "[B + 1]"]
+    assert [i["shape"] for i in entry["inputs"]] == ["[N, 3]", *vectors, "[2, E]", "[E]", "[B + 1]", *types]
 
     for batch in parity_batches(checkpoint.manifest, 8):
         expected = checkpoint.model(*batch.inputs)

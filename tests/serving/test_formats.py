@@ -42,7 +42,11 @@ def head() -> Checkpoint:
 
 @pytest.fixture(
     scope="module",
-    params=["adapter", "head", *(pytest.param(name, marks=pytest.mark.slow) for name in ("scores", "paper", "full"))],
+    params=[
+        "adapter",
+        "head",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("scores", "paper", "full", "typed")),
+    ],
 )
 def exported(request, make_checkpoint, tmp_path_factory) -> tuple[Checkpoint, Path]:
     """A model of each kind in all formats, past the whole gate."""
@@ -50,6 +54,8 @@ def exported(request, make_checkpoint, tmp_path_factory) -> tuple[Checkpoint, Pa
         checkpoint = adapter()
     elif request.param == "head":
         checkpoint = head()
+    elif request.param == "typed":
+        checkpoint = make_checkpoint(features="scores", edge_features=True, num_edge_types=5, **SMALL)
     else:
         checkpoint = make_checkpoint(features=request.param, edge_features=request.param != "scores", **SMALL)
         if request.param == "full":

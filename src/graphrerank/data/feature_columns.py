@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from graphrerank.data.text_match import MATCH_FEATURES
+from graphrerank.data.text_match import TYPED_MATCH_FEATURES
 from graphrerank.graphs.retriever import OPTIONAL_FEATURES
 
 
@@ -14,15 +14,15 @@ def feature_columns(
 ) -> Tensor:
     """Pick, compute or leave out each of the ``F'`` scores that a model reads, of ``[..., F]`` that a retriever gives.
 
-    ``MATCH_FEATURES`` that the retriever does not give are computed by ``match``, ``[..., 3]``. ``OPTIONAL_FEATURES``
-    that it does not give are 0 for all candidates: for features of a walk this means that the base ranking gave all
+    ``TYPED_MATCH_FEATURES`` that the retriever does not give are columns of ``match()``. ``OPTIONAL_FEATURES`` that it
+    does not give are 0 for all candidates: for features of a walk this means that the base ranking gave all
     candidates, for BM25 and cosine that they are unknown. Models scale features within each list, where a constant
     carries no information.
 
     Raises:
         ValueError: If the retriever does not give one of the other names.
     """
-    computed = [name for name in MATCH_FEATURES if name in names and name not in given_names]
+    computed = [name for name in TYPED_MATCH_FEATURES if name in names and name not in given_names]
     known = (*given_names, *computed)
     missing = [name for name in names if name not in (*known, *OPTIONAL_FEATURES)]
     if missing:
@@ -30,7 +30,9 @@ def feature_columns(
             f"needed the scores {list(names)} per candidate, the retriever gives {tuple(given_names)}: no {missing}"
         )
     if computed:
-        features = torch.cat([features, _columns(match(), [MATCH_FEATURES.index(name) for name in computed])], dim=-1)
+        features = torch.cat(
+            [features, _columns(match(), [TYPED_MATCH_FEATURES.index(name) for name in computed])], dim=-1
+        )
     unknown = features.new_zeros(*features.shape[:-1], 1)
     column = {name: index for index, name in enumerate(known)}
     return _columns(torch.cat([features, unknown], dim=-1), [column.get(name, len(known)) for name in names])

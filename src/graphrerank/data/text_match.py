@@ -6,7 +6,7 @@
   for a block of candidates only. Memory beside the bits is bounded for any number of words, candidates and edges.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -16,10 +16,12 @@ import torch
 from torch import Tensor
 
 from graphrerank.graphs.algebra import graph_index
+from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.text import TextWords, WordTable
 from graphrerank.text.word_table import first_of_equals
 
 MATCH_FEATURES = ("query_coverage", "title_coverage", "neighbourhood_coverage")
+TYPED_MATCH_FEATURES = (*MATCH_FEATURES, *(f"neighbourhood_coverage_{name}" for name in EDGE_TYPES))
 BLOCK_CELLS = 1 << 20  # (candidate, word) pairs held at once: 4 MiB of float32 for each of three tensors
 BLOCK_BYTES = 1 << 23  # of the bits of edges' sources, held at once
 
@@ -27,6 +29,11 @@ Integers = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.uint64]
 Check = Callable[[], None]
 Queries = Sequence[str] | TextWords
+
+
+def match_reads_types(names: Iterable[str]) -> bool:
+    """Return whether some features are of :data:`TYPED_MATCH_FEATURES` alone, which need edges that keep their type."""
+    return not set(names).isdisjoint(TYPED_MATCH_FEATURES[len(MATCH_FEATURES) :])
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +114,9 @@ class TextMatch:
 
     - ``query_coverage``: :math:`c` of the passage's words;
     - ``title_coverage``: the weighted share of the words of its first sentence that the query holds;
-    - ``neighbourhood_coverage``: :math:`c` of the words of the passage and all its neighbours together.
+    - ``neighbourhood_coverage``: :math:`c` of the words of the passage and all its neighbours together;
+    - ``neighbourhood_coverage_reference`` and so on, where edges keep their type: likewise of its neighbours by edges
+      of one type.
 
     All lie in [0, 1]. Neighbours are those among the candidates; without any, the last equals the first.
 
@@ -131,7 +140,14 @@ class TextMatch:
         self._lead_weight = total.clamp(min=torch.finfo(torch.float32).tiny)
 
     def score(
-        self, query_texts: Queries, nodes: Tensor, edge_index: Tensor, ptr: Tensor, *, check: Check = lambda: None
+        self,
+        query_texts: Queries,
+        nodes: Tensor,
+        edge_index: Tensor,
+        ptr: Tensor,
+        *,
+        edge_type: Tensor | None = None,
+        check: Check = lambda: None,
     ) -> Tensor:
         """Measure the candidates of a batch of queries.
 
@@ -140,10 +156,12 @@ class TextMatch:
             nodes: ``[M]`` int64 numbers of texts, the candidates of all queries, packed.
             edge_index: ``[2, E]`` int64 edges among them, in packed numbering.
             ptr: ``[B + 1]`` boundaries of the queries in ``nodes``.
+            edge_type: ``[E]`` int64, or None where types are merged.
             check: Called between blocks of the work; may raise.
 
         Returns:
-            ``[M, 3]`` float32 in [0, 1], columns as in ``MATCH_FEATURES``; all 0 for a query without words.
+            ``[M, 3]`` float32 in [0, 1], columns as in ``MATCH_FEATURES``, with types ``[M, 3 + T]`` as in
+            ``TYPED_MATCH_FEATURES``; all 0 for a query without words.
 
         Example:
             >>> match = TextMatch(["Solaris. A film by Tarkovsky.", "Tarkovsky. Born in Russia.", "Rome. A city."])
@@ -157,8 +175,11 @@ class TextMatch:
         known = weight.masked_fill(torch.from_numpy(word < 0), 0.0)
         title = matched.sums(matched.lead_bits, matched.graph, known) / self._lead_weight[nodes]
         alone = matched.coverage(matched.bits, matched.graph)
-        together = matched.coverage(matched.together(edge_index), matched.graph)
-        return torch.stack([alone, title.clamp(max=1.0), together], dim=1)
+        edges = [edge_index]
+        if edge_type is not None:
+            edges += [edge_index[:, edge_type == number] for number in range(len(EDGE_TYPES))]
+        together = [matched.coverage(matched.together(e), matched.graph) if e.numel() else alone for e in edges]
+        return torch.stack([alone, title.clamp(max=1.0), *together], dim=1)
 
     def matched_words(
         self, query_texts: Queries, nodes: Tensor, ptr: Tensor, *, check: Check = lambda: None

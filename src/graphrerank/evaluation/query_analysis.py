@@ -107,7 +107,7 @@ def mean_degree(graph: CorpusGraph, nodes: Tensor) -> Tensor:
     """
     edges = []
     for part in torch.split(nodes.cpu(), BLOCK_QUERIES):
-        edge_index, _, ptr = candidate_edges(graph, part)
+        edge_index, _, ptr, _ = candidate_edges(graph, part)
         ends = torch.searchsorted(torch.sort(edge_index[1]).values, ptr)
         edges.append(ends[1:] - ends[:-1])
     return torch.cat(edges).double() / (nodes.cpu() >= 0).sum(1).clamp(min=1)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from graphrerank.graphs.algebra import graph_index
 from graphrerank.graphs.corpus_graph import CorpusGraph
+from graphrerank.graphs.edge_types import EDGE_TYPES, ENTITY
 from graphrerank.graphs.entity_incidence import conceptual_edges
 from graphrerank.graphs.model_inputs import ModelInputs
 from graphrerank.graphs.sparse_rows import row_slots
@@ -32,6 +33,8 @@ class CandidateGraphs:
         gains: ``[B, R]`` float32, all gains of each query padded with 0, also those of nodes that are no candidates;
             None where unknown.
         query_index: ``[B]`` int64, each query's number in its data set, or None for queries of no data set.
+        edge_type: ``[E]`` int64, numbers of :data:`~graphrerank.graphs.edge_types.EDGE_TYPES`: one edge for each type
+            that joins two nodes. None where types are merged: one edge, with the largest weight.
     """
 
     x: Tensor
@@ -43,6 +46,7 @@ class CandidateGraphs:
     relevance: Tensor | None = None
     gains: Tensor | None = None
     query_index: Tensor | None = None
+    edge_type: Tensor | None = None
 
     @property
     def num_graphs(self) -> int:
@@ -61,6 +65,15 @@ class CandidateGraphs:
         inputs = {name: tensor.to(*args, **kwargs) for name, tensor in self.inputs.items()}
         return replace(self, **moved, inputs=inputs)
 
+    def select_edges(self, kept: Tensor) -> "CandidateGraphs":
+        """Return the batch with some of its edges, by a mask ``[E]`` or by their places."""
+        return replace(
+            self,
+            edge_index=self.edge_index[:, kept],
+            edge_attr=self.edge_attr[kept],
+            edge_type=None if self.edge_type is None else self.edge_type[kept],
+        )
+
     def model_inputs(self, inputs: ModelInputs) -> tuple[Tensor, ...]:
         """Return the arguments of a model's ``forward``.
 
@@ -77,6 +90,8 @@ class CandidateGraphs:
             "ptr": self.ptr,
             **dict.fromkeys(inputs.unread, self.x.new_zeros(0, 0)),
         }
+        if self.edge_type is not None:
+            base["edge_type"] = self.edge_type
         held = {**self.inputs, **base}
         if missing := [name for name in inputs.names if name not in held]:
             raise ValueError(f"the batch must have {missing[0]!r} for a model that reads it, has {sorted(held)}")
@@ -119,28 +134,42 @@ class CandidateGraphs:
         return self.to_padded(order, fill=-1)
 
 
-def candidate_edges(graph: CorpusGraph, nodes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def candidate_edges(
+    graph: CorpusGraph, nodes: Tensor, *, keep_types: bool = False
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """Find all edges among each row's nodes: those of the corpus, and where it has entities the conceptual ones.
 
     Args:
         graph: The corpus.
         nodes: ``[B, K]`` int64 node numbers, padded with -1; a row holds a node at most once.
+        keep_types: Whether there is an edge for each type that joins two nodes; else one, with the largest weight.
 
     Returns:
-        As :func:`induced_edges`; of two edges from ``j`` to ``i`` one, with the larger weight.
+        As :func:`induced_edges`, and ``edge_type [E]`` int64 or None; edges of one source and target by type.
 
     Raises:
         ValueError: If a row holds a node twice.
     """
-    edge_index, weight, ptr = induced_edges(graph, nodes)
+    edge_index, slot, ptr = _induced_slots(graph, nodes)
+    edge_type = None
+    if keep_types:
+        place, weight, edge_type = graph.types_of(slot)
+        edge_index = edge_index[:, place]
+    else:
+        weight = graph.weight[slot]
     if graph.entities is None:
-        return edge_index, weight, ptr
+        return edge_index, weight, ptr, edge_type
     shared_index, shared_weight, _ = conceptual_edges(graph.entities, nodes)
     both, weights = torch.cat([edge_index, shared_index], dim=1), torch.cat([weight, shared_weight])
     number = nodes[nodes >= 0]
-    key, place = torch.unique(both[1] * graph.num_nodes + number[both[0]], return_inverse=True)
+    wanted = both[1] * graph.num_nodes + number[both[0]]
+    if edge_type is not None:
+        types = torch.cat([edge_type, torch.full_like(shared_index[0], ENTITY)])
+        wanted = wanted * len(EDGE_TYPES) + types
+    key, place = torch.unique(wanted, return_inverse=True)
     merged = both.new_empty(2, key.numel()).index_copy_(1, place, both)
-    return merged, weights.new_zeros(key.numel()).scatter_reduce_(0, place, weights, "amax"), ptr
+    edge_type = None if edge_type is None else key % len(EDGE_TYPES)
+    return merged, weights.new_zeros(key.numel()).scatter_reduce_(0, place, weights, "amax"), ptr, edge_type
 
 
 def induced_edges(graph: CorpusGraph, nodes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -160,6 +189,12 @@ def induced_edges(graph: CorpusGraph, nodes: Tensor) -> tuple[Tensor, Tensor, Te
     Raises:
         ValueError: If a row holds a node twice.
     """
+    edge_index, slot, ptr = _induced_slots(graph, nodes)
+    return edge_index, graph.weight[slot], ptr
+
+
+def _induced_slots(graph: CorpusGraph, nodes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Find edges as :func:`induced_edges`: ``edge_index``, the place of each among the corpus's, and ``ptr``."""
     valid = nodes >= 0
     ptr = torch.zeros(nodes.shape[0] + 1, dtype=torch.int64, device=nodes.device)
     ptr[1:] = valid.sum(1).cumsum(0)
@@ -177,4 +212,4 @@ def induced_edges(graph: CorpusGraph, nodes: Tensor) -> tuple[Tensor, Tensor, Te
     found = torch.searchsorted(key, wanted).clamp(max=max(key.numel() - 1, 0))
     hit = key[found] == wanted if key.numel() else key.bool()
     edge_index = torch.stack([position[found[hit]], target[hit]])
-    return edge_index, graph.weight[slot[hit]], ptr
+    return edge_index, slot[hit], ptr

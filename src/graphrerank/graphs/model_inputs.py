@@ -1,6 +1,6 @@
 """What a model reads of a batch of candidate graphs: it says so itself, and what prepares batches asks it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,15 @@ class ModelInputs:
     def reads_vectors(self) -> bool:
         """Whether the model reads query and node vectors."""
         return self.reads("node_vectors")
+
+    @property
+    def reads_edge_types(self) -> bool:
+        """Whether edges keep their type for the model; else those between two nodes are merged."""
+        return self.reads("edge_type")
+
+    def with_edge_types(self) -> "ModelInputs":
+        """Return the inputs of the same model that reads types of edges, too."""
+        return replace(self, names=(*self.names, "edge_type"))
 
     @property
     def reads_pairs(self) -> bool:

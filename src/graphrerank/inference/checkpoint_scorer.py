@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.data.feature_columns import feature_columns
-from graphrerank.data.text_match import MATCH_FEATURES, TextMatch
+from graphrerank.data.text_match import TYPED_MATCH_FEATURES, TextMatch
 from graphrerank.graphs import CandidateGraphs, CorpusGraph, Queries, Ranking, candidate_edges
 from graphrerank.models import load_primary
 from graphrerank.operators import TextEncoder
@@ -46,7 +46,7 @@ class CheckpointScorer:
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self._model = loaded.model.to(self.device).eval()
         self._graph = graph
-        self._match = TextMatch(graph.texts) if set(MATCH_FEATURES) & set(self.feature_names) else None
+        self._match = TextMatch(graph.texts) if set(TYPED_MATCH_FEATURES) & set(self.feature_names) else None
 
     def candidate_graphs(self, queries: Queries, ranking: Ranking, feature_names: Sequence[str]) -> CandidateGraphs:
         """Build the candidates' graphs with the scores that the model was trained on.
@@ -61,13 +61,16 @@ class CheckpointScorer:
         """
         if ranking.features is None:
             raise ValueError("`ranking` must have features, got none")
-        edge_index, edge_weight, ptr = candidate_edges(self._graph, ranking.nodes)
+        keep_types = self.inputs.reads_edge_types
+        edge_index, edge_weight, ptr, edge_type = candidate_edges(self._graph, ranking.nodes, keep_types=keep_types)
         valid = ranking.nodes >= 0
         nodes = ranking.nodes[valid]
 
         def match() -> Tensor:
             assert self._match is not None
-            return self._match.score(queries.texts, nodes.cpu(), edge_index.cpu(), ptr.cpu()).to(nodes.device)
+            edges, types = edge_index.cpu(), None if edge_type is None else edge_type.cpu()
+            found = self._match.score(queries.texts, nodes.cpu(), edges, ptr.cpu(), edge_type=types)
+            return found.to(nodes.device)
 
         vectors = {}
         if self.inputs.reads_vectors:
@@ -80,6 +83,7 @@ class CheckpointScorer:
             ptr=ptr,
             nodes=nodes,
             inputs=vectors,
+            edge_type=edge_type,
         )
 
     @torch.no_grad()

@@ -8,6 +8,7 @@ Notable about it:
 - ``full`` reads what ``scores`` reads, and projected query and node vectors with their product and dot product. Same
   residual. Both projections start equal, so that the dot product starts as a similarity.
 - A list with nothing but one score and no edge keeps its order in ``scores``: there is nothing to rerank by.
+- With ``num_edge_types`` attention reads the type of each edge, and ``scores`` and ``full`` have features of each type.
 - Plain tensors in and out: the module scripts, and does GCS and all normalisation inside itself.
 - ``message_passing=False`` is the paper's MLP ablation: the same depth, width and features, no edges.
 """
@@ -21,6 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from graphrerank.graphs.algebra import graph_of_nodes, scatter_sum
+from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.graphs.model_inputs import SCORES, VECTORS, ModelInputs
 from graphrerank.models.gatv2 import GATv2Block, attention_edges
 from graphrerank.models.score_features import ScoreFeatures
@@ -45,6 +47,7 @@ class GATv2Reranker(nn.Module):
         dropout: Probability of dropping an activation in training, in [0, 1).
         residual: Whether layers add their input to their output.
         edge_features: Whether attention reads the edge weight.
+        num_edge_types: Number of types of edges that the model reads, all; 0 for edges whose types are merged.
         message_passing: False for the MLP ablation.
         restart_prob: GCS's share of a node's own score in each step.
     """
@@ -62,6 +65,7 @@ class GATv2Reranker(nn.Module):
         dropout: float = 0.1,
         residual: bool = True,
         edge_features: bool = False,
+        num_edge_types: int = 0,
         message_passing: bool = True,
         restart_prob: float = 0.5,
     ) -> None:
@@ -74,10 +78,17 @@ class GATv2Reranker(nn.Module):
             raise ValueError(f"`hidden_channels` must be a multiple of `heads` ({heads}), got {hidden_channels}")
         if not 0 <= dropout < 1:
             raise ValueError(f"`dropout` must lie in [0, 1), got {dropout}")
+        if num_edge_types not in (0, len(EDGE_TYPES)):
+            raise ValueError(f"`num_edge_types` must be 0 or {len(EDGE_TYPES)}, got {num_edge_types}")
         self.features = features
         self.embedding_dim = embedding_dim
         self.edge_features = edge_features
-        self.score_features = ScoreFeatures(num_scores=num_scores, restart_prob=restart_prob)
+        self.num_edge_types = num_edge_types
+        self.score_features = ScoreFeatures(
+            num_scores=num_scores,
+            restart_prob=restart_prob,
+            num_edge_types=0 if features == "paper" else num_edge_types,
+        )
         num_columns = self.score_features.num_columns
         if features == "paper":
             in_channels = 1 + 2 * embedding_dim
@@ -85,7 +96,7 @@ class GATv2Reranker(nn.Module):
             in_channels = num_columns + 3 * projection_channels + 1
         else:
             in_channels = num_columns
-        self.inputs = self.inputs_of(features=features)
+        self.inputs = self.inputs_of(features=features, num_edge_types=num_edge_types)
         self.project_query = nn.Linear(embedding_dim, projection_channels) if features == "full" else nn.Identity()
         self.project_node = deepcopy(self.project_query)
         self.lin_in = nn.Linear(in_channels, hidden_channels)
@@ -93,7 +104,7 @@ class GATv2Reranker(nn.Module):
             GATv2Block(
                 hidden_channels,
                 heads=heads,
-                edge_dim=int(edge_features),
+                edge_dim=int(edge_features) + num_edge_types,
                 dropout=dropout,
                 message_passing=message_passing,
                 residual=residual,
@@ -109,9 +120,10 @@ class GATv2Reranker(nn.Module):
             nn.init.zeros_(self.lin_out.bias)
 
     @staticmethod
-    def inputs_of(*, features: str = "scores", **_: Any) -> ModelInputs:
+    def inputs_of(*, features: str = "scores", num_edge_types: int = 0, **_: Any) -> ModelInputs:
         """Return what a model of these arguments reads."""
-        return SCORES if features == "scores" else VECTORS
+        inputs = SCORES if features == "scores" else VECTORS
+        return inputs.with_edge_types() if num_edge_types else inputs
 
     def feature_names(self, score_names: Sequence[str]) -> list[str]:
         """Name what the model reads of a candidate, in order, given the names of the retriever's scores."""
@@ -128,6 +140,7 @@ class GATv2Reranker(nn.Module):
         edge_index: Tensor,
         edge_weight: Tensor,
         ptr: Tensor,
+        edge_type: Tensor | None = None,
     ) -> Tensor:
         """Score every candidate.
 
@@ -138,12 +151,13 @@ class GATv2Reranker(nn.Module):
             edge_index: ``[2, E]`` within the packed batch, in any order.
             edge_weight: ``[E]``.
             ptr: ``[B + 1]`` graph boundaries.
+            edge_type: ``[E]`` int64 in ``[0, num_edge_types)``; not read without ``num_edge_types``.
 
         Returns:
             ``[N]``; higher is more relevant. A ranking score, comparable within a query only.
         """
         gcs_part, learned_part = self.score_parts(
-            base_features, query_vectors, node_vectors, edge_index, edge_weight, ptr
+            base_features, query_vectors, node_vectors, edge_index, edge_weight, ptr, edge_type
         )
         return gcs_part + learned_part
 
@@ -155,6 +169,7 @@ class GATv2Reranker(nn.Module):
         edge_index: Tensor,
         edge_weight: Tensor,
         ptr: Tensor,
+        edge_type: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Score every candidate, in two parts; arguments as of :meth:`forward`.
 
@@ -162,7 +177,7 @@ class GATv2Reranker(nn.Module):
             ``[N]`` what GCS adds to the score, 0 in ``paper`` mode, and ``[N]`` what the network adds.
         """
         num_nodes = base_features.shape[0]
-        scores = self.score_features(base_features, edge_index, edge_weight, ptr)
+        scores = self.score_features(base_features, edge_index, edge_weight, ptr, edge_type)
         gcs = scores[:, base_features.shape[1]]
         graph = graph_of_nodes(ptr, num_nodes)
         others = scores[:, 1 : base_features.shape[1]]
@@ -178,6 +193,10 @@ class GATv2Reranker(nn.Module):
             x = scores
         x = F.relu(self.lin_in(x))
         edge_attr = edge_weight.unsqueeze(1) if self.edge_features else edge_weight.new_zeros([edge_weight.numel(), 0])
+        if self.num_edge_types > 0:
+            assert edge_type is not None
+            types = torch.arange(self.num_edge_types, device=edge_type.device)
+            edge_attr = torch.cat([edge_attr, (edge_type.unsqueeze(1) == types).to(edge_attr.dtype)], dim=1)
         edge_index, edge_attr, rowptr = attention_edges(edge_index, edge_attr, num_nodes)
         for block in self.blocks:
             x = block(x, edge_index, edge_attr, rowptr)

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from graphrerank.graphs.algebra import graph_of_nodes, scatter_max, scatter_sum
+from graphrerank.graphs.algebra import graph_of_nodes, layered, scatter_max, scatter_sum
+from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.operators.gcs import graph_cohesive_smoothing, num_smoothing_steps
 
 
@@ -43,35 +44,68 @@ class ScoreFeatures(nn.Module):
 
     Columns: the ``num_scores`` min-max scaled scores; GCS of the scaled base score; reciprocal rank; log of the rank;
     log of the degree; best and mean base score among the neighbours; the largest share of each other score among the
-    neighbours.
+    neighbours. With types of edges, all that depends on edges follows for the edges of each type by themselves; two
+    nodes that are joined in several ways are then several times neighbours.
     """
 
-    def __init__(self, *, num_scores: int, restart_prob: float = 0.5) -> None:
+    def __init__(self, *, num_scores: int, restart_prob: float = 0.5, num_edge_types: int = 0) -> None:
         super().__init__()
         self.num_scores = num_scores
+        self.num_edge_types = num_edge_types
         self.restart_prob = restart_prob
         self.num_steps = num_smoothing_steps(restart_prob)
 
     def names(self, score_names: Sequence[str]) -> list[str]:
         """Name the columns, in order, given the names of the retriever's scores."""
-        graph_columns = ["gcs", "reciprocal_rank", "log_rank", "log_degree", f"mean_neighbour_{score_names[0]}"]
-        return [*score_names, *graph_columns, *(f"best_neighbour_{name}" for name in score_names)]
+        gcs, *others = self._edge_columns(score_names)
+        of_types = [
+            f"{name}_{edge_type}"
+            for edge_type in EDGE_TYPES[: self.num_edge_types]
+            for name in self._edge_columns(score_names)
+        ]
+        return [*score_names, gcs, "reciprocal_rank", "log_rank", *others, *of_types]
+
+    @staticmethod
+    def _edge_columns(score_names: Sequence[str]) -> list[str]:
+        """Name the columns of :meth:`_from_edges`."""
+        best = (f"best_neighbour_{name}" for name in score_names)
+        return ["gcs", "log_degree", f"mean_neighbour_{score_names[0]}", *best]
 
     @property
     def num_columns(self) -> int:
         """Number of columns."""
-        return 2 * self.num_scores + 5
+        return self.num_scores + 2 + (self.num_scores + 3) * (1 + self.num_edge_types)
 
-    def forward(self, base_features: Tensor, edge_index: Tensor, edge_weight: Tensor, ptr: Tensor) -> Tensor:
+    def forward(
+        self,
+        base_features: Tensor,
+        edge_index: Tensor,
+        edge_weight: Tensor,
+        ptr: Tensor,
+        edge_type: Tensor | None = None,
+    ) -> Tensor:
         """Compute the features ``[N, num_columns]`` of a packed batch; GCS is column ``num_scores``."""
         num_nodes = base_features.shape[0]
         graph = graph_of_nodes(ptr, num_nodes)
         scores = min_max_by_graph(base_features, graph, ptr.numel() - 1)
-        gcs = graph_cohesive_smoothing(scores[:, 0], edge_index, edge_weight, self.restart_prob, self.num_steps)
         rank = rank_by_graph(base_features[:, 0], graph, ptr).to(scores.dtype)
+        ranks = torch.stack([1 / rank, torch.log(rank) / 5], dim=1)
+        joined = self._from_edges(scores, edge_index, edge_weight)
+        features = torch.cat([scores, joined[:, :1], ranks, joined[:, 1:]], dim=1)
+        if self.num_edge_types == 0:
+            return features
+        assert edge_type is not None
+        layers = scores.unsqueeze(1).expand(-1, self.num_edge_types, -1).reshape(-1, self.num_scores)
+        of_types = self._from_edges(layers, layered(edge_index, edge_type, self.num_edge_types), edge_weight)
+        return torch.cat([features, of_types.reshape(num_nodes, -1)], dim=1)
+
+    def _from_edges(self, scores: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:
+        """Compute what depends on edges, from scaled scores ``[N, num_scores]``: ``[N, num_scores + 3]``."""
+        num_nodes = scores.shape[0]
+        gcs = graph_cohesive_smoothing(scores[:, 0], edge_index, edge_weight, self.restart_prob, self.num_steps)
         source, target = edge_index[0], edge_index[1]
         degree = scatter_sum(torch.ones_like(edge_weight), target, num_nodes)
         total = scatter_sum(scores[:, 0].index_select(0, source), target, num_nodes)
         best = scatter_max(scores.index_select(0, source), target, num_nodes)
-        columns = [gcs, 1 / rank, torch.log(rank) / 5, torch.log1p(degree) / 3, total / degree.clamp(min=1)]
-        return torch.cat([scores, torch.stack(columns, dim=1), best], dim=1)
+        columns = torch.stack([gcs, torch.log1p(degree) / 3, total / degree.clamp(min=1)], dim=1)
+        return torch.cat([columns, best], dim=1)

@@ -34,7 +34,7 @@ class GRanker:
         state = self._resources.encode_pairs(state)
         valid = state.nodes >= 0
         with self._resources.clock("graph"):
-            edge_index, _, _ = candidate_edges(self._resources.graph, state.nodes)
+            edge_index, _, _, _ = candidate_edges(self._resources.graph, state.nodes)
             degree, vectors = self._degree[state.nodes[valid]], state.vectors[valid]
         with self._resources.clock("rerank"):
             if self._resources.head is not None:

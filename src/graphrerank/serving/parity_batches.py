@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from graphrerank.graphs import CandidateGraphs
+from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.models import AdapterManifest, Manifest, RerankerManifest
 
 HARD_CASES = {  # sizes of the graphs, number of edges: no edge, one node, self-loops and parallel edges, large graphs
@@ -129,7 +130,11 @@ def random_graphs(
     if dim := manifest.embedding_dim:
         inputs["query_vectors"] = _unit_vectors(len(sizes), dim, generator)
         inputs["node_vectors"] = _unit_vectors(num_nodes, dim, generator)
-    return CandidateGraphs(x, torch.stack([source, target]), edge_weight, ptr, inputs=inputs)
+    edge_type = None
+    if manifest.inputs.reads_edge_types:
+        edge_type = torch.randint(len(EDGE_TYPES), (num_edges,), generator=generator)
+    edge_index = torch.stack([source, target])
+    return CandidateGraphs(x, edge_index, edge_weight, ptr, inputs=inputs, edge_type=edge_type)
 
 
 def _unit_vectors(rows: int, dim: int, generator: torch.Generator) -> Tensor:

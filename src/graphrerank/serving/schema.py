@@ -20,7 +20,7 @@ def input_schema(manifest: Manifest) -> list[Entry]:
         floats["base_features"] = f"[N, {len(manifest.retriever.feature_names)}]"
         floats |= {"query_vectors": f"[B, {dim}]", "node_vectors": f"[N, {dim}]", "pair_vectors": f"[N, {pair_dim}]"}
     floats |= dict.fromkeys(manifest.inputs.unread, "[0, 0]")
-    integers = {"edge_index": "[2, E]", "ptr": "[B + 1]", "degree": "[N]"}
+    integers = {"edge_index": "[2, E]", "edge_type": "[E]", "ptr": "[B + 1]", "degree": "[N]"}
     return [
         _entry(name, "int64", integers[name]) if name in integers else _entry(name, "float32", floats[name])
         for name in manifest.inputs.names
