@@ -20,7 +20,8 @@ def feature_columns(
     carries no information.
 
     Raises:
-        ValueError: If the retriever does not give one of the other names.
+        ValueError: If the retriever does not give one of the other names, or a name is of one type of edges, and types
+            are merged.
     """
     computed = [name for name in TYPED_MATCH_FEATURES if name in names and name not in given_names]
     known = (*given_names, *computed)
@@ -30,9 +31,12 @@ def feature_columns(
             f"needed the scores {list(names)} per candidate, the retriever gives {tuple(given_names)}: no {missing}"
         )
     if computed:
-        features = torch.cat(
-            [features, _columns(match(), [TYPED_MATCH_FEATURES.index(name) for name in computed])], dim=-1
-        )
+        matched, places = match(), [TYPED_MATCH_FEATURES.index(name) for name in computed]
+        if max(places) >= matched.shape[-1]:
+            raise ValueError(
+                f"the score {computed[-1]!r} needs edges that keep their type: a model of `num_edge_types`"
+            )
+        features = torch.cat([features, _columns(matched, places)], dim=-1)
     unknown = features.new_zeros(*features.shape[:-1], 1)
     column = {name: index for index, name in enumerate(known)}
     return _columns(torch.cat([features, unknown], dim=-1), [column.get(name, len(known)) for name in names])

@@ -12,7 +12,6 @@ from typing import Any
 
 from torch import nn
 
-from graphrerank.data.text_match import match_reads_types
 from graphrerank.files import write_text
 from graphrerank.graphs import ModelInputs
 from graphrerank.graphs.calibration import Calibration
@@ -138,8 +137,6 @@ class RerankerManifest(Manifest):
         for name, is_read in (("encoder", inputs.reads_vectors), ("pair_encoder", inputs.reads_pairs)):
             if is_read and getattr(self, name) is None:
                 raise ValueError(f"the manifest needs an entry `{name}` for a model that reads it, found none")
-        if match_reads_types(self.retriever.feature_names) and not inputs.reads_edge_types:
-            raise ValueError("the manifest's scores of single types of edges need a model with `num_edge_types`")
 
     @property
     def embedding_dim(self) -> int:
