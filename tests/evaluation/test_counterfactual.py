@@ -4,10 +4,11 @@ import pytest
 import torch
 
 from graphrerank.data import PreparedDataset
-from graphrerank.data.text_match import MATCH_FEATURES
+from graphrerank.data.text_match import MATCH_FEATURES, TYPED_MATCH_FEATURES, TextMatch
 from graphrerank.evaluation import System, base_ranking, rerank
 from graphrerank.evaluation.counterfactual import OtherEdges
 from graphrerank.graphs import CandidateGraphs, CorpusGraph
+from graphrerank.graphs.model_inputs import SCORES
 from graphrerank.operators import GCS
 
 QUERIES = torch.arange(3)
@@ -58,6 +59,46 @@ def test_words_that_neighbours_cover_follow_the_edges(prepared: PreparedDataset)
     removed = rerank(with_match, QUERIES, OtherEdges(with_match).systems(system)["removed"])
     assert torch.equal(removed.scores, rerank(with_match, QUERIES, own).scores)
     assert not torch.equal(removed.scores, rerank(with_match, QUERIES, system).scores)
+
+
+def test_each_type_is_shuffled_and_its_words_follow(prepared: PreparedDataset) -> None:
+    edges = torch.combinations(torch.arange(8))[::2]
+    types = torch.arange(len(edges)) % 2 * 3
+    texts = [f"alpha{i} beta{i}" for i in range(8)]
+    graph = CorpusGraph.from_edges(list("abcdefgh"), texts, edges, edge_type=types)
+    nodes, scores = torch.arange(8).expand(3, 8), torch.linspace(1, 0, 8).expand(3, 8)
+    ranking = replace(prepared.ranking, nodes=nodes, scores=scores, features=scores.unsqueeze(-1))
+    dataset = replace(prepared.dataset, graph=graph, query_texts=["alpha1 alpha5", "beta2 beta7", "alpha0"])
+    with_match = replace(prepared, dataset=dataset, ranking=ranking).with_features(
+        ("base_score", *TYPED_MATCH_FEATURES)
+    )
+    seen: list[CandidateGraphs] = []
+
+    def spy(graphs: CandidateGraphs) -> torch.Tensor:
+        seen.append(graphs)
+        return graphs.x[:, 0]
+
+    system = System("spy", spy, inputs=SCORES.with_edge_types())
+    others = OtherEdges(with_match).systems(system)
+    for changed in (system, others["shuffled"], others["removed"]):
+        rerank(with_match, QUERIES, changed)
+    before, after, removed = seen
+    for number in (0, 3):
+        degrees = [torch.bincount(g.edge_index[1][g.edge_type == number], minlength=24) for g in (before, after)]
+        assert torch.equal(*degrees)
+    names = list(with_match.feature_names)
+    match, ptr = TextMatch(texts), torch.arange(0, 25, 8)
+    places = nodes.flatten()
+    found = match.score(dataset.query_texts, places, after.edge_index, ptr, edge_type=after.edge_type)
+    assert torch.equal(after.x[:, 1:], found)
+    assert not torch.equal(after.x, before.x)
+    assert removed.edge_type is not None
+    assert not removed.edge_type.numel()
+    alone = removed.x[:, names.index("query_coverage")]
+    assert torch.equal(removed.x[:, names.index("neighbourhood_coverage_similarity")], alone)
+    merged = System("merged", spy)
+    rerank(with_match, QUERIES, OtherEdges(with_match).systems(merged)["shuffled"])
+    assert seen[-1].edge_type is None
 
 
 def test_unknown_edges_are_refused(prepared: PreparedDataset) -> None:

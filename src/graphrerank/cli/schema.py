@@ -55,11 +55,14 @@ class Batches:
 
 @dataclass
 class Augmentation:
-    """Arguments of ``CandidateAugmentation``."""
+    """Arguments of ``CandidateAugmentation`` and ``TypeAugmentation``."""
 
     base_swap: float = 0.0
     score_dropout: float = 0.0
     edge_dropout: float = 0.0
+    type_merge: float = 0.0
+    type_swap: float = 0.0
+    type_dropout: float = 0.0
 
 
 @dataclass

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from graphrerank.checks import check_share
-from graphrerank.data.text_match import MATCH_FEATURES
+from graphrerank.data.text_match import TYPED_MATCH_FEATURES
+from graphrerank.data.type_augmentation import TypeAugmentation
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.algebra import graph_index
 from graphrerank.graphs.retriever import EXPANSION_FEATURES, TEXT_FEATURES
@@ -26,6 +27,7 @@ class CandidateAugmentation:
         score_dropout: Probability in [0, 1] that a score other than the base score is hidden. Those of an expansion
             are hidden together, and so are those of :class:`TextMatch`.
         edge_dropout: Probability in [0, 1] that a query's graph loses all edges and the scores computed from them.
+        **types: As of :class:`~graphrerank.data.type_augmentation.TypeAugmentation`, which comes last.
 
     Raises:
         ValueError: If a probability is out of range.
@@ -38,17 +40,19 @@ class CandidateAugmentation:
         base_swap: float = 0.0,
         score_dropout: float = 0.0,
         edge_dropout: float = 0.0,
+        **types: float,
     ) -> None:
         check_share(base_swap=base_swap, score_dropout=score_dropout, edge_dropout=edge_dropout)
         self.base_swap = base_swap
         self.score_dropout = score_dropout
         self.edge_dropout = edge_dropout
         column = {name: index for index, name in enumerate(feature_names)}
-        groups = (EXPANSION_FEATURES, MATCH_FEATURES)
+        groups = (EXPANSION_FEATURES, TYPED_MATCH_FEATURES)
         together = [[column[name] for name in group if name in column] for group in groups]
         alone = sorted(set(column.values()) - {0}.union(*together))
-        covered = [column.get(name) for name in ("query_coverage", "neighbourhood_coverage")]
-        self.covered = None if None in covered else covered
+        self.alone = column.get("query_coverage")
+        self.together = [column[name] for name in column if name.startswith("neighbourhood_coverage")]
+        self.augment_types = TypeAugmentation(feature_names, **types)
         self.rankable = [column[name] for name in TEXT_FEATURES if name in column]
         self.hidden_together = [*([index] for index in alone), *filter(None, together)]
 
@@ -62,14 +66,14 @@ class CandidateAugmentation:
             column = torch.tensor(self.rankable)[choice][graph]
             x[:, 0] = torch.where(swapped[graph], x.gather(1, column.unsqueeze(1)).squeeze(1), x[:, 0])
         bare = self._draw(graphs.num_graphs, self.edge_dropout, generator)[graph]
-        if self.covered is not None:  # equal without neighbours
-            alone, together = self.covered
-            x[:, together] = torch.where(bare, x[:, alone], x[:, together])
+        if self.alone is not None:  # equal without neighbours
+            for together in self.together:
+                x[:, together] = torch.where(bare, x[:, self.alone], x[:, together])
         for columns in self.hidden_together:
             hidden = self._draw(graphs.num_graphs, self.score_dropout, generator)[graph]
             x[:, columns] = x[:, columns].masked_fill(hidden.unsqueeze(1), 0.0)
         kept = ~bare[graphs.edge_index[1]]
-        return replace(graphs, x=x, edge_index=graphs.edge_index[:, kept], edge_attr=graphs.edge_attr[kept])
+        return self.augment_types(replace(graphs, x=x).select_edges(kept), generator)
 
     def _draw(self, num_graphs: int, probability: float, generator: torch.Generator) -> Tensor:
         return torch.rand(num_graphs, generator=generator) < probability

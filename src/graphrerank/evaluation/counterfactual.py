@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from graphrerank.data import PreparedDataset
-from graphrerank.data.text_match import MATCH_FEATURES, TextMatch
+from graphrerank.data.text_match import TYPED_MATCH_FEATURES, TextMatch
 from graphrerank.evaluation.system import System
 from graphrerank.graphs import CandidateGraphs
-from graphrerank.graphs.rewire import shuffle_edges
+from graphrerank.graphs.rewire import shuffle_each_type, shuffle_edges
 
 EDGES = ("shuffled", "removed")
 
@@ -19,7 +19,8 @@ EDGES = ("shuffled", "removed")
 class OtherEdges:
     """Lets systems rank the candidates of a data set with other edges between them.
 
-    ``shuffled``: every candidate keeps its number of neighbours among the candidates, but has others. ``removed``: no
+    ``shuffled``: every candidate keeps its number of neighbours among the candidates, of each type where edges keep
+    theirs, but has others. ``removed``: no
     edge. All features of edges (GCS, degrees, best neighbours) follow, and so do the words that a candidate's
     neighbours cover (:class:`TextMatch`). Scores of the retriever stay: the candidates are given.
     """
@@ -31,9 +32,9 @@ class OtherEdges:
         self._kinds = tuple(kinds)
         self._prepared = prepared
         self._seed = seed
-        matched = kinds and set(names) & set(MATCH_FEATURES)
+        matched = kinds and set(names) & set(TYPED_MATCH_FEATURES)
         self._match = TextMatch(prepared.dataset.graph.texts) if matched else None
-        self._columns = {names.index(name): column for column, name in enumerate(MATCH_FEATURES) if name in names}
+        self._columns = {names.index(name): column for column, name in enumerate(TYPED_MATCH_FEATURES) if name in names}
 
     def systems(self, system: System) -> dict[str, System]:
         """Return a system on each kind of other edges.
@@ -48,17 +49,29 @@ class OtherEdges:
         return system.score(self._changed(graphs, kind))
 
     def _changed(self, graphs: CandidateGraphs, edges: str) -> CandidateGraphs:
-        edge_index, edge_attr = graphs.edge_index[:, :0], graphs.edge_attr[:0]
         if edges == "shuffled":
-            generator = torch.Generator().manual_seed(self._seed)
-            edge_index, edge_attr = shuffle_edges(graphs.edge_index, graphs.edge_attr, graphs.ptr, generator=generator)
-        changed = replace(graphs, edge_index=edge_index, edge_attr=edge_attr)
+            changed = _shuffled(graphs, torch.Generator().manual_seed(self._seed))
+        else:
+            changed = graphs.select_edges(torch.zeros_like(graphs.edge_attr, dtype=torch.bool))
         if self._match is None:
             return changed
         assert graphs.query_index is not None
         assert graphs.nodes is not None
         texts = [self._prepared.dataset.query_texts[query] for query in graphs.query_index.tolist()]
-        features = self._match.score(texts, graphs.nodes, edge_index, graphs.ptr)
+        edge_type = changed.edge_type
+        features = self._match.score(texts, graphs.nodes, changed.edge_index, graphs.ptr, edge_type=edge_type)
         x = graphs.x.clone()
-        x[:, list(self._columns)] = features[:, list(self._columns.values())]
+        for place, column in self._columns.items():
+            if column < features.shape[1]:  # a system that reads merged edges reads no score of one type
+                x[:, place] = features[:, column]
         return replace(changed, x=x)
+
+
+def _shuffled(graphs: CandidateGraphs, generator: torch.Generator) -> CandidateGraphs:
+    edge_index, edge_attr, edge_type = graphs.edge_index, graphs.edge_attr, graphs.edge_type
+    if edge_type is None:
+        edge_index, edge_attr = shuffle_edges(edge_index, edge_attr, graphs.ptr, generator=generator)
+    else:
+        edges = shuffle_each_type(edge_index, edge_attr, edge_type, graphs.ptr, generator=generator)
+        edge_index, edge_attr, edge_type = edges
+    return replace(graphs, edge_index=edge_index, edge_attr=edge_attr, edge_type=edge_type)

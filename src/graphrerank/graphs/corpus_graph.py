@@ -279,6 +279,23 @@ def merge_parallel(edges: Tensor, weight: Tensor, num_nodes: int) -> tuple[Tenso
     return edges[first], largest
 
 
+def merge_parallel_of_types(
+    edges: Tensor, weight: Tensor, edge_type: Tensor, num_nodes: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Sort edges and merge those of one type, as :func:`merge_parallel`; types ``[M]`` come third, as they are sorted.
+
+    Example:
+        >>> pairs, types = torch.tensor([[1, 0], [0, 1], [1, 0]]), torch.tensor([2, 0, 2])
+        >>> merge_parallel_of_types(pairs, torch.tensor([1.0, 2.0, 3.0]), types, 2)[1:]
+        (tensor([2., 3.]), tensor([0, 2]))
+    """
+    num_types = len(EDGE_TYPES)
+    typed = torch.stack([edges[:, 0], edges[:, 1] * num_types + edge_type], dim=1)
+    merged, largest = merge_parallel(typed, weight, num_nodes * num_types)
+    second = torch.div(merged[:, 1], num_types, rounding_mode="floor")
+    return torch.stack([merged[:, 0], second], dim=1), largest, merged[:, 1] - second * num_types
+
+
 def _weight_by_type(edges: Tensor, weight: Tensor, types: Tensor, merged: Tensor, num_nodes: int) -> Tensor:
     """Lay out the weights of edges, ``[M]``, by merged edge ``[E, 2]`` and type."""
     slot = torch.searchsorted(merged[:, 0] * num_nodes + merged[:, 1], edges[:, 0] * num_nodes + edges[:, 1])
