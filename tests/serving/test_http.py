@@ -98,7 +98,8 @@ def test_bodies_that_are_no_request(client, body):
     assert send(client, body).status_code in {400, 422}
 
 
-def test_limits_are_answered(client):
+def test_limits_are_answered(make_app):
+    client = TestClient(make_app(Limits(work_seconds=100)))
     documents = [f"document {i}" for i in range(1000)]
     edges = [[i, j] for i in range(1000) for j in range(i + 1, min(1000, i + 101))][:95_000]
     scores = [1e30 * (-1) ** i for i in range(1000)]

@@ -16,8 +16,11 @@ class Recorder:
     def __init__(self):
         self.batches = []
 
-    def answer(self, jobs):
+    def answer(self, jobs, check):
         self.batches.append(list(jobs))
+        if "slow" in jobs.values():
+            time.sleep(0.06)
+        check()
         if any(job == "bad" for job in jobs.values()):
             raise ValueError("`field` is bad")
         return {uid: f"result of {uid}" for uid in jobs}
@@ -43,6 +46,15 @@ def test_expired_jobs_are_not_done():
     _, results = work({"a": recorder}, ("a", [("r0", 0.0, 0.0, 1), ("r1", 0.0, SOON, 1)]))
     assert (results["r0"].status, results["r1"]) == (504, "result of r1")
     assert recorder.batches == [["r1"]]
+
+
+def test_work_stops_when_nobody_waits_any_longer():
+    recorder = Recorder()
+    soon = time.monotonic() + 0.05
+    _, results = work({"a": recorder}, ("a", [("r0", 0.0, soon, "slow"), ("r1", 0.0, soon, 1)]))
+    assert [results[uid].status for uid in ("r0", "r1")] == [504, 504]
+    _, results = work({"a": recorder}, ("a", [("r0", 0.0, SOON, "slow"), ("r1", 0.0, time.monotonic() + 0.05, 1)]))
+    assert results == {"r0": "result of r0", "r1": "result of r1"}
 
 
 def test_engines_are_warm():

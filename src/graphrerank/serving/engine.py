@@ -14,6 +14,7 @@ from graphrerank.serving.json_log import log
 JobT = TypeVar("JobT")
 JobT_contra = TypeVar("JobT_contra", contravariant=True)
 MAX_DETAILS = 10
+Check = Callable[[], None]
 
 
 @dataclass(frozen=True)
@@ -69,11 +70,18 @@ class Refusal:
         return Answer(self.status, json.dumps(body).encode(), headers)
 
 
+TOO_LATE = Refusal(504, "no answer in time")
+
+
 class Engine(Protocol[JobT_contra]):
     """Answers one kind of request, in one thread."""
 
-    def answer(self, jobs: Mapping[str, JobT_contra]) -> Mapping[str, Any]:
+    def answer(self, jobs: Mapping[str, JobT_contra], check: Check) -> Mapping[str, Any]:
         """Return the results of a batch of jobs, by id, or a :class:`Refusal` in the place of one.
+
+        Args:
+            jobs: The jobs.
+            check: Called between the steps of long work; raises TimeoutError when nobody waits any longer.
 
         Raises:
             ValueError: If a job is invalid.
@@ -86,13 +94,15 @@ class Engine(Protocol[JobT_contra]):
 EngineFactory = Callable[[str], Engine[Any]]  # from a device
 
 
-def answer_all(engine: Engine[JobT], jobs: Mapping[str, JobT]) -> dict[str, Any]:
+def answer_all(engine: Engine[JobT], jobs: Mapping[str, JobT], check: Check = lambda: None) -> dict[str, Any]:
     """Return the result of each job of a batch; if the batch fails, each job is tried separately."""
     try:
-        return dict(engine.answer(jobs))
+        return dict(engine.answer(jobs, check))
+    except TimeoutError:
+        return dict.fromkeys(jobs, TOO_LATE)
     except Exception as error:
         if len(jobs) > 1:
-            return {uid: answer_all(engine, {uid: job})[uid] for uid, job in jobs.items()}
+            return {uid: answer_all(engine, {uid: job}, check)[uid] for uid, job in jobs.items()}
         (uid,) = jobs
         if isinstance(error, ValueError):
             return {uid: Refusal(422, str(error))}

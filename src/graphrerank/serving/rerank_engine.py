@@ -17,6 +17,7 @@ from graphrerank.inference import Explainer, GraphReranker, RerankedList, Rerank
 from graphrerank.inference.explanation import DocumentExplanation
 from graphrerank.models import Checkpoint, load_checkpoint
 from graphrerank.serving.artifact import Artifact, load_artifact
+from graphrerank.serving.engine import Check
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.metrics import metrics
 from graphrerank.serving.rerank_request import RerankJob, RerankRequest
@@ -61,22 +62,27 @@ class RerankEngine:
             checkpoint.check_encoder(getattr(encoder, "name", None), getattr(encoder, "fingerprint", None))
         self._encoder = encoder
 
-    def answer(self, jobs: Mapping[str, RerankJob]) -> dict[str, RankedDocuments]:
+    def answer(self, jobs: Mapping[str, RerankJob], check: Check = lambda: None) -> dict[str, RankedDocuments]:
         """Rank the documents of a batch of jobs, by id.
+
+        Args:
+            jobs: The jobs.
+            check: Called between the steps; may raise to stop them.
 
         Raises:
             ValueError: If a job is invalid.
         """
         inputs = self._encoded([job.candidates for job in jobs.values()])
+        check()
         with metrics().stage_seconds.labels("rerank").time():
-            rankings = self._reranker.rerank_batch(inputs)
+            rankings = self._reranker.rerank_batch(inputs, check=check)
         return {
             uid: RankedDocuments(
                 self.name,
                 ranking.indices.tolist(),
                 ranking.relevance.tolist(),
                 ranking.scores.tolist(),
-                self._explain(candidates, ranking) if job.explain else None,
+                self._explain(candidates, ranking, check) if job.explain else None,
             )
             for (uid, job), candidates, ranking in zip(jobs.items(), inputs, rankings, strict=True)
         }
@@ -126,9 +132,9 @@ class RerankEngine:
         except ValueError as error:
             raise RuntimeError(str(error)) from error  # not the request's fault
 
-    def _explain(self, candidates: RerankInput, ranking: RerankedList) -> list[Explanation]:
+    def _explain(self, candidates: RerankInput, ranking: RerankedList, check: Check) -> list[Explanation]:
         with metrics().stage_seconds.labels("explain").time():
-            explanations = self._explainer.explain(candidates, max_edges=self._limits.explained_edges)
+            explanations = self._explainer.explain(candidates, max_edges=self._limits.explained_edges, check=check)
         return [
             _explanation(
                 explanations[index], None if ranking.probabilities is None else float(ranking.probabilities[rank])

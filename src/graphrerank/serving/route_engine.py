@@ -9,6 +9,7 @@ from graphrerank.graphs.routes import ROUTES, choose_routes
 from graphrerank.inference import AdapterScorer
 from graphrerank.models import Checkpoint
 from graphrerank.serving.artifact import load_artifact
+from graphrerank.serving.engine import Check
 from graphrerank.serving.limits import QueryRequest
 from graphrerank.serving.metrics import metrics
 
@@ -59,7 +60,7 @@ class RouteEngine:
     def __init__(self, scorer: AdapterScorer) -> None:
         self._scorer = scorer
 
-    def answer(self, jobs: Mapping[str, RouteRequest]) -> dict[str, RouteResponse]:
+    def answer(self, jobs: Mapping[str, RouteRequest], check: Check = lambda: None) -> dict[str, RouteResponse]:
         """Route the queries of a batch of requests, by id."""
         low, high = self._scorer.low, self._scorer.high
         with metrics().stage_seconds.labels("route").time():

@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field
 from graphrerank.data.encoder import Encoder
 from graphrerank.graphs import CorpusGraph, Queries
 from graphrerank.pipelines import Pipeline
+from graphrerank.serving.engine import Check
 from graphrerank.serving.json_log import log
 from graphrerank.serving.limits import QueryRequest
 from graphrerank.serving.metrics import metrics
@@ -99,7 +100,7 @@ class SearchEngine:
         self._current = (version, load(folder))
         Thread(target=self._watch, args=(version,), daemon=True).start()
 
-    def answer(self, jobs: Mapping[str, SearchRequest]) -> dict[str, SearchResponse]:
+    def answer(self, jobs: Mapping[str, SearchRequest], check: Check = lambda: None) -> dict[str, SearchResponse]:
         """Search for the queries of a batch of requests, by id."""
         version, corpus = self._current
         texts = [request.query for request in jobs.values()]

@@ -2,13 +2,14 @@
 
 from graphrerank.inference import RerankInput
 
-# Seconds of one core, measured by `benchmarks/rerank_path.py` without an encoder; rounded up.
-PER_REQUEST = 1e-3
-PER_DOCUMENT = 5e-6
-PER_CHARACTER = 1e-7
-PER_EDGE = 1e-6
-PER_QUERY_CHARACTER_AND_EDGE = 5e-9
-PER_EXPLAINED_EDGE_AND_DOCUMENT = 4e-6
+# Seconds of one core on a busy machine, from `benchmarks/rerank_path.py` and the attacks of docs/serving.md.
+PER_REQUEST = 3e-3
+PER_DOCUMENT = 15e-6
+PER_CHARACTER = 3e-7  # of words that were never seen; others take a fifth
+PER_EDGE = 1.2e-6
+PER_QUERY_CHARACTER_AND_DOCUMENT = 2e-9
+PER_QUERY_CHARACTER_AND_EDGE = 3e-10
+PER_EXPLAINED_EDGE_AND_NODE_OR_EDGE = 2e-6
 PER_ENCODED_CHARACTER = 3e-5
 
 
@@ -18,10 +19,12 @@ def rerank_seconds(candidates: RerankInput, *, explain: bool) -> float:
     num_edges = 0 if candidates.edges is None else len(candidates.edges)
     seconds = PER_REQUEST + PER_DOCUMENT * num_documents + PER_EDGE * num_edges
     if candidates.passages is not None:
+        num_chars = len(candidates.query)
         seconds += PER_CHARACTER * sum(map(len, candidates.passages))
-        seconds += PER_QUERY_CHARACTER_AND_EDGE * len(candidates.query) * num_edges
+        seconds += num_chars * PER_QUERY_CHARACTER_AND_DOCUMENT * num_documents
+        seconds += num_chars * PER_QUERY_CHARACTER_AND_EDGE * num_edges
     if explain:
-        seconds += num_edges * PER_EXPLAINED_EDGE_AND_DOCUMENT * num_documents
+        seconds += num_edges * PER_EXPLAINED_EDGE_AND_NODE_OR_EDGE * (num_documents + 2 * num_edges)
     return seconds
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from graphrerank.serving.engine import Engine, EngineFactory, Refusal, answer_all
+from graphrerank.serving.engine import TOO_LATE, Engine, EngineFactory, answer_all
 from graphrerank.serving.messages import connect, pack, receive
 from graphrerank.serving.metrics import metrics
 
@@ -75,10 +75,16 @@ def work(engines: Mapping[str, Engine[Any]], batch: Batch) -> tuple[float, dict[
     metrics().batch_requests.observe(len(requests))
     for _, arrival, _, _ in requests:
         metrics().stage_seconds.labels("queue").observe(now - arrival)
-    results: dict[str, Any] = {uid: Refusal(504, "too late") for uid, _, deadline, _ in requests if deadline <= now}
+    last = max(deadline for _, _, deadline, _ in requests)
+
+    def check() -> None:
+        if time.monotonic() > last:
+            raise TimeoutError
+
+    results: dict[str, Any] = {uid: TOO_LATE for uid, _, deadline, _ in requests if deadline <= now}
     jobs = {uid: job for uid, _, deadline, job in requests if deadline > now}
     if jobs:
-        results |= answer_all(engines[kind], jobs)
+        results |= answer_all(engines[kind], jobs, check)
     return time.monotonic() - now, results
 
 
