@@ -229,7 +229,7 @@ MUTATIONS = (
         "if len(self.connections) > self._limits.connections and",
         "if len(self.connections) >= self._limits.connections and",
     ),
-    Mutation("serving/connection.py", "the latest idle connection makes room", "min(idle, key", "max(idle, key"),
+    Mutation("serving/connection.py", "the latest idle connection gives way", "min(idle, key", "max(idle, key"),
     Mutation(
         "serving/http_guard.py",
         "the beginning of the key is enough",
