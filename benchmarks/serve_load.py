@@ -3,6 +3,7 @@
 Another commit in PyG's place, from a checkout with an environment of its own; texts, and texts with an encoder:
 python benchmarks/serve_load.py --documents --checkout DIR --python BIN
 python benchmarks/serve_load.py --documents --encoder --checkout DIR --python BIN
+With --unseen no text comes twice: a word of each is new with each request.
 
 Both services run on loopback and are loaded in turns, ten seconds each, by 16 clients that send 100 candidates a
 request: scores and edges, or texts of 40 words. Checks first that both give the same answers. Memory is that of all
@@ -39,6 +40,7 @@ HEADERS = b"POST /v2/rerank HTTP/1.1\r\nhost: localhost\r\ncontent-type: applica
 LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 ROOT = Path(__file__).parents[1]
 WORDS = [f"word{number}" for number in range(2000)]
+NEW_WORD = "zzzzzzzzzz"  # in texts of --unseen; each request puts another in its place
 
 
 class PyGLayer(nn.Module):
@@ -105,23 +107,24 @@ def load(port: int, bodies: list[bytes], clients: int, duration: float, measured
 
     The clients share the machine with the service, so they only write the bytes of requests and read those of answers.
     """
-    end = time.perf_counter() + duration
+    start = time.perf_counter()
+    end = start + duration
     lock = threading.Lock()
     requests = [HEADERS % len(body) + body for body in bodies]
 
     def client(number: int) -> None:
-        draw = random.Random(number)
+        draw = random.Random(f"{number} {start}")
         with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
-            while (start := time.perf_counter()) < end:
-                good = is_answered(connection, draw.choice(requests))
+            while (sent := time.perf_counter()) < end:
+                request = draw.choice(requests).replace(NEW_WORD.encode(), b"z%09d" % draw.randrange(10**9))
+                good = is_answered(connection, request)
                 with lock:
-                    measured.seconds.append(time.perf_counter() - start)
+                    measured.seconds.append(time.perf_counter() - sent)
                     measured.failed += not good
                 if not good:
                     return
 
     threads = [threading.Thread(target=client, args=(number,)) for number in range(clients)]
-    start = time.perf_counter()
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -149,8 +152,8 @@ def is_answered(connection: socket.socket, request: bytes) -> bool:
     return left == 0 and received.startswith(b"HTTP/1.1 200 ")
 
 
-def request_bodies(documents: bool) -> list[bytes]:
-    """Draw requests: random scores and edges, and texts of 40 words if ``documents``."""
+def request_bodies(documents: bool, last_word: str = "") -> list[bytes]:
+    """Draw requests: random scores and edges, and texts of 40 words if ``documents``, each with ``last_word``."""
     draw = random.Random(0)
     bodies = []
     for _ in range(BODIES):
@@ -158,7 +161,7 @@ def request_bodies(documents: bool) -> list[bytes]:
         body = {"query": " ".join(draw.choices(WORDS, k=10)), "edges": sorted(pairs)}
         body["scores"] = [round(draw.random(), 4) for _ in range(CANDIDATES)]
         if documents:
-            body["documents"] = [" ".join(draw.choices(WORDS, k=40)) for _ in range(CANDIDATES)]
+            body["documents"] = [" ".join([*draw.choices(WORDS, k=40), last_word]) for _ in range(CANDIDATES)]
         bodies.append(json.dumps(body).encode())
     return bodies
 
@@ -229,6 +232,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=16)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--documents", action="store_true", help="send texts as well")
+    parser.add_argument("--unseen", action="store_true", help="texts that differ from request to request")
     parser.add_argument("--encoder", action="store_true", help="with the encoder of the checkpoint's training")
     parser.add_argument("--ours", nargs="*", default=[], help="further settings of our service")
     parser.add_argument("--checkout", help="another commit of this repository, in the place of PyG")
@@ -241,7 +245,7 @@ def main() -> None:
         return
     rival = "other" if arguments.checkout else "pyg"
     titles = {"other": "the other commit", "pyg": "batching off, PyG's layers, eager", "ours": "this commit"}
-    bodies = request_bodies(arguments.documents)
+    bodies = request_bodies(arguments.documents, NEW_WORD if arguments.unseen else "")
     measured = {rival: Measured(), "ours": Measured()}
     with service(arguments, rival) as other, service(arguments, "ours") as ours:
         services = {rival: other, "ours": ours}
