@@ -67,7 +67,7 @@ def test_every_pipeline_instantiates(choice: str, request: pytest.FixtureRequest
 
 @pytest.mark.parametrize("features", [choice for group, choice in CHOICES if group == "features"])
 def test_every_feature_mode_instantiates(features: str) -> None:
-    model = instantiate(_train(f"features={features}").model)
+    model = instantiate(_train(f"features={features}").model, num_scores=30)
     assert model.features == features.split("_")[0]
     assert model.inputs.reads_edge_types == features.endswith("_typed")
     assert len(model.blocks) == (5 if features == "paper" else 3)  # the paper's depth, and ours

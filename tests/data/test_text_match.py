@@ -6,8 +6,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from graphrerank.data.text_match import MATCH_FEATURES, TYPED_MATCH_FEATURES, TextMatch
-from graphrerank.graphs.edge_types import EDGE_TYPES
+from graphrerank.data.text_match import MATCH_FEATURES, WORD_FEATURES, TextMatch
 from graphrerank.text import lead, words
 
 TEXTS = [
@@ -98,20 +97,32 @@ def test_a_title_that_is_covered_counts_one_at_most() -> None:
     assert (found <= 1).all()
 
 
-def test_coverage_of_each_type_against_the_definitions() -> None:
-    nodes, path = list(range(6)), [(0, 1), (1, 0), (1, 2), (2, 1), (1, 3), (3, 1), (1, 0)]
-    types = [0, 0, 1, 1, 1, 4, 4]  # the edge 1 -> 0 is of two types
-    edge_index = torch.tensor(path).T
-    found = TextMatch(TEXTS).score(
-        QUERIES[:1], torch.tensor(nodes), edge_index, torch.tensor([0, 6]), edge_type=torch.tensor(types)
-    )
-    assert found.shape[1] == len(TYPED_MATCH_FEATURES)
-    torch.testing.assert_close(found[:, :3], torch.tensor(by_the_book(TEXTS, QUERIES[0], nodes, set(path))))
-    for number in range(len(EDGE_TYPES)):
-        own = {edge for edge, kind in zip(path, types, strict=True) if kind == number}
-        expected = torch.tensor(by_the_book(TEXTS, QUERIES[0], nodes, own))[:, 2]
-        torch.testing.assert_close(found[:, 3 + number], expected)
-    assert len(found[:, 3:].unique(dim=1).T) > 3
+def test_single_words_against_the_definitions() -> None:
+    query = "directed film of Tarkovsky nowhere Solaris Paris"
+    found = TextMatch(TEXTS).score([query], *pack([[3, 0, 2]], [set()]), with_words=True)[:, len(MATCH_FEATURES) :]
+    assert found.shape[1] == len(WORD_FEATURES)
+    known = [word for word in dict.fromkeys(words(query)) if any(word in words(text) for text in TEXTS)]
+    known.sort(key=lambda word: -weight(word, TEXTS))  # stable: of equals the first in the query first
+    total = sum(weight(word, TEXTS) for word in set(words(query)))
+    for row, node in zip(found.tolist(), (3, 0, 2), strict=True):
+        held = words(TEXTS[node])
+        expected = [weight(word, TEXTS) / total if word in held else 0.0 for word in known]
+        assert row[: len(known)] == pytest.approx(expected)
+        assert not any(row[len(known) :])
+    assert (found > 0).sum(1).tolist() == [3, 4, 1]
+
+
+def test_of_a_long_query_the_rarest_words_are_read() -> None:
+    vocabulary = [f"x{chr(97 + i // 20)}{chr(97 + i % 20)}q" for i in range(40)]
+    texts = [" ".join(vocabulary[i:]) for i in range(40)]  # the first in one text, the last in all
+    queries = [" ".join(reversed(vocabulary)), f"{vocabulary[3]} {vocabulary[1]}"]
+    found = TextMatch(texts).score(queries, *pack([[0, 30], [2]], [set(), set()]), with_words=True)
+    one_by_one = found[:, len(MATCH_FEATURES) :]
+    size = len(WORD_FEATURES)
+    assert one_by_one[0].tolist() == sorted(one_by_one[0].tolist(), reverse=True)
+    assert (one_by_one[0] > 0).all()
+    assert not one_by_one[1].any()  # holds none of the 24 rarest
+    assert (one_by_one[2] > 0).tolist() == [False, True, *[False] * (size - 2)]
 
 
 def test_a_batch_equals_its_queries_one_by_one() -> None:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from graphrerank.data import PreparedDataset
-from graphrerank.data.text_match import MATCH_FEATURES, TYPED_MATCH_FEATURES, TextMatch
+from graphrerank.data.text_match import MATCH_FEATURES, TextMatch
 from graphrerank.evaluation import System, base_ranking, rerank
 from graphrerank.evaluation.counterfactual import OtherEdges
 from graphrerank.graphs import CandidateGraphs, CorpusGraph
@@ -69,9 +69,7 @@ def test_each_type_is_shuffled_and_its_words_follow(prepared: PreparedDataset) -
     nodes, scores = torch.arange(8).expand(3, 8), torch.linspace(1, 0, 8).expand(3, 8)
     ranking = replace(prepared.ranking, nodes=nodes, scores=scores, features=scores.unsqueeze(-1))
     dataset = replace(prepared.dataset, graph=graph, query_texts=["alpha1 alpha5", "beta2 beta7", "alpha0"])
-    with_match = replace(prepared, dataset=dataset, ranking=ranking).with_features(
-        ("base_score", *TYPED_MATCH_FEATURES)
-    )
+    with_match = replace(prepared, dataset=dataset, ranking=ranking).with_features(("base_score", *MATCH_FEATURES))
     seen: list[CandidateGraphs] = []
 
     def spy(graphs: CandidateGraphs) -> torch.Tensor:
@@ -89,13 +87,13 @@ def test_each_type_is_shuffled_and_its_words_follow(prepared: PreparedDataset) -
     names = list(with_match.feature_names)
     match, ptr = TextMatch(texts), torch.arange(0, 25, 8)
     places = nodes.flatten()
-    found = match.score(dataset.query_texts, places, after.edge_index, ptr, edge_type=after.edge_type)
+    found = match.score(dataset.query_texts, places, after.edge_index, ptr)
     assert torch.equal(after.x[:, 1:], found)
     assert not torch.equal(after.x, before.x)
     assert removed.edge_type is not None
     assert not removed.edge_type.numel()
     alone = removed.x[:, names.index("query_coverage")]
-    assert torch.equal(removed.x[:, names.index("neighbourhood_coverage_similarity")], alone)
+    assert torch.equal(removed.x[:, names.index("neighbourhood_coverage")], alone)
     merged = System("merged", spy)
     rerank(with_match, QUERIES, OtherEdges(with_match).systems(merged)["shuffled"])
     assert seen[-1].edge_type is None

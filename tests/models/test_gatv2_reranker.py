@@ -299,6 +299,61 @@ def test_scripted_equals_eager_with_types(features: str, random_batch: MakeBatch
             assert torch.equal(scripted(*graphs.model_inputs(model.inputs)), score(model, graphs))
 
 
+def with_words(graphs: CandidateGraphs) -> CandidateGraphs:
+    """Add to each candidate four words that it holds or not."""
+    words = torch.rand(graphs.num_nodes, 4, generator=torch.Generator().manual_seed(3))
+    return replace(typed(graphs), x=torch.cat([graphs.x, words * (words > 0.5)], dim=1))
+
+
+WORDS = {"num_scores": 7, "num_words": 4, "num_edge_types": 5, "pair_head": True}
+
+
+@every_mode
+def test_scripted_and_single_queries_equal_batches_with_words(features: str, random_batch: MakeBatch) -> None:
+    model = reranker(features, **WORDS)
+    scripted = torch.jit.script(model)
+    for sizes in ((9, 14), (1,), (30, 0, 7)):
+        graphs = with_words(random_batch(sizes=sizes))
+        with torch.no_grad():
+            assert torch.equal(scripted(*graphs.model_inputs(model.inputs)), score(model, graphs))
+
+
+def test_the_pair_head_takes_the_best_partner(random_batch: MakeBatch) -> None:
+    graphs = with_words(random_batch(sizes=(12,)))
+    model = reranker(message_passing=False, **WORDS)
+    assert model.pair_head is not None
+    state = torch.randn(graphs.num_nodes, 16)
+    attr = torch.randn(graphs.edge_index.shape[1], 7)
+    with torch.no_grad():
+        found = model.pair_head(state, graphs.edge_index, attr)
+        source, target = graphs.edge_index
+        head = model.pair_head
+        hidden = head.lin_source(state)[source] + head.lin_target(state)[target] + head.lin_edge(attr)
+        each = head.lin_out(hidden.relu()).squeeze(1)
+    for node in range(graphs.num_nodes):
+        own = each[target == node]
+        assert float(found[node]) == pytest.approx(float(own.max()) if own.numel() else 0.0, abs=1e-5)
+
+
+def test_the_pair_head_begins_with_zero(random_batch: MakeBatch) -> None:
+    graphs = with_words(random_batch())
+    model = reranker(trained=False, **WORDS)
+    assert not model.score_parts(*graphs.model_inputs(model.inputs))[1].any()
+    model.train()
+    (score(model, graphs) ** 2).sum().backward()
+    assert model.pair_head is not None
+    assert model.pair_head.lin_out.weight.grad.any()
+
+
+def test_attention_reads_what_pairs_cover(random_batch: MakeBatch) -> None:
+    graphs = with_words(random_batch())
+    model = reranker(**(WORDS | {"pair_head": False}))
+    with torch.no_grad():
+        model.lin_in.weight[:, 3:] = 0  # no features of words
+        less = replace(graphs, x=torch.cat([graphs.x[:, :3], graphs.x[:, 3:] / 2], dim=1))
+        assert not torch.equal(score(model, less), score(model, graphs))
+
+
 @every_mode
 def test_gradient_reaches_the_weights_of_types(features: str, random_batch: MakeBatch) -> None:
     model = reranker(features, num_edge_types=5, dropout=0.0)
@@ -329,6 +384,7 @@ def test_feature_names_say_what_is_read(features: str) -> None:
         ({"hidden_channels": 0}, "must be positive"),
         ({"embedding_dim": 0}, "must be positive"),
         ({"restart_prob": 0.0}, "`restart_prob` must lie in"),
+        ({"num_words": 3}, r"`num_words` must lie in \[0, `num_scores`\) = \[0, 3\), got 3"),
         ({"num_edge_types": 3}, "`num_edge_types` must be 0 or 5, got 3"),
     ],
 )

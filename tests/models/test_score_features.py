@@ -86,6 +86,31 @@ def test_features_of_the_only_type_equal_those_of_all() -> None:
         assert torch.equal(found[:, names.index(f"{column}_similarity")], found[:, names.index(column)])
 
 
+@pytest.mark.parametrize("num_edge_types", [0, 5])
+def test_words_that_pairs_and_neighbours_cover_together(num_edge_types: int) -> None:
+    features = ScoreFeatures(num_scores=4, num_words=3, num_edge_types=num_edge_types)
+    words = torch.tensor([[0.5, 0.0, 0.0], [0.5, 0.2, 0.0], [0.0, 0.0, 0.3], [0.0, 0.2, 0.0]])
+    edges = torch.tensor([[1, 2, 0, 0, 3], [0, 0, 1, 2, 2]])
+    types = torch.tensor([0, 1, 0, 1, 4])
+    found = features(torch.cat([torch.rand(4, 1), words], dim=1), edges, torch.ones(5), torch.tensor([0, 4]), types)
+    names = features.names(["base", "one", "two", "three"])
+    assert len(set(names)) == len(names) == features.num_columns == found.shape[1]
+    column = {name: found[:, place].tolist() for place, name in enumerate(names)}
+    covered = torch.tensor([1.0, 0.7, 1.0, 0.2])  # 0 with 1 and 2; 1 with 0; 2 with 0 and 3; 3 alone
+    assert column["covered_with_neighbours"] == pytest.approx(((covered - 0.2) / 0.8).tolist())
+    assert column["covered_beyond_both"] == pytest.approx([0.3, 0.0, 0.3, 0.0])
+    assert column["covered_beyond_own"] == pytest.approx([0.3, 0.0, 0.5, 0.0])
+    if num_edge_types:
+        assert column["covered_beyond_own_reference"] == pytest.approx([0.2, 0.0, 0.0, 0.0])
+        assert column["covered_beyond_own_entity"] == pytest.approx([0.3, 0.0, 0.5, 0.0])
+        assert column["covered_beyond_both_other"] == pytest.approx([0.0, 0.0, 0.2, 0.0])
+
+
+def test_more_words_than_scores_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"`num_words` must lie in \[0, `num_scores`\) = \[0, 3\), got 3"):
+        ScoreFeatures(num_scores=3, num_words=3)
+
+
 def test_names_match_columns() -> None:
     features = ScoreFeatures(num_scores=NUM_SCORES)
     names = features.names(["base", "bm25", "dense"])

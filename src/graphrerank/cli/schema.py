@@ -39,6 +39,7 @@ class Features:
     mode: str = MISSING
     text_match: bool = False
     num_edge_types: int = 0
+    num_words: int = 0
     num_layers: int = MISSING
     residual: bool = True
 

@@ -12,7 +12,7 @@ from graphrerank.cli.compose import compose_group
 from graphrerank.cli.session import Session
 from graphrerank.cli.train_model import CHECKPOINT, train_model
 from graphrerank.data import PreparedDataset
-from graphrerank.data.text_match import MATCH_FEATURES, TYPED_MATCH_FEATURES
+from graphrerank.data.text_match import MATCH_FEATURES, WORD_FEATURES
 from graphrerank.evaluation import tune_restart_prob
 from graphrerank.models.manifest import MANIFEST
 from graphrerank.operators import GCS, PPR
@@ -73,7 +73,8 @@ class TrainingSession(Session):
             group = self.group("data", name)
         prepared = self.prepare(group, self.cfg.encoder, self.cfg.retriever, reads_vectors=reads_vectors)
         if self.cfg.features.text_match:
-            names = TYPED_MATCH_FEATURES if self.cfg.features.num_edge_types else MATCH_FEATURES
+            num_words = self.cfg.features.num_words
+            names = (*MATCH_FEATURES[:2], *WORD_FEATURES[:num_words]) if num_words else MATCH_FEATURES
             return prepared.with_features([*prepared.feature_names, *names])
         return prepared
 

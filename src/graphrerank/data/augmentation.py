@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.checks import check_share
-from graphrerank.data.text_match import TYPED_MATCH_FEATURES
+from graphrerank.data.text_match import TEXT_MATCH_FEATURES
 from graphrerank.data.type_augmentation import TypeAugmentation
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.algebra import graph_index
@@ -47,12 +47,12 @@ class CandidateAugmentation:
         self.score_dropout = score_dropout
         self.edge_dropout = edge_dropout
         column = {name: index for index, name in enumerate(feature_names)}
-        groups = (EXPANSION_FEATURES, TYPED_MATCH_FEATURES)
+        groups = (EXPANSION_FEATURES, TEXT_MATCH_FEATURES)
         together = [[column[name] for name in group if name in column] for group in groups]
         alone = sorted(set(column.values()) - {0}.union(*together))
         self.alone = column.get("query_coverage")
-        self.together = [column[name] for name in column if name.startswith("neighbourhood_coverage")]
-        self.augment_types = TypeAugmentation(feature_names, **types)
+        self.together = column.get("neighbourhood_coverage")
+        self.augment_types = TypeAugmentation(**types)
         self.rankable = [column[name] for name in TEXT_FEATURES if name in column]
         self.hidden_together = [*([index] for index in alone), *filter(None, together)]
 
@@ -66,9 +66,8 @@ class CandidateAugmentation:
             column = torch.tensor(self.rankable)[choice][graph]
             x[:, 0] = torch.where(swapped[graph], x.gather(1, column.unsqueeze(1)).squeeze(1), x[:, 0])
         bare = self._draw(graphs.num_graphs, self.edge_dropout, generator)[graph]
-        if self.alone is not None:  # equal without neighbours
-            for together in self.together:
-                x[:, together] = torch.where(bare, x[:, self.alone], x[:, together])
+        if self.alone is not None and self.together is not None:  # equal without neighbours
+            x[:, self.together] = torch.where(bare, x[:, self.alone], x[:, self.together])
         for columns in self.hidden_together:
             hidden = self._draw(graphs.num_graphs, self.score_dropout, generator)[graph]
             x[:, columns] = x[:, columns].masked_fill(hidden.unsqueeze(1), 0.0)

@@ -13,7 +13,7 @@ from graphrerank.data.dataset import NEAREST, RetrievalDataset
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.enrichment.knn import nearest_neighbor_edges
 from graphrerank.data.feature_columns import feature_columns
-from graphrerank.data.text_match import MATCH_FEATURES, TYPED_MATCH_FEATURES, TextMatch, match_reads_types
+from graphrerank.data.text_match import MATCH_FEATURES, TEXT_MATCH_FEATURES, TextMatch
 from graphrerank.files import check_writable, load_tensors, save_tensors
 from graphrerank.graphs import (
     CandidateGraphs,
@@ -118,11 +118,10 @@ class PreparedDataset:
     def with_features(self, names: Sequence[str]) -> "PreparedDataset":
         """Return the data with the features that a model was trained on, in its order; as :func:`feature_columns`.
 
-        Those of ``TYPED_MATCH_FEATURES`` are computed from the texts and the candidate graphs (:class:`TextMatch`).
+        Those of ``TEXT_MATCH_FEATURES`` are computed from the texts and the candidate graphs (:class:`TextMatch`).
         """
         assert self.ranking.features is not None
-        match = partial(self._match, keep_types=match_reads_types(names))
-        columns = feature_columns(names, self.feature_names, self.ranking.features, match=match)
+        columns = feature_columns(names, self.feature_names, self.ranking.features, match=self._match)
         return replace(self, ranking=replace(self.ranking, features=columns), feature_names=tuple(names))
 
     def _pairs(self, queries: Tensor) -> tuple[list[str], list[str]]:
@@ -133,17 +132,16 @@ class PreparedDataset:
         query_texts = [self.dataset.query_texts[query] for query in query_of_pair.tolist()]
         return query_texts, [self.dataset.graph.texts[node] for node in nodes.tolist()]
 
-    def _match(self, *, keep_types: bool) -> Tensor:
+    def _match(self, with_words: bool) -> Tensor:
         """Match every query's words with its candidates', ``[Q, K, ...]`` as :class:`TextMatch`; 0 where padded."""
         match = TextMatch(self.dataset.graph.texts)
-        names = TYPED_MATCH_FEATURES if keep_types else MATCH_FEATURES
-        inputs = SCORES.with_edge_types() if keep_types else SCORES
+        names = TEXT_MATCH_FEATURES if with_words else MATCH_FEATURES
         features = torch.zeros(*self.ranking.nodes.shape, len(names))
         for queries in torch.split(torch.arange(len(features)), MATCH_QUERIES):
-            graphs = self.graphs(queries, inputs=inputs)
+            graphs = self.graphs(queries)
             assert graphs.nodes is not None
             texts = [self.dataset.query_texts[query] for query in queries.tolist()]
-            scores = match.score(texts, graphs.nodes, graphs.edge_index, graphs.ptr, edge_type=graphs.edge_type)
+            scores = match.score(texts, graphs.nodes, graphs.edge_index, graphs.ptr, with_words=with_words)
             features[queries] = features[queries].masked_scatter(
                 (self.ranking.nodes[queries] >= 0).unsqueeze(-1), scores
             )

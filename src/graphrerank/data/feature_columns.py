@@ -5,25 +5,24 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from graphrerank.data.text_match import TYPED_MATCH_FEATURES
+from graphrerank.data.text_match import TEXT_MATCH_FEATURES, WORD_FEATURES
 from graphrerank.graphs.retriever import OPTIONAL_FEATURES
 
 
 def feature_columns(
-    names: Sequence[str], given_names: Sequence[str], features: Tensor, *, match: Callable[[], Tensor]
+    names: Sequence[str], given_names: Sequence[str], features: Tensor, *, match: Callable[[bool], Tensor]
 ) -> Tensor:
     """Pick, compute or leave out each of the ``F'`` scores that a model reads, of ``[..., F]`` that a retriever gives.
 
-    ``TYPED_MATCH_FEATURES`` that the retriever does not give are columns of ``match()``. ``OPTIONAL_FEATURES`` that it
-    does not give are 0 for all candidates: for features of a walk this means that the base ranking gave all
-    candidates, for BM25 and cosine that they are unknown. Models scale features within each list, where a constant
-    carries no information.
+    ``TEXT_MATCH_FEATURES`` that the retriever does not give are columns of ``match(with_words)``.
+    ``OPTIONAL_FEATURES`` that it does not give are 0 for all candidates: for features of a walk this means that the
+    base ranking gave all candidates, for BM25 and cosine that they are unknown. Models scale features within each list,
+    where a constant carries no information.
 
     Raises:
-        ValueError: If the retriever does not give one of the other names, or a name is of one type of edges, and types
-            are merged.
+        ValueError: If the retriever does not give one of the other names.
     """
-    computed = [name for name in TYPED_MATCH_FEATURES if name in names and name not in given_names]
+    computed = [name for name in TEXT_MATCH_FEATURES if name in names and name not in given_names]
     known = (*given_names, *computed)
     missing = [name for name in names if name not in (*known, *OPTIONAL_FEATURES)]
     if missing:
@@ -31,12 +30,9 @@ def feature_columns(
             f"needed the scores {list(names)} per candidate, the retriever gives {tuple(given_names)}: no {missing}"
         )
     if computed:
-        matched, places = match(), [TYPED_MATCH_FEATURES.index(name) for name in computed]
-        if max(places) >= matched.shape[-1]:
-            raise ValueError(
-                f"the score {computed[-1]!r} needs edges that keep their type: a model of `num_edge_types`"
-            )
-        features = torch.cat([features, _columns(matched, places)], dim=-1)
+        with_words = not set(WORD_FEATURES).isdisjoint(computed)
+        matched = _columns(match(with_words), [TEXT_MATCH_FEATURES.index(name) for name in computed])
+        features = torch.cat([features, matched], dim=-1)
     unknown = features.new_zeros(*features.shape[:-1], 1)
     column = {name: index for index, name in enumerate(known)}
     return _columns(torch.cat([features, unknown], dim=-1), [column.get(name, len(known)) for name in names])

@@ -6,7 +6,7 @@
   for a block of candidates only. Memory beside the bits is bounded for any number of words, candidates and edges.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 
 from graphrerank.graphs.algebra import graph_index
-from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.text import TextWords, WordTable
 from graphrerank.text.word_table import first_of_equals
 
 MATCH_FEATURES = ("query_coverage", "title_coverage", "neighbourhood_coverage")
-TYPED_MATCH_FEATURES = (*MATCH_FEATURES, *(f"neighbourhood_coverage_{name}" for name in EDGE_TYPES))
+WORD_FEATURES = tuple(f"query_word_{number}" for number in range(1, 25))
+TEXT_MATCH_FEATURES = (*MATCH_FEATURES, *WORD_FEATURES)  # all that a match gives, in its order
 BLOCK_CELLS = 1 << 20  # (candidate, word) pairs held at once: 4 MiB of float32 for each of three tensors
 BLOCK_BYTES = 1 << 23  # of the bits of edges' sources, held at once
 
@@ -29,11 +29,6 @@ Integers = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.uint64]
 Check = Callable[[], None]
 Queries = Sequence[str] | TextWords
-
-
-def match_reads_types(names: Iterable[str]) -> bool:
-    """Return whether some features are of :data:`TYPED_MATCH_FEATURES` alone, which need edges that keep their type."""
-    return not set(names).isdisjoint(TYPED_MATCH_FEATURES[len(MATCH_FEATURES) :])
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +68,22 @@ class MatchedWords:
             found[rows] = (torch.from_numpy(cells).float() * (weight if len(weight) == 1 else weight[graph[rows]])).sum(
                 1
             )
+        return found
+
+    def heaviest(self, share: Tensor, num_words: int) -> Tensor:
+        """Return the shares ``[B, T]`` of each query's rarest words where a candidate holds them, the rarest first.
+
+        Returns:
+            ``[M, num_words]`` float32; 0 for a word that it does not hold.
+        """
+        share, order = torch.sort(share, dim=1, descending=True, stable=True)
+        share, order = share[:, :num_words], order[:, :num_words]
+        found = torch.zeros(len(self.bits), num_words)
+        for rows in _blocks(len(self.bits), BLOCK_CELLS // max(1, self.share.shape[1])):
+            self.check()
+            cells = np.unpackbits(self.bits[rows].view(np.uint8), axis=1, count=self.share.shape[1], bitorder="little")
+            graph = self.graph[rows]
+            found[rows, : share.shape[1]] = torch.from_numpy(cells).gather(1, order[graph]) * share[graph]
         return found
 
     def together(self, edge_index: Tensor) -> Bits:
@@ -115,10 +126,10 @@ class TextMatch:
     - ``query_coverage``: :math:`c` of the passage's words;
     - ``title_coverage``: the weighted share of the words of its first sentence that the query holds;
     - ``neighbourhood_coverage``: :math:`c` of the words of the passage and all its neighbours together;
-    - ``neighbourhood_coverage_reference`` and so on, where edges keep their type: likewise of its neighbours by edges
-      of one type.
+    - ``query_word_1`` to ``query_word_24``: :math:`c` of each single one of the query's rarest words that some passage
+      holds, the rarest first. From these a model finds what any passages cover together, whatever edges join them.
 
-    All lie in [0, 1]. Neighbours are those among the candidates; without any, the last equals the first.
+    All lie in [0, 1]. Neighbours are those among the candidates; without any, the third equals the first.
 
     Args:
         texts: The corpus, ``N`` texts; or the candidates of one query without a corpus, which may have been read.
@@ -146,7 +157,7 @@ class TextMatch:
         edge_index: Tensor,
         ptr: Tensor,
         *,
-        edge_type: Tensor | None = None,
+        with_words: bool = False,
         check: Check = lambda: None,
     ) -> Tensor:
         """Measure the candidates of a batch of queries.
@@ -156,12 +167,12 @@ class TextMatch:
             nodes: ``[M]`` int64 numbers of texts, the candidates of all queries, packed.
             edge_index: ``[2, E]`` int64 edges among them, in packed numbering.
             ptr: ``[B + 1]`` boundaries of the queries in ``nodes``.
-            edge_type: ``[E]`` int64, or None where types are merged.
+            with_words: Whether single words follow.
             check: Called between blocks of the work; may raise.
 
         Returns:
-            ``[M, 3]`` float32 in [0, 1], columns as in ``MATCH_FEATURES``, with types ``[M, 3 + T]`` as in
-            ``TYPED_MATCH_FEATURES``; all 0 for a query without words.
+            ``[M, 3]`` float32 in [0, 1], columns as in ``MATCH_FEATURES``, with words ``[M, 27]`` as in
+            ``TEXT_MATCH_FEATURES``; all 0 for a query without words.
 
         Example:
             >>> match = TextMatch(["Solaris. A film by Tarkovsky.", "Tarkovsky. Born in Russia.", "Rome. A city."])
@@ -175,11 +186,12 @@ class TextMatch:
         known = weight.masked_fill(torch.from_numpy(word < 0), 0.0)
         title = matched.sums(matched.lead_bits, matched.graph, known) / self._lead_weight[nodes]
         alone = matched.coverage(matched.bits, matched.graph)
-        edges = [edge_index]
-        if edge_type is not None:
-            edges += [edge_index[:, edge_type == number] for number in range(len(EDGE_TYPES))]
-        together = [matched.coverage(matched.together(e), matched.graph) if e.numel() else alone for e in edges]
-        return torch.stack([alone, title.clamp(max=1.0), *together], dim=1)
+        together = matched.coverage(matched.together(edge_index), matched.graph) if edge_index.numel() else alone
+        found = torch.stack([alone, title.clamp(max=1.0), together], dim=1)
+        if not with_words:
+            return found
+        total = weight.sum(1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
+        return torch.cat([found, matched.heaviest(known / total, len(WORD_FEATURES))], dim=1)
 
     def matched_words(
         self, query_texts: Queries, nodes: Tensor, ptr: Tensor, *, check: Check = lambda: None

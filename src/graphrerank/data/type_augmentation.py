@@ -1,13 +1,10 @@
 """Augmentation of edges' types, so that a model does not learn what one corpus happens to use a type for."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
-from torch import Tensor
 
 from graphrerank.checks import check_share
-from graphrerank.data.text_match import MATCH_FEATURES, TYPED_MATCH_FEATURES
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.algebra import graph_index
 from graphrerank.graphs.corpus_graph import merge_parallel_of_types
@@ -17,12 +14,7 @@ from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER
 class TypeAugmentation:
     """Merge, swap and drop the types of whole queries at random.
 
-    The scores of :class:`~graphrerank.data.text_match.TextMatch` follow. Where a type is dropped that covered words,
-    the words covered with all neighbours are those covered with the neighbours of one type, the best: fewer than they
-    are where two or more types are left.
-
     Args:
-        feature_names: Names of the scores in ``CandidateGraphs.x``.
         type_merge: Probability in [0, 1] that all edges of a query are merged, and are ``other``.
         type_swap: Probability in [0, 1] that the types of a query trade places, in any order.
         type_dropout: Probability in [0, 1] that a query's edges of one type are hidden, for each type.
@@ -31,21 +23,11 @@ class TypeAugmentation:
         ValueError: If a probability is out of range.
     """
 
-    def __init__(
-        self,
-        feature_names: Sequence[str],
-        *,
-        type_merge: float = 0.0,
-        type_swap: float = 0.0,
-        type_dropout: float = 0.0,
-    ) -> None:
+    def __init__(self, *, type_merge: float = 0.0, type_swap: float = 0.0, type_dropout: float = 0.0) -> None:
         check_share(type_merge=type_merge, type_swap=type_swap, type_dropout=type_dropout)
         self.type_merge = type_merge
         self.type_swap = type_swap
         self.type_dropout = type_dropout
-        names = list(feature_names)
-        covered = [MATCH_FEATURES[0], *TYPED_MATCH_FEATURES[len(MATCH_FEATURES) - 1 :]]  # alone, with all, of each type
-        self.covered = [names.index(name) for name in covered] if set(covered) <= set(names) else None
 
     def __call__(self, graphs: CandidateGraphs, generator: torch.Generator) -> CandidateGraphs:
         """Return a changed copy of a batch; the draws depend on ``generator`` alone.
@@ -68,30 +50,10 @@ class TypeAugmentation:
         dropped = torch.rand(batch, num_types, generator=generator) < self.type_dropout  # [B, T], for types as they are
         dropped &= ~merged.unsqueeze(1)
         graph = graph_index(graphs.ptr)
-        x = graphs.x
-        if self.covered is not None:
-            x = x.clone()
-            x[:, self.covered] = _cover(x[:, self.covered], becomes[graph], merged[graph], dropped[graph])
         of_edge = graph[graphs.edge_index[1]]
         edge_type = becomes[of_edge, graphs.edge_type].masked_fill(merged[of_edge], OTHER)
         kept = ~dropped[of_edge, edge_type]
         pairs, weight, edge_type = merge_parallel_of_types(
             graphs.edge_index[:, kept].flip(0).T, graphs.edge_attr[kept], edge_type[kept], graphs.num_nodes
         )
-        return replace(graphs, x=x, edge_index=pairs.T.flip(0), edge_attr=weight, edge_type=edge_type)
-
-
-def _cover(covered: Tensor, becomes: Tensor, merged: Tensor, dropped: Tensor) -> Tensor:
-    """Change what each candidate covers alone, with all neighbours and with those of each type: ``[N, 2 + T]``.
-
-    ``becomes`` and ``dropped`` are ``[N, T]``, ``merged`` is ``[N]``.
-    """
-    alone, together = covered[:, :1], covered[:, 1:2]
-    of_types = torch.empty_like(becomes, dtype=covered.dtype).scatter_(1, becomes, covered[:, 2:])
-    if_merged = alone.repeat(1, len(EDGE_TYPES))
-    if_merged[:, OTHER] = together[:, 0]
-    of_types = torch.where(merged.unsqueeze(1), if_merged, of_types)
-    lost = (dropped & (of_types > alone)).any(1, keepdim=True)
-    of_types = torch.where(dropped, alone, of_types)
-    together = torch.where(lost, of_types.amax(1, keepdim=True), together)
-    return torch.cat([alone, together, of_types], dim=1)
+        return replace(graphs, edge_index=pairs.T.flip(0), edge_attr=weight, edge_type=edge_type)

@@ -8,21 +8,22 @@ import torch
 from torch import Tensor
 
 from graphrerank.data import PreparedDataset
-from graphrerank.data.text_match import TYPED_MATCH_FEATURES, TextMatch
+from graphrerank.data.text_match import MATCH_FEATURES, TextMatch
 from graphrerank.evaluation.system import System
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.rewire import shuffle_each_type, shuffle_edges
 
 EDGES = ("shuffled", "removed")
+TOGETHER = MATCH_FEATURES[2]  # the one that depends on edges
 
 
 class OtherEdges:
     """Lets systems rank the candidates of a data set with other edges between them.
 
     ``shuffled``: every candidate keeps its number of neighbours among the candidates, of each type where edges keep
-    theirs, but has others. ``removed``: no
-    edge. All features of edges (GCS, degrees, best neighbours) follow, and so do the words that a candidate's
-    neighbours cover (:class:`TextMatch`). Scores of the retriever stay: the candidates are given.
+    theirs, but has others. ``removed``: no edge. All features of edges (GCS, degrees, best neighbours) follow, and so
+    do the words that a candidate's neighbours cover (:class:`TextMatch`). Scores of the retriever stay: the candidates
+    are given.
     """
 
     def __init__(self, prepared: PreparedDataset, kinds: Sequence[str] = EDGES, *, seed: int = 0) -> None:
@@ -32,9 +33,8 @@ class OtherEdges:
         self._kinds = tuple(kinds)
         self._prepared = prepared
         self._seed = seed
-        matched = kinds and set(names) & set(TYPED_MATCH_FEATURES)
-        self._match = TextMatch(prepared.dataset.graph.texts) if matched else None
-        self._columns = {names.index(name): column for column, name in enumerate(TYPED_MATCH_FEATURES) if name in names}
+        self._column = names.index(TOGETHER) if TOGETHER in names else None
+        self._match = TextMatch(prepared.dataset.graph.texts) if kinds and TOGETHER in names else None
 
     def systems(self, system: System) -> dict[str, System]:
         """Return a system on each kind of other edges.
@@ -58,12 +58,8 @@ class OtherEdges:
         assert graphs.query_index is not None
         assert graphs.nodes is not None
         texts = [self._prepared.dataset.query_texts[query] for query in graphs.query_index.tolist()]
-        edge_type = changed.edge_type
-        features = self._match.score(texts, graphs.nodes, changed.edge_index, graphs.ptr, edge_type=edge_type)
         x = graphs.x.clone()
-        for place, column in self._columns.items():
-            if column < features.shape[1]:  # a system that reads merged edges reads no score of one type
-                x[:, place] = features[:, column]
+        x[:, self._column] = self._match.score(texts, graphs.nodes, changed.edge_index, graphs.ptr)[:, -1]
         return replace(changed, x=x)
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.data.feature_columns import feature_columns
-from graphrerank.data.text_match import TYPED_MATCH_FEATURES, TextMatch
+from graphrerank.data.text_match import TEXT_MATCH_FEATURES, TextMatch
 from graphrerank.graphs import CandidateGraphs, CorpusGraph, Queries, Ranking, candidate_edges
 from graphrerank.models import load_primary
 from graphrerank.operators import TextEncoder
@@ -46,7 +46,7 @@ class CheckpointScorer:
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self._model = loaded.model.to(self.device).eval()
         self._graph = graph
-        self._match = TextMatch(graph.texts) if set(TYPED_MATCH_FEATURES) & set(self.feature_names) else None
+        self._match = TextMatch(graph.texts) if set(TEXT_MATCH_FEATURES) & set(self.feature_names) else None
 
     def candidate_graphs(self, queries: Queries, ranking: Ranking, feature_names: Sequence[str]) -> CandidateGraphs:
         """Build the candidates' graphs with the scores that the model was trained on.
@@ -66,10 +66,9 @@ class CheckpointScorer:
         valid = ranking.nodes >= 0
         nodes = ranking.nodes[valid]
 
-        def match() -> Tensor:
+        def match(with_words: bool) -> Tensor:
             assert self._match is not None
-            edges, types = edge_index.cpu(), None if edge_type is None else edge_type.cpu()
-            found = self._match.score(queries.texts, nodes.cpu(), edges, ptr.cpu(), edge_type=types)
+            found = self._match.score(queries.texts, nodes.cpu(), edge_index.cpu(), ptr.cpu(), with_words=with_words)
             return found.to(nodes.device)
 
         vectors = {}

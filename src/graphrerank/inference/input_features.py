@@ -6,14 +6,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from graphrerank.data.text_match import MATCH_FEATURES
+from graphrerank.data.text_match import TEXT_MATCH_FEATURES
 from graphrerank.graphs.retriever import BASE_SCORE, OPTIONAL_FEATURES, TEXT_FEATURES
 from graphrerank.inference.arrays import to_floats
 from graphrerank.inference.rerank_input import RerankInput
 from graphrerank.inference.text_features import BM25_SCORE, text_features
 
 DENSE_SCORE = TEXT_FEATURES[1]
-KNOWN_FEATURES = (*OPTIONAL_FEATURES, *MATCH_FEATURES)  # beside the base score: those that are filled here
+KNOWN_FEATURES = (*OPTIONAL_FEATURES, *TEXT_MATCH_FEATURES)  # beside the base score: those that are filled here
 
 
 def unit_vectors(given: RerankInput, dim: int | None) -> tuple[Tensor, Tensor] | None:

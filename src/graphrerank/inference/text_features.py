@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection
 import torch
 from torch import Tensor
 
-from graphrerank.data.text_match import MATCH_FEATURES, TextMatch
+from graphrerank.data.text_match import TEXT_MATCH_FEATURES, WORD_FEATURES, TextMatch
 from graphrerank.graphs.retriever import TEXT_FEATURES
 from graphrerank.inference.rerank_input import RerankInput
 from graphrerank.operators.bm25_scores import bm25_scores
@@ -21,7 +21,7 @@ def text_features(
 
     Args:
         given: The candidates.
-        names: What is needed; of it BM25, divided by its maximum, and ``MATCH_FEATURES`` are computed.
+        names: What is needed; of it BM25, divided by its maximum, and ``TEXT_MATCH_FEATURES`` are computed.
         edges: ``[M, 2]`` pairs (target, source).
         check: Called between blocks of the work; may raise.
 
@@ -29,7 +29,7 @@ def text_features(
         ``[n]`` float32 by name; nothing without passages.
     """
     columns: dict[str, Tensor] = {}
-    is_matched = any(name in names for name in MATCH_FEATURES)
+    is_matched = not set(TEXT_MATCH_FEATURES).isdisjoint(names)
     if given.passages is None or not (is_matched or BM25_SCORE in names):
         return columns
     words, table = words_of(given.passages, check=check)
@@ -40,6 +40,7 @@ def text_features(
     if is_matched:
         match = TextMatch(words, table=table)
         nodes, ptr = torch.arange(given.num_passages), torch.tensor([0, given.num_passages])
-        found = match.score(query, nodes, edges.T.flip(0), ptr, check=check)
-        columns |= zip(MATCH_FEATURES, found.T, strict=True)
+        with_words = not set(WORD_FEATURES).isdisjoint(names)
+        found = match.score(query, nodes, edges.T.flip(0), ptr, with_words=with_words, check=check)
+        columns |= zip(TEXT_MATCH_FEATURES[: found.shape[1]], found.T, strict=True)
     return columns

@@ -9,6 +9,7 @@ Notable about it:
   residual. Both projections start equal, so that the dot product starts as a similarity.
 - A list with nothing but one score and no edge keeps its order in ``scores``: there is nothing to rerank by.
 - With ``num_edge_types`` attention reads the type of each edge, and ``scores`` and ``full`` have features of each type.
+- With ``num_words`` attention reads what the ends of an edge cover of the query together, and so does ``pair_head``.
 - Plain tensors in and out: the module scripts, and does GCS and all normalisation inside itself.
 - ``message_passing=False`` is the paper's MLP ablation: the same depth, width and features, no edges.
 """
@@ -25,7 +26,8 @@ from graphrerank.graphs.algebra import graph_of_nodes, scatter_sum
 from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.graphs.model_inputs import SCORES, VECTORS, ModelInputs
 from graphrerank.models.gatv2 import GATv2Block, attention_edges
-from graphrerank.models.score_features import ScoreFeatures
+from graphrerank.models.pair_head import PairHead
+from graphrerank.models.score_features import PAIR_EVIDENCE, ScoreFeatures, pair_evidence
 
 FEATURE_MODES = ("scores", "paper", "full")
 
@@ -48,6 +50,9 @@ class GATv2Reranker(nn.Module):
         residual: Whether layers add their input to their output.
         edge_features: Whether attention reads the edge weight.
         num_edge_types: Number of types of edges that the model reads, all; 0 for edges whose types are merged.
+        num_words: How many of the scores, the last ones, say which of the query's words a candidate holds
+            (``WORD_FEATURES`` of :mod:`graphrerank.data.text_match`); read by ``scores`` and ``full``.
+        pair_head: Whether a score of each candidate's best pair is added (:class:`PairHead`).
         message_passing: False for the MLP ablation.
         restart_prob: GCS's share of a node's own score in each step.
     """
@@ -66,6 +71,8 @@ class GATv2Reranker(nn.Module):
         residual: bool = True,
         edge_features: bool = False,
         num_edge_types: int = 0,
+        num_words: int = 0,
+        pair_head: bool = False,
         message_passing: bool = True,
         restart_prob: float = 0.5,
     ) -> None:
@@ -84,8 +91,10 @@ class GATv2Reranker(nn.Module):
         self.embedding_dim = embedding_dim
         self.edge_features = edge_features
         self.num_edge_types = num_edge_types
+        self.num_words = num_words
         self.score_features = ScoreFeatures(
             num_scores=num_scores,
+            num_words=num_words,
             restart_prob=restart_prob,
             num_edge_types=0 if features == "paper" else num_edge_types,
         )
@@ -100,17 +109,19 @@ class GATv2Reranker(nn.Module):
         self.project_query = nn.Linear(embedding_dim, projection_channels) if features == "full" else nn.Identity()
         self.project_node = deepcopy(self.project_query)
         self.lin_in = nn.Linear(in_channels, hidden_channels)
+        edge_dim = int(edge_features) + num_edge_types + (len(PAIR_EVIDENCE) if num_words else 0)
         self.blocks = nn.ModuleList(
             GATv2Block(
                 hidden_channels,
                 heads=heads,
-                edge_dim=int(edge_features) + num_edge_types,
+                edge_dim=edge_dim,
                 dropout=dropout,
                 message_passing=message_passing,
                 residual=residual,
             )
             for _ in range(num_layers)
         )
+        self.pair_head = PairHead(hidden_channels, edge_dim) if pair_head else None
         self.norm = nn.LayerNorm(hidden_channels)
         self.lin_hidden = nn.Linear(hidden_channels, hidden_channels)
         self.lin_out = nn.Linear(hidden_channels, 1)
@@ -178,9 +189,10 @@ class GATv2Reranker(nn.Module):
         """
         num_nodes = base_features.shape[0]
         scores = self.score_features(base_features, edge_index, edge_weight, ptr, edge_type)
-        gcs = scores[:, base_features.shape[1]]
+        num_scores = base_features.shape[1] - self.num_words
+        gcs = scores[:, num_scores]
         graph = graph_of_nodes(ptr, num_nodes)
-        others = scores[:, 1 : base_features.shape[1]]
+        others = scores[:, 1:num_scores]
         evidence = _has_evidence(others, edge_index, graph, ptr.numel() - 1)
         if self.features == "paper":
             x = torch.cat([gcs.unsqueeze(1), query_vectors.index_select(0, graph), node_vectors], dim=1)
@@ -197,10 +209,16 @@ class GATv2Reranker(nn.Module):
             assert edge_type is not None
             types = torch.arange(self.num_edge_types, device=edge_type.device)
             edge_attr = torch.cat([edge_attr, (edge_type.unsqueeze(1) == types).to(edge_attr.dtype)], dim=1)
-        edge_index, edge_attr, rowptr = attention_edges(edge_index, edge_attr, num_nodes)
+        if self.num_words > 0:
+            words = base_features[:, num_scores:]
+            edge_attr = torch.cat([edge_attr, pair_evidence(words, edge_index)], dim=1)
+        sorted_index, sorted_attr, rowptr = attention_edges(edge_index, edge_attr, num_nodes)
         for block in self.blocks:
-            x = block(x, edge_index, edge_attr, rowptr)
-        delta = self.lin_out(F.relu(self.lin_hidden(self.norm(x)))).squeeze(1)
+            x = block(x, sorted_index, sorted_attr, rowptr)
+        x = self.norm(x)
+        delta = self.lin_out(F.relu(self.lin_hidden(x))).squeeze(1)
+        if self.pair_head is not None:
+            delta = delta + self.pair_head(x, edge_index, edge_attr)
         gcs_weight = self.gcs_weight
         if gcs_weight is None:
             return torch.zeros_like(delta), delta

@@ -13,6 +13,8 @@ from graphrerank.graphs.algebra import graph_of_nodes, layered, scatter_max, sca
 from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.operators.gcs import graph_cohesive_smoothing, num_smoothing_steps
 
+PAIR_EVIDENCE = ("covered_beyond_both", "covered_beyond_own")
+
 
 def min_max_by_graph(values: Tensor, graph: Tensor, num_graphs: int) -> Tensor:
     """Scale each column to [0, 1] within each graph; a column that is constant within a graph becomes 0 there.
@@ -39,6 +41,27 @@ def rank_by_graph(scores: Tensor, graph: Tensor, ptr: Tensor) -> Tensor:
     return torch.empty_like(order).scatter_(0, order, rank)
 
 
+def pair_evidence(words: Tensor, edge_index: Tensor) -> Tensor:
+    """Measure what the two ends of each edge j -> i cover of the query together.
+
+    Args:
+        words: ``[N, W]``, the share of each word that a candidate holds.
+        edge_index: ``[2, E]``.
+
+    Returns:
+        ``[E, 2]``, columns as in ``PAIR_EVIDENCE``: what both cover beyond the better one, and beyond i.
+
+    Example:
+        >>> pair_evidence(torch.tensor([[0.5, 0.0], [0.0, 0.25]]), torch.tensor([[0, 1], [1, 0]]))
+        tensor([[0.2500, 0.5000],
+                [0.2500, 0.2500]])
+    """
+    of_source, of_target = words.index_select(0, edge_index[0]), words.index_select(0, edge_index[1])
+    together = torch.maximum(of_source, of_target).sum(1)
+    own = of_target.sum(1)
+    return torch.stack([together - torch.maximum(of_source.sum(1), own), together - own], dim=1)
+
+
 class ScoreFeatures(nn.Module):
     """Turn a retriever's scores and the candidate graph into features, without parameters.
 
@@ -46,35 +69,42 @@ class ScoreFeatures(nn.Module):
     log of the degree; best and mean base score among the neighbours; the largest share of each other score among the
     neighbours. With types of edges, all that depends on edges follows for the edges of each type by themselves; two
     nodes that are joined in several ways are then several times neighbours.
+
+    With words, the last ``num_words`` scores are shares of the query's weight, 0 where a candidate does not hold the
+    word, and depend on edges too: what the candidate covers together with all neighbours, scaled as scores are; and
+    the largest :func:`pair_evidence` over its edges.
     """
 
-    def __init__(self, *, num_scores: int, restart_prob: float = 0.5, num_edge_types: int = 0) -> None:
+    def __init__(
+        self, *, num_scores: int, num_words: int = 0, restart_prob: float = 0.5, num_edge_types: int = 0
+    ) -> None:
         super().__init__()
-        self.num_scores = num_scores
+        if not 0 <= num_words < num_scores:
+            raise ValueError(f"`num_words` must lie in [0, `num_scores`) = [0, {num_scores}), got {num_words}")
+        self.num_scores = num_scores - num_words  # that are no words
+        self.num_words = num_words
         self.num_edge_types = num_edge_types
         self.restart_prob = restart_prob
         self.num_steps = num_smoothing_steps(restart_prob)
 
     def names(self, score_names: Sequence[str]) -> list[str]:
         """Name the columns, in order, given the names of the retriever's scores."""
-        gcs, *others = self._edge_columns(score_names)
-        of_types = [
-            f"{name}_{edge_type}"
-            for edge_type in EDGE_TYPES[: self.num_edge_types]
-            for name in self._edge_columns(score_names)
-        ]
-        return [*score_names, gcs, "reciprocal_rank", "log_rank", *others, *of_types]
+        scores = score_names[: self.num_scores]
+        gcs, *others = columns = self._edge_columns(scores)
+        of_types = [f"{name}_{edge_type}" for edge_type in EDGE_TYPES[: self.num_edge_types] for name in columns]
+        return [*scores, gcs, "reciprocal_rank", "log_rank", *others, *of_types]
 
-    @staticmethod
-    def _edge_columns(score_names: Sequence[str]) -> list[str]:
+    def _edge_columns(self, score_names: Sequence[str]) -> list[str]:
         """Name the columns of :meth:`_from_edges`."""
         best = (f"best_neighbour_{name}" for name in score_names)
-        return ["gcs", "log_degree", f"mean_neighbour_{score_names[0]}", *best]
+        of_words = ["covered_with_neighbours", *PAIR_EVIDENCE] if self.num_words else []
+        return ["gcs", "log_degree", f"mean_neighbour_{score_names[0]}", *best, *of_words]
 
     @property
     def num_columns(self) -> int:
         """Number of columns."""
-        return self.num_scores + 2 + (self.num_scores + 3) * (1 + self.num_edge_types)
+        from_edges = self.num_scores + (6 if self.num_words else 3)
+        return self.num_scores + 2 + from_edges * (1 + self.num_edge_types)
 
     def forward(
         self,
@@ -84,23 +114,32 @@ class ScoreFeatures(nn.Module):
         ptr: Tensor,
         edge_type: Tensor | None = None,
     ) -> Tensor:
-        """Compute the features ``[N, num_columns]`` of a packed batch; GCS is column ``num_scores``."""
+        """Compute the features ``[N, num_columns]`` of a packed batch; GCS follows the scores that are no words."""
         num_nodes = base_features.shape[0]
         graph = graph_of_nodes(ptr, num_nodes)
-        scores = min_max_by_graph(base_features, graph, ptr.numel() - 1)
+        words = base_features[:, self.num_scores :]
+        scores = min_max_by_graph(base_features[:, : self.num_scores], graph, ptr.numel() - 1)
         rank = rank_by_graph(base_features[:, 0], graph, ptr).to(scores.dtype)
         ranks = torch.stack([1 / rank, torch.log(rank) / 5], dim=1)
-        joined = self._from_edges(scores, edge_index, edge_weight)
+        joined = self._from_edges(scores, words, edge_index, edge_weight, graph, ptr.numel() - 1)
         features = torch.cat([scores, joined[:, :1], ranks, joined[:, 1:]], dim=1)
         if self.num_edge_types == 0:
             return features
         assert edge_type is not None
-        layers = scores.unsqueeze(1).expand(-1, self.num_edge_types, -1).reshape(-1, self.num_scores)
-        of_types = self._from_edges(layers, layered(edge_index, edge_type, self.num_edge_types), edge_weight)
+        of_types = self._from_edges(
+            scores.repeat_interleave(self.num_edge_types, dim=0),
+            words.repeat_interleave(self.num_edge_types, dim=0),
+            layered(edge_index, edge_type, self.num_edge_types),
+            edge_weight,
+            graph.repeat_interleave(self.num_edge_types),
+            ptr.numel() - 1,
+        )
         return torch.cat([features, of_types.reshape(num_nodes, -1)], dim=1)
 
-    def _from_edges(self, scores: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:
-        """Compute what depends on edges, from scaled scores ``[N, num_scores]``: ``[N, num_scores + 3]``."""
+    def _from_edges(
+        self, scores: Tensor, words: Tensor, edge_index: Tensor, edge_weight: Tensor, graph: Tensor, num_graphs: int
+    ) -> Tensor:
+        """Compute what depends on edges, from scaled scores ``[N, num_scores]`` and words ``[N, num_words]``."""
         num_nodes = scores.shape[0]
         gcs = graph_cohesive_smoothing(scores[:, 0], edge_index, edge_weight, self.restart_prob, self.num_steps)
         source, target = edge_index[0], edge_index[1]
@@ -108,4 +147,10 @@ class ScoreFeatures(nn.Module):
         total = scatter_sum(scores[:, 0].index_select(0, source), target, num_nodes)
         best = scatter_max(scores.index_select(0, source), target, num_nodes)
         columns = torch.stack([gcs, torch.log1p(degree) / 3, total / degree.clamp(min=1)], dim=1)
-        return torch.cat([columns, best], dim=1)
+        columns = torch.cat([columns, best], dim=1)
+        if self.num_words == 0:
+            return columns
+        around = scatter_max(words.index_select(0, source), target, num_nodes)
+        covered = min_max_by_graph(torch.maximum(words, around).sum(1, keepdim=True), graph, num_graphs)
+        partner = scatter_max(pair_evidence(words, edge_index), target, num_nodes)
+        return torch.cat([columns, covered, partner], dim=1)
