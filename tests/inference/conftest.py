@@ -48,6 +48,8 @@ def reranker(make_checkpoint: Callable[..., Checkpoint]) -> GraphReranker:
     return GraphReranker(make_checkpoint())
 
 
-@pytest.fixture(scope="session", params=["scores", "paper", "full"])
+@pytest.fixture(scope="session", params=["scores", "paper", "full", "typed"])
 def any_reranker(request: pytest.FixtureRequest, make_checkpoint: Callable[..., Checkpoint]) -> GraphReranker:
+    if request.param == "typed":
+        return GraphReranker(make_checkpoint(num_edge_types=5))
     return GraphReranker(make_checkpoint(features=request.param))

@@ -1,5 +1,6 @@
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -39,12 +40,32 @@ def test_against_reranking_without_each_edge(
         rows = explainer.explain(given, num_edges=len(edges) or 1)
         for place, row in enumerate(rows):
             assert row.gcs_part + row.learned_part == pytest.approx(float(full[place]), abs=1e-5)
-            for pair, effect in row.edges:
+            for pair, effect, edge_type in row.edges:
+                assert edge_type is None
                 left = [edge for edge in edges if edge != pair]
                 without = in_order_given(reranker, RerankInput(given.query, given.passages, edges=left))
                 assert effect == pytest.approx(float(full[place] - without[place]), abs=2e-5)
                 named += 1
     assert named > 50
+
+
+def test_an_edge_of_each_type_is_left_out_by_itself(make_checkpoint: Callable[..., Checkpoint]) -> None:
+    names = ("base_score", "bm25_score", "query_coverage", "title_coverage", "neighbourhood_coverage")
+    checkpoint = make_checkpoint(names, num_scores=5, num_edge_types=5)
+    reranker, named = GraphReranker(checkpoint), set()
+    for given, pairs in random_inputs(4):
+        typed = [(pair, name) for pair in pairs for name in ("reference", "other")[: 1 + sum(pair) % 2]]
+        edges, edge_types = [pair for pair, _ in typed], [name for _, name in typed]
+        whole = replace(given, edges=edges, edge_types=edge_types)
+        full = in_order_given(reranker, whole)
+        for place, row in enumerate(Explainer(checkpoint).explain(whole, num_edges=len(edges) or 1)):
+            for pair, effect, edge_type in row.edges:
+                left = [edge for edge in typed if edge != (pair, edge_type)]
+                without = replace(given, edges=[p for p, _ in left], edge_types=[name for _, name in left])
+                assert effect == pytest.approx(float((full - in_order_given(reranker, without))[place]), abs=2e-5)
+                named.add((edge_type, pairs.index(pair)))
+    assert {name for name, _ in named} == {"reference", "other"}
+    assert len(named) > 8
 
 
 def test_given_coverage_stays_as_it_is(checkpoint: Checkpoint) -> None:
@@ -54,7 +75,7 @@ def test_given_coverage_stays_as_it_is(checkpoint: Checkpoint) -> None:
         reranker, rows = GraphReranker(checkpoint), Explainer(checkpoint).explain(fixed)
         full = in_order_given(reranker, fixed)
         for place, row in enumerate(rows):
-            for pair, effect in row.edges:
+            for pair, effect, _ in row.edges:
                 left = [edge for edge in edges if edge != pair]
                 without = RerankInput(given.query, given.passages, edges=left, features=features)
                 assert effect == pytest.approx(float((full - in_order_given(reranker, without))[place]), abs=2e-5)

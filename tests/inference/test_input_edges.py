@@ -3,7 +3,8 @@ import torch
 
 from graphrerank import GraphReranker, RerankInput
 from graphrerank.data.enrichment import entity_incidence
-from graphrerank.graphs import conceptual_edges
+from graphrerank.graphs import CorpusGraph, candidate_edges, conceptual_edges
+from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER
 from graphrerank.inference.input_edges import input_edges
 
 PASSAGES = ["one", "two", "three", "four"]
@@ -60,6 +61,58 @@ def test_the_union_of_all_kinds() -> None:
     }
 
 
+def test_an_edge_of_each_type_for_a_model_that_reads_types(make_checkpoint) -> None:
+    given = RerankInput(
+        "q",
+        PASSAGES,
+        edges=[(0, 1), (1, 0), (0, 1), (2, 3), (1, 2)],
+        edge_weights=[1, 2, 3, 0.5, 1],
+        edge_types=["citation", "reference", "knn", "likes", "other"],
+        entities=[["x"], ["x"], [], []],
+        doc_ids=["d", "e", "e", "f"],
+        chunk_ids=[0, 1, 2, 0],
+    )
+    typed = GraphReranker(make_checkpoint(num_edge_types=5))
+    lonely = RerankInput("q", PASSAGES[:1])
+    graphs = typed.candidate_graphs([lonely, given])
+    found = zip(*graphs.edge_index.tolist(), graphs.edge_type.tolist(), graphs.edge_attr.tolist(), strict=True)
+    one_way = {
+        (1, 2, "reference"): 2.0,  # of two of this type the larger weight
+        (1, 2, "entity"): 1.0,
+        (1, 2, "similarity"): 3.0,
+        (2, 3, "adjacency"): 1.0,
+        (2, 3, "other"): 1.0,
+        (3, 4, "other"): 0.5,
+    }
+    both_ways = one_way | {(j, i, name): weight for (i, j, name), weight in one_way.items()}
+    numbered = [(j, i, EDGE_TYPES.index(name), weight) for (i, j, name), weight in both_ways.items()]
+    assert list(found) == sorted(numbered, key=lambda edge: (edge[1], edge[0], edge[2]))
+    merged = GraphReranker(make_checkpoint()).candidate_graphs([given])
+    assert merged.edge_type is None
+    assert weights(given) == {(0, 1): 3, (1, 0): 3, (1, 2): 1, (2, 1): 1, (2, 3): 0.5, (3, 2): 0.5}
+
+
+def test_edges_without_types_are_other(make_checkpoint) -> None:
+    typed = GraphReranker(make_checkpoint(num_edge_types=5))
+    for types in (None, ["other", "likes"], np.array(["other", "likes"])):
+        graphs = typed.candidate_graphs([RerankInput("q", PASSAGES, edges=[(0, 1), (2, 1)], edge_types=types)])
+        assert graphs.edge_type.tolist() == [OTHER] * 4
+    assert typed.candidate_graphs([RerankInput("q", PASSAGES)]).edge_type.tolist() == []
+
+
+def test_against_the_edges_of_a_corpus(make_checkpoint) -> None:
+    pairs, types = torch.tensor([[0, 1], [3, 2], [0, 1], [0, 2]]), torch.tensor([3, 0, 1, 2])
+    graph = CorpusGraph.from_edges(list("abcd"), PASSAGES, pairs, torch.arange(1.0, 5), edge_type=types)
+    edge_index, weight, _, edge_type = candidate_edges(graph, torch.arange(4)[None], keep_types=True)
+    given = RerankInput(
+        "q", PASSAGES, edges=pairs, edge_weights=[1, 2, 3, 4], edge_types=[EDGE_TYPES[t] for t in types]
+    )
+    found = GraphReranker(make_checkpoint(num_edge_types=5)).candidate_graphs([given])
+    assert torch.equal(found.edge_index, edge_index)
+    assert torch.equal(found.edge_attr, weight)
+    assert torch.equal(found.edge_type, edge_type)
+
+
 def test_pairs_are_target_and_source() -> None:
-    edges, weight = input_edges(RerankInput("q", PASSAGES, entities=[["x", "y"], ["x"], [], []]))
+    edges, weight, _ = input_edges(RerankInput("q", PASSAGES, entities=[["x", "y"], ["x"], [], []]))
     assert {tuple(pair): w for pair, w in zip(edges.tolist(), weight.tolist(), strict=True)} == {(0, 1): 1, (1, 0): 0.5}

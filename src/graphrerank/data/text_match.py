@@ -106,7 +106,7 @@ class MatchedWords:
         """Measure, for each edge, what its target covers together with its other neighbours: ``[E]``.
 
         Args:
-            edge_index: ``[2, E]`` int64, sorted by target, no edge twice.
+            edge_index: ``[2, E]`` int64, sorted by target; an edge that is there twice is left out once.
         """
         source, target = edge_index.numpy()
         rows = self.bits[target]

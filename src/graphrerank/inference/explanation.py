@@ -1,17 +1,20 @@
 """What made a candidate's score: its base score, the smoothed score, the network, and single edges.
 
 - An edge's effect is measured, not attributed: the score is computed anew without it, all edges in few batches.
+- Where the model reads types, each type that joins two passages is an edge of its own.
 - Removing an edge also changes what is read of it, as the words that a passage's neighbours cover.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from graphrerank.data.text_match import MATCH_FEATURES, TextMatch
 from graphrerank.graphs import CandidateGraphs
+from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.inference.rerank_input import RerankInput
 from graphrerank.models import Checkpoint, GATv2Reranker
@@ -23,6 +26,20 @@ ROWS_AT_ONCE = 1 << 15  # nodes and edges of all graphs that are scored at once:
 SMALLEST_EFFECT = 1e-6  # of what is not rounding
 
 
+class EdgeEffect(NamedTuple):
+    """What an edge adds to a score: the score minus the score without it.
+
+    Attributes:
+        pair: The places of the passages that it joins, the lower first.
+        effect: What it adds.
+        edge_type: One of :data:`~graphrerank.graphs.edge_types.EDGE_TYPES`; None where the model merges types.
+    """
+
+    pair: tuple[int, int]
+    effect: float
+    edge_type: str | None
+
+
 @dataclass(frozen=True)
 class DocumentExplanation:
     """What made one candidate's score.
@@ -32,15 +49,14 @@ class DocumentExplanation:
         base_score: The base score.
         gcs_part: What Graph Cohesive Smoothing adds to the score.
         learned_part: What the network adds; both parts sum to the score.
-        edges: Pairs of places and what the edge between them adds to the score: the score minus the score without it.
-            Largest change first, ties by pair.
+        edges: What edges add to the score, largest change first, ties by pair and type.
     """
 
     base_rank: int
     base_score: float
     gcs_part: float
     learned_part: float
-    edges: tuple[tuple[tuple[int, int], float], ...]
+    edges: tuple[EdgeEffect, ...]
 
 
 class Explainer:
@@ -85,33 +101,33 @@ class Explainer:
         gcs_part, learned_part = self._model.score_parts(*graphs.model_inputs(self._model.inputs))
         base = graphs.x[:, 0]
         rank = rank_by_graph(base, torch.zeros_like(base, dtype=torch.int64), graphs.ptr)
-        pairs, pair_of_edge = _undirected_pairs(graphs)
-        if len(pairs) > max_edges:
-            raise ValueError(f"`explain` leaves out each edge once, of at most {max_edges}, got {len(pairs)} edges")
-        without = self._without_each(given, graphs, pair_of_edge, check)
+        edges, number_of = _undirected_edges(graphs)
+        if len(edges) > max_edges:
+            raise ValueError(f"`explain` leaves out each edge once, of at most {max_edges}, got {len(edges)} edges")
+        without = self._without_each(given, graphs, number_of, check)
         effects = [gcs_part + learned_part - scores for scores in without]
-        named = _largest(pairs, torch.stack(effects), num_edges) if effects else [()] * given.num_passages
+        named = _largest(edges, torch.stack(effects), num_edges) if effects else [()] * given.num_passages
         columns = (rank.tolist(), base.tolist(), gcs_part.tolist(), learned_part.tolist(), named)
         return [DocumentExplanation(*row) for row in zip(*columns, strict=True)]
 
     def _without_each(
-        self, given: RerankInput, graphs: CandidateGraphs, pair_of_edge: Tensor, check: Callable[[], None]
+        self, given: RerankInput, graphs: CandidateGraphs, number_of: Tensor, check: Callable[[], None]
     ) -> Iterator[Tensor]:
-        """Score the passages without the first pair's edges, without the second's, and so on: ``[n]`` each."""
+        """Score the passages without the first undirected edge, without the second, and so on: ``[n]`` each."""
         names = self._reranker.feature_names
         column = names.index(NEIGHBOURHOOD) if NEIGHBOURHOOD in names else None
         if given.passages is None or NEIGHBOURHOOD in (given.features or {}):
             column = None
         covered = None if column is None else _covered_without_each(given, graphs, check)
-        num_pairs = int(pair_of_edge.max()) + 1 if pair_of_edge.numel() else 0
-        at_once = max(1, ROWS_AT_ONCE // (graphs.num_nodes + pair_of_edge.numel()))
-        for start in range(0, num_pairs, at_once):
+        count = int(number_of.max()) + 1 if number_of.numel() else 0
+        at_once = max(1, ROWS_AT_ONCE // (graphs.num_nodes + number_of.numel()))
+        for start in range(0, count, at_once):
             check()
-            left_out = torch.arange(start, min(start + at_once, num_pairs))
-            variants = _copies_without(graphs, pair_of_edge, left_out)
+            left_out = torch.arange(start, min(start + at_once, count))
+            variants = _copies_without(graphs, number_of, left_out)
             if covered is not None:  # it changes for the ends of the edges that are left out, and for no other
-                edge = ((pair_of_edge >= start) & (pair_of_edge < start + at_once)).nonzero().squeeze(1)
-                copy = pair_of_edge[edge] - start
+                edge = ((number_of >= start) & (number_of < start + at_once)).nonzero().squeeze(1)
+                copy = number_of[edge] - start
                 variants.x[copy * graphs.num_nodes + graphs.edge_index[1, edge], column] = covered[edge]
             yield from self._model(*variants.model_inputs(self._model.inputs)).reshape(-1, graphs.num_nodes)
 
@@ -125,35 +141,40 @@ def _covered_without_each(given: RerankInput, graphs: CandidateGraphs, check: Ca
     return matched.without_each(graphs.edge_index)
 
 
-def _undirected_pairs(graphs: CandidateGraphs) -> tuple[Tensor, Tensor]:
-    """List the joined pairs, ``[P, 2]``, and tell each directed edge the number of its pair, ``[E]``."""
+def _undirected_edges(graphs: CandidateGraphs) -> tuple[list[tuple[tuple[int, int], str | None]], Tensor]:
+    """List the undirected edges, pairs and types; and the number of each directed edge's, ``[E]``."""
+    names = (None,) if graphs.edge_type is None else EDGE_TYPES
     low, high = graphs.edge_index.min(0).values, graphs.edge_index.max(0).values
-    key, pair_of_edge = torch.unique(low * graphs.num_nodes + high, return_inverse=True)
-    return torch.stack([key // graphs.num_nodes, key % graphs.num_nodes], dim=1), pair_of_edge
+    edge_type = torch.zeros_like(low) if graphs.edge_type is None else graphs.edge_type
+    key, number_of = torch.unique((low * graphs.num_nodes + high) * len(names) + edge_type, return_inverse=True)
+    pairs_and_types = [divmod(number, len(names)) for number in key.tolist()]
+    return [(divmod(pair, graphs.num_nodes), names[number]) for pair, number in pairs_and_types], number_of
 
 
-def _copies_without(graphs: CandidateGraphs, pair_of_edge: Tensor, left_out: Tensor) -> CandidateGraphs:
-    """Pack copies of one graph, each without the edges of one pair."""
+def _copies_without(graphs: CandidateGraphs, number_of: Tensor, left_out: Tensor) -> CandidateGraphs:
+    """Pack copies of one graph, each without one undirected edge."""
     count, num_nodes = len(left_out), graphs.num_nodes
-    copy, edge = (pair_of_edge != left_out[:, None]).nonzero(as_tuple=True)
+    copy, edge = (number_of != left_out[:, None]).nonzero(as_tuple=True)
+    kept = graphs.select_edges(edge)
     return replace(
-        graphs,
+        kept,
         x=graphs.x.repeat(count, 1),
-        edge_index=graphs.edge_index[:, edge] + copy * num_nodes,
-        edge_attr=graphs.edge_attr[edge],
+        edge_index=kept.edge_index + copy * num_nodes,
         ptr=torch.arange(count + 1) * num_nodes,
         inputs={name: vectors.repeat(count, 1) for name, vectors in graphs.inputs.items()},
     )
 
 
-def _largest(pairs: Tensor, effects: Tensor, num_edges: int) -> list[tuple[tuple[tuple[int, int], float], ...]]:
-    """Name, for each passage, the pairs of the largest effects ``[P, n]``."""
+def _largest(
+    edges: Sequence[tuple[tuple[int, int], str | None]], effects: Tensor, num_edges: int
+) -> list[tuple[EdgeEffect, ...]]:
+    """Name, for each passage, the edges of the largest effects ``[P, n]``."""
     order = effects.abs().argsort(dim=0, descending=True, stable=True)[:num_edges]
     chosen = effects.gather(0, order)
     return [
         tuple(
-            ((int(pairs[pair, 0]), int(pairs[pair, 1])), effect)
-            for pair, effect in zip(order[:, node].tolist(), chosen[:, node].tolist(), strict=True)
+            EdgeEffect(edges[edge][0], effect, edges[edge][1])
+            for edge, effect in zip(order[:, node].tolist(), chosen[:, node].tolist(), strict=True)
             if abs(effect) > SMALLEST_EFFECT
         )
         for node in range(effects.shape[1])

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.graphs import CandidateGraphs
-from graphrerank.graphs.corpus_graph import merge_parallel
+from graphrerank.graphs.corpus_graph import merge_parallel, merge_parallel_of_types
 from graphrerank.graphs.retriever import BASE_SCORE
 from graphrerank.inference.arrays import Matrix, Numbers, Pairs
 from graphrerank.inference.freed_memory import keep_freed_memory
@@ -102,6 +102,7 @@ class GraphReranker:
         scores: Numbers | None = None,
         edges: Pairs | None = None,
         edge_weights: Numbers | None = None,
+        edge_types: Sequence[str] | None = None,
         entities: Sequence[Iterable[str]] | None = None,
         doc_ids: Sequence[str] | None = None,
         chunk_ids: Sequence[int] | None = None,
@@ -123,6 +124,7 @@ class GraphReranker:
             scores=scores,
             edges=edges,
             edge_weights=edge_weights,
+            edge_types=edge_types,
             entities=entities,
             doc_ids=doc_ids,
             chunk_ids=chunk_ids,
@@ -180,15 +182,16 @@ class GraphReranker:
                         f"`query_vector` and `vectors` must be given: the model {self.name!r} reads vectors of width "
                         f"{self._dim}; a model of features=scores needs none"
                     )
-                edges, weight = input_edges(given)
-                x = input_features(given, self.feature_names, vectors, edges, self._weights, check=check)
-                parts.append((x, edges, weight, vectors))
+                edges = input_edges(given)
+                x = input_features(given, self.feature_names, vectors, edges[0], self._weights, check=check)
+                parts.append((x, edges, vectors))
             except ValueError as error:
                 if len(inputs) == 1:
                     raise
                 raise ValueError(f"query {place}: {error}") from error
         ptr = torch.tensor([0, *(len(x) for x, *_ in parts)]).cumsum(0)
-        edge_index, edge_weight = _packed_edges([(edges, weight) for _, edges, weight, _ in parts], ptr)
+        packed = _packed_edges([edges for _, edges, _ in parts], ptr, keep_types=self.inputs.reads_edge_types)
+        edge_index, edge_weight, edge_type = packed
         read = [vectors for *_, vectors in parts if vectors is not None and self.inputs.reads_vectors]
         return CandidateGraphs(
             x=torch.cat([x for x, *_ in parts]),
@@ -196,15 +199,23 @@ class GraphReranker:
             edge_attr=edge_weight,
             ptr=ptr,
             inputs=dict(zip(("query_vectors", "node_vectors"), map(torch.cat, zip(*read, strict=True)), strict=False)),
+            edge_type=edge_type,
         )
 
 
-def _packed_edges(parts: Sequence[tuple[Tensor, Tensor]], ptr: Tensor) -> tuple[Tensor, Tensor]:
-    """Number the edges of all graphs through, merge parallel ones and sort them by target and source."""
-    edges = torch.cat([pairs + start for (pairs, _), start in zip(parts, ptr.tolist()[:-1], strict=True)])
-    weight = torch.cat([weight for _, weight in parts])
-    merged, largest = merge_parallel(edges, weight, int(ptr[-1]))
-    return merged.flip(1).T.contiguous(), largest
+def _packed_edges(
+    parts: Sequence[tuple[Tensor, Tensor, Tensor]], ptr: Tensor, *, keep_types: bool
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Number the edges of all graphs through, merge parallel ones and sort them by target, source and type."""
+    edges = torch.cat([pairs + start for (pairs, *_), start in zip(parts, ptr.tolist()[:-1], strict=True)])
+    weight = torch.cat([weight for _, weight, _ in parts])
+    edge_type = None
+    if keep_types:
+        types = torch.cat([types for *_, types in parts])
+        merged, largest, edge_type = merge_parallel_of_types(edges, weight, types, int(ptr[-1]))
+    else:
+        merged, largest = merge_parallel(edges, weight, int(ptr[-1]))
+    return merged.flip(1).T.contiguous(), largest, edge_type
 
 
 def _reranked(given: RerankInput, scores: Tensor, probabilities: Tensor | None) -> RerankedList:

@@ -11,8 +11,9 @@ from graphrerank.inference.arrays import Matrix, Numbers, Pairs
 class RerankInput:
     """What there is to know of one query's ``n`` candidates. Arrays are torch, NumPy or plain sequences.
 
-    Edges may be given in several ways at once; their union is taken, parallel edges become one with the larger weight.
-    No edge at all is fine too: the model then goes by the scores.
+    Edges may be given in several ways at once; their union is taken, and parallel edges become one with the larger
+    weight: all, or for a model that reads types those of one type. No edge at all is fine too: the model then goes by
+    the scores.
 
     Attributes:
         query: The query, not empty.
@@ -21,6 +22,9 @@ class RerankInput:
             passages, mixed with the cosine where there are vectors.
         edges: ``[M, 2]`` undirected pairs of two different passages, numbered from 0 in the order they are given.
         edge_weights: ``[M]`` weights in [1e-9, 1e9]; 1 for each edge when None.
+        edge_types: ``M`` names of :data:`~graphrerank.graphs.edge_types.EDGE_TYPES`, or that mean one of them, as
+            ``citation`` does (:func:`~graphrerank.graphs.edge_types.edge_type_of`); others are ``other``, as all edges
+            are when None. Not read by models that merge types.
         entities: ``n`` collections of entity names. Passages that share entities are joined, each edge weighted by the
             shared part of its source's entities; a name in more than 10 passages (and 0.1% of them) is too common.
         doc_ids: ``n`` names of the documents that the passages are chunks of. With ``chunk_ids``, neighbouring chunks
@@ -40,6 +44,7 @@ class RerankInput:
     scores: Numbers | None = None
     edges: Pairs | None = None
     edge_weights: Numbers | None = None
+    edge_types: Sequence[str] | None = None
     entities: Sequence[Iterable[str]] | None = None
     doc_ids: Sequence[str] | None = None
     chunk_ids: Sequence[int] | None = None
@@ -69,8 +74,9 @@ class RerankInput:
             given = [name for name in (first, second) if getattr(self, name) is not None]
             if len(given) == 1:
                 raise ValueError(f"`{first}` and `{second}` belong together, got `{given[0]}` alone")
-        if self.edge_weights is not None and self.edges is None:
-            raise ValueError("`edge_weights` needs `edges`, got none")
+        for name in ("edge_weights", "edge_types"):
+            if getattr(self, name) is not None and self.edges is None:
+                raise ValueError(f"`{name}` needs `edges`, got none")
         whole = isinstance(self.top_n, int) and not isinstance(self.top_n, bool)
         if self.top_n is not None and not (whole and self.top_n >= 1):
             raise ValueError(f"`top_n` must be a positive integer, got {self.top_n!r}")

@@ -180,6 +180,6 @@ def _explanation(explanation: DocumentExplanation, probability: float | None) ->
         gcs_part=explanation.gcs_part,
         learned_part=explanation.learned_part,
         score=explanation.gcs_part + explanation.learned_part,
-        edges=[EdgeEffect(edge=pair, effect=effect) for pair, effect in explanation.edges],
+        edges=[EdgeEffect(edge=edge.pair, effect=edge.effect, type=edge.edge_type) for edge in explanation.edges],
         probability=probability,
     )

@@ -16,10 +16,12 @@ class EdgeEffect(BaseModel):
     Attributes:
         edge: The two documents that it joins.
         effect: The score with it minus the score without it.
+        type: Its type; None where the model merges types.
     """
 
     edge: tuple[int, int]
     effect: float
+    type: str | None
 
 
 class Explanation(BaseModel):
