@@ -28,7 +28,7 @@ HEADERS = {"content-type": "application/json"}
 ODD_NUMBERS = (float("nan"), float("inf"), -float("inf"), 1e308, -1e308, 1e-320, 2**63, -(2**70), 10**400, -0.0, 0)
 ODD_TEXTS = ("", " ", "\x00", "\ud800", "\udfff\ud800", "a" * 120_000, "é" * 1000, "\u202e", "word " * 5000, "[" * 300)
 VALID: tuple[dict[str, Any], ...] = (
-    {"query": "a worm on drives", "documents": ["a worm", "a cake", "drives"], "edges": [[0, 2], [1, 2, 0.5]]},
+    {"query": "a worm on drives", "documents": ["a worm", "a cake", "drives"], "edges": [[0, 2], [1, 2, 0.5, "a"]]},
     {"query": "worm", "documents": [{"text": "a", "title": "t"}, "b"], "rank_fields": ["text"], "top_n": 1},
     {"query": "worm", "scores": [1.0, 0.5, 0.2], "edges": [[0, 1]], "top_n": 2, "explain": True},
     {"query": "worm", "documents": ["a", "b"], "entities": [["x"], ["x", "y"]], "return_documents": True},

@@ -14,15 +14,30 @@ def test_pairs_and_weights() -> None:
     check_ends(read_edges([], most=1), 1)
 
 
+def test_types() -> None:
+    assert read_edges([[0, 1], [2, 1, 0.5]], most=3).types is None
+    edges = read_edges([[0, 1], [2, 1, 0.5], [3, 0, 4, "cites"], [0, 2, 1, "likes"], (1, 3, 1, "knn")], most=5)
+    assert edges.pairs.tolist() == [[0, 1], [2, 1], [3, 0], [0, 2], [1, 3]]
+    assert edges.weights.tolist() == [1.0, 0.5, 4.0, 1.0, 1.0]
+    assert edges.type_names == ["other", "other", "reference", "other", "similarity"]
+    check_ends(read_edges([[0, 1], [0, 1, 1, "cites"], [1, 0, 1, "knn"]], most=3), 4)
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         ("01", "must be a list of .* got str"),
         ({}, "must be a list of .* got dict"),
         ([[0, 1]] * 4, "must be at most 3, got 4"),
-        ([[0, 1], 7], r"be \[i, j\] or \[i, j, weight\], got another at index 1"),
+        ([[0, 1], 7], r"be \[i, j\], \[i, j, weight\] or \[i, j, weight, type\], got another at index 1"),
         ([[0, 1], [0]], "got another at index 1"),
-        ([[0, 1, 1, 1]], "got another at index 0"),
+        ([[0, 1, 1, "knn", "knn"]], "got another at index 0"),
+        ([[0, 1], [0, 2, 1, 1]], "have a text as type, got another at index 1"),
+        ([[0, 2, 1, "knn"], [0, 1, 1, None]], "have a text as type, got another at index 1"),
+        ([[0, 2, 1, ["knn"]]], "have a text as type, got another at index 0"),
+        ([[0, 2, "knn"]], "a weight in .* at index 0"),
+        ([[0, 2, None, "knn"]], "a weight in .* at index 0"),
+        ([[0, 1, 1, "knn"], [0, -2, 1, "knn"]], "integers from 0, got another at index 1"),
         ([[0, 1], [0, 1.5]], "integers from 0, got another at index 1"),
         ([[True, 0]], "integers from 0"),
         ([["0", 1]], "integers from 0"),
@@ -48,6 +63,10 @@ def test_what_is_no_edge(given: object, message: str) -> None:
         ([[0, 1], [0, 6]], r"join documents 0 to 5, got \[0, 6\] at index 1"),
         ([[0, 1], [2, 2]], r"join two different documents, got \[2, 2\] at index 1"),
         ([[0, 1], [3, 2], [1, 0]], r"be given once, in one direction, got \[1, 0\] at index 2"),
+        (
+            [[0, 1], [0, 1, 1, "cites"], [1, 0, 2, "mention"]],  # both are references
+            r"be given once for each type, in one direction, got \[1, 0\] at index 2",
+        ),
     ],
 )
 def test_ends(given: list[list[int]], message: str) -> None:

@@ -106,6 +106,37 @@ def test_scores_alone_need_no_documents(artifact):
     assert found[0].document is None
 
 
+def test_types_of_edges_against_eager(tmp_path, make_checkpoint):
+    checkpoint = make_checkpoint(edge_features=True, num_edge_types=5)
+    artifact = load_artifact(export_artifact(checkpoint, tmp_path / "artifact", num_batches=8))
+    eager, scores = GraphReranker(checkpoint), [0.5, 3.0, -1.0, 0.25]
+    edges, types = [[3, 0], [0, 3], [1, 2]], ["cites", "knn", "other"]
+    given = [[i, j, 1, name] for (i, j), name in zip(edges, types, strict=True)]
+    engine = RerankEngine(artifact)
+    engine.warm_up()
+    found = {}
+    for name, request, expected in (
+        ("typed", given, eager.rerank(QUERY, scores=scores, edges=edges, edge_types=types)),
+        ("without types", [[3, 0], [1, 2]], eager.rerank(QUERY, scores=scores, edges=edges)),
+    ):
+        results = found[name] = ask(engine, None, request, scores=scores, explain=True)
+        assert [r.index for r in results] == list(expected.ids)
+        assert [r.relevance_score for r in results] == pytest.approx(expected.scores.tolist(), abs=1e-5)
+    shown = {(effect.edge, effect.type) for result in found["typed"] for effect in result.explanation.edges}
+    assert shown == {((0, 3), "reference"), ((0, 3), "similarity"), ((1, 2), "other")}
+    assert by_index(found["typed"]).tolist() != pytest.approx(by_index(found["without types"]).tolist(), abs=1e-3)
+
+
+def test_a_model_that_reads_no_types_merges_edges(engine):
+    given = [[3, 0, 1, "cites"], [0, 3, 2, "knn"], [1, 2, 0.5, "likes"]]
+    scores = [0.1, 0.5, 0.4, 0.3, 0.2, 0.6]
+    typed, merged = (
+        ask(engine, edges=edges, scores=scores, explain=True) for edges in (given, [[3, 0, 2], [1, 2, 0.5]])
+    )
+    assert by_index(typed).tolist() == by_index(merged).tolist()
+    assert {effect.type for result in typed for effect in result.explanation.edges} == {None}
+
+
 def test_documents_come_back_as_they_were(engine):
     documents = ["a text", {"text": "an object", "year": 1972}]
     results = ask(engine, documents, return_documents=True)

@@ -30,6 +30,8 @@ def test_what_the_reranker_takes() -> None:
         2,
     )
     assert (given.edges.tolist(), given.edge_weights.tolist()) == ([[0, 2], [1, 2]], [1.0, 0.5])
+    assert given.edge_types is None
+    assert read(edges=[[0, 2, 1, "cites"], [1, 2]]).to_job().candidates.edge_types == ["reference", "other"]
     assert given.entities == [["x"], [], ["x"]]
     chunks = read(doc_ids=["d", "d", "e"], chunk_ids=[1, 2, 0]).to_job().candidates
     assert (chunks.doc_ids, chunks.chunk_ids) == (["d", "d", "e"], [1, 2, 0])

@@ -15,6 +15,7 @@ from graphrerank.cli.session import Session
 from graphrerank.data import VectorCache
 from graphrerank.data.candidates import encode_dataset
 from graphrerank.data.encoder import Encoder
+from graphrerank.graphs.edge_types import EDGE_TYPES, MEANINGS
 from graphrerank.models import Manifest, RerankerManifest
 from graphrerank.models.entries import EncoderEntry
 from graphrerank.serving import Artifact, Limits, Service, ServiceSettings, load_artifact, run
@@ -82,8 +83,14 @@ def serve_http(cfg: DictConfig) -> Path:
     address = f"http://{cfg.host}:{cfg.port}"
     print(f"POST {address}{(SEARCH if cfg.index is not None else routes[0]).paths[-1]}, documented at {address}/docs")
     print(artifact.folder, flush=True)
-    run(Service(engines, routes, replace(settings, encodes=encodes), artifact.manifest.content))
+    run(Service(engines, routes, replace(settings, encodes=encodes), model_info(artifact.manifest)))
     return artifact.folder
+
+
+def model_info(manifest: Manifest) -> dict[str, Any]:
+    """Return what ``GET /info`` says of the model: its manifest, whether it reads types of edges, and their names."""
+    names = {name: [name, *MEANINGS.get(name, "").split()] for name in EDGE_TYPES}
+    return {**manifest.content, "edge_types": {"are_read": manifest.inputs.reads_edge_types, "names": names}}
 
 
 def load_corpus(

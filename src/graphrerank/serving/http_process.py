@@ -59,7 +59,7 @@ def create_app(
         is_ready = dispatcher.num_workers >= settings.workers and not is_ending()
         return Response("ok" if is_ready else "not ready", 200 if is_ready else 503, media_type="text/plain")
 
-    @app.get("/info", summary="The artifact's manifest, and the limits of requests.")
+    @app.get("/info", summary="The artifact's manifest, the types of edges, and the limits of requests.")
     async def describe() -> dict[str, Any]:
         return {"model": dict(info), "server": {"workers": settings.workers, "limits": asdict(settings.limits)}}
 

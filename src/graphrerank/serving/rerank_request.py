@@ -19,8 +19,10 @@ from pydantic import (
     model_validator,
 )
 
+from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.inference import RerankInput
 from graphrerank.inference.arrays import LARGEST
+from graphrerank.inference.input_edges import LARGEST_WEIGHT, SMALLEST_WEIGHT
 from graphrerank.serving.edge_arrays import EdgeArrays, check_ends, read_edges
 from graphrerank.serving.limits import limits_of
 from graphrerank.serving.work import rerank_seconds
@@ -35,7 +37,17 @@ Document = str | dict[str, Any]
 
 _EDGE_SCHEMA = {
     "type": "array",
-    "items": {"type": "array", "items": {"type": "number", "minimum": 0}, "minItems": 2, "maxItems": 3},
+    "items": {
+        "type": "array",
+        "prefixItems": [
+            {"type": "integer", "minimum": 0},
+            {"type": "integer", "minimum": 0},
+            {"type": "number", "minimum": SMALLEST_WEIGHT, "maximum": LARGEST_WEIGHT},
+            {"type": "string", "examples": list(EDGE_TYPES)},
+        ],
+        "minItems": 2,
+        "maxItems": 4,
+    },
 }
 
 
@@ -83,8 +95,11 @@ class RerankRequest(BaseModel):
         documents: Texts, or objects with a text; None to use ``scores`` alone.
         scores: One base score per document, of any scale, higher is better; None for BM25 among the documents, mixed
             with the cosine if there are vectors.
-        edges: Undirected edges ``[i, j]`` or ``[i, j, weight]`` between two different documents, numbered from 0;
-            weights lie in [1e-9, 1e9] and are 1 by default. Each pair may be given once, in one direction.
+        edges: Undirected edges ``[i, j]``, ``[i, j, weight]`` or ``[i, j, weight, type]`` between two different
+            documents, numbered from 0; weights lie in [1e-9, 1e9] and are 1 by default. Types are ``reference``,
+            ``entity``, ``adjacency``, ``similarity`` and ``other``, the default, or names that mean one of them, as
+            ``GET /info`` lists; a model that reads no types merges edges. Each pair may be given once for each type, in
+            one direction.
         entities: Names of entities for each document; documents with common entities are joined.
         doc_ids: For each chunk, the name of its document; with ``chunk_ids``, neighbouring chunks are joined.
         chunk_ids: For each chunk, its number in its document.
@@ -151,6 +166,7 @@ class RerankRequest(BaseModel):
             scores=self.scores,
             edges=None if self.edges is None else self.edges.pairs,
             edge_weights=None if self.edges is None else self.edges.weights,
+            edge_types=None if self.edges is None else self.edges.type_names,
             entities=self.entities,
             doc_ids=self.doc_ids,
             chunk_ids=self.chunk_ids,
