@@ -56,6 +56,21 @@ def test_metadata_and_edges_reach_the_reranker(reranker):
     assert "relevance_score" not in documents[0].metadata
 
 
+def test_types_of_edges_reach_the_reranker(reranker, monkeypatch):
+    given, rerank_batch = [], GraphReranker.rerank_batch
+    monkeypatch.setattr(
+        GraphReranker, "rerank_batch", lambda self, inputs: given.extend(inputs) or rerank_batch(self, inputs)
+    )
+    edges = [(3, 2, "cites"), (2, 3, "cites"), (2, 3, "knn"), (0, 1)]
+    compressor = GraphRerankCompressor(reranker=reranker, edges=lambda found: edges)
+    compressor.compress_documents([Document(text) for text in TEXTS], QUERY)
+    assert list(zip(given[0].edges, given[0].edge_types, strict=True)) == [
+        ((0, 1), "other"),
+        ((2, 3), "cites"),
+        ((2, 3), "knn"),
+    ]
+
+
 def test_entities(reranker):
     documents = [Document(text, metadata={"entities": ["USB"]} if "s" in text else {}) for text in TEXTS]
     found = GraphRerankCompressor(reranker=reranker).compress_documents(documents, QUERY)

@@ -55,6 +55,16 @@ def test_without_scores(reranker):
     assert given[0].score is None
 
 
+def test_consecutive_nodes_are_adjacent(reranker, monkeypatch):
+    given, rerank_batch = [], GraphReranker.rerank_batch
+    monkeypatch.setattr(
+        GraphReranker, "rerank_batch", lambda self, inputs: given.extend(inputs) or rerank_batch(self, inputs)
+    )
+    found = [NodeWithScore(node=node, score=0.5) for node in nodes()]
+    GraphRerankPostprocessor(reranker=reranker).postprocess_nodes(found, query_str=QUERY)
+    assert (given[0].edges, given[0].edge_types) == ([(1, 2)], ["adjacency"])
+
+
 def test_a_query_is_needed(reranker):
     postprocessor = GraphRerankPostprocessor(reranker=reranker)
     assert postprocessor.postprocess_nodes([], query_str=QUERY) == []

@@ -7,7 +7,7 @@ from langchain_core.documents import BaseDocumentCompressor, Document
 from pydantic import ConfigDict
 
 from graphrerank.inference import GraphReranker
-from graphrerank.integrations.metadata import input_from_metadata
+from graphrerank.integrations.metadata import Edge, input_from_metadata
 
 
 class GraphRerankCompressor(BaseDocumentCompressor):
@@ -19,7 +19,8 @@ class GraphRerankCompressor(BaseDocumentCompressor):
     Attributes:
         reranker: The reranker; it must not need vectors.
         top_n: Number of documents to keep; None for all.
-        edges: Returns the pairs of indices of joined documents; None for those of the metadata.
+        edges: Returns the edges among documents, pairs of indices ``(i, j)`` or ``(i, j, type)``; None for those of the
+            metadata.
 
     Example:
         >>> from langchain_core.documents import Document
@@ -34,7 +35,7 @@ class GraphRerankCompressor(BaseDocumentCompressor):
 
     reranker: GraphReranker
     top_n: int | None = None
-    edges: Callable[[Sequence[Document]], Sequence[tuple[int, int]]] | None = None
+    edges: Callable[[Sequence[Document]], Sequence[Edge]] | None = None
 
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks = None

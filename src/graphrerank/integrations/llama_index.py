@@ -6,15 +6,16 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle
 from pydantic import Field
 
+from graphrerank.graphs.edge_types import ADJACENCY, EDGE_TYPES
 from graphrerank.inference import GraphReranker
-from graphrerank.integrations.metadata import input_from_metadata
+from graphrerank.integrations.metadata import Edge, input_from_metadata
 
 
 class GraphRerankPostprocessor(BaseNodePostprocessor):
     """Ranks the nodes of a LlamaIndex retriever, in a query engine or on its own.
 
-    Consecutive chunks (``prev_node``, ``next_node``) are joined. The retriever's scores are used if all nodes have one,
-    and of the metadata ``entities``, and ``doc_id`` with ``chunk_id``.
+    Consecutive chunks (``prev_node``, ``next_node``) are joined, by edges of the type ``adjacency``. The retriever's
+    scores are used if all nodes have one, and of the metadata ``entities``, and ``doc_id`` with ``chunk_id``.
 
     Attributes:
         reranker: The reranker; it must not need vectors.
@@ -55,10 +56,10 @@ class GraphRerankPostprocessor(BaseNodePostprocessor):
         return [NodeWithScore(node=nodes[index].node, score=score) for index, score in ranked]
 
 
-def _following(nodes: Sequence[BaseNode]) -> Iterator[tuple[int, int]]:
-    """Yield the pairs of consecutive nodes."""
+def _following(nodes: Sequence[BaseNode]) -> Iterator[Edge]:
+    """Yield the edges between consecutive nodes."""
     index_of = {node.node_id: index for index, node in enumerate(nodes)}
     for index, node in enumerate(nodes):
         for other in (node.prev_node, node.next_node):
             if other is not None and index_of.get(other.node_id, index) != index:
-                yield index, index_of[other.node_id]
+                yield index, index_of[other.node_id], EDGE_TYPES[ADJACENCY]

@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER
 from graphrerank.inference import RerankInput
 
+Edge = tuple[int, int] | tuple[int, int, str]  # with its type
 SCORE, ENTITIES, DOC_ID, CHUNK_ID = "score", "entities", "doc_id", "chunk_id"  # the metadata's keys
 
 
@@ -14,7 +16,7 @@ def input_from_metadata(
     metadata: Sequence[Mapping[str, Any]],
     *,
     scores: Sequence[float] | None = None,
-    edges: Sequence[tuple[int, int]] = (),
+    edges: Sequence[Edge] = (),
     top_n: int | None = None,
 ) -> RerankInput:
     """Build the candidates of a query.
@@ -26,7 +28,7 @@ def input_from_metadata(
         passages: ``n`` texts.
         metadata: ``n`` mappings.
         scores: ``n`` scores, which replace those of the metadata.
-        edges: Pairs of joined passages; duplicates are dropped.
+        edges: Pairs of joined passages, or pairs with a type, as of :class:`RerankInput`; duplicates are dropped.
         top_n: Number of passages to return; None for all.
 
     Raises:
@@ -34,17 +36,19 @@ def input_from_metadata(
 
     Example:
         >>> candidates = input_from_metadata("q", ["a", "b"], [{"entities": ["Rome"]}, {}], edges=[(1, 0), (0, 1)])
-        >>> candidates.entities, candidates.edges, candidates.scores
-        ([['Rome'], []], [(0, 1)], None)
+        >>> candidates.entities, candidates.edges, candidates.edge_types, candidates.scores
+        ([['Rome'], []], [(0, 1)], ['other'], None)
     """
     is_chunked = all(DOC_ID in entry and CHUNK_ID in entry for entry in metadata)
     if scores is None and all(entry.get(SCORE) is not None for entry in metadata):
         scores = [entry[SCORE] for entry in metadata]
+    distinct = sorted({(min(i, j), max(i, j), *(named or (EDGE_TYPES[OTHER],))) for i, j, *named in edges})
     return RerankInput(
         query,
         passages,
         scores=scores,
-        edges=sorted({(min(pair), max(pair)) for pair in edges}),
+        edges=[(i, j) for i, j, _ in distinct],
+        edge_types=[edge_type for *_, edge_type in distinct],
         entities=[entry.get(ENTITIES) or [] for entry in metadata] if any(e.get(ENTITIES) for e in metadata) else None,
         doc_ids=[str(entry[DOC_ID]) for entry in metadata] if is_chunked else None,
         chunk_ids=[entry[CHUNK_ID] for entry in metadata] if is_chunked else None,

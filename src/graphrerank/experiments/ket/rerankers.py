@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from graphrerank.graphs import CorpusGraph, PairEncoder, Queries, Ranking
+from graphrerank.graphs.edge_types import EDGE_TYPES, SIMILARITY
 from graphrerank.inference import GraphReranker, RerankInput
 from graphrerank.pipelines import GRanker, Resources, RetrievalState
 
@@ -13,7 +14,7 @@ Order = Callable[[Queries, Ranking], Ranking]
 
 
 def by_graph_reranker(graph: CorpusGraph, reranker: GraphReranker) -> Order:
-    """Order chunks by a trained graph reranker of BM25, cosine and the edges among them."""
+    """Order chunks by a trained graph reranker of BM25, cosine and the edges among them, which join similar ones."""
     assert graph.embedding is not None
     assert graph.entities is not None
     vectors = graph.embedding
@@ -26,11 +27,13 @@ def by_graph_reranker(graph: CorpusGraph, reranker: GraphReranker) -> Order:
         inputs, rows = [], [[node for node in row if node >= 0] for row in ranking.nodes.tolist()]
         for text, vector, row in zip(queries.texts, queries.encoded, rows, strict=True):
             position = {node: index for index, node in enumerate(row)}
+            edges = [(position[a], position[b]) for a in row for b in neighbours[a] if a < b and b in position]
             inputs.append(
                 RerankInput(
                     text,
                     [graph.texts[node] for node in row],
-                    edges=[(position[a], position[b]) for a in row for b in neighbours[a] if a < b and b in position],
+                    edges=edges,
+                    edge_types=[EDGE_TYPES[SIMILARITY]] * len(edges),
                     entities=[
                         [names[e] for e in entities.indices[entities.indptr[node] : entities.indptr[node + 1]].tolist()]
                         for node in row
