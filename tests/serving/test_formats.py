@@ -21,6 +21,7 @@ FORMATS = ("torchscript", "pt2", "onnx")
 LOGISTIC = {"method": "logistic", "slope": 1.5, "intercept": -0.5}
 ISOTONIC = {"method": "isotonic", "knots": [-1.0, -0.25, 0.5], "shares": [0.1, 0.4, 0.9]}
 SMALL = {"num_layers": 1, "restart_prob": 0.9}  # one step of smoothing less to trace for each step less
+TYPED = {**SMALL, "edge_features": True, "num_edge_types": 5, "num_words": 1, "pair_head": True}
 
 
 def adapter() -> Checkpoint:
@@ -55,7 +56,7 @@ def exported(request, make_checkpoint, tmp_path_factory) -> tuple[Checkpoint, Pa
     elif request.param == "head":
         checkpoint = head()
     elif request.param == "typed":
-        checkpoint = make_checkpoint(features="scores", edge_features=True, num_edge_types=5, **SMALL)
+        checkpoint = make_checkpoint(features="scores", **TYPED)
     else:
         checkpoint = make_checkpoint(features=request.param, edge_features=request.param != "scores", **SMALL)
         if request.param == "full":
@@ -145,6 +146,20 @@ def test_compiled_ahead_of_time(tmp_path):
     x = torch.randn(3, 9)
     found = load_artifact(folder).module(x)  # the one format that it holds
     torch.testing.assert_close(found, checkpoint.model(x), rtol=0, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+def test_types_of_edges_are_read_by_machine_code(tmp_path, make_checkpoint):
+    checkpoint = make_checkpoint(features="scores", **TYPED)
+    module = load_artifact(export_artifact(checkpoint, tmp_path / "artifact", ["aot"], num_batches=20)).module
+    graphs = random_graphs(checkpoint.manifest, [9, 33], 99, torch.Generator().manual_seed(5))
+    retyped = replace(graphs, edge_type=(graphs.edge_type + 1) % 5)
+    with torch.inference_mode():
+        scores, others = (module(*batch.model_inputs(checkpoint.manifest.inputs)) for batch in (graphs, retyped))
+        expected = checkpoint.model(*retyped.model_inputs(checkpoint.manifest.inputs))
+    torch.testing.assert_close(others, expected, rtol=0, atol=1e-5)
+    assert (scores - others).abs().max() > 0.01
 
 
 def test_no_compiler(tmp_path, monkeypatch):
