@@ -14,10 +14,12 @@ from hydra.utils import instantiate
 
 from graphrerank.cli import schema
 from graphrerank.data import RetrievalDataset, VectorCache, load_named, prepare
+from graphrerank.data.candidates import encode_dataset
 from graphrerank.data.enrichment import nearest_neighbor_edges
 from graphrerank.data.readers.folder import load_folder
+from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.knowledge import Knowledge
-from graphrerank.operators import HybridExpandRetriever, HybridRetriever
+from graphrerank.operators import BM25Retriever, HybridExpandRetriever, HybridRetriever
 from tests.support import CONF
 from tests.support.encoders import HashEncoder
 
@@ -116,7 +118,7 @@ def test_share_of_passages_that_an_entity_may_be_in(write_folder: Any, tmp_path:
 
 @pytest.mark.parametrize("source", ["spcay", {"base_url": "http://x", "model": "m"}])
 def test_unknown_sources_of_entities_are_refused(write_folder: Any, tmp_path: Path, source: Any) -> None:
-    with pytest.raises(ValueError, match=r"`entities` must be null, spacy, file or an extractor .* got"):
+    with pytest.raises(ValueError, match=r"`entities` must be null, spelling, spacy, file or an extractor .* got"):
         load_folder(write_chunks(write_folder, tmp_path / "chunks"), entities=source)
 
 
@@ -259,3 +261,59 @@ def test_named_data_sets_take_the_settings(write_folder: Any, tmp_path: Path) ->
     write_chunks(write_folder, tmp_path / "beaver")
     dataset = load_named("beaver", datasets=tmp_path, adjacency=True, entities=Capitals(), knn=2)
     assert (len(pairs_of(dataset)), len(shared_of(dataset)), dataset.knn) == (3, 2, 2)
+
+
+def types_of(dataset: RetrievalDataset) -> dict[tuple[str, str], list[str]]:
+    edges, _, types = dataset.graph.typed_edges()
+    ids, found = dataset.graph.node_ids, dict[tuple[str, str], list[str]]()
+    for (i, j), number in zip(edges.tolist(), types.tolist(), strict=True):
+        if i < j:
+            found.setdefault((ids[i], ids[j]), []).append(EDGE_TYPES[number])
+    return found
+
+
+def test_automatic_edges_are_of_every_kind(write_folder: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = write_chunks(write_folder, tmp_path / "chunks")
+    with caplog.at_level("INFO"):
+        dataset = load_folder(folder, edges="auto", entities=Capitals(), knn=10)
+    assert dataset.graph.entities is None
+    joined = types_of(dataset)
+    assert joined["a0", "a1"] == joined["a1", "a2"] == joined["b0", "b1"] == ["adjacency"]
+    assert joined["a1", "b1"] == ["reference"]
+    assert joined["a0", "b0"] == joined["a2", "b1"] == ["entity"]
+    assert list(dataset.edge_counts) == ["file", "mentions", "neighbouring chunks", "entities by Capitals"]
+    assert "3 nearest of each with fewer than 3 neighbours to come" in dataset.summary()
+    assert "chunks: file 0.00 edges" in caplog.text
+    assert "neighbouring chunks 0.60 edges" in caplog.text
+    assert dataset.fingerprint != load_folder(folder).fingerprint
+
+
+def test_automatic_edges_read_the_folders_files_first(write_folder: Any, tmp_path: Path) -> None:
+    chunks = [{"_id": name, "text": "nothing"} for name in "abcd"]
+    qrels = {"train": "query-id\tcorpus-id\tscore\nq1\ta\t1\n", "test": None}
+    folder = write_folder(tmp_path / "plain", corpus=chunks, queries=FEW_QUERIES[:1], edges="a\tb\tcites\n", **qrels)
+    (folder / "entities.jsonl").write_text("".join(json.dumps({"_id": i, "entities": ["x"]}) + "\n" for i in "cd"))
+    assert types_of(load_folder(folder, edges="auto")) == {("a", "b"): ["reference"], ("c", "d"): ["entity"]}
+    assert list(load_folder(folder, edges="auto", entities="spelling").edge_counts) == ["file", "entities by spelling"]
+
+
+def test_a_name_of_no_list_of_files_is_refused(write_folder: Any, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"`edges` must be a list of files in .*, null, or 'auto', got 'edges.tsv'"):
+        load_folder(write_chunks(write_folder, tmp_path / "chunks"), edges="edges.tsv")
+
+
+def test_passages_with_few_neighbours_get_the_nearest(write_folder: Any, tmp_path: Path) -> None:
+    folder = write_chunks(write_folder, tmp_path / "chunks")
+    dataset = load_folder(folder, edges="auto", entities=Capitals())
+    few = torch.nonzero(dataset.graph.degree < 3).flatten()
+    assert 0 < len(few) < dataset.graph.num_nodes
+    encoder = VectorCache(HashEncoder(), tmp_path / "vectors")
+    encoded = encode_dataset(dataset, encoder, tmp_path / "candidates")
+    expected, _ = nearest_neighbor_edges(encoder.encode(dataset.graph.texts), k=3, nodes=few)
+    ids = dataset.graph.node_ids
+    found = {pair for pair, types in types_of(encoded).items() if "similarity" in types}
+    assert found == {(ids[i], ids[j]) for i, j in expected.tolist()}
+    assert {i for pair in expected.tolist() for i in pair} >= set(few.tolist())
+    build = partial(BM25Retriever, top_k=2)
+    without = prepare(dataset, encoder=None, build_retriever=build, cache=tmp_path / "candidates")
+    assert types_of(without.dataset) == types_of(dataset)  # no vectors, no such edges

@@ -182,7 +182,7 @@ def prepare(
     if encoder is not None:
         dataset = encode_dataset(dataset, encoder, Path(cache))
         query_vectors = encoder.encode(dataset.query_texts)
-    elif dataset.knn:
+    elif dataset.knn and dataset.knn_below is None:
         raise ValueError(f"`knn` edges of data set {dataset.name!r} need an encoder (encoder=minilm), got none")
     graph = dataset.graph
     described = _describe(build_retriever)
@@ -218,7 +218,8 @@ def encode_dataset(dataset: RetrievalDataset, encoder: Encoder, cache: Path) -> 
     if not path.is_file():
         assert graph.embedding is not None
         check_writable(path.parent)
-        pairs, similarity = nearest_neighbor_edges(graph.embedding, k=dataset.knn)
+        few = None if dataset.knn_below is None else torch.nonzero(graph.degree < dataset.knn_below).flatten()
+        pairs, similarity = nearest_neighbor_edges(graph.embedding, k=dataset.knn, nodes=few)
         save_tensors(path, {"pairs": pairs, "similarity": similarity}, {"parts": repr(parts)})
     edges = load_tensors(path, ("pairs", "similarity"))
     try:

@@ -61,6 +61,8 @@ class RetrievalDataset:
     query_texts: Sequence[str]  # `Q` strings
     splits: Mapping[str, Qrels]  # judgements by split name; a query belongs to one split at most
     knn: int = 0  # edges to add from each node to its nearest neighbours, once the graph is encoded; 0 for none
+    # nodes that have fewer neighbours than this get these edges, if the graph is encoded at all; None: every node does
+    knn_below: int | None = None
     # pairs of nodes joined by each type of edge, if the reader counted them; a pair joined in several ways counts in
     # each
     edge_counts: Mapping[str, int] = field(default_factory=dict)
@@ -112,7 +114,8 @@ class RetrievalDataset:
         if self.graph.entities is not None:
             edges += f", {self.graph.entities.num_entities:,} shared entities"
         if self.knn and NEAREST not in self.edge_counts:
-            edges += f", {self.knn} nearest of each to come"
+            which = "each" if self.knn_below is None else f"each with fewer than {self.knn_below} neighbours"
+            edges += f", {self.knn} nearest of {which} to come"
         return f"{self.name}: {self.graph.num_nodes:,} nodes, {edges}, queries: {queries}"
 
     def _check_judgements(self, split: str, qrels: Qrels) -> None:
@@ -138,7 +141,7 @@ class RetrievalDataset:
         if self.graph.entities is not None:
             tensors += [self.graph.entities.indptr, self.graph.entities.indices, self.graph.entities.sizes]
         if self.knn:
-            tensors.append(torch.tensor(self.knn))
+            tensors.append(torch.tensor([self.knn, *([] if self.knn_below is None else [self.knn_below])]))
         for tensor in tensors:
             sha.update(tensor.numpy().tobytes())
         return sha.hexdigest()

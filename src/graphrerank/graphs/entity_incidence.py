@@ -106,11 +106,21 @@ class EntityIncidence:
             >>> incidence.partners(torch.tensor([1, 0]))
             (tensor([0, 0, 1, 1, 1]), tensor([0, 2, 2, 1, 2]))
         """
+        origin, partner, _ = self.shared(nodes)
+        return origin, partner
+
+    def shared(self, nodes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """List as :meth:`partners`, each with the number of the entity that is shared."""
         place, entity = row_entries(self.indptr, self.indices, nodes)
         slot, partner = row_entries(self._holder_ptr, self._holders, entity)
         origin = place[slot]
         other = partner != nodes[origin]
-        return origin[other], partner[other]
+        return origin[other], partner[other], entity[slot][other]
+
+    @property
+    def num_holders(self) -> Tensor:
+        """``[M]`` int64, passages that hold each entity."""
+        return self._holder_ptr.diff()
 
     @cached_property
     def _holder_ptr(self) -> Tensor:

@@ -4,6 +4,7 @@ from graphrerank.knowledge.knowledge_cache import KnowledgeCache
 from graphrerank.knowledge.language_model_entities import LanguageModelEntityExtractor
 from graphrerank.knowledge.language_model_extractor import LanguageModelKnowledgeExtractor
 from graphrerank.knowledge.passage_knowledge import Entity, Knowledge, KnowledgeExtractor, Relation
+from graphrerank.knowledge.pattern_entities import PatternEntityExtractor
 from graphrerank.knowledge.spacy_entities import SpacyEntityExtractor
 from graphrerank.knowledge.spacy_extractor import SpacyKnowledgeExtractor
 
@@ -14,6 +15,7 @@ __all__ = [
     "KnowledgeExtractor",
     "LanguageModelEntityExtractor",
     "LanguageModelKnowledgeExtractor",
+    "PatternEntityExtractor",
     "Relation",
     "SpacyEntityExtractor",
     "SpacyKnowledgeExtractor",

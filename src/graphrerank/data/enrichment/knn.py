@@ -9,7 +9,9 @@ from graphrerank.graphs import top_k_by_node_order
 BLOCK_SCORES = 1 << 24  # similarities held at once: 64 MiB of float32
 
 
-def nearest_neighbor_edges(vectors: Tensor, *, k: int, mutual: bool = False) -> tuple[Tensor, Tensor]:
+def nearest_neighbor_edges(
+    vectors: Tensor, *, k: int, mutual: bool = False, nodes: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Join each passage with the ``k`` passages of the largest dot product, in blocks; ties break by passage number.
 
     Exact: time grows with the square of the corpus, memory linearly.
@@ -17,6 +19,7 @@ def nearest_neighbor_edges(vectors: Tensor, *, k: int, mutual: bool = False) -> 
     Args:
         vectors: ``[N, d]``, unit vectors for the cosine.
         k: Neighbours of each passage, at least 1.
+        nodes: ``[S]`` int64, the passages to join; all when None.
         mutual: Whether to keep an edge only if each end is among the other's neighbours.
 
     Returns:
@@ -34,16 +37,16 @@ def nearest_neighbor_edges(vectors: Tensor, *, k: int, mutual: bool = False) -> 
         raise ValueError(f"`vectors` must be a finite [N, d] matrix, got {list(vectors.shape)}")
     check_counts(k=k)
     num_nodes = len(vectors)
+    wanted = torch.arange(num_nodes) if nodes is None else nodes
     rows = max(1, BLOCK_SCORES // max(1, num_nodes))
     sources, targets, weights = [], [], []
-    for start in range(0, num_nodes, rows):
-        scores = (vectors[start : start + rows] @ vectors.T).float()
-        block = torch.arange(len(scores))
-        scores[block, start + block] = -torch.inf  # not its own neighbour
-        nodes, nearest = top_k_by_node_order(scores, min(k, num_nodes))
+    for block in torch.split(wanted, rows) if len(wanted) else ():
+        scores = (vectors[block] @ vectors.T).float()
+        scores[torch.arange(len(block)), block] = -torch.inf  # not its own neighbour
+        near, nearest = top_k_by_node_order(scores, min(k, num_nodes))
         row, column = torch.nonzero(nearest > 0, as_tuple=True)
-        sources.append(start + row)
-        targets.append(nodes[row, column])
+        sources.append(block[row])
+        targets.append(near[row, column])
         weights.append(nearest[row, column])
     if not sources:
         return torch.zeros(0, 2, dtype=torch.int64), torch.zeros(0)

@@ -10,16 +10,20 @@ Gzipped JSONL and Parquet are read too, so that BEIR data sets of the Hugging Fa
 an empty text or a score that is no number is an error that names file and line.
 """
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from graphrerank.data.dataset import RetrievalDataset
 from graphrerank.data.enrichment.adjacency import adjacency_edges
 from graphrerank.data.enrichment.incidence import entity_incidence
 from graphrerank.data.enrichment.mentions import mention_edges
+from graphrerank.data.enrichment.shared_entities import shared_entity_edges
 from graphrerank.data.readers.edge_list import FILTERED, read_edges
 from graphrerank.data.readers.entities import ENTITIES, read_entities
 from graphrerank.data.readers.judgements import (
@@ -33,10 +37,14 @@ from graphrerank.data.readers.judgements import (
 )
 from graphrerank.data.readers.records import Record, bad_line, existing_folder, find_record_files, read_records
 from graphrerank.graphs import CorpusGraph
-from graphrerank.graphs.edge_types import ADJACENCY, REFERENCE
-from graphrerank.knowledge import KnowledgeCache, KnowledgeExtractor, SpacyEntityExtractor
+from graphrerank.graphs.edge_types import ADJACENCY, ENTITY, OTHER, REFERENCE
+from graphrerank.knowledge import KnowledgeCache, KnowledgeExtractor, PatternEntityExtractor, SpacyEntityExtractor
 
 EDGES = "edges.tsv"  # read if present
+AUTO = "auto"  # instead of names of edge files: every kind of edge that the texts give
+NEIGHBOURS = 3  # of `auto`: a passage with fewer gets its nearest ones by vectors
+logger = logging.getLogger(__name__)
+
 _ENDS = (".", "!", "?", ":", ";")
 _BREAKS = set("\t\r\n")  # would not survive a TSV file
 
@@ -70,7 +78,7 @@ def load_folder(
     *,
     name: str | None = None,
     splits: Splits = None,
-    edges: Sequence[str] | None = None,
+    edges: str | Sequence[str] | None = None,
     edge_types: Sequence[str] | None = None,
     edge_meanings: Mapping[str, str] | None = None,
     corpus_where: Mapping[str, Any] | None = None,
@@ -91,7 +99,13 @@ def load_folder(
             or a mapping from a split's name to a file's, perhaps with a share of its queries in the file's order:
             ``{"train": "train[:90%]", "val": "train[90%:]", "test": "dev"}``. Only their queries are kept.
         edges: Names of edge files in the folder; ``edges.tsv``, if present, when None. Of several edges of
-            one type between two documents the largest weight is kept.
+            one type between two documents the largest weight is kept. Or ``auto``, which finds edges in any texts:
+            ``edges.tsv``, if present; mentions, if a document has a title; neighbouring chunks, if every document has
+            its place; shared entities (of ``entities``, or else of the folder's ``entities.jsonl``, or else by their
+            spelling) as edges of a bounded number
+            (:func:`~graphrerank.data.enrichment.shared_entities.shared_entity_edges`); and the nearest neighbours of
+            documents that have fewer than 3 by all these, once there are vectors. ``mentions``, ``adjacency`` and
+            ``knn`` are not read then.
         edge_types: Types of edges to keep, as the files name them; None keeps all.
         edge_meanings: What names of types in the files mean, one of :data:`~graphrerank.graphs.edge_types.EDGE_TYPES`
             for each; of names that are not here :func:`~graphrerank.graphs.edge_types.edge_type_of` decides.
@@ -103,8 +117,10 @@ def load_folder(
             (:func:`~graphrerank.data.enrichment.mentions.mention_edges`).
         adjacency: Also join adjacent chunks: documents of one ``doc_id`` whose ``chunk_id`` differ by 1, both in every
             document's metadata (:func:`~graphrerank.data.enrichment.adjacency.adjacency_edges`).
-        entities: Source of entities, which make documents that share them neighbours: ``spacy``, ``file`` for the
-            folder's ``entities.jsonl``, or an extractor; None for no entities. Their edges are computed per query.
+        entities: Source of entities, which make documents that share them neighbours: ``spelling``
+            (:class:`~graphrerank.knowledge.PatternEntityExtractor`), ``spacy``, ``file`` for the folder's
+            ``entities.jsonl``, or an extractor; None for no entities. Unless ``edges`` is ``auto``, their edges are
+            computed per query.
         max_entity_share: Share of the documents, in (0, 1]; an entity in more (and in more than 10) is ignored.
         knn: Edges to add from each document to its nearest neighbours, once there are vectors; 0 for none.
         cache: Folder that keeps extracted entities, in its ``entities/``; nothing is kept when None.
@@ -113,26 +129,74 @@ def load_folder(
         ValueError: If a file is missing or malformed, naming file and line.
     """
     folder = existing_folder(path, needed="corpus.jsonl, queries.jsonl and qrels/<split>.tsv")
-    edge_files = [folder / file for file in edges] if edges is not None else _default_edges(folder)
     node_number, documents = _number_documents(folder, corpus_where, drop_empty=drop_empty)
     queries, judged = read_judged_queries(folder, splits, node_number)
-    pairs, weight, types = read_edges(edge_files, node_number, edge_types=edge_types, edge_meanings=edge_meanings)
-    by_source, type_of_source = {"file": pairs}, {"mentions": REFERENCE, "neighbouring chunks": ADJACENCY}
+    automatic = edges == AUTO
+    if isinstance(edges, str) and not automatic:
+        raise ValueError(f"`edges` must be a list of files in {folder}, null, or {AUTO!r}, got {edges!r}")
+    edge_files = _default_edges(folder) if edges is None or automatic else [folder / file for file in edges]
+    if automatic:
+        mentions, adjacency = any(doc.title for doc in documents), all(map(_has_place, documents))
+        entities = entities or ("file" if (folder / ENTITIES).is_file() else "spelling")
+    found = _EdgesBySource()
+    found.add("file", *read_edges(edge_files, node_number, edge_types=edge_types, edge_meanings=edge_meanings))
     if mentions:
-        by_source["mentions"], _ = mention_edges([doc.title for doc in documents], [doc.text for doc in documents])
+        pairs, _ = mention_edges([doc.title for doc in documents], [doc.text for doc in documents])
+        found.add("mentions", pairs, edge_type=REFERENCE)
     if adjacency:
-        by_source["neighbouring chunks"] = adjacency_edges(*_chunk_keys(folder, documents))
-    joined = torch.cat(list(by_source.values()))
-    weight = torch.cat([weight, torch.ones(len(joined) - len(pairs))])
-    numbers = [torch.full((len(by_source[name]),), type_of_source[name]) for name in by_source if name != "file"]
-    edge_type = torch.cat([types, *numbers])
-    ids, passages = [doc.doc_id for doc in documents], [doc.passage for doc in documents]
-    graph = CorpusGraph.from_edges(ids, passages, joined, weight, edge_type=edge_type)
+        found.add("neighbouring chunks", adjacency_edges(*_chunk_keys(folder, documents)), edge_type=ADJACENCY)
+    incidence = None
     if entities is not None:
         names = _entities(folder, entities, node_number, documents, cache)
-        graph = graph.with_entities(entity_incidence(names, max_share=max_entity_share))
-    edge_counts = {kind: len(torch.unique(rows.sort(dim=1).values, dim=0)) for kind, rows in by_source.items()}
-    return judged_dataset(name or folder.resolve().name, graph, queries, judged, knn=knn, edge_counts=edge_counts)
+        incidence = entity_incidence(names, max_share=max_entity_share)
+    if automatic and incidence is not None:
+        source = entities if isinstance(entities, str) else type(entities).__name__
+        found.add(f"entities by {source}", *shared_entity_edges(incidence), edge_type=ENTITY)
+        logger.info("%s: %s", name or folder.resolve().name, found.costs(len(documents)))
+    ids, passages = [doc.doc_id for doc in documents], [doc.passage for doc in documents]
+    pairs, weight, edge_type = found.joined()
+    graph = CorpusGraph.from_edges(ids, passages, pairs, weight, edge_type=edge_type)
+    if incidence is not None and not automatic:
+        graph = graph.with_entities(incidence)
+    return judged_dataset(
+        name or folder.resolve().name,
+        graph,
+        queries,
+        judged,
+        knn=NEIGHBOURS if automatic else knn,
+        knn_below=NEIGHBOURS if automatic else None,
+        edge_counts=found.counts(),
+    )
+
+
+class _EdgesBySource:
+    """Collects edges, with the time since the source before."""
+
+    def __init__(self) -> None:
+        self._edges: dict[str, tuple[Tensor, Tensor, Tensor]] = {}
+        self._seconds: dict[str, float] = {}
+        self._since = perf_counter()
+
+    def add(self, source: str, pairs: Tensor, weight: Tensor | None = None, edge_type: Tensor | int = OTHER) -> None:
+        weight = torch.ones(len(pairs)) if weight is None else weight
+        self._edges[source] = (pairs, weight, torch.as_tensor(edge_type).expand(len(pairs)))
+        self._seconds[source], self._since = perf_counter() - self._since, perf_counter()
+
+    def joined(self) -> tuple[Tensor, Tensor, Tensor]:
+        pairs, weight, edge_type = (torch.cat(parts) for parts in zip(*self._edges.values(), strict=True))
+        return pairs, weight, edge_type
+
+    def counts(self) -> dict[str, int]:
+        return {
+            source: len(torch.unique(pairs.sort(dim=1).values, dim=0)) for source, (pairs, _, _) in self._edges.items()
+        }
+
+    def costs(self, num_nodes: int) -> str:
+        """Describe the edges and milliseconds that each source gave a passage."""
+        return "; ".join(
+            f"{source} {count / num_nodes:.2f} edges and {1000 * self._seconds[source] / num_nodes:.3f} ms a passage"
+            for source, count in self.counts().items()
+        )
 
 
 def read_documents(folder: str | Path, *, drop_empty: bool = False) -> Iterator[Document]:
@@ -180,6 +244,7 @@ def judged_dataset(
     judged: Mapping[str, Sequence[Judgement]],
     *,
     knn: int,
+    knn_below: int | None = None,
     edge_counts: Mapping[str, int],
 ) -> RetrievalDataset:
     """Combine a corpus with the result of :func:`read_judged_queries`."""
@@ -190,6 +255,7 @@ def judged_dataset(
         [query.text for query in queries],
         {split: as_qrels(rows) for split, rows in judged.items()},
         knn,
+        knn_below,
         edge_counts,
         {query.query_id: answers for query in queries if (answers := right_answers(query.metadata))},
     )
@@ -254,11 +320,14 @@ def _read_splits(
     return judged
 
 
+def _has_place(document: Document) -> bool:
+    return isinstance(document.metadata.get("doc_id"), str) and type(document.metadata.get("chunk_id")) is int
+
+
 def _chunk_keys(folder: Path, documents: Sequence[Document]) -> tuple[list[str], list[int]]:
     """Read the document of each chunk, and its number there."""
     for document in documents:
-        doc_id, chunk_id = document.metadata.get("doc_id"), document.metadata.get("chunk_id")
-        if not isinstance(doc_id, str) or type(chunk_id) is not int:
+        if not _has_place(document):
             raise ValueError(
                 f"{folder}: `adjacency` needs a string `doc_id` and an integer `chunk_id` in the metadata of every "
                 f"document, found {dict(document.metadata)} in {document.doc_id!r}"
@@ -278,11 +347,12 @@ def _entities(
         lines = read_entities(folder / ENTITIES, node_number, need_names=True)
         names = {line.doc_id: line.names for line in lines}
         return [names.get(document.doc_id, ()) for document in documents]
-    extractor = SpacyEntityExtractor() if source == "spacy" else source
+    named = {"spacy": SpacyEntityExtractor, "spelling": PatternEntityExtractor}
+    extractor = named[source]() if isinstance(source, str) and source in named else source
     if isinstance(extractor, str) or not hasattr(extractor, "extract"):
         raise ValueError(
-            f"`entities` must be null, spacy, file or an extractor (a config with `_target_`, which is not taken from "
-            f"a checkpoint's manifest: put its entities into {ENTITIES}), got {source!r}"
+            f"`entities` must be null, spelling, spacy, file or an extractor (a config with `_target_`, which is not "
+            f"taken from a checkpoint's manifest: put its entities into {ENTITIES}), got {source!r}"
         )
     if cache is not None:
         extractor = KnowledgeCache(extractor, Path(cache) / "entities")

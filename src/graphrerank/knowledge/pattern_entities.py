@@ -1,0 +1,72 @@
+"""Names, identifiers, amounts and dates by their spelling alone: no model, some thousand passages a second."""
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from graphrerank.knowledge.passage_knowledge import Knowledge
+from graphrerank.text.stems import STOP_WORDS
+
+VERSION = 1  # of the rules: a change of what is extracted must change it
+LAST_CASED = 0x2000  # Latin, Greek, Cyrillic, Armenian and Georgian lie below
+LINKS = "of|de|del|della|der|des|di|do|dos|da|du|la|le|van|von|bin|ibn|al|el|zu|the"
+UNITS = (
+    "%|°[CF]|percent|[kMGT]?Hz|[kMGTP]i?B|[kMG]?W|[kmµnd]?mol|[kcmµnd]?[mgl]|[mµn]?s|[mk]?V|[kM]?Pa|kcal|kWh|km/h|mph|"
+    "[mb]illions?|trillions?|thousand|hectares?|acres?|miles?|feet|metres?|meters?|kilomet(?:re|er)s?|years?|months?|"
+    "weeks?|days?|hours?|minutes?|dollars?|euros?|pounds?|USD|EUR|GBP"
+)
+
+
+def _ranges(characters: Iterator[int]) -> str:
+    """Write characters as the inside of a character class, neighbours as a range."""
+    runs = [[code for _, code in run] for _, run in groupby(enumerate(characters), lambda pair: pair[1] - pair[0])]
+    return "".join(rf"\U{run[0]:08x}-\U{run[-1]:08x}" for run in runs)
+
+
+_UPPER = _ranges(code for code in range(LAST_CASED) if chr(code).isupper() or chr(code).istitle())
+_NAME_WORD = rf"(?:[{_UPPER}]\.(?=[ ]?[{_UPPER}])|[{_UPPER}]\w*(?:[-'’&/]\w+)*)"  # noqa: RUF001
+_NUMBER = r"\d+(?:[.,:]\d+)*"
+_ENTITY = re.compile(
+    rf"""(?P<identifier>\b(?:\w*[a-z]\w*(?:_\w+)+|_*[A-Za-z]\w+(?:(?:\.|::)[A-Za-z_]\w+)+(?:\(\))?|[a-z]+[A-Z]\w*)\b)
+    |(?P<date>\b(?:\d{{1,2}}[ ][{_UPPER}]\w+[ ]\d{{4}}|[{_UPPER}]\w+[ ]\d{{1,2}},[ ]\d{{4}})\b)
+    |(?P<name>\b{_NAME_WORD}(?:[ ](?:(?:{LINKS})[ ]){{0,2}}{_NAME_WORD}|(?<=\.){_NAME_WORD})*)
+    |(?P<amount>[$€£]\s?{_NUMBER}(?:\s(?:[mb]illion|trillion))?|\b{_NUMBER}[ ]?(?:{UNITS})(?!\w))
+    """,
+    re.VERBOSE,
+)
+
+
+class PatternEntityExtractor:
+    """Extracts what its spelling shows to be a name, an identifier, an amount or a date; in any script with capitals.
+
+    - Names: runs of capitalised words and numbers, with links such as "of" and "de la" between two of them.
+    - Identifiers: ``snake_case``, ``camelCase`` and dotted names.
+    - Amounts: numbers with a unit or a currency; dates with day, month and year.
+
+    The first word of a name is cut off if it is an English function word, as at a sentence's start. Other words that
+    are capitalised only there are taken for names: those that matter little are in too many passages to make edges.
+
+    Source: ours. On training questions, the edges of
+    :func:`~graphrerank.data.enrichment.shared_entities.shared_entity_edges` of these entities join 45% of the pairs of
+    relevant passages of 2WikiMultihopQA and 67% of HotpotQA's; those of spaCy's names, which take a hundred times as
+    long, 44% and 63%.
+
+    Example:
+        >>> PatternEntityExtractor().extract(["In Metz, Lothair II paid $5 million for os_path. He left."])[0].names
+        ['Metz', 'Lothair II', '$5 million', 'os_path']
+    """
+
+    fingerprint = repr(("pattern entities", VERSION))
+
+    def extract(self, texts: Sequence[str]) -> list[Knowledge]:
+        """Extract the entities of each text, in its order."""
+        return [Knowledge.from_names(_names(text)) for text in texts]
+
+
+def _names(text: str) -> list[str]:
+    names = []
+    for match in _ENTITY.finditer(text):
+        name = match.group()
+        first, _, rest = name.partition(" ")
+        names.append(rest if match.lastgroup == "name" and first.lower() in STOP_WORDS else name)
+    return [name for name in names if len(name) > 1]
