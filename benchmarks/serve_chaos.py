@@ -69,7 +69,13 @@ class Service:
         return len(running) == 4 and all(self.is_ready() for _ in range(8))
 
     def ask(self, method: str, path: str, body: str | None = None) -> int:
-        """Return the status of one request over a new connection; 0 without an answer."""
+        """Return the status of one request over a new connection; 0 without an answer.
+
+        Raises:
+            RuntimeError: If the service has ended.
+        """
+        if (status := self.process.poll()) is not None:
+            raise RuntimeError(f"the service ended with exit status {status}")
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
         try:
             connection.request(method, path, body, HEADERS)

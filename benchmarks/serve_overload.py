@@ -103,7 +103,7 @@ def main() -> None:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    bodies = request_bodies(documents=True)
+    bodies = request_bodies(num_words=12)
     try:
         wait_until_ready(process, port)
         asyncio.run(closed_loop(port, bodies, 4, 3, arguments.patience))
