@@ -6,8 +6,9 @@ python benchmarks/serve_load.py --documents --encoder --checkout DIR --python BI
 With --unseen no text comes twice: a word of each is new with each request.
 
 Both services run on loopback and are loaded in turns, ten seconds each, by 16 clients that send 100 candidates a
-request: scores and edges, or texts, whose words are drawn from MiniLM's vocabulary where it is installed. Checks first that both give the same answers. Memory is that of all
-processes of the service, after ten seconds under load and at the end. The clients share the machine with the services.
+request: scores and edges, or texts, whose words are drawn from MiniLM's vocabulary where it is installed. Checks first
+that both give the same answers. Memory is that of all processes of the service, after ten seconds under load and at the
+end. The clients share the machine with the services.
 """
 
 import argparse

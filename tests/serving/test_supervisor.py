@@ -1,5 +1,6 @@
 """The supervisor with small programs; each test runs it in a process of its own."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from graphrerank.serving.supervisor import FAILED_STARTS, Program, StartError, _
 PROGRAM = """
 import os, signal, sys, time
 from pathlib import Path
+from graphrerank.serving.json_log import start_logging
 from graphrerank.serving.supervisor import Program, Supervisor
 
 folder = Path(sys.argv[1])
@@ -27,6 +29,7 @@ def write(name):
 
 def work(lifeline):
     write("work")
+    print("a library has something to say", file=sys.stderr, flush=True)
     lifeline.say_ready_always()
     while not lifeline.is_cut():
         time.sleep(0.02)
@@ -56,6 +59,7 @@ programs = {
     "refuse": [Program("work", work), Program("refuse", refuse)],
     "die": [Program("work", work), Program("die", die)],
 }
+start_logging()
 Supervisor(programs[sys.argv[2]], shutdown_seconds=5, on_end=lambda: write("end")).run()
 write("done")
 """
@@ -78,10 +82,8 @@ def wait_for(folder: Path, name: str, count: int) -> list[str]:
 def start(tmp_path):
     started = []
 
-    def start(kind: str) -> subprocess.Popen:
-        started.append(
-            subprocess.Popen([sys.executable, "-c", PROGRAM, str(tmp_path), kind], stderr=subprocess.PIPE, text=True)
-        )
+    def start(kind: str, errors=subprocess.PIPE) -> subprocess.Popen:
+        started.append(subprocess.Popen([sys.executable, "-c", PROGRAM, str(tmp_path), kind], stderr=errors, text=True))
         return started[-1]
 
     yield start
@@ -110,6 +112,31 @@ def test_processes_are_replaced_continued_and_ended_in_order(tmp_path, start):
     assert lines(tmp_path, "work ended") == [second]
     assert len(lines(tmp_path, "serve")) == 2
     assert lines(tmp_path, "end") == lines(tmp_path, "done") == [str(process.pid)]
+
+
+def test_processes_are_replaced_where_the_disk_of_the_log_is_full(tmp_path, start):
+    with Path("/dev/full").open("w") as full:
+        process = start("good", full)
+    for count in (1, 2):
+        os.kill(int(wait_for(tmp_path, "work", count)[-1]), signal.SIGKILL)
+    wait_for(tmp_path, "work", 3)
+    process.terminate()
+    assert process.wait(30) == 0
+
+
+def test_a_process_that_cannot_be_started_now_is_started_later(monkeypatch):
+    slot = _Slot(Program("work", print))
+
+    def fail(_):
+        raise OSError(errno.EAGAIN, "no process left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("multiprocessing.context.ForkProcess.start", fail)
+        slot.start(*Pipe(duplex=False))
+    assert not slot.is_alive()
+    assert slot.start_at > time.monotonic() + 1
+    slot.note_death()  # it never lived
+    assert slot.failures == 0
 
 
 def test_an_http_process_that_has_ended_is_not_started_anew_while_others_finish(tmp_path, start):

@@ -1,5 +1,7 @@
 """Logs as JSON lines on standard error, without any content of requests."""
 
+import contextlib
+import io
 import json
 import logging
 import logging.config
@@ -7,7 +9,7 @@ import sys
 import traceback
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any
+from typing import Any, TextIO
 
 LOGGER = "graphrerank.serving"
 
@@ -29,6 +31,35 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line)
 
 
+class LossyStream(io.TextIOBase):
+    """A stream that drops what cannot be written, as where the disk of the log is full.
+
+    Libraries write to standard error when they load a model; a worker must not end because of it.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write a text, or drop it."""
+        with contextlib.suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush the stream, as far as it goes."""
+        with contextlib.suppress(OSError):
+            self._stream.flush()
+
+    def fileno(self) -> int:
+        """Return the stream's descriptor."""
+        return self._stream.fileno()
+
+    def isatty(self) -> bool:
+        """Return whether the stream is a terminal."""
+        return self._stream.isatty()
+
+
 def log_config(level: str = "INFO") -> dict[str, Any]:
     """Return a configuration for ``logging.config.dictConfig``: our and uvicorn's loggers."""
     logger = {"handlers": ["json"], "level": level, "propagate": False}
@@ -45,7 +76,9 @@ def log_config(level: str = "INFO") -> dict[str, Any]:
 
 
 def start_logging() -> None:
-    """Configure this process to log as JSON."""
+    """Configure this process to log as JSON, and to go on where the log's disk is full."""
+    if not isinstance(sys.stderr, LossyStream):
+        sys.stderr = LossyStream(sys.stderr)
     logging.config.dictConfig(log_config())
 
 

@@ -189,10 +189,15 @@ class _Slot:
         self.reports, reports = context.Pipe(duplex=False)
         others = () if self.program.spawn else (lifeline, self.reports)
         arguments = (self.program, Lifeline(reports, lifeline_end), others)
-        self.process = context.Process(target=_run, args=arguments, name=self.program.name)
-        self.process.start()
+        process = context.Process(target=_run, args=arguments, name=self.program.name)
+        try:
+            process.start()
+        except OSError as error:  # no memory or no process left, for now
+            log("process cannot be started", level=logging.ERROR, process=self.program.name, reason=error.strerror)
+            self.reports, self.start_at = None, time.monotonic() + LONGEST_PAUSE_SECONDS
+        else:
+            self.process, self.reported_at = process, None
         reports.close()
-        self.reported_at = None
 
     def is_alive(self) -> bool:
         """Return whether the process runs."""
