@@ -294,7 +294,18 @@ def test_automatic_edges_read_the_folders_files_first(write_folder: Any, tmp_pat
     folder = write_folder(tmp_path / "plain", corpus=chunks, queries=FEW_QUERIES[:1], edges="a\tb\tcites\n", **qrels)
     (folder / "entities.jsonl").write_text("".join(json.dumps({"_id": i, "entities": ["x"]}) + "\n" for i in "cd"))
     assert types_of(load_folder(folder, edges="auto")) == {("a", "b"): ["reference"], ("c", "d"): ["entity"]}
-    assert list(load_folder(folder, edges="auto", entities="spelling").edge_counts) == ["file", "entities by spelling"]
+    (folder / "corpus.jsonl").write_text(
+        "".join(json.dumps({"_id": i, "title": f"Title {i}", "text": "nothing of Title c"}) + "\n" for i in "abcd")
+    )
+    assert types_of(load_folder(folder, edges="auto")) == {
+        **{pair: ["entity"] for pair in [("a", "c"), ("b", "c"), ("c", "d")]},  # mentions beside stated references
+        ("a", "b"): ["reference"],
+    }
+    assert list(load_folder(folder, edges="auto", entities="spelling").edge_counts) == [
+        "file",
+        "mentions",
+        "entities by spelling",
+    ]
 
 
 def test_a_name_of_no_list_of_files_is_refused(write_folder: Any, tmp_path: Path) -> None:
