@@ -7,7 +7,9 @@ from itertools import count, islice
 import torch
 from torch import Tensor, nn
 
+from graphrerank.data.text_match import WORD_FEATURES
 from graphrerank.graphs import CandidateGraphs
+from graphrerank.graphs.algebra import graph_index
 from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.models import AdapterManifest, Manifest, RerankerManifest
 
@@ -24,6 +26,7 @@ HARD_CASES = {  # sizes of the graphs, number of edges: no edge, one node, self-
 MAX_GRAPHS = 4  # of a random batch
 MAX_NODES = 40  # of its graphs
 MAX_EDGES = 3  # per node
+HELD_WORDS = 0.3  # share of a query's words that a node holds
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,7 @@ def random_graphs(
 ) -> CandidateGraphs:
     """Return a packed batch of graphs with edges in any order, including self-loops and parallel ones.
 
-    Scores are rounded, so there are ties.
+    Scores are rounded, so there are ties. Columns of single words are shares of the query's weight, which models sum.
 
     Args:
         manifest: Manifest of the model, with its inputs.
@@ -126,6 +129,11 @@ def random_graphs(
         others = torch.randint(9, (num_nodes,), generator=generator)  # neighbours that are no candidates
         inputs["degree"] = torch.bincount(target, minlength=num_nodes) + others
     x = (torch.randn(num_nodes, len(manifest.retriever.feature_names), generator=generator) * 20).round() / 20
+    is_word = torch.tensor([name in WORD_FEATURES for name in manifest.retriever.feature_names])
+    if num_words := int(is_word.sum()):
+        share = torch.rand(len(sizes), num_words, generator=generator)
+        held = torch.rand(num_nodes, num_words, generator=generator) < HELD_WORDS
+        x[:, is_word] = (share / share.sum(1, keepdim=True))[graph_index(ptr)] * held
     edge_weight = torch.rand(num_edges, generator=generator) + 0.1
     if dim := manifest.embedding_dim:
         inputs["query_vectors"] = _unit_vectors(len(sizes), dim, generator)
