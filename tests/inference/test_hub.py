@@ -182,6 +182,13 @@ def test_the_card_says_what_the_manifest_says() -> None:
 def test_the_card_of_a_model_that_reads_vectors(make_checkpoint: Callable[..., Checkpoint]) -> None:
     card = model_card(make_checkpoint(features="paper").reranker, HUB_ID, "other")
     assert "query_vector=query_vector, vectors=vectors" in card
+    assert "edge_types" not in card
     assert "None were kept with the checkpoint." in card
     assert "## Calibration" not in card
     assert "## Files" not in card
+
+
+def test_the_card_of_a_model_that_reads_types_of_edges(make_checkpoint: Callable[..., Checkpoint]) -> None:
+    card = model_card(make_checkpoint(num_edge_types=5).reranker, HUB_ID, "other")
+    assert 'scores=scores, edges=[(0, 3)], edge_types=["citation"])' in card
+    assert "It reads no embedding" in card

@@ -41,6 +41,7 @@ def _header(license_name: str) -> str:
 
 
 def _usage(manifest: RerankerManifest, repo_id: str) -> Iterator[str]:
+    types = ', edge_types=["citation"]' if manifest.inputs.reads_edge_types else ""
     vectors = ", query_vector=query_vector, vectors=vectors" if manifest.inputs.reads_vectors else ""
     yield "## Use"
     yield "\n".join(
@@ -49,7 +50,7 @@ def _usage(manifest: RerankerManifest, repo_id: str) -> Iterator[str]:
             "from graphrerank import GraphReranker",
             "",
             f"reranker = GraphReranker.from_pretrained({repo_id!r})",
-            f"ranking = reranker.rerank(query, passages, scores=scores, edges=[(0, 3)]{vectors})",
+            f"ranking = reranker.rerank(query, passages, scores=scores, edges=[(0, 3)]{types}{vectors})",
             "```",
         ]
     )
