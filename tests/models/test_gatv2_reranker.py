@@ -318,23 +318,6 @@ def test_scripted_and_single_queries_equal_batches_with_words(features: str, ran
             assert torch.equal(scripted(*graphs.model_inputs(model.inputs)), score(model, graphs))
 
 
-def test_the_pair_head_takes_the_best_partner(random_batch: MakeBatch) -> None:
-    graphs = with_words(random_batch(sizes=(12,)))
-    model = reranker(message_passing=False, **WORDS)
-    assert model.pair_head is not None
-    state = torch.randn(graphs.num_nodes, 16)
-    attr = torch.randn(graphs.edge_index.shape[1], 7)
-    with torch.no_grad():
-        found = model.pair_head(state, graphs.edge_index, attr)
-        source, target = graphs.edge_index
-        head = model.pair_head
-        hidden = head.lin_source(state)[source] + head.lin_target(state)[target] + head.lin_edge(attr)
-        each = head.lin_out(hidden.relu()).squeeze(1)
-    for node in range(graphs.num_nodes):
-        own = each[target == node]
-        assert float(found[node]) == pytest.approx(float(own.max()) if own.numel() else 0.0, abs=1e-5)
-
-
 def test_the_pair_head_begins_with_zero(random_batch: MakeBatch) -> None:
     graphs = with_words(random_batch())
     model = reranker(trained=False, **WORDS)

@@ -23,7 +23,7 @@ class PairHead(nn.Module):
         super().__init__()
         self.lin_source = nn.Linear(channels, channels)
         self.lin_target = nn.Linear(channels, channels)
-        self.lin_edge = nn.Linear(edge_dim, channels, bias=False)
+        self.lin_edge = nn.Linear(edge_dim, channels, bias=False) if edge_dim else None
         self.lin_out = nn.Linear(channels, 1, bias=False)
         nn.init.zeros_(self.lin_out.weight)
 
@@ -37,5 +37,8 @@ class PairHead(nn.Module):
         """
         of_source = self.lin_source(x).index_select(0, edge_index[0])
         of_target = self.lin_target(x).index_select(0, edge_index[1])
-        pairs = self.lin_out(F.relu(of_source + of_target + self.lin_edge(edge_attr))).squeeze(1)
+        hidden = of_source + of_target
+        if self.lin_edge is not None:
+            hidden = hidden + self.lin_edge(edge_attr)
+        pairs = self.lin_out(F.relu(hidden)).squeeze(1)
         return scatter_max(pairs, edge_index[1], x.shape[0])
