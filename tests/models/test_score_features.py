@@ -106,6 +106,20 @@ def test_words_that_pairs_and_neighbours_cover_together(num_edge_types: int) -> 
         assert column["covered_beyond_both_other"] == pytest.approx([0.0, 0.0, 0.2, 0.0])
 
 
+def test_equal_coverage_by_other_words_is_equal() -> None:
+    features = ScoreFeatures(num_scores=25, num_words=24)
+    place = features.names([str(number) for number in range(25)]).index("covered_with_neighbours")
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(50):
+        share = torch.rand(12, generator=generator) / 12
+        order = torch.randperm(12, generator=generator)
+        words = torch.zeros(2, 24)
+        words[0, :12], words[1, 12:] = share, share[order]
+        scores, none = torch.cat([torch.rand(2, 1), words], dim=1), torch.zeros(2, 0, dtype=torch.int64)
+        found = features(scores, none, torch.zeros(0), torch.tensor([0, 2]))
+        assert not found[:, place].any()
+
+
 def test_more_words_than_scores_are_refused() -> None:
     with pytest.raises(ValueError, match=r"`num_words` must lie in \[0, `num_scores`\) = \[0, 3\), got 3"):
         ScoreFeatures(num_scores=3, num_words=3)

@@ -151,6 +151,8 @@ class ScoreFeatures(nn.Module):
         if self.num_words == 0:
             return columns
         around = scatter_max(words.index_select(0, source), target, num_nodes)
-        covered = min_max_by_graph(torch.maximum(words, around).sum(1, keepdim=True), graph, num_graphs)
+        covered = torch.maximum(words, around).sum(1, keepdim=True)
+        covered = torch.round(covered * 65536) / 65536  # sums of the same words in another order are equal
+        covered = min_max_by_graph(covered, graph, num_graphs)
         partner = scatter_max(pair_evidence(words, edge_index), target, num_nodes)
         return torch.cat([columns, covered, partner], dim=1)
