@@ -16,8 +16,10 @@ from graphrerank.operators.gcs import graph_cohesive_smoothing, num_smoothing_st
 PAIR_EVIDENCE = ("covered_beyond_both", "covered_beyond_own")
 
 
-def min_max_by_graph(values: Tensor, graph: Tensor, num_graphs: int) -> Tensor:
+def min_max_by_graph(values: Tensor, graph: Tensor, num_graphs: int, rounding: float = 0.0) -> Tensor:
     """Scale each column to [0, 1] within each graph; a column that is constant within a graph becomes 0 there.
+
+    Differences of up to ``rounding`` are not stretched: equal sums may differ by the order of their terms.
 
     Example:
         >>> min_max_by_graph(torch.tensor([[2.0], [4.0], [3.0], [7.0]]), torch.tensor([0, 0, 0, 1]), 2).flatten()
@@ -25,7 +27,7 @@ def min_max_by_graph(values: Tensor, graph: Tensor, num_graphs: int) -> Tensor:
     """
     high = scatter_max(values, graph, num_graphs).index_select(0, graph)
     low = -scatter_max(-values, graph, num_graphs).index_select(0, graph)
-    return (values - low) / torch.where(high > low, high - low, torch.ones_like(high))
+    return (values - low) / torch.where(high - low > rounding, high - low, torch.ones_like(high))
 
 
 def rank_by_graph(scores: Tensor, graph: Tensor, ptr: Tensor) -> Tensor:
@@ -152,7 +154,6 @@ class ScoreFeatures(nn.Module):
             return columns
         around = scatter_max(words.index_select(0, source), target, num_nodes)
         covered = torch.maximum(words, around).sum(1, keepdim=True)
-        covered = torch.round(covered * 65536) / 65536  # sums of the same words in another order are equal
-        covered = min_max_by_graph(covered, graph, num_graphs)
+        covered = min_max_by_graph(covered, graph, num_graphs, 1e-5)
         partner = scatter_max(pair_evidence(words, edge_index), target, num_nodes)
         return torch.cat([columns, covered, partner], dim=1)
