@@ -293,7 +293,7 @@ def test_types_are_read_by_attention_and_by_features(
 def test_scripted_equals_eager_with_types(features: str, random_batch: MakeBatch) -> None:
     model = reranker(features, edge_features=True, num_edge_types=5)
     scripted = torch.jit.script(model)
-    for sizes in ((9, 14), (1,), (30, 0, 7)):
+    for sizes in ((9, 14), (1,), (30, 0, 7), (0,)):
         graphs = typed(random_batch(sizes=sizes))
         with torch.no_grad():
             assert torch.equal(scripted(*graphs.model_inputs(model.inputs)), score(model, graphs))
@@ -312,7 +312,7 @@ WORDS = {"num_scores": 7, "num_words": 4, "num_edge_types": 5, "pair_head": True
 def test_scripted_and_single_queries_equal_batches_with_words(features: str, random_batch: MakeBatch) -> None:
     model = reranker(features, **WORDS)
     scripted = torch.jit.script(model)
-    for sizes in ((9, 14), (1,), (30, 0, 7)):
+    for sizes in ((9, 14), (1,), (30, 0, 7), (0,)):
         graphs = with_words(random_batch(sizes=sizes))
         with torch.no_grad():
             assert torch.equal(scripted(*graphs.model_inputs(model.inputs)), score(model, graphs))

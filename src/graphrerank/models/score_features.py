@@ -136,7 +136,7 @@ class ScoreFeatures(nn.Module):
             graph.repeat_interleave(self.num_edge_types),
             ptr.numel() - 1,
         )
-        return torch.cat([features, of_types.reshape(num_nodes, -1)], dim=1)
+        return torch.cat([features, of_types.reshape(num_nodes, self.num_edge_types * of_types.shape[1])], dim=1)
 
     def _from_edges(
         self, scores: Tensor, words: Tensor, edge_index: Tensor, edge_weight: Tensor, graph: Tensor, num_graphs: int
