@@ -16,14 +16,16 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from graphrerank.inference import Explainer, GraphReranker, RerankInput
-from graphrerank.models import find_checkpoint, load_checkpoint
+from graphrerank.models import load_checkpoint
 
 CANDIDATES, EDGES, WORDS, QUESTIONS, TURNS = 100, 300, 30, 32, 7
+CHECKPOINT = Path(__file__).parents[1] / "src" / "graphrerank" / "pretrained" / "base-1"  # 0.2 can read it, too
 RNG = random.Random(0)
 VOCABULARY = ["".join(RNG.choices("abcdefghijklmnopqrstuvwxyz", k=RNG.randint(3, 10))) for _ in range(5000)]
 ZIPF = [1 / (rank + 5) for rank in range(5000)]
@@ -86,7 +88,7 @@ class Worker:
 
     def __init__(self) -> None:
         torch.set_num_threads(1)
-        checkpoint = load_checkpoint(find_checkpoint("base"))
+        checkpoint = load_checkpoint(CHECKPOINT)
         self._reranker, self._explainer = GraphReranker(checkpoint), Explainer(checkpoint)
 
     def batch(self, inputs: Sequence[RerankInput]) -> list[torch.Tensor]:

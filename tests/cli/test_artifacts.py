@@ -93,7 +93,8 @@ def test_a_model_of_the_hub_is_exported_where_one_says(settings, hub, tmp_path: 
 
 
 def test_what_ships_and_paths_are_not_asked_for(settings, hub) -> None:
-    assert artifact_folder(settings("artifact=attack")) == PRETRAINED / "attack"
+    for name in ("attack", "base-1"):
+        assert artifact_folder(settings(f"artifact={name}")) == PRETRAINED / name
     assert artifact_folder(settings(f"artifact={PRETRAINED / 'base'}")) == PRETRAINED / "base"
     with pytest.raises(ValueError, match="`revision` is of models from the hub, got 'v1' for attack"):
         artifact_folder(settings("artifact=attack", "revision=v1"))

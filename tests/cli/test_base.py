@@ -1,4 +1,4 @@
-"""The checkpoint that ships as `base`: what it is, and that the user's command gives what the README says."""
+"""The checkpoints that ship as `base` and `base-1`: what they are, and that the README's commands give its numbers."""
 
 import json
 from pathlib import Path
@@ -9,17 +9,35 @@ import torch
 from graphrerank import GraphReranker
 from graphrerank.models.checkpoint import PRETRAINED
 
-FOLDER = PRETRAINED / "base"
-TRAINED_ON = {"bird_train", "spider", "two_wiki", "hotpotqa", "scifact", "nfcorpus", "attack"}
+TRAINED_ON = {"bird_train", "spider", "2wikimultihopqa_train", "hotpotqa", "scifact", "nfcorpus", "attack"}
+QUESTION = "Where was the director of the film Solaris buried?"
+SCORES = [0.9, 0.6, 0.5, 0.3, 0.7]
+PASSAGES = [
+    "Solaris. A 1972 film directed by Andrei Tarkovsky.",
+    "The Mirror. A film about memory.",
+    "Paris. The capital of France.",
+    "Andrei Tarkovsky. Born in Zavrazhye, he is buried in Paris.",
+    "A film director. Somebody who directs films.",
+]
+
+
+@pytest.fixture(scope="module", params=["base", "base-1"])
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 @pytest.fixture(scope="module")
-def manifest() -> dict:
-    return json.loads((FOLDER / "manifest.json").read_text(encoding="utf-8"))
+def manifest(name: str) -> dict:
+    return json.loads((PRETRAINED / name / "manifest.json").read_text(encoding="utf-8"))
 
 
-def test_is_small_and_names_no_folder_of_the_machine_that_made_it(manifest: dict) -> None:
-    assert sum(file.stat().st_size for file in FOLDER.iterdir()) < 1 << 20
+@pytest.fixture(scope="module")
+def reranker(name: str) -> GraphReranker:
+    return GraphReranker.from_pretrained(name)
+
+
+def test_is_small_and_names_no_folder_of_the_machine_that_made_it(name: str, manifest: dict) -> None:
+    assert sum(file.stat().st_size for file in (PRETRAINED / name).iterdir()) < 1 << 20
 
     def strings(entry: object) -> list[str]:
         if isinstance(entry, dict):
@@ -33,34 +51,55 @@ def test_is_small_and_names_no_folder_of_the_machine_that_made_it(manifest: dict
 
 def test_reads_scores_alone_and_was_trained_on_train_splits(manifest: dict) -> None:
     assert manifest["model"]["arguments"]["features"] == "scores"
-    assert {manifest["data"]["choice"], *manifest["mix"]} == TRAINED_ON
+    mixed = {part["arguments"].get("data", part_name) for part_name, part in manifest["mix"].items()}
+    assert {manifest["data"]["choice"], *mixed} == TRAINED_ON
     for entry in (manifest["data"], *manifest["mix"].values()):
         splits = entry["arguments"].get("splits") or {"train": "train"}
         assert splits["train"].startswith("train")
     assert manifest["config"]["batches"]["train_split"] == "train"
 
 
-def test_a_neighbour_that_covers_the_rest_of_the_question_rises() -> None:
-    passages = [
-        "Solaris. A 1972 film directed by Andrei Tarkovsky.",
-        "The Mirror. A film about memory.",
-        "Paris. The capital of France.",
-        "Andrei Tarkovsky. Born in Zavrazhye, he is buried in Paris.",
-        "A film director. Somebody who directs films.",
-    ]
-    reranker = GraphReranker.from_pretrained("base")
-    question, scores = "Where was the director of the film Solaris buried?", [0.9, 0.6, 0.5, 0.3, 0.7]
-    alone = reranker.rerank(question, passages, scores=scores)
-    joined = reranker.rerank(question, passages, scores=scores, edges=[(0, 3)])
-    assert joined.ids[0] == 0
+def test_a_neighbour_that_covers_the_rest_of_the_question_rises(reranker: GraphReranker) -> None:
+    alone = reranker.rerank(QUESTION, PASSAGES, scores=SCORES)
+    joined = reranker.rerank(QUESTION, PASSAGES, scores=SCORES, edges=[(0, 3)])
     assert joined.ids.index(3) <= alone.ids.index(3)
 
 
 @pytest.mark.parametrize("scale", [1.0, 40.0, 0.001])
-def test_one_score_and_no_edge_keep_their_order(scale: float) -> None:
+def test_one_score_and_no_edge_keep_their_order(reranker: GraphReranker, scale: float) -> None:
     scores = scale * torch.randperm(100, generator=torch.Generator().manual_seed(0)).float()
-    ranking = GraphReranker.from_pretrained("base").rerank("anything", scores=scores)
+    ranking = reranker.rerank("anything", scores=scores)
     assert list(ranking.ids) == scores.argsort(descending=True).tolist()
+
+
+@pytest.mark.parametrize(
+    ("given", "ids", "scores", "probabilities"),
+    [
+        (
+            {"scores": SCORES},
+            (4, 0, 3, 1, 2),
+            [3.634856, 3.562662, 0.002859, -1.399461, -2.144213],
+            [0.199653, 0.192120, 0.021990, 0.008801, 0.005392],
+        ),
+        (
+            {"scores": SCORES, "edges": [(0, 3)]},
+            (0, 3, 4, 1, 2),
+            [3.925961, 2.952975, 2.139024, -1.789006, -2.144213],
+            [0.232262, 0.137021, 0.084745, 0.006813, 0.005392],
+        ),
+        (
+            {"edges": [(0, 3), (3, 2), (1, 4)], "edge_weights": [1, 1, 0.5]},
+            (0, 3, 4, 2, 1),
+            [4.213690, 2.603096, 0.612412, -0.958101, -1.116598],
+            [0.267970, 0.111841, 0.032577, 0.011755, 0.010596],
+        ),
+    ],
+)
+def test_base_1_scores_as_base_of_0_2(given: dict, ids: tuple, scores: list, probabilities: list) -> None:
+    found = GraphReranker.from_pretrained("base-1").rerank(QUESTION, PASSAGES, **given)
+    assert found.ids == ids
+    assert found.scores.tolist() == pytest.approx(scores, abs=1e-4)
+    assert found.probabilities.tolist() == pytest.approx(probabilities, abs=1e-5)
 
 
 @pytest.mark.slow

@@ -29,36 +29,36 @@ def written(folder: Path) -> tuple[Study, dict[str, Any], str]:
 
 def test_any_systems_on_the_same_queries(run: Run, ring: Path, mine: Path) -> None:
     folder = run(
-        f"datasets=[{ring}]", f"systems=[vector_search,{mine}]", "checkpoint=[attack,base]",
+        f"datasets=[{ring}]", f"systems=[vector_search,{mine}]", "checkpoint=[attack,base-1]",
         "measures=[nDCG@10,PR@2,R_cap@1,TR,Coverage@2,AP@10]",
     )  # fmt: skip
     whole, metrics, report = written(folder)
     study = whole.datasets["ring"]
-    assert list(study.systems) == ["retriever", "ppr-attack", "ppr-base", "gcs-attack", "gcs-base",
-                                    "vector_search", "ring.mine", "attack", "base"]  # fmt: skip
+    assert list(study.systems) == ["retriever", "ppr-attack", "ppr-base-1", "gcs-attack", "gcs-base-1",
+                                    "vector_search", "ring.mine", "attack", "base-1"]  # fmt: skip
     assert [one.kind for one in study.systems.values()] == [
         *["operator"] * 5, "pipeline", "run", "checkpoint", "checkpoint",
     ]  # fmt: skip
     assert study.measures == ["nDCG@10", "PR@2", "CR@1", "TR", "Coverage@2", "AP@10"]
     assert list(study.query_ids) == [f"q{i}" for i in range(QUERIES)]
     means = {name: one.means for name, one in study.systems.items()}
-    assert means["base"]["Coverage@2"] >= means["attack"]["Coverage@2"] > 0
+    assert means["base-1"]["Coverage@2"] >= means["attack"]["Coverage@2"] > 0
     assert means["vector_search"] == means["retriever"]  # the same retriever, so the same candidates
     foreign = study.systems["ring.mine"]
     assert (foreign.missing, foreign.cost) == (("q5",), None)
     assert foreign.means["CR@1"] == pytest.approx(5 / 6)
     assert foreign.tied_share == pytest.approx(4 / 6)
     assert "ring.mine ranks nothing for 1 queries, which count as 0: q5" in report
-    assert {test.baseline for test in study.tests} == set(study.systems) - {"base"}
+    assert {test.baseline for test in study.tests} == set(study.systems) - {"base-1"}
     assert {(one.system, one.edges) for one in study.counterfactuals} == {
-        (name, edges) for name in [*list(study.systems)[1:5], "attack", "base"] for edges in ("shuffled", "removed")
+        (name, edges) for name in [*list(study.systems)[1:5], "attack", "base-1"] for edges in ("shuffled", "removed")
     }
     removed = {one.system: one.mean for one in study.counterfactuals if one.edges == "removed"}
-    assert removed["gcs-base"] == pytest.approx(means["retriever"]["nDCG@10"])
-    cost = study.systems["base"].cost
+    assert removed["gcs-base-1"] == pytest.approx(means["retriever"]["nDCG@10"])
+    cost = study.systems["base-1"].cost
     assert cost is not None
     assert list(cost.ms) == ["retrieve", "graph", "rerank", "total"]
-    assert metrics["datasets"]["ring"]["systems"]["base"]["nDCG@10"] == means["base"]["nDCG@10"]
+    assert metrics["datasets"]["ring"]["systems"]["base-1"]["nDCG@10"] == means["base-1"]["nDCG@10"]
     assert metrics["datasets"]["ring"]["systems"]["ring.mine"]["missing"] == 1
     assert {path.name for path in (folder / "runs").iterdir()} == {f"ring.{name}.trec" for name in study.systems}
     for title in ("Tests", "Cost", "Groups of queries", "Hubs", "Other edges", "Queries"):
@@ -120,17 +120,17 @@ def test_the_order_of_checkpoints_changes_no_number(run: Run, ring: Path) -> Non
                 folder=names.replace(",", "-"),
             )
         ).datasets["ring"]
-        for names in ("base,attack", "attack,base")
+        for names in ("base-1,attack", "attack,base-1")
     )
     assert sorted(one.systems) == sorted(other.systems)
-    assert list(one.systems)[-2:] == list(other.systems)[:-3:-1] == ["base", "attack"]
+    assert list(one.systems)[-2:] == list(other.systems)[:-3:-1] == ["base-1", "attack"]
     assert one.notes == other.notes == ("candidates: hybrid, vectors: minilm",)
     for name, system in one.systems.items():
         for measure, values in system.values.items():
             assert torch.equal(values, other.systems[name].values[measure])
     assert one.ceiling == other.ceiling
-    restart = {name: manifest_of(name)["operators"] for name in ("base", "attack")}
-    assert restart["base"]["gcs"] != restart["attack"]["gcs"]
+    restart = {name: manifest_of(name)["operators"] for name in ("base-1", "attack")}
+    assert restart["base-1"]["gcs"] != restart["attack"]["gcs"]
     for label, operators in restart.items():
         alone = read_study(run(f"datasets=[{ring}]", f"checkpoint={label}", "retriever=hybrid", folder=label)).datasets[
             "ring"

@@ -50,7 +50,7 @@ def test_an_artifact_and_a_checkpoint_keep_the_calibration(make_checkpoint, tmp_
     assert [result.relevance_score for result in served.results] == probabilities
 
 
-@pytest.mark.parametrize("name", ["base", "attack"])
+@pytest.mark.parametrize("name", ["base", "base-1", "attack"])
 def test_a_shipped_model_was_calibrated_on_validation_splits_of_what_it_was_trained_on(name: str) -> None:
     manifest = load_checkpoint(PRETRAINED / name).reranker
     fitted = manifest.content["calibration"]["fitted"]

@@ -33,7 +33,8 @@ def test_what_ships_says_what_its_file_says(name: str) -> None:
     assert isinstance(manifest.calibration, LogisticCalibration)
     assert manifest.calibration.slope == content["calibration"]["slope"]
     assert manifest.seed == content["config"]["seed"]
-    assert (manifest.inputs, manifest.embedding_dim) == (SCORES, 0)
+    reads_types = bool(content["model"]["arguments"].get("num_edge_types"))
+    assert (manifest.inputs, manifest.embedding_dim) == (SCORES.with_edge_types() if reads_types else SCORES, 0)
     assert manifest.artifact is not None
     assert dict(manifest.artifact.sha256) == content["artifact"]["sha256"]
 

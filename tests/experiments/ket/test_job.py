@@ -52,7 +52,7 @@ def test_table_sweeps_and_rerankers(run_command, folder: Path, reader: Path, tmp
     for name in ("graph_share", "num_splits"):
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     orders = dict.fromkeys(row["order"] for row in found["rerankers"])
-    assert list(orders) == ["ket_p of that size", "cosine", "GATv2 `base`", "cross-encoder", "GRanker"]
+    assert list(orders) == ["ket_p of that size", "cosine", "GATv2 `base-1`", "cross-encoder", "GRanker"]
     assert all(row["questions"] == 3 and row["context_tokens"] <= row["limit"] for row in found["rerankers"])
     page = (tmp_path / "report.md").read_text()
     assert "| `keyword_rag` | 24 | 1 |" in page
