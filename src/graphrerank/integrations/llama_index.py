@@ -6,7 +6,6 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle
 from pydantic import Field
 
-from graphrerank.graphs.edge_types import ADJACENCY, EDGE_TYPES
 from graphrerank.inference import GraphReranker
 from graphrerank.integrations.metadata import Edge, input_from_metadata
 
@@ -62,4 +61,4 @@ def _following(nodes: Sequence[BaseNode]) -> Iterator[Edge]:
     for index, node in enumerate(nodes):
         for other in (node.prev_node, node.next_node):
             if other is not None and index_of.get(other.node_id, index) != index:
-                yield index, index_of[other.node_id], EDGE_TYPES[ADJACENCY]
+                yield index, index_of[other.node_id], "adjacency"

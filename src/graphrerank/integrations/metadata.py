@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER
 from graphrerank.inference import RerankInput
 
 Edge = tuple[int, int] | tuple[int, int, str]  # with its type
@@ -42,7 +41,7 @@ def input_from_metadata(
     is_chunked = all(DOC_ID in entry and CHUNK_ID in entry for entry in metadata)
     if scores is None and all(entry.get(SCORE) is not None for entry in metadata):
         scores = [entry[SCORE] for entry in metadata]
-    distinct = sorted({(min(i, j), max(i, j), *(named or (EDGE_TYPES[OTHER],))) for i, j, *named in edges})
+    distinct = sorted({(min(i, j), max(i, j), *(named or ("other",))) for i, j, *named in edges})
     return RerankInput(
         query,
         passages,
