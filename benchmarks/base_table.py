@@ -1,14 +1,15 @@
-"""python benchmarks/base_table.py --datasets DIR: the checkpoint `base` on test splits, with several retrievers.
+"""python benchmarks/base_table.py --datasets DIR: the checkpoint `base` on test splits, by retriever and edges.
 
-Runs ``evaluate.py checkpoint=base`` on every data set with every retriever and graph, one after the other (about 15
-minutes on 2 cores with cached vectors), and writes docs/base.md. A run that is already in the output folder is read,
-not repeated.
+Runs ``evaluate.py checkpoint=base`` on every data set with every retriever and graph, one after the other, and further
+checkpoints with every graph; writes docs/base.md. A run that is already in the output folder is read, not repeated.
 """
 
 import argparse
+import itertools
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from graphrerank.evaluation.run_json import with_new_names
@@ -23,40 +24,61 @@ NO_EDGES = {
     "scifact": ["data.knn=0"],
     "nfcorpus": ["data.knn=0"],
 }
-EXPAND, HYBRID = "retriever=hybrid_expand", "retriever=hybrid"
-CONDITIONS = {
-    "expanded": [EXPAND],
-    "hybrid": [HYBRID],
-    "dense": [HYBRID, "retriever.bm25_weight=0", "retriever.dense_weight=1"],
-    "BM25": [HYBRID, "retriever.bm25_weight=1", "retriever.dense_weight=0"],
+EXPAND, HYBRID, AUTO = "retriever=hybrid_expand", "retriever=hybrid", "data.edges=auto"
+RETRIEVERS = {
+    "auto": [EXPAND, AUTO],
+    "hybrid": [HYBRID, AUTO],
+    "dense": [HYBRID, "retriever.bm25_weight=0", "retriever.dense_weight=1", AUTO],
+    "BM25": [HYBRID, "retriever.bm25_weight=1", "retriever.dense_weight=0", AUTO],
     "no edges": [HYBRID],
+}
+GRAPHS = {
+    "no edges": RETRIEVERS["no edges"],
+    "hand-chosen": [EXPAND],
+    "auto": RETRIEVERS["auto"],
+    "auto and spaCy": [EXPAND, AUTO, "data.entities=spacy"],
 }
 EXTRA = {  # further rows of the first table: title -> data set and settings
     "2wikimultihopqa over edges_computed.tsv": (
         "2wikimultihopqa",
         ["data.mentions=false", "data.edges=[edges_computed.tsv]"],
     ),
-    "hotpotqa dev": ("hotpotqa", ["split=dev"]),
+    "hotpotqa dev": ("hotpotqa", ["split=dev", AUTO]),
 }
 SYSTEMS = {"retriever": "retriever", "ppr": "PPR", "gcs": "GCS", "gatv2": "`base`"}
 MEASURES = ("PR@5", "PR@10", "R@2", "R@5", "R@10", "nDCG@10")
+BY_EDGES = ("R@5", "PR@5", "PR@10", "nDCG@10")
 
 
-def run_folder(arguments: argparse.Namespace, title: str, name: str) -> Path:
-    """Return the folder of the run on one data set under one title."""
-    return arguments.folder.resolve() / title.replace(" ", "_") / name
+def run_folder(arguments: argparse.Namespace, checkpoint: str, title: str, name: str) -> Path:
+    """Return the folder of a checkpoint's run on one data set under one title."""
+    return arguments.folder.resolve() / checkpoint.strip("/").replace("/", "_") / title.replace(" ", "_") / name
 
 
-def run(arguments: argparse.Namespace, title: str, name: str, settings: list[str]) -> dict:
+def run(arguments: argparse.Namespace, checkpoint: str, title: str, name: str, settings: Sequence[str]) -> dict:
     """Evaluate on one data set with some settings and return its part of ``metrics.json``."""
-    run_dir = run_folder(arguments, title, name)
+    run_dir = run_folder(arguments, checkpoint, title, name)
     if not (run_dir / "metrics.json").is_file():
-        print(f"{title}: {name}", file=sys.stderr, flush=True)
-        overrides = [f"checkpoint={arguments.checkpoint}", f"paths.datasets={arguments.datasets.resolve()}"]
-        overrides += [f"data={name}", *settings, f"hydra.run.dir={run_dir}"]
+        print(f"{checkpoint}: {title}: {name}", file=sys.stderr, flush=True)
+        overrides = [f"checkpoint={checkpoint}", f"paths.datasets={arguments.datasets.resolve()}", f"data={name}"]
+        overrides += ["counterfactuals=[]", *settings, *arguments.settings, f"hydra.run.dir={run_dir}"]
         subprocess.run([sys.executable, str(ROOT / "evaluate.py"), *overrides], check=True, stdout=subprocess.DEVNULL)
     (found,) = with_new_names(json.loads((run_dir / "metrics.json").read_text()))["datasets"].values()
     return found
+
+
+def run_all(arguments: argparse.Namespace, checkpoint: str, conditions: dict[str, list[str]]) -> dict[str, dict]:
+    """Evaluate a checkpoint under each condition on each data set; ATT&CK has edges of its own and no others."""
+    results: dict[str, dict] = {title: {} for title in conditions}
+    for title, name in itertools.product(conditions, SETS):
+        if name in NO_EDGES:
+            settings = conditions[title] + (NO_EDGES[name] if title == "no edges" else [])
+        elif title in RETRIEVERS and AUTO in conditions[title]:
+            settings = [setting for setting in conditions[title] if setting != AUTO]
+        else:
+            continue
+        results[title][name] = run(arguments, checkpoint, title, name, settings)
+    return results
 
 
 def full_table(results: dict[str, dict]) -> str:
@@ -107,6 +129,16 @@ def robustness_table(results: dict[str, dict[str, dict]], measure: str) -> str:
     return "\n".join(lines)
 
 
+def edges_table(results: dict[str, dict[str, dict]], measure: str) -> str:
+    """Lay out one measure of every checkpoint on every data set over every graph."""
+    lines = [f"| {measure} by edges | checkpoint | {' | '.join(GRAPHS)} |", f"| --- | --- |{' --: |' * len(GRAPHS)}"]
+    for name in (name for name in SETS if name in NO_EDGES):
+        for place, (checkpoint, found) in enumerate(results.items()):
+            cells = [percent(found[title][name]["systems"]["gatv2"][measure]) for title in GRAPHS]
+            lines.append(f"| {name if not place else ''} | `{checkpoint}` | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def tests_table(results: dict[str, dict]) -> str:
     """Lay out the paired tests of ``base`` on every data set."""
     lines = ["| data set | against | PR@10 | p | nDCG@10 | p |", "| --- | --- | --: | --: | --: | --: |"]
@@ -127,23 +159,23 @@ def main() -> None:
     """Run what is missing and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--datasets", type=Path, required=True)
-    parser.add_argument("--checkpoint", default="base")
+    parser.add_argument("--checkpoint", nargs="+", default=["base"], help="the page is of the first")
+    parser.add_argument("--settings", nargs="*", default=[], help="of evaluate.py, added to every run")
     parser.add_argument("--folder", type=Path, default=Path("runs/base_table"))
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "base.md")
     arguments = parser.parse_args()
-    results = {
-        condition: {
-            name: run(arguments, condition, name, settings + (NO_EDGES[name] if condition == "no edges" else []))
-            for name in SETS
-            if condition != "no edges" or name in NO_EDGES
-        }
-        for condition, settings in CONDITIONS.items()
+    first = arguments.checkpoint[0]
+    results = run_all(arguments, first, RETRIEVERS)
+    by_edges = {checkpoint: run_all(arguments, checkpoint, GRAPHS) for checkpoint in arguments.checkpoint}
+    extra = {
+        title: run(arguments, first, title, name, [EXPAND, *settings]) for title, (name, settings) in EXTRA.items()
     }
-    extra = {title: run(arguments, title, name, [EXPAND, *settings]) for title, (name, settings) in EXTRA.items()}
+    studies = [run_folder(arguments, first, "auto", name) / "study.json" for name in SETS]
     page = PAGE.format(
-        full=full_table(results["expanded"] | extra),
-        tests=tests_table(results["expanded"] | extra),
-        probabilities=probabilities_table([run_folder(arguments, "expanded", name) / "study.json" for name in SETS]),
+        full=full_table(results["auto"] | extra),
+        tests=tests_table(results["auto"] | extra),
+        probabilities=probabilities_table(studies),
+        edges="\n\n".join(edges_table(by_edges, measure) for measure in BY_EDGES),
         pr=robustness_table(results, "PR@10"),
         ndcg=robustness_table(results, "nDCG@10"),
     )
@@ -160,7 +192,8 @@ probability tuned on BIRD train. Latency of the reranking stage for one query at
 
 ## All data sets, candidates expanded along the graph
 
-`python evaluate.py checkpoint=base 'datasets=[...]' retriever=hybrid_expand paths.datasets=DIR`
+`python evaluate.py checkpoint=base data=NAME data.edges=auto retriever=hybrid_expand paths.datasets=DIR`; ATT&CK
+has edges of its own.
 
 {full}
 
@@ -179,11 +212,18 @@ the others.
 
 {probabilities}
 
-## Other retrievers and graphs
+## Other edges
 
-Retriever → GCS → `base`; bold where `base` is at or above both. *expanded*: `retriever=hybrid_expand`. *hybrid*: 0.3
-BM25 + 0.7 cosine, no expansion. *dense*, *BM25*: one of the two ranks, the other remains a feature of the candidates.
-*no edges*: hybrid without any edge. `python benchmarks/base_plot.py` draws the last table.
+*no edges*: hybrid without any edge. *hand-chosen*: as `conf/data/NAME.yaml` says. *auto*: `data.edges=auto`. *auto and
+spaCy*: also `data.entities=spacy`. With edges, candidates are expanded along them.
+
+{edges}
+
+## Other retrievers
+
+Retriever → GCS → `base`; bold where `base` is at or above both. *auto*: `retriever=hybrid_expand`. *hybrid*: 0.3 BM25 +
+0.7 cosine, no expansion. *dense*, *BM25*: one of the two ranks, the other remains a feature of the candidates. All with
+`data.edges=auto`; *no edges*: hybrid without any edge. `python benchmarks/base_plot.py` draws the last table.
 
 ![nDCG@10 of retriever, GCS and base by data set and retriever](base.png)
 
