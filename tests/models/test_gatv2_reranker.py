@@ -328,6 +328,13 @@ def test_the_pair_head_begins_with_zero(random_batch: MakeBatch) -> None:
     assert model.pair_head.lin_out.weight.grad.any()
 
 
+def test_the_mlp_reads_no_pair(random_batch: MakeBatch) -> None:
+    model, graphs = reranker(message_passing=False, **WORDS), with_words(random_batch())
+    features = model.score_features(graphs.x, graphs.edge_index, graphs.edge_attr, graphs.ptr, graphs.edge_type)
+    model.score_features.forward = lambda *_: features  # type: ignore[method-assign]
+    assert torch.equal(score(model, graphs), score(model, graphs.select_edges(torch.arange(3))))
+
+
 def test_attention_reads_what_pairs_cover(random_batch: MakeBatch) -> None:
     graphs = with_words(random_batch())
     model = reranker(**(WORDS | {"pair_head": False}))

@@ -53,7 +53,7 @@ class GATv2Reranker(nn.Module):
         num_words: How many of the scores, the last ones, say which of the query's words a candidate holds
             (``WORD_FEATURES`` of :mod:`graphrerank.data.text_match`); read by ``scores`` and ``full``.
         pair_head: Whether a score of each candidate's best pair is added (:class:`PairHead`).
-        message_passing: False for the MLP ablation.
+        message_passing: False for the MLP ablation, which has no pair head either.
         restart_prob: GCS's share of a node's own score in each step.
     """
 
@@ -121,7 +121,7 @@ class GATv2Reranker(nn.Module):
             )
             for _ in range(num_layers)
         )
-        self.pair_head = PairHead(hidden_channels, edge_dim) if pair_head else None
+        self.pair_head = PairHead(hidden_channels, edge_dim) if pair_head and message_passing else None
         self.norm = nn.LayerNorm(hidden_channels)
         self.lin_hidden = nn.Linear(hidden_channels, hidden_channels)
         self.lin_out = nn.Linear(hidden_channels, 1)
