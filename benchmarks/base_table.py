@@ -36,13 +36,13 @@ GRAPHS = {
     "no edges": RETRIEVERS["no edges"],
     "hand-chosen": [EXPAND],
     "auto": RETRIEVERS["auto"],
-    "auto and spaCy": [EXPAND, AUTO, "data.entities=spacy"],
 }
 EXTRA = {  # further rows of the first table: title -> data set and settings
     "2wikimultihopqa over edges_computed.tsv": (
         "2wikimultihopqa",
         ["data.mentions=false", "data.edges=[edges_computed.tsv]"],
     ),
+    "2wikimultihopqa over mentions and spaCy's entities": ("2wikimultihopqa", ["data.entities=spacy"]),
     "hotpotqa dev": ("hotpotqa", ["split=dev", AUTO]),
 }
 SYSTEMS = {"retriever": "retriever", "ppr": "PPR", "gcs": "GCS", "gatv2": "`base`"}
@@ -214,8 +214,8 @@ the others.
 
 ## Other edges
 
-*no edges*: hybrid without any edge. *hand-chosen*: as `conf/data/NAME.yaml` says. *auto*: `data.edges=auto`. *auto and
-spaCy*: also `data.entities=spacy`. With edges, candidates are expanded along them.
+*no edges*: hybrid without any edge. *hand-chosen*: as `conf/data/NAME.yaml` says. *auto*: `data.edges=auto`. With
+edges, candidates are expanded along them.
 
 {edges}
 
