@@ -288,6 +288,15 @@ def test_automatic_edges_are_of_every_kind(write_folder: Any, tmp_path: Path, ca
     assert dataset.fingerprint != load_folder(folder).fingerprint
 
 
+def test_headlines_are_not_taken_for_names(write_folder: Any, tmp_path: Path) -> None:
+    titles = ["Cell polarity", "How a cell keeps its shape while it moves", "What moves in a cell that does not move"]
+    corpus = [{"_id": str(i), "title": title, "text": "On Cell polarity."} for i, title in enumerate(titles)]
+    qrels = {"train": "query-id\tcorpus-id\tscore\nq1\t0\t1\n", "test": None}
+    folder = write_folder(tmp_path / "papers", corpus=corpus, queries=FEW_QUERIES[:1], edges=None, **qrels)
+    assert "mentions" not in load_folder(folder, edges="auto").edge_counts
+    assert load_folder(folder, mentions=True).edge_counts["mentions"] == 2
+
+
 def test_automatic_edges_read_the_folders_files_first(write_folder: Any, tmp_path: Path) -> None:
     chunks = [{"_id": name, "text": "nothing"} for name in "abcd"]
     qrels = {"train": "query-id\tcorpus-id\tscore\nq1\ta\t1\n", "test": None}

@@ -13,6 +13,7 @@ an empty text or a score that is no number is an error that names file and line.
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -42,6 +43,7 @@ from graphrerank.knowledge import KnowledgeCache, KnowledgeExtractor, PatternEnt
 
 EDGES = "edges.tsv"  # read if present
 AUTO = "auto"  # instead of names of edge files: every kind of edge that the texts give
+NAME_WORDS = 6  # of `auto`: titles with more at the median are headlines, as of papers, and short ones occur by chance
 NEIGHBOURS = 3  # of `auto`: a passage with fewer gets its nearest ones by vectors
 logger = logging.getLogger(__name__)
 
@@ -137,7 +139,7 @@ def load_folder(
         raise ValueError(f"`edges` must be a list of files in {folder}, null, or {AUTO!r}, got {edges!r}")
     edge_files = _default_edges(folder) if edges is None or automatic else [folder / file for file in edges]
     if automatic:
-        mentions, adjacency = any(doc.title for doc in documents), all(map(_has_place, documents))
+        mentions, adjacency = _titles_are_names(documents), all(map(_has_place, documents))
         entities = entities or ("file" if (folder / ENTITIES).is_file() else "spelling")
     found = _EdgesBySource()
     found.add("file", *read_edges(edge_files, node_number, edge_types=edge_types, edge_meanings=edge_meanings))
@@ -362,6 +364,12 @@ def _entities(
     if cache is not None:
         extractor = KnowledgeCache(extractor, Path(cache) / "entities")
     return [knowledge.names for knowledge in extractor.extract([document.passage for document in documents])]
+
+
+def _titles_are_names(documents: Sequence[Document]) -> bool:
+    """Return whether titles name something that others may mention, as those of an encyclopedia; headlines do not."""
+    lengths = [len(document.title.split()) for document in documents if document.title]
+    return bool(lengths) and median(lengths) <= NAME_WORDS
 
 
 def _default_edges(folder: Path) -> list[Path]:
