@@ -42,7 +42,7 @@ EXTRA = {  # further rows of the first table: title -> data set and settings
         "2wikimultihopqa",
         ["data.mentions=false", "data.edges=[edges_computed.tsv]"],
     ),
-    "2wikimultihopqa over mentions and spaCy's entities": ("2wikimultihopqa", ["data.entities=spacy"]),
+    "2wikimultihopqa over mentions and entities by spaCy": ("2wikimultihopqa", ["data.entities=spacy"]),
     "hotpotqa dev": ("hotpotqa", ["split=dev", AUTO]),
 }
 SYSTEMS = {"retriever": "retriever", "ppr": "PPR", "gcs": "GCS", "gatv2": "`base`"}
@@ -188,12 +188,14 @@ PAGE = """# The checkpoint `base`
 
 Written by `python benchmarks/base_table.py --datasets DIR`. Trained by `python train.py experiment=base` on train
 splits only; every number on this page is of a test split (Spider and BIRD: dev). Percent. GCS and PPR: restart
-probability tuned on BIRD train. Latency of the reranking stage for one query at a time, one CPU thread.
+probability tuned on BIRD train. Latency of the reranking stage for one query at a time, one CPU thread, beside another
+job. The checkpoint was trained before `edges: auto` left out mentions of headlines (SciFact's titles): trained anew, it
+may differ a little.
 
 ## All data sets, candidates expanded along the graph
 
-`python evaluate.py checkpoint=base data=NAME data.edges=auto retriever=hybrid_expand paths.datasets=DIR`; ATT&CK
-has edges of its own.
+`python evaluate.py checkpoint=base data=NAME data.edges=auto retriever=hybrid_expand encoder=minilm encoder.dtype=bfloat16 paths.datasets=DIR`;
+ATT&CK has edges of its own.
 
 {full}
 
