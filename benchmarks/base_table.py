@@ -194,8 +194,8 @@ may differ a little.
 
 ## All data sets, candidates expanded along the graph
 
-`python evaluate.py checkpoint=base data=NAME data.edges=auto retriever=hybrid_expand encoder=minilm encoder.dtype=bfloat16 paths.datasets=DIR`;
-ATT&CK has edges of its own.
+`python evaluate.py checkpoint=base data=NAME data.edges=auto retriever=hybrid_expand paths.datasets=DIR`, with
+`encoder=minilm encoder.dtype=bfloat16`; ATT&CK has edges of its own.
 
 {full}
 
