@@ -208,9 +208,9 @@ Difference in points; p of a two-sided paired randomisation test over queries.
 ## Probabilities
 
 All candidates of the test splits, expanded: how far the probabilities are from the shares of relevant candidates (ECE:
-expected calibration error). `python train.py calibrate=base` fitted the calibration on the validation splits of all
-seven sets together. It does not distinguish data sets, and is too low on sets with far more relevant candidates than
-the others.
+expected calibration error). The training fitted the calibration on the validation splits of all sets together
+(`python train.py calibrate=base` fits it anew). It does not distinguish data sets, and is too low on sets with far more
+relevant candidates than the others.
 
 {probabilities}
 
