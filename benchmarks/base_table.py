@@ -190,7 +190,8 @@ Written by `python benchmarks/base_table.py --datasets DIR`. Trained by `python 
 splits only; every number on this page is of a test split (Spider and BIRD: dev). Percent. GCS and PPR: restart
 probability tuned on BIRD train. Latency of the reranking stage for one query at a time, one CPU thread, beside another
 job. The checkpoint was trained before `edges: auto` left out mentions of headlines (SciFact's titles): trained anew, it
-may differ a little.
+may differ a little. It was trained and judged on vectors in bfloat16; its manifest names MiniLM in float32, for
+processors that are slow at the other.
 
 ## All data sets, candidates expanded along the graph
 

@@ -144,6 +144,7 @@ def test_an_http_process_that_has_ended_is_not_started_anew_while_others_finish(
     served = wait_for(tmp_path, "serve", 2)
     process.terminate()
     assert process.wait(30) == 0
+    assert "process died" not in process.stderr.read()  # one ends a second before the other
     assert lines(tmp_path, "serve") == served
     assert sorted(lines(tmp_path, "serve ended")) == sorted(served)
 

@@ -156,10 +156,10 @@ class Supervisor:
         for slot in self._slots:
             slot.read_reports()
             slot.continue_or_kill()
-            if slot.is_alive():
+            if slot.is_alive() or (self._is_ending and slot.program.ends_first):
                 continue
             slot.note_death()
-            if not (self._is_ending and slot.program.ends_first) and time.monotonic() >= slot.start_at:
+            if time.monotonic() >= slot.start_at:
                 slot.start(self._lifeline_end, self._lifeline)
 
 
