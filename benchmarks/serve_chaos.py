@@ -8,6 +8,7 @@ all processes are back. Needs root on Linux, for the small disk.
 
 import argparse
 import collections
+import contextlib
 import http.client
 import json
 import os
@@ -91,8 +92,9 @@ class Service:
         victim = random.choice([child for child in children if child.name().startswith(name)])
         victim.send_signal(signum)
         if signum == signal.SIGKILL:
-            while victim.is_running() and victim.status() != psutil.STATUS_ZOMBIE:
-                time.sleep(0.001)
+            with contextlib.suppress(psutil.NoSuchProcess):  # it is gone, and its parent knows
+                while victim.status() != psutil.STATUS_ZOMBIE:
+                    time.sleep(0.001)
 
     def faults(self) -> dict[str, Callable[[], None]]:
         """Return all faults, by name."""
