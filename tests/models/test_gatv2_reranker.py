@@ -289,16 +289,6 @@ def test_types_are_read_by_attention_and_by_features(
         assert torch.equal(score(model, turned), score(model, graphs)) == (not message_passing)
 
 
-@every_mode
-def test_scripted_equals_eager_with_types(features: str, random_batch: MakeBatch) -> None:
-    model = reranker(features, edge_features=True, num_edge_types=5)
-    scripted = torch.jit.script(model)
-    for sizes in ((9, 14), (1,), (30, 0, 7), (0,)):
-        graphs = typed(random_batch(sizes=sizes))
-        with torch.no_grad():
-            assert torch.equal(scripted(*graphs.model_inputs(model.inputs)), score(model, graphs))
-
-
 def with_words(graphs: CandidateGraphs) -> CandidateGraphs:
     """Add to each candidate four words that it holds or not."""
     words = torch.rand(graphs.num_nodes, 4, generator=torch.Generator().manual_seed(3))
@@ -309,11 +299,16 @@ WORDS = {"num_scores": 7, "num_words": 4, "num_edge_types": 5, "pair_head": True
 
 
 @every_mode
-def test_scripted_and_single_queries_equal_batches_with_words(features: str, random_batch: MakeBatch) -> None:
-    model = reranker(features, **WORDS)
+@pytest.mark.parametrize(
+    ("prepare", "arguments"), [(typed, {"edge_features": True, "num_edge_types": 5}), (with_words, WORDS)]
+)
+def test_scripted_equals_eager_with_types_and_words(
+    prepare: MakeBatch, arguments: dict[str, object], features: str, random_batch: MakeBatch
+) -> None:
+    model = reranker(features, **arguments)
     scripted = torch.jit.script(model)
     for sizes in ((9, 14), (1,), (30, 0, 7), (0,)):
-        graphs = with_words(random_batch(sizes=sizes))
+        graphs = prepare(random_batch(sizes=sizes))
         with torch.no_grad():
             assert torch.equal(scripted(*graphs.model_inputs(model.inputs)), score(model, graphs))
 

@@ -146,7 +146,7 @@ class Session:
         readers = {
             "a model that reads vectors (features=scores does not)": reads_vectors,
             "a retriever that reads vectors": needs_vectors(build_retriever),
-            "edges to nearest neighbours (data.knn)": dataset.knn > 0 and dataset.knn_below is None,
+            "edges to nearest neighbours (data.knn)": dataset.needs_vectors,
         }
         reader = next((reader for reader, reads in readers.items() if reads), None)
         if encoder is None and reader is not None:

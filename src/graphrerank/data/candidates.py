@@ -182,7 +182,7 @@ def prepare(
     if encoder is not None:
         dataset = encode_dataset(dataset, encoder, Path(cache))
         query_vectors = encoder.encode(dataset.query_texts)
-    elif dataset.knn and dataset.knn_below is None:
+    elif dataset.needs_vectors:
         raise ValueError(f"`knn` edges of data set {dataset.name!r} need an encoder (encoder=minilm), got none")
     graph = dataset.graph
     described = _describe(build_retriever)

@@ -118,6 +118,11 @@ class RetrievalDataset:
             edges += f", {self.knn} nearest of {which} to come"
         return f"{self.name}: {self.graph.num_nodes:,} nodes, {edges}, queries: {queries}"
 
+    @property
+    def needs_vectors(self) -> bool:
+        """Whether its edges cannot do without an encoder."""
+        return self.knn > 0 and self.knn_below is None
+
     def _check_judgements(self, split: str, qrels: Qrels) -> None:
         num_queries, num_nodes = len(self.query_ids), self.graph.num_nodes
         for bad, needed in (

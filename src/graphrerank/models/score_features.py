@@ -123,7 +123,8 @@ class ScoreFeatures(nn.Module):
         scores = min_max_by_graph(base_features[:, : self.num_scores], graph, ptr.numel() - 1)
         rank = rank_by_graph(base_features[:, 0], graph, ptr).to(scores.dtype)
         ranks = torch.stack([1 / rank, torch.log(rank) / 5], dim=1)
-        joined = self._from_edges(scores, words, edge_index, edge_weight, graph, ptr.numel() - 1)
+        evidence = pair_evidence(words, edge_index) if self.num_words > 0 else edge_weight
+        joined = self._from_edges(scores, words, edge_index, edge_weight, evidence, graph, ptr.numel() - 1)
         features = torch.cat([scores, joined[:, :1], ranks, joined[:, 1:]], dim=1)
         if self.num_edge_types == 0:
             return features
@@ -133,15 +134,26 @@ class ScoreFeatures(nn.Module):
             words.repeat_interleave(self.num_edge_types, dim=0),
             layered(edge_index, edge_type, self.num_edge_types),
             edge_weight,
+            evidence,
             graph.repeat_interleave(self.num_edge_types),
             ptr.numel() - 1,
         )
         return torch.cat([features, of_types.reshape(num_nodes, self.num_edge_types * of_types.shape[1])], dim=1)
 
     def _from_edges(
-        self, scores: Tensor, words: Tensor, edge_index: Tensor, edge_weight: Tensor, graph: Tensor, num_graphs: int
+        self,
+        scores: Tensor,
+        words: Tensor,
+        edge_index: Tensor,
+        edge_weight: Tensor,
+        evidence: Tensor,
+        graph: Tensor,
+        num_graphs: int,
     ) -> Tensor:
-        """Compute what depends on edges, from scaled scores ``[N, num_scores]`` and words ``[N, num_words]``."""
+        """Compute what depends on edges, from scaled scores ``[N, num_scores]`` and words ``[N, num_words]``.
+
+        ``evidence`` is that of :func:`pair_evidence`, not read without words.
+        """
         num_nodes = scores.shape[0]
         gcs = graph_cohesive_smoothing(scores[:, 0], edge_index, edge_weight, self.restart_prob, self.num_steps)
         source, target = edge_index[0], edge_index[1]
@@ -155,5 +167,5 @@ class ScoreFeatures(nn.Module):
         around = scatter_max(words.index_select(0, source), target, num_nodes)
         covered = torch.maximum(words, around).sum(1, keepdim=True)
         covered = min_max_by_graph(covered, graph, num_graphs, 1e-5)
-        partner = scatter_max(pair_evidence(words, edge_index), target, num_nodes)
+        partner = scatter_max(evidence, target, num_nodes)
         return torch.cat([columns, covered, partner], dim=1)
