@@ -1,8 +1,9 @@
 """python benchmarks/serve_fuzz.py  # hostile requests to a running service, and what a bystander notices.
 
 Bodies are made from valid ones by changing their structure: deep, wide, huge, not finite, duplicate, lone surrogates,
-null, cut and flipped bytes. Four clients send them to all routes that take a body; a bystander sends a small valid
-request twenty times a second. Prints statuses, the bystander's latency and the memory of the service at both ends.
+null, cut and flipped bytes. Four processes send them to all routes that take a body, though `/route`, which takes an
+adapter, is not served; a bystander, a process too, sends a small valid request twenty times a second. Prints statuses,
+the bystander's latency and the memory of the service at both ends.
 """
 
 import argparse
@@ -14,17 +15,22 @@ import random
 import socket
 import subprocess
 import sys
-import threading
+import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import Manager
 from pathlib import Path
 from typing import Any
 
 import psutil
+from serve_chaos import write_corpus
 
 ROOT = Path(__file__).parents[1]
 PATHS = ("/v1/rerank", "/v2/rerank", "/rerank", "/search", "/route")
 HEADERS = {"content-type": "application/json"}
+MAX_BODY = 12_000_000  # about, in bytes: more than the service takes
 ODD_NUMBERS = (float("nan"), float("inf"), -float("inf"), 1e308, -1e308, 1e-320, 2**63, -(2**70), 10**400, -0.0, 0)
 ODD_TEXTS = ("", " ", "\x00", "\ud800", "\udfff\ud800", "a" * 120_000, "é" * 1000, "\u202e", "word " * 5000, "[" * 300)
 VALID: tuple[dict[str, Any], ...] = (
@@ -35,6 +41,7 @@ VALID: tuple[dict[str, Any], ...] = (
     {"query": "worm", "documents": ["a", "b"], "doc_ids": ["d", "d"], "chunk_ids": [0, 1]},
     {"query": "worm", "documents": ["a", "b"], "query_vector": [1.0, 0.0], "vectors": [[1.0, 0.0], [0.0, 1.0]]},
     {"query": "worm", "texts": ["a", "b"], "raw_scores": True, "return_text": True},
+    {"query": "word1 word2", "top_n": 3, "return_documents": True},
 )  # fmt: skip
 
 
@@ -45,6 +52,8 @@ def hostile_bodies(seed: int) -> Iterator[bytes]:
         body: Any = json.loads(json.dumps(draw.choice(VALID)))
         for _ in range(draw.choice((0, 1, 1, 2, 3))):
             body = _changed(body, draw)
+        if _larger_than(body, MAX_BODY):
+            continue
         try:
             content = json.dumps(body).encode()
         except (ValueError, RecursionError):
@@ -54,6 +63,16 @@ def hostile_bodies(seed: int) -> Iterator[bytes]:
         if draw.random() < 0.05:  # a name twice
             content = content.replace(b'{"query"', b'{"query": 3, "query": null, "query"', 1)
         yield content
+
+
+def _larger_than(body: Any, bound: int) -> bool:
+    """Count values and characters; a list that was made wide twice has a million values."""
+    rest, size = [body], 0
+    while rest and size <= bound:
+        node = rest.pop()
+        size += len(node) if isinstance(node, str) else 4 + (node.bit_length() // 3 if isinstance(node, int) else 0)
+        rest.extend(node.values() if isinstance(node, dict) else node if isinstance(node, list) else ())
+    return size > bound
 
 
 def _changed(node: Any, draw: random.Random) -> Any:
@@ -95,7 +114,9 @@ def _memory(process: psutil.Process) -> int:
     return sum(one.memory_full_info().pss for one in [process, *process.children(recursive=True)])
 
 
-def _send(port: int, seeds: list[int], count: int, statuses: collections.Counter[Any]) -> None:
+def _send(port: int, seeds: list[int], count: int) -> collections.Counter[Any]:
+    """Send hostile bodies; return how often each status or error came."""
+    statuses: collections.Counter[Any] = collections.Counter()
     for seed in seeds:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         bodies = hostile_bodies(seed)
@@ -108,18 +129,21 @@ def _send(port: int, seeds: list[int], count: int, statuses: collections.Counter
             except (http.client.HTTPException, OSError) as error:
                 statuses[type(error).__name__] += 1
                 connection.close()
+    return statuses
 
 
-def _stand_by(port: int, ended: threading.Event, seconds: list[float], statuses: collections.Counter[Any]) -> None:
+def _stand_by(port: int, ended: Any) -> list[tuple[float, int]]:
+    """Send small valid requests until the end; return the seconds and the status of each."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    body = json.dumps(VALID[0])
+    body = json.dumps(VALID[0]).encode()
+    answers = []
     while not ended.wait(0.05):
         start = time.perf_counter()
         connection.request("POST", "/v2/rerank", body, HEADERS)
         answer = connection.getresponse()
         answer.read()
-        seconds.append(time.perf_counter() - start)
-        statuses[answer.status] += 1
+        answers.append((time.perf_counter() - start, answer.status))
+    return answers
 
 
 def main() -> None:
@@ -129,55 +153,73 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=4)
     parser.add_argument("--workers", type=int, default=2)
     arguments = parser.parse_args()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        ProcessPoolExecutor(arguments.clients + 1) as clients,
+        Manager() as shared,
+        _service(Path(folder), arguments.workers) as (port, service),
+    ):
+        _send(port, [0], 2000)  # until memory has its size
+        before, ended, start = _memory(service), shared.Event(), time.perf_counter()
+        bystander = clients.submit(_stand_by, port, ended)
+        blocks = range(1, 1 + arguments.requests // 1000)
+        sent = [clients.submit(_send, port, [seed], 1000) for seed in blocks]
+        statuses = sum((each.result() for each in sent), collections.Counter())
+        took = time.perf_counter() - start
+        ended.set()
+        answers = bystander.result()
+        after = _memory(service)
+    seconds = sorted(one for one, _ in answers)
+    print(f"{sum(statuses.values())} requests in {took:.0f} s: {dict(sorted(statuses.items(), key=str))}")
+    print(
+        f"bystander: {len(seconds)} requests, {dict(collections.Counter(status for _, status in answers))}, "
+        f"p50 {1000 * seconds[len(seconds) // 2]:.0f} ms, p99 {1000 * seconds[int(0.99 * (len(seconds) - 1))]:.0f} ms, "
+        f"longest {1000 * seconds[-1]:.0f} ms"
+    )
+    print(
+        f"memory: {before / 2**20:.0f} MiB before, {after / 2**20:.0f} MiB after ({100 * (after / before - 1):+.1f}%)"
+    )
+
+
+@contextmanager
+def _service(folder: Path, workers: int) -> Iterator[tuple[int, psutil.Process]]:
+    """Start a service with a small corpus to search; yield its port and process when it is ready."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    settings = [f"port={port}", "artifact=base", "encoder=none", f"workers={arguments.workers}"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src")}
+    settings = [f"port={port}", "artifact=base", "encoder=none", f"workers={workers}"]
+    settings += [
+        f"index={write_corpus(folder / 'corpus', 0)}",
+        "pipeline=vector_search",
+        "retriever=bm25",
+        f"paths.cache={folder / 'cache'}",
+    ]
     process = subprocess.Popen(
         [sys.executable, str(ROOT / "serve.py"), *settings],
-        env=environment,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src")},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
     try:
-        while True:
-            try:
-                connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-                connection.request("GET", "/ready")
-                if connection.getresponse().status == 200:
-                    break
-            except OSError:
-                pass
+        while not _is_ready(port):
             time.sleep(0.2)
-        _send(port, [0], 2000, collections.Counter())  # until memory has its size
-        service, statuses, others = psutil.Process(process.pid), collections.Counter(), collections.Counter()
-        before, seconds, ended, start = _memory(service), [], threading.Event(), time.perf_counter()
-        bystander = threading.Thread(target=_stand_by, args=(port, ended, seconds, others))
-        bystander.start()
-        blocks = arguments.requests // 1000
-        seeds = [list(range(1 + first, 1 + blocks, arguments.clients)) for first in range(arguments.clients)]
-        threads = [threading.Thread(target=_send, args=(port, own, 1000, statuses)) for own in seeds]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        took = time.perf_counter() - start
-        ended.set()
-        bystander.join()
-        after = _memory(service)
+            if process.poll() is not None:
+                raise SystemExit(f"{' '.join(settings)}: ended with {process.returncode}")
+        yield port, psutil.Process(process.pid)
     finally:
         process.terminate()
         process.wait(60)
-    seconds.sort()
-    print(f"{sum(statuses.values())} requests in {took:.0f} s: {dict(sorted(statuses.items(), key=str))}")
-    print(
-        f"bystander: {len(seconds)} requests, {dict(others)}, p50 {1000 * seconds[len(seconds) // 2]:.0f} ms, ", end=""
-    )
-    print(f"p99 {1000 * seconds[int(0.99 * (len(seconds) - 1))]:.0f} ms, longest {1000 * seconds[-1]:.0f} ms")
-    print(
-        f"memory: {before / 2**20:.0f} MiB before, {after / 2**20:.0f} MiB after ({100 * (after / before - 1):+.1f}%)"
-    )
+
+
+def _is_ready(port: int) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("GET", "/ready")
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()
 
 
 if __name__ == "__main__":
