@@ -1,9 +1,11 @@
 """python benchmarks/serve_fuzz.py  # hostile requests to a running service, and what a bystander notices.
 
+python benchmarks/serve_fuzz.py --adapter DIR  # the same to `/route` of a service of an exported adapter
+
 Bodies are made from valid ones by changing their structure: deep, wide, huge, not finite, duplicate, lone surrogates,
-null, cut and flipped bytes. Four processes send them to all routes that take a body, though `/route`, which takes an
-adapter, is not served; a bystander, a process too, sends a small valid request twenty times a second. Prints statuses,
-the bystander's latency and the memory of the service at both ends.
+null, cut and flipped bytes. Four processes send them to all routes that take a body; a bystander, a process too, sends
+a small valid request twenty times a second. Prints statuses, the bystander's latency and the memory of the service at
+both ends.
 """
 
 import argparse
@@ -17,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import Manager
@@ -28,7 +30,7 @@ import psutil
 from serve_chaos import write_corpus
 
 ROOT = Path(__file__).parents[1]
-PATHS = ("/v1/rerank", "/v2/rerank", "/rerank", "/search", "/route")
+PATHS = ("/v1/rerank", "/v2/rerank", "/rerank", "/search")
 HEADERS = {"content-type": "application/json"}
 MAX_BODY = 12_000_000  # about, in bytes: more than the service takes
 ODD_NUMBERS = (float("nan"), float("inf"), -float("inf"), 1e308, -1e308, 1e-320, 2**63, -(2**70), 10**400, -0.0, 0)
@@ -41,6 +43,7 @@ VALID: tuple[dict[str, Any], ...] = (
     {"query": "worm", "documents": ["a", "b"], "doc_ids": ["d", "d"], "chunk_ids": [0, 1]},
     {"query": "worm", "documents": ["a", "b"], "query_vector": [1.0, 0.0], "vectors": [[1.0, 0.0], [0.0, 1.0]]},
     {"query": "worm", "texts": ["a", "b"], "raw_scores": True, "return_text": True},
+    {"query": "Which drives did the worm of 2016 infect?"},
     {"query": "word1 word2", "top_n": 3, "return_documents": True},
 )  # fmt: skip
 
@@ -114,32 +117,31 @@ def _memory(process: psutil.Process) -> int:
     return sum(one.memory_full_info().pss for one in [process, *process.children(recursive=True)])
 
 
-def _send(port: int, seeds: list[int], count: int) -> collections.Counter[Any]:
+def _send(port: int, paths: Sequence[str], seed: int, count: int) -> collections.Counter[Any]:
     """Send hostile bodies; return how often each status or error came."""
     statuses: collections.Counter[Any] = collections.Counter()
-    for seed in seeds:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-        bodies = hostile_bodies(seed)
-        for index in range(count):
-            try:
-                connection.request("POST", PATHS[index % len(PATHS)], next(bodies), HEADERS)
-                answer = connection.getresponse()
-                answer.read()
-                statuses[answer.status] += 1
-            except (http.client.HTTPException, OSError) as error:
-                statuses[type(error).__name__] += 1
-                connection.close()
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    bodies = hostile_bodies(seed)
+    for index in range(count):
+        try:
+            connection.request("POST", paths[index % len(paths)], next(bodies), HEADERS)
+            answer = connection.getresponse()
+            answer.read()
+            statuses[answer.status] += 1
+        except (http.client.HTTPException, OSError) as error:
+            statuses[type(error).__name__] += 1
+            connection.close()
     return statuses
 
 
-def _stand_by(port: int, ended: Any) -> list[tuple[float, int]]:
+def _stand_by(port: int, path: str, ended: Any) -> list[tuple[float, int]]:
     """Send small valid requests until the end; return the seconds and the status of each."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    body = json.dumps(VALID[0]).encode()
+    body = json.dumps({"query": "a worm on drives"} if path == "/route" else VALID[0]).encode()
     answers = []
     while not ended.wait(0.05):
         start = time.perf_counter()
-        connection.request("POST", "/v2/rerank", body, HEADERS)
+        connection.request("POST", path, body, HEADERS)
         answer = connection.getresponse()
         answer.read()
         answers.append((time.perf_counter() - start, answer.status))
@@ -152,18 +154,20 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=50_000)
     parser.add_argument("--clients", type=int, default=4)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--adapter", type=Path, help="artifact of an adapter")
     arguments = parser.parse_args()
+    paths = PATHS if arguments.adapter is None else ("/route",)
     with (
         tempfile.TemporaryDirectory() as folder,
         ProcessPoolExecutor(arguments.clients + 1) as clients,
         Manager() as shared,
-        _service(Path(folder), arguments.workers) as (port, service),
+        _service(Path(folder), arguments.adapter, arguments.workers) as (port, service),
     ):
-        _send(port, [0], 2000)  # until memory has its size
+        _send(port, paths, 0, 2000)  # until memory has its size
         before, ended, start = _memory(service), shared.Event(), time.perf_counter()
-        bystander = clients.submit(_stand_by, port, ended)
+        bystander = clients.submit(_stand_by, port, paths[0], ended)
         blocks = range(1, 1 + arguments.requests // 1000)
-        sent = [clients.submit(_send, port, [seed], 1000) for seed in blocks]
+        sent = [clients.submit(_send, port, paths, seed, 1000) for seed in blocks]
         statuses = sum((each.result() for each in sent), collections.Counter())
         took = time.perf_counter() - start
         ended.set()
@@ -182,18 +186,15 @@ def main() -> None:
 
 
 @contextmanager
-def _service(folder: Path, workers: int) -> Iterator[tuple[int, psutil.Process]]:
-    """Start a service with a small corpus to search; yield its port and process when it is ready."""
+def _service(folder: Path, adapter: Path | None, workers: int) -> Iterator[tuple[int, psutil.Process]]:
+    """Start a service, with a small corpus to search or of an adapter; yield its port and process when it is ready."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    settings = [f"port={port}", "artifact=base", "encoder=none", f"workers={workers}"]
-    settings += [
-        f"index={write_corpus(folder / 'corpus', 0)}",
-        "pipeline=vector_search",
-        "retriever=bm25",
-        f"paths.cache={folder / 'cache'}",
-    ]
+    settings = [f"port={port}", f"workers={workers}", f"artifact={adapter or 'base'}"]
+    if adapter is None:
+        settings += ["encoder=none", "pipeline=vector_search", "retriever=bm25"]
+        settings += [f"index={write_corpus(folder / 'corpus', 0)}", f"paths.cache={folder / 'cache'}"]
     process = subprocess.Popen(
         [sys.executable, str(ROOT / "serve.py"), *settings],
         env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src")},
