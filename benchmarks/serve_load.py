@@ -40,6 +40,10 @@ from graphrerank.serving import RerankEngine, Service, ServiceSettings, load_art
 CANDIDATES, EDGES, TURN_S, BODIES = 100, 300, 10.0, 64
 HEADERS = b"POST /v2/rerank HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
 LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+STAGE_SECONDS, STAGE_COUNTS = (
+    re.compile(rf'^graphrerank_stage_seconds_{part}{{stage="([^"]+)"}} (\S+)$', re.MULTILINE)
+    for part in ("sum", "count")
+)
 ROOT = Path(__file__).parents[1]
 NEW_WORD = "zzzzzzzzzz"  # in texts of --unseen; each request puts another in its place
 
@@ -222,6 +226,16 @@ def service(arguments: argparse.Namespace, name: str) -> Iterator[tuple[int, psu
         process.wait(timeout=60)
 
 
+def stages_of(port: int) -> str:
+    """Return the milliseconds of each stage of our service, per request, as it counted them itself."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.request("GET", "/metrics")
+    text = connection.getresponse().read().decode()
+    seconds = {stage: float(value) for stage, value in STAGE_SECONDS.findall(text)}
+    requests = float(next(value for stage, value in STAGE_COUNTS.findall(text) if stage == "read"))
+    return ", ".join(f"{stage} {1000 * value / requests:.2f}" for stage, value in sorted(seconds.items()))
+
+
 def memory_of(process: psutil.Process) -> int:
     """Sum the memory of the processes of a service, shared pages divided among them."""
     return sum(one.memory_full_info().pss for one in [process, *process.children(recursive=True)])
@@ -269,6 +283,7 @@ def main() -> None:
                 load(port, bodies, arguments.clients, TURN_S, measured[name])
                 measured[name].cpu += cpu_of(process) - before
                 measured[name].memory.append((measured[name].duration, memory_of(process)))
+        stages = stages_of(ours[0])
     rates = {name: len(one.seconds) / one.duration for name, one in measured.items()}
     columns = ["requests/s", "CPU ms/request", "p50 ms", "p99 ms", "failed", "MiB after 10 s", "growth to the end"]
     print(f"| service | {' | '.join(columns)} |")
@@ -276,6 +291,7 @@ def main() -> None:
     for name, one in measured.items():
         print(one.row(titles[name]))
     costs = {name: one.cpu / len(one.seconds) for name, one in measured.items()}
+    print(f"milliseconds of this commit per request, of which a batch shares most: {stages}")
     print(f"throughput: {rates['ours'] / rates[rival]:.2f}x, per second of CPU {costs[rival] / costs['ours']:.2f}x")
 
 
