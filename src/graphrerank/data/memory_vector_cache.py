@@ -58,16 +58,16 @@ class MemoryVectorCache:
         if not texts:
             return torch.zeros(0, 0)
         keys = [hash_text(text) for text in texts]
-        found = self._look_up(keys)
-        new = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
+        known = self._look_up(keys)
+        new = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
         if new:
             encoded = check_vectors(self.encoder.encode(list(new.values())), len(new), self.name)
-            found |= zip(new, encoded, strict=True)
+            known |= zip(new, encoded, strict=True)
             self._keep(new.keys(), encoded)
         with self._lock:
             self.num_requested += len(texts)
             self.num_encoded += len(new)
-        return torch.stack([found[key] for key in keys])
+        return torch.stack([known[key] for key in keys])
 
     def _look_up(self, keys: Sequence[bytes]) -> dict[bytes, Tensor]:
         with self._lock:

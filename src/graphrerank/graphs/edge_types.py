@@ -43,9 +43,9 @@ def edge_type_of(name: str, meanings: Mapping[str, str] | None = None) -> int:
 
 def edge_type_numbers(names: Iterable[str], *, argument: str = "edge_types") -> list[int]:
     """Return the numbers of types by their names; a ValueError that names the argument if one is none of them."""
-    number = {name: index for index, name in enumerate(EDGE_TYPES)}
+    index_of = {name: index for index, name in enumerate(EDGE_TYPES)}
     listed = list(names)
     for place, name in enumerate(listed):
-        if name not in number:
+        if name not in index_of:
             raise ValueError(f"`{argument}` must be of {EDGE_TYPES}, got {name!r} at place {place}")
-    return [number[name] for name in listed]
+    return [index_of[name] for name in listed]

@@ -59,8 +59,8 @@ class EntityIncidence:
         frequency = Counter(name for row in rows for name in row)
         limit = max(MIN_COMMON, max_share * len(rows))
         shared = sorted(name for name, count in frequency.items() if 1 < count <= limit)
-        number = {name: i for i, name in enumerate(shared)}
-        kept = [sorted(number[name] for name in row if name in number) for row in rows]
+        column_of = {name: i for i, name in enumerate(shared)}
+        kept = [sorted(column_of[name] for name in row if name in column_of) for row in rows]
         indptr = torch.zeros(len(rows) + 1, dtype=torch.int64)
         indptr[1:] = torch.tensor([len(row) for row in kept], dtype=torch.int64).cumsum(0)
         indices = torch.tensor([entity for row in kept for entity in row], dtype=torch.int64)

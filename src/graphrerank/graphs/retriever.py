@@ -34,7 +34,7 @@ RetrieverFactory = Callable[..., Retriever]  # of a CorpusGraph and settings; a 
 
 
 def needs_vectors(build_retriever: RetrieverFactory) -> bool:
-    """Tell whether the retrievers of a factory need an encoded corpus and encoded queries, without building one."""
+    """Return whether the retrievers of a factory need an encoded corpus and encoded queries, without building one."""
     if isinstance(build_retriever, partial):
         asks = getattr(build_retriever.func, "needs_vectors", None)
         return True if asks is None else bool(asks(**build_retriever.keywords))
@@ -42,5 +42,5 @@ def needs_vectors(build_retriever: RetrieverFactory) -> bool:
 
 
 def is_lookup(retriever: Retriever) -> bool:
-    """Tell whether a retriever looks rankings up that were made before, so that asking it is no search to be timed."""
+    """Return whether a retriever only looks up rankings made before, so that its time is not that of a search."""
     return bool(getattr(retriever, "is_lookup", False))

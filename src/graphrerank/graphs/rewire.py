@@ -102,8 +102,8 @@ def shuffle_each_type(
     """
     parts = []
     for number in torch.unique(edge_type).tolist():
-        own = edge_type == number
-        shuffled, weight = shuffle_edges(edge_index[:, own], edge_attr[own], ptr, generator=generator)
+        of_type = edge_type == number
+        shuffled, weight = shuffle_edges(edge_index[:, of_type], edge_attr[of_type], ptr, generator=generator)
         parts.append((shuffled, weight, torch.full_like(weight, number, dtype=torch.int64)))
     if not parts:
         return edge_index, edge_attr, edge_type
@@ -115,9 +115,9 @@ def shuffle_each_type(
 def _pairs(edge_index: Tensor, edge_attr: Tensor, num_nodes: int) -> _Pairs:
     """Join each edge with its way back."""
     low, high = edge_index.min(dim=0).values, edge_index.max(dim=0).values
-    key, place = torch.unique(low * num_nodes + high, return_inverse=True)
+    key, pair_index = torch.unique(low * num_nodes + high, return_inverse=True)
     weights = edge_attr.new_zeros(2, key.numel())
-    weights[(edge_index[0] > edge_index[1]).long(), place] = edge_attr
+    weights[(edge_index[0] > edge_index[1]).long(), pair_index] = edge_attr
     source = torch.div(key, max(num_nodes, 1), rounding_mode="floor")
     return _Pairs(source, key - source * num_nodes, weights[0], weights[1])
 
@@ -147,8 +147,8 @@ def _swap(pairs: _Pairs, graph: Tensor, num_nodes: int, generator: torch.Generat
         pairs.backward,
     )
     key, half = proposed.key(num_nodes), len(first)
-    _, place, times = torch.unique(key, return_inverse=True, return_counts=True)
-    good = (proposed.source != proposed.target) & ~torch.isin(key, pairs.key(num_nodes)) & (times[place] == 1)
+    _, pair_index, times = torch.unique(key, return_inverse=True, return_counts=True)
+    good = (proposed.source != proposed.target) & ~torch.isin(key, pairs.key(num_nodes)) & (times[pair_index] == 1)
     done = good[:half] & good[half:]
     first, second = first[done], second[done]
     pairs.target[first], pairs.target[second] = pairs.target[second], pairs.target[first]

@@ -18,7 +18,7 @@ CARD = "README.md"
 
 
 def is_hub_id(name: str) -> bool:
-    """Tell whether a name that is no path here could be one of the hub: ``owner/name``.
+    """Return whether a name that is no path here could be one of the hub: ``owner/name``.
 
     Example:
         >>> is_hub_id("owner/name"), is_hub_id("base"), is_hub_id("./owner/name")

@@ -236,6 +236,6 @@ def _has_evidence(other_scores: Tensor, edge_index: Tensor, graph: Tensor, num_g
         graph: ``[N]`` int64.
         num_graphs: Number of graphs.
     """
-    found = scatter_sum(other_scores.sum(1), graph, num_graphs)
-    found = found.index_add(0, graph[edge_index[1]], torch.ones_like(edge_index[1], dtype=found.dtype))
-    return (found > 0)[graph]
+    total = scatter_sum(other_scores.sum(1), graph, num_graphs)
+    total = total.index_add(0, graph[edge_index[1]], torch.ones_like(edge_index[1], dtype=total.dtype))
+    return (total > 0)[graph]

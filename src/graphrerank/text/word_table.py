@@ -137,10 +137,10 @@ class WordTable:
         self._tokens.append(np.cumsum(tokens == _NO_NUMBER)[is_token], tokens[is_token], len(runs))
         run_of_word: list[int] = []
         plain: list[str] = []
-        for place, run in enumerate(runs):
+        for index, run in enumerate(runs):
             for word in map(str.lower, spelled_words(run)):
                 if word not in STOP_WORDS:
-                    run_of_word.append(place)
+                    run_of_word.append(index)
                     plain.append(word)
         numbers = np.fromiter(map(self._stem_numbers.__getitem__, stems(plain)), np.int64, len(plain))
         self._stems.append(np.array(run_of_word, dtype=np.int64), numbers, len(runs))
@@ -204,8 +204,8 @@ class _Rows:
         count = self._count.array[rows]
         ends = np.cumsum(count)
         origin = np.repeat(np.arange(len(rows)), count)
-        place = np.arange(len(origin)) + (self._start.array[rows] - ends + count)[origin]
-        return origin, self._entries.array[place]
+        offset = np.arange(len(origin)) + (self._start.array[rows] - ends + count)[origin]
+        return origin, self._entries.array[offset]
 
 
 class _Growing:
@@ -231,10 +231,10 @@ class _Growing:
 def _blocks(texts: Sequence[str]) -> Iterator[Sequence[str]]:
     """Split texts into blocks of some characters; at least one block."""
     start = chars = 0
-    for place, text in enumerate(texts):
-        if chars + len(text) > BLOCK_CHARS and place > start:
-            yield texts[start:place]
-            start, chars = place, 0
+    for end, text in enumerate(texts):
+        if chars + len(text) > BLOCK_CHARS and end > start:
+            yield texts[start:end]
+            start, chars = end, 0
         chars += len(text)
     yield texts[start:]
 
