@@ -146,8 +146,26 @@ MUTATIONS = (
     Mutation(
         "integrations/metadata.py",
         "repeated edges are kept",
-        "sorted({(min(pair), max(pair)) for pair in edges})",
-        "sorted((min(pair), max(pair)) for pair in edges)",
+        'sorted({(min(i, j), max(i, j), *(named or ("other",))) for i, j, *named in edges})',
+        'sorted((min(i, j), max(i, j), *(named or ("other",))) for i, j, *named in edges)',
+    ),
+    Mutation(
+        "models/pair_head.py",
+        "the best source reads the wrong end",
+        "self.lin_source(x).index_select(0, edge_index[0])",
+        "self.lin_source(x).index_select(0, edge_index[1])",
+    ),
+    Mutation(
+        "data/type_augmentation.py",
+        "merged edges are dropped",
+        "dropped &= ~merged.unsqueeze(1)",
+        "dropped &= merged.unsqueeze(1)",
+    ),
+    Mutation(
+        "data/enrichment/shared_entities.py",
+        "the least specific neighbours are kept",
+        "torch.argsort(total, descending=True, stable=True)",
+        "torch.argsort(total, stable=True)",
     ),
     Mutation(
         "serving/rerank_request.py",
@@ -196,8 +214,8 @@ MUTATIONS = (
     Mutation(
         "serving/dispatcher.py",
         "the wait ignores other HTTP processes",
-        "self._slowness * self._work * self._http_processes",
-        "self._slowness * self._work",
+        "self.slowness * self._work * self._http_processes",
+        "self.slowness * self._work",
     ),
     Mutation(
         "serving/dispatcher.py",
@@ -214,8 +232,8 @@ MUTATIONS = (
     Mutation(
         "serving/supervisor.py",
         "an HTTP process that ended is started anew",
-        "if not (self._is_ending and slot.program.ends_first) and time",
-        "if time",
+        "if slot.is_alive() or (self._is_ending and slot.program.ends_first):",
+        "if slot.is_alive():",
     ),
     Mutation(
         "serving/supervisor.py",

@@ -1,5 +1,6 @@
 """Tests mirror src: the test of ``src/graphrerank/A/B.py`` is ``tests/A/test_B.py``, or it is named here."""
 
+import runpy
 from pathlib import Path
 
 from tests.support import ROOT
@@ -154,3 +155,9 @@ def test_a_source_file_has_a_test_by_its_path_or_is_named() -> None:
     assert sorted(set(named) - FILES) == []
     assert len(named) == len(set(named))
     assert set(COVERED) <= LISTED
+
+
+def test_each_mutation_of_the_benchmark_stands_once_in_its_file() -> None:
+    mutations = runpy.run_path(str(ROOT / "benchmarks" / "mutations.py"))["MUTATIONS"]
+    texts = {each.file: (SOURCES / each.file).read_text(encoding="utf-8") for each in mutations}
+    assert [each for each in mutations if texts[each.file].count(each.old) != 1] == []
