@@ -6,6 +6,7 @@ from graphrerank.data.encoder import SentenceTransformerEncoder, packaged_model
 from graphrerank.data.memory_vector_cache import MemoryVectorCache
 from graphrerank.data.pair_cache import PairCache
 from graphrerank.data.readers.attack import load_attack
+from graphrerank.data.readers.attack_paths import load_attack_paths
 from graphrerank.data.readers.file_knowledge import FileKnowledge
 from graphrerank.data.readers.folder import load_folder, read_documents, read_queries
 from graphrerank.data.readers.ir_datasets import load_ir_dataset
@@ -29,6 +30,7 @@ __all__ = [
     "SentenceTransformerEncoder",
     "VectorCache",
     "load_attack",
+    "load_attack_paths",
     "load_folder",
     "load_ir_dataset",
     "load_named",

@@ -121,14 +121,8 @@ def load_attack(path: str | Path | None = None, *, edge_share: float = 0.5, spli
     """
     if not 0 < edge_share < 1:
         raise ValueError(f"`edge_share` must lie between 0 and 1, got {edge_share}")
-    objects = _read_lookup(_package_folder()) if path is None else _read(Path(path))
-    active = [o for o in objects if not o.get("revoked") and not o.get("deprecated")]
-    nodes = sorted((o for o in active if o["type"] in NODE_TYPES), key=lambda o: o["id"])
+    nodes, relations = read_attack(path)
     node_of = {o["id"]: i for i, o in enumerate(nodes)}
-    relations = sorted(
-        (o for o in active if o["type"] == "relationship" and o["source"] in node_of and o["target"] in node_of),
-        key=lambda o: o["id"],
-    )
     uses = [r for r in relations if r["relation"] == "uses"]
     rng = np.random.default_rng(split_seed)
     is_edge = np.zeros(len(uses), dtype=bool)
@@ -141,21 +135,48 @@ def load_attack(path: str | Path | None = None, *, edge_share: float = 0.5, spli
     edges = [r for r in edges if frozenset((r["source"], r["target"])) not in asked]
     queries = [(r, text) for r, text in queries if len(text) >= MIN_QUERY_CHARACTERS]
 
-    graph = CorpusGraph.from_edges(
-        [o["external_id"] for o in nodes],
-        [f"{o['name']}. {clean_description(o['text'])}" for o in nodes],
-        torch.tensor([[node_of[r["source"]], node_of[r["target"]]] for r in edges], dtype=torch.int64),
-        edge_type=REFERENCE,
-    )
-    split_of = _split_sources(sorted({r["source"] for r in uses}), rng)
+    graph = attack_graph(nodes, [(node_of[r["source"]], node_of[r["target"]]) for r in edges])
+    split_of = split_objects(sorted({r["source"] for r in uses}), rng)
     pairs = [(split_of[r["source"]], node_of[r["source"]], node_of[r["target"]]) for r, _ in queries]
     splits = {name: _qrels(name, pairs) for name in SPLIT_SHARES}
     return RetrievalDataset("attack", graph, [r["id"] for r, _ in queries], [text for _, text in queries], splits)
 
 
-def _split_sources(sources: list[str], rng: np.random.Generator) -> dict[str, str]:
-    shuffled = [sources[i] for i in rng.permutation(len(sources))]
-    bounds = np.cumsum([0.0, *SPLIT_SHARES.values()]) * len(sources)
+def read_attack(path: str | Path | None = None) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Read ATT&CK's active nodes and the active relations between them, both sorted by STIX id.
+
+    Args:
+        path: As of :func:`load_attack`.
+
+    Returns:
+        Nodes (``id``, ``type``, ``name``, ``external_id``, ``text``) and relations (``id``, ``relation``, ``source``,
+        ``target``, ``text``).
+
+    Raises:
+        ValueError: If the package or a file is missing, or a file has another form.
+    """
+    objects = _read_lookup(_package_folder()) if path is None else _read(Path(path))
+    active = [o for o in objects if not o.get("revoked") and not o.get("deprecated")]
+    nodes = sorted((o for o in active if o["type"] in NODE_TYPES), key=lambda o: o["id"])
+    known = {o["id"] for o in nodes}
+    relations = [o for o in active if o["type"] == "relationship" and {o["source"], o["target"]} <= known]
+    return nodes, sorted(relations, key=lambda o: o["id"])
+
+
+def attack_graph(nodes: list[dict[str, Any]], edges: list[tuple[int, int]]) -> CorpusGraph:
+    """Build the corpus of ATT&CK's nodes with edges between their positions."""
+    return CorpusGraph.from_edges(
+        [o["external_id"] for o in nodes],
+        [f"{o['name']}. {clean_description(o['text'])}" for o in nodes],
+        torch.tensor(edges, dtype=torch.int64).reshape(-1, 2),
+        edge_type=REFERENCE,
+    )
+
+
+def split_objects(objects: list[str], rng: np.random.Generator) -> dict[str, str]:
+    """Draw the split of each object, in the shares ``SPLIT_SHARES``."""
+    shuffled = [objects[i] for i in rng.permutation(len(objects))]
+    bounds = np.cumsum([0.0, *SPLIT_SHARES.values()]) * len(objects)
     split_of = {}
     for split, start, stop in zip(SPLIT_SHARES, bounds[:-1].round(), bounds[1:].round(), strict=True):
         split_of.update(dict.fromkeys(shuffled[int(start) : int(stop)], split))

@@ -1,0 +1,190 @@
+"""Questions about the MITRE ATT&CK knowledge graph whose answers lie along its edges.
+
+A sentence of a threat report, and what an analyst asks next. The sentence is that of a ``uses`` relation between an
+actor or a piece of software and a technique; the relation is held out, and the answers are reached from its ends:
+
+==============================================  =======================================================================
+question                                        relevant
+==============================================  =======================================================================
+Which mitigations prevent this?                 the technique, and the mitigations joined to it
+Who uses this software?                         the software, and the groups and campaigns joined to it
+With which of their software do they do this?   the actor, the technique, and the software joined to both
+==============================================  =======================================================================
+
+- Nodes: those of :func:`~graphrerank.data.load_attack`.
+- Edges: all relations but those between the ends of a question: a seeded random half of the ``uses`` relations to
+  techniques, and every other relation.
+- Splits by the node from which the answers are reached (the technique, the software, the actor); what joins a node of a
+  question in test to its answer joins no node of a question in training to its answer.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from graphrerank.data.dataset import Qrels, RetrievalDataset
+from graphrerank.data.readers.attack import (
+    MIN_QUERY_CHARACTERS,
+    SPLIT_SHARES,
+    STRUCTURE_TYPES,
+    attack_graph,
+    clean_description,
+    read_attack,
+    split_objects,
+)
+
+MITIGATIONS = "Which mitigations prevent this?"
+ACTORS = "Who uses this software?"
+SOFTWARE = "With which of their software do they do this?"
+MAX_ANSWERS = 4  # so that all relevant nodes fit into the top five or six
+
+_ACTOR_TYPES, _SOFTWARE_TYPES = frozenset({"intrusion-set", "campaign"}), frozenset({"malware", "tool"})
+
+
+@dataclass(frozen=True)
+class PathQuestion:
+    """A question, the relation that it was made of, and the way to its answers."""
+
+    id: str
+    sentence: str  # of the relation
+    question: str  # what is asked about the sentence
+    ends: tuple[int, int]  # the relation's nodes
+    start: int  # the node that decides the split
+    answers: tuple[int, ...]
+    steps: frozenset[frozenset[int]]  # the edges between the relation's ends and the answers
+
+    @property
+    def relevant(self) -> tuple[int, ...]:
+        """The answers and the nodes from which they are reached."""
+        return (*(end for end in self.ends if any(end in step for step in self.steps)), *self.answers)
+
+
+def load_attack_paths(
+    path: str | Path | None = None, *, edge_share: float = 0.5, split_seed: int = 0
+) -> RetrievalDataset:
+    """Read ATT&CK and ask questions about held-out relations whose answers lie along its edges.
+
+    Args:
+        path: As of :func:`~graphrerank.data.load_attack`.
+        edge_share: Share of the ``uses`` relations to techniques that become edges, in (0, 1); the others are held out.
+        split_seed: Seed of all draws; it is part of the data set's identity, not the seed of training.
+
+    Raises:
+        ValueError: If the package or a file is missing, or a file has another form.
+    """
+    if not 0 < edge_share < 1:
+        raise ValueError(f"`edge_share` must lie between 0 and 1, got {edge_share}")
+    nodes, relations = read_attack(path)
+    node_of = {o["id"]: i for i, o in enumerate(nodes)}
+    types = [o["type"] for o in nodes]
+    rng = np.random.default_rng(split_seed)
+
+    behaviour = [r for r in relations if r["relation"] == "uses" and types[node_of[r["target"]]] == "attack-pattern"]
+    held_out = [behaviour[i] for i in sorted(rng.permutation(len(behaviour))[round(edge_share * len(behaviour)) :])]
+    asked = {_ends(r, node_of) for r in held_out}
+    kept = [r for r in relations if r["relation"] in STRUCTURE_TYPES | {"uses"} and _ends(r, node_of) not in asked]
+    edges = [(node_of[r["source"]], node_of[r["target"]]) for r in kept]
+    graph = attack_graph(nodes, edges)
+
+    neighbours: list[set[int]] = [set() for _ in nodes]
+    for source, target in edges:
+        neighbours[source].add(target)
+        neighbours[target].add(source)
+    documents = "\n".join(graph.texts)
+    questions = []
+    for r in held_out:
+        sentence = clean_description(r["text"])
+        possible = _possible(r, sentence, node_of, types, neighbours)
+        if len(sentence) >= MIN_QUERY_CHARACTERS and sentence not in documents and possible:
+            questions.append(possible[rng.integers(len(possible))])
+
+    drawn = split_objects([o["id"] for o in nodes], rng)
+    questions_of = _disjoint(
+        {name: [q for q in questions if drawn[nodes[q.start]["id"]] == name] for name in SPLIT_SHARES}
+    )
+    check_no_leak(questions_of, edges, graph.texts)
+    listed = [question for rows in questions_of.values() for question in rows]
+    number = {question.id: i for i, question in enumerate(listed)}
+    splits = {
+        name: _qrels([(number[question.id], node) for question in rows for node in question.relevant])
+        for name, rows in questions_of.items()
+    }
+    texts = [f"{question.sentence} {question.question}" for question in listed]
+    return RetrievalDataset("attack_paths", graph, [question.id for question in listed], texts, splits)
+
+
+def check_no_leak(
+    questions_of: dict[str, list[PathQuestion]], edges: Sequence[tuple[int, int]], documents: Sequence[str]
+) -> None:
+    """Refuse questions that the corpus or the training split answers by itself.
+
+    Raises:
+        ValueError: If an edge joins the ends of a question's relation, a document holds a question's sentence, or two
+            splits share a sentence, or an edge between a question and its answers.
+    """
+    joined, whole = {frozenset(edge) for edge in edges}, "\n".join(documents)
+    split_of: dict[Any, str] = {}
+    for split, questions in questions_of.items():
+        for question in questions:
+            if frozenset(question.ends) in joined:
+                raise ValueError(f"question {question.id!r}: an edge joins the ends of its relation")
+            if question.sentence in whole:
+                raise ValueError(f"question {question.id!r}: a document holds its sentence {question.sentence!r}")
+            for shared in (question.sentence, *question.steps):
+                if split_of.setdefault(shared, split) != split:
+                    raise ValueError(
+                        f"question {question.id!r} of {split!r}: {split_of[shared]!r} holds its {shared!r}"
+                    )
+
+
+def _ends(relation: dict[str, Any], node_of: dict[str, int]) -> frozenset[int]:
+    return frozenset((node_of[relation["source"]], node_of[relation["target"]]))
+
+
+def _possible(
+    relation: dict[str, Any], sentence: str, node_of: dict[str, int], types: list[str], neighbours: list[set[int]]
+) -> list[PathQuestion]:
+    """List the questions about a relation that have between one and ``MAX_ANSWERS`` answers."""
+    source, target = node_of[relation["source"]], node_of[relation["target"]]
+    joined = {
+        kind: {n for n in neighbours[end] if types[n] in kinds}
+        for kind, end, kinds in (
+            (MITIGATIONS, target, {"course-of-action"}),
+            (ACTORS, source, _ACTOR_TYPES if types[source] in _SOFTWARE_TYPES else ()),
+            (SOFTWARE, source, _SOFTWARE_TYPES if types[source] in _ACTOR_TYPES else ()),
+        )
+    }
+    joined[SOFTWARE] &= neighbours[target]
+    starts = {MITIGATIONS: (target,), ACTORS: (source,), SOFTWARE: (source, target)}
+    return [
+        PathQuestion(
+            relation["id"],
+            sentence,
+            kind,
+            (source, target),
+            starts[kind][0],
+            tuple(sorted(answers)),
+            frozenset(frozenset((start, answer)) for start in starts[kind] for answer in answers),
+        )
+        for kind, answers in joined.items()
+        if 1 <= len(answers) <= MAX_ANSWERS
+    ]
+
+
+def _disjoint(questions_of: dict[str, list[PathQuestion]]) -> dict[str, list[PathQuestion]]:
+    """Leave out questions that share a sentence, or a step to an answer, with one of a later split."""
+    taken: set[Any] = set()
+    kept = {}
+    for split in reversed(questions_of):
+        kept[split] = [q for q in questions_of[split] if not taken & {q.sentence, *q.steps}]
+        taken.update(shared for q in kept[split] for shared in (q.sentence, *q.steps))
+    return {split: kept[split] for split in questions_of}
+
+
+def _qrels(rows: list[tuple[int, int]]) -> Qrels:
+    table = torch.tensor(rows, dtype=torch.int64).reshape(-1, 2)
+    return Qrels(table[:, 0], table[:, 1], torch.ones(len(table)))

