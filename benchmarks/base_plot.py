@@ -1,4 +1,4 @@
-"""python benchmarks/base_plot.py: the picture of the README, from the last table of docs/base.md.
+"""python benchmarks/base_plot.py: the picture of the README, from the table of nDCG@10 by retriever in docs/base.md.
 
 For every data set and retriever: nDCG@10 of the retriever's own ranking, of GCS, and of the shipped checkpoint `base`
 over the same candidates. Reads docs/base.md, which benchmarks/base_table.py writes, and writes docs/base.png.
