@@ -122,6 +122,8 @@ def test_pronouns_stand_for_the_title_only_if_asked() -> None:
         ("It rains. It pours.", ""),
         ("Effects of aspirin on rats. We gave aspirin to rats.", ""),
         ("Marie Curie.", ""),
+        ("A B C D E F G H I J\nIt is a novel.", "A B C D E F G H I J"),
+        ("A B C D E F G H I J K\nIt is a novel.", ""),
         ("  ", ""),
     ],
 )

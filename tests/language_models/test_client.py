@@ -4,6 +4,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from graphrerank.language_models import LanguageModel
+from graphrerank.language_models.client import MAX_WAIT
 
 pytest.importorskip("httpx", reason="httpx is optional")
 
@@ -51,6 +52,15 @@ def test_what_fails_is_asked_again(endpoint: tuple[str, Any], trouble: tuple[int
     handler.script = {"a": [trouble, trouble]}
     assert LanguageModel(url, "m", pause=0.0).ask(["a", "b"], system=None, read=str) == ["<a>", "<b>"]
     assert len(handler.requests) == 4
+
+
+def test_pauses_grow_and_end(endpoint: tuple[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    url, handler = endpoint
+    handler.script = {"a": [(200, "nonsense")] * 4}
+    pauses: list[float] = []
+    monkeypatch.setattr("graphrerank.language_models.client.time.sleep", pauses.append)
+    LanguageModel(url, "m", pause=10.0).ask(["a"], system=None, read=str)
+    assert pauses == [10.0, 20.0, 40.0, MAX_WAIT]
 
 
 def test_what_the_reader_refuses_is_asked_again(endpoint: tuple[str, Any]) -> None:
