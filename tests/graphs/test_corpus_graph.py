@@ -3,7 +3,7 @@ import torch
 
 from graphrerank.graphs import CorpusGraph, EntityIncidence, corpus_graph
 from graphrerank.graphs.corpus_graph import merge_parallel
-from graphrerank.graphs.edge_types import OTHER, REFERENCE, SIMILARITY
+from graphrerank.graphs.edge_types import ENTITY, OTHER, REFERENCE, SIMILARITY
 
 
 def ids(num_nodes: int) -> list[str]:
@@ -69,6 +69,18 @@ def test_further_edges_keep_their_type() -> None:
     assert typed_edges_of(more) == one_way | {(b, a, t): w for (a, b, t), w in one_way.items()}
     assert typed_edges_of(more.to("cpu")) == typed_edges_of(more)
     assert typed_edges_of(more.without_edges()) == {}
+
+
+def test_edges_of_one_type() -> None:
+    edges, types = torch.tensor([[0, 1], [0, 1], [1, 2]]), torch.tensor([REFERENCE, ENTITY, ENTITY])
+    graph = CorpusGraph.from_edges(list("abc"), [""] * 3, edges, torch.tensor([1.0, 2.0, 3.0]), edge_type=types)
+    graph = graph.with_entities(EntityIncidence.from_names([["rome"], ["rome"], []]))
+    pairs, weight, found = graph.of_type(REFERENCE).typed_edges()
+    assert (pairs.tolist(), weight.tolist(), found.tolist()) == ([[0, 1], [1, 0]], [1.0, 1.0], [REFERENCE] * 2)
+    assert graph.of_type(REFERENCE).entities is None
+    assert graph.of_type(ENTITY).typed_edges()[1].tolist() == [2.0, 2.0, 3.0, 3.0]
+    assert graph.of_type(ENTITY).entities is graph.entities
+    assert not graph.of_type(OTHER).num_edges
 
 
 def test_an_edge_of_no_known_type_is_refused() -> None:

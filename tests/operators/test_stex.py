@@ -274,6 +274,7 @@ def test_relabelling_nodes_relabels_the_expansion() -> None:
         ({"structure_weight": float("nan")}, "`structure_weight` must not be negative, got nan"),
         ({"query_vectors": torch.ones(2, DIM)}, r"`query_vectors` must be \[1, 4\], got \[2, 4\]"),
         ({"exclude": torch.ones(2, 3)}, r"`exclude` must be \[1, M\], got \[2, 3\]"),
+        ({"only": torch.tensor([[9]])}, "`only` must lie in 0 to 8, got 9"),
         ({"exclude": torch.tensor([[9]])}, "`exclude` must lie in 0 to 8, got 9"),
         ({"seeds": ranking([[12]])}, "`seeds` must lie in 0 to 8, got 12"),
         ({"seeds": Ranking(torch.tensor([[-1, 2]]), torch.ones(1, 2))}, "`seeds` must have their padding last"),
@@ -332,6 +333,17 @@ def test_twice_the_similarity_is_half_the_structure() -> None:
     half = semantic_topological_expansion(graph, seeds, queries, structure_weight=0.5, **settings)
     assert torch.equal(found.nodes, half.nodes)
     torch.testing.assert_close(found.scores, 2 * half.scores)
+
+
+def test_only_some_nodes_are_entered_as_if_all_others_were_excluded() -> None:
+    graph, seeds, queries, exclude = case()
+    only = torch.arange(0, 80, 2).expand(len(seeds), -1)
+    found = semantic_topological_expansion(graph, seeds, queries, top_k=25, exclude=exclude, only=only)
+    odd = torch.cat([exclude, torch.arange(1, 80, 2).expand(len(seeds), -1)], dim=1)
+    expected = semantic_topological_expansion(graph, seeds, queries, top_k=25, exclude=odd)
+    for name in FIELDS:
+        assert torch.equal(getattr(found, name), getattr(expected, name))
+    assert (found.nodes >= 0).any()
 
 
 def test_vectors_that_are_not_there_are_refused() -> None:

@@ -7,7 +7,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER
+from graphrerank.graphs.edge_types import EDGE_TYPES, ENTITY, OTHER
 from graphrerank.graphs.entity_incidence import EntityIncidence
 from graphrerank.graphs.sparse_rows import row_entries
 
@@ -239,6 +239,16 @@ class CorpusGraph:
             weight=moved.weight,
             weight_by_type=moved.weight_by_type,
         )
+
+    def of_type(self, edge_type: int) -> "CorpusGraph":
+        """Return the same passages with the edges of one type only; entities stay where it is ``ENTITY``."""
+        edges, weight, types = self.typed_edges()
+        own = types == edge_type
+        ids, texts = self.node_ids, self.texts
+        graph = self.with_edges_of(
+            CorpusGraph.from_edges(ids, texts, edges[own], weight[own], edge_type=edge_type, undirected=False)
+        )
+        return graph if edge_type == ENTITY else replace(graph, entities=None)
 
     def without_edges(self) -> "CorpusGraph":
         """Return the same passages with no edge between them, and nothing known of entities."""

@@ -1,5 +1,6 @@
 """Expand any base ranking: the top of a retriever's list, and the best graph neighbours of its best nodes."""
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
@@ -33,6 +34,8 @@ class ExpandRetriever:
         similarity_weight: STeX's weight of the dot product of query and node, not negative; 0 needs no encoder.
         structure_weight: STeX's weight of the structural score, not negative.
         hops: 2 to continue with the neighbours' neighbours if one hop leaves room.
+        quotas: Share of the neighbours' places by type of edge, together at most 1; what a type leaves free goes to
+            the others, references first. None: neighbours compete over all edges.
 
     Raises:
         ValueError: If an argument is out of range, the corpus has no embedding though ``similarity_weight`` is above 0,
@@ -50,6 +53,7 @@ class ExpandRetriever:
         similarity_weight: float = 1.0,
         structure_weight: float = 1.0,
         hops: int = 1,
+        quotas: Mapping[str, float] | None = None,
     ) -> None:
         self._expander = Expander(
             graph,
@@ -59,6 +63,7 @@ class ExpandRetriever:
             similarity_weight=similarity_weight,
             structure_weight=structure_weight,
             hops=hops,
+            quotas=quotas,
         )
         if similarity_weight and graph.embedding is None:
             raise ValueError(

@@ -1,12 +1,15 @@
 """The common part of expanding retrievers: from a base ranking to neighbours of its top, in a list of fixed depth."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from graphrerank.checks import check_counts, check_not_negative
 from graphrerank.graphs import CorpusGraph, Ranking
+from graphrerank.graphs.edge_types import EDGE_TYPES, edge_type_numbers
 from graphrerank.graphs.ranking import is_listed
 from graphrerank.operators.stex import Expansion, semantic_topological_expansion
 
@@ -16,7 +19,8 @@ class Expander:
     """Takes the top ``base_k`` of a ranking, then neighbours of its top ``num_seeds`` up to ``top_k``.
 
     The neighbours are ordered by STeX's score (:func:`semantic_topological_expansion`). If there are too few, the
-    ranking beyond ``base_k`` fills the list.
+    ranking beyond ``base_k`` fills the list. With ``quotas`` they compete within their type of edges, each with a
+    share of the places (:func:`share_places`, types in the order of ``EDGE_TYPES``); the features are of all edges.
     """
 
     graph: CorpusGraph
@@ -26,6 +30,7 @@ class Expander:
     similarity_weight: float  # STeX's weight of the dot product of query and node, not negative; 0 needs no vectors
     structure_weight: float  # STeX's weight of the structural score, not negative
     hops: int  # 1, or 2 to continue with the neighbours' neighbours if one hop leaves room
+    quotas: Mapping[str, float] | None = None  # share of the places by type of edge, together at most 1; None: no types
 
     def __post_init__(self) -> None:
         check_counts(top_k=self.top_k)
@@ -38,6 +43,12 @@ class Expander:
         check_not_negative(similarity_weight=self.similarity_weight, structure_weight=self.structure_weight)
         if self.hops not in (1, 2):
             raise ValueError(f"`hops` must be 1 or 2, got {self.hops}")
+        if self.quotas is not None:
+            edge_type_numbers(self.quotas, argument="quotas")
+            if min(self.quotas.values(), default=0) < 0 or sum(self.quotas.values()) > 1 + 1e-6:
+                raise ValueError(f"`quotas` must not be negative, nor above 1 together, got {dict(self.quotas)}")
+            if self.hops != 1:
+                raise ValueError(f"`hops` must be 1 with `quotas`, got {self.hops}")
 
     def expand(self, nodes: Tensor, scores: Tensor, query_vectors: Tensor | None) -> tuple[Tensor, Tensor]:
         """Collect candidates: the top of the base ranking, neighbours, and the rest of the base ranking as needed.
@@ -47,15 +58,8 @@ class Expander:
         ``top_k`` of them not -1; and ``[b, .., 4]`` the ``EXPANSION_FEATURES``, 0 except for neighbours.
         """
         base = nodes[:, : self.base_k]
-        expansion = semantic_topological_expansion(
-            self.graph,
-            Ranking(nodes[:, : self.num_seeds], scores[:, : self.num_seeds]),
-            query_vectors,
-            top_k=self.top_k - self.base_k,
-            exclude=base,
-            similarity_weight=self.similarity_weight,
-            structure_weight=self.structure_weight,
-            hops=self.hops,
+        expansion = self._neighbours(
+            Ranking(nodes[:, : self.num_seeds], scores[:, : self.num_seeds]), base, query_vectors
         )
         rest = nodes[:, self.base_k :]
         is_new = (rest >= 0) & ~is_listed(rest, expansion.nodes)
@@ -66,11 +70,63 @@ class Expander:
         features[:, self.base_k : self.top_k] = self._walk_features(expansion)
         return candidates, features
 
+    def _neighbours(self, seeds: Ranking, base: Tensor, query_vectors: Tensor | None) -> Expansion:
+        def walk(graph: CorpusGraph, only: Tensor | None = None) -> Expansion:
+            return semantic_topological_expansion(
+                graph,
+                seeds,
+                query_vectors,
+                top_k=self.top_k - self.base_k,
+                exclude=base,
+                only=only,
+                similarity_weight=self.similarity_weight,
+                structure_weight=self.structure_weight,
+                hops=self.hops,
+            )
+
+        if self.quotas is None:
+            return walk(self.graph)
+        room = self.top_k - self.base_k
+        places = [round(room * self.quotas.get(name, 0)) for name in EDGE_TYPES]
+        lists = [walk(graph).nodes for graph in self._by_type]
+        return walk(self.graph, only=share_places(lists, places, room))
+
+    @cached_property
+    def _by_type(self) -> tuple[CorpusGraph, ...]:
+        return tuple(self.graph.of_type(edge_type) for edge_type in range(len(EDGE_TYPES)))
+
     def _walk_features(self, expansion: Expansion) -> Tensor:
         reciprocal_rank = torch.where(expansion.nodes >= 0, 1 / expansion.best_seed_rank, 0.0)
         share_reached = expansion.seeds_reached / self.num_seeds
         features = (expansion.hops.float(), expansion.best_seed_score, reciprocal_rank, share_reached)
         return torch.stack(features, dim=-1)
+
+
+def share_places(lists: Sequence[Tensor], places: Sequence[int], num_places: int) -> Tensor:
+    """Choose nodes from several lists for each query: each list's places first, then the others from the first list on.
+
+    A node of several lists takes the first place that one of them has for it.
+
+    Args:
+        lists: ``[b, n]`` int64 each, best first, unique per row, padded with -1.
+        places: Of each list; what it leaves free goes to the others, the first one first.
+        num_places: All places together.
+
+    Returns:
+        ``[b, M]`` int64, at most ``num_places`` of a row not -1, unique.
+
+    Example:
+        >>> share_places([torch.tensor([[1, 2, 3]]), torch.tensor([[2, 4, -1]])], [1, 2], 4)
+        tensor([[ 1,  2,  4, -1,  3, -1]])
+    """
+    own = [nodes[:, :count] for nodes, count in zip(lists, places, strict=True)]
+    others = [nodes[:, count:] for nodes, count in zip(lists, places, strict=True)]
+    joined = torch.cat([*own, *others], dim=1)
+    ascending, order = torch.sort(joined, dim=1, stable=True)
+    is_first = torch.ones_like(joined, dtype=torch.bool)
+    is_first[:, 1:] = ascending[:, 1:] != ascending[:, :-1]
+    is_new = torch.zeros_like(is_first).scatter_(1, order, is_first) & (joined >= 0)
+    return joined.where(is_new & (is_new.cumsum(1) <= num_places), -1)
 
 
 def rank_candidates(nodes: Tensor, features: Tensor, top_k: int, *, base_nodes: Tensor) -> Ranking:

@@ -1,5 +1,7 @@
 """Expand before ranking: the top of the hybrid ranking, and the best graph neighbours of its best nodes."""
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
@@ -36,6 +38,8 @@ class HybridExpandRetriever:
         dense_weight: Weight of the cosine, not negative.
         structure_weight: STeX's weight of the structural score, not negative.
         hops: 2 to continue with the neighbours' neighbours if one hop leaves room.
+        quotas: Share of the neighbours' places by type of edge, together at most 1; what a type leaves free goes to
+            the others, references first. None: neighbours compete over all edges.
 
     Raises:
         ValueError: If the corpus has no embedding, or an argument is out of range.
@@ -54,6 +58,7 @@ class HybridExpandRetriever:
         dense_weight: float = 0.7,
         structure_weight: float = 1.0,
         hops: int = 1,
+        quotas: Mapping[str, float] | None = None,
     ) -> None:
         self._base = HybridRetriever(graph, top_k=top_k, bm25_weight=bm25_weight, dense_weight=dense_weight)
         self._expander = Expander(
@@ -64,6 +69,7 @@ class HybridExpandRetriever:
             similarity_weight=1.0,
             structure_weight=structure_weight,
             hops=hops,
+            quotas=quotas,
         )
         self.top_k = top_k
 

@@ -1,6 +1,6 @@
 """Semantic-Topological eXpansion: a ranking's neighbours, by similarity to the query and position in the graph."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -36,6 +36,7 @@ def semantic_topological_expansion(
     *,
     top_k: int,
     exclude: Tensor | None = None,
+    only: Tensor | None = None,
     similarity_weight: float = 1.0,
     structure_weight: float = 1.0,
     hops: int = 1,
@@ -66,6 +67,7 @@ def semantic_topological_expansion(
         query_vectors: ``[B, d]``; may be None if ``similarity_weight`` is 0.
         top_k: Nodes to return per query, at least 1.
         exclude: ``[B, M]`` int64 nodes that must not be returned, padded with -1; the seeds never are.
+        only: ``[B, M]`` int64, padded with -1: the only nodes that may be entered; all when None.
         similarity_weight: Weight of the dot product, not negative; 0 reads no vectors.
         structure_weight: Weight of the structural score, not negative.
         hops: Maximum number of steps from a seed, at least 1.
@@ -84,14 +86,24 @@ def semantic_topological_expansion(
         >>> expansion.nodes.tolist(), expansion.scores.tolist(), expansion.seeds_reached.tolist()
         ([[2, 3, -1]], [[2.25, 1.0, -inf]], [[2, 1, 0]])
     """
-    _check(graph, seeds, query_vectors, exclude, top_k, similarity_weight, structure_weight, hops)
+    _check(
+        graph,
+        seeds,
+        query_vectors,
+        {"exclude": exclude, "only": only},
+        top_k,
+        similarity_weight,
+        structure_weight,
+        hops,
+    )
     valid = seeds.nodes >= 0
     row, column = torch.nonzero(valid, as_tuple=True)
     paths = torch.stack([row, seeds.nodes[row, column], column + 1])
     excluded = seeds.nodes if exclude is None else torch.cat([seeds.nodes, exclude], dim=1)
     offset = torch.arange(len(seeds), device=excluded.device)[:, None] * graph.num_nodes
     forbidden = torch.unique((offset + excluded)[excluded >= 0])
-    step = _Step(graph, query_vectors, valid.sum(1), similarity_weight, structure_weight)
+    allowed = None if only is None else torch.unique((offset + only)[only >= 0])
+    step = _Step(graph, query_vectors, valid.sum(1), allowed, similarity_weight, structure_weight)
     remaining = torch.full_like(valid.sum(1), top_k)
     reached: list[_Reached] = []
     for hop in range(1, hops + 1):
@@ -122,6 +134,7 @@ class _Step:
     graph: CorpusGraph
     query_vectors: Tensor | None
     num_seeds: Tensor  # [B], R_max
+    allowed: Tensor | None  # [A], sorted keys as `forbidden`: nodes that may be entered; None for all
     similarity_weight: float
     structure_weight: float
 
@@ -134,6 +147,8 @@ class _Step:
         step, neighbour = self.graph.neighbours(paths[1])
         key = paths[0][step] * num_nodes + neighbour
         is_new = ~_contains(forbidden, key)
+        if self.allowed is not None:
+            is_new &= _contains(self.allowed, key)
         walks = torch.unique(key[is_new] * width + paths[2][step[is_new]])  # ascending: a node's best seed comes first
         key = walks // width
         pair, count = torch.unique_consecutive(key, return_counts=True)
@@ -223,7 +238,7 @@ def _check(
     graph: CorpusGraph,
     seeds: Ranking,
     query_vectors: Tensor | None,
-    exclude: Tensor | None,
+    lists: Mapping[str, Tensor | None],
     top_k: int,
     similarity_weight: float,
     structure_weight: float,
@@ -237,9 +252,10 @@ def _check(
         needed, given = [len(seeds), graph.embedding.shape[1]], None if query_vectors is None else query_vectors.shape
         if given is None or list(given) != needed:
             raise ValueError(f"`query_vectors` must be {needed}, got {given and list(given)}")
-    if exclude is not None and (exclude.dim() != 2 or len(exclude) != len(seeds)):
-        raise ValueError(f"`exclude` must be [{len(seeds)}, M], got {list(exclude.shape)}")
-    for name, nodes in (("seeds", seeds.nodes), ("exclude", exclude)):
+    for name, nodes in lists.items():
+        if nodes is not None and (nodes.dim() != 2 or len(nodes) != len(seeds)):
+            raise ValueError(f"`{name}` must be [{len(seeds)}, M], got {list(nodes.shape)}")
+    for name, nodes in {"seeds": seeds.nodes, **lists}.items():
         if nodes is not None and nodes.numel() and int(nodes.max()) >= graph.num_nodes:
             raise ValueError(f"`{name}` must lie in 0 to {graph.num_nodes - 1}, got {int(nodes.max())}")
     if ((seeds.nodes[:, 1:] >= 0) & (seeds.nodes[:, :-1] < 0)).any():
