@@ -1,8 +1,11 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
-from graphrerank.graphs import CorpusGraph
+from graphrerank.graphs import CorpusGraph, EntityIncidence
 from graphrerank.graphs.edge_types import ADJACENCY, ENTITY, OTHER, REFERENCE, SIMILARITY
+from graphrerank.operators.entity_ppr import corpus_entities
 from graphrerank.operators.expander import Expander, share_places
 
 COSINES = [1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1]
@@ -78,6 +81,46 @@ def test_where_all_edges_are_of_one_type_quotas_change_nothing(edge_type: int) -
     assert expand(graph, 9, {"reference": 0.5, "similarity": 0.2}, num_seeds=5) == expected
 
 
+@pytest.mark.parametrize(
+    ("pagerank_share", "quotas", "chosen"),
+    [
+        (0.0, None, [2, 3, 4, 5]),
+        (0.25, None, [2, 3, 4, 6]),  # 6 shares an entity with the seed, and no edge
+        (1.0, None, [2, 3, 4, 6]),  # entities lead to no other: neighbours take what is left free
+        (0.5, {"reference": 1.0}, [6, 7, 8, 9]),
+    ],
+)
+def test_passages_by_pagerank_over_spelled_names(
+    pagerank_share: float, quotas: dict[str, float] | None, chosen: list[int]
+) -> None:
+    texts = ["In Metz.", "", "", "", "", "", "To Metz.", "", "Oslo.", "From Oslo."]
+    graph = replace(typed_graph(), texts=texts)
+    settings = {"similarity_weight": 1.0, "structure_weight": 1.0, "hops": 1}
+    expander = Expander(
+        graph,
+        top_k=6,
+        base_k=2,
+        num_seeds=1,
+        pagerank_share=pagerank_share,
+        quotas=quotas,
+        **settings,  # type: ignore[arg-type]
+    )
+    nodes = torch.arange(6)[None]
+    candidates, features = expander.expand(nodes, 1 - nodes / 10, torch.tensor([[1.0, 0.0]]))
+    found = {node: walk for node, walk in zip(candidates[0].tolist(), features[0].tolist(), strict=True) if node >= 0}
+    assert sorted(found) == [0, 1, *chosen]
+    for node in chosen:
+        assert found[node] == ([0.0] * 4 if node == 6 else [1.0] * 4)
+
+
+def test_the_corpus_entities_are_taken_where_it_has_some() -> None:
+    incidence = EntityIncidence.from_names([["metz"], ["metz"], []])
+    graph = CorpusGraph.from_edges(list("abc"), ["Rome", "", "Rome"], torch.zeros(0, 2))
+    assert corpus_entities(graph.with_entities(incidence)) is incidence
+    assert corpus_entities(graph).names == ["rome"]
+    assert corpus_entities(graph).indices.tolist() == [0, 0]
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_share_places_against_naive_loop(seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
@@ -107,6 +150,14 @@ def test_share_places_against_naive_loop(seed: int) -> None:
 def test_quotas_out_of_range_are_refused(quotas: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         expand(typed_graph(), 4, quotas)
+
+
+def test_pagerank_share_out_of_range_is_refused() -> None:
+    settings = {"top_k": 4, "base_k": 2, "num_seeds": 1, "similarity_weight": 1.0, "structure_weight": 1.0}
+    with pytest.raises(ValueError, match=r"`pagerank_share` must lie in \[0, 1\], got 1.5"):
+        Expander(typed_graph(), hops=1, pagerank_share=1.5, **settings)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="`hops` must be 1 with `pagerank_share`, got 2"):
+        Expander(typed_graph(), hops=2, pagerank_share=0.5, **settings)  # type: ignore[arg-type]
 
 
 def test_quotas_are_of_one_hop() -> None:

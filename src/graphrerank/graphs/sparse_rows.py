@@ -1,5 +1,7 @@
 """Rows of compressed sparse and of padded matrices."""
 
+import warnings
+
 import torch
 from torch import Tensor
 
@@ -70,3 +72,11 @@ def pad_rows(row: Tensor, entries: Tensor, num_rows: int, *, fill: float) -> Ten
     position = positions_in_rows(row)
     width = int(position.max()) + 1 if len(row) else 0
     return entries.new_full((num_rows, width), fill).index_put((row, position), entries)
+
+
+def sparse_matrix(indptr: Tensor, indices: Tensor, entries: Tensor, num_columns: int) -> Tensor:
+    """Build a sparse matrix ``[N, num_columns]`` of torch; without its warning that such matrices are new."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse (CSR tensor support|invariant checks)")
+        size = (len(indptr) - 1, num_columns)
+        return torch.sparse_csr_tensor(indptr, indices, entries, size, check_invariants=False)

@@ -1,12 +1,11 @@
 """Personalized PageRank over the whole corpus graph, for many queries at once."""
 
-import warnings
-
 import torch
 from torch import Tensor, nn
 
 from graphrerank.checks import check_positive_share
 from graphrerank.graphs import CorpusGraph, Ranking, top_k_by_node_order
+from graphrerank.graphs.sparse_rows import sparse_matrix
 from graphrerank.operators.gcs import TOLERANCE, num_smoothing_steps
 
 BLOCK_SCORES = 1 << 24  # scores held at once: 64 MiB of float32 per vector
@@ -59,7 +58,9 @@ class CorpusPPR(nn.Module):
         share = torch.where(total > 0, 1 / total, 0.0)
         self.register_buffer("dangling", total == 0, persistent=False)
         values = graph.weight * share[graph.indices]
-        self.register_buffer("transition", _csr(graph.indptr, graph.indices, values, num_nodes), persistent=False)
+        self.register_buffer(
+            "transition", sparse_matrix(graph.indptr, graph.indices, values, num_nodes), persistent=False
+        )
         self.has_entities = entities is not None and entities.num_entities > 0
         if entities is not None and self.has_entities:
             num_shared = entities.indptr.diff()
@@ -68,8 +69,8 @@ class CorpusPPR(nn.Module):
             holder_ptr = torch.zeros(entities.num_entities + 1, dtype=torch.int64)
             holder_ptr[1:] = torch.bincount(entities.indices, minlength=entities.num_entities).cumsum(0)
             ones = torch.ones(len(passage))
-            to_entities = _csr(holder_ptr, passage[by_entity], ones, num_nodes)
-            from_entities = _csr(entities.indptr, entities.indices, ones, entities.num_entities)
+            to_entities = sparse_matrix(holder_ptr, passage[by_entity], ones, num_nodes)
+            from_entities = sparse_matrix(entities.indptr, entities.indices, ones, entities.num_entities)
             self.register_buffer("to_entities", to_entities, persistent=False)
             self.register_buffer("from_entities", from_entities, persistent=False)
             self.register_buffer("entity_share", share / entities.sizes.clamp(min=1), persistent=False)
@@ -127,10 +128,3 @@ class CorpusPPR(nn.Module):
             spread += self.from_entities @ (self.to_entities @ offered)
             spread -= self.num_shared.unsqueeze(1) * offered  # nothing returns to the passage itself
         return spread
-
-
-def _csr(indptr: Tensor, indices: Tensor, values: Tensor, num_columns: int) -> Tensor:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse (CSR tensor support|invariant checks)")
-        size = (len(indptr) - 1, num_columns)
-        return torch.sparse_csr_tensor(indptr, indices, values, size, check_invariants=False)

@@ -34,6 +34,9 @@ class ExpandRetriever:
         similarity_weight: STeX's weight of the dot product of query and node, not negative; 0 needs no encoder.
         structure_weight: STeX's weight of the structural score, not negative.
         hops: 2 to continue with the neighbours' neighbours if one hop leaves room.
+        pagerank_share: Share of the neighbours' places, in [0, 1], for passages by personalized PageRank over entities
+            (:class:`~graphrerank.operators.entity_ppr.EntityPPR`): the corpus's, or those that its texts show by their
+            spelling. Those that no edge joins with a seed have 0 in the four features below.
         quotas: Share of the neighbours' places by type of edge, together at most 1; what a type leaves free goes to
             the others, references first. None: neighbours compete over all edges.
 
@@ -53,6 +56,7 @@ class ExpandRetriever:
         similarity_weight: float = 1.0,
         structure_weight: float = 1.0,
         hops: int = 1,
+        pagerank_share: float = 0.0,
         quotas: Mapping[str, float] | None = None,
     ) -> None:
         self._expander = Expander(
@@ -63,6 +67,7 @@ class ExpandRetriever:
             similarity_weight=similarity_weight,
             structure_weight=structure_weight,
             hops=hops,
+            pagerank_share=pagerank_share,
             quotas=quotas,
         )
         if similarity_weight and graph.embedding is None:

@@ -11,6 +11,7 @@ from graphrerank.checks import check_counts, check_not_negative
 from graphrerank.graphs import CorpusGraph, Ranking
 from graphrerank.graphs.edge_types import EDGE_TYPES, edge_type_numbers
 from graphrerank.graphs.ranking import is_listed
+from graphrerank.operators.entity_ppr import EntityPPR, corpus_entities
 from graphrerank.operators.stex import Expansion, semantic_topological_expansion
 
 
@@ -21,6 +22,8 @@ class Expander:
     The neighbours are ordered by STeX's score (:func:`semantic_topological_expansion`). If there are too few, the
     ranking beyond ``base_k`` fills the list. With ``quotas`` they compete within their type of edges, each with a
     share of the places (:func:`share_places`, types in the order of ``EDGE_TYPES``); the features are of all edges.
+    ``pagerank_share`` of the places are for passages by PageRank over entities (:class:`EntityPPR`), which need not be
+    neighbours by an edge; the others stay for neighbours, and take what it leaves free.
     """
 
     graph: CorpusGraph
@@ -30,6 +33,7 @@ class Expander:
     similarity_weight: float  # STeX's weight of the dot product of query and node, not negative; 0 needs no vectors
     structure_weight: float  # STeX's weight of the structural score, not negative
     hops: int  # 1, or 2 to continue with the neighbours' neighbours if one hop leaves room
+    pagerank_share: float = 0.0  # of the places, in [0, 1], for passages by PageRank over entities (`EntityPPR`)
     quotas: Mapping[str, float] | None = None  # share of the places by type of edge, together at most 1; None: no types
 
     def __post_init__(self) -> None:
@@ -43,6 +47,10 @@ class Expander:
         check_not_negative(similarity_weight=self.similarity_weight, structure_weight=self.structure_weight)
         if self.hops not in (1, 2):
             raise ValueError(f"`hops` must be 1 or 2, got {self.hops}")
+        if not 0 <= self.pagerank_share <= 1:
+            raise ValueError(f"`pagerank_share` must lie in [0, 1], got {self.pagerank_share}")
+        if self.pagerank_share and self.hops != 1:
+            raise ValueError(f"`hops` must be 1 with `pagerank_share`, got {self.hops}")
         if self.quotas is not None:
             edge_type_numbers(self.quotas, argument="quotas")
             if min(self.quotas.values(), default=0) < 0 or sum(self.quotas.values()) > 1 + 1e-6:
@@ -54,29 +62,31 @@ class Expander:
         """Collect candidates: the top of the base ranking, neighbours, and the rest of the base ranking as needed.
 
         ``nodes`` ``[b, top_k]`` int64 and ``scores`` are the base ranking, padded with -1; ``query_vectors`` may be
-        None if ``similarity_weight`` is 0. Returns ``[b, 2 * top_k - base_k]`` int64 nodes, unique per row, at most
-        ``top_k`` of them not -1; and ``[b, .., 4]`` the ``EXPANSION_FEATURES``, 0 except for neighbours.
+        None if ``similarity_weight`` is 0. Returns ``[b, M]`` int64 nodes, unique per row, at most ``top_k`` of them
+        not -1; and ``[b, M, 4]`` the ``EXPANSION_FEATURES``, 0 except for neighbours.
         """
         base = nodes[:, : self.base_k]
-        expansion = self._neighbours(
-            Ranking(nodes[:, : self.num_seeds], scores[:, : self.num_seeds]), base, query_vectors
-        )
+        seeds = Ranking(nodes[:, : self.num_seeds], scores[:, : self.num_seeds])
+        expansion, others = self._neighbours(seeds, base, query_vectors)
         rest = nodes[:, self.base_k :]
-        is_new = (rest >= 0) & ~is_listed(rest, expansion.nodes)
-        num_missing = (expansion.nodes < 0).sum(1, keepdim=True)
+        is_new = (rest >= 0) & ~is_listed(rest, torch.cat([expansion.nodes, others], dim=1))
+        num_missing = self.top_k - self.base_k - ((expansion.nodes >= 0).sum(1) + (others >= 0).sum(1)).unsqueeze(1)
         fill = rest.where(is_new & (is_new.cumsum(1) <= num_missing), -1)
-        candidates = torch.cat([base, expansion.nodes, fill], dim=1)
+        candidates = torch.cat([base, expansion.nodes, others, fill], dim=1)
         features = torch.zeros(*candidates.shape, 4, device=candidates.device)
         features[:, self.base_k : self.top_k] = self._walk_features(expansion)
         return candidates, features
 
-    def _neighbours(self, seeds: Ranking, base: Tensor, query_vectors: Tensor | None) -> Expansion:
+    def _neighbours(self, seeds: Ranking, base: Tensor, query_vectors: Tensor | None) -> tuple[Expansion, Tensor]:
+        """Choose neighbours; and, ``[b, n]``, those of PageRank's passages that no edge joins with a seed."""
+        room = self.top_k - self.base_k
+
         def walk(graph: CorpusGraph, only: Tensor | None = None) -> Expansion:
             return semantic_topological_expansion(
                 graph,
                 seeds,
                 query_vectors,
-                top_k=self.top_k - self.base_k,
+                top_k=room,
                 exclude=base,
                 only=only,
                 similarity_weight=self.similarity_weight,
@@ -84,12 +94,25 @@ class Expander:
                 hops=self.hops,
             )
 
+        num_ranked = round(room * self.pagerank_share)
         if self.quotas is None:
-            return walk(self.graph)
-        room = self.top_k - self.base_k
-        places = [round(room * self.quotas.get(name, 0)) for name in EDGE_TYPES]
-        lists = [walk(graph).nodes for graph in self._by_type]
-        return walk(self.graph, only=share_places(lists, places, room))
+            all_types = walk(self.graph)
+            if not num_ranked:
+                return all_types, base[:, :0]
+            lists, places = [all_types.nodes], [room - num_ranked]
+        else:
+            lists = [walk(graph).nodes for graph in self._by_type]
+            places = [round((room - num_ranked) * self.quotas.get(name, 0)) for name in EDGE_TYPES]
+        if num_ranked:
+            lists.append(self._pagerank.expand(seeds, top_k=room, exclude=base).nodes)
+            places.append(num_ranked)
+        chosen = share_places(lists, places, room)
+        expansion = walk(self.graph, only=chosen)
+        return expansion, chosen.where(~is_listed(chosen, expansion.nodes), -1)
+
+    @cached_property
+    def _pagerank(self) -> EntityPPR:
+        return EntityPPR(corpus_entities(self.graph), num_seeds=self.num_seeds)
 
     @cached_property
     def _by_type(self) -> tuple[CorpusGraph, ...]:

@@ -38,6 +38,9 @@ class HybridExpandRetriever:
         dense_weight: Weight of the cosine, not negative.
         structure_weight: STeX's weight of the structural score, not negative.
         hops: 2 to continue with the neighbours' neighbours if one hop leaves room.
+        pagerank_share: Share of the neighbours' places, in [0, 1], for passages by personalized PageRank over entities
+            (:class:`~graphrerank.operators.entity_ppr.EntityPPR`): the corpus's, or those that its texts show by their
+            spelling. Those that no edge joins with a seed have 0 in the four features below.
         quotas: Share of the neighbours' places by type of edge, together at most 1; what a type leaves free goes to
             the others, references first. None: neighbours compete over all edges.
 
@@ -58,6 +61,7 @@ class HybridExpandRetriever:
         dense_weight: float = 0.7,
         structure_weight: float = 1.0,
         hops: int = 1,
+        pagerank_share: float = 0.0,
         quotas: Mapping[str, float] | None = None,
     ) -> None:
         self._base = HybridRetriever(graph, top_k=top_k, bm25_weight=bm25_weight, dense_weight=dense_weight)
@@ -69,6 +73,7 @@ class HybridExpandRetriever:
             similarity_weight=1.0,
             structure_weight=structure_weight,
             hops=hops,
+            pagerank_share=pagerank_share,
             quotas=quotas,
         )
         self.top_k = top_k
