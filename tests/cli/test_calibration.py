@@ -1,5 +1,6 @@
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from graphrerank.data import PreparedDataset, Qrels, RetrievalDataset
 from graphrerank.evaluation import System, base_ranking
 from graphrerank.graphs import CorpusGraph, Ranking
 from graphrerank.graphs.calibration import Calibration, IsotonicCalibration
+from graphrerank.graphs.list_confidence import ListConfidence
 from graphrerank.models import load_checkpoint
 
 PASSAGES = ["worm on removable drives", "a cake recipe", "infected USB sticks"]
@@ -30,6 +32,10 @@ def test_training_calibrates_on_validation(trained: Path, system: str) -> None:
     assert (fitted["datasets"], fitted["split"]) == (["attack"], "val")
     assert 0 < fitted["share_relevant"] < 0.2
     assert fitted["ece"] < 0.05
+    lists = manifest["list_confidence"]["fitted"]
+    assert (lists["datasets"], lists["split"], set(lists["ece_by_dataset"]["attack"])) == (
+        ["attack"], "val", {"PR@5", "PR@10"}
+    )  # fmt: skip
     assert fitted["brier"] < fitted["share_relevant"] * (1 - fitted["share_relevant"])  # knows more than the share
 
 
@@ -44,12 +50,16 @@ def test_a_trained_model_gives_probabilities(trained: Path) -> None:
 def test_a_finished_checkpoint_is_calibrated_as_its_training_did(run_command, trained: Path, tmp_path: Path) -> None:
     done = run_command("train.py", f"calibrate={trained}", f"hydra.run.dir={tmp_path}")
     assert done.returncode == 0, done.stderr
-    *_, of_one, together, last = done.stdout.splitlines()
+    *_, of_one, of_lists, together, last = done.stdout.splitlines()
     expected, found = _manifest(trained / "gatv2"), _manifest(tmp_path)
     assert found == expected
     error = found["calibration"]["fitted"]["ece"]
     assert found["calibration"]["fitted"]["ece_by_dataset"] == {"attack": error}
     assert of_one == f"attack val: expected calibration error {error:.4f}"
+    errors = found["list_confidence"]["fitted"]["ece_by_dataset"]["attack"]
+    assert of_lists == "attack val: expected calibration error of lists " + ", ".join(
+        f"{measure} {errors[measure]:.4f}" for measure in ("PR@5", "PR@10")
+    )
     assert together.startswith(f"together: {error:.4f}, ")
     assert last == str(tmp_path)
     before = load_checkpoint(trained / "gatv2" / "checkpoints" / "best.ckpt").model.state_dict()
@@ -94,9 +104,23 @@ def _toy(scores: list[float], relevant: int) -> PreparedDataset:
 
 def test_several_data_sets_are_fitted_together() -> None:
     parts = {"one": _toy([0.75, 0.5, 0.25], relevant=0), "two": _toy([0.75, 0.5, 0.25], relevant=1)}
-    found = calibrate_system("isotonic", parts, "val", System("base", base_ranking, reads_graph=False))
+    entries = calibrate_system("isotonic", parts, "val", System("base", base_ranking, reads_graph=False))
+    found = entries["calibration"]
     assert Calibration.from_json(found) == IsotonicCalibration((0.25, 0.5, 0.75), (0.0, 0.5, 0.5))
     assert found["fitted"]["datasets"] == ["one", "two"]
     assert (found["fitted"]["pairs"], found["fitted"]["ece"]) == (6, 0.0)
     by_dataset = found["fitted"]["ece_by_dataset"]  # of p = 0.5, 0.5 and 0 one candidate is relevant, on either
     assert by_dataset == {"one": 0.0, "two": 0.0}
+    complete = ListConfidence.from_json(entries["list_confidence"]).perfect_recall(torch.tensor([0.5, 0.5, 0.0]))
+    assert 0 < complete[0] < complete[1] < 1  # of both lists the first two hold what is relevant
+    assert entries["list_confidence"]["fitted"]["queries"] == 2
+
+
+def test_lists_that_are_never_complete_leave_no_confidence(capsys: pytest.CaptureFixture[str]) -> None:
+    part = _toy([0.75, 0.5, 0.25], relevant=0)
+    missed = Qrels(torch.tensor([0, 0]), torch.tensor([0, 3]), torch.ones(2))
+    graph = CorpusGraph.from_edges(list("abcd"), [""] * 4, torch.zeros(0, 2, dtype=torch.int64))
+    part = replace(part, dataset=replace(part.dataset, graph=graph, splits={"val": missed}))
+    entries = calibrate_system("logistic", {"one": part}, "val", System("base", base_ranking, reads_graph=False))
+    assert list(entries) == ["calibration"]
+    assert "base: no list_confidence: `lists` must be complete at some ranks" in capsys.readouterr().out

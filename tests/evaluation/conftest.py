@@ -7,6 +7,7 @@ from graphrerank.evaluation.findings import (
     Breakdown,
     Counterfactual,
     HubBias,
+    ListReliability,
     PairedTest,
     QueryDifference,
     Reliability,
@@ -91,6 +92,7 @@ def make_dataset(name: str, *, seed: int, texts: list[str] | None = None) -> Dat
         seed_spreads=[SeedSpread(("gatv2", "gatv2 (2)"), (1, 2), "PR@10", 0.7, 0.01, 0.69, 0.71)],
         reliability=[Reliability("gatv2", "logistic", 20_000, 0.02, 0.0031, 0.0123, (18_000, *range(900, 0, -100)),
                                  tuple(0.05 + 0.1 * i for i in range(10)), shares)],
+        list_reliability=[ListReliability("gatv2", "PR@5", 200, 0.6, 0.61, 0.0321, 0.1512, 0.842)],
     )  # fmt: skip
 
 

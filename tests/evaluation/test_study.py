@@ -10,6 +10,7 @@ from graphrerank.evaluation.findings import (
     Breakdown,
     Counterfactual,
     HubBias,
+    ListReliability,
     PairedTest,
     QueryDifference,
     Reliability,
@@ -50,6 +51,7 @@ def study() -> Study:
         counterfactuals=(Counterfactual("b", "shuffled", "nDCG@10", 0.5, 0.1, (0.0, 0.2), 0.04, 1.0),),
         seed_spreads=(SeedSpread(("a", "b"), (1, 2), "nDCG@10", 0.5, 0.1, 0.4, 0.6),),
         reliability=(Reliability("b", "logistic", 9, 0.1, 0.01, 0.05, (9, 0), (0.1, NAN), (0.2, NAN)),),
+        list_reliability=(ListReliability("b", "PR@5", 2, 1.0, 0.9, 0.1, 0.01, NAN),),
     )
     across = (Replication("b", "a", "nDCG@10", ("toy", "two"), 0.05, 1, 2, ("toy",), 0.1, 0.01),)
     return Study("python evaluate.py", {"toy": dataset}, across, {"seed": 0})
@@ -72,6 +74,14 @@ def test_a_study_written_and_read_is_the_same(tmp_path: Path) -> None:
         assert two.systems[name].cost == one.systems[name].cost
     assert math.isnan(two.systems["a"].intervals["PR@10/multi"][0])
     assert (two.primary, two.measures) == ("b", ["nDCG@10", "PR@10/multi"])
+
+
+def test_a_study_from_before_lists_had_a_confidence_is_read(tmp_path: Path) -> None:
+    write_study(tmp_path, study())
+    content = json.loads((tmp_path / "study.json").read_text())
+    del content["datasets"]["toy"]["list_reliability"]
+    (tmp_path / "study.json").write_text(json.dumps(content))
+    assert read_study(tmp_path).datasets["toy"].list_reliability == ()
 
 
 def test_means_leave_queries_out_that_do_not_count() -> None:

@@ -20,7 +20,7 @@ def columns(table: Table) -> dict[str, list[Cell]]:
 def test_every_table_is_whole_and_texts_are_on_the_left(study: Study) -> None:
     tables = study_tables(study)
     titles = ["quality", "tests", "cost", "groups of queries", "hubs", "other edges", "seeds", "calibration",
-              "queries", "systems"]  # fmt: skip
+              "confidence", "queries", "systems"]  # fmt: skip
     assert list(tables) == [*(f"{name}: {title}" for name in study.datasets for title in titles), "over all data sets"]
     for table in tables.values():
         assert table.caption.endswith(".")
@@ -73,6 +73,9 @@ def test_findings_keep_their_numbers(dataset: DatasetStudy) -> None:
         assert [cell.value for cell in tests[name]] == [getattr(test, of) for test in dataset.tests]
     calibration = table_named(dataset, "calibration").rows[0]
     assert [cell.text for cell in calibration] == ["GATv2", "logistic", "20,000", "2.00", "0.0031", "0.0123", "0.0196"]
+    confidence = table_named(dataset, "confidence").rows[0]
+    texts = ["GATv2", "PR@5", "200", "60.00", "61.00", "0.0321", "0.1512", "0.2400", "0.842"]
+    assert [cell.text for cell in confidence] == texts
     queries = columns(table_named(dataset, "queries"))
     assert [cell.text for cell in queries["text"]] == [entry.query_text for entry in dataset.query_differences]
     assert [cell.text for cell in queries["difference"]] == ["+100.00", "+100.00", "-100.00"]

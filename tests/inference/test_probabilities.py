@@ -8,6 +8,7 @@ import torch
 
 from graphrerank import GraphReranker
 from graphrerank.graphs.calibration import IsotonicCalibration, LogisticCalibration
+from graphrerank.graphs.list_confidence import ListConfidence
 from graphrerank.models import load_checkpoint
 from graphrerank.models.checkpoint import PRETRAINED, save_weights
 from graphrerank.models.manifest import write_manifest
@@ -15,6 +16,7 @@ from graphrerank.serving import RerankEngine, RerankRequest, export_artifact, lo
 
 PASSAGES = ["the red book", "a green pear", "who is who", "the author wrote it"]
 LOGISTIC, ISOTONIC = LogisticCalibration(0.7, -1.0), IsotonicCalibration((-1.0, 1.0), (0.25, 0.25))
+CONFIDENCE = ListConfidence(beyond=-1.0, within=0.5, intercept=-0.5)
 
 
 def calibrated(make_checkpoint, calibration):
@@ -36,18 +38,34 @@ def test_the_order_is_that_of_the_scores(make_checkpoint, calibration) -> None:
 
 def test_an_artifact_and_a_checkpoint_keep_the_calibration(make_checkpoint, tmp_path: Path) -> None:
     checkpoint = calibrated(make_checkpoint, LOGISTIC)
+    checkpoint = replace(checkpoint, manifest=checkpoint.manifest.with_entries(list_confidence=CONFIDENCE.to_json()))
     save_weights(tmp_path / "folder", checkpoint.model)
     write_manifest(tmp_path / "folder", checkpoint.manifest.content)
     export_artifact(checkpoint, tmp_path / "artifact")
-    expected = GraphReranker(checkpoint).rerank("red book", PASSAGES).probabilities
+    ranking = GraphReranker(checkpoint).rerank("red book", PASSAGES)
+    expected, complete = ranking.probabilities, ranking.perfect_recall
+    assert torch.equal(complete, CONFIDENCE.perfect_recall(expected))
     for name in ("folder", "artifact"):
         found = GraphReranker.from_pretrained(tmp_path / name).rerank("red book", PASSAGES)
         torch.testing.assert_close(found.probabilities, expected)
+        torch.testing.assert_close(found.perfect_recall, complete)
     request = RerankRequest(query="red book", documents=PASSAGES, explain=True)
     served = RerankEngine(load_artifact(tmp_path / "artifact")).rerank({"a": request})["a"]
     probabilities = [result.explanation.probability for result in served.results]
     assert probabilities == pytest.approx(expected.tolist(), abs=1e-5)
     assert [result.relevance_score for result in served.results] == probabilities
+    assert served.perfect_recall is None  # not asked for
+    request = RerankRequest(query="red book", documents=PASSAGES, top_n=2, return_confidence=True)
+    served = RerankEngine(load_artifact(tmp_path / "artifact")).rerank({"a": request})["a"]
+    assert served.perfect_recall == pytest.approx(complete[:2].tolist(), abs=1e-5)
+
+
+def test_a_confidence_that_the_artifact_lacks_is_refused(make_checkpoint, tmp_path: Path) -> None:
+    export_artifact(calibrated(make_checkpoint, LOGISTIC), tmp_path)
+    assert GraphReranker.from_pretrained(tmp_path).rerank("red book", PASSAGES).perfect_recall is None
+    request = RerankRequest(query="red book", documents=PASSAGES, return_confidence=True)
+    with pytest.raises(ValueError, match=r"`return_confidence` needs an artifact .*`list_confidence`"):
+        RerankEngine(load_artifact(tmp_path)).rerank({"a": request})
 
 
 @pytest.mark.parametrize("name", ["base", "base-1", "attack"])

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from graphrerank import RerankedList
+from graphrerank.graphs.list_confidence import ListConfidence
 
 
 def test_it_is_a_sequence_of_pairs() -> None:
@@ -32,3 +33,13 @@ def test_its_relevance_is_a_probability_where_there_is_one() -> None:
     assert torch.equal(ranking.relevance, ranking.scores)
     calibrated = replace(ranking, probabilities=torch.tensor([0.75, 0.25]))
     assert torch.equal(calibrated.relevance, calibrated.probabilities)
+
+
+def test_how_likely_its_top_is_complete_counts_what_was_left_out() -> None:
+    ranking = RerankedList(("b", "a", "c"), torch.tensor([1, 0, 2]), torch.tensor([2.0, 0.5, -1.0]))
+    assert ranking.perfect_recall is None
+    p, confidence = torch.tensor([0.75, 0.25, 0.125]), ListConfidence(beyond=-1.0, within=0.0, intercept=0.0)
+    whole = replace(ranking, probabilities=p, candidates=p, confidence=confidence)
+    assert torch.equal(whole.perfect_recall, confidence.perfect_recall(p))
+    assert torch.equal(whole[:1].perfect_recall, whole.perfect_recall)
+    assert whole[1:].candidates.tolist() == p.tolist()

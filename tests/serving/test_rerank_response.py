@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from graphrerank.serving import RerankRequest
 from graphrerank.serving.rerank_response import RankedDocuments, rerank_response
 
@@ -15,3 +17,9 @@ def test_documents_only_if_asked_for() -> None:
 def test_coheres_meta() -> None:
     meta = rerank_response(RerankRequest(query="q", scores=[1, 2]), RANKED, "id", version="1")["meta"]
     assert meta == {"api_version": {"version": "1"}, "billed_units": {"search_units": 1}, "model": "model"}
+
+
+def test_confidence_only_if_asked_for() -> None:
+    request = RerankRequest(query="q", scores=[1, 2])
+    assert "perfect_recall" not in rerank_response(request, RANKED, "id")
+    assert rerank_response(request, replace(RANKED, perfect_recall=[0.25, 0.5]), "id")["perfect_recall"] == [0.25, 0.5]

@@ -10,21 +10,24 @@ from graphrerank.cli.session import Session
 from graphrerank.cli.systems import check_encoder
 from graphrerank.data import PreparedDataset
 from graphrerank.evaluation import System
-from graphrerank.evaluation.reliability import judge_reliability, labelled_scores
+from graphrerank.evaluation.reliability import LabelledLists, judge_confidence, judge_reliability, labelled_lists
+from graphrerank.graphs.calibration import Calibration
 from graphrerank.models import RerankerManifest, load_primary
 from graphrerank.models.checkpoint import save_weights
 from graphrerank.models.entries import GroupEntry
 from graphrerank.models.manifest import write_manifest
-from graphrerank.training import calibration_method
+from graphrerank.training import calibration_method, fit_list_confidence, often_complete
 
 
 def calibrate_system(method: str, parts: Mapping[str, PreparedDataset], split: str, system: System) -> dict[str, Any]:
-    """Fit the probabilities of relevance of a system's scores, on a split of all data sets together.
+    """Fit the probabilities of relevance of a system's scores, on a split of all data sets together, and of its lists.
 
-    ``method`` is ``logistic`` or ``isotonic``. Returns the manifest's ``calibration``, with what it was fitted on and
-    how well it fits there, on all data sets and on each.
+    ``method`` is ``logistic`` or ``isotonic``. Returns the manifest's ``calibration`` and ``list_confidence``, with
+    what they were fitted on and how well they fit there, on all data sets and on each. The latter is left out, with a
+    line that says so, where the lists do not allow it (:func:`graphrerank.training.fit_list_confidence`).
     """
-    pairs = {name: labelled_scores(part, split, system) for name, part in parts.items()}
+    lists = {name: labelled_lists(part, split, system) for name, part in parts.items()}
+    pairs = {name: part.pairs for name, part in lists.items()}
     scores, labels = (torch.cat(column) for column in zip(*pairs.values(), strict=True))
     calibration = calibration_method(method)(scores, labels)
     overall = judge_reliability(system.name, calibration, scores, labels)
@@ -37,11 +40,36 @@ def calibrate_system(method: str, parts: Mapping[str, PreparedDataset], split: s
     }
     by_dataset = {name: judge_reliability(system.name, calibration, *pairs[name]).ece for name in parts}
     fitted |= {"share_relevant": overall.share_relevant, "ece_by_dataset": by_dataset}
-    return {**calibration.to_json(), "fitted": fitted}
+    entries: dict[str, Any] = {"calibration": {**calibration.to_json(), "fitted": fitted}}
+    try:
+        return entries | {"list_confidence": _fit_confidence(calibration, lists, split, system)}
+    except ValueError as error:
+        print(f"{system.name}: no list_confidence: {error}")
+        return entries
+
+
+def _fit_confidence(
+    calibration: Calibration, lists: Mapping[str, LabelledLists], split: str, system: System
+) -> dict[str, Any]:
+    confidence = fit_list_confidence(
+        {name: (part.probabilities(calibration), part.complete) for name, part in lists.items()}
+    )
+    ece = {
+        name: {found.measure: found.ece for found in judge_confidence(system.name, calibration, confidence, part)}
+        for name, part in lists.items()
+    }
+    taught_by = [name for name, part in lists.items() if often_complete(part.complete)]
+    fitted = {
+        "datasets": taught_by,
+        "split": split,
+        "queries": sum(len(lists[name].scores) for name in taught_by),
+        "ece_by_dataset": ece,
+    }
+    return {**confidence.to_json(), "fitted": fitted}
 
 
 def calibrate_checkpoint(session: Session) -> Path:
-    """Calibrate a finished checkpoint as its training would have: only the manifest's ``calibration`` changes.
+    """Calibrate a finished checkpoint as its training would have: only the manifest's entries of it change.
 
     Data sets, retriever and validation split are those of the manifest, and must be unchanged.
     """
@@ -55,13 +83,16 @@ def calibrate_checkpoint(session: Session) -> Path:
         check_encoder(checkpoint, part)
     torch.set_num_threads(session.num_threads)
     row, split = session.systems({manifest.name: checkpoint.model}, manifest.operators)[-1], manifest.val_split
-    calibration = calibrate_system(cfg.calibration, parts, split, row)
+    entries = calibrate_system(cfg.calibration, parts, split, row)
     folder = session.run_dir
     save_weights(folder, checkpoint.model.cpu())
-    write_manifest(folder, {**manifest.without("artifact").content, "calibration": calibration})
-    fitted = calibration["fitted"]
+    write_manifest(folder, {**manifest.without("artifact", "list_confidence").content, **entries})
+    fitted = entries["calibration"]["fitted"]
     for dataset, error in fitted["ece_by_dataset"].items():
         print(f"{dataset} {split}: expected calibration error {error:.4f}")
+    for dataset, errors in entries.get("list_confidence", {}).get("fitted", {}).get("ece_by_dataset", {}).items():
+        listed = ", ".join(f"{measure} {error:.4f}" for measure, error in errors.items())
+        print(f"{dataset} {split}: expected calibration error of lists {listed}")
     print(f"together: {fitted['ece']:.4f}, {fitted['pairs']:,} candidates, {fitted['share_relevant']:.1%} relevant")
     return folder
 

@@ -156,6 +156,7 @@ def _with_training(row: RankedSystem, checkpoint: Checkpoint, source: str) -> Ra
         seed=manifest.seed,
         fingerprint=hash_files([checkpoint.path]),
         calibration=manifest.calibration,
+        confidence=manifest.list_confidence,
     )
 
 

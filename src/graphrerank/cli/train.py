@@ -74,7 +74,7 @@ def _train(session: TrainingSession, run_dir: Path) -> Path:
                 continue
             manifest = manifests[system.name]
             if cfg.calibration is not None:
-                manifest["calibration"] = calibrate_system(cfg.calibration, parts, cfg.batches.val_split, system)
+                manifest |= calibrate_system(cfg.calibration, parts, cfg.batches.val_split, system)
             metrics = {f"{study.name}/{study.split}": study.systems[system.name].means}
             write_manifest(run_dir / system.name, manifest | {"metrics": metrics})
         write_metrics(run_dir / "metrics.json", [study])

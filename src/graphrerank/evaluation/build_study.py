@@ -11,7 +11,7 @@ from graphrerank.evaluation.measuring import break_ties, measure_ranking, releva
 from graphrerank.evaluation.paired_tests import compare_last, compare_with_itself
 from graphrerank.evaluation.query_analysis import break_down, mean_degree, num_words, query_differences, query_groups
 from graphrerank.evaluation.ranked_system import RankedDataset, RankedSystem
-from graphrerank.evaluation.reliability import judge_reliability, ranked_pairs
+from graphrerank.evaluation.reliability import judge_confidence, judge_reliability, label_ranking
 from graphrerank.evaluation.seeds import seed_spreads
 from graphrerank.evaluation.significance import bootstrap_interval
 from graphrerank.evaluation.study import DatasetStudy, SystemStudy
@@ -39,6 +39,12 @@ def build_study(ranked: RankedDataset, plan: StudyPlan) -> DatasetStudy:
     values = {system.name: measured(system.ranking) for system in systems}
     table = torch.stack([torch.stack(list(rows.values())) for rows in values.values()])  # [S, M, Q]
     intervals = bootstrap_interval(table, samples=plan.resamples, level=plan.level, seed=plan.seed).tolist()
+    calibrations = {system.name: system.calibration for system in systems if system.calibration is not None}
+    lists = {
+        system.name: label_ranking(system.ranking, qrels, queries, num_nodes=graph.num_nodes)
+        for system in systems
+        if system.name in calibrations
+    }
     biases = [hub_bias(graph, system.ranking, relevant, system=system.name) for system in systems]
     study = DatasetStudy(
         name=dataset.name,
@@ -60,13 +66,13 @@ def build_study(ranked: RankedDataset, plan: StudyPlan) -> DatasetStudy:
             for edges, ranking in system.on_other_edges.items()
         ],
         reliability=[
-            judge_reliability(
-                system.name,
-                system.calibration,
-                *ranked_pairs(system.ranking, qrels, queries, num_nodes=graph.num_nodes),
-            )
+            judge_reliability(name, calibration, *lists[name].pairs) for name, calibration in calibrations.items()
+        ],
+        list_reliability=[
+            found
             for system in systems
-            if system.calibration is not None
+            if system.calibration is not None and system.confidence is not None
+            for found in judge_confidence(system.name, system.calibration, system.confidence, lists[system.name])
         ],
         notes=tuple(ranked.notes),
     )

@@ -75,7 +75,8 @@ def _compare_dataset(parts: Mapping[str, DatasetStudy], resamples: int, seed: in
     primary = names[last_run][last.primary]
     systems[primary] = systems.pop(primary)  # to the end
     single: dict[str, Any] = {
-        key: _taken_over(parts, names, key) for key in ("hub_bias", "counterfactuals", "reliability")
+        key: _taken_over(parts, names, key)
+        for key in ("hub_bias", "counterfactuals", "reliability", "list_reliability")
     }
     merged = _with_candidates(replace(last, systems=systems, tested=tuple(tested), **single), parts)
     return with_comparisons(merged, StudyPlan(measures=measures, tested=tested, resamples=resamples, seed=seed))

@@ -125,6 +125,20 @@ class Reliability(Finding):
 
 
 @dataclass(frozen=True)
+class ListReliability(Finding):
+    """How near the probabilities that the top of a list is complete are to frequencies, over all queries."""
+
+    system: str
+    measure: str  # what is predicted to be 1, such as `PR@5`
+    num_queries: int
+    share_complete: float  # share of the queries for which the measure is 1
+    mean_probability: float  # mean probability that it is
+    ece: float  # expected calibration error, in ten bins of equal width
+    brier: float  # Brier score
+    auc: float  # area under the ROC curve; NaN where all queries or none are complete
+
+
+@dataclass(frozen=True)
 class Replication(Finding):
     """On how many data sets one system is ahead of another one in one measure."""
 

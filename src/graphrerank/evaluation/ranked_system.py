@@ -9,6 +9,7 @@ from graphrerank.data import RetrievalDataset
 from graphrerank.evaluation.study import Cost
 from graphrerank.graphs import Ranking
 from graphrerank.graphs.calibration import Calibration
+from graphrerank.graphs.list_confidence import ListConfidence
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +25,7 @@ class RankedSystem:
     seed: int | None = None  # seed of its training, or None
     fingerprint: str | None = None  # SHA-256 of its weights or run file, or None
     calibration: Calibration | None = None  # what turns its scores into probabilities, or None
+    confidence: ListConfidence | None = None  # what turns those into probabilities of a complete top, or None
     # what it ranks on a graph with `shuffled` or `removed` edges; empty where not tried
     on_other_edges: Mapping[str, Ranking] = field(default_factory=dict)
     # share of the queries on each path of a router; empty where there is none

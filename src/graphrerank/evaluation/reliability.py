@@ -1,38 +1,61 @@
 """How near calibrated scores are to frequencies on a split."""
 
-from math import sqrt
+from dataclasses import dataclass
+from math import nan, sqrt
 
 import torch
 from torch import Tensor
 
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Qrels
-from graphrerank.evaluation.findings import Reliability
+from graphrerank.evaluation.findings import ListReliability, Reliability
 from graphrerank.evaluation.reranking import rerank
 from graphrerank.evaluation.system import System
 from graphrerank.graphs import Ranking
 from graphrerank.graphs.calibration import Calibration
-from graphrerank.metrics import brier_score, expected_calibration_error, reliability_bins
+from graphrerank.graphs.list_confidence import ListConfidence
+from graphrerank.metrics import area_under_roc, brier_score, expected_calibration_error, reliability_bins
 
+CONFIDENCE_RANKS = (5, 10)
 Z95 = 1.96  # the standard normal's 97.5% quantile
 
 
-def labelled_scores(prepared: PreparedDataset, split: str, system: System) -> tuple[Tensor, Tensor]:
-    """Score all candidates of a split's queries.
+@dataclass(frozen=True, eq=False)
+class LabelledLists:
+    """Rankings of queries with their judgements."""
 
-    Returns:
-        ``[n]`` float32 scores, and ``[n]`` float64 labels: 1 where the candidate is relevant, else 0.
-    """
+    scores: Tensor  # `[Q, K]` float32, best first; -inf where padded
+    relevant: Tensor  # `[Q, K]` bool, whether the passage is relevant
+    num_relevant: Tensor  # `[Q]` int64, relevant passages of the query, ranked or not
+
+    @property
+    def pairs(self) -> tuple[Tensor, Tensor]:
+        """All scores, ``[n]`` float32 without padding, and their labels, ``[n]`` float64: 1 where relevant, else 0."""
+        ranked = self.scores.isfinite()
+        return self.scores[ranked], self.relevant[ranked].double()
+
+    @property
+    def complete(self) -> Tensor:
+        """``[Q, K]`` bool: whether all relevant passages are among the first 1, 2, ..., K."""
+        return self.relevant.cumsum(1) == self.num_relevant.unsqueeze(1)
+
+    def probabilities(self, calibration: Calibration) -> Tensor:
+        """Calibrate the scores, ``[Q, K]`` float32; 0 where padded."""
+        ranked = self.scores.isfinite()
+        return calibration.probabilities(self.scores.masked_fill(~ranked, 0)).masked_fill(~ranked, 0)
+
+
+def labelled_lists(prepared: PreparedDataset, split: str, system: System) -> LabelledLists:
+    """Rank all candidates of a split's queries."""
     qrels = prepared.dataset.split(split)
     ranking = rerank(prepared, qrels.queries, system)
-    return ranked_pairs(ranking, qrels, qrels.queries, num_nodes=prepared.dataset.graph.num_nodes)
+    return label_ranking(ranking, qrels, qrels.queries, num_nodes=prepared.dataset.graph.num_nodes)
 
 
-def ranked_pairs(ranking: Ranking, qrels: Qrels, queries: Tensor, *, num_nodes: int) -> tuple[Tensor, Tensor]:
-    """Flatten rankings ``[Q, K]`` of the queries ``[Q]`` int64, without padding; as :func:`labelled_scores`."""
-    relevance = qrels.relevance(queries, ranking.nodes, num_nodes=num_nodes)
-    ranked = ranking.nodes >= 0
-    return ranking.scores[ranked], (relevance[ranked] > 0).double()
+def label_ranking(ranking: Ranking, qrels: Qrels, queries: Tensor, *, num_nodes: int) -> LabelledLists:
+    """Look up the judgements of rankings ``[Q, K]`` of the queries ``[Q]`` int64."""
+    relevant = qrels.relevance(queries, ranking.nodes, num_nodes=num_nodes) > 0
+    return LabelledLists(ranking.scores, relevant, (qrels.gains(queries) > 0).sum(1))
 
 
 @torch.inference_mode()
@@ -51,6 +74,31 @@ def judge_reliability(system: str, calibration: Calibration, scores: Tensor, lab
         probabilities=tuple(bins.probability.tolist()),
         shares=tuple(bins.share.tolist()),
     )
+
+
+@torch.inference_mode()
+def judge_confidence(
+    system: str, calibration: Calibration, confidence: ListConfidence, lists: LabelledLists
+) -> list[ListReliability]:
+    """Compare how likely the top of each list is complete with how often it is, at ``CONFIDENCE_RANKS``."""
+    p = confidence.perfect_recall(lists.probabilities(calibration))
+    found = []
+    for rank in (rank for rank in CONFIDENCE_RANKS if rank <= p.shape[1]):
+        at, labels = p[:, rank - 1], lists.complete[:, rank - 1].double()
+        share = float(labels.mean())
+        found.append(
+            ListReliability(
+                system=system,
+                measure=f"PR@{rank}",
+                num_queries=len(labels),
+                share_complete=share,
+                mean_probability=float(at.double().mean()),
+                ece=expected_calibration_error(at, labels),
+                brier=brier_score(at, labels),
+                auc=area_under_roc(at, labels) if 0 < share < 1 else nan,
+            )
+        )
+    return found
 
 
 def wilson_interval(share: float, count: int) -> tuple[float, float]:

@@ -15,6 +15,7 @@ from graphrerank.evaluation.findings import (
     Counterfactual,
     Finding,
     HubBias,
+    ListReliability,
     PairedTest,
     QueryDifference,
     Reliability,
@@ -30,6 +31,7 @@ FORMAT = 2  # raise when an older program can no longer read it
 OLDER = 1  # can be read: other names of a row and of a measure, fewer costs, no densities
 STUDY = "study.json"
 READING = "encode"  # the stage in which a cross-encoder reads
+NEWER_FINDING = "list_reliability"
 LISTS, NEWER_LISTS = ("query_ids", "query_texts", "num_relevant", "tested"), ("densities", "notes")
 FINDINGS: dict[str, type[Finding]] = {  # of a data set
     "tests": PairedTest,
@@ -39,6 +41,7 @@ FINDINGS: dict[str, type[Finding]] = {  # of a data set
     "counterfactuals": Counterfactual,
     "seed_spreads": SeedSpread,
     "reliability": Reliability,
+    NEWER_FINDING: ListReliability,
 }
 
 
@@ -147,6 +150,7 @@ class DatasetStudy:
     counterfactuals: Sequence[Counterfactual] = ()  # records of the systems that read the graph
     seed_spreads: Sequence[SeedSpread] = ()  # records of checkpoints that differ in the seed alone
     reliability: Sequence[Reliability] = ()  # records of the systems whose scores were calibrated
+    list_reliability: Sequence[ListReliability] = ()  # records of the systems with a confidence in whole lists
     # `Q` mean numbers of neighbours of a query's candidates among them; empty where not known
     densities: Sequence[float] = ()
     # what else a reader must know: where the candidates come from, how the runs of a comparison differ
@@ -175,6 +179,7 @@ class DatasetStudy:
     def from_json(cls, name: str, content: Mapping[str, Any]) -> "DatasetStudy":
         """Read the output of :meth:`to_json`."""
         check_name(name=name)
+        content = {NEWER_FINDING: (), **content}
         rest: dict[str, Any] = {
             **{key: content[key] for key in ("split", "fingerprint", "candidates", "ceiling", "base_ceiling")},
             **{key: tuple(content[key]) for key in LISTS},

@@ -9,6 +9,7 @@ from graphrerank.evaluation.findings import (
     Breakdown,
     Counterfactual,
     HubBias,
+    ListReliability,
     PairedTest,
     QueryDifference,
     Reliability,
@@ -203,6 +204,26 @@ def calibration_table(dataset: DatasetStudy) -> Table:
     return build_table("calibration", caption, dataset.reliability, columns, text_columns=2)
 
 
+def confidence_table(dataset: DatasetStudy) -> Table:
+    """A row per system with a confidence in whole lists, and rank: the errors of its probabilities."""
+    columns: Columns[ListReliability] = {
+        "system": lambda entry: system_cell(entry.system),
+        "measure": lambda entry: Cell(entry.measure),
+        "queries": lambda entry: number_cell(entry.num_queries, ",.0f"),
+        "complete, %": lambda entry: percent_cell(entry.share_complete),
+        "predicted, %": lambda entry: percent_cell(entry.mean_probability),
+        "ECE": lambda entry: number_cell(entry.ece, ".4f"),
+        "Brier score": lambda entry: number_cell(entry.brier, ".4f"),
+        "Brier of the share alone": lambda entry: number_cell(entry.share_complete * (1 - entry.share_complete), ".4f"),
+        "AUC": lambda entry: number_cell(entry.auc, ".3f"),
+    }
+    caption = (
+        "How likely all relevant passages of a query are in the top of its list, as predicted from the list's "
+        "probabilities, and how often they are. Relevant passages that are no candidates count as missed."
+    )
+    return build_table("confidence", caption, dataset.list_reliability, columns, text_columns=2)
+
+
 def queries_table(dataset: DatasetStudy) -> Table:
     """A row per query that gains or loses most."""
     columns: Columns[QueryDifference] = {
@@ -266,6 +287,7 @@ DATASET_TABLES: Sequence[Callable[[DatasetStudy], Table]] = (
     edges_table,
     seeds_table,
     calibration_table,
+    confidence_table,
     queries_table,
     systems_table,
 )

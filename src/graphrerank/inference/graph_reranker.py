@@ -14,6 +14,7 @@ from torch import Tensor
 
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.corpus_graph import merge_parallel, merge_parallel_of_types
+from graphrerank.graphs.list_confidence import ListConfidence
 from graphrerank.graphs.retriever import BASE_SCORE
 from graphrerank.inference.arrays import Matrix, Numbers, Pairs
 from graphrerank.inference.freed_memory import keep_freed_memory
@@ -63,6 +64,7 @@ class GraphReranker:
         self._dim = manifest.embedding_dim or None
         self._weights = _hybrid_weights(manifest)
         self._calibration = manifest.calibration
+        self._confidence = manifest.list_confidence
         self._checkpoint = checkpoint
         self._model = checkpoint.model.to(self.device).eval()
         if self.device.type == "cpu":
@@ -160,7 +162,7 @@ class GraphReranker:
         if self._calibration is not None:
             probabilities = torch.split(self._calibration.probabilities(scores), sizes)
         lists = zip(inputs, torch.split(scores, sizes), probabilities, strict=True)
-        return [_reranked(given, own, probable) for given, own, probable in lists]
+        return [_reranked(given, own, probable, self._confidence) for given, own, probable in lists]
 
     def candidate_graphs(self, inputs: Sequence[RerankInput], *, check: Check = lambda: None) -> CandidateGraphs:
         """Build what the model reads, on the CPU: one graph per query, its nodes in the order of the passages.
@@ -218,12 +220,20 @@ def _packed_edges(
     return merged.flip(1).T.contiguous(), largest, edge_type
 
 
-def _reranked(given: RerankInput, scores: Tensor, probabilities: Tensor | None) -> RerankedList:
-    indices = torch.argsort(scores, descending=True, stable=True)[: given.top_n]
+def _reranked(
+    given: RerankInput, scores: Tensor, probabilities: Tensor | None, confidence: ListConfidence | None
+) -> RerankedList:
+    order = torch.argsort(scores, descending=True, stable=True)
+    indices = order[: given.top_n]
     ids = range(len(scores)) if given.ids is None else list(given.ids)
-    ranked = None if probabilities is None else probabilities.index_select(0, indices)
+    candidates = None if probabilities is None else probabilities.index_select(0, order)
     return RerankedList(
-        tuple(ids[place] for place in indices.tolist()), indices, scores.index_select(0, indices), ranked
+        tuple(ids[place] for place in indices.tolist()),
+        indices,
+        scores.index_select(0, indices),
+        None if candidates is None else candidates[: given.top_n],
+        candidates,
+        confidence,
     )
 
 

@@ -1,10 +1,12 @@
 """The answer for one query."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, overload
 
 from torch import Tensor
+
+from graphrerank.graphs.list_confidence import ListConfidence
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,6 +19,9 @@ class RerankedList(Sequence[tuple[Any, float]]):
         scores: ``[k]`` float32; higher is more relevant, comparable within one list only.
         probabilities: ``[k]`` float32 in [0, 1], how likely each passage is relevant by the model's calibration, also
             comparable between lists; None where the model was not calibrated.
+        candidates: ``[K]`` float32, the probabilities of all passages that were given, best first, also of those that
+            ``top_n`` or a slice left out; None where the model was not calibrated.
+        confidence: Of the model; None where it has none.
 
     Example:
         >>> import torch
@@ -29,6 +34,19 @@ class RerankedList(Sequence[tuple[Any, float]]):
     indices: Tensor
     scores: Tensor
     probabilities: Tensor | None = None
+    candidates: Tensor | None = None
+    confidence: ListConfidence | None = None
+
+    @property
+    def perfect_recall(self) -> Tensor | None:
+        """``[K]`` float32: at position ``k - 1`` the probability that the best ``k`` hold all that is relevant.
+
+        Relevant passages that were not among those given count as missed. None where the model was not calibrated for
+        it (``python train.py calibrate=RUN``).
+        """
+        if self.candidates is None or self.confidence is None:
+            return None
+        return self.confidence.perfect_recall(self.candidates)
 
     @property
     def relevance(self) -> Tensor:
@@ -48,6 +66,11 @@ class RerankedList(Sequence[tuple[Any, float]]):
     def __getitem__(self, place: int | slice) -> "tuple[Any, float] | RerankedList":
         if isinstance(place, slice):
             chosen = list(range(len(self)))[place]
-            probabilities = None if self.probabilities is None else self.probabilities[chosen]
-            return RerankedList(self.ids[place], self.indices[chosen], self.scores[chosen], probabilities)
+            return replace(
+                self,
+                ids=self.ids[place],
+                indices=self.indices[chosen],
+                scores=self.scores[chosen],
+                probabilities=None if self.probabilities is None else self.probabilities[chosen],
+            )
         return self.ids[place], float(self.scores[place])

@@ -15,6 +15,7 @@ from torch import nn
 from graphrerank.files import write_text
 from graphrerank.graphs import ModelInputs
 from graphrerank.graphs.calibration import Calibration
+from graphrerank.graphs.list_confidence import ListConfidence
 from graphrerank.models.complexity_adapter import ComplexityAdapter
 from graphrerank.models.entries import (
     ArtifactEntry,
@@ -116,6 +117,7 @@ class RerankerManifest(Manifest):
         encoder: Of the texts; None where nothing was encoded.
         pair_encoder: Whose vectors or states of pairs the model reads; None where it reads none.
         calibration: Turns scores into probabilities; None where there is none.
+        list_confidence: Turns a list's probabilities into those of its top being complete; None where there is none.
         metrics: Measures by ``data set/split``.
     """
 
@@ -126,6 +128,7 @@ class RerankerManifest(Manifest):
     encoder: EncoderEntry | None = None
     pair_encoder: PairEncoderEntry | None = None
     calibration: Calibration | None = None
+    list_confidence: ListConfidence | None = None
     metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -137,6 +140,8 @@ class RerankerManifest(Manifest):
         for name, is_read in (("encoder", inputs.reads_vectors), ("pair_encoder", inputs.reads_pairs)):
             if is_read and getattr(self, name) is None:
                 raise ValueError(f"the manifest needs an entry `{name}` for a model that reads it, found none")
+        if self.list_confidence is not None and self.calibration is None:
+            raise ValueError("the manifest needs an entry `calibration` for its `list_confidence`, found none")
 
     @property
     def embedding_dim(self) -> int:

@@ -83,6 +83,7 @@ class RerankEngine:
                 ranking.relevance.tolist(),
                 ranking.scores.tolist(),
                 self._explain(candidates, ranking, check) if job.explain else None,
+                _perfect_recall(ranking) if job.confidence else None,
             )
             for (uid, job), candidates, ranking in zip(jobs.items(), inputs, rankings, strict=True)
         }
@@ -145,6 +146,15 @@ class RerankEngine:
     @cached_property
     def _explainer(self) -> Explainer:
         return Explainer(load_checkpoint(self._folder))
+
+
+def _perfect_recall(ranking: RerankedList) -> list[float]:
+    if ranking.perfect_recall is None:
+        raise ValueError(
+            "`return_confidence` needs an artifact of a checkpoint with `list_confidence`, this one has none; "
+            "`python train.py calibrate=CHECKPOINT` adds it"
+        )
+    return ranking.perfect_recall[: len(ranking)].tolist()
 
 
 def load_rerank_engine(

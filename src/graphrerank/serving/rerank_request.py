@@ -67,11 +67,13 @@ class RerankJob:
     Attributes:
         candidates: Query, texts, scores and edges.
         explain: Whether the scores are to be explained.
+        confidence: Whether the answer says how likely its top is complete.
         seconds: Estimated time to rank them.
     """
 
     candidates: RerankInput
     explain: bool
+    confidence: bool
     seconds: float
 
     @property
@@ -111,6 +113,7 @@ class RerankRequest(BaseModel):
         max_tokens_per_doc: Number of words of a document that are read; None for all. The encoder has its own limit.
         max_doc_length: Jina's name of ``max_tokens_per_doc``.
         explain: Whether results explain their scores.
+        return_confidence: Whether the response has ``perfect_recall``; the artifact must have a ``list_confidence``.
         model: Ignored: a service has one model.
         max_chunks_per_doc: Ignored: a document is read as one.
         priority: Ignored: requests wait in one queue.
@@ -136,6 +139,7 @@ class RerankRequest(BaseModel):
     max_tokens_per_doc: Positive | None = None
     max_doc_length: Positive | None = None
     explain: Flag = False
+    return_confidence: Flag = False
     model: str | None = None
     max_chunks_per_doc: int | None = None
     priority: int | None = None
@@ -174,7 +178,8 @@ class RerankRequest(BaseModel):
             vectors=self.vectors,
             top_n=self.top_n,
         )
-        return RerankJob(candidates, self.explain, rerank_seconds(candidates, explain=self.explain))
+        seconds = rerank_seconds(candidates, explain=self.explain)
+        return RerankJob(candidates, self.explain, self.return_confidence, seconds)
 
     @field_validator("documents", "scores", "rank_fields", "entities", mode="before")
     @classmethod

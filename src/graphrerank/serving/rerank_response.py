@@ -69,11 +69,14 @@ class RerankResponse(BaseModel):
     Attributes:
         id: Id of the request, as in the logs.
         results: Best first by the model's score, ties by index.
+        perfect_recall: If ``return_confidence`` is set, for each result the probability that no document below it, nor
+            one that was not sent, is relevant.
         meta: ``api_version`` and ``billed_units`` as Cohere's clients expect them, and the model's name.
     """
 
     id: str
     results: list[RerankResult]
+    perfect_recall: list[float] | None = None
     meta: dict[str, Any]
 
 
@@ -87,6 +90,7 @@ class RankedDocuments:
         relevance: Relevance scores of these documents.
         scores: The model's scores of these documents.
         explanations: Explanations of these documents, or None.
+        perfect_recall: For each rank, the probability that all relevant documents are at or above it, or None.
     """
 
     model: str
@@ -94,6 +98,7 @@ class RankedDocuments:
     relevance: list[float]
     scores: list[float]
     explanations: list[Explanation] | None = None
+    perfect_recall: list[float] | None = None
 
 
 def rerank_response(request: RerankRequest, ranked: RankedDocuments, uid: str, version: str = "2") -> dict[str, Any]:
@@ -115,7 +120,8 @@ def rerank_response(request: RerankRequest, ranked: RankedDocuments, uid: str, v
     for result, explanation in zip(results, ranked.explanations or (), strict=False):
         result["explanation"] = explanation
     meta = {"api_version": {"version": version}, "billed_units": {"search_units": 1}, "model": ranked.model}
-    return {"id": uid, "results": results, "meta": meta}
+    confidence = {} if ranked.perfect_recall is None else {"perfect_recall": ranked.perfect_recall}
+    return {"id": uid, "results": results, **confidence, "meta": meta}
 
 
 def render_rerank(request: RerankRequest, ranked: RankedDocuments, uid: str, path: str) -> Answer:

@@ -14,6 +14,7 @@ from graphrerank.training.adapter_validation import (
 )
 from graphrerank.training.atomic_checkpoints import AtomicCheckpoints
 from graphrerank.training.learning_curves import LearningCurves
+from graphrerank.training.list_confidence import fit_list_confidence, often_complete
 from graphrerank.training.reranker_module import RerankerModule
 from graphrerank.training.score_calibration import calibration_method, fit_isotonic, fit_logistic
 
@@ -36,8 +37,10 @@ __all__ = [
     "draw_thresholds",
     "fit_adapter",
     "fit_isotonic",
+    "fit_list_confidence",
     "fit_logistic",
     "learning_curve",
     "learning_curve_table",
     "nested_cross_validation",
+    "often_complete",
 ]

@@ -42,8 +42,8 @@ class Outline(HTMLParser):
 
 def test_every_part_of_a_study_is_on_the_page(html: str, study: Study) -> None:
     page = Outline(html)
-    summaries = ["Tests", "Cost", "Groups of queries", "Hubs", "Other edges", "Seeds", "Calibration", "Queries",
-                 "Systems"]  # fmt: skip
+    summaries = ["Tests", "Cost", "Groups of queries", "Hubs", "Other edges", "Seeds", "Calibration", "Confidence",
+                 "Queries", "Systems"]  # fmt: skip
     assert page.texts["summary"] == 2 * summaries
     assert page.texts["h2"] == ["All data sets", "attack ", "scifact "]
     assert page.texts["pre"] == [study.command]
