@@ -103,7 +103,7 @@ MUTATIONS = (
     Mutation(
         "data/augmentation.py",
         "score dropout takes the probability of edge dropout",
-        "self._draw(graphs.num_graphs, self.score_dropout, generator)",
+        "self._draw(graphs.num_graphs, probability, generator)",
         "self._draw(graphs.num_graphs, self.edge_dropout, generator)",
     ),
     Mutation(

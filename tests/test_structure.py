@@ -18,6 +18,7 @@ CROSS_CUTTING = {
     "cli/test_commands.py": "train.py, evaluate.py and serve.py one after another",
     "cli/test_configs.py": "conf",
     "cli/test_corpus_graphs.py": "commands on graphs built from passages",
+    "cli/test_cross_encoder_scores.py": "commands on checkpoints that read a cross-encoder's scores",
     "cli/test_default_job.py": "the README's numbers",
     "cli/test_export_formats.py": "serve.py with several formats",
     "cli/test_granker_head.py": "commands on GRanker's head",

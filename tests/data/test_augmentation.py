@@ -5,6 +5,7 @@ import torch
 
 from graphrerank.data.augmentation import CandidateAugmentation
 from graphrerank.graphs import CandidateGraphs
+from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
 
 NAMES = (
     "base_score",
@@ -85,3 +86,17 @@ def test_certain_and_repeatable(graphs: CandidateGraphs) -> None:
 def test_refuses_what_is_no_probability(name: str, p: float) -> None:
     with pytest.raises(ValueError, match=name):
         CandidateAugmentation(NAMES, **{name: p})
+
+
+def test_scores_of_a_cross_encoder_are_hidden_together_and_by_nothing_else(graphs: CandidateGraphs) -> None:
+    names = (*NAMES[:5], *CROSS_ENCODER_FEATURES)
+
+    def hidden(**probabilities: float) -> torch.Tensor:
+        after = CandidateAugmentation(names, **probabilities)(graphs, torch.Generator().manual_seed(0))
+        return (after.x == 0).reshape(QUERIES, SIZE, -1)
+
+    alone = hidden(cross_encoder_dropout=0.3)
+    assert not alone[..., :5].any()
+    assert (alone[..., 5:] == alone[:, :1, 5:6]).all()  # all three columns of all candidates or none
+    assert abs(float(alone[:, 0, 5].float().mean()) - 0.3) < 0.08
+    assert not hidden(score_dropout=1.0)[..., 5:].any()

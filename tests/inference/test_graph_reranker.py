@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 
 from graphrerank import GraphReranker, RerankedList, RerankInput
+from graphrerank.data.cross_encoder_columns import cross_encoder_columns
 from graphrerank.data.text_match import MATCH_FEATURES, TextMatch
 from graphrerank.graphs import CorpusGraph, Queries, induced_edges
+from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
 from graphrerank.models.checkpoint import PRETRAINED, save_weights
 from graphrerank.models.manifest import write_manifest
 from graphrerank.operators import BM25, HybridExpandRetriever, HybridRetriever
@@ -206,6 +208,28 @@ def test_matched_words_against_text_match(make_checkpoint) -> None:
     assert not reranker.candidate_graphs([RerankInput(QUERY, scores=SCORES, edges=[(1, 3)])]).x[:, 1:].any()
 
 
+def test_scores_of_a_cross_encoder_against_the_columns_of_training(make_checkpoint) -> None:
+    checkpoint = make_checkpoint(("base_score", *CROSS_ENCODER_FEATURES))
+    reranker = GraphReranker(checkpoint)
+    scores, read = torch.tensor([-9.0, 3.0, 0.0, 0.0, -3.0, 5.0]), torch.tensor([True, True, False, False, True, True])
+    for columns, given in (
+        (cross_encoder_columns(scores, read), [-9, 3, None, None, -3, 5]),
+        (cross_encoder_columns(scores, read), torch.where(read, scores, torch.nan)),
+        (cross_encoder_columns(scores, read), torch.where(read, scores, torch.nan).numpy()),
+        (torch.zeros(6, 3), None),
+        (torch.zeros(6, 3), [None] * 6),
+        (cross_encoder_columns(scores, ~torch.zeros_like(read)), scores.tolist()),
+    ):
+        x = torch.cat([torch.tensor(SCORES).unsqueeze(1), columns], dim=1)
+        none = torch.zeros(0, 0)
+        with torch.no_grad():
+            expected = checkpoint.model(
+                x, none, none, torch.zeros(2, 0, dtype=torch.int64), none[0:0].flatten(), torch.tensor([0, 6])
+            )
+        found = in_order_given(reranker.rerank(QUERY, PASSAGES, scores=SCORES, cross_encoder_scores=given))
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+
+
 def test_weights_of_the_base_score(make_checkpoint) -> None:
     vectors = {"query_vector": QUERY_VECTOR, "vectors": VECTORS}
     for checkpoint, bm25, dense in (
@@ -286,6 +310,8 @@ def test_threads_answer_as_one_does(any_reranker) -> None:
         ({"features": {"hop": SCORES}}, r"`features` must be among .*'hops'.*, got 'hop'"),
         ({"features": {"base_score": SCORES}}, "got 'base_score'; give it as `scores`"),
         ({"features": {"hops": SCORES[:2]}}, r"`features\['hops'\]` must be of shape \[6\], got \[2\]"),
+        ({"cross_encoder_scores": SCORES}, "`cross_encoder_scores` need a model that was trained with them"),
+        ({"cross_encoder_scores": SCORES[:2]}, r"`cross_encoder_scores` must have one entry per passage \(6\), got 2"),
         ({"top_n": 0}, "`top_n` must be a positive integer, got 0"),
         ({"top_n": 2.0}, r"`top_n` must be a positive integer, got 2\.0"),
         ({"top_n": True}, "`top_n` must be a positive integer, got True"),
@@ -294,6 +320,17 @@ def test_threads_answer_as_one_does(any_reranker) -> None:
 def test_bad_arguments_are_refused_by_name(reranker, change, message) -> None:
     with pytest.raises(ValueError, match=message):
         reranker.rerank(**{"query": QUERY, "passages": PASSAGES, **change})
+
+
+def test_bad_scores_of_a_cross_encoder_are_refused(make_checkpoint) -> None:
+    reranker = GraphReranker(make_checkpoint(("base_score", *CROSS_ENCODER_FEATURES)))
+    for given, message in (
+        (["a"] * 6, "`cross_encoder_scores` must hold numbers"),
+        ([*SCORES[:5], float("inf")], "`cross_encoder_scores` must be finite .* got inf at place 5"),
+        (torch.zeros(6, 1), r"`cross_encoder_scores` must be of shape \[6\], got \[6, 1\]"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            reranker.rerank(QUERY, PASSAGES, scores=SCORES, cross_encoder_scores=given)
 
 
 def test_the_query_of_a_batch_is_named(reranker) -> None:

@@ -35,6 +35,8 @@ def test_what_the_reranker_takes() -> None:
     assert given.entities == [["x"], [], ["x"]]
     chunks = read(doc_ids=["d", "d", "e"], chunk_ids=[1, 2, 0]).to_job().candidates
     assert (chunks.doc_ids, chunks.chunk_ids) == (["d", "d", "e"], [1, 2, 0])
+    read_by_another = read(cross_encoder_scores=[1.5, None, -2]).to_job().candidates
+    assert read_by_another.cross_encoder_scores == [1.5, None, -2]
     own = read(query_vector=[1, 0], vectors=[[1, 0]] * 3).to_job().candidates
     assert own.query_vector == [1, 0]
     assert len(own.vectors) == 3
@@ -82,6 +84,11 @@ def test_limits() -> None:
         ({"max_doc_length": 3, "max_tokens_per_doc": 3}, "mean the same, got both"),
         ({"doc_ids": ["d"] * 3}, "`doc_ids` and `chunk_ids` belong together"),
         ({"vectors": [[1.0]] * 3}, "`query_vector` and `vectors` belong together"),
+        (
+            {"cross_encoder_scores": [1.0, None]},
+            r"`cross_encoder_scores` must have one entry per document \(3\), got 2",
+        ),
+        ({"cross_encoder_scores": ["a"] * 3}, "valid number"),
         ({"vectors": [[1.0]] * 2, "query_vector": [1.0]}, "`vectors` must have one entry"),
     ],
 )

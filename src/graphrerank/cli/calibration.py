@@ -78,6 +78,11 @@ def calibrate_checkpoint(session: Session) -> Path:
         raise ValueError("`calibrate` needs a method: calibration=logistic or isotonic, got null")
     checkpoint = load_primary(cfg.calibrate)
     manifest = checkpoint.graph_reranker
+    if manifest.reads_cross_encoder:
+        raise ValueError(
+            f"`calibrate` must name a checkpoint without a cross-encoder's scores, whose training calibrates, got "
+            f"{cfg.calibrate}"
+        )
     parts = _trained_on(session, manifest)
     for part in parts.values():
         check_encoder(checkpoint, part)

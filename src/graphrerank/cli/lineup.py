@@ -72,6 +72,10 @@ def read_lineup(session: Session) -> Lineup:
     retriever, retriever_name = session.choose("retriever", manifests, "dense")
     encoder, encoder_name = session.choose("encoder", manifests, "minilm" if pipelines else None)
     origin = f"candidates: {retriever_name}" + (f", vectors: {encoder_name}" if encoder else "")
+    if cfg.pair_encoder is not None and any(manifest.reads_cross_encoder for manifest in manifests.values()):
+        origin += (
+            f", {session.choice('pair_encoder')} on the first {cfg.cross_encoder_top_k}, whose time is in no stage"
+        )
     usual = PIPELINE_MEASURES if pipeline_names else MIXED_MEASURES if listed else RERANKER_MEASURES
     return Lineup(
         named=named,

@@ -78,14 +78,15 @@ class Rankings:
         frozen: dict[str, list[RankedSystem]] = {name: [] for name in FROZEN}
         rows: Rows = {}
         for label, models in lineup.checkpoints.items():
-            part = self._as_trained(prepared, manifests[label], models)
+            part = self._as_trained(prepared, queries, manifests[label], models)
             edges = OtherEdges(part, session.cfg.counterfactuals, seed=session.seed)
             trained = {name: checkpoint.model for name, checkpoint in models.items()}
             rows[label] = []
             for system in session.systems(with_frozen(trained, part), manifests[label].operators):
                 if system.name in models:
                     row = run_reranker(part, queries, system, search=search, other_edges=edges)
-                    rows[label].append(_with_training(row, models[system.name], sources[label]))
+                    row = _with_training(row, models[system.name], sources[label])
+                    rows[label].append(self._with_reads(row, manifests[label]))
                     continue
                 owners = _owners(settings, system.name)
                 if owners[settings[label][system.name]] == label:
@@ -95,19 +96,32 @@ class Rankings:
         return {"": [row for listed in frozen.values() for row in listed], **rows}
 
     def _as_trained(
-        self, prepared: PreparedDataset, manifest: RerankerManifest, models: Mapping[str, Checkpoint]
+        self, prepared: PreparedDataset, queries: Tensor, manifest: RerankerManifest, models: Mapping[str, Checkpoint]
     ) -> PreparedDataset:
         """Return a data set with the features and the cross-encoder that a checkpoint was trained with."""
-        session = self._session
+        session, cfg = self._session, self._session.cfg
+        if self._reads_first(manifest):
+            prepared = session.with_cross_encoder(prepared, cfg.pair_encoder, queries, top_k=cfg.cross_encoder_top_k)
         part = prepared.with_features(manifest.retriever.feature_names)
         if manifest.pair_encoder is not None:
-            chosen = session.cfg.pair_encoder
+            chosen = cfg.pair_encoder
             if chosen is None:
                 chosen = session.group_from_manifest("pair_encoder", manifest.pair_encoder)
             part = session.with_pair_encoder(part, chosen)
         for checkpoint in models.values():
             check_encoder(checkpoint, part)
         return part
+
+    def _reads_first(self, manifest: RerankerManifest) -> bool:
+        """Whether a cross-encoder was chosen, and a checkpoint reads its scores of the first candidates."""
+        return manifest.reads_cross_encoder and self._session.cfg.pair_encoder is not None
+
+    def _with_reads(self, row: RankedSystem, manifest: RerankerManifest) -> RankedSystem:
+        """Add to a checkpoint's cost the pairs that a cross-encoder read for it; its time is in no stage."""
+        if row.cost is None or not self._reads_first(manifest):
+            return row
+        reads = min(self._session.cfg.cross_encoder_top_k, row.ranking.nodes.shape[1])
+        return replace(row, cost=replace(row.cost, encodings=float(reads)))
 
     def _retrieve(self, prepared: PreparedDataset, queries: Tensor) -> Rows:
         """Let pipelines retrieve; some of them on the corpus with other edges, too."""

@@ -34,10 +34,15 @@ class Operators:
 
 @dataclass
 class Features:
-    """Inputs of the reranker; see ``GATv2Reranker``, and ``TextMatch`` for the scores that ``text_match`` adds."""
+    """Inputs of the reranker; see ``GATv2Reranker``, and ``TextMatch`` for the scores that ``text_match`` adds.
+
+    ``cross_encoder_top_k`` candidates of a query are read by a cross-encoder (``with_cross_encoder``); 0: none.
+    """
 
     mode: str = MISSING
     text_match: bool = False
+    cross_encoder_top_k: int = 0
+    cross_encoder_dropout: float = 0.0
     num_edge_types: int = 0
     num_words: int = 0
     num_layers: int = MISSING
@@ -60,6 +65,7 @@ class Augmentation:
 
     base_swap: float = 0.0
     score_dropout: float = 0.0
+    cross_encoder_dropout: float = 0.0
     edge_dropout: float = 0.0
     type_merge: float = 0.0
     type_swap: float = 0.0
@@ -74,6 +80,7 @@ class TrainConfig:
     data: Any = MISSING
     mix: Any = None
     shares: Any = None
+    cross_encoder_queries: Any = None
     augmentation: Augmentation = field(default_factory=Augmentation)
     encoder: Any = None
     pair_encoder: Any = None
@@ -121,6 +128,7 @@ class EvaluateConfig:
     system: str = MISSING
     encoder: Any = None
     pair_encoder: Any = None
+    cross_encoder_top_k: int = 20
     retriever: Any = None
     data: Any = None
     pipeline: Any = None

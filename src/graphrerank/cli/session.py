@@ -12,11 +12,11 @@ import torch
 from hydra.core.hydra_config import HydraConfig
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
-from torch import nn
+from torch import Tensor, nn
 
 from graphrerank.cli.compose import compose_group, data_group, group_from_manifest, portable_config, without_paths
 from graphrerank.cli.systems import trained_system
-from graphrerank.data import PairCache, PreparedDataset, VectorCache, prepare
+from graphrerank.data import PairCache, PreparedDataset, VectorCache, prepare, with_cross_encoder
 from graphrerank.evaluation import RETRIEVER, System, base_ranking
 from graphrerank.experiments.session import Group, PipelineFactory
 from graphrerank.graphs import CorpusGraph
@@ -162,6 +162,15 @@ class Session:
     def with_pair_encoder(self, prepared: PreparedDataset, pair_encoder: Group) -> PreparedDataset:
         """Give a data set a cross-encoder with a cache of vectors on disk."""
         return replace(prepared, pair_encoder=PairCache(instantiate(pair_encoder), self.cache / "pairs"))
+
+    def with_cross_encoder(
+        self, prepared: PreparedDataset, pair_encoder: Group, queries: Tensor, *, top_k: int
+    ) -> PreparedDataset:
+        """Let a cross-encoder read the first candidates of some queries, from the cache on disk where possible."""
+        torch.set_num_threads(self.num_threads)
+        label = f"reading pairs of {prepared.dataset.name}"
+        reads = PairCache(instantiate(pair_encoder), self.cache / "pairs", label=label)
+        return with_cross_encoder(prepared, reads, queries, top_k=top_k)
 
     def text_encoder(self, encoder: Group | None) -> VectorCache:
         """Build an encoder of texts with a cache of vectors on disk."""

@@ -5,6 +5,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import torch
 from hydra import compose
 from omegaconf import DictConfig, OmegaConf
 
@@ -14,6 +15,7 @@ from graphrerank.cli.train_model import CHECKPOINT, train_model
 from graphrerank.data import PreparedDataset
 from graphrerank.data.text_match import MATCH_FEATURES, WORD_FEATURES
 from graphrerank.evaluation import tune_restart_prob
+from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
 from graphrerank.models.manifest import MANIFEST
 from graphrerank.operators import GCS, PPR
 
@@ -37,7 +39,11 @@ class TrainingSession(Session):
     @property
     def candidates_key(self) -> str:
         """All settings that decide the candidates of a data set, in one string."""
-        return str([OmegaConf.to_yaml(self.cfg.retriever, resolve=True), self.cfg.features.text_match])
+        cfg = self.cfg
+        key = [OmegaConf.to_yaml(cfg.retriever, resolve=True), cfg.features.text_match]
+        if cfg.features.cross_encoder_top_k:
+            key += [cfg.features.cross_encoder_top_k, cfg.cross_encoder_queries, cfg.pair_encoder]
+        return str(key)
 
     @property
     def top_k(self) -> int:
@@ -72,11 +78,34 @@ class TrainingSession(Session):
         else:
             group = self.group("data", name)
         prepared = self.prepare(group, self.cfg.encoder, self.cfg.retriever, reads_vectors=reads_vectors)
-        if self.cfg.features.text_match:
-            num_words = self.cfg.features.num_words
-            names = (*MATCH_FEATURES[:2], *WORD_FEATURES[:num_words]) if num_words else MATCH_FEATURES
-            return prepared.with_features([*prepared.feature_names, *names])
-        return prepared
+        features, names = self.cfg.features, list(prepared.feature_names)
+        matched: Sequence[str] = MATCH_FEATURES if features.text_match else ()
+        words = WORD_FEATURES[: features.num_words] if features.text_match else ()
+        names += matched[:2] if words else matched
+        if features.cross_encoder_top_k:
+            prepared = self._read_pairs(name, prepared)
+            names += CROSS_ENCODER_FEATURES
+        return prepared.with_features([*names, *words])
+
+    def _read_pairs(self, name: str, prepared: PreparedDataset) -> PreparedDataset:
+        """Let the cross-encoder read as ``cross_encoder_queries`` says, as much of validation, and for the table."""
+        cfg, limit = self.cfg, self.cfg.cross_encoder_queries
+        if OmegaConf.is_dict(limit):
+            known = {self.choice("data"), *map(str, self._mix)}
+            if strangers := {str(stranger) for stranger in limit} - known:
+                raise ValueError(
+                    f"`cross_encoder_queries` must name data sets of {sorted(known)}, got {sorted(strangers)}"
+                )
+            limit = limit.get(name, 0)
+        train, val = (prepared.dataset.split(cfg.batches[split]).queries for split in ("train_split", "val_split"))
+        share = 1.0 if limit is None else min(1.0, limit / len(train))
+        if not share:
+            return prepared
+        read = [train[: round(share * len(train))], val[: round(share * len(val))]]
+        if name == self.choice("data"):
+            read.append(prepared.dataset.split(cfg.test_split).queries)
+        top_k = cfg.features.cross_encoder_top_k
+        return self.with_cross_encoder(prepared, cfg.pair_encoder, torch.cat(read), top_k=top_k)
 
     def tune_operators(self, prepared: PreparedDataset, split: str) -> dict[str, float]:
         """Choose the frozen operators' restart probabilities on a split, except those that are set."""

@@ -1,6 +1,7 @@
 """Readers, encoding, candidate lists and batches."""
 
 from graphrerank.data.candidates import PreparedDataset, prepare
+from graphrerank.data.cross_encoder_columns import with_cross_encoder
 from graphrerank.data.dataset import Qrels, RetrievalDataset
 from graphrerank.data.encoder import SentenceTransformerEncoder, packaged_model
 from graphrerank.data.memory_vector_cache import MemoryVectorCache
@@ -44,4 +45,5 @@ __all__ = [
     "read_queries",
     "read_run",
     "text_rich_graph",
+    "with_cross_encoder",
 ]

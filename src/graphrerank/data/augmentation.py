@@ -11,7 +11,7 @@ from graphrerank.data.text_match import TEXT_MATCH_FEATURES
 from graphrerank.data.type_augmentation import TypeAugmentation
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.algebra import graph_index
-from graphrerank.graphs.retriever import EXPANSION_FEATURES, TEXT_FEATURES
+from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES, EXPANSION_FEATURES, TEXT_FEATURES
 
 
 class CandidateAugmentation:
@@ -26,6 +26,8 @@ class CandidateAugmentation:
         base_swap: Probability in [0, 1] that BM25 or the cosine, equally likely, replaces the base score.
         score_dropout: Probability in [0, 1] that a score other than the base score is hidden. Those of an expansion
             are hidden together, and so are those of :class:`TextMatch`.
+        cross_encoder_dropout: Probability in [0, 1] that a cross-encoder's scores are hidden, all together; they are
+            hidden by nothing else.
         edge_dropout: Probability in [0, 1] that a query's graph loses all edges and the scores computed from them.
         **types: As of :class:`~graphrerank.data.type_augmentation.TypeAugmentation`, which comes last.
 
@@ -39,22 +41,25 @@ class CandidateAugmentation:
         *,
         base_swap: float = 0.0,
         score_dropout: float = 0.0,
+        cross_encoder_dropout: float = 0.0,
         edge_dropout: float = 0.0,
         **types: float,
     ) -> None:
         check_share(base_swap=base_swap, score_dropout=score_dropout, edge_dropout=edge_dropout)
+        check_share(cross_encoder_dropout=cross_encoder_dropout)
         self.base_swap = base_swap
-        self.score_dropout = score_dropout
         self.edge_dropout = edge_dropout
         column = {name: index for index, name in enumerate(feature_names)}
-        groups = (EXPANSION_FEATURES, TEXT_MATCH_FEATURES)
-        together = [[column[name] for name in group if name in column] for group in groups]
-        alone = sorted(set(column.values()) - {0}.union(*together))
+        groups = (EXPANSION_FEATURES, TEXT_MATCH_FEATURES, CROSS_ENCODER_FEATURES)
+        *together, of_pairs = ([column[name] for name in group if name in column] for group in groups)
+        alone = sorted(set(column.values()) - {0}.union(of_pairs, *together))
         self.alone = column.get("query_coverage")
         self.together = column.get("neighbourhood_coverage")
         self.augment_types = TypeAugmentation(**types)
         self.rankable = [column[name] for name in TEXT_FEATURES if name in column]
-        self.hidden_together = [*([index] for index in alone), *filter(None, together)]
+        # columns that are hidden together, and with what probability
+        self.hidden_together = [(columns, score_dropout) for columns in (*([index] for index in alone), *together)]
+        self.hidden_together += [(of_pairs, cross_encoder_dropout)]
 
     def __call__(self, graphs: CandidateGraphs, generator: torch.Generator) -> CandidateGraphs:
         """Return a changed copy of a batch; the draws depend on ``generator`` alone."""
@@ -68,8 +73,8 @@ class CandidateAugmentation:
         bare = self._draw(graphs.num_graphs, self.edge_dropout, generator)[graph]
         if self.alone is not None and self.together is not None:  # equal without neighbours
             x[:, self.together] = torch.where(bare, x[:, self.alone], x[:, self.together])
-        for columns in self.hidden_together:
-            hidden = self._draw(graphs.num_graphs, self.score_dropout, generator)[graph]
+        for columns, probability in filter(lambda entry: entry[0], self.hidden_together):
+            hidden = self._draw(graphs.num_graphs, probability, generator)[graph]
             x[:, columns] = x[:, columns].masked_fill(hidden.unsqueeze(1), 0.0)
         kept = ~bare[graphs.edge_index[1]]
         return self.augment_types(replace(graphs, x=x).select_edges(kept), generator)

@@ -107,7 +107,7 @@ class PreparedDataset:
                 raise ValueError(
                     f"data set {self.dataset.name!r} needs a `pair_encoder` for a model of pairs, got none"
                 )
-            tensors["degree"], pairs = graph.num_neighbours[nodes], self._pairs(queries)
+            tensors["degree"], pairs = graph.num_neighbours[nodes], self.pairs(queries)
             if inputs.reads("token_states"):
                 states = self.pair_encoder.encode_states(*pairs, without_last=inputs.last_layers)
                 tensors["token_states"], tensors["token_ptr"] = states
@@ -124,9 +124,9 @@ class PreparedDataset:
         columns = feature_columns(names, self.feature_names, self.ranking.features, match=self._match)
         return replace(self, ranking=replace(self.ranking, features=columns), feature_names=tuple(names))
 
-    def _pairs(self, queries: Tensor) -> tuple[list[str], list[str]]:
-        """List the texts of some queries and of their candidates, pair by pair, ``N`` each."""
-        row, column = torch.nonzero(self.ranking.nodes[queries] >= 0, as_tuple=True)
+    def pairs(self, queries: Tensor, *, top_k: int | None = None) -> tuple[list[str], list[str]]:
+        """List the texts of some queries and of their candidates, or the first ``top_k``, pair by pair, ``N`` each."""
+        row, column = torch.nonzero(self.ranking.nodes[queries, :top_k] >= 0, as_tuple=True)
         query_of_pair = queries[row]
         nodes = self.ranking.nodes[query_of_pair, column]
         query_texts = [self.dataset.query_texts[query] for query in query_of_pair.tolist()]

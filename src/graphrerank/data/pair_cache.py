@@ -27,6 +27,7 @@ class PairCache:
     Args:
         dtype: How numbers are kept: ``float32``, exact, or ``float16`` in half the space. A new pair's vector is
             rounded before it is returned, so that it is the same whether it was read or encoded.
+        label: Title of a progress bar on a terminal; none when None.
 
     Attributes:
         num_requested: Pairs requested so far, repeats included.
@@ -36,11 +37,14 @@ class PairCache:
         ValueError: If ``dtype`` is unknown.
     """
 
-    def __init__(self, encoder: PairEncoder, folder: str | Path, *, dtype: str = "float32") -> None:
+    def __init__(
+        self, encoder: PairEncoder, folder: str | Path, *, dtype: str = "float32", label: str | None = None
+    ) -> None:
         check_choice(sorted(DTYPES), dtype=dtype)
         self.encoder = encoder
         self.folder = Path(folder)
         self.dtype = dtype
+        self.label = label
         self.num_requested = 0
         self.num_encoded = 0
 
@@ -67,7 +71,8 @@ class PairCache:
         pairs = list(zip(query_texts, passages, strict=True))
         keys = [_key(*pair) for pair in pairs]
         store = BlobStore(self.path, "pairs")
-        fill(store, keys, pairs, self._encode_shard, shard_size=SHARD_PAIRS, length=lambda pair: sum(map(len, pair)))
+        encode, length = self._encode_shard, lambda pair: sum(map(len, pair))
+        fill(store, keys, pairs, encode, shard_size=SHARD_PAIRS, length=length, label=self.label)
         return store.rows(keys, self.hidden_size, DTYPES[self.dtype])
 
     def encode_states(

@@ -10,7 +10,9 @@ from graphrerank.graphs.ranking import Ranking
 BASE_SCORE = "base_score"  # the first feature of every retriever: the score it ranks by
 TEXT_FEATURES = ("bm25_score", "dense_score")  # against the query's text and vector
 EXPANSION_FEATURES = ("hops", "best_seed_score", "best_seed_reciprocal_rank", "seeds_reached")
-OPTIONAL_FEATURES = (*TEXT_FEATURES, *EXPANSION_FEATURES)  # 0 for all candidates where a retriever does not give them
+CROSS_ENCODER_FEATURES = ("cross_encoder_score", "cross_encoder_reciprocal_rank", "cross_encoder_unread")
+# 0 for all candidates where they are not given
+OPTIONAL_FEATURES = (*TEXT_FEATURES, *EXPANSION_FEATURES, *CROSS_ENCODER_FEATURES)
 
 
 class Retriever(Protocol):

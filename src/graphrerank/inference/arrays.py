@@ -31,7 +31,7 @@ def to_floats(name: str, given: Numbers | Matrix, shape: tuple[int | None, ...])
         >>> to_floats("scores", [1, 2.5], (2,))
         tensor([1.0000, 2.5000])
     """
-    array = _to_array(name, given)
+    array = to_array(name, given)
     if array.size and array.dtype.kind not in "iuf":
         raise ValueError(f"`{name}` must hold numbers, got the type {array.dtype}")
     _check_shape(name, array, shape)
@@ -51,7 +51,7 @@ def to_integers(name: str, given: Numbers | Pairs, shape: tuple[int | None, ...]
     Raises:
         ValueError: If ``given`` holds anything but integers, or is of another shape.
     """
-    array = _to_array(name, given)
+    array = to_array(name, given)
     if not array.size:
         array = array.astype(np.int64).reshape([size or 0 for size in shape])
     if array.dtype.kind not in "iu":
@@ -60,7 +60,8 @@ def to_integers(name: str, given: Numbers | Pairs, shape: tuple[int | None, ...]
     return torch.from_numpy(array.astype(np.int64))
 
 
-def _to_array(name: str, given: Any) -> npt.NDArray[Any]:
+def to_array(name: str, given: Any) -> npt.NDArray[Any]:
+    """Return an array of any type; a ValueError that names the argument where ``given`` is none."""
     if isinstance(given, Tensor):
         given = given.detach().cpu()
         given = given.float() if given.dtype == torch.bfloat16 else given  # which NumPy does not know

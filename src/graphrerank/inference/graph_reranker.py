@@ -111,6 +111,7 @@ class GraphReranker:
         ids: Sequence[Any] | None = None,
         query_vector: Numbers | None = None,
         vectors: Matrix | None = None,
+        cross_encoder_scores: Numbers | Sequence[float | None] | None = None,
         features: Mapping[str, Numbers] | None = None,
         top_n: int | None = None,
     ) -> RerankedList:
@@ -133,6 +134,7 @@ class GraphReranker:
             ids=ids,
             query_vector=query_vector,
             vectors=vectors,
+            cross_encoder_scores=cross_encoder_scores,
             features=features,
             top_n=top_n,
         )

@@ -1,14 +1,17 @@
 """The scores that a model was trained on, for candidates that come from anywhere."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from graphrerank.data.cross_encoder_columns import cross_encoder_columns
 from graphrerank.data.text_match import TEXT_MATCH_FEATURES
-from graphrerank.graphs.retriever import BASE_SCORE, OPTIONAL_FEATURES, TEXT_FEATURES
-from graphrerank.inference.arrays import to_floats
+from graphrerank.graphs.retriever import BASE_SCORE, CROSS_ENCODER_FEATURES, OPTIONAL_FEATURES, TEXT_FEATURES
+from graphrerank.inference.arrays import Numbers, to_array, to_floats
 from graphrerank.inference.rerank_input import RerankInput
 from graphrerank.inference.text_features import BM25_SCORE, text_features
 
@@ -50,6 +53,8 @@ def input_features(
     - ``dense_score``: the cosine; 0 without vectors.
     - ``query_coverage`` and the like: as :class:`~graphrerank.data.text_match.TextMatch` measures them among the
       passages; 0 without passages.
+    - ``cross_encoder_score`` and the like: as :func:`~graphrerank.data.cross_encoder_columns.cross_encoder_columns` of
+      the given ``cross_encoder_scores``; 0 without them.
     - The others are of an expansion: 0, as they are for candidates that a base ranking gave.
 
     ``given.features`` takes the place of all but the first. A column that is constant says nothing to a model that
@@ -67,7 +72,8 @@ def input_features(
         ``[n, F]`` float32.
 
     Raises:
-        ValueError: If ``given.features`` names a score that is not among ``names[1:]``, or a score is not finite.
+        ValueError: If ``given.cross_encoder_scores`` are given and ``names`` have no place for them,
+            ``given.features`` names a score that is not among ``names[1:]``, or a score is not finite.
     """
     features = given.features or {}
     unknown = [name for name in features if name not in names[1:]]
@@ -77,6 +83,14 @@ def input_features(
     count = given.num_passages
     columns = dict.fromkeys(KNOWN_FEATURES, torch.zeros(count))
     read = {name for name in names if name not in features} | ({BM25_SCORE} if given.scores is None else set())
+    if given.cross_encoder_scores is not None:
+        if strangers := [name for name in CROSS_ENCODER_FEATURES if name not in names]:
+            raise ValueError(
+                "`cross_encoder_scores` need a model that was trained with them "
+                f"(features=scores_match_typed_cross_encoder), got one without {strangers}"
+            )
+        of_pairs = cross_encoder_columns(*_cross_encoder_scores(given.cross_encoder_scores, count))
+        columns |= zip(CROSS_ENCODER_FEATURES, of_pairs.T, strict=True)
     columns |= text_features(given, read, edges, check=check)
     if vectors is not None:
         query, nodes = vectors
@@ -91,6 +105,15 @@ def input_features(
         columns[BASE_SCORE] = columns[BM25_SCORE]
     columns |= {name: to_floats(f"features[{name!r}]", numbers, (count,)) for name, numbers in features.items()}
     return torch.stack([columns[name] for name in names], dim=1)
+
+
+def _cross_encoder_scores(given: Numbers | Sequence[float | None], count: int) -> tuple[Tensor, Tensor]:
+    """Return scores ``[n]``, 0 where there is none, and where there is one, ``[n]`` bool."""
+    numbers = given if hasattr(given, "dtype") else [math.nan if score is None else score for score in given]
+    array = to_array("cross_encoder_scores", numbers)
+    unread = np.isnan(array) if array.dtype.kind == "f" else np.zeros(array.shape, dtype=bool)
+    scores = to_floats("cross_encoder_scores", np.where(unread, 0.0, array) if unread.any() else array, (count,))
+    return scores, torch.from_numpy(~unread)
 
 
 def _to_unit_length(vectors: Tensor) -> Tensor:

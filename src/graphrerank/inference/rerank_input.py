@@ -33,6 +33,8 @@ class RerankInput:
         ids: ``n`` ids to return; places 0 to ``n - 1`` when None.
         query_vector: ``[d]``; with ``vectors`` for models that read vectors, and else for the cosine.
         vectors: ``[n, d]`` passage vectors of the same encoder. Vectors are scaled to unit length here.
+        cross_encoder_scores: ``[n]`` scores of a cross-encoder, of any scale, NaN or None for each passage that it has
+            not read; for models of ``features=scores_match_typed_cross_encoder``, which rank without them too.
         features: ``[n]`` numbers by name, for scores that the model was trained on and that cannot be computed here
             (``hops`` of an expansion, say), or instead of those that can. 0 for each that is not given.
         top_n: How many to return; all when None.
@@ -51,6 +53,7 @@ class RerankInput:
     ids: Sequence[Any] | None = None
     query_vector: Numbers | None = None
     vectors: Matrix | None = None
+    cross_encoder_scores: Numbers | Sequence[float | None] | None = None
     features: Mapping[str, Numbers] | None = None
     top_n: int | None = None
 
@@ -89,7 +92,16 @@ class RerankInput:
         return len(counted)
 
     def _check_lengths(self) -> None:
-        for name in ("passages", "scores", "entities", "doc_ids", "chunk_ids", "ids", "vectors"):
+        for name in (
+            "passages",
+            "scores",
+            "entities",
+            "doc_ids",
+            "chunk_ids",
+            "ids",
+            "vectors",
+            "cross_encoder_scores",
+        ):
             given = getattr(self, name)
             if given is None:
                 continue

@@ -16,6 +16,7 @@ from graphrerank.files import write_text
 from graphrerank.graphs import ModelInputs
 from graphrerank.graphs.calibration import Calibration
 from graphrerank.graphs.list_confidence import ListConfidence
+from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
 from graphrerank.models.complexity_adapter import ComplexityAdapter
 from graphrerank.models.entries import (
     ArtifactEntry,
@@ -142,6 +143,11 @@ class RerankerManifest(Manifest):
                 raise ValueError(f"the manifest needs an entry `{name}` for a model that reads it, found none")
         if self.list_confidence is not None and self.calibration is None:
             raise ValueError("the manifest needs an entry `calibration` for its `list_confidence`, found none")
+
+    @property
+    def reads_cross_encoder(self) -> bool:
+        """Whether the model reads a cross-encoder's scores of the first candidates, where there are some."""
+        return not set(CROSS_ENCODER_FEATURES).isdisjoint(self.retriever.feature_names)
 
     @property
     def embedding_dim(self) -> int:

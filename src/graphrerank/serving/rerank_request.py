@@ -107,6 +107,8 @@ class RerankRequest(BaseModel):
         chunk_ids: For each chunk, its number in its document.
         query_vector: The query's vector; with ``vectors``, used in place of the service's encoder.
         vectors: A vector of the same encoder for each document.
+        cross_encoder_scores: One score of a cross-encoder per document, null for those that it has not read; for models
+            of ``features=scores_match_typed_cross_encoder``, which rank without them too.
         top_n: Number of results; None for all.
         return_documents: Whether results contain the documents.
         rank_fields: Fields of documents that are objects, joined by line breaks; None for ``text``.
@@ -133,6 +135,7 @@ class RerankRequest(BaseModel):
     ) = None
     query_vector: Vector | None = None
     vectors: Annotated[list[Vector], Field(fail_fast=True)] | None = None
+    cross_encoder_scores: Annotated[list[Score | None], Field(fail_fast=True)] | None = None
     top_n: Positive | None = None
     return_documents: Flag = False
     rank_fields: Annotated[list[str], Field(min_length=1, fail_fast=True)] | None = None
@@ -176,12 +179,13 @@ class RerankRequest(BaseModel):
             chunk_ids=self.chunk_ids,
             query_vector=self.query_vector,
             vectors=self.vectors,
+            cross_encoder_scores=self.cross_encoder_scores,
             top_n=self.top_n,
         )
         seconds = rerank_seconds(candidates, explain=self.explain)
         return RerankJob(candidates, self.explain, self.return_confidence, seconds)
 
-    @field_validator("documents", "scores", "rank_fields", "entities", mode="before")
+    @field_validator("documents", "scores", "cross_encoder_scores", "rank_fields", "entities", mode="before")
     @classmethod
     def _not_too_many(cls, given: Any, info: ValidationInfo) -> Any:
         limits = limits_of(info)
@@ -199,7 +203,7 @@ class RerankRequest(BaseModel):
     def _not_too_long(cls, query: str, info: ValidationInfo) -> str:
         return limits_of(info).check_query(query)
 
-    @field_validator("scores", "entities", "doc_ids", "chunk_ids", "vectors")
+    @field_validator("scores", "entities", "doc_ids", "chunk_ids", "vectors", "cross_encoder_scores")
     @classmethod
     def _one_per_document(cls, given: list[Any] | None, info: ValidationInfo) -> list[Any] | None:
         needed = _num_documents(info.data)

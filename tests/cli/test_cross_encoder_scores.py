@@ -1,0 +1,105 @@
+"""A checkpoint that reads a cross-encoder's scores of the first candidates: with them, without them, and served."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from graphrerank import GraphReranker
+from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
+from graphrerank.serving import RerankEngine, RerankRequest, load_artifact
+
+PASSAGES, SCORES = ["a worm", "a removable drive", "a key logger"], [0.5, 0.4, 0.3]
+
+
+@pytest.fixture(scope="module")
+def arguments(reader: Path, small_attack: Path, small_encoder: tuple[str, ...]) -> tuple[str, ...]:
+    return (
+        "features=scores_match_typed_cross_encoder", "features.cross_encoder_top_k=3", *small_encoder,
+        f"pair_encoder.model={reader}", "pair_encoder.max_length=48", "~ablations.mlp",
+        f"data.path={small_attack}", "retriever.top_k=6", "trainer.max_epochs=2",
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run(arguments: tuple[str, ...], run_command, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run")
+    done = run_command("train.py", *arguments, f"hydra.run.dir={folder}")
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def artifact(run: Path, run_command, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("artifact") / "artifact"
+    done = run_command("serve.py", "mode=export", f"checkpoint={run}", f"artifact={folder}")  # checks parity
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def measures(folder: Path) -> dict[str, float]:
+    found = json.loads((folder / "metrics.json").read_text())["datasets"]["attack"]["systems"]["gatv2"]
+    return {name: number for name, number in found.items() if "@" in name}
+
+
+def test_evaluate_with_the_cross_encoder_agrees_with_train_and_reads_no_pair_again(
+    run: Path, run_command, reader: Path, cache: Path, tmp_path: Path
+) -> None:
+    (file,) = (cache / "pairs").glob("*.sqlite")
+    size = file.stat().st_size
+    done = run_command(
+        "evaluate.py", f"checkpoint={run}", "datasets=[attack]", "cross_encoder_top_k=3", "pair_encoder=cross_encoder",
+        f"pair_encoder.model={reader}", "pair_encoder.max_length=48", f"hydra.run.dir={tmp_path}",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "cross_encoder on the first 3, whose time is in no stage" in (tmp_path / "report.md").read_text()
+    assert measures(tmp_path) == measures(run)
+    assert file.stat().st_size == size
+    cost = json.loads((tmp_path / "study.json").read_text())["datasets"]["attack"]["systems"]
+    assert next(system for name, system in cost.items() if name == "gatv2")["cost"]["encodings"] == 3
+
+
+def test_without_a_cross_encoder_it_ranks_too(run: Path, run_command, tmp_path: Path) -> None:
+    done = run_command("evaluate.py", f"checkpoint={run}", "datasets=[attack]", f"hydra.run.dir={tmp_path}")
+    assert done.returncode == 0, done.stderr
+    assert "whose time is in no stage" not in (tmp_path / "report.md").read_text()
+    assert measures(tmp_path).keys() == measures(run).keys()
+
+
+def test_the_manifest_names_the_scores_and_no_encoder_of_pairs(run: Path) -> None:
+    manifest = json.loads((run / "gatv2" / "manifest.json").read_text())
+    assert manifest["pair_encoder"] is None
+    names = manifest["retriever"]["feature_names"]
+    assert tuple(names[5:8]) == CROSS_ENCODER_FEATURES
+    assert names[8] == "query_word_1"
+
+
+def test_the_service_takes_scores_or_goes_without(artifact: Path) -> None:
+    engine, reranker = RerankEngine(load_artifact(artifact)), GraphReranker.from_pretrained(artifact)
+    found = {}
+    for name, given in (("none", None), ("some", [-3.0, 9.0, None])):
+        request = {"query": "what spreads", "documents": PASSAGES, "scores": SCORES, "cross_encoder_scores": given}
+        response = engine.rerank({"id": RerankRequest.model_validate(request)})["id"]
+        found[name] = [(result.index, result.relevance_score) for result in response.results]
+        expected = reranker.rerank("what spreads", PASSAGES, scores=SCORES, cross_encoder_scores=given)
+        assert [index for index, _ in found[name]] == list(expected.ids)
+        torch.testing.assert_close(torch.tensor([score for _, score in found[name]]), expected.relevance)
+    assert found["none"] != found["some"]
+
+
+def test_scores_for_a_model_that_does_not_read_them_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"`cross_encoder_scores` need a model .* \(features=scores_match_typed_cross"):
+        GraphReranker.from_pretrained("base").rerank("q", PASSAGES, cross_encoder_scores=SCORES)
+
+
+def test_calibrating_anew_is_refused(run: Path, run_command, tmp_path: Path) -> None:
+    done = run_command("train.py", f"calibrate={run}", f"hydra.run.dir={tmp_path}")
+    assert done.returncode != 0
+    assert "`calibrate` must name a checkpoint without a cross-encoder's scores" in done.stderr + done.stdout
+
+
+def test_queries_of_unknown_data_sets_are_refused(arguments: tuple[str, ...], run_command, tmp_path: Path) -> None:
+    done = run_command("train.py", *arguments, "cross_encoder_queries={atack: 3}", f"hydra.run.dir={tmp_path}")
+    assert done.returncode != 0
+    assert "`cross_encoder_queries` must name data sets of ['attack'], got ['atack']" in done.stderr + done.stdout
