@@ -59,6 +59,8 @@ COVERED = {
     "cli/test_compare.py": ("evaluation/study_files.py",),
     "cli/test_pipelines.py": ("experiments/fastinsight/job.py",),
     "cli/test_stranger.py": ("cli/compose.py",),
+    "data/corpus_folder/test_opening.py": ("graphs/word_index.py",),
+    "data/corpus_folder/test_preparation.py": ("data/corpus_folder/assembly.py", "data/corpus_folder/parts.py"),
     "data/readers/test_folder.py": (
         "data/enrichment/incidence.py", "data/readers/edge_list.py", "data/readers/judgements.py",
     ),

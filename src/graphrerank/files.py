@@ -10,7 +10,7 @@ import math
 import os
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -154,6 +154,17 @@ def write_bytes(path: Path, content: bytes) -> None:
     """Write a file atomically."""
     with atomic_path(path) as temporary:
         temporary.write_bytes(content)
+
+
+def write_chunks(path: Path, chunks: Iterable[bytes | memoryview]) -> str:
+    """Write a file piece by piece, atomically; return its SHA-256."""
+    sha = hashlib.sha256()
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        for chunk in chunks:
+            sha.update(chunk)
+            file.write(chunk)
+        file.flush()
+    return sha.hexdigest()
 
 
 def copy_file(source: Path, target: Path) -> None:

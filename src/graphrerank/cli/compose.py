@@ -11,6 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from graphrerank.cli.places import Places
+from graphrerank.data.corpus_folder import is_corpus_folder
 from graphrerank.models.entries import GroupEntry
 from graphrerank.passwords import without_passwords
 from graphrerank.strangers import check_hub_model
@@ -44,8 +45,10 @@ def compose_group(cfg: DictConfig, group: str, choice: str, **arguments: Any) ->
 
 
 def data_group(cfg: DictConfig, name: str, **arguments: Any) -> DictConfig:
-    """Compose a data set by its name in ``conf/data``, or a data set folder by its path, as :func:`compose_group`."""
+    """Compose a data set by its name in ``conf/data``, or a folder of one by its path, as :func:`compose_group`."""
     if "/" in name or "\\" in name:
+        if is_corpus_folder(name):
+            return compose_group(cfg, "data", "corpus_folder", path=name, **arguments)
         return compose_group(cfg, "data", "folder", path=name, **arguments)
     return compose_group(cfg, "data", name, **arguments)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from graphrerank.cli.artifacts import artifact_folder
 from graphrerank.cli.session import Session
 from graphrerank.data import VectorCache
-from graphrerank.data.candidates import encode_dataset
+from graphrerank.data.candidates import with_vectors
 from graphrerank.data.encoder import Encoder
 from graphrerank.graphs.edge_types import EDGE_TYPES, MEANINGS
 from graphrerank.models import Manifest, RerankerManifest
@@ -113,7 +113,7 @@ def load_corpus(
     cache: Path,
     device: str,
 ) -> SearchableCorpus:
-    """Index a data set folder for a pipeline, in a worker.
+    """Index a data set folder, or map a corpus folder, for a pipeline, in a worker.
 
     Args:
         folder: The data set's.
@@ -128,13 +128,20 @@ def load_corpus(
         ValueError: If the data set is damaged, or a part does not fit another.
     """
     dataset = instantiate(data, path=str(folder))
-    bare = None if encoder is None else instantiate(encoder)
-    if bare is not None:
-        dataset = encode_dataset(dataset, VectorCache(bare, cache / "vectors"), cache / "candidates")
-    graph = dataset.graph.to(device)
+    # of its own: what it encodes in the background must not wait for requests, nor they for it; loaded if it encodes
+    corpus_encoder = None if encoder is None else VectorCache(instantiate(encoder), cache / "vectors")
+    graph = with_vectors(dataset, corpus_encoder, cache / "candidates").graph.to(device)
+    bare = None if encoder is None else shared_encoder(OmegaConf.to_yaml(encoder, resolve=True))
     return SearchableCorpus(
         graph, instantiate(pipeline)(graph, retriever=instantiate(retriever), text_encoder=bare), bare
     )
+
+
+@lru_cache(maxsize=2)
+def shared_encoder(settings: str) -> Encoder:
+    """Build the encoder of some settings, in YAML; once in each worker, whichever engines ask."""
+    encoder: Encoder = instantiate(OmegaConf.create(settings))
+    return encoder
 
 
 def fastest_format(manifest: Manifest, device: str) -> str | None:
@@ -163,17 +170,19 @@ def service_settings(cfg: DictConfig) -> ServiceSettings:
 def _encoder_factory(cfg: DictConfig, trained: EncoderEntry | None) -> Callable[[], Encoder] | None:
     """Return the factory of the chosen encoder, else of the one used in training; None where the model needs none."""
     if cfg.encoder is not None:
-        return partial(instantiate, cfg.encoder)
+        return partial(shared_encoder, OmegaConf.to_yaml(cfg.encoder, resolve=True))
     if trained is None or Session(cfg).choice("encoder") == "none":
         return None
-    return partial(instantiate, Session(cfg).group_from_manifest("encoder", trained))
+    return partial(
+        shared_encoder, OmegaConf.to_yaml(Session(cfg).group_from_manifest("encoder", trained), resolve=True)
+    )
 
 
 def _search_factory(cfg: DictConfig, artifact: Artifact) -> EngineFactory:
     """Return the factory of the search engine: with the chosen pipeline, whose reranker is the artifact."""
     folder = Path(cfg.index)
     if not folder.is_dir():
-        raise ValueError(f"`index` must be a data set folder, got {cfg.index!r}")
+        raise ValueError(f"`index` must be a data set folder or a corpus folder, got {cfg.index!r}")
     session = Session(cfg)
     pipeline: DictConfig = cfg.pipeline or session.group("pipeline", "expand_then_rerank")
     OmegaConf.resolve(pipeline)

@@ -23,6 +23,7 @@ COMMANDS = {  # a setting of the command line -> the job that it asks for, in th
     "report": "graphrerank.cli.compare.compare",
     "verify": "graphrerank.cli.verify.verify",
     "calibrate": "graphrerank.cli.calibration.calibrate_checkpoint",
+    "prepare": "graphrerank.cli.prepare.prepare_folder",
 }
 
 

@@ -137,6 +137,8 @@ class EvaluateConfig:
     num_queries: int | None = None
     report: list[str] = field(default_factory=list)
     verify: str | None = None
+    prepare: str | None = None
+    vectors: str = "float16"
     experiment: Any = None
     paths: Paths = field(default_factory=Paths)
     num_threads: int = 1

@@ -1,6 +1,7 @@
 """Readers, encoding, candidate lists and batches."""
 
 from graphrerank.data.candidates import PreparedDataset, prepare
+from graphrerank.data.corpus_folder import open_corpus, prepare_corpus
 from graphrerank.data.cross_encoder_columns import with_cross_encoder
 from graphrerank.data.dataset import Qrels, RetrievalDataset
 from graphrerank.data.encoder import SentenceTransformerEncoder, packaged_model
@@ -39,8 +40,10 @@ __all__ = [
     "load_sql_dataset",
     "load_sql_schema",
     "load_text_rich_graph",
+    "open_corpus",
     "packaged_model",
     "prepare",
+    "prepare_corpus",
     "read_documents",
     "read_queries",
     "read_run",

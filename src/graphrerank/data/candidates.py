@@ -101,13 +101,13 @@ class PreparedDataset:
                     f"`vectors` of data set {self.dataset.name!r} need an encoder (encoder=minilm), got none; only "
                     "features=scores does without"
                 )
-            tensors |= {"query_vectors": self.query_vectors[queries], "node_vectors": graph.embedding[nodes]}
+            tensors |= {"query_vectors": self.query_vectors[queries], "node_vectors": graph.embedding[nodes].float()}
         if inputs.reads_pairs:
             if self.pair_encoder is None:
                 raise ValueError(
                     f"data set {self.dataset.name!r} needs a `pair_encoder` for a model of pairs, got none"
                 )
-            tensors["degree"], pairs = graph.num_neighbours[nodes], self.pairs(queries)
+            tensors["degree"], pairs = graph.count_neighbours(nodes), self.pairs(queries)
             if inputs.reads("token_states"):
                 states = self.pair_encoder.encode_states(*pairs, without_last=inputs.last_layers)
                 tensors["token_states"], tensors["token_ptr"] = states
@@ -134,7 +134,7 @@ class PreparedDataset:
 
     def _match(self, with_words: bool) -> Tensor:
         """Match every query's words with its candidates', ``[Q, K, ...]`` as :class:`TextMatch`; 0 where padded."""
-        match = TextMatch(self.dataset.graph.texts)
+        match = TextMatch.of(self.dataset.graph)
         names = TEXT_MATCH_FEATURES if with_words else MATCH_FEATURES
         features = torch.zeros(*self.ranking.nodes.shape, len(names))
         for queries in torch.split(torch.arange(len(features)), MATCH_QUERIES):
@@ -178,12 +178,8 @@ def prepare(
         ValueError: If a cache file is damaged, naming it; or there is no encoder, and the retriever or the data set's
             ``knn`` needs vectors.
     """
-    query_vectors = None
-    if encoder is not None:
-        dataset = encode_dataset(dataset, encoder, Path(cache))
-        query_vectors = encoder.encode(dataset.query_texts)
-    elif dataset.needs_vectors:
-        raise ValueError(f"`knn` edges of data set {dataset.name!r} need an encoder (encoder=minilm), got none")
+    dataset = with_vectors(dataset, encoder, Path(cache))
+    query_vectors = None if encoder is None else encoder.encode(dataset.query_texts)
     graph = dataset.graph
     described = _describe(build_retriever)
     retriever = build_retriever(graph)
@@ -205,11 +201,34 @@ def prepare(
     return PreparedDataset(dataset, query_vectors, ranking, retriever.feature_names, name, encoded_by or None)
 
 
+def with_vectors(dataset: RetrievalDataset, encoder: Encoder | None, cache: Path) -> RetrievalDataset:
+    """Return a data set with an encoder's vectors, as :func:`encode_dataset`; without any where there is none.
+
+    Raises:
+        ValueError: If there is none and the data set's ``knn`` needs vectors.
+    """
+    if encoder is not None:
+        return encode_dataset(dataset, encoder, cache)
+    if dataset.needs_vectors:
+        raise ValueError(f"`knn` edges of data set {dataset.name!r} need an encoder (encoder=minilm), got none")
+    if dataset.graph.embedding is None:
+        return dataset
+    return dataset.with_graph(replace(dataset.graph, embedding=None))
+
+
 def encode_dataset(dataset: RetrievalDataset, encoder: Encoder, cache: Path) -> RetrievalDataset:
     """Add vectors to the graph, and the ``knn`` edges to nearest neighbours, which ``cache`` keeps.
 
-    The encoder is best wrapped in a ``VectorCache``.
+    The encoder is best wrapped in a ``VectorCache``. Vectors that came with the graph stay; a ValueError if they are
+    another encoder's.
     """
+    if dataset.encoded_by is not None:
+        if dataset.encoded_by != encoder.fingerprint:
+            raise ValueError(
+                f"`encoder` must be the one that data set {dataset.name!r} was prepared with "
+                f"({dataset.encoded_by[:12]}), got {encoder.name} ({encoder.fingerprint[:12]})"
+            )
+        return dataset
     graph = dataset.graph.with_embedding(encoder.encode(dataset.graph.texts))
     if not dataset.knn:
         return dataset.with_graph(graph)

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -68,9 +68,11 @@ class RetrievalDataset:
     edge_counts: Mapping[str, int] = field(default_factory=dict)
     # right answers by query id, of queries whose metadata name them. Labels: no retriever reads them
     answers: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    encoded_by: str | None = None  # fingerprint of the encoder of vectors that came with the graph
+    known_fingerprint: InitVar[str | None] = None  # the fingerprint, where it was computed before
     fingerprint: str = field(init=False)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, known_fingerprint: str | None) -> None:
         check_name(name=self.name)
         if len(self.query_ids) != len(self.query_texts) or len(set(self.query_ids)) != len(self.query_ids):
             raise ValueError(
@@ -89,7 +91,7 @@ class RetrievalDataset:
             if ((taken >= 0) & (taken != index)).any():
                 raise ValueError(f"`splits` must not share queries, got a query of {split!r} in another split as well")
             owner[qrels.query] = index
-        object.__setattr__(self, "fingerprint", self._digest())
+        object.__setattr__(self, "fingerprint", known_fingerprint or self._digest())
 
     def split(self, name: str) -> Qrels:
         """Return the judgements of a split; a ValueError if there is no such split."""
@@ -102,9 +104,8 @@ class RetrievalDataset:
 
         The fingerprint stays, as it covers all that the graph is derived from. ``edge_counts`` are added.
         """
-        data = replace(self, graph=graph, edge_counts={**self.edge_counts, **edge_counts})
-        object.__setattr__(data, "fingerprint", self.fingerprint)
-        return data
+        counts = {**self.edge_counts, **edge_counts}
+        return replace(self, graph=graph, edge_counts=counts, known_fingerprint=self.fingerprint)
 
     def summary(self) -> str:
         """Describe the data set in one line: nodes, edges (by type, if counted), and queries per split."""

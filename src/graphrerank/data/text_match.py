@@ -15,8 +15,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from graphrerank.graphs import CorpusGraph, PackedStrings, TextStems
 from graphrerank.graphs.algebra import graph_index
-from graphrerank.text import TextWords, WordTable
+from graphrerank.text import TextWords, WordTable, words
 from graphrerank.text.word_table import first_of_equals
 
 MATCH_FEATURES = ("query_coverage", "title_coverage", "neighbourhood_coverage")
@@ -132,23 +133,34 @@ class TextMatch:
     All lie in [0, 1]. Neighbours are those among the candidates; without any, the third equals the first.
 
     Args:
-        texts: The corpus, ``N`` texts; or the candidates of one query without a corpus, which may have been read.
+        texts: The corpus, ``N`` texts, or their stems; or the candidates of one query without a corpus, which may have
+            been read.
         table: Numbers the words, and has read ``texts`` if they were read; one of its own when None.
     """
 
-    def __init__(self, texts: Sequence[str] | TextWords, *, table: WordTable | None = None) -> None:
+    def __init__(self, texts: Sequence[str] | TextWords | TextStems, *, table: WordTable | None = None) -> None:
         self._table = WordTable() if table is None else table
-        words = texts if isinstance(texts, TextWords) else self._table.read(texts)
-        self.num_nodes = words.num_texts
-        number, self._number = _by_appearance(words.stems, self._table.num_stems)
+        self._vocabulary: PackedStrings | None = None  # of stems that were numbered before
+        if isinstance(texts, TextStems):
+            self._vocabulary, self.num_nodes = texts.words, len(texts.lead_weight)
+            self._ptr, self._word, self._in_lead = texts.ptr, texts.stems, texts.in_lead
+            self._weight, self._lead_weight = texts.weight, texts.lead_weight
+            return
+        read = texts if isinstance(texts, TextWords) else self._table.read(texts)
+        self.num_nodes = read.num_texts
+        number, self._number = _by_appearance(read.stems, self._table.num_stems)
         num_words = int(number.max(initial=-1)) + 1
-        held, self._in_lead = _distinct(words.text_of_stem * num_words + number, words.in_lead)
+        held, self._in_lead = distinct_keys(read.text_of_stem * num_words + number, read.in_lead)
         node, self._word = np.divmod(held, max(1, num_words))  # of each word that a node holds, ascending
         self._ptr = np.searchsorted(node, np.arange(self.num_nodes + 1))
-        count = torch.from_numpy(np.bincount(self._word, minlength=num_words)).double()
-        self._weight = torch.log1p((self.num_nodes - count + 0.5) / (count + 0.5)).float()  # [V]
-        total = _sums_of_rows(node[self._in_lead], self._weight[self._word[self._in_lead]], self.num_nodes)
-        self._lead_weight = total.clamp(min=torch.finfo(torch.float32).tiny)
+        self._weight = stem_weights(np.bincount(self._word, minlength=num_words), self.num_nodes)
+        lead_weight = self._weight[self._word[self._in_lead]]
+        self._lead_weight = sums_of_leads(node[self._in_lead], lead_weight, self.num_nodes)
+
+    @classmethod
+    def of(cls, graph: CorpusGraph) -> "TextMatch":
+        """Match with a corpus's texts, whose words may have been read before."""
+        return cls(graph.texts if graph.words is None else graph.words.stems)
 
     def score(
         self,
@@ -224,19 +236,45 @@ class TextMatch:
 
     def _query_words(self, query_texts: Queries) -> tuple[Integers, Tensor]:
         """Number and weigh each query's different words; -1 for those of no passage; padded with -1 and weight 0."""
-        read = query_texts if isinstance(query_texts, TextWords) else self._table.read(query_texts)
-        ends = np.searchsorted(read.text_of_stem, np.arange(read.num_texts + 1)).tolist()
-        stems = read.stems.tolist()
-        rows = [list(dict.fromkeys(stems[start:stop])) for start, stop in pairwise(ends)]
-        width = max(map(len, rows), default=0)
-        number = np.array([row + [-1] * (width - len(row)) for row in rows], dtype=np.int64).reshape(len(rows), width)
-        is_known = (number >= 0) & (number < len(self._number))
-        word = np.where(is_known, self._number[np.where(is_known, number, 0)], -1) if is_known.any() else number * 0 - 1
+        word, is_word = self._numbered(query_texts)
         known = self._weight[np.maximum(word, 0)] if len(self._weight) else torch.zeros(word.shape)
         if (word < 0).any():
             unknown = float(torch.log1p(torch.tensor(2 * self.num_nodes + 1.0)))
             known = torch.where(torch.from_numpy(word < 0), unknown, known)
-        return word, known.masked_fill(torch.from_numpy(number < 0), 0.0)
+        return word, known.masked_fill(torch.from_numpy(~is_word), 0.0)
+
+    def _numbered(self, query_texts: Queries) -> tuple[Integers, npt.NDArray[np.bool_]]:
+        """Number each query's different words, ``[B, T]``, -1 for those of no passage; and which entries are words."""
+        if self._vocabulary is not None:
+            if isinstance(query_texts, TextWords):
+                raise ValueError("`query_texts` must be strings where the corpus's stems were numbered before")
+            ranks = [[self._vocabulary.rank(word) for word in dict.fromkeys(words(text))] for text in query_texts]
+            number = _padded(ranks, -2)
+            return np.maximum(number, -1), number > -2
+        read = query_texts if isinstance(query_texts, TextWords) else self._table.read(query_texts)
+        ends = np.searchsorted(read.text_of_stem, np.arange(read.num_texts + 1)).tolist()
+        stems = read.stems.tolist()
+        rows = [list(dict.fromkeys(stems[start:stop])) for start, stop in pairwise(ends)]
+        number = _padded(rows, -1)
+        is_known = (number >= 0) & (number < len(self._number))
+        word = np.where(is_known, self._number[np.where(is_known, number, 0)], -1) if is_known.any() else number * 0 - 1
+        return word, number >= 0
+
+
+def stem_weights(count: Integers, num_texts: int) -> Tensor:
+    """Weigh stems by the number of texts that hold each, ``[V]``: ``[V]`` float32."""
+    holding = torch.from_numpy(count).double()
+    return torch.log1p((num_texts - holding + 0.5) / (holding + 0.5)).float()
+
+
+def sums_of_leads(text: Integers, weight: Tensor, num_texts: int) -> Tensor:
+    """Sum the weights of the stems in each text's lead, ``text [L]`` ascending: ``[num_texts]``, positive."""
+    return _sums_of_rows(text, weight, num_texts).clamp(min=torch.finfo(torch.float32).tiny)
+
+
+def _padded(rows: Sequence[list[int]], fill: int) -> Integers:
+    width = max(map(len, rows), default=0)
+    return np.array([row + [fill] * (width - len(row)) for row in rows], dtype=np.int64).reshape(len(rows), width)
 
 
 def _by_appearance(numbers: Integers, size: int) -> tuple[Integers, Integers]:
@@ -255,7 +293,7 @@ def _by_appearance(numbers: Integers, size: int) -> tuple[Integers, Integers]:
     return new[numbers], new
 
 
-def _distinct(keys: Integers, marked: npt.NDArray[np.bool_]) -> tuple[Integers, npt.NDArray[np.bool_]]:
+def distinct_keys(keys: Integers, marked: npt.NDArray[np.bool_]) -> tuple[Integers, npt.NDArray[np.bool_]]:
     """Sort keys, each once, and return whether any of its occurrences was marked."""
     both = np.sort(2 * keys + ~marked)  # marked ones first
     both = both[first_of_equals(both >> 1)]

@@ -34,7 +34,7 @@ class OtherEdges:
         self._prepared = prepared
         self._seed = seed
         self._column = names.index(TOGETHER) if TOGETHER in names else None
-        self._match = TextMatch(prepared.dataset.graph.texts) if kinds and TOGETHER in names else None
+        self._match = TextMatch.of(prepared.dataset.graph) if kinds and TOGETHER in names else None
 
     def systems(self, system: System) -> dict[str, System]:
         """Return a system on each kind of other edges.

@@ -4,10 +4,12 @@ from graphrerank.graphs.candidate_graphs import CandidateGraphs, candidate_edges
 from graphrerank.graphs.corpus_graph import CorpusGraph
 from graphrerank.graphs.entity_incidence import EntityIncidence, conceptual_edges
 from graphrerank.graphs.model_inputs import ModelInputs
+from graphrerank.graphs.packed_strings import PackedStrings
 from graphrerank.graphs.pair_encoder import DTYPES, GraphHead, PairEncoder
 from graphrerank.graphs.queries import Queries
 from graphrerank.graphs.ranking import Ranking, top_k_by_node_order
 from graphrerank.graphs.retriever import Retriever, RetrieverFactory
+from graphrerank.graphs.word_index import Postings, TextStems, WordIndex
 
 __all__ = [
     "DTYPES",
@@ -16,11 +18,15 @@ __all__ = [
     "EntityIncidence",
     "GraphHead",
     "ModelInputs",
+    "PackedStrings",
     "PairEncoder",
+    "Postings",
     "Queries",
     "Ranking",
     "Retriever",
     "RetrieverFactory",
+    "TextStems",
+    "WordIndex",
     "candidate_edges",
     "conceptual_edges",
     "induced_edges",

@@ -10,6 +10,7 @@ from torch import Tensor
 from graphrerank.graphs.edge_types import EDGE_TYPES, ENTITY, OTHER
 from graphrerank.graphs.entity_incidence import EntityIncidence
 from graphrerank.graphs.sparse_rows import row_entries
+from graphrerank.graphs.word_index import WordIndex
 
 BLOCK_VECTORS = 1 << 14  # looked at at once
 
@@ -18,7 +19,8 @@ BLOCK_VECTORS = 1 << 14  # looked at at once
 class CorpusGraph:
     """A corpus whose passages are nodes.
 
-    Build one with :meth:`from_edges`, which checks its input.
+    Build one with :meth:`from_edges`, which checks its input; or open a corpus folder, whose tensors and strings are
+    mapped from disk: what looks up rows reads those rows alone.
 
     Attributes:
         node_ids: ``N`` unique strings.
@@ -26,13 +28,15 @@ class CorpusGraph:
         indptr: ``[N + 1]`` int64; the neighbours of node ``i`` are ``indices[indptr[i]:indptr[i + 1]]``.
         indices: ``[E]`` int64, ascending within a row, no self-loops, no repeats.
         weight: ``[E]`` float32, positive; of an edge of several types the largest.
-        embedding: ``[N, d]`` float32 node vectors, or None before encoding. A node that has no vector has zeros: its
-            likeness to every query is 0, and it is found by its words and its neighbours like any other.
+        embedding: ``[N, d]`` float32 node vectors, or float16 ones on disk, or None before encoding. A node that has no
+            vector has zeros: its likeness to every query is 0, and it is found by its words and its neighbours like any
+            other.
         entities: Which passage holds which entity: passages that share one are neighbours too, though the edges between
             them are never listed for the whole corpus. None where nothing is known of entities.
         weight_by_type: ``[E, T]`` float32, the edge's weight in each of
             :data:`~graphrerank.graphs.edge_types.EDGE_TYPES`, 0 where it is not of that type; None where all edges are
             ``other``.
+        words: The words of the texts, if they were read before; None: whoever needs them reads the texts.
     """
 
     node_ids: Sequence[str]
@@ -43,6 +47,7 @@ class CorpusGraph:
     embedding: Tensor | None = None
     entities: EntityIncidence | None = None
     weight_by_type: Tensor | None = None
+    words: WordIndex | None = None
 
     @classmethod
     def from_edges(
@@ -133,6 +138,11 @@ class CorpusGraph:
     def num_neighbours(self) -> Tensor:
         """``[N]`` int64, how many neighbours :meth:`neighbours` lists of each node."""
         return self.degree if self.entities is None else self.degree + self.entities.num_partners
+
+    def count_neighbours(self, nodes: Tensor) -> Tensor:
+        """Return ``num_neighbours`` of some nodes, without counting those of the others."""
+        degree = self.indptr[nodes + 1] - self.indptr[nodes]
+        return degree if self.entities is None else degree + self.entities.count_partners(nodes)
 
     def neighbours(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
         """List the neighbours of some nodes by edges, and by shared entities where there are any.

@@ -28,12 +28,15 @@ class EntityIncidence:
         indptr: ``[N + 1]`` int64; passage ``i`` holds the entities ``indices[indptr[i]:indptr[i + 1]]``.
         indices: ``[nnz]`` int64 numbers of entities, ascending within a row, no repeats.
         sizes: ``[N]`` int64, entities of each passage, those that no other passage holds among them: ``|E_j|``.
+        transposed: ``[M + 1]`` and ``[nnz]`` int64: entity ``e`` is held by the passages
+            ``transposed[1][transposed[0][e]:transposed[0][e + 1]]``, ascending. Computed at the first need when None.
     """
 
     names: Sequence[str]
     indptr: Tensor
     indices: Tensor
     sizes: Tensor
+    transposed: tuple[Tensor, Tensor] | None = None
 
     @classmethod
     def from_names(cls, names: Sequence[Iterable[str]], *, max_share: float = 0.001) -> "EntityIncidence":
@@ -75,7 +78,11 @@ class EntityIncidence:
     def to(self, device: str | torch.device) -> "EntityIncidence":
         """Return the same incidence with everything but the names on a device."""
         return replace(
-            self, indptr=self.indptr.to(device), indices=self.indices.to(device), sizes=self.sizes.to(device)
+            self,
+            indptr=self.indptr.to(device),
+            indices=self.indices.to(device),
+            sizes=self.sizes.to(device),
+            transposed=None if self.transposed is None else (self.holder_ptr.to(device), self.holders.to(device)),
         )
 
     @property
@@ -86,9 +93,15 @@ class EntityIncidence:
     @cached_property
     def num_partners(self) -> Tensor:
         """``[N]`` int64, how often :meth:`partners` lists a partner of each passage."""
-        others = self._holder_ptr.diff()[self.indices] - 1
+        others = self.holder_ptr.diff()[self.indices] - 1
         total = torch.cat([others.new_zeros(1), others.cumsum(0)])
         return total[self.indptr[1:]] - total[self.indptr[:-1]]
+
+    def count_partners(self, nodes: Tensor) -> Tensor:
+        """Return ``num_partners`` of some passages, ``[P]`` int64, without counting those of the others."""
+        place, entity = row_entries(self.indptr, self.indices, nodes)
+        others = self.holder_ptr[entity + 1] - self.holder_ptr[entity] - 1
+        return torch.zeros_like(nodes).index_add_(0, place, others)
 
     def partners(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
         """List the passages that share an entity with some passages, once per shared entity.
@@ -112,7 +125,7 @@ class EntityIncidence:
     def shared(self, nodes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """List as :meth:`partners`, each with the number of the entity that is shared."""
         place, entity = row_entries(self.indptr, self.indices, nodes)
-        slot, partner = row_entries(self._holder_ptr, self._holders, entity)
+        slot, partner = row_entries(self.holder_ptr, self.holders, entity)
         origin = place[slot]
         other = partner != nodes[origin]
         return origin[other], partner[other], entity[slot][other]
@@ -120,17 +133,27 @@ class EntityIncidence:
     @property
     def num_holders(self) -> Tensor:
         """``[M]`` int64, passages that hold each entity."""
-        return self._holder_ptr.diff()
+        return self.holder_ptr.diff()
 
     @cached_property
-    def _holder_ptr(self) -> Tensor:
+    def max_size(self) -> int:
+        """The largest of the sizes."""
+        return int(self.sizes.max())
+
+    @cached_property
+    def holder_ptr(self) -> Tensor:
+        """``[M + 1]`` int64, where the holders of each entity lie in ``holders``."""
+        if self.transposed is not None:
+            return self.transposed[0]
         ptr = torch.zeros(self.num_entities + 1, dtype=torch.int64, device=self.indices.device)
         ptr[1:] = torch.bincount(self.indices, minlength=self.num_entities).cumsum(0)
         return ptr
 
     @cached_property
-    def _holders(self) -> Tensor:
+    def holders(self) -> Tensor:
         """``[nnz]``, the passages of each entity, ascending: the transposed matrix."""
+        if self.transposed is not None:
+            return self.transposed[1]
         passage = torch.repeat_interleave(torch.arange(self.num_nodes, device=self.indptr.device), self.indptr.diff())
         return passage[torch.argsort(self.indices, stable=True)]
 
@@ -190,7 +213,7 @@ def _block_edges(incidence: EntityIncidence, nodes: Tensor, packed: Tensor) -> t
     grouped = _sort(key * nodes.numel() + candidate_of)
     key = torch.div(grouped, nodes.numel(), rounding_mode="floor")
     candidate_of = grouped - key * nodes.numel()
-    dtype = torch.int16 if int(incidence.sizes.max()) < 1 << 15 else torch.int32
+    dtype = torch.int16 if incidence.max_size < 1 << 15 else torch.int32
     shared = torch.zeros(nodes.numel() * width, dtype=dtype, device=nodes.device)
     for cells in _pair_cells(key, candidate_of * width, rank[candidate_of]):
         shared.index_add_(0, cells, torch.ones_like(cells, dtype=dtype))

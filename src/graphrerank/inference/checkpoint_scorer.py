@@ -46,7 +46,7 @@ class CheckpointScorer:
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self._model = loaded.model.to(self.device).eval()
         self._graph = graph
-        self._match = TextMatch(graph.texts) if set(TEXT_MATCH_FEATURES) & set(self.feature_names) else None
+        self._match = TextMatch.of(graph) if set(TEXT_MATCH_FEATURES) & set(self.feature_names) else None
 
     def candidate_graphs(self, queries: Queries, ranking: Ranking, feature_names: Sequence[str]) -> CandidateGraphs:
         """Build the candidates' graphs with the scores that the model was trained on.
@@ -74,7 +74,10 @@ class CheckpointScorer:
         vectors = {}
         if self.inputs.reads_vectors:
             assert self._graph.embedding is not None
-            vectors = {"query_vectors": queries.encoded.to(nodes.device), "node_vectors": self._graph.embedding[nodes]}
+            vectors = {
+                "query_vectors": queries.encoded.to(nodes.device),
+                "node_vectors": self._graph.embedding[nodes].float(),
+            }
         return CandidateGraphs(
             x=feature_columns(self.feature_names, feature_names, ranking.features[valid], match=match),
             edge_index=edge_index,

@@ -1,11 +1,23 @@
 """Lexical search by BM25."""
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import bm25s
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
+
+from graphrerank.graphs import CorpusGraph, Postings
+from graphrerank.operators.bm25_scores import rarity
+
+
+class LexicalIndex(Protocol):
+    """Scores all texts of a corpus by the words that they share with a query."""
+
+    def score_all(self, query_texts: Sequence[str]) -> Tensor:
+        """Score ``N`` texts for ``B`` queries: ``[B, N]`` float32, not negative; 0 if no word is shared."""
 
 
 class BM25:
@@ -23,7 +35,7 @@ class BM25:
     def __init__(self, texts: Sequence[str], *, k1: float = 1.5, b: float = 0.75) -> None:
         self.num_nodes = len(texts)
         self._index = bm25s.BM25(k1=k1, b=b, method="lucene")
-        tokens = bm25s.tokenize(list(texts), stopwords="en", return_ids=False, show_progress=False)
+        tokens = _tokens(texts)
         self._is_empty = not any(tokens)
         if not self._is_empty:
             self._index.index(tokens, show_progress=False)
@@ -37,9 +49,59 @@ class BM25:
         """
         scores = np.zeros((len(query_texts), self.num_nodes), dtype=np.float32)
         if not self._is_empty:
-            tokens = bm25s.tokenize(list(query_texts), stopwords="en", return_ids=False, show_progress=False)
-            for row, words in zip(scores, tokens, strict=True):
+            for row, words in zip(scores, _tokens(query_texts), strict=True):
                 known = [word for word in words if word in self._index.vocab_dict]
                 if known:
                     row[:] = self._index.get_scores(known)
         return torch.from_numpy(scores)
+
+
+class PostingsBM25:
+    """:class:`BM25` over postings, which may lie on disk: the same scores to the last bit.
+
+    Time grows with the number of texts that hold a word of the query, and with the number of texts by the zeros alone.
+
+    Args:
+        postings: The corpus's.
+        k1: Saturation of term frequency.
+        b: Length normalisation in [0, 1].
+    """
+
+    def __init__(self, postings: Postings, *, k1: float = 1.5, b: float = 0.75) -> None:
+        self._postings, self._k1, self._b = postings, k1, b
+        self.num_nodes = len(postings.lengths)
+
+    def score_all(self, query_texts: Sequence[str]) -> Tensor:
+        """Score every node for every query: ``[B, N]`` float32; as :meth:`BM25.score_all`."""
+        scores = np.zeros((len(query_texts), self.num_nodes), dtype=np.float32)
+        for row, words in zip(scores, _tokens(query_texts), strict=True):
+            held = {word: self._impact(word) for word in dict.fromkeys(words)}
+            for word in words:  # one after the other, which is the order in which float32 is rounded
+                texts, impact = held[word]
+                row[texts] += impact
+        return torch.from_numpy(scores)
+
+    def _impact(self, word: str) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
+        """Return the texts that hold a word, ``[P]``, and what it adds to their scores, ``[P]``."""
+        postings = self._postings
+        term = postings.words.rank(word)
+        if term < 0:
+            return np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32)
+        held = slice(int(postings.ptr[term]), int(postings.ptr[term + 1]))
+        texts, frequency = postings.texts[held], postings.counts[held]
+        mean_length = postings.num_tokens / self.num_nodes
+        norm = self._k1 * ((1 - self._b) + self._b * postings.lengths[texts] / mean_length)
+        weight = rarity(np.array([len(texts)]), self.num_nodes)
+        return texts, (weight * (frequency / (norm + frequency))).astype(np.float32)
+
+
+def lexical_index(graph: CorpusGraph, *, k1: float = 1.5, b: float = 0.75) -> LexicalIndex:
+    """Return BM25 over a corpus: from its postings if its words were read before, else from its texts."""
+    if graph.words is not None:
+        return PostingsBM25(graph.words.tokens, k1=k1, b=b)
+    return BM25(graph.texts, k1=k1, b=b)
+
+
+def _tokens(texts: Sequence[str]) -> list[list[str]]:
+    tokens: list[list[str]] = bm25s.tokenize(list(texts), stopwords="en", return_ids=False, show_progress=False)
+    return tokens

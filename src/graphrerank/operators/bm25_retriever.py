@@ -7,7 +7,7 @@ from graphrerank.checks import check_counts
 from graphrerank.graphs import CorpusGraph, Queries, Ranking, top_k_by_node_order
 from graphrerank.graphs.retriever import BASE_SCORE
 from graphrerank.operators import hybrid
-from graphrerank.operators.bm25 import BM25
+from graphrerank.operators.bm25 import LexicalIndex, lexical_index
 from graphrerank.operators.hybrid import lexical_scores
 
 
@@ -29,7 +29,7 @@ class BM25Retriever:
         self.top_k = top_k
         self.k1 = k1
         self.b = b
-        self._texts = graph.texts
+        self._graph = graph
 
     @staticmethod
     def needs_vectors(**_: Any) -> bool:
@@ -42,7 +42,7 @@ class BM25Retriever:
         Returns:
             ``[B, top_k]`` nodes and scores in [0, 1], with ``features [B, top_k, 2]`` as in ``feature_names``.
         """
-        rows = max(1, hybrid.BLOCK_SCORES // max(1, len(self._texts)))
+        rows = max(1, hybrid.BLOCK_SCORES // max(1, self._graph.num_nodes))
         rankings = []
         for block in queries.blocks(rows):
             nodes, scores = top_k_by_node_order(lexical_scores(self._bm25, block.texts), self.top_k)
@@ -51,5 +51,5 @@ class BM25Retriever:
         return Ranking.concatenate(rankings)
 
     @cached_property
-    def _bm25(self) -> BM25:
-        return BM25(self._texts, k1=self.k1, b=self.b)
+    def _bm25(self) -> LexicalIndex:
+        return lexical_index(self._graph, k1=self.k1, b=self.b)

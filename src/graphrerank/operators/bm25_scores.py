@@ -50,7 +50,7 @@ def bm25_scores(
     ptr = np.searchsorted(term, np.arange(len(asked) + 1))
     length = np.bincount(words.text_of_token, minlength=words.num_texts)
     norm = k1 * ((1 - b) + b * length / length.mean())
-    impact = (_rarity(np.diff(ptr), words.num_texts)[term] * (frequency / (norm[text] + frequency))).astype(np.float32)
+    impact = (rarity(np.diff(ptr), words.num_texts)[term] * (frequency / (norm[text] + frequency))).astype(np.float32)
     # one after the other, which is the order in which float32 is rounded
     for count, place in enumerate(np.searchsorted(asked, query).tolist()):
         if not count % WORDS_BETWEEN_CHECKS:
@@ -60,7 +60,7 @@ def bm25_scores(
     return scores
 
 
-def _rarity(holding: Integers, num_texts: int) -> npt.NDArray[np.float32]:
+def rarity(holding: Integers, num_texts: int) -> npt.NDArray[np.float32]:
     """Return Lucene's inverse document frequency of words that ``holding`` texts hold, ``[T]``."""
     weights = [math.log(1 + (num_texts - count + 0.5) / (count + 0.5)) for count in holding.tolist()]
     return np.array(weights, dtype=np.float32)

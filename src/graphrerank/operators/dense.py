@@ -6,6 +6,8 @@ from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -33,7 +35,8 @@ class DenseRetriever:
 
     Source: FastInsight, Definition 2 (vector search), with its dot product; for unit vectors that is the cosine of its
     Example 1. The corpus is indexed at the first query, on a GPU if FAISS has one (except HNSW, which FAISS keeps on
-    the CPU). FAISS is an extra: ``graphrerank[faiss]`` for the CPU, ``graphrerank[gpu]`` for CUDA 12, never both
+    the CPU). Of float16 vectors on disk ``flat`` needs no FAISS, and no memory: blocks of them are multiplied with the
+    queries. FAISS is an extra: ``graphrerank[faiss]`` for the CPU, ``graphrerank[gpu]`` for CUDA 12, never both
     (a ValueError, as is a corpus without embedding).
     """
 
@@ -51,8 +54,10 @@ class DenseRetriever:
         check_choice(INDEXES, index=self.index)
         check_counts(top_k=self.top_k, links=self.links, ef_search=self.ef_search)
         check_counts(num_cells=self.num_cells, num_probes=self.num_probes)
-        _check_faiss()
         self._embedding = graph.encoded
+        self._scans = self.index == "flat" and self._embedding.dtype != torch.float32
+        if not self._scans:
+            _check_faiss()
 
     def retrieve(self, queries: Queries) -> Ranking:
         """Rank the corpus for each of ``B`` queries, which need vectors.
@@ -69,7 +74,7 @@ class DenseRetriever:
             return _ranking(torch.full(empty.shape, -1, device=empty.device), empty)
         query_vectors = vectors.float().cpu().contiguous().numpy()
         depth = min(self.top_k + MARGIN if is_flat else self.top_k, num_nodes)
-        _, nearest = self._index.search(query_vectors, depth)
+        nearest = self._scan(vectors.float(), depth) if self._scans else self._faiss.search(query_vectors, depth)[1]
         vectors, device = vectors.float().to(self._embedding.device), self._embedding.device
         proposed = torch.sort(torch.from_numpy(nearest).to(device), dim=1).values
         scores = torch.stack(
@@ -83,6 +88,18 @@ class DenseRetriever:
                 all_scores = torch.cat([self._score(block, vectors[row]) for block in blocks]).unsqueeze(0)
                 nodes[row], top_scores[row] = (part[0] for part in top_k_by_node_order(all_scores, self.top_k))
         return _ranking(nodes, top_scores)
+
+    def _scan(self, vectors: Tensor, depth: int) -> npt.NDArray[np.int64]:
+        """Find the ``depth`` nearest nodes of each query by multiplying with all nodes, block by block."""
+        vectors = vectors.to(self._embedding.device)
+        scores, nodes = vectors.new_zeros(len(vectors), 0), torch.zeros(len(vectors), 0, dtype=torch.int64)
+        for start in range(0, len(self._embedding), BLOCK_VECTORS):
+            block = vectors @ self._embedding[start : start + BLOCK_VECTORS].float().T
+            best, place = torch.topk(block, min(depth, block.shape[1]), dim=1)
+            scores, nodes = torch.cat([scores, best], dim=1), torch.cat([nodes, place.cpu() + start], dim=1)
+            scores, place = torch.topk(scores, min(depth, scores.shape[1]), dim=1)
+            nodes = nodes.gather(1, place.cpu())
+        return nodes.numpy()
 
     def _score(self, nodes: Tensor, vector: Tensor) -> Tensor:
         """Return dot products node by node: unlike a matrix product, equal vectors give equal scores."""
@@ -99,10 +116,10 @@ class DenseRetriever:
 
     @cached_property
     def _largest_norm(self) -> float:
-        return max(float(part.norm(dim=1).max()) for part in torch.split(self._embedding, BLOCK_VECTORS))
+        return max(float(part.float().norm(dim=1).max()) for part in torch.split(self._embedding, BLOCK_VECTORS))
 
     @cached_property
-    def _index(self) -> Any:
+    def _faiss(self) -> Any:
         import faiss  # heavy: only when something is searched
 
         num_nodes, dim = self._embedding.shape

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from graphrerank.graphs import CorpusGraph, Queries, Ranking, RetrieverFactory
 from graphrerank.graphs.retriever import EXPANSION_FEATURES, TEXT_FEATURES, is_lookup, needs_vectors
-from graphrerank.operators.bm25 import BM25
+from graphrerank.operators.bm25 import LexicalIndex, lexical_index
 from graphrerank.operators.expander import Expander, rank_candidates
 from graphrerank.operators.hybrid import BLOCK_SCORES, lexical_scores
 
@@ -131,11 +131,11 @@ class ExpandRetriever:
         column = nodes.clamp(min=0)
         if name == "bm25_score":
             return lexical_scores(self._bm25, queries.texts).to(column.device).gather(1, column).unsqueeze(-1)
-        return self._graph.encoded[column] @ queries.encoded.to(column.device).unsqueeze(-1)
+        return self._graph.encoded[column].float() @ queries.encoded.to(column.device).unsqueeze(-1)
 
     @cached_property
-    def _bm25(self) -> BM25:
-        return BM25(self._graph.texts)
+    def _bm25(self) -> LexicalIndex:
+        return lexical_index(self._graph)
 
 
 def _look_up(ranking: Ranking, nodes: Tensor) -> Tensor:

@@ -10,9 +10,10 @@ from torch import Tensor
 from graphrerank.checks import check_counts
 from graphrerank.graphs import CorpusGraph, Queries, Ranking, top_k_by_node_order
 from graphrerank.graphs.retriever import BASE_SCORE, TEXT_FEATURES
-from graphrerank.operators.bm25 import BM25
+from graphrerank.operators.bm25 import LexicalIndex, lexical_index
 
 BLOCK_SCORES = 1 << 25  # scores held at once: 128 MiB of float32 per term
+BLOCK_VECTORS = 1 << 14  # float16 vectors converted at once
 
 
 class HybridScores(NamedTuple):
@@ -58,7 +59,7 @@ class HybridRetriever:
         self.top_k = top_k
         self.bm25_weight = bm25_weight
         self.dense_weight = dense_weight
-        self._texts = graph.texts
+        self._graph = graph
         self._embedding = graph.encoded
 
     def retrieve(self, queries: Queries) -> Ranking:
@@ -82,15 +83,22 @@ class HybridRetriever:
         for block in queries.blocks(rows):
             vectors = block.encoded.to(self._embedding.device)
             lexical = lexical_scores(self._bm25, block.texts).to(vectors.device)
-            dense = vectors @ self._embedding.T
+            dense = dot_products(vectors, self._embedding)
             yield vectors, HybridScores(self.bm25_weight * lexical + self.dense_weight * dense, lexical, dense)
 
     @cached_property
-    def _bm25(self) -> BM25:
-        return BM25(self._texts)
+    def _bm25(self) -> LexicalIndex:
+        return lexical_index(self._graph)
 
 
-def lexical_scores(bm25: BM25, query_texts: Sequence[str]) -> Tensor:
+def dot_products(vectors: Tensor, embedding: Tensor) -> Tensor:
+    """Multiply query vectors ``[b, d]`` with all node vectors: ``[b, N]``; float16 ones are read in blocks."""
+    if embedding.dtype == torch.float32:
+        return vectors @ embedding.T
+    return torch.cat([vectors @ block.float().T for block in torch.split(embedding, BLOCK_VECTORS)], dim=1)
+
+
+def lexical_scores(bm25: LexicalIndex, query_texts: Sequence[str]) -> Tensor:
     """Score the whole corpus by BM25, divided by each query's maximum: ``[b, N]`` in [0, 1]."""
     scores = bm25.score_all(query_texts)
     return scores / scores.amax(1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)

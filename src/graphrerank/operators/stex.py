@@ -172,7 +172,7 @@ class _Step:
 
     def _score(self, row: Tensor, node: Tensor, best_rank: Tensor, count: Tensor, hop: int) -> _Reached:
         max_rank = self.num_seeds[row]
-        max_count = torch.minimum(self.graph.num_neighbours[node], max_rank)
+        max_count = torch.minimum(self.graph.count_neighbours(node), max_rank)
         proximity = torch.where(max_rank > 1, 1 - (best_rank - 1) / (max_rank - 1).clamp(min=1), 0.0)
         bridging = torch.where(max_count > 1, (count.minimum(max_count) - 1) / (max_count - 1).clamp(min=1), 0.0)
         similarity, structure = self._similarity(row, node), proximity + bridging
@@ -186,7 +186,7 @@ class _Step:
         assert self.query_vectors is not None
         rows, per_row = torch.unique_consecutive(row, return_counts=True)
         products = [
-            self.graph.encoded.index_select(0, block).mul_(query).sum(1)
+            self.graph.encoded.index_select(0, block).float().mul_(query).sum(1)
             for nodes, query in zip(_split(node, per_row), self.query_vectors[rows], strict=True)
             for block in torch.split(nodes, BLOCK_VECTORS)
         ]
@@ -199,7 +199,7 @@ def _split(entries: Tensor, sizes: Tensor, *, dim: int = 0) -> Sequence[Tensor]:
 
 def _row_blocks(graph: CorpusGraph, paths: Tensor) -> Sequence[Tensor]:
     """Cut paths between rows into blocks of at most about ``BLOCK_PATHS`` steps, or of a single row."""
-    degree = graph.num_neighbours[paths[1]]
+    degree = graph.count_neighbours(paths[1])
     before = (degree.cumsum(0) - degree)[torch.searchsorted(paths[0], paths[0])]  # steps of the rows above
     _, sizes = torch.unique_consecutive(before // BLOCK_PATHS, return_counts=True)
     return _split(paths, sizes, dim=1)

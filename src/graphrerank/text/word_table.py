@@ -79,6 +79,16 @@ class WordTable:
         return self._stem_numbers.count
 
     @property
+    def token_words(self) -> list[str]:
+        """The tokens, by number."""
+        return [word for word, number in self._token_numbers.items() if number >= 0]
+
+    @property
+    def stem_words(self) -> list[str]:
+        """The stems, by number."""
+        return list(self._stem_numbers)
+
+    @property
     def is_full(self) -> bool:
         """Whether the table has grown beyond what is kept between requests."""
         return len(self._runs) > FULL_RUNS or self._num_chars > FULL_CHARS

@@ -1,0 +1,172 @@
+"""From the parts of a corpus to its columns: one pass over the parts for each, in bounded memory."""
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property, partial
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from graphrerank.data.corpus_folder.columns import Array, Column, write_column
+from graphrerank.data.corpus_folder.parts import Part, WrittenPart
+from graphrerank.data.text_match import stem_weights, sums_of_leads
+
+BLOCK_POSTINGS = 1 << 23  # sorted at once, 64 MiB of keys
+
+Integers = npt.NDArray[np.int64]
+
+
+class Assembly:
+    """The columns of a corpus from its parts.
+
+    Args:
+        parts: All parts, written, in order.
+    """
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self._parts = [WrittenPart(part) for part in parts]
+        self._start = np.cumsum([0, *map(len, self._parts)])
+
+    def write(self, folder: Path) -> dict[str, Column]:
+        """Write the columns of ids, texts, words and vectors; return the manifest's entries."""
+        write = partial(write_column, folder)
+        columns = {}
+        for name, kind in (("id", "node_ids"), ("text", "texts")):
+            columns[f"{kind}.content"] = write(f"{kind}.content", "|u1", (), self._each(f"{name}.content"))
+            columns[f"{kind}.offsets"] = write(f"{kind}.offsets", "<i8", (), self._running(f"{name}.offsets"))
+        for name, vocabulary in (("token.words", self._tokens), ("stem.words", self._stems)):
+            columns |= write_strings(folder, name, vocabulary.words)
+        columns["token.ptr"] = write("token.ptr", "<i8", (), [self._token_ptr])
+        columns["token.postings"] = write("token.postings", "<i4", (2,), self._postings())
+        columns["token.lengths"] = write("token.lengths", "<i4", (), self._each("token.lengths"))
+        columns["stem.ptr"] = write("stem.ptr", "<i8", (), self._running("stem.ptr"))
+        columns["stem.stems"] = write("stem.stems", "<i4", (), self._text_stems())
+        columns["stem.in_lead"] = write("stem.in_lead", "|b1", (), self._each("stem.in_lead"))
+        columns["stem.weight"] = write("stem.weight", "<f4", (), [self._stem_weight])
+        columns["stem.lead_weight"] = write("stem.lead_weight", "<f4", (), self._lead_weights())
+        return columns
+
+    def write_vectors(self, folder: Path, dtype: str) -> dict[str, Column]:
+        """Write the column of vectors; return the manifest's entry."""
+        shape = self._parts[0].array("vectors").shape[1:]
+        return {"vectors": write_column(folder, "vectors", dtype, shape, self._each("vectors"))}
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of all texts, repeats included."""
+        return sum(int(part.array("token.lengths").sum(dtype=np.int64)) for part in self._parts)
+
+    def _each(self, name: str) -> Iterator[Array]:
+        return (part.array(name) for part in self._parts)
+
+    def _running(self, name: str) -> Iterator[Integers]:
+        """Join the parts' offsets."""
+        total = 0
+        yield np.zeros(1, dtype=np.int64)
+        for part in self._parts:
+            offsets = part.array(name)
+            yield offsets[1:] + total
+            total += int(offsets[-1])
+
+    @cached_property
+    def _tokens(self) -> "_Vocabulary":
+        return _Vocabulary(self._parts, "token.words")
+
+    @cached_property
+    def _stems(self) -> "_Vocabulary":
+        return _Vocabulary(self._parts, "stem.words")
+
+    @cached_property
+    def _token_ptr(self) -> Integers:
+        count = np.zeros(len(self._tokens.words), dtype=np.int64)
+        for part, rank in zip(self._parts, self._tokens.ranks, strict=True):
+            count[rank] += np.diff(part.array("token.ptr"))
+        return np.cumsum([0, *count])
+
+    def _postings(self) -> Iterator[Array]:
+        """Join the parts' postings token by token: (text, count), in blocks of tokens."""
+        ptr = self._token_ptr
+        limits = np.searchsorted(ptr, np.arange(0, ptr[-1] + BLOCK_POSTINGS, BLOCK_POSTINGS))
+        for start, stop in pairwise(np.unique(np.append(limits, len(ptr) - 1)).tolist()):
+            tokens, rows = [np.zeros(0, dtype=np.int64)], [np.zeros((0, 2), dtype=np.int32)]
+            for part, rank, first in zip(self._parts, self._tokens.ranks, self._start, strict=False):
+                low, high = np.searchsorted(rank, (start, stop))
+                local = part.array("token.ptr")[low : high + 1]
+                held = slice(int(local[0]), int(local[-1]))
+                tokens.append(np.repeat(rank[low:high], np.diff(local)))
+                rows.append(np.stack([part.array("token.texts")[held] + first, part.array("token.counts")[held]], 1))
+            yield np.concatenate(rows)[np.argsort(np.concatenate(tokens), kind="stable")]
+
+    def _text_stems(self) -> Iterator[Integers]:
+        for part, rank in zip(self._parts, self._stems.ranks, strict=True):
+            yield rank[part.array("stem.stems")]
+
+    @cached_property
+    def _stem_weight(self) -> npt.NDArray[np.float32]:
+        count = np.zeros(len(self._stems.words), dtype=np.int64)
+        for stems in self._text_stems():
+            count += np.bincount(stems, minlength=len(count))
+        weight: npt.NDArray[np.float32] = stem_weights(count, int(self._start[-1])).numpy()
+        return weight
+
+    def _lead_weights(self) -> Iterator[Array]:
+        """Sum the weights of leads, in the order in which the corpus first holds their stems, as ``TextMatch`` does."""
+        seen, of_number = self._order_of_stems()
+        for part, stems in zip(self._parts, self._text_stems(), strict=True):
+            in_lead = part.array("stem.in_lead")
+            text = np.repeat(np.arange(len(part)), np.diff(part.array("stem.ptr")))[in_lead]
+            text, number = np.divmod(np.sort(text * max(1, len(seen)) + seen[stems[in_lead]]), max(1, len(seen)))
+            weight = torch.from_numpy(self._stem_weight[of_number[number]])
+            yield sums_of_leads(text, weight, len(part)).numpy()
+
+    def _order_of_stems(self) -> tuple[Integers, Integers]:
+        """Return each stem's number by first appearance, and the stem of each number."""
+        number = np.full(len(self._stems.words), -1)
+        count = 0
+        for part, rank in zip(self._parts, self._stems.ranks, strict=True):
+            seen = rank[part.array("stem.seen")]
+            new = seen[number[seen] < 0]
+            number[new] = np.arange(count, count + len(new))
+            count += len(new)
+        of_number = np.empty_like(number)
+        of_number[number] = np.arange(len(number))
+        return number, of_number
+
+
+class _Vocabulary:
+    """The words of all parts.
+
+    Attributes:
+        words: Ascending by their bytes.
+        ranks: For each part the place in ``words`` of each of its words, ascending.
+    """
+
+    def __init__(self, parts: Sequence[WrittenPart], name: str) -> None:
+        listed = [_encoded(part, name) for part in parts]
+        self.words = sorted(set().union(*listed))
+        place = {word: rank for rank, word in enumerate(self.words)}
+        self.ranks = [np.array([place[word] for word in words], dtype=np.int64) for words in listed]
+
+
+def write_strings(folder: Path, name: str, encoded: Sequence[bytes]) -> dict[str, Column]:
+    """Write two columns for strings in UTF-8; return the manifest's entries."""
+    offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+    content = np.frombuffer(b"".join(encoded), dtype=np.uint8)
+    return {
+        f"{name}.offsets": write_column(folder, f"{name}.offsets", "<i8", (), [offsets]),
+        f"{name}.content": write_column(folder, f"{name}.content", "|u1", (), [content]),
+    }
+
+
+def _encoded(part: WrittenPart, name: str) -> list[bytes]:
+    content = part.array(f"{name}.content").tobytes()
+    return [content[start:stop] for start, stop in pairwise(part.array(f"{name}.offsets").tolist())]
+
+
+def write_tensor(folder: Path, name: str, dtype: str, tensor: Tensor, *, block_rows: int = 1 << 20) -> Column:
+    """Write a tensor as a column."""
+    blocks = (tensor[start : start + block_rows].cpu().numpy() for start in range(0, len(tensor), block_rows))
+    return write_column(folder, name, dtype, tuple(tensor.shape[1:]), blocks)

@@ -1,0 +1,150 @@
+"""From a data set to a corpus folder, part by part; a stopped preparation continues with the part that it was at."""
+
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from graphrerank.caching import hash_texts, short_hash
+from graphrerank.checks import check_choice, check_counts
+from graphrerank.data.candidates import with_vectors
+from graphrerank.data.corpus_folder.assembly import Assembly, write_strings, write_tensor
+from graphrerank.data.corpus_folder.columns import Column
+from graphrerank.data.corpus_folder.opening import FORMAT, MANIFEST, read_manifest
+from graphrerank.data.corpus_folder.parts import Part, write_part
+from graphrerank.data.dataset import RetrievalDataset
+from graphrerank.data.encoder import Encoder
+from graphrerank.files import sole_use, write_json
+from graphrerank.graphs import CorpusGraph
+
+PART_TEXTS = 1 << 15  # passages of a part: at most this much work is lost on a stop
+VECTOR_DTYPES = {"float16": "<f2", "float32": "<f4"}
+PARTS = "parts"
+COLUMNS = "columns-"
+
+
+def prepare_corpus(
+    dataset: RetrievalDataset,
+    folder: str | Path,
+    *,
+    encoder: Encoder | None = None,
+    vectors: str = "float16",
+    part_size: int = PART_TEXTS,
+    cache: str | Path | None = None,
+    progress: Callable[[int], None] = lambda passages: None,
+) -> Path:
+    """Write a data set as a corpus folder, which :func:`open_corpus` opens in constant time.
+
+    The manifest is written last: until then the folder holds what it held before. Nothing is written if it holds this
+    corpus already.
+
+    Args:
+        dataset: The data set; of its graph, texts and ids may be any sequences.
+        folder: A folder that is new, or holds a corpus folder or one in preparation.
+        encoder: Encodes the passages; None for a corpus without vectors.
+        vectors: ``float16``, or ``float32`` for twice the room and the very numbers of the encoder.
+        part_size: Passages of a part.
+        cache: Folder for edges to nearest neighbours (``knn``), which need an encoder.
+        progress: Called with the number of passages of each finished part.
+
+    Returns:
+        The folder.
+
+    Raises:
+        ValueError: If another command writes to the folder, it holds something else, a written part is damaged, or
+            ``knn`` edges lack an encoder.
+    """
+    folder = Path(folder)
+    check_choice(tuple(VECTOR_DTYPES), vectors=vectors)
+    check_counts(part_size=part_size)
+    with sole_use(folder):
+        _check_own(folder)
+        settings = [] if encoder is None else [encoder.fingerprint, vectors]
+        fingerprint = dataset.fingerprint
+        if settings and vectors != "float32":
+            fingerprint = short_hash(hash_texts([fingerprint, vectors]))  # other vectors, other rankings
+        key = short_hash(hash_texts([str(FORMAT), dataset.fingerprint, *settings]))[:16]
+        target = folder / f"{COLUMNS}{key}"
+        if (folder / MANIFEST).is_file() and read_manifest(folder).get("columns_folder") == target.name:
+            return folder
+        if encoder is None or dataset.knn:
+            dataset = with_vectors(dataset, encoder, Path(cache or folder / PARTS))
+        graph = dataset.graph
+        parts: list[Part] = []
+        for start in range(0, max(1, graph.num_nodes), part_size):
+            ids, texts = list(graph.node_ids[start : start + part_size]), list(graph.texts[start : start + part_size])
+            dtype = getattr(torch, vectors)
+            parts.append(write_part(folder / PARTS, len(parts), ids, texts, encoder=encoder, dtype=dtype))
+            progress(len(ids))
+        shutil.rmtree(target, ignore_errors=True)  # of a stopped preparation
+        assembly = Assembly(parts)
+        columns = assembly.write(target) | _write_graph(target, graph) | _write_queries(target, dataset)
+        if encoder is not None:
+            columns |= assembly.write_vectors(target, VECTOR_DTYPES[vectors])
+        manifest = {
+            "format": FORMAT,
+            "name": dataset.name,
+            "fingerprint": fingerprint,
+            "encoder": None if encoder is None else {"name": encoder.name, "fingerprint": encoder.fingerprint},
+            "num_nodes": graph.num_nodes,
+            "num_tokens": assembly.num_tokens,
+            "splits": list(dataset.splits),
+            "edge_counts": dict(dataset.edge_counts),
+            "answers": {query: list(answers) for query, answers in dataset.answers.items()},
+            "columns_folder": target.name,
+            "columns": {name: column.to_json() for name, column in columns.items()},
+        }
+        write_json(folder / MANIFEST, manifest)
+        for old in (folder / PARTS, *folder.glob(f"{COLUMNS}*")):
+            if old != target:
+                shutil.rmtree(old, ignore_errors=True)
+    return folder
+
+
+def _check_own(folder: Path) -> None:
+    """Refuse a folder that holds files of somebody else."""
+    for path in sorted(folder.iterdir()):
+        is_own = path.name in (MANIFEST, PARTS) or path.name.startswith((COLUMNS, f".{MANIFEST}."))
+        if not is_own:
+            raise ValueError(f"{folder}: must be a new folder or a corpus folder, found {path.name!r} in it")
+
+
+def _write_graph(folder: Path, graph: CorpusGraph) -> dict[str, Column]:
+    tensors: dict[str, tuple[str, Any]] = {
+        "edges.indptr": ("<i8", graph.indptr),
+        "edges.indices": ("<i8", graph.indices),
+        "edges.weight": ("<f4", graph.weight),
+    }
+    if graph.weight_by_type is not None:
+        tensors["edges.weight_by_type"] = ("<f4", graph.weight_by_type)
+    strings = {}
+    if (entities := graph.entities) is not None:
+        strings = write_strings(folder, "entities.names", _encoded(entities.names))
+        tensors |= {
+            "entities.indptr": ("<i8", entities.indptr),
+            "entities.indices": ("<i8", entities.indices),
+            "entities.sizes": ("<i8", entities.sizes),
+            "entities.holder_ptr": ("<i8", entities.holder_ptr),
+            "entities.holders": ("<i8", entities.holders),
+        }
+    return strings | {name: write_tensor(folder, name, dtype, tensor) for name, (dtype, tensor) in tensors.items()}
+
+
+def _write_queries(folder: Path, dataset: RetrievalDataset) -> dict[str, Column]:
+    columns = write_strings(folder, "query_ids", _encoded(dataset.query_ids))
+    columns |= write_strings(folder, "query_texts", _encoded(dataset.query_texts))
+    for number, qrels in enumerate(dataset.splits.values()):
+        for name, dtype, tensor in (
+            ("query", "<i8", qrels.query),
+            ("node", "<i8", qrels.node),
+            ("gain", "<f4", qrels.gain),
+        ):
+            column = f"split{number}.{name}"
+            columns[column] = write_tensor(folder, column, dtype, tensor)
+    return columns
+
+
+def _encoded(strings: Sequence[str]) -> list[bytes]:
+    return [string.encode("utf-8", "surrogatepass") for string in strings]

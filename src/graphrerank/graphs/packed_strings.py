@@ -1,0 +1,67 @@
+"""Strings behind each other in one array of bytes, which may lie on disk: one is decoded when it is asked for."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+
+class PackedStrings(Sequence[str]):
+    """``N`` strings in UTF-8, a lone surrogate included.
+
+    Args:
+        offsets: ``[N + 1]`` int64; string ``i`` is ``content[offsets[i]:offsets[i + 1]]``.
+        content: uint8.
+
+    Example:
+        >>> strings = PackedStrings.of(["b", "", "c\u00e9"])
+        >>> strings[2], strings[1:], len(strings)
+        ('cé', ['', 'cé'], 3)
+    """
+
+    def __init__(self, offsets: npt.NDArray[np.int64], content: npt.NDArray[np.uint8]) -> None:
+        self.offsets = offsets
+        self.content = content
+
+    @classmethod
+    def of(cls, strings: Iterable[str]) -> "PackedStrings":
+        """Pack strings in memory."""
+        encoded = [string.encode("utf-8", "surrogatepass") for string in strings]
+        offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+        return cls(offsets, np.frombuffer(b"".join(encoded), dtype=np.uint8))
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"`index` must lie in 0 to {len(self) - 1}, got {index}")
+        return self._encoded(index % len(self)).decode("utf-8", "surrogatepass")
+
+    def rank(self, string: str) -> int:
+        """Return the place of a string among these, which ascend by their bytes; -1 if it is none of them.
+
+        Example:
+            >>> strings = PackedStrings.of(["a", "b", "d"])
+            >>> strings.rank("b"), strings.rank("c")
+            (1, -1)
+        """
+        wanted = string.encode("utf-8", "surrogatepass")
+        low, high = 0, len(self)
+        while low < high:
+            middle = (low + high) // 2
+            if self._encoded(middle) < wanted:
+                low = middle + 1
+            else:
+                high = middle
+        return low if low < len(self) and self._encoded(low) == wanted else -1
+
+    def _encoded(self, place: int) -> bytes:
+        return self.content[self.offsets[place] : self.offsets[place + 1]].tobytes()

@@ -1,0 +1,52 @@
+"""``python evaluate.py prepare=DIR``, and what the folder is then good for."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import RunCommand
+from tests.support.folders import write_dataset
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A data set of passages in a ring, and three queries."""
+    names = ["river", "stone", "metal", "cloud", "forest", "engine", "violin", "planet", "bread", "castle"]
+    return write_dataset(
+        tmp_path / "ring",
+        corpus=[{"_id": f"p{i}", "title": name, "text": f"A text about {name}."} for i, name in enumerate(names)],
+        queries=[{"_id": f"q{i}", "text": f"What is a {names[i]}?"} for i in range(3)],
+        edges=[(f"p{i}", f"p{(i + 1) % 10}", "next") for i in range(10)],
+        test=[(f"q{i}", f"p{j}") for i in range(3) for j in (i, i + 1)],
+    )
+
+
+def test_a_prepared_data_set_is_judged_as_the_data_set(
+    run_command: RunCommand, small_encoder: tuple[str, ...], folder: Path, tmp_path: Path
+) -> None:
+    corpus = tmp_path / "corpus"
+    plan = (*small_encoder, f"datasets=[{folder}]", "vectors=float32")
+    done = run_command("evaluate.py", f"prepare={corpus}", *plan, f"hydra.run.dir={tmp_path / 'prepare'}")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == str(corpus)
+    assert done.stdout.splitlines()[-2].startswith("10 passages, 0.0 MB")
+    systems = []
+    for name, data in (("here", folder), ("there", corpus)):
+        arguments = ("checkpoint=base", "retriever=hybrid_expand", "retriever.top_k=8", "retriever.base_k=5")
+        more = ("retriever.num_seeds=3", f"datasets=[{data}/]", f"hydra.run.dir={tmp_path / name}")
+        done = run_command("evaluate.py", *arguments, *small_encoder, *more)
+        assert done.returncode == 0, done.stderr
+        (entry,) = json.loads((tmp_path / name / "metrics.json").read_text())["datasets"].values()
+        systems.append({system: figures["nDCG@10"] for system, figures in entry["systems"].items()})
+    assert systems[0] == systems[1]
+    runs = [{path.name: path.read_bytes() for path in (tmp_path / name).rglob("*.trec")} for name in ("here", "there")]
+    assert runs[0]
+    assert runs[0] == runs[1]
+
+
+def test_several_data_sets_are_refused(run_command: RunCommand, tmp_path: Path) -> None:
+    names = ("datasets=[attack,scifact]", f"hydra.run.dir={tmp_path / 'run'}")
+    done = run_command("evaluate.py", f"prepare={tmp_path / 'corpus'}", *names)
+    assert done.returncode == 1
+    assert "`prepare` needs one data set" in done.stderr

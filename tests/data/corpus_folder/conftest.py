@@ -1,0 +1,44 @@
+"""Data sets of drawn passages, with edges of several types and entities."""
+
+import random
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from graphrerank.data import Qrels, RetrievalDataset
+from graphrerank.graphs import CorpusGraph, EntityIncidence
+
+WORDS = [f"word{number}" for number in range(60)] + ["the", "of", "Rivers", "river", "\u03a3\u03bf\u03c6\u03af\u03b1"]
+MakeDataset = Callable[..., RetrievalDataset]
+
+
+@pytest.fixture
+def make_dataset() -> MakeDataset:
+    """Make a data set; some passages are empty, some hold a line break in their lead."""
+
+    def make(num_nodes: int = 90, *, seed: int = 0, entities: bool = True, name: str = "drawn") -> RetrievalDataset:
+        rng, generator = random.Random(seed), torch.Generator().manual_seed(seed)
+        texts = [
+            rng.choice([". ", "\n", " "]).join(" ".join(rng.choices(WORDS, k=rng.randint(1, 9))) for _ in range(3))
+            for _ in range(num_nodes)
+        ]
+        texts[3] = texts[7] = ""
+        pairs = torch.randint(0, num_nodes, (3 * num_nodes, 2), generator=generator)
+        pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+        weight = torch.rand(len(pairs), generator=generator) + 0.1
+        types = torch.randint(0, 5, (len(pairs),), generator=generator)
+        graph = CorpusGraph.from_edges([f"d{i}" for i in range(num_nodes)], texts, pairs, weight, edge_type=types)
+        if entities:
+            names = [rng.choices("abcdefghij", k=rng.randint(0, 3)) for _ in range(num_nodes)]
+            graph = graph.with_entities(EntityIncidence.from_names(names, max_share=0.5))
+        queries = [" ".join(rng.choices([*WORDS, "unseen"], k=rng.randint(0, 8))) for _ in range(12)]
+        judged = torch.randint(0, num_nodes, (12,), generator=generator)
+        qrels = {
+            "train": Qrels(torch.arange(0, 6), judged[:6], torch.ones(6)),
+            "test": Qrels(torch.arange(6, 12), judged[6:], torch.full((6,), 2.0)),
+        }
+        answers = {"q1": ["Metz"]}
+        return RetrievalDataset(name, graph, [f"q{i}" for i in range(12)], queries, qrels, answers=answers)
+
+    return make

@@ -1,0 +1,164 @@
+"""A corpus on disk gives what the same corpus gives in memory."""
+
+import dataclasses
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+
+from graphrerank.data import RetrievalDataset, prepare
+from graphrerank.data.corpus_folder import open_corpus, prepare_corpus
+from graphrerank.data.text_match import TEXT_MATCH_FEATURES, TextMatch
+from graphrerank.graphs import Queries, RetrieverFactory
+from graphrerank.graphs.model_inputs import ModelInputs
+from graphrerank.operators import (
+    BM25Retriever,
+    DenseRetriever,
+    ExpandRetriever,
+    HybridExpandRetriever,
+    HybridRetriever,
+)
+from tests.data.corpus_folder.conftest import MakeDataset
+from tests.support.encoders import HashEncoder
+
+RETRIEVERS: dict[str, RetrieverFactory] = {
+    "bm25": partial(BM25Retriever, top_k=20),
+    "bm25 with other settings": partial(BM25Retriever, top_k=20, k1=0.9, b=0.4),
+    "dense": partial(DenseRetriever, top_k=20),
+    "hybrid": partial(HybridRetriever, top_k=20),
+    "hybrid_expand": partial(HybridExpandRetriever, top_k=20, base_k=8, num_seeds=4, hops=2),
+    "expand": partial(ExpandRetriever, base=partial(BM25Retriever), top_k=20, base_k=8, num_seeds=4),
+}
+
+
+def mapped(dataset: RetrievalDataset, folder: Path, **settings: object) -> RetrievalDataset:
+    return open_corpus(prepare_corpus(dataset, folder, part_size=17, **settings), thorough=True)  # type: ignore[arg-type]
+
+
+def test_it_holds_what_the_data_set_holds(make_dataset: MakeDataset, tmp_path: Path) -> None:
+    dataset = make_dataset()
+    opened = mapped(dataset, tmp_path / "corpus")
+    for name in ("indptr", "indices", "weight", "weight_by_type"):
+        assert torch.equal(getattr(opened.graph, name), getattr(dataset.graph, name))
+    assert list(opened.graph.texts) == dataset.graph.texts
+    assert list(opened.graph.node_ids) == dataset.graph.node_ids
+    assert (opened.name, opened.query_ids, opened.query_texts) == (dataset.name, dataset.query_ids, dataset.query_texts)
+    for split, qrels in dataset.splits.items():
+        for field in dataclasses.fields(qrels):
+            assert torch.equal(getattr(opened.split(split), field.name), getattr(qrels, field.name))
+    assert opened.fingerprint == dataset.fingerprint
+    assert opened.answers == dataset.answers
+    assert opened.summary() == dataset.summary()
+    assert dataset.graph.entities is not None
+    assert opened.graph.entities is not None
+    nodes = torch.tensor([5, 0, 5, 89])
+    for found, expected in zip(opened.graph.neighbours(nodes), dataset.graph.neighbours(nodes), strict=True):
+        assert torch.equal(found, expected)
+    assert torch.equal(opened.graph.count_neighbours(nodes), dataset.graph.num_neighbours[nodes])
+    assert torch.equal(opened.graph.num_neighbours, dataset.graph.num_neighbours)
+    assert list(opened.graph.entities.names) == list(dataset.graph.entities.names)
+
+
+@pytest.mark.parametrize("entities", [True, False])
+@pytest.mark.parametrize("name", RETRIEVERS)
+def test_retrievers_rank_as_in_memory(make_dataset: MakeDataset, tmp_path: Path, name: str, entities: bool) -> None:
+    encoder = HashEncoder(dim=32, by_word=True)
+    dataset = make_dataset(entities=entities)
+    opened = mapped(dataset, tmp_path / "corpus", encoder=encoder, vectors="float32")
+    retrieve = partial(prepare, encoder=encoder, build_retriever=RETRIEVERS[name])
+    here, there = retrieve(dataset, cache=tmp_path / "a"), retrieve(opened, cache=tmp_path / "b")
+    assert torch.equal(there.ranking.nodes, here.ranking.nodes)
+    assert torch.equal(there.ranking.scores, here.ranking.scores)
+    assert here.ranking.features is not None
+    assert there.ranking.features is not None
+    assert torch.equal(there.ranking.features, here.ranking.features)
+
+
+@pytest.mark.parametrize("name", ["dense", "hybrid", "hybrid_expand"])
+def test_float16_vectors_rank_as_the_same_numbers_in_memory(
+    make_dataset: MakeDataset, tmp_path: Path, name: str
+) -> None:
+    encoder = HashEncoder(dim=32, by_word=True)
+    dataset = make_dataset()
+    opened = mapped(dataset, tmp_path / "corpus", encoder=encoder)
+    assert opened.graph.encoded.dtype == torch.float16
+    assert opened.fingerprint != dataset.fingerprint  # other vectors, other candidates in the cache
+    rounded = dataset.graph.with_embedding(encoder.encode(dataset.graph.texts).half().float())
+    queries = Queries(dataset.query_ids, dataset.query_texts, encoder.encode(dataset.query_texts))
+    here, there = (RETRIEVERS[name](graph).retrieve(queries) for graph in (rounded, opened.graph))
+    assert torch.equal(there.nodes, here.nodes)
+    assert here.features is not None
+    assert there.features is not None
+    torch.testing.assert_close(there.features, here.features)
+
+
+def test_candidate_graphs_and_features_are_those_in_memory(make_dataset: MakeDataset, tmp_path: Path) -> None:
+    encoder = HashEncoder(dim=16)
+    dataset = make_dataset()
+    opened = mapped(dataset, tmp_path / "corpus", encoder=encoder, vectors="float32")
+    inputs = ModelInputs(("base_features", "query_vectors", "node_vectors", "edge_index", "edge_weight", "ptr"))
+    queries = torch.arange(12)
+    graphs = []
+    for data in (dataset, opened):
+        build = RETRIEVERS["hybrid_expand"]
+        prepared = prepare(data, encoder=encoder, build_retriever=build, cache=tmp_path / "candidates")
+        prepared = prepared.with_features(("base_score", *TEXT_MATCH_FEATURES))
+        graphs.append(prepared.graphs(queries, split=None, inputs=inputs))
+    here, there = graphs
+    for name in ("x", "edge_index", "edge_attr", "ptr", "nodes"):
+        assert torch.equal(getattr(there, name), getattr(here, name))
+    assert torch.equal(there.inputs["node_vectors"], here.inputs["node_vectors"])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_matched_words_are_those_of_the_texts_to_the_last_bit(
+    make_dataset: MakeDataset, tmp_path: Path, seed: int
+) -> None:
+    dataset = make_dataset(num_nodes=200, seed=seed)
+    opened = mapped(dataset, tmp_path / "corpus")
+    nodes = torch.randperm(200, generator=torch.Generator().manual_seed(seed))[:120]
+    ptr = torch.arange(0, 121, 10)
+    edges = torch.stack([torch.arange(0, 119), torch.arange(1, 120)])
+    edges = edges[:, edges[1] % 10 > 0]
+    here, there = (
+        TextMatch.of(data.graph).score(dataset.query_texts, nodes, edges, ptr, with_words=True)
+        for data in (dataset, opened)
+    )
+    assert torch.equal(here, there)
+
+
+def test_a_corpus_without_words(make_dataset: MakeDataset, tmp_path: Path) -> None:
+    dataset = make_dataset()
+    empty = dataset.with_graph(dataclasses.replace(dataset.graph, texts=["the of"] * 90))
+    opened = mapped(empty, tmp_path / "corpus")
+    ranking = RETRIEVERS["bm25"](opened.graph).retrieve(Queries(["q"], ["word1 river"]))
+    assert ranking.nodes.tolist() == [list(range(20))]
+    match = TextMatch.of(opened.graph).score(["word1"], torch.arange(3), torch.zeros(2, 0).long(), torch.tensor([0, 3]))
+    assert match.tolist() == [[0.0] * 3] * 3
+
+
+def test_vectors_of_another_encoder_are_refused(make_dataset: MakeDataset, tmp_path: Path) -> None:
+    opened = mapped(make_dataset(), tmp_path / "corpus", encoder=HashEncoder())
+    other = HashEncoder(fingerprint="another")
+    with pytest.raises(ValueError, match="`encoder` must be the one that data set 'drawn' was prepared with"):
+        prepare(opened, encoder=other, build_retriever=RETRIEVERS["dense"], cache=tmp_path)
+
+
+def test_without_an_encoder_its_vectors_are_left_out(make_dataset: MakeDataset, tmp_path: Path) -> None:
+    opened = mapped(make_dataset(), tmp_path / "corpus", encoder=HashEncoder())
+    prepared = prepare(opened, encoder=None, build_retriever=RETRIEVERS["bm25"], cache=tmp_path)
+    assert prepared.dataset.graph.embedding is None
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"format": 9}', '{"format": 1}'])
+def test_a_damaged_manifest_is_refused_by_name(make_dataset: MakeDataset, tmp_path: Path, content: str) -> None:
+    folder = prepare_corpus(make_dataset(), tmp_path / "corpus")
+    (folder / "corpus.json").write_text(content)
+    with pytest.raises(ValueError, match=r"corpus\.json: "):
+        open_corpus(folder)
+
+
+def test_a_folder_without_a_manifest_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"needed corpus\.json, which `python evaluate\.py prepare=DIR` writes last"):
+        open_corpus(tmp_path)

@@ -1,0 +1,118 @@
+"""Preparation of corpus folders: interrupted, repeated, by two at once."""
+
+import multiprocessing
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from graphrerank.data.corpus_folder import open_corpus, prepare_corpus
+from graphrerank.files import sole_use
+from tests.data.corpus_folder.conftest import MakeDataset
+from tests.support.encoders import HashEncoder
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("stop_after", [0, 17, 60])
+def test_a_stopped_preparation_continues(make_dataset: MakeDataset, tmp_path: Path, stop_after: int) -> None:
+    dataset = make_dataset()
+    whole = prepare_corpus(dataset, tmp_path / "whole", encoder=HashEncoder(), part_size=10)
+    with pytest.raises(KeyboardInterrupt):
+        prepare_corpus(dataset, tmp_path / "corpus", encoder=HashEncoder(stop_after=stop_after), part_size=10)
+    with pytest.raises(ValueError, match=r"needed corpus\.json"):
+        open_corpus(tmp_path / "corpus")
+    encoder = HashEncoder()
+    prepare_corpus(dataset, tmp_path / "corpus", encoder=encoder, part_size=10)
+    assert len(encoder.asked) == 90 - stop_after // 10 * 10
+    assert content(tmp_path / "corpus") == content(whole)
+
+
+class _Killed(HashEncoder):
+    """Kills its process at a part, as ``kill -9`` does."""
+
+    def encode(self, texts):  # type: ignore[no-untyped-def]
+        if self.stop_after is not None and len(self.asked) >= self.stop_after:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().encode(texts)
+
+
+@pytest.mark.parametrize("stop_after", [0, 30, 80])
+def test_a_killed_preparation_continues(make_dataset: MakeDataset, tmp_path: Path, stop_after: int) -> None:
+    dataset = make_dataset()
+    whole = prepare_corpus(dataset, tmp_path / "whole", encoder=HashEncoder(), part_size=10)
+    arguments = {"encoder": _Killed(stop_after=stop_after), "part_size": 10}
+    process = multiprocessing.get_context("fork").Process(
+        target=prepare_corpus, args=(dataset, tmp_path / "corpus"), kwargs=arguments
+    )
+    process.start()
+    process.join(60)
+    assert process.exitcode == -signal.SIGKILL
+    encoder = HashEncoder()
+    prepare_corpus(dataset, tmp_path / "corpus", encoder=encoder, part_size=10)
+    assert len(encoder.asked) == 90 - stop_after
+    assert content(tmp_path / "corpus") == content(whole)
+
+
+def test_until_the_new_manifest_the_old_corpus_is_there(
+    make_dataset: MakeDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, new = prepare_corpus(make_dataset(), tmp_path / "corpus"), make_dataset(num_nodes=40, seed=1)
+    old = open_corpus(folder)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("graphrerank.data.corpus_folder.preparation.write_json", full)
+        with pytest.raises(OSError, match="No space left"):
+            prepare_corpus(new, folder)
+    assert open_corpus(folder, thorough=True).fingerprint == old.fingerprint
+    prepare_corpus(new, folder)
+    assert open_corpus(folder, thorough=True).graph.num_nodes == 40
+    assert old.graph.texts[5] == make_dataset().graph.texts[5]  # who mapped it before goes on
+    assert sorted(path.name.split("-")[0] for path in folder.iterdir()) == ["columns", "corpus.json"]
+
+
+def test_the_same_corpus_is_not_written_again(make_dataset: MakeDataset, tmp_path: Path) -> None:
+    encoder, dataset = HashEncoder(), make_dataset()
+    folder = prepare_corpus(dataset, tmp_path / "corpus", encoder=encoder)
+    stamp = (folder / "corpus.json").stat().st_mtime_ns
+    time.sleep(0.01)
+    prepare_corpus(dataset, folder, encoder=encoder)
+    assert (folder / "corpus.json").stat().st_mtime_ns == stamp
+    assert len(encoder.asked) == 90
+
+
+@pytest.mark.parametrize("part_size", [1, 13, 90, 1000])
+def test_the_size_of_parts_changes_nothing(make_dataset: MakeDataset, tmp_path: Path, part_size: int) -> None:
+    whole = prepare_corpus(make_dataset(), tmp_path / "whole")
+    parts = prepare_corpus(make_dataset(), tmp_path / "corpus", part_size=part_size)
+    assert content(parts) == content(whole)
+
+
+def test_two_writers_are_refused(make_dataset: MakeDataset, tmp_path: Path) -> None:
+    with (
+        sole_use(tmp_path / "corpus"),
+        pytest.raises(ValueError, match="another command writes to this folder now"),
+    ):
+        prepare_corpus(make_dataset(), tmp_path / "corpus")
+
+
+def test_a_folder_with_other_files_is_refused(make_dataset: MakeDataset, tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("mine")
+    with pytest.raises(ValueError, match=r"must be a new folder or a corpus folder, found 'letter\.txt' in it"):
+        prepare_corpus(make_dataset(), tmp_path)
+
+
+def test_a_damaged_part_is_refused_by_name(make_dataset: MakeDataset, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        prepare_corpus(make_dataset(), tmp_path / "corpus", encoder=HashEncoder(stop_after=20), part_size=10)
+    part = min((tmp_path / "corpus" / "parts").glob("*.safetensors"))
+    part.write_bytes(part.read_bytes()[:-1])
+    with pytest.raises(ValueError, match=rf"{part.name}: damaged cache .*; delete this file"):
+        prepare_corpus(make_dataset(), tmp_path / "corpus", encoder=HashEncoder(), part_size=10)
