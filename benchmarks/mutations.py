@@ -103,8 +103,8 @@ MUTATIONS = (
     Mutation(
         "data/augmentation.py",
         "score dropout takes the probability of edge dropout",
-        "self._draw(graphs.num_graphs, probability, generator)",
-        "self._draw(graphs.num_graphs, self.edge_dropout, generator)",
+        "hidden = (draws.uniform() < probability)[graph]",
+        "hidden = (draws.uniform() < self.edge_dropout)[graph]",
     ),
     Mutation(
         "models/gatv2.py",

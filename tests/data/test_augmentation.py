@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from graphrerank.data.augmentation import CandidateAugmentation
+from graphrerank.data.query_draws import QueryDraws
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
 
@@ -30,7 +31,9 @@ def graphs() -> CandidateGraphs:
 
 
 def changed(graphs: CandidateGraphs, seed: int = 0, **probabilities: float) -> CandidateGraphs:
-    return CandidateAugmentation(NAMES, **probabilities)(graphs, torch.Generator().manual_seed(seed))
+    return CandidateAugmentation(NAMES, **probabilities)(
+        graphs, QueryDraws(torch.Generator().manual_seed(seed), graphs.num_graphs)
+    )
 
 
 def test_changes_nothing_by_default(graphs: CandidateGraphs) -> None:
@@ -92,7 +95,9 @@ def test_scores_of_a_cross_encoder_are_hidden_together_and_by_nothing_else(graph
     names = (*NAMES[:5], *CROSS_ENCODER_FEATURES)
 
     def hidden(**probabilities: float) -> torch.Tensor:
-        after = CandidateAugmentation(names, **probabilities)(graphs, torch.Generator().manual_seed(0))
+        after = CandidateAugmentation(names, **probabilities)(
+            graphs, QueryDraws(torch.Generator().manual_seed(0), QUERIES)
+        )
         return (after.x == 0).reshape(QUERIES, SIZE, -1)
 
     alone = hidden(cross_encoder_dropout=0.3)

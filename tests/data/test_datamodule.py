@@ -10,7 +10,7 @@ import torch
 
 from graphrerank.data import PreparedDataset, RetrievalDataset, datamodule, prepare
 from graphrerank.data.augmentation import CandidateAugmentation
-from graphrerank.data.datamodule import CandidateDataModule, EpochBatches, MixtureBatches, MixtureDataModule
+from graphrerank.data.datamodule import CandidateDataModule, EpochBatches, MixtureDataModule
 from graphrerank.graphs.model_inputs import SCORES, VECTORS
 from graphrerank.operators import HybridRetriever
 from tests.support.encoders import HashEncoder
@@ -54,23 +54,43 @@ def test_no_items() -> None:
     assert len(EpochBatches(0, batch_size=3, seed=1)) == 0
 
 
-@pytest.mark.parametrize("seed", [None, 5])
-@pytest.mark.parametrize("num_items", [23, 24])
-def test_processes_share_the_items(num_items: int, seed: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    shares = []
-    for rank in range(3):
-        monkeypatch.setattr(datamodule, "_rank_and_world", lambda rank=rank: (rank, 3))
-        batches = EpochBatches(num_items, batch_size=4, seed=seed)
-        drawn = list(batches)
-        assert len(drawn) == len(batches)
-        shares.append(list(chain.from_iterable(drawn)))
-    together = sorted(chain.from_iterable(shares))
-    assert len(set(together)) == len(together)
-    if seed is None:
-        assert together == list(range(num_items))  # validation: every query counts
-    else:
-        assert len({len(share) for share in shares}) == 1  # training: as many steps in each process
-        assert len(together) == num_items // 3 * 3
+def shares(monkeypatch: pytest.MonkeyPatch, world: int, load: Any) -> list[list[Any]]:
+    """Return what each of some processes is served."""
+    served = []
+    for rank in range(world):
+        monkeypatch.setattr(datamodule, "process_share", lambda rank=rank: slice(rank, None, world))
+        served.append(list(load()))
+    return served
+
+
+@pytest.mark.parametrize("world", [2, 3, 5])
+def test_processes_share_each_batch(world: int, prepared: PreparedDataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = CandidateDataModule(prepared, batch_size=4, seed=1)
+    for load in (data.train_dataloader, data.val_dataloader):
+        whole = [graphs.query_index.tolist() for graphs in load()]
+        served = shares(monkeypatch, world, load)
+        for batch, *parts in zip(whole, *served, strict=True):  # as many steps in each process
+            assert [graphs.query_index.tolist() for graphs in parts] == [batch[rank::world] for rank in range(world)]
+        monkeypatch.undo()
+
+
+def test_processes_share_each_mixed_batch_with_its_augmentation(
+    parts: dict[str, PreparedDataset], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    augmentation = CandidateAugmentation(parts["ring"].feature_names, base_swap=0.5, score_dropout=0.5)
+    data = MixtureDataModule(parts, batch_size=4, seed=5, augmentation=augmentation)
+    whole = list(data.train_dataloader())
+    for batch, *of_processes in zip(whole, *shares(monkeypatch, 3, data.train_dataloader), strict=True):
+        expected = {
+            query: batch.x[batch.ptr[i] : batch.ptr[i + 1]] for i, query in enumerate(batch.query_index.tolist())
+        }
+        seen = {
+            query: share.x[share.ptr[i] : share.ptr[i + 1]]
+            for share in of_processes
+            for i, query in enumerate(share.query_index.tolist())
+        }
+        assert seen.keys() == expected.keys()
+        assert all(torch.equal(seen[query], expected[query]) for query in expected)
 
 
 def test_training_leaves_out_queries_without_a_relevant_candidate(prepared: PreparedDataset) -> None:
@@ -186,17 +206,6 @@ def test_mixture_validates_on_every_set(parts: dict[str, PreparedDataset]) -> No
     assert [[q for graphs in loader for q in graphs.query_index.tolist()] for loader in loaders] == [
         list(range(24, 30))
     ] * 2
-
-
-def test_processes_share_the_mixed_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    shares = []
-    for rank in range(3):
-        monkeypatch.setattr(datamodule, "_rank_and_world", lambda rank=rank: (rank, 3))
-        batches = MixtureBatches([20, 9], shares=[1.0, 1.0], batch_size=4, seed=5)
-        drawn = list(batches)
-        assert len(drawn) == len(batches)
-        shares += [batch.seed for batch in drawn]
-    assert len(set(shares)) == len(shares) == 8 // 3 * 3
 
 
 @pytest.mark.parametrize(

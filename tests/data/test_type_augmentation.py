@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from graphrerank.data.augmentation import CandidateAugmentation
+from graphrerank.data.query_draws import QueryDraws
 from graphrerank.data.type_augmentation import TypeAugmentation
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER
@@ -24,7 +25,7 @@ def graphs() -> CandidateGraphs:
 
 
 def changed(graphs: CandidateGraphs, seed: int = 0, **probabilities: float) -> CandidateGraphs:
-    return TypeAugmentation(**probabilities)(graphs, torch.Generator().manual_seed(seed))
+    return TypeAugmentation(**probabilities)(graphs, QueryDraws(torch.Generator().manual_seed(seed), graphs.num_graphs))
 
 
 def edges_of(graphs: CandidateGraphs, query: int) -> dict[tuple[int, int, int], float]:
@@ -89,7 +90,7 @@ def test_draws_depend_on_the_generator_alone(graphs: CandidateGraphs) -> None:
 
 def test_all_edges_of_a_query_are_dropped_before(graphs: CandidateGraphs) -> None:
     augmentation = CandidateAugmentation(["base_score", "bm25_score"], edge_dropout=0.5, type_merge=1.0)
-    after = augmentation(graphs, torch.Generator().manual_seed(0))
+    after = augmentation(graphs, QueryDraws(torch.Generator().manual_seed(0), graphs.num_graphs))
     assert (after.edge_type == OTHER).all()
     left = len(torch.unique(after.edge_index[1] // SIZE))
     assert abs(left / QUERIES - 0.5) < 0.1

@@ -1,5 +1,6 @@
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -239,3 +240,37 @@ def test_only_matrices_decay(toy: PreparedDataset, tmp_path: Path) -> None:
 def test_arguments_out_of_range_are_refused(name: str, bad: float, message: str) -> None:
     with pytest.raises(ValueError, match=f"`{name}` {message}"):
         module(**{name: bad})
+
+
+@pytest.mark.parametrize("loss", ["listwise", "bce"])
+def test_two_processes_against_one(loss: str, toy: PreparedDataset, tmp_path: Path) -> None:
+    """The last batch of an epoch is a single query, of which the second process has none."""
+    found = []
+    for devices in (1, 2):
+        strategy = {"strategy": "ddp_fork", "use_distributed_sampler": False} if devices == 2 else {}
+        run = trainer(tmp_path, devices=devices, max_epochs=3, gradient_clip_val=1.0, **strategy)
+        made = module(loss=loss)
+        run.fit(made, CandidateDataModule(toy, batch_size=31))
+        matrices = {name: part for name, part in weights(made).items() if part.dim() > 1}
+        found.append((matrices, {key: float(number) for key, number in run.callback_metrics.items()}))
+    (alone, alone_logged), (shared, shared_logged) = found
+    # not biases: Adam makes whole steps of the rounding in one that the loss does not depend on
+    torch.testing.assert_close(shared, alone, rtol=0, atol=1e-3)
+    assert shared_logged == pytest.approx(alone_logged, rel=1e-5)
+    assert {"train/loss_epoch", "val/loss", "val/pr@2"} <= alone_logged.keys()
+
+
+def test_the_loss_of_validation_does_not_depend_on_the_batches(toy: PreparedDataset, tmp_path: Path) -> None:
+    """Of queries with a relevant candidate alone: the others have no loss."""
+    nodes = toy.ranking.nodes.clone()
+    qrels = toy.dataset.split("val")
+    nodes[32:40] = torch.arange(80).unsqueeze(0)[:, :12]
+    lost = replace(toy, ranking=replace(toy.ranking, nodes=nodes))
+    assert lost.ceiling("val") < 1
+    assert len(qrels.queries) == 16
+    made = module()
+    losses = [
+        trainer(tmp_path).validate(made, CandidateDataModule(lost, batch_size=size), verbose=False)[0]["val/loss"]
+        for size in (1, 5, 16)
+    ]
+    assert losses == pytest.approx([losses[0]] * 3, rel=1e-5)

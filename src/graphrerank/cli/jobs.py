@@ -4,7 +4,9 @@ import inspect
 import logging
 import warnings
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from functools import partial
+from io import StringIO
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -14,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import PydanticSchemaGenerationError, TypeAdapter, ValidationError
 
+from graphrerank.cli.joint_training import check_processes, is_first_process
 from graphrerank.cli.places import Places
 from graphrerank.cli.schema import check_keys
 from graphrerank.cli.session import Session
@@ -30,8 +33,13 @@ COMMANDS = {  # a setting of the command line -> the job that it asks for, in th
 def run_job(cfg: DictConfig, schema: type, session: Callable[[DictConfig], Session]) -> Path | None:
     """Build the job of a configuration, call it, and print the folder that it wrote to, if any, as the last line."""
     check_keys(cfg, schema)
-    Places(cfg.paths.cache).remember(cfg)
     quiet_lightning()
+    check_processes(cfg)
+    if "trainer" in cfg and not is_first_process():  # it helps to train; the first one prints, and holds the folder
+        with redirect_stdout(StringIO()):
+            build_job(cfg)(session(cfg))
+        return None
+    Places(cfg.paths.cache).remember(cfg)
     job = build_job(cfg)
     with sole_use(Path(cfg.paths.run_dir)):
         folder = job(session(cfg))
@@ -60,6 +68,7 @@ def quiet_lightning() -> None:
     """Silence Lightning's informational messages."""
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
+    warnings.filterwarnings("ignore", message=".*sync_dist=True")  # our module sums over processes itself
 
 
 def check_plan(node: DictConfig, key: str) -> Any:

@@ -6,6 +6,7 @@ from typing import Any
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf, read_write
 
+from graphrerank.cli.joint_training import folder_is_named, is_first_process
 from graphrerank.files import claim_folder
 
 
@@ -27,7 +28,7 @@ class ClaimRunFolder(Callback):
 
 def _claim(config: DictConfig, kind: str) -> None:
     key = f"hydra.{kind}.dir"
-    if any(override.lstrip("+").startswith(f"{key}=") for override in config.hydra.overrides.hydra):
+    if folder_is_named(config.hydra, kind) or ("trainer" in config and not is_first_process()):
         return
     claimed = claim_folder(Path(str(OmegaConf.select(config, key))))
     with read_write(config.hydra):

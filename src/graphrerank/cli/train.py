@@ -9,6 +9,7 @@ import torch
 from lightning.pytorch.loggers import Logger, WandbLogger
 
 from graphrerank.cli.calibration import calibrate_system
+from graphrerank.cli.joint_training import is_first_process, joint_training
 from graphrerank.cli.systems import declared_inputs, with_frozen
 from graphrerank.cli.train_model import CHECKPOINT, train_model
 from graphrerank.cli.training_session import TrainingSession
@@ -40,7 +41,7 @@ def train(session: TrainingSession) -> Path:
     if cfg.calibration is not None:
         calibration_method(cfg.calibration)  # refused before training, not after
     run_dir = session.training_folder()
-    with nullcontext() if session.resumed is None else sole_use(run_dir):
+    with sole_use(run_dir) if session.resumed is not None and is_first_process() else nullcontext():
         return _train(session, run_dir)
 
 
@@ -60,12 +61,14 @@ def _train(session: TrainingSession, run_dir: Path) -> Path:
     manifests: dict[str, dict[str, Any]] = {}
     with ExitStack() as opened:
         loggers: Sequence[Logger] = []
-        for count, (name, row) in enumerate(rows_of.items(), 1):
-            print(f"training {name} ({count} of {len(names)})", flush=True)
-            opened.close()
-            loggers = opened.enter_context(row.loggers())
-            manifests[name] = train_model(row.cfg, parts, operators, loggers)
-
+        with joint_training():
+            for count, (name, row) in enumerate(rows_of.items(), 1):
+                print(f"training {name} ({count} of {len(names)})", flush=True)
+                opened.close()
+                loggers = opened.enter_context(row.loggers())
+                manifests[name] = train_model(row.cfg, parts, operators, loggers)
+        if not is_first_process():
+            return run_dir
         trained = {name: load_checkpoint(run_dir / name / CHECKPOINT).model for name in names}
         rows = session.systems(with_frozen(trained, prepared), operators)
         study = judge(prepared, cfg.test_split, rows)

@@ -11,6 +11,7 @@ from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig
 
 from graphrerank.cli.compose import plain_arguments, portable_arguments, portable_config
+from graphrerank.cli.joint_training import is_first_process
 from graphrerank.cli.places import Places
 from graphrerank.cli.systems import declared_inputs, own_encoder
 from graphrerank.data import PreparedDataset
@@ -43,26 +44,41 @@ def train_model(
     manifest = _manifest(cfg, parts, operators, model, arguments)
     last = _resume_from(cfg, folder, manifest)
     if last is not None and (before := read_manifest(folder).content).get("finished"):
-        return manifest | {key: before[key] for key in ("finished", "fine_tuned") if key in before}
-    write_manifest(folder, manifest)
+        return manifest | {key: before[key] for key in ("finished", "fine_tuned", "validation") if key in before}
+    if is_first_process():
+        write_manifest(folder, manifest)
     if model.inputs.reads_pairs:
         model.start_from(own_encoder(prepared))
     module = instantiate(cfg.module, model, instantiate(cfg.loss), val_names=list(parts) if len(parts) > 1 else [])
     batches = _batches(cfg, parts, inputs=model.inputs)
-    callbacks = [instantiate(callback) for callback in cfg.callbacks.values()]
-    trainer = instantiate(cfg.trainer, callbacks=callbacks, logger=list(loggers))
+    trainer = build_trainer(cfg, loggers)
     for logger in loggers:
         logger.log_hyperparams(manifest)
     trainer.fit(module, datamodule=batches, ckpt_path=last, weights_only=True)
     best = folder / CHECKPOINT
-    if not best.is_file():  # fast_dev_run, or validation switched off: the last state is the best there is
+    if not trainer.strategy.broadcast(best.is_file()):  # fast_dev_run or no validation: the last state is the best
         trainer.save_checkpoint(best)
+    if not is_first_process():
+        return manifest
     if model.inputs.last_layers:
         manifest["fine_tuned"] = _save_fine_tuned(best, prepared)
         Places(cfg.paths.cache).add(str((folder / FINE_TUNED).resolve()))
+    kept = trainer.checkpoint_callback
+    if kept is not None and kept.best_model_score is not None:
+        score = float(kept.best_model_score)
+        manifest["validation"] = {"measure": kept.monitor, "mode": kept.mode, "score": score}
     manifest["finished"] = True
     write_manifest(folder, manifest)
     return manifest
+
+
+def build_trainer(cfg: DictConfig, loggers: Sequence[Logger]) -> L.Trainer:
+    """Build the chosen trainer with the chosen callbacks.
+
+    A callback that is null is left out, and so are settings that a recipe makes for one that was not chosen.
+    """
+    callbacks = [instantiate(callback) for callback in cfg.callbacks.values() if callback and "_target_" in callback]
+    return instantiate(cfg.trainer, callbacks=callbacks, logger=list(loggers))
 
 
 def _batches(cfg: DictConfig, parts: Mapping[str, PreparedDataset], *, inputs: ModelInputs) -> L.LightningDataModule:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
-from torch import Tensor
 
 from graphrerank.checks import check_share
+from graphrerank.data.query_draws import QueryDraws
 from graphrerank.data.text_match import TEXT_MATCH_FEATURES
 from graphrerank.data.type_augmentation import TypeAugmentation
 from graphrerank.graphs import CandidateGraphs
@@ -61,23 +61,19 @@ class CandidateAugmentation:
         self.hidden_together = [(columns, score_dropout) for columns in (*([index] for index in alone), *together)]
         self.hidden_together += [(of_pairs, cross_encoder_dropout)]
 
-    def __call__(self, graphs: CandidateGraphs, generator: torch.Generator) -> CandidateGraphs:
-        """Return a changed copy of a batch; the draws depend on ``generator`` alone."""
+    def __call__(self, graphs: CandidateGraphs, draws: QueryDraws) -> CandidateGraphs:
+        """Return a changed copy of a batch."""
         graph = graph_index(graphs.ptr)
         x = graphs.x.clone()
         if self.rankable:
-            swapped = self._draw(graphs.num_graphs, self.base_swap, generator)
-            choice = torch.randint(len(self.rankable), (graphs.num_graphs,), generator=generator)
-            column = torch.tensor(self.rankable)[choice][graph]
+            swapped = draws.uniform() < self.base_swap
+            column = torch.tensor(self.rankable)[draws.choice(len(self.rankable))][graph]
             x[:, 0] = torch.where(swapped[graph], x.gather(1, column.unsqueeze(1)).squeeze(1), x[:, 0])
-        bare = self._draw(graphs.num_graphs, self.edge_dropout, generator)[graph]
+        bare = (draws.uniform() < self.edge_dropout)[graph]
         if self.alone is not None and self.together is not None:  # equal without neighbours
             x[:, self.together] = torch.where(bare, x[:, self.alone], x[:, self.together])
         for columns, probability in filter(lambda entry: entry[0], self.hidden_together):
-            hidden = self._draw(graphs.num_graphs, probability, generator)[graph]
+            hidden = (draws.uniform() < probability)[graph]
             x[:, columns] = x[:, columns].masked_fill(hidden.unsqueeze(1), 0.0)
         kept = ~bare[graphs.edge_index[1]]
-        return self.augment_types(replace(graphs, x=x).select_edges(kept), generator)
-
-    def _draw(self, num_graphs: int, probability: float, generator: torch.Generator) -> Tensor:
-        return torch.rand(num_graphs, generator=generator) < probability
+        return self.augment_types(replace(graphs, x=x).select_edges(kept), draws)

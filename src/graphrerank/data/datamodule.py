@@ -1,4 +1,8 @@
-"""Batches of candidate graphs for training and validation."""
+"""Batches of candidate graphs for training and validation.
+
+A batch is what one optimiser step sees, whatever the number of processes: each of a group serves its share of the
+batch's queries, and an epoch has the same steps with the same queries on any number of devices. A share may be empty.
+"""
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -13,6 +17,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from graphrerank.checks import check_counts
 from graphrerank.data.augmentation import CandidateAugmentation
 from graphrerank.data.candidates import PreparedDataset
+from graphrerank.data.query_draws import QueryDraws
 from graphrerank.graphs import CandidateGraphs, ModelInputs
 from graphrerank.graphs.model_inputs import SCORES
 
@@ -138,7 +143,7 @@ class MixtureDataModule(_SplitDataModule):
 
 
 class EpochBatches(Sampler[list[int]]):
-    """Batches of indices whose order depends on a seed and the epoch; each process of a group takes its share.
+    """Batches of indices whose order depends on a seed and the epoch.
 
     The last batch may be smaller; ``seed`` None keeps the order.
     """
@@ -154,19 +159,15 @@ class EpochBatches(Sampler[list[int]]):
         self.epoch = epoch
 
     def __len__(self) -> int:
-        rank, world = _rank_and_world()
-        share = len(range(rank, self.num_items, world)) if self.seed is None else self.num_items // world
-        return -(-share // self.batch_size)
+        return -(-self.num_items // self.batch_size)
 
     def __iter__(self) -> Iterator[list[int]]:
-        rank, world = _rank_and_world()
         order = torch.arange(self.num_items)
         if self.seed is not None:
             generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
-            order = torch.randperm(self.num_items, generator=generator)[: self.num_items // world * world]
-        share = order[rank::world].tolist()
-        for start in range(0, len(share), self.batch_size):
-            yield share[start : start + self.batch_size]
+            order = torch.randperm(self.num_items, generator=generator)
+        for batch in torch.split(order, self.batch_size) if self.num_items else ():
+            yield batch.tolist()
 
 
 class MixedBatch(NamedTuple):
@@ -178,7 +179,7 @@ class MixedBatch(NamedTuple):
 
 
 class MixtureBatches(Sampler[MixedBatch]):
-    """Batches of indices into several sets; each process of a group takes its share.
+    """Batches of indices into several sets.
 
     Args:
         shares: Share of the batches from each, relative to each other; each set gives at least one batch an epoch.
@@ -200,11 +201,9 @@ class MixtureBatches(Sampler[MixedBatch]):
         self.epoch = epoch
 
     def __len__(self) -> int:
-        _, world = _rank_and_world()
-        return sum(self.counts) // world
+        return sum(self.counts)
 
     def __iter__(self) -> Iterator[MixedBatch]:
-        rank, world = _rank_and_world()
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
         batches = [
             (part, items)
@@ -213,7 +212,7 @@ class MixtureBatches(Sampler[MixedBatch]):
         ]
         order = torch.randperm(len(batches), generator=generator).tolist()
         seeds = torch.randint(1 << 62, (len(batches),), generator=generator).tolist()
-        for index in order[rank : len(order) // world * world : world]:
+        for index in order:
             part, items = batches[index]
             yield MixedBatch(part, items, seeds[index])
 
@@ -235,8 +234,9 @@ class _GraphBatches(Dataset[CandidateGraphs]):
     def __len__(self) -> int:
         return len(self.queries)
 
-    def __getitem__(self, batch: list[int]) -> CandidateGraphs:  # a whole batch at once
-        return self.prepared.graphs(self.queries[batch], split=self.split, inputs=self.inputs)
+    def __getitem__(self, batch: list[int]) -> CandidateGraphs:  # this process's share of a batch at once
+        queries = self.queries[torch.tensor(batch, dtype=torch.int64)[process_share()]]
+        return self.prepared.graphs(queries, split=self.split, inputs=self.inputs)
 
 
 class _MixedGraphBatches(Dataset[CandidateGraphs]):
@@ -259,7 +259,8 @@ class _MixedGraphBatches(Dataset[CandidateGraphs]):
         graphs = self.parts[batch.part][batch.items]
         if self.augmentation is None:
             return graphs
-        return self.augmentation(graphs, torch.Generator().manual_seed(batch.seed))
+        generator = torch.Generator().manual_seed(batch.seed)
+        return self.augmentation(graphs, QueryDraws(generator, len(batch.items), process_share()))
 
 
 def _answerable(prepared: PreparedDataset, split: str) -> Tensor:
@@ -270,7 +271,8 @@ def _answerable(prepared: PreparedDataset, split: str) -> Tensor:
     return qrels.queries[relevant.any(1)]
 
 
-def _rank_and_world() -> tuple[int, int]:
+def process_share() -> slice:
+    """Return which queries of a batch this process takes: every ``n``-th where ``n`` processes share it."""
     if dist.is_available() and dist.is_initialized():
-        return dist.get_rank(), dist.get_world_size()
-    return 0, 1
+        return slice(dist.get_rank(), None, dist.get_world_size())
+    return slice(None)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import torch
 
 from graphrerank.checks import check_share
+from graphrerank.data.query_draws import QueryDraws
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.algebra import graph_index
 from graphrerank.graphs.corpus_graph import merge_parallel_of_types
@@ -29,8 +30,8 @@ class TypeAugmentation:
         self.type_swap = type_swap
         self.type_dropout = type_dropout
 
-    def __call__(self, graphs: CandidateGraphs, generator: torch.Generator) -> CandidateGraphs:
-        """Return a changed copy of a batch; the draws depend on ``generator`` alone.
+    def __call__(self, graphs: CandidateGraphs, draws: QueryDraws) -> CandidateGraphs:
+        """Return a changed copy of a batch.
 
         Raises:
             ValueError: If something is to be changed and the batch's types are merged.
@@ -42,12 +43,12 @@ class TypeAugmentation:
                 "`type_merge`, `type_swap` and `type_dropout` need edges that keep their type: a model of "
                 "`num_edge_types` (features=scores_match_typed)"
             )
-        batch, num_types = graphs.num_graphs, len(EDGE_TYPES)
-        merged = torch.rand(batch, generator=generator) < self.type_merge
-        swapped = torch.rand(batch, generator=generator) < self.type_swap
-        order = torch.argsort(torch.rand(batch, num_types, generator=generator), dim=1)
+        num_types = len(EDGE_TYPES)
+        merged = draws.uniform() < self.type_merge
+        swapped = draws.uniform() < self.type_swap
+        order = torch.argsort(draws.uniform(num_types), dim=1)
         becomes = torch.where(swapped.unsqueeze(1), order, torch.arange(num_types))  # [B, T], for types as they were
-        dropped = torch.rand(batch, num_types, generator=generator) < self.type_dropout  # [B, T], for types as they are
+        dropped = draws.uniform(num_types) < self.type_dropout  # [B, T], for types as they are
         dropped &= ~merged.unsqueeze(1)
         graph = graph_index(graphs.ptr)
         of_edge = graph[graphs.edge_index[1]]

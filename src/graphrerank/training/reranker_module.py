@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import lightning as L
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from graphrerank.checks import check_not_negative, check_positive
@@ -20,6 +21,9 @@ class RerankerModule(L.LightningModule):
 
     AdamW, a linear warm-up, then a cosine to zero at the last step. Every step reseeds torch from ``seed`` and the
     step, so that a run resumed from the last finished epoch gives the same weights as an unbroken one.
+
+    Where processes share each batch, its loss is the mean over the queries of all of them, and so is the gradient: up
+    to rounding, training and measures are those of one process. Only dropout is drawn anew in each process.
 
     Args:
         model: Maps what its ``inputs`` name to scores ``[N]``.
@@ -62,7 +66,7 @@ class RerankerModule(L.LightningModule):
         self.val_names = tuple(val_names)
         self.val_measures = [RankingMeasures(measures, prefix="") for _ in self.val_names or [""]]
         self._val_measures = nn.ModuleList(self.val_measures)  # so that they move with the module
-        self._val_losses: list[list[tuple[Tensor, int]]] = [[] for _ in self.val_measures]
+        self._val_losses: list[list[Tensor]] = [[] for _ in self.val_measures]  # [2] per batch: sum, queries
 
     def forward(self, graphs: CandidateGraphs) -> Tensor:
         """Return scores ``[N]``."""
@@ -70,14 +74,18 @@ class RerankerModule(L.LightningModule):
         return scores
 
     def on_train_batch_start(self, batch: CandidateGraphs, batch_idx: int) -> None:
-        """Make the step's randomness a function of the seed and the step."""
-        torch.manual_seed(self.seed * 1_000_003 + self.global_step)
+        """Make the step's randomness a function of the seed, the step and the process."""
+        torch.manual_seed(self.seed * 1_000_003 + self.global_step + (self.global_rank << 40))
 
     def training_step(self, graphs: CandidateGraphs, batch_idx: int) -> Tensor:
-        """Return the loss of a batch."""
-        loss = self._loss(graphs, self(graphs))
-        self.log("train/loss", loss, on_step=True, on_epoch=True, prog_bar=True, batch_size=graphs.num_graphs)
-        return loss
+        """Return what this process adds to the loss of a batch; DDP averages the processes' gradients."""
+        loss, num_queries = self._loss(graphs, self(graphs))
+        total, all_queries = self._over_processes(torch.stack([loss.detach() * num_queries, num_queries]))
+        all_queries = all_queries.clamp(min=1)
+        self.log(
+            "train/loss", total / all_queries, on_step=True, on_epoch=True, prog_bar=True, batch_size=int(all_queries)
+        )
+        return loss * (num_queries * self.trainer.world_size / all_queries)
 
     def validation_step(self, graphs: CandidateGraphs, batch_idx: int, dataloader_idx: int = 0) -> None:
         """Log the loss and accumulate the measures of a batch."""
@@ -87,15 +95,15 @@ class RerankerModule(L.LightningModule):
         order = graphs.order(scores)
         ranked = graphs.relevance[order.clamp(min=0)].masked_fill(order < 0, 0.0)
         self.val_measures[dataloader_idx].update(ranked, graphs.gains)
-        self._val_losses[dataloader_idx].append((self._loss(graphs, scores), graphs.num_graphs))
+        loss, num_queries = self._loss(graphs, scores)
+        self._val_losses[dataloader_idx].append(torch.stack([loss * num_queries, num_queries]))
 
     def on_validation_epoch_end(self) -> None:
         """Log the measures over each whole split, and their mean over the data sets."""
         parts = []
         for measures, losses in zip(self.val_measures, self._val_losses, strict=True):
-            weight = torch.tensor([float(count) for _, count in losses], device=self.device)
-            loss = (torch.stack([part for part, _ in losses]) * weight).sum() / weight.sum()
-            parts.append({"loss": loss, **measures.compute()})
+            total, num_queries = self._over_processes(torch.stack(losses).sum(0))
+            parts.append({"loss": total / num_queries.clamp(min=1), **measures.compute()})
             measures.reset()
             losses.clear()
         for name, part in zip(self.val_names, parts, strict=False):  # no names: a single data set
@@ -128,9 +136,17 @@ class RerankerModule(L.LightningModule):
         done = (step - self.warmup_steps) / max(1, total - self.warmup_steps)
         return 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
 
-    def _loss(self, graphs: CandidateGraphs, scores: Tensor) -> Tensor:
+    def _loss(self, graphs: CandidateGraphs, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the mean loss of the queries with a relevant candidate, and how many they are."""
         assert graphs.relevance is not None
         padded = graphs.to_padded(scores, fill=0.0)
         relevance = graphs.to_padded(graphs.relevance, fill=0.0)
         mask = graphs.to_padded(torch.ones_like(scores, dtype=torch.bool), fill=False)
-        return self.loss(padded, relevance, mask)
+        loss = self.loss(padded, relevance, mask)
+        return loss, (relevance > 0).any(1).sum().to(loss.dtype)
+
+    def _over_processes(self, part: Tensor) -> Tensor:
+        """Sum a tensor over the processes that share each batch."""
+        if self.trainer.world_size > 1:
+            dist.all_reduce(part)
+        return part

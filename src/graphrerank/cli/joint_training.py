@@ -1,0 +1,95 @@
+"""Training by several processes: which one this is, and the processes that Lightning starts.
+
+With ``trainer.strategy=ddp`` Lightning starts the same command once more for every further device; ``torchrun`` and
+Slurm start it for all of them. The processes train together. The first one alone prints, writes and judges.
+"""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf, read_write
+
+JOINT_JOB = "graphrerank.cli.train.train"  # the one that processes can do together
+# what Lightning's launcher sets
+LAUNCHED = ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "OMP_NUM_THREADS")
+
+
+def is_first_process(environment: Mapping[str, str] = os.environ) -> bool:
+    """Return whether this process is the first of those that train together, or alone.
+
+    Example:
+        >>> [is_first_process(e) for e in ({}, {"LOCAL_RANK": "1"}, {"RANK": "0", "LOCAL_RANK": "0"}, {"RANK": "4"})]
+        [True, False, True, False]
+    """
+    if "RANK" in environment:  # torchrun: the rank over all machines
+        ranks = ["RANK"]
+    elif "LOCAL_RANK" in environment or "NODE_RANK" in environment:
+        ranks = ["LOCAL_RANK", "NODE_RANK"]
+    else:
+        ranks = ["SLURM_PROCID"]
+    return all(environment.get(rank, "0") == "0" for rank in ranks)
+
+
+@contextmanager
+def joint_training() -> Iterator[None]:
+    """Let the trainers of a block share the processes that the first of them starts; end the group with the block.
+
+    Lightning starts them with the command line, which for a run of a sweep is that of the whole sweep, and leaves
+    their group's address in the environment, where the next run would look for processes that are gone.
+    """
+    environment = {name: os.environ.get(name) for name in LAUNCHED}
+    os.environ.setdefault("OMP_NUM_THREADS", str(torch.get_num_threads()))  # else Lightning chooses a number
+    arguments, hydra = sys.argv, HydraConfig.get()
+    own_folder = hydra.run.dir
+    if hydra.mode == RunMode.MULTIRUN:
+        sys.argv = [arguments[0], *hydra.overrides.task]
+        _set_folder(hydra.runtime.output_dir)
+    try:
+        yield
+        if dist.is_initialized():
+            dist.barrier()  # no process leaves while another still reads from it
+    finally:
+        sys.argv = arguments
+        _set_folder(own_folder)
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        for name, setting in environment.items():
+            os.environ.pop(name, None)
+            if setting is not None:
+                os.environ[name] = setting
+
+
+def check_processes(cfg: DictConfig) -> None:
+    """Refuse several processes where they cannot train together.
+
+    Raises:
+        ValueError: If the job is not the ordinary training, or they were started without a folder in common.
+    """
+    if "trainer" not in cfg:
+        return
+    first = is_first_process()
+    if OmegaConf.select(cfg, "job._target_") == JOINT_JOB and cfg.calibrate is None:
+        if not first and not folder_is_named(HydraConfig.get()):
+            raise ValueError("`hydra.run.dir` must be set for processes that are started from outside, got none")
+    elif not first or (cfg.trainer.devices != 1 and instantiate(cfg.trainer, logger=False).world_size > 1):
+        raise ValueError(f"`trainer.devices` must be 1 for this job, which is one process's, got {cfg.trainer.devices}")
+
+
+def folder_is_named(hydra: Any, kind: str = "run") -> bool:
+    """Return whether the command line says where to write, for a ``run`` or a ``sweep``."""
+    return any(override.lstrip("+").startswith(f"hydra.{kind}.dir=") for override in hydra.overrides.hydra)
+
+
+def _set_folder(folder: str) -> None:
+    """Set the run folder that Lightning names to the processes that it starts."""
+    cfg: Any = HydraConfig.instance().cfg
+    with read_write(cfg.hydra.run):
+        cfg.hydra.run.dir = folder

@@ -1,0 +1,133 @@
+"""``trainer.devices=2 trainer.strategy=ddp``: two gloo processes on the CPU."""
+
+import csv
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from graphrerank.cli.joint_training import is_first_process
+
+JOB = ("retriever.top_k=10", "model.dropout=0", "module.warmup_steps=3", "+trainer.enable_progress_bar=false")
+DDP = ("trainer.devices=2", "trainer.strategy=ddp")
+
+
+def measures(folder: Path) -> dict[str, float]:
+    systems = json.loads((folder / "metrics.json").read_text())["datasets"]["attack"]["systems"]
+    return {f"{name} {key}": score for name, entry in systems.items() for key, score in entry.items() if "@" in key}
+
+
+def logged(folder: Path) -> list[dict[str, float]]:
+    with (folder / "csv" / "version_0" / "metrics.csv").open() as file:
+        return [{key: float(number) for key, number in row.items() if number} for row in csv.DictReader(file)]
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
+
+
+@pytest.fixture(scope="module")
+def job(small_attack: Path) -> tuple[str, ...]:
+    return (f"data.path={small_attack}", "encoder=none", "retriever=bm25", "features=scores", *JOB)
+
+
+@pytest.fixture(scope="module")
+def together(job: tuple[str, ...], run_process: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A run folder of two processes, and what they printed."""
+    folder = tmp_path_factory.mktemp("runs") / "together"
+    done = run_process("train.py", *job, *DDP, "trainer.max_epochs=3", f"hydra.run.dir={folder}")
+    assert done.returncode == 0, done.stderr
+    return folder, done.stdout
+
+
+@pytest.mark.slow
+def test_two_processes_train_what_one_does(
+    together: tuple[Path, str], job: tuple[str, ...], run_process: Any, tmp_path: Path
+) -> None:
+    done = run_process("train.py", *job, "trainer.max_epochs=3", f"hydra.run.dir={tmp_path / 'alone'}")
+    assert done.returncode == 0, done.stderr
+    for system in ("mlp", "gatv2"):
+        one, two = (logged(folder / system) for folder in (tmp_path / "alone", together[0]))
+        assert len(one) == len(two) >= 6
+        for alone, shared in zip(one, two, strict=True):
+            assert shared == pytest.approx(alone, rel=1e-4, abs=1e-5)
+    assert measures(together[0]) == pytest.approx(measures(tmp_path / "alone"), abs=2e-3)
+
+
+@pytest.mark.slow
+def test_only_the_first_process_prints_and_writes(together: tuple[Path, str]) -> None:
+    folder, printed = together
+    assert printed.count("training gatv2 (2 of 2)") == printed.count("peak memory") == 1
+    assert printed.splitlines()[-1] == str(folder)
+    assert sorted(path.name for path in folder.parent.iterdir()) == [folder.name]
+    assert sorted(path.name for path in folder.iterdir()) == [".hydra", "gatv2", "metrics.json", "mlp", "runs"]
+    assert [path.name for path in (folder / "gatv2" / "csv").iterdir()] == ["version_0"]
+    assert "trainer.devices=2" in (folder / ".hydra" / "overrides.yaml").read_text()
+    assert json.loads((folder / "gatv2" / "manifest.json").read_text())["finished"]
+
+
+@pytest.mark.slow
+def test_resumed_equals_unbroken(
+    together: tuple[Path, str], job: tuple[str, ...], run_process: Any, tmp_path: Path
+) -> None:
+    """After a stop in the second epoch; on one device too."""
+    broken = tmp_path / "broken"
+    stop = ("+callbacks.stop._target_=tests.support.stopping.StopInEpoch", "+callbacks.stop.epoch=1")
+    done = run_process(
+        "train.py", *job, *DDP, *stop, "trainer.max_epochs=3", "~ablations.mlp", f"hydra.run.dir={broken}"
+    )
+    assert done.returncode != 0
+    alone = tmp_path / "alone"
+    shutil.copytree(broken, alone)
+    for folder, devices in ((broken, DDP), (alone, ())):
+        done = run_process("train.py", *job, *devices, "trainer.max_epochs=3", "~ablations.mlp", f"ckpt_path={folder}")
+        assert done.returncode == 0, done.stderr
+        found = {name: score for name, score in measures(folder).items() if "mlp" not in name}
+        assert found == pytest.approx({name: measures(together[0])[name] for name in found}, abs=2e-3)
+    resumed, unbroken = weights(broken / "gatv2"), weights(together[0] / "gatv2")
+    assert [name for name in unbroken if not torch.equal(resumed[name], unbroken[name])] == []
+
+
+@pytest.mark.slow
+def test_a_sweep_starts_new_processes_for_each_run(job: tuple[str, ...], run_process: Any, tmp_path: Path) -> None:
+    done = run_process(
+        "train.py", "-m", "seed=1,2", *job, *DDP, "trainer.max_epochs=1", "~ablations.mlp",
+        f"hydra.sweep.dir={tmp_path}",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert [line for line in done.stdout.splitlines() if line.startswith(str(tmp_path))] == [
+        str(tmp_path / name) for name in ("0", "1", "summary.md")
+    ]
+    first, second = (weights(tmp_path / run / "gatv2") for run in "01")
+    assert not torch.equal(first["model.lin_in.weight"], second["model.lin_in.weight"])
+
+
+def test_a_job_of_one_process_refuses_two(run_command: Any, tmp_path: Path) -> None:
+    done = run_command("train.py", "model=complexity_adapter", *DDP, f"hydra.run.dir={tmp_path}")
+    assert done.returncode != 0
+    assert "`trainer.devices` must be 1 for this job" in done.stderr
+
+
+def test_processes_started_from_outside_need_a_folder_in_common(
+    run_command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANK", "1")
+    done = run_command("train.py", f"paths.runs={tmp_path}")
+    assert done.returncode != 0
+    assert "`hydra.run.dir` must be set for processes that are started from outside" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("environment", "first"),
+    [
+        ({"RANK": "2", "LOCAL_RANK": "0"}, False),  # torchrun, the second machine
+        ({"NODE_RANK": "1"}, False),  # Lightning's launcher there
+        ({"SLURM_PROCID": "3"}, False),
+        ({"SLURM_PROCID": "0"}, True),
+    ],
+)
+def test_the_first_process_is_told_from_the_environment(environment: dict[str, str], first: bool) -> None:
+    assert is_first_process(environment) is first
