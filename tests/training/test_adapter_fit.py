@@ -1,5 +1,6 @@
 import logging
 import math
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import lightning as L
 import pytest
 import torch
+from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
 from sklearn.metrics import log_loss
 from torch import Tensor
@@ -100,8 +102,18 @@ def test_the_rate_falls_as_a_cosine_and_biases_do_not_decay(tmp_path: Path) -> N
     rates = Rates()
     curves = LearningCurves(tmp_path / "curves.png", panels=[["train/loss", "val/loss"], ["val/auc"]])
     logger = CSVLogger(tmp_path, name="log", version="0")
-    settings = AdapterSettings(**SETTINGS | {"max_epochs": 4, "batch_size": 20, "learning_rate": 0.01})
-    fitted = fit_adapter(BUILD, planted(60), planted(30, 1), settings, loggers=[logger], callbacks=[rates, curves])
+    settings = AdapterSettings(**SETTINGS | {"batch_size": 20, "learning_rate": 0.01})
+    best = ModelCheckpoint(tmp_path, filename="best", monitor="val/loss")
+    trainer = L.Trainer(
+        accelerator="cpu", max_epochs=4, logger=[logger], callbacks=[rates, curves, best], log_every_n_steps=1,
+        enable_progress_bar=False, num_sanity_val_steps=0,
+    )  # fmt: skip
+    fitted = fit_adapter(BUILD, planted(60), planted(30, 1), settings, trainer=trainer)
+    quiet = fit_adapter(BUILD, planted(60), planted(30, 1), replace(settings, max_epochs=4))
+    assert all(torch.equal(quiet.model.state_dict()[name], part) for name, part in fitted.model.state_dict().items())
+    written = torch.load(tmp_path / "best.ckpt", weights_only=True)
+    assert written["epoch"] + 1 == fitted.best_epoch
+    assert all(torch.equal(written["state_dict"][f"model.{n}"], part) for n, part in fitted.model.state_dict().items())
     expected = [0.005 * (1 + math.cos(math.pi * step / 12)) for step in range(1, 13)]
     assert rates.rates == pytest.approx(expected[: len(rates.rates)], abs=1e-9)
     assert len(rates.rates) == 3 * len(fitted.history) == 12

@@ -5,13 +5,14 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import lightning as L
 import torch
 from hydra import compose
 from omegaconf import DictConfig, OmegaConf
 
 from graphrerank.cli.compose import compose_group
 from graphrerank.cli.session import Session
-from graphrerank.cli.train_model import CHECKPOINT, train_model
+from graphrerank.cli.train_model import CHECKPOINT, build_trainer, train_model
 from graphrerank.data import PreparedDataset
 from graphrerank.data.text_match import MATCH_FEATURES, WORD_FEATURES
 from graphrerank.evaluation import tune_restart_prob
@@ -114,6 +115,11 @@ class TrainingSession(Session):
             name: self.cfg.operator[name].restart_prob or tune_restart_prob(prepared, split, build[name])
             for name in build
         }
+
+    def trainer(self, folder: Path, loggers: Sequence[Any]) -> L.Trainer:
+        """Build the chosen trainer with the chosen callbacks, which write to a run folder."""
+        self.cfg.paths.run_dir = str(folder)
+        return build_trainer(self.cfg, loggers)
 
     def train(self, folder: Path, parts: Mapping[str, PreparedDataset], operators: Mapping[str, float]) -> Path:
         """Train the model, or resume where its training stopped, and return the best checkpoint."""

@@ -86,6 +86,9 @@ class TrainingSession(JobSession, Protocol):
     def tune_operators(self, prepared: PreparedDataset, split: str) -> dict[str, float]:
         """Choose the frozen operators' restart probabilities on a split, except those that are set."""
 
+    def trainer(self, folder: Path, loggers: Sequence[Any]) -> Any:
+        """Build the Lightning trainer that the command chose, with its callbacks; they write to a run folder."""
+
     def train(self, folder: Path, parts: Mapping[str, PreparedDataset], operators: Mapping[str, float]) -> Path:
         """Train the model, or resume where its training stopped, and return the best checkpoint."""
 

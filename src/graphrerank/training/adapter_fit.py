@@ -1,14 +1,13 @@
 """Train the complexity adapter on a few labelled rows."""
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import lightning as L
 import torch
 import torch.nn.functional as F
-from lightning.pytorch.loggers import Logger
 from torch import Tensor, nn
 
 from graphrerank.checks import check_counts, check_not_negative, check_positive
@@ -36,7 +35,7 @@ class AdapterSettings:
     learning_rate: float = 1e-3  # of AdamW at the start; a cosine takes it to 0 over `max_epochs`
     weight_decay: float = 0.01  # AdamW's decay of matrices
     batch_size: int = 32  # rows in a step; all where there are fewer
-    max_epochs: int = 60  # epochs at most
+    max_epochs: int = 60  # epochs at most, of a trainer that is not given
     patience: int = 10  # epochs without a lower validation loss until training stops
     seed: int = 0  # of weights, dropout and the order of rows
 
@@ -78,7 +77,7 @@ class AdapterModule(L.LightningModule):
         super().__init__()
         self.model: Any = model
         self.settings = settings
-        self.register_buffer("class_weight", class_weight)
+        self.register_buffer("class_weight", class_weight, persistent=False)
         self.history: list[dict[str, float]] = []
         self.best_epoch = 0
         self._best_state: dict[str, Tensor] = {}
@@ -149,8 +148,7 @@ def fit_adapter(
     validation: LabelledRows,
     settings: AdapterSettings,
     *,
-    loggers: Sequence[Logger] = (),
-    callbacks: Sequence[L.Callback] = (),
+    trainer: L.Trainer | None = None,
 ) -> FittedAdapter:
     """Choose features and z-scores on the training rows, and train until the validation loss falls no more.
 
@@ -163,8 +161,7 @@ def fit_adapter(
         train: Rows to train on, which alone decide features and z-scores.
         validation: Rows to stop by.
         settings: How to train.
-        loggers: Lightning's, for the numbers of each epoch.
-        callbacks: Lightning's, beside the early stopping.
+        trainer: Lightning's, for one device; None for a quiet one on the CPU that writes nothing.
 
     Raises:
         ValueError: If training and validation rows have different numbers of features.
@@ -182,20 +179,19 @@ def fit_adapter(
         model = build(num_features=num_features, num_selected=len(selected), dropout=settings.dropout)
         model.standardize(selected, *train.z_scores(selected))
         module = AdapterModule(model, settings, class_weight)
-        trainer = L.Trainer(
-            accelerator="cpu",  # a step is a few hundred microseconds
-            max_epochs=settings.max_epochs,
-            logger=list(loggers),
-            callbacks=list(callbacks),
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            num_sanity_val_steps=0,
-            log_every_n_steps=1,
-        )
+        if trainer is None:
+            trainer = L.Trainer(
+                accelerator="cpu",  # a step is a few hundred microseconds
+                max_epochs=settings.max_epochs,
+                logger=False,
+                enable_checkpointing=False,
+                enable_progress_bar=False,
+                enable_model_summary=False,
+                num_sanity_val_steps=0,
+            )
         trainer.fit(
             module,
             _Batches(train, batch_size=settings.batch_size, seed=settings.seed),
             _Batches(validation, batch_size=len(validation), seed=settings.seed),
         )
-    return FittedAdapter(model.eval(), module.history, module.best_epoch)
+    return FittedAdapter(model.cpu().eval(), module.history, module.best_epoch)

@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.support.folders import write_dataset
 
@@ -68,7 +69,7 @@ def _train(run_command, single: Path, multi: Path, run: Path, *overrides: str):
         f"+job.data.single={{data:{single},splits:[train]}}",
         f"+job.data.multi={{data:{multi},splits:[train]}}",
         "job.right=all_relevant@2", "job.num_folds=null",
-        "+job.settings.max_epochs=8", "+job.settings.learning_rate=0.01", f"hydra.run.dir={run}", *overrides,
+        "job.settings.max_epochs=8", "+job.settings.learning_rate=0.01", f"hydra.run.dir={run}", *overrides,
     )  # fmt: skip
 
 
@@ -100,6 +101,16 @@ def test_training_leaves_its_evidence(run: Path) -> None:
     assert len(manifest["thresholds"]["low_profile"]["thresholds"]) > 1
     assert [len(keys) for keys in manifest["questions"].values()] == [20, 20]
     assert manifest["data"]["multi"]["questions"] == 20
+
+
+def test_trainer_and_callbacks_reach_the_adapter(run: Path) -> None:
+    folder = run / "complexity_adapter"
+    manifest = json.loads((folder / "manifest.json").read_text())
+    best = torch.load(folder / "checkpoints" / "best.ckpt", weights_only=True)
+    assert best["epoch"] + 1 == manifest["best_epoch"]
+    assert best["optimizer_states"]
+    assert torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)["epoch"] == 7
+    assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_called_again_it_does_nothing_twice(run: Path, run_command, single: Path, multi: Path) -> None:

@@ -89,7 +89,7 @@ class AdapterTraining:
         write_text(run_dir / "report.md", "\n\n".join(report) + "\n")
 
         train, held = (self._rows(sets, held) for held in (False, True))
-        key = hash_json([*settings.values(), self._decisive(sets, syntax)])
+        key = hash_json([*settings.values(), session.config["trainer"], self._decisive(sets, syntax)])
         report += ["## On rows that were not seen", self._cross_validation(run_dir, self._rows(sets, None), key)]
         write_text(run_dir / "report.md", "\n\n".join(report) + "\n")
 
@@ -97,7 +97,8 @@ class AdapterTraining:
         manifest = _finished(folder, key)
         if manifest is None:
             with session.loggers() as loggers:
-                manifest = self._train(folder, sets, (train, held), asked, loggers)
+                trainer = session.trainer(run_dir, loggers)
+                manifest = self._train(folder, sets, (train, held), asked, trainer)
                 manifest |= {
                     "key": key,
                     "config": session.config,
@@ -149,11 +150,13 @@ class AdapterTraining:
         sets: Sequence[Judged],
         rows: tuple[LabelledRows, LabelledRows],
         asked: ChatModel | None,
-        loggers: Sequence[Any],
+        trainer: Any,
     ) -> dict[str, Any]:
         """Train, calibrate, choose thresholds, write the weights, and return the manifest's record of it."""
         train, held = rows
-        fitted = fit_adapter(self.model, *train.early_stopping_split, self.settings, loggers=loggers)
+        best = folder / "checkpoints" / "best.ckpt"
+        best.unlink(missing_ok=True)
+        fitted = fit_adapter(self.model, *train.early_stopping_split, self.settings, trainer=trainer)
         calibration = calibrate(fitted.model, held)
         with torch.inference_mode():
             validation_auc = area_under_roc(fitted.model(held.features), held.labels)
@@ -161,8 +164,9 @@ class AdapterTraining:
         folder.mkdir(parents=True, exist_ok=True)
         draw_thresholds(folder / THRESHOLDS_PNG, choice)
         state = {f"{MODULE_PREFIX}{name}": tensor for name, tensor in fitted.model.state_dict().items()}
-        with atomic_path(folder / "checkpoints" / "best.ckpt") as temporary:
-            torch.save({"state_dict": state}, temporary)
+        written = torch.load(best, weights_only=True) if best.is_file() else {}  # by Lightning, before calibration
+        with atomic_path(best) as temporary:
+            torch.save(written | {"state_dict": state}, temporary)
         arguments = self.model.keywords | {
             "num_features": train.features.shape[1],
             "num_selected": len(fitted.model.selected),
