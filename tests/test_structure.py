@@ -25,6 +25,7 @@ CROSS_CUTTING = {
     "cli/test_granker_layers.py": "commands on a cross-encoder's last layers",
     "cli/test_pipelines.py": "commands on pipelines",
     "cli/test_processes.py": "commands as processes",
+    "cli/test_ray_launcher.py": "src/hydra_plugins",
     "cli/test_run_retriever.py": "commands on the user's own candidates",
     "cli/test_runs_again.py": "commands on finished runs",
     "cli/test_sql_schema.py": "commands on a database",

@@ -1,0 +1,1 @@
+"""A launcher of Hydra: the runs of a sweep on Ray."""
