@@ -25,7 +25,7 @@ def run(folder: Path, mode: str, seed: int) -> dict[str, dict]:
     run_dir = folder / f"{mode}-{seed}"
     if not (run_dir / "metrics.json").is_file():
         print(f"features={mode} seed={seed}", file=sys.stderr, flush=True)
-        overrides = [f"features={mode}", f"seed={seed}", f"hydra.run.dir={run_dir}"]
+        overrides = ["data=attack", "retriever=hybrid", f"features={mode}", f"seed={seed}", f"hydra.run.dir={run_dir}"]
         subprocess.run([sys.executable, str(ROOT / "train.py"), *overrides], check=True, stdout=subprocess.DEVNULL)
     return with_new_names(json.loads((run_dir / "metrics.json").read_text()))["datasets"]["attack"]["systems"]
 

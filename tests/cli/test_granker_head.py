@@ -16,7 +16,7 @@ SYSTEMS = ["retriever", "ppr", "gcs", "cross_encoder", "granker", "cross_encoder
 def arguments(reader: Path, small_attack: Path, small_encoder: tuple[str, ...]) -> tuple[str, ...]:
     return (
         "model=granker_head", "model.learn_smoothing=true", f"pair_encoder.model={reader}", *small_encoder,
-        f"data.path={small_attack}", "retriever.top_k=6", "trainer.max_epochs=2",
+        "data=attack", f"data.path={small_attack}", "retriever=hybrid", "retriever.top_k=6", "trainer.max_epochs=2",
     )  # fmt: skip
 
 

@@ -110,7 +110,8 @@ def small_encoder(tiny_encoder: Path) -> tuple[str, ...]:
 @pytest.fixture(scope="session")
 def small_job(small_attack: Path, small_encoder: tuple[str, ...]) -> tuple[str, ...]:
     """Settings of train.py that make its job small."""
-    return (f"data.path={small_attack}", *small_encoder, "retriever.top_k=30", "trainer.max_epochs=2")
+    data = ("data=attack", f"data.path={small_attack}", "retriever=hybrid", "retriever.top_k=30")
+    return (*data, *small_encoder, "trainer.max_epochs=2")
 
 
 @pytest.fixture(scope="session")
