@@ -1,10 +1,16 @@
 from pathlib import Path
 
-from graphrerank.cli.http_service import fastest_format, model_info
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+
+from graphrerank.cli.http_service import fastest_format, load_corpus, model_info, shared_encoder
+from graphrerank.data import load_folder, prepare_corpus
 from graphrerank.graphs.edge_types import EDGE_TYPES, edge_type_of
 from graphrerank.models import parse_manifest
 from graphrerank.models.manifest import read_manifest
+from graphrerank.serving.search_engine import SearchEngine, SearchRequest
 from tests.support import ROOT
+from tests.support.folders import write_dataset
 
 
 def test_machine_code_is_served_where_there_is_any(tmp_path: Path) -> None:
@@ -30,3 +36,48 @@ def test_what_is_said_of_types_of_edges() -> None:
         assert list(names) == ["reference", "entity", "adjacency", "similarity", "other"]
         assert {EDGE_TYPES[edge_type_of(name)] for name in names["reference"]} == {"reference"}
         assert names["other"] == ["other"]
+
+
+PIPELINE = """
+_target_: graphrerank.pipelines.Pipeline
+_partial_: true
+budget: 6
+steps:
+  - _target_: graphrerank.pipelines.VectorSearch
+    _partial_: true
+    retriever: {_target_: graphrerank.operators.HybridExpandRetriever, _partial_: true, base_k: 3, num_seeds: 2}
+  - _target_: graphrerank.pipelines.GraphRerank
+    _partial_: true
+    scorer: {_target_: graphrerank.inference.CheckpointScorer, _partial_: true, checkpoint: base, device: cpu}
+"""
+PASSAGES = ["red river", "red stone", "green river", "old stone bridge", "river bridge", "a red bridge", "metal", "ice"]
+
+
+def test_a_corpus_folder_is_searched_as_its_data_set(tmp_path: Path) -> None:
+    folder = write_dataset(
+        tmp_path / "data",
+        corpus=[{"_id": f"p{i}", "text": text} for i, text in enumerate(PASSAGES)],
+        queries=[{"_id": "q", "text": "any"}],
+        edges=[(f"p{i}", f"p{(i + 3) % 8}", "next") for i in range(8)],
+        test=[("q", "p0")],
+    )
+    encoder = OmegaConf.create({"_target_": "tests.support.encoders.HashEncoder", "dim": 16, "by_word": True})
+    settings = {
+        "encoder": encoder,
+        "retriever": OmegaConf.create({"_target_": "graphrerank.operators.BM25Retriever", "_partial_": True}),
+        "pipeline": OmegaConf.create(PIPELINE),
+        "cache": tmp_path,
+        "device": "cpu",
+    }
+    prepare_corpus(load_folder(folder), tmp_path / "corpus", encoder=instantiate(encoder), vectors="float32")
+    readers = {folder: "graphrerank.data.load_folder", tmp_path / "corpus": "graphrerank.data.open_corpus"}
+    answers, encoders = [], []
+    for path, reader in readers.items():
+        corpus = load_corpus(path, data=OmegaConf.create({"_target_": reader}), **settings)
+        request = SearchRequest(query="red bridge over the river", top_n=6, return_documents=True)
+        answers.append(SearchEngine(lambda _, found=corpus: found, path).answer({"a": request})["a"].results)
+        encoders.append(corpus.encoder)
+    assert len(answers[0]) == 6
+    assert answers[0] == answers[1]
+    assert encoders[0] is encoders[1]  # loaded once in a worker, whichever engine asks
+    assert shared_encoder(OmegaConf.to_yaml(encoder, resolve=True)) is encoders[0]

@@ -148,3 +148,24 @@ def test_two_packages_of_faiss_are_refused(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(dense, "distribution", lambda name: name)
     with pytest.raises(ValueError, match=r"found faiss-cpu and faiss-gpu-cu12.*pip uninstall faiss-cpu faiss-gpu-cu12"):
         DenseRetriever(corpus(random_vectors(3)))
+
+
+@pytest.mark.parametrize("top_k", [1, 7, 60, 80])
+def test_float16_vectors_rank_as_the_same_numbers_in_float32(top_k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = torch.Generator().manual_seed(0)
+    nodes, queries = (torch.randint(-2, 3, (rows, 4), generator=generator).float() for rows in (60, 9))  # many ties
+    here = DenseRetriever(corpus(nodes), top_k=top_k).retrieve(asked(queries))
+    for block in (7, 1 << 14):
+        monkeypatch.setattr(dense, "BLOCK_VECTORS", block)
+        there = DenseRetriever(corpus(nodes.half()), top_k=top_k).retrieve(asked(queries))
+        assert torch.equal(there.nodes, here.nodes)
+        assert torch.equal(there.scores, here.scores)
+
+
+@pytest.mark.parametrize("index", ["hnsw", "ivf"])
+def test_approximate_indexes_of_float16_vectors_find_nearly_the_same(index: str) -> None:
+    nodes, queries = random_vectors(2000, 16), random_vectors(30, 16, seed=1)
+    exact = DenseRetriever(corpus(nodes), top_k=10).retrieve(asked(queries))
+    found = DenseRetriever(corpus(nodes.half()), top_k=10, index=index).retrieve(asked(queries))
+    overlap = (found.nodes[:, :, None] == exact.nodes[:, None]).any(2).float().mean()
+    assert overlap > 0.9

@@ -3,7 +3,7 @@ import torch
 import torch.nn.functional as F
 
 from graphrerank.graphs import CorpusGraph, Queries, Ranking
-from graphrerank.operators import BM25, HybridRetriever, hybrid
+from graphrerank.operators import BM25, BM25Retriever, DenseRetriever, HybridRetriever, hybrid
 
 WORDS = ["fox", "dog", "bird", "tree", "river", "stone"]
 
@@ -117,3 +117,30 @@ def test_corpus_without_vectors_is_refused() -> None:
 def test_queries_without_vectors_are_refused() -> None:
     with pytest.raises(ValueError, match="`queries` must have vectors"):
         HybridRetriever(corpus(), top_k=4).retrieve(Queries(["q"], ["fox"]))
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_all_nodes_proposed_give_the_whole_ranking(half: bool) -> None:
+    graph, asked = corpus(), queries()
+    if half:
+        graph = graph.with_embedding(graph.encoded.half())
+    whole = HybridRetriever(graph, top_k=6).retrieve(asked)
+    assert equal(HybridRetriever(graph, top_k=6, proposals=20).retrieve(asked), whole)
+    assert equal(HybridRetriever(graph, top_k=6, proposals=50).retrieve(asked), whole)
+
+
+@pytest.mark.parametrize("proposals", [6, 9])
+def test_only_proposed_nodes_are_found(proposals: int) -> None:
+    graph, asked = corpus(200), queries()
+    found = HybridRetriever(graph, top_k=6, proposals=proposals).retrieve(asked)
+    whole = HybridRetriever(graph, top_k=200).retrieve(asked)
+    dense = DenseRetriever(graph, top_k=proposals).retrieve(asked)
+    lexical = BM25Retriever(graph, top_k=proposals).retrieve(asked)
+    for row in range(len(asked)):
+        proposed = {*dense.nodes[row].tolist(), *lexical.nodes[row].tolist()}
+        assert found.nodes[row].tolist() == [node for node in whole.nodes[row].tolist() if node in proposed][:6]
+
+
+def test_too_few_proposals_are_refused() -> None:
+    with pytest.raises(ValueError, match="`proposals` must be at least `top_k`, 100, or null, got 99"):
+        HybridRetriever(corpus(), proposals=99)

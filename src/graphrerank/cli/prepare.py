@@ -33,6 +33,7 @@ def prepare_folder(session: Session) -> Path:
             cfg.prepare,
             encoder=encoder,
             vectors=cfg.vectors,
+            index=cfg.index,
             cache=session.cache / "candidates",
             progress=lambda passages: bar.advance(task, passages),
         )

@@ -139,6 +139,7 @@ class EvaluateConfig:
     verify: str | None = None
     prepare: str | None = None
     vectors: str = "float16"
+    index: str | None = None
     experiment: Any = None
     paths: Paths = field(default_factory=Paths)
     num_threads: int = 1

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -36,6 +37,7 @@ class CorpusGraph:
         weight_by_type: ``[E, T]`` float32, the edge's weight in each of
             :data:`~graphrerank.graphs.edge_types.EDGE_TYPES`, 0 where it is not of that type; None where all edges are
             ``other``.
+        vector_index: A file of FAISS over the vectors, ``vectors.ivf`` or ``vectors.hnsw``, or None.
         words: The words of the texts, if they were read before; None: whoever needs them reads the texts.
     """
 
@@ -48,6 +50,7 @@ class CorpusGraph:
     entities: EntityIncidence | None = None
     weight_by_type: Tensor | None = None
     words: WordIndex | None = None
+    vector_index: Path | None = None
 
     @classmethod
     def from_edges(
@@ -186,7 +189,7 @@ class CorpusGraph:
                 raise ValueError(
                     f"`embedding` must be finite, got another vector at node {node!r}; a node without one has zeros"
                 )
-        return replace(self, embedding=embedding)
+        return replace(self, embedding=embedding, vector_index=None)
 
     def with_entities(self, entities: EntityIncidence) -> "CorpusGraph":
         """Return the same graph with the entities of its passages."""

@@ -14,6 +14,7 @@ from torch import Tensor
 from graphrerank.checks import check_choice, check_counts
 from graphrerank.graphs import CorpusGraph, Queries, Ranking, top_k_by_node_order
 from graphrerank.graphs.retriever import BASE_SCORE
+from graphrerank.graphs.vector_index import fill_vector_index, map_vector_index, new_vector_index
 
 INDEXES = ("flat", "hnsw", "ivf")
 FAISS_PACKAGES = ("faiss-cpu", "faiss-gpu-cu12")  # both contain the module `faiss`, so one overwrites the other
@@ -21,8 +22,6 @@ BLOCK_QUERIES = 1024  # searched at once
 BLOCK_VECTORS = 1 << 14  # multiplied at once if the whole corpus is scored
 MARGIN = 16  # further nodes of a flat search, to detect ties with the last of ``top_k``
 MAX_GPU_K = 2048  # nodes per query that FAISS returns on a GPU
-EF_CONSTRUCTION = 200
-TRAINED_VECTORS = 64  # per cell of an IVF index, more than FAISS's minimum of 39
 
 
 @dataclass(eq=False)
@@ -36,7 +35,8 @@ class DenseRetriever:
     Source: FastInsight, Definition 2 (vector search), with its dot product; for unit vectors that is the cosine of its
     Example 1. The corpus is indexed at the first query, on a GPU if FAISS has one (except HNSW, which FAISS keeps on
     the CPU). Of float16 vectors on disk ``flat`` needs no FAISS, and no memory: blocks of them are multiplied with the
-    queries. FAISS is an extra: ``graphrerank[faiss]`` for the CPU, ``graphrerank[gpu]`` for CUDA 12, never both
+    queries. An index of the kind that lies beside the vectors is mapped, whatever ``links`` and ``num_cells`` say.
+    FAISS is an extra: ``graphrerank[faiss]`` for the CPU, ``graphrerank[gpu]`` for CUDA 12, never both
     (a ValueError, as is a corpus without embedding).
     """
 
@@ -54,7 +54,7 @@ class DenseRetriever:
         check_choice(INDEXES, index=self.index)
         check_counts(top_k=self.top_k, links=self.links, ef_search=self.ef_search)
         check_counts(num_cells=self.num_cells, num_probes=self.num_probes)
-        self._embedding = graph.encoded
+        self._embedding, self._index_file = graph.encoded, graph.vector_index
         self._scans = self.index == "flat" and self._embedding.dtype != torch.float32
         if not self._scans:
             _check_faiss()
@@ -120,31 +120,27 @@ class DenseRetriever:
 
     @cached_property
     def _faiss(self) -> Any:
-        import faiss  # heavy: only when something is searched
-
         num_nodes, dim = self._embedding.shape
-        product = faiss.METRIC_INNER_PRODUCT
-        index: Any
+        half = self._embedding.dtype == torch.float16
+        index: Any = self._mapped_index()
+        if index is None:
+            import faiss  # heavy: only when something is searched
+
+            index = new_vector_index(dim, self.index, num_nodes, links=self.links, num_cells=self.num_cells, half=half)
+            if faiss.get_num_gpus() and self.index != "hnsw" and self.top_k + MARGIN <= MAX_GPU_K:
+                index = faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, index)
+            fill_vector_index(index, self._embedding)
         if self.index == "hnsw":
-            index = faiss.IndexHNSWFlat(dim, self.links, product)
-            index.hnsw.efConstruction = EF_CONSTRUCTION
             index.hnsw.efSearch = max(self.ef_search, self.top_k)
         elif self.index == "ivf":
-            cells = self.num_cells or max(1, min(int(4 * num_nodes**0.5), num_nodes // TRAINED_VECTORS))
-            if cells > num_nodes:
-                raise ValueError(f"`num_cells` must be at most the {num_nodes} nodes, got {cells}")
-            index = faiss.IndexIVFFlat(faiss.IndexFlatIP(dim), dim, cells, product)
             index.nprobe = self.num_probes
-            index.cp.min_points_per_centroid = 1  # no warning for a small corpus
-        else:
-            index = faiss.IndexFlatIP(dim)
-        if faiss.get_num_gpus() and self.index != "hnsw" and self.top_k + MARGIN <= MAX_GPU_K:
-            index = faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, index)
-        vectors = self._embedding.float().cpu().contiguous().numpy()
-        if self.index == "ivf":
-            index.train(vectors)
-        index.add(vectors)
         return index
+
+    def _mapped_index(self) -> Any | None:
+        """Open the index that lies beside the vectors; None if there is none of this kind."""
+        if self._index_file is None or self._index_file.suffix != f".{self.index}":
+            return None
+        return map_vector_index(self._index_file)
 
 
 def _check_faiss() -> None:

@@ -1,6 +1,7 @@
 """Hybrid vector search: BM25 and cosine similarity in one score."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ from graphrerank.checks import check_counts
 from graphrerank.graphs import CorpusGraph, Queries, Ranking, top_k_by_node_order
 from graphrerank.graphs.retriever import BASE_SCORE, TEXT_FEATURES
 from graphrerank.operators.bm25 import LexicalIndex, lexical_index
+from graphrerank.operators.dense import DenseRetriever
 
 BLOCK_SCORES = 1 << 25  # scores held at once: 128 MiB of float32 per term
 BLOCK_VECTORS = 1 << 14  # float16 vectors converted at once
@@ -23,11 +25,42 @@ class HybridScores(NamedTuple):
     lexical: Tensor
     dense: Tensor
 
+    def top(self, top_k: int) -> tuple[Tensor, Tensor]:
+        """Rank by the hybrid score: nodes ``[b, top_k]`` and scores, as :func:`top_k_by_node_order`."""
+        return top_k_by_node_order(self.hybrid, top_k)
+
     def gather(self, nodes: Tensor) -> Tensor:
         """Return the three scores of nodes ``[b, K]`` padded with -1, as ``[b, K, 3]`` padded with 0."""
         column = nodes.clamp(min=0)
         features = torch.stack([table.gather(1, column) for table in self], dim=-1)
         return features.masked_fill((nodes < 0).unsqueeze(-1), 0.0)
+
+
+@dataclass(frozen=True)
+class ProposedScores:
+    """Scores of proposed nodes, and of any others that are asked for; as :class:`HybridScores`."""
+
+    proposed: Tensor  # `[b, P]` int64, ascending, each once; padded with -1 anywhere
+    lexical: Tensor  # `[b, N]`
+    vectors: Tensor  # `[b, d]`
+    embedding: Tensor  # `[N, d]`
+    weights: tuple[float, float]  # of BM25 and of the dot product
+
+    def top(self, top_k: int) -> tuple[Tensor, Tensor]:
+        """Rank the proposed nodes by the hybrid score."""
+        hybrid = self.gather(self.proposed)[..., 0].masked_fill(self.proposed < 0, -torch.inf)
+        column, scores = top_k_by_node_order(hybrid, top_k)
+        return self.proposed.gather(1, column.clamp(min=0)).masked_fill(column < 0, -1), scores
+
+    def gather(self, nodes: Tensor) -> Tensor:
+        """Return the hybrid, BM25 and dense scores of nodes ``[b, K]`` padded with -1, as ``[b, K, 3]``."""
+        column = nodes.clamp(min=0)
+        lexical = self.lexical.gather(1, column)
+        dense = torch.zeros_like(lexical)
+        for row, found, vector in zip(dense, column, self.vectors, strict=True):
+            row[:] = (self.embedding[found].float() * vector).sum(1)
+        hybrid = self.weights[0] * lexical + self.weights[1] * dense
+        return torch.stack([hybrid, lexical, dense], dim=-1).masked_fill((nodes < 0).unsqueeze(-1), 0.0)
 
 
 class HybridRetriever:
@@ -36,11 +69,18 @@ class HybridRetriever:
     Source: GraphER, section 3.1 (base retriever), with its weights 0.3 and 0.7 as defaults. The paper does not say how
     BM25 is normalised; we divide by the query's maximum over the corpus. The corpus is indexed at the first query.
 
+    All nodes are scored by vectors, unless ``proposals`` says how many at most: then only the best so many by vectors
+    and the best so many by BM25 are. A node that is among neither is not found, though its sum might be; the scores of
+    those that are found are the same.
+
     Args:
         graph: The corpus with its ``embedding`` of unit vectors.
         top_k: Candidates per query.
         bm25_weight: Weight of BM25, not negative.
         dense_weight: Weight of the cosine, not negative.
+        proposals: Nodes scored by each of the two searches, at least ``top_k``; None for all nodes.
+        index: Of the search by vectors for proposals: ``flat``, ``ivf`` or ``hnsw``, as :class:`DenseRetriever`.
+        num_probes: IVF: cells that a search visits.
 
     Raises:
         ValueError: If the corpus has no embedding, or an argument is out of range.
@@ -49,9 +89,19 @@ class HybridRetriever:
     feature_names: tuple[str, ...] = (BASE_SCORE, *TEXT_FEATURES)
 
     def __init__(
-        self, graph: CorpusGraph, *, top_k: int = 100, bm25_weight: float = 0.3, dense_weight: float = 0.7
+        self,
+        graph: CorpusGraph,
+        *,
+        top_k: int = 100,
+        bm25_weight: float = 0.3,
+        dense_weight: float = 0.7,
+        proposals: int | None = None,
+        index: str = "flat",
+        num_probes: int = 16,
     ) -> None:
-        check_counts(top_k=top_k)
+        check_counts(top_k=top_k, proposals=proposals)
+        if proposals is not None and proposals < top_k:
+            raise ValueError(f"`proposals` must be at least `top_k`, {top_k}, or null, got {proposals}")
         if min(bm25_weight, dense_weight) < 0 or bm25_weight + dense_weight == 0:
             raise ValueError(
                 f"`bm25_weight` and `dense_weight` must not be negative nor both 0, got {bm25_weight}, {dense_weight}"
@@ -61,6 +111,9 @@ class HybridRetriever:
         self.dense_weight = dense_weight
         self._graph = graph
         self._embedding = graph.encoded
+        self._dense = None
+        if proposals is not None:
+            self._dense = DenseRetriever(graph, top_k=proposals, index=index, num_probes=num_probes)
 
     def retrieve(self, queries: Queries) -> Ranking:
         """Rank the corpus for each of ``B`` texts, which need unit vectors.
@@ -70,12 +123,12 @@ class HybridRetriever:
         """
         rankings = []
         for _, table in self.score_blocks(queries):
-            nodes, scores = top_k_by_node_order(table.hybrid, self.top_k)
+            nodes, scores = table.top(self.top_k)
             rankings.append(Ranking(nodes, scores, table.gather(nodes)))
         return Ranking.concatenate(rankings)
 
-    def score_blocks(self, queries: Queries) -> Iterator[tuple[Tensor, HybridScores]]:
-        """Score the whole corpus for blocks of queries that fit into memory.
+    def score_blocks(self, queries: Queries) -> Iterator[tuple[Tensor, HybridScores | ProposedScores]]:
+        """Score the whole corpus, or what is proposed, for blocks of queries that fit into memory.
 
         Yields the block's query vectors ``[b, d]`` and its scores; one empty block if there are no queries.
         """
@@ -83,8 +136,19 @@ class HybridRetriever:
         for block in queries.blocks(rows):
             vectors = block.encoded.to(self._embedding.device)
             lexical = lexical_scores(self._bm25, block.texts).to(vectors.device)
+            if self._dense is not None:
+                yield vectors, self._proposed(block, vectors, lexical)
+                continue
             dense = dot_products(vectors, self._embedding)
             yield vectors, HybridScores(self.bm25_weight * lexical + self.dense_weight * dense, lexical, dense)
+
+    def _proposed(self, queries: Queries, vectors: Tensor, lexical: Tensor) -> ProposedScores:
+        assert self._dense is not None
+        near = self._dense.retrieve(queries).nodes.to(lexical.device)
+        likely, _ = top_k_by_node_order(lexical, self._dense.top_k)
+        proposed = torch.sort(torch.cat([near, likely], dim=1), dim=1).values
+        proposed[:, 1:] = proposed[:, 1:].masked_fill(proposed[:, 1:] == proposed[:, :-1], -1)
+        return ProposedScores(proposed, lexical, vectors, self._embedding, (self.bm25_weight, self.dense_weight))
 
     @cached_property
     def _bm25(self) -> LexicalIndex:

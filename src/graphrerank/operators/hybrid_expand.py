@@ -5,10 +5,10 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from graphrerank.graphs import CorpusGraph, Queries, Ranking, top_k_by_node_order
+from graphrerank.graphs import CorpusGraph, Queries, Ranking
 from graphrerank.graphs.retriever import EXPANSION_FEATURES
 from graphrerank.operators.expander import Expander, rank_candidates
-from graphrerank.operators.hybrid import HybridRetriever, HybridScores
+from graphrerank.operators.hybrid import HybridRetriever, HybridScores, ProposedScores
 
 
 class HybridExpandRetriever:
@@ -36,6 +36,10 @@ class HybridExpandRetriever:
         num_seeds: Nodes to expand from, at most ``base_k``.
         bm25_weight: Weight of BM25, not negative.
         dense_weight: Weight of the cosine, not negative.
+        proposals: Nodes scored by each of the two searches; ``index`` and ``num_probes`` of the one by vectors; as of
+            :class:`~graphrerank.operators.HybridRetriever`.
+        index: See ``proposals``.
+        num_probes: See ``proposals``.
         structure_weight: STeX's weight of the structural score, not negative.
         hops: 2 to continue with the neighbours' neighbours if one hop leaves room.
         pagerank_share: Share of the neighbours' places, in [0, 1], for passages by personalized PageRank over entities
@@ -59,12 +63,23 @@ class HybridExpandRetriever:
         num_seeds: int = 30,
         bm25_weight: float = 0.3,
         dense_weight: float = 0.7,
+        proposals: int | None = None,
+        index: str = "flat",
+        num_probes: int = 16,
         structure_weight: float = 1.0,
         hops: int = 1,
         pagerank_share: float = 0.0,
         quotas: Mapping[str, float] | None = None,
     ) -> None:
-        self._base = HybridRetriever(graph, top_k=top_k, bm25_weight=bm25_weight, dense_weight=dense_weight)
+        self._base = HybridRetriever(
+            graph,
+            top_k=top_k,
+            bm25_weight=bm25_weight,
+            dense_weight=dense_weight,
+            proposals=proposals,
+            index=index,
+            num_probes=num_probes,
+        )
         self._expander = Expander(
             graph,
             top_k=top_k,
@@ -88,8 +103,8 @@ class HybridExpandRetriever:
         blocks = self._base.score_blocks(queries)
         return Ranking.concatenate([self._retrieve_block(vectors, table) for vectors, table in blocks])
 
-    def _retrieve_block(self, query_vectors: Tensor, table: HybridScores) -> Ranking:
-        nodes, scores = top_k_by_node_order(table.hybrid, self.top_k)
+    def _retrieve_block(self, query_vectors: Tensor, table: HybridScores | ProposedScores) -> Ranking:
+        nodes, scores = table.top(self.top_k)
         candidates, walk_features = self._expander.expand(nodes, scores, query_vectors)
         features = torch.cat([table.gather(candidates), walk_features], dim=-1)
         return rank_candidates(candidates, features, self.top_k, base_nodes=nodes)

@@ -162,3 +162,25 @@ def test_a_damaged_manifest_is_refused_by_name(make_dataset: MakeDataset, tmp_pa
 def test_a_folder_without_a_manifest_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"needed corpus\.json, which `python evaluate\.py prepare=DIR` writes last"):
         open_corpus(tmp_path)
+
+
+@pytest.mark.parametrize("vectors", ["float16", "float32"])
+@pytest.mark.parametrize("index", ["ivf", "hnsw"])
+def test_an_index_of_vectors_is_mapped(make_dataset: MakeDataset, tmp_path: Path, index: str, vectors: str) -> None:
+    encoder = HashEncoder(dim=16, by_word=True)
+    dataset = make_dataset(num_nodes=300)
+    opened = mapped(dataset, tmp_path / "corpus", encoder=encoder, vectors=vectors, index=index)
+    assert opened.graph.vector_index is not None
+    assert opened.graph.vector_index.name == f"vectors.{index}"
+    queries = Queries(dataset.query_ids, dataset.query_texts, encoder.encode(dataset.query_texts))
+    exact = DenseRetriever(opened.graph, top_k=10).retrieve(queries)
+    found = DenseRetriever(opened.graph, top_k=10, index=index, num_probes=100).retrieve(queries)
+    same = (found.scores - exact.scores).abs() < 1e-4
+    assert same.all() if index == "ivf" else same.float().mean() > 0.95  # all cells; nodes may tie
+    hybrid = HybridExpandRetriever(opened.graph, top_k=20, base_k=8, num_seeds=4, proposals=300, index=index)
+    assert (hybrid.retrieve(queries).nodes >= 0).all()
+
+
+def test_an_index_without_vectors_is_refused(make_dataset: MakeDataset, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="`index` needs an encoder"):
+        mapped(make_dataset(), tmp_path / "corpus", index="ivf")

@@ -69,6 +69,11 @@ def write_column(folder: Path, name: str, dtype: str, row_shape: tuple[int, ...]
     return Column(dtype, (count, *row_shape), sha256, _hash_ends(folder / name))
 
 
+def file_column(path: Path) -> Column:
+    """Describe a file that something else wrote, as bytes."""
+    return Column("|u1", (path.stat().st_size,), hash_files([path]), _hash_ends(path))
+
+
 class Columns:
     """The columns of a manifest, mapped from disk.
 

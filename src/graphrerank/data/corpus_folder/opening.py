@@ -13,6 +13,7 @@ from graphrerank.graphs.edge_types import EDGE_TYPES
 
 MANIFEST = "corpus.json"
 FORMAT = 1
+VECTOR_INDEXES = {"ivf": "vectors.ivf", "hnsw": "vectors.hnsw"}
 
 
 def is_corpus_folder(path: str | Path) -> bool:
@@ -91,6 +92,7 @@ def _graph(columns: Columns, num_tokens: int) -> CorpusGraph:
         entities=_entities(columns) if "entities.sizes" in columns else None,
         weight_by_type=columns.tensor(typed, "<f4", (len(EDGE_TYPES),)) if typed in columns else None,
         words=_words(columns, num_tokens),
+        vector_index=next((columns.folder / name for name in VECTOR_INDEXES.values() if name in columns), None),
     )
 
 

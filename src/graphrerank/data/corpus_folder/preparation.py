@@ -1,7 +1,7 @@
 """From a data set to a corpus folder, part by part; a stopped preparation continues with the part that it was at."""
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +11,19 @@ from graphrerank.caching import hash_texts, short_hash
 from graphrerank.checks import check_choice, check_counts
 from graphrerank.data.candidates import with_vectors
 from graphrerank.data.corpus_folder.assembly import Assembly, write_strings, write_tensor
-from graphrerank.data.corpus_folder.columns import Column
-from graphrerank.data.corpus_folder.opening import FORMAT, MANIFEST, read_manifest
+from graphrerank.data.corpus_folder.columns import Column, Columns, file_column
+from graphrerank.data.corpus_folder.opening import FORMAT, MANIFEST, VECTOR_INDEXES, read_manifest
 from graphrerank.data.corpus_folder.parts import Part, write_part
 from graphrerank.data.dataset import RetrievalDataset
 from graphrerank.data.encoder import Encoder
 from graphrerank.files import sole_use, write_json
 from graphrerank.graphs import CorpusGraph
+from graphrerank.graphs.vector_index import (
+    TRAINED_VECTORS,
+    fill_vector_index,
+    new_vector_index,
+    write_vector_index,
+)
 
 PART_TEXTS = 1 << 15  # passages of a part: at most this much work is lost on a stop
 VECTOR_DTYPES = {"float16": "<f2", "float32": "<f4"}
@@ -31,6 +37,7 @@ def prepare_corpus(
     *,
     encoder: Encoder | None = None,
     vectors: str = "float16",
+    index: str | None = None,
     part_size: int = PART_TEXTS,
     cache: str | Path | None = None,
     progress: Callable[[int], None] = lambda passages: None,
@@ -45,6 +52,8 @@ def prepare_corpus(
         folder: A folder that is new, or holds a corpus folder or one in preparation.
         encoder: Encodes the passages; None for a corpus without vectors.
         vectors: ``float16``, or ``float32`` for twice the room and the very numbers of the encoder.
+        index: ``ivf`` or ``hnsw`` for an index of FAISS too, which a ``DenseRetriever`` of this kind then maps; needs
+            vectors.
         part_size: Passages of a part.
         cache: Folder for edges to nearest neighbours (``knn``), which need an encoder.
         progress: Called with the number of passages of each finished part.
@@ -59,9 +68,13 @@ def prepare_corpus(
     folder = Path(folder)
     check_choice(tuple(VECTOR_DTYPES), vectors=vectors)
     check_counts(part_size=part_size)
+    if index is not None:
+        check_choice(tuple(VECTOR_INDEXES), index=index)
+        if encoder is None:
+            raise ValueError(f"`index` needs an encoder (encoder=minilm), got {index!r} without one")
     with sole_use(folder):
         _check_own(folder)
-        settings = [] if encoder is None else [encoder.fingerprint, vectors]
+        settings = [] if encoder is None else [encoder.fingerprint, vectors, *([] if index is None else [index])]
         fingerprint = dataset.fingerprint
         if settings and vectors != "float32":
             fingerprint = short_hash(hash_texts([fingerprint, vectors]))  # other vectors, other rankings
@@ -83,6 +96,8 @@ def prepare_corpus(
         columns = assembly.write(target) | _write_graph(target, graph) | _write_queries(target, dataset)
         if encoder is not None:
             columns |= assembly.write_vectors(target, VECTOR_DTYPES[vectors])
+            if index is not None:
+                columns[VECTOR_INDEXES[index]] = _write_vector_index(target, columns, index)
         manifest = {
             "format": FORMAT,
             "name": dataset.name,
@@ -109,6 +124,20 @@ def _check_own(folder: Path) -> None:
         is_own = path.name in (MANIFEST, PARTS) or path.name.startswith((COLUMNS, f".{MANIFEST}."))
         if not is_own:
             raise ValueError(f"{folder}: must be a new folder or a corpus folder, found {path.name!r} in it")
+
+
+def _write_vector_index(folder: Path, columns: Mapping[str, Column], kind: str) -> Column:
+    """Index the column of vectors."""
+    entry = columns["vectors"]
+    embedding = Columns(folder, {"vectors": entry.to_json()}).tensor("vectors", entry.dtype, entry.shape[1:])
+    num_nodes, dim = embedding.shape
+    cells = max(1, min(int(num_nodes**0.5), num_nodes // TRAINED_VECTORS))
+    half = embedding.dtype == torch.float16
+    index = new_vector_index(dim, kind, num_nodes, links=32, num_cells=cells, half=half)
+    fill_vector_index(index, embedding, num_trained=TRAINED_VECTORS * cells)
+    path = folder / VECTOR_INDEXES[kind]
+    write_vector_index(path, index)
+    return file_column(path)
 
 
 def _write_graph(folder: Path, graph: CorpusGraph) -> dict[str, Column]:

@@ -1,0 +1,212 @@
+"""Corpora of 10^5 to 10^7 passages on disk: time and memory of preparation, of opening, and of search.
+
+python benchmarks/corpus_scale.py DATA/2wikimultihopqa --folder DIR --sizes 100000 1000000
+
+Texts are recombined from the sentences of a data set folder, three a passage; each passage has five edges to others;
+vectors are those of a hashing encoder. Each measurement is a process of its own, so that peak memory is its own.
+"""
+
+import argparse
+import json
+import re
+import resource
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+import torch
+
+from graphrerank.data import Qrels, RetrievalDataset, open_corpus, prepare_corpus, read_documents
+from graphrerank.graphs import CorpusGraph, Queries
+from graphrerank.inference.checkpoint_scorer import CheckpointScorer
+from graphrerank.operators import BM25Retriever, DenseRetriever, HybridExpandRetriever, HybridRetriever
+from graphrerank.pipelines import GraphRerank, Pipeline, VectorSearch
+
+NUM_QUERIES = 200
+NUM_SENTENCES = 3  # of a passage
+NUM_EDGES = 5  # drawn for each passage
+
+
+class Recombined(Sequence[str]):
+    """``num_texts`` texts, each of some drawn sentences."""
+
+    def __init__(self, sentences: Sequence[str], num_texts: int, *, seed: int = 0) -> None:
+        self._sentences = sentences
+        drawn = np.random.default_rng(seed).integers(len(sentences), size=(num_texts, NUM_SENTENCES))
+        self._drawn = drawn.astype(np.int32)
+
+    def __len__(self) -> int:
+        return len(self._drawn)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(len(self)))]
+        return " ".join(self._sentences[place] for place in self._drawn[index].tolist())
+
+
+class Numbered(Sequence[str]):
+    """Ids ``p0``, ``p1``, ..."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [f"p{i}" for i in range(*index.indices(self._count))]
+        return f"p{range(self._count)[index]}"
+
+
+class HashingEncoder:
+    """Adds 1 or -1 at a place of each word's hash, and normalises."""
+
+    name, fingerprint = "hashing", "hashing-384"
+
+    def __init__(self, dim: int = 384) -> None:
+        self.dim = dim
+        self._hash: dict[str, int] = {}
+
+    def encode(self, texts: Sequence[str]) -> torch.Tensor:
+        """Return ``[n, dim]`` unit vectors."""
+        words = [text.lower().split() for text in texts]
+        flat = [word for row in words for word in row]
+        for word in set(flat) - self._hash.keys():
+            self._hash[word] = zlib.crc32(word.encode())
+        hashes = np.fromiter(map(self._hash.__getitem__, flat), np.int64, len(flat))
+        row = np.repeat(np.arange(len(texts)), list(map(len, words)))
+        cells = row * self.dim + (hashes >> 1) % self.dim
+        sums = np.bincount(cells, weights=1.0 - 2.0 * (hashes & 1), minlength=len(texts) * self.dim)
+        vectors = torch.from_numpy(sums.reshape(len(texts), self.dim)).float()
+        return torch.nn.functional.normalize(vectors, dim=1)
+
+
+def make_dataset(source: Path, size: int) -> RetrievalDataset:
+    """Draw a corpus, and questions that are words of one passage each."""
+    sentences = list(
+        dict.fromkeys(
+            sentence
+            for document in read_documents(source, drop_empty=True)
+            for sentence in re.split(r"(?<=[.!?])\s+", document.text)
+            if 20 <= len(sentence) <= 300
+        )
+    )
+    texts = Recombined(sentences, size)
+    generator = torch.Generator().manual_seed(0)
+    pairs = torch.randint(size, (size * NUM_EDGES, 2), generator=generator)
+    graph = CorpusGraph.from_edges(Numbered(size), texts, pairs[pairs[:, 0] != pairs[:, 1]])
+    rng = np.random.default_rng(1)
+    nodes = rng.integers(size, size=NUM_QUERIES)
+    questions = [" ".join(rng.permutation(texts[int(node)].split())[:12]) for node in nodes]
+    qrels = Qrels(torch.arange(NUM_QUERIES), torch.from_numpy(nodes), torch.ones(NUM_QUERIES))
+    return RetrievalDataset(
+        f"scale{size}", graph, [f"q{i}" for i in range(NUM_QUERIES)], questions, {"test": qrels},
+        known_fingerprint=f"{source.name}-{size}-{NUM_SENTENCES}-{NUM_EDGES}-{len(sentences)}",
+    )  # fmt: skip
+
+
+def memory() -> dict[str, float]:
+    """Return peak memory in MB, and how much of the present is the process's own, not the shared pages of files."""
+    status = Path("/proc/self/status").read_text()
+    own = int(re.search(r"RssAnon:\s+(\d+)", status)[1]) / 1e3  # type: ignore[index]
+    return {"peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3, "own_mb": own}
+
+
+def prepare(source: Path, folder: Path, size: int, index: str | None) -> dict[str, float]:
+    """Write a corpus folder."""
+    dataset = make_dataset(source, size)
+    before = memory()["peak_mb"]
+    start, cpu = time.perf_counter(), time.process_time()
+    prepare_corpus(dataset, folder, encoder=HashingEncoder(), index=index)
+    seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
+    stored = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    return {"seconds": seconds, "cpu_seconds": cpu, "generator_mb": before, "disk_mb": stored / 1e6, **memory()}
+
+
+def search(folder: Path, system: str) -> dict[str, float]:
+    """Open a corpus folder and answer each question alone."""
+    before = memory()["peak_mb"]
+    start = time.perf_counter()
+    dataset = open_corpus(folder)
+    opened = time.perf_counter() - start
+    encoder = HashingEncoder()
+    retrievers = {
+        "bm25": partial(BM25Retriever),
+        "dense": partial(DenseRetriever),
+        "hybrid": partial(HybridRetriever),
+        "hybrid_expand": partial(HybridExpandRetriever),
+        "dense_ivf": partial(DenseRetriever, index="ivf"),
+        "hybrid_ivf": partial(HybridRetriever, proposals=500, index="ivf"),
+        "hybrid_expand_ivf": partial(HybridExpandRetriever, proposals=500, index="ivf"),
+    }
+    name, _, reranked = system.partition("+")
+    steps: list[Any] = [partial(VectorSearch, retriever=retrievers[name])]
+    if reranked:
+        steps.append(partial(GraphRerank, scorer=partial(CheckpointScorer, checkpoint="base")))
+    retriever = retrievers[name]
+    pipeline = Pipeline(dataset.graph, steps=steps, budget=100, retriever=retriever, text_encoder=encoder)
+    found, times, cpu = 0, [], []
+    for place, text in enumerate(dataset.query_texts):
+        start, worked = time.perf_counter(), time.process_time()
+        queries = Queries([str(place)], [text], encoder.encode([text]))
+        ranking = pipeline.retrieve(queries).ranking
+        times.append(1000 * (time.perf_counter() - start))
+        cpu.append(1000 * (time.process_time() - worked))
+        found += int(dataset.split("test").node[place]) in ranking.nodes[0, :10].tolist()
+    rest = np.array(times[1:])
+    return {
+        "open_ms": 1000 * opened, "first_ms": times[0], "p50_ms": float(np.median(rest)),
+        "p95_ms": float(np.quantile(rest, 0.95)), "cpu_p50_ms": float(np.median(cpu[1:])),
+        "recall@10": found / len(times), "imports_mb": before, **memory(),
+    }  # fmt: skip
+
+
+def main() -> None:
+    """Measure each step of each size in a process of its own, and print a line for each."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("source", type=Path, help="a data set folder, whose sentences are recombined")
+    parser.add_argument("--folder", type=Path, required=True, help="where corpus folders are written")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[100_000, 1_000_000])
+    parser.add_argument(
+        "--systems", nargs="+", default=["bm25", "dense", "dense_ivf", "hybrid", "hybrid_ivf", "hybrid_expand_ivf+base"]
+    )
+    parser.add_argument("--step", help="one measurement, in this process")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    if args.step:
+        folder = args.folder / str(args.sizes[0])
+        if args.step.startswith("prepare"):
+            index = args.step.partition("_")[2] or None
+            found = prepare(args.source, folder, args.sizes[0], index)
+        else:
+            found = search(folder, args.step)
+        print(json.dumps(found))
+        return
+    for size in args.sizes:
+        for step in ("prepare", "prepare_ivf", *args.systems):
+            command = [sys.executable, __file__, str(args.source), "--folder", str(args.folder), "--sizes", str(size)]
+            done = subprocess.run([*command, "--step", step], stdout=subprocess.PIPE, text=True, check=True)
+            figures = json.loads(done.stdout.splitlines()[-1])
+            print(
+                f"{size:,} {step}: " + ", ".join(f"{name} {figure:,.2f}" for name, figure in figures.items()),
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

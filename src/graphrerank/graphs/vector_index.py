@@ -1,0 +1,79 @@
+"""Indexes of node vectors for approximate search, built by FAISS in memory or mapped from disk."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphrerank.files import atomic_path
+
+EF_CONSTRUCTION = 200
+TRAINED_VECTORS = 64  # per cell of an IVF index, more than FAISS's minimum of 39
+BLOCK_VECTORS = 1 << 14  # converted and added at once
+
+
+def new_vector_index(dim: int, kind: str, num_nodes: int, *, links: int, num_cells: int | None, half: bool) -> Any:
+    """Make an empty FAISS index for dot products.
+
+    Args:
+        dim: Length of the vectors.
+        kind: ``flat``, ``hnsw`` or ``ivf``.
+        num_nodes: How many vectors there will be.
+        links: HNSW: neighbours of a node in its layers.
+        num_cells: IVF: cells of the corpus; about ``4 sqrt(N)``, at most one per 64 nodes, when None.
+        half: Whether it keeps float16 vectors.
+
+    Raises:
+        ValueError: If there are more cells than nodes.
+    """
+    import faiss  # heavy: only when something is searched
+
+    product: Any = faiss.METRIC_INNER_PRODUCT
+    float16: Any = faiss.ScalarQuantizer.QT_fp16
+    index: Any
+    if kind == "hnsw":
+        index = faiss.IndexHNSWSQ(dim, float16, links, product) if half else faiss.IndexHNSWFlat(dim, links, product)
+        index.hnsw.efConstruction = EF_CONSTRUCTION
+    elif kind == "ivf":
+        cells = num_cells or max(1, min(int(4 * num_nodes**0.5), num_nodes // TRAINED_VECTORS))
+        if cells > num_nodes:
+            raise ValueError(f"`num_cells` must be at most the {num_nodes} nodes, got {cells}")
+        coarse = faiss.IndexFlatIP(dim)
+        index = (
+            faiss.IndexIVFScalarQuantizer(coarse, dim, cells, float16, product, False)
+            if half
+            else faiss.IndexIVFFlat(coarse, dim, cells, product)
+        )
+        index.cp.min_points_per_centroid = 1  # no warning for a small corpus
+    else:
+        index = faiss.IndexFlatIP(dim)
+    return index
+
+
+def fill_vector_index(index: Any, embedding: Tensor, *, num_trained: int | None = None) -> None:
+    """Train an index if it needs it, and add all node vectors ``[N, d]``, in blocks if they are float16.
+
+    ``num_trained`` vectors, spread over the corpus, are trained on; None: all.
+    """
+    step = max(1, len(embedding) // (num_trained or len(embedding) or 1))
+    if not index.is_trained:
+        index.train(embedding[::step].float().cpu().contiguous().numpy())
+    size = len(embedding) if embedding.dtype == torch.float32 else BLOCK_VECTORS
+    for block in torch.split(embedding, max(1, size)):
+        index.add(block.float().cpu().contiguous().numpy())
+
+
+def write_vector_index(path: Path, index: Any) -> None:
+    """Write a FAISS index, atomically."""
+    import faiss
+
+    with atomic_path(path) as temporary:
+        faiss.write_index(index, str(temporary))
+
+
+def map_vector_index(path: Path) -> Any:
+    """Open a FAISS index, whose vectors stay on disk if it is an IVF index."""
+    import faiss
+
+    return faiss.read_index(str(path), faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY)
