@@ -1,5 +1,6 @@
 """Preparation of corpus folders: interrupted, repeated, by two at once."""
 
+import dataclasses
 import multiprocessing
 import os
 import signal
@@ -7,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from graphrerank.data.corpus_folder import open_corpus, prepare_corpus
 from graphrerank.files import sole_use
@@ -86,6 +88,18 @@ def test_the_same_corpus_is_not_written_again(make_dataset: MakeDataset, tmp_pat
     prepare_corpus(dataset, folder, encoder=encoder)
     assert (folder / "corpus.json").stat().st_mtime_ns == stamp
     assert len(encoder.asked) == 90
+
+
+def test_other_types_of_the_same_edges_are_another_corpus(make_dataset: MakeDataset, tmp_path: Path) -> None:
+    dataset = make_dataset()
+    folder = prepare_corpus(dataset, tmp_path / "corpus")
+    types = dataset.graph.weight_by_type
+    assert types is not None
+    other = dataset.with_graph(dataclasses.replace(dataset.graph, weight_by_type=types.roll(1, dims=1)))
+    assert other.fingerprint == dataset.fingerprint
+    found = open_corpus(prepare_corpus(other, folder)).graph.weight_by_type
+    assert found is not None
+    assert torch.equal(found, types.roll(1, dims=1))
 
 
 @pytest.mark.parametrize("part_size", [1, 13, 90, 1000])

@@ -1,5 +1,6 @@
 """From a data set to a corpus folder, part by part; a stopped preparation continues with the part that it was at."""
 
+import hashlib
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -78,7 +79,7 @@ def prepare_corpus(
         fingerprint = dataset.fingerprint
         if settings and vectors != "float32":
             fingerprint = short_hash(hash_texts([fingerprint, vectors]))  # other vectors, other rankings
-        key = short_hash(hash_texts([str(FORMAT), dataset.fingerprint, *settings]))[:16]
+        key = short_hash(hash_texts([str(FORMAT), *_not_in_fingerprint(dataset), dataset.fingerprint, *settings]))[:16]
         target = folder / f"{COLUMNS}{key}"
         if (folder / MANIFEST).is_file() and read_manifest(folder).get("columns_folder") == target.name:
             return folder
@@ -116,6 +117,14 @@ def prepare_corpus(
             if old != target:
                 shutil.rmtree(old, ignore_errors=True)
     return folder
+
+
+def _not_in_fingerprint(dataset: RetrievalDataset) -> list[str]:
+    """Describe what a folder holds of a data set and its fingerprint leaves out: name, answers and types of edges."""
+    answers = sorted((query, list(texts)) for query, texts in dataset.answers.items())
+    types = dataset.graph.weight_by_type
+    hashed = "" if types is None else hashlib.sha256(types.cpu().contiguous().numpy().data).hexdigest()
+    return [dataset.name, repr(answers), hashed]
 
 
 def _check_own(folder: Path) -> None:
