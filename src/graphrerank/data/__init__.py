@@ -9,8 +9,9 @@ from graphrerank.data.memory_vector_cache import MemoryVectorCache
 from graphrerank.data.pair_cache import PairCache
 from graphrerank.data.readers.attack import load_attack
 from graphrerank.data.readers.attack_paths import load_attack_paths
+from graphrerank.data.readers.documents import read_documents, read_queries
 from graphrerank.data.readers.file_knowledge import FileKnowledge
-from graphrerank.data.readers.folder import load_folder, read_documents, read_queries
+from graphrerank.data.readers.folder import load_folder
 from graphrerank.data.readers.ir_datasets import load_ir_dataset
 from graphrerank.data.readers.named import load_named
 from graphrerank.data.readers.reference_network import load_reference_network

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
+from graphrerank.data.readers.documents import read_documents
 from graphrerank.data.readers.entities import ENTITIES, Triple, read_entities
-from graphrerank.data.readers.folder import read_documents
 from graphrerank.data.readers.records import find_record_files
 from graphrerank.files import hash_files
 from graphrerank.knowledge import Knowledge, Relation

@@ -11,11 +11,11 @@ an empty text or a score that is no number is an error that names file and line.
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,6 +25,7 @@ from graphrerank.data.enrichment.adjacency import adjacency_edges
 from graphrerank.data.enrichment.incidence import entity_incidence
 from graphrerank.data.enrichment.mentions import mention_edges
 from graphrerank.data.enrichment.shared_entities import shared_entity_edges
+from graphrerank.data.readers.documents import Document, Query, read_documents, read_queries
 from graphrerank.data.readers.edge_list import FILTERED, read_edges
 from graphrerank.data.readers.entities import ENTITIES, read_entities
 from graphrerank.data.readers.judgements import (
@@ -36,7 +37,7 @@ from graphrerank.data.readers.judgements import (
     read_qrels,
     share_of_queries,
 )
-from graphrerank.data.readers.records import Record, bad_line, existing_folder, find_record_files, read_records
+from graphrerank.data.readers.records import bad_line, existing_folder
 from graphrerank.graphs import CorpusGraph
 from graphrerank.graphs.edge_types import ADJACENCY, ENTITY, OTHER, REFERENCE
 from graphrerank.knowledge import KnowledgeCache, KnowledgeExtractor, PatternEntityExtractor, SpacyEntityExtractor
@@ -46,33 +47,6 @@ AUTO = "auto"  # instead of names of edge files: every kind of edge that the tex
 NAME_WORDS = 6  # of `auto`: titles with more at the median are headlines, as of papers, and short ones occur by chance
 NEIGHBOURS = 3  # of `auto`: a passage with fewer gets its nearest ones by vectors
 logger = logging.getLogger(__name__)
-
-_ENDS = (".", "!", "?", ":", ";")
-_BREAKS = set("\t\r\n")  # would not survive a TSV file
-
-
-class Document(NamedTuple):
-    """One line of the corpus; ``metadata`` is empty where the file gives none."""
-
-    doc_id: str
-    title: str
-    text: str
-    metadata: Mapping[str, Any]
-
-    @property
-    def passage(self) -> str:
-        """The text of its node: title and text as two sentences."""
-        if not (self.title and self.text):
-            return self.title or self.text
-        return f"{self.title}{'' if self.title.endswith(_ENDS) else '.'} {self.text}"
-
-
-class Query(NamedTuple):
-    """One line of the queries; ``metadata`` is empty where the file gives none."""
-
-    query_id: str
-    text: str
-    metadata: Mapping[str, Any]
 
 
 def load_folder(
@@ -204,25 +178,6 @@ class _EdgesBySource:
             f"{source} {count / num_nodes:.2f} edges and {1000 * self._seconds[source] / num_nodes:.3f} ms a passage"
             for source, count in self.counts().items()
         )
-
-
-def read_documents(folder: str | Path, *, drop_empty: bool = False) -> Iterator[Document]:
-    """Read the corpus of a data set folder, one document at a time; errors name file and line."""
-    for file, line, record, doc_id in _identified(Path(folder), "corpus"):
-        title, text = _text(file, line, record, "title", optional=True), _text(file, line, record, "text")
-        if title or text:
-            yield Document(doc_id, title, text, _metadata(file, line, record))
-        elif not drop_empty:
-            raise bad_line(file, line, needed="a `title` or a `text` (or `drop_empty`)", found=record)
-
-
-def read_queries(folder: str | Path) -> Iterator[Query]:
-    """Read the queries of a data set folder, one at a time; errors name file and line."""
-    for file, line, record, query_id in _identified(Path(folder), "queries"):
-        text = _text(file, line, record, "text")
-        if not text:
-            raise bad_line(file, line, needed="a `text`", found=record)
-        yield Query(query_id, text, _metadata(file, line, record))
 
 
 def read_judged_queries(
@@ -374,38 +329,3 @@ def _titles_are_names(documents: Sequence[Document]) -> bool:
 
 def _default_edges(folder: Path) -> list[Path]:
     return [folder / EDGES] if (folder / EDGES).is_file() else []
-
-
-def _identified(folder: Path, table: str) -> Iterator[tuple[Path, int, Record, str]]:
-    """Read a table's records with their unique ids."""
-    seen: set[str] = set()
-    for file in find_record_files(folder, table):
-        for line, record in read_records(file):
-            key = record.get("_id")
-            if file.suffix == ".parquet" and type(key) is int:
-                key = str(key)
-            if not isinstance(key, str) or not key or key != key.strip() or _BREAKS & set(key):
-                needed = "an `_id`: a string, not empty, without tabs, line breaks or blanks at its ends"
-                raise bad_line(file, line, needed=needed, found=key)
-            if key in seen:
-                raise bad_line(file, line, needed="each `_id` once", found=f"{key} a second time")
-            seen.add(key)
-            yield file, line, record, key
-
-
-def _text(file: Path, line: int, record: Record, key: str, *, optional: bool = False) -> str:
-    text = record.get(key)
-    if text is None and optional:
-        return ""
-    if not isinstance(text, str):
-        raise bad_line(file, line, needed=f"a string as `{key}`", found=text)
-    return text.strip()
-
-
-def _metadata(file: Path, line: int, record: Record) -> Mapping[str, Any]:
-    metadata = record.get("metadata")
-    if metadata is None:
-        return {}
-    if not isinstance(metadata, dict):
-        raise bad_line(file, line, needed="an object as `metadata`", found=metadata)
-    return metadata

@@ -10,7 +10,8 @@ import torch
 from graphrerank.data.dataset import RetrievalDataset
 from graphrerank.data.enrichment.chunker import chunk_document
 from graphrerank.data.enrichment.citations import CitationDetector, CitationPatterns, Reference
-from graphrerank.data.readers.folder import Document, judged_dataset, read_documents, read_judged_queries
+from graphrerank.data.readers.documents import Document, read_documents
+from graphrerank.data.readers.folder import judged_dataset, read_judged_queries
 from graphrerank.data.readers.judgements import Judgement, Splits
 from graphrerank.data.readers.records import existing_folder
 from graphrerank.graphs import CorpusGraph

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from graphrerank.data import PairCache, VectorCache, read_documents, read_queries
 from graphrerank.data.encoder import Encoder
-from graphrerank.data.readers.folder import Document
+from graphrerank.data.readers.documents import Document
 from graphrerank.experiments.hashed_order import hashed_order
 from graphrerank.experiments.retag.choices import COMPARED, Choice, Grid, table_rows
 from graphrerank.experiments.retag.cited_answers import AnswerCounts, count_answers

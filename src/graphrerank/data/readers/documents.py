@@ -1,0 +1,88 @@
+"""Documents and queries of a data set folder, one line each."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from graphrerank.data.readers.records import Record, bad_line, find_record_files, read_records
+
+_ENDS = (".", "!", "?", ":", ";")
+_BREAKS = set("\t\r\n")  # would not survive a TSV file
+
+
+class Document(NamedTuple):
+    """One line of the corpus; ``metadata`` is empty where the file gives none."""
+
+    doc_id: str
+    title: str
+    text: str
+    metadata: Mapping[str, Any]
+
+    @property
+    def passage(self) -> str:
+        """The text of its node: title and text as two sentences."""
+        if not (self.title and self.text):
+            return self.title or self.text
+        return f"{self.title}{'' if self.title.endswith(_ENDS) else '.'} {self.text}"
+
+
+class Query(NamedTuple):
+    """One line of the queries; ``metadata`` is empty where the file gives none."""
+
+    query_id: str
+    text: str
+    metadata: Mapping[str, Any]
+
+
+def read_documents(folder: str | Path, *, drop_empty: bool = False) -> Iterator[Document]:
+    """Read the corpus of a data set folder, one document at a time; errors name file and line."""
+    for file, line, record, doc_id in _identified(Path(folder), "corpus"):
+        title, text = _text(file, line, record, "title", optional=True), _text(file, line, record, "text")
+        if title or text:
+            yield Document(doc_id, title, text, _metadata(file, line, record))
+        elif not drop_empty:
+            raise bad_line(file, line, needed="a `title` or a `text` (or `drop_empty`)", found=record)
+
+
+def read_queries(folder: str | Path) -> Iterator[Query]:
+    """Read the queries of a data set folder, one at a time; errors name file and line."""
+    for file, line, record, query_id in _identified(Path(folder), "queries"):
+        text = _text(file, line, record, "text")
+        if not text:
+            raise bad_line(file, line, needed="a `text`", found=record)
+        yield Query(query_id, text, _metadata(file, line, record))
+
+
+def _identified(folder: Path, table: str) -> Iterator[tuple[Path, int, Record, str]]:
+    """Read a table's records with their unique ids."""
+    seen: set[str] = set()
+    for file in find_record_files(folder, table):
+        for line, record in read_records(file):
+            key = record.get("_id")
+            if file.suffix == ".parquet" and type(key) is int:
+                key = str(key)
+            if not isinstance(key, str) or not key or key != key.strip() or _BREAKS & set(key):
+                needed = "an `_id`: a string, not empty, without tabs, line breaks or blanks at its ends"
+                raise bad_line(file, line, needed=needed, found=key)
+            if key in seen:
+                raise bad_line(file, line, needed="each `_id` once", found=f"{key} a second time")
+            seen.add(key)
+            yield file, line, record, key
+
+
+def _text(file: Path, line: int, record: Record, key: str, *, optional: bool = False) -> str:
+    text = record.get(key)
+    if text is None and optional:
+        return ""
+    if not isinstance(text, str):
+        raise bad_line(file, line, needed=f"a string as `{key}`", found=text)
+    return text.strip()
+
+
+def _metadata(file: Path, line: int, record: Record) -> Mapping[str, Any]:
+    metadata = record.get("metadata")
+    if metadata is None:
+        return {}
+    if not isinstance(metadata, dict):
+        raise bad_line(file, line, needed="an object as `metadata`", found=metadata)
+    return metadata
