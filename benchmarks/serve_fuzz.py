@@ -27,7 +27,6 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from serve_chaos import write_corpus
 
 ROOT = Path(__file__).parents[1]
 PATHS = ("/v1/rerank", "/v2/rerank", "/rerank", "/search")
@@ -193,6 +192,8 @@ def _service(folder: Path, adapter: Path | None, workers: int) -> Iterator[tuple
         port = free.getsockname()[1]
     settings = [f"port={port}", f"workers={workers}", f"artifact={adapter or 'base'}"]
     if adapter is None:
+        from serve_chaos import write_corpus  # beside this script; tests import this module as part of a package
+
         settings += ["encoder=none", "pipeline=vector_search", "retriever=bm25"]
         settings += [f"index={write_corpus(folder / 'corpus', 0)}", f"paths.cache={folder / 'cache'}"]
     process = subprocess.Popen(

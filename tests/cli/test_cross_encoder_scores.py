@@ -18,7 +18,7 @@ def arguments(reader: Path, small_attack: Path, small_encoder: tuple[str, ...]) 
     return (
         "features=scores_match_typed_cross_encoder", "features.cross_encoder_top_k=3", *small_encoder,
         f"pair_encoder.model={reader}", "pair_encoder.max_length=48", "~ablations.mlp",
-        f"data.path={small_attack}", "retriever.top_k=6", "trainer.max_epochs=2",
+        "data=attack", f"data.path={small_attack}", "retriever=hybrid", "retriever.top_k=6", "trainer.max_epochs=2",
     )  # fmt: skip
 
 

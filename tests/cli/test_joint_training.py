@@ -31,7 +31,7 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 
 @pytest.fixture(scope="module")
 def job(small_attack: Path) -> tuple[str, ...]:
-    return (f"data.path={small_attack}", "encoder=none", "retriever=bm25", "features=scores", *JOB)
+    return ("data=attack", f"data.path={small_attack}", "encoder=none", "retriever=bm25", "features=scores", *JOB)
 
 
 @pytest.fixture(scope="module")
@@ -98,9 +98,9 @@ def test_a_sweep_starts_new_processes_for_each_run(job: tuple[str, ...], run_pro
         f"hydra.sweep.dir={tmp_path}",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert [line for line in done.stdout.splitlines() if line.startswith(str(tmp_path))] == [
-        str(tmp_path / name) for name in ("0", "1", "summary.md")
-    ]
+    printed = [line for line in done.stdout.splitlines() if line.startswith(str(tmp_path))]
+    assert printed[:2] == [str(tmp_path / "0"), str(tmp_path / "1")]
+    assert printed[-1] == str(tmp_path / "summary.md")
     first, second = (weights(tmp_path / run / "gatv2") for run in "01")
     assert not torch.equal(first["model.lin_in.weight"], second["model.lin_in.weight"])
 
