@@ -83,7 +83,8 @@ def serve_http(cfg: DictConfig) -> Path:
     address = f"http://{cfg.host}:{cfg.port}"
     print(f"POST {address}{(SEARCH if cfg.index is not None else routes[0]).paths[-1]}, documented at {address}/docs")
     print(artifact.folder, flush=True)
-    if (encodes or cfg.index is not None) and Session(cfg).choice("encoder") != "none":
+    forked = not settings.device.startswith("cuda")
+    if forked and (encodes or cfg.index is not None) and Session(cfg).choice("encoder") != "none":
         _import_encoders()
     run(Service(engines, routes, replace(settings, encodes=encodes), model_info(artifact.manifest)))
     return artifact.folder

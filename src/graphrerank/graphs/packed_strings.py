@@ -27,9 +27,13 @@ class PackedStrings(Sequence[str]):
     @classmethod
     def of(cls, strings: Iterable[str]) -> "PackedStrings":
         """Pack strings in memory."""
-        encoded = [string.encode("utf-8", "surrogatepass") for string in strings]
+        return cls.of_encoded([string.encode("utf-8", "surrogatepass") for string in strings])
+
+    @classmethod
+    def of_encoded(cls, encoded: Sequence[bytes]) -> "PackedStrings":
+        """Pack strings that are in UTF-8 already."""
         offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
-        return cls(offsets, np.frombuffer(b"".join(encoded), dtype=np.uint8))
+        return cls(offsets, np.frombuffer(bytearray(b"".join(encoded)), dtype=np.uint8))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1

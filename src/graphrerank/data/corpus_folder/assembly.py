@@ -13,6 +13,7 @@ from torch import Tensor
 from graphrerank.data.corpus_folder.columns import Array, Column, write_column
 from graphrerank.data.corpus_folder.parts import Part, WrittenPart
 from graphrerank.data.text_match import stem_weights, sums_of_leads
+from graphrerank.graphs import PackedStrings
 
 BLOCK_POSTINGS = 1 << 23  # sorted at once, 64 MiB of keys
 
@@ -153,11 +154,10 @@ class _Vocabulary:
 
 def write_strings(folder: Path, name: str, encoded: Sequence[bytes]) -> dict[str, Column]:
     """Write two columns for strings in UTF-8; return the manifest's entries."""
-    offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
-    content = np.frombuffer(b"".join(encoded), dtype=np.uint8)
+    packed = PackedStrings.of_encoded(encoded)
     return {
-        f"{name}.offsets": write_column(folder, f"{name}.offsets", "<i8", (), [offsets]),
-        f"{name}.content": write_column(folder, f"{name}.content", "|u1", (), [content]),
+        f"{name}.offsets": write_column(folder, f"{name}.offsets", "<i8", (), [packed.offsets]),
+        f"{name}.content": write_column(folder, f"{name}.content", "|u1", (), [packed.content]),
     }
 
 

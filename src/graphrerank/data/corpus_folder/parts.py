@@ -63,7 +63,11 @@ def write_part(
     part = Part(folder / f"{number:06d}-{short_hash(key)}.safetensors", names)
     if part.path.is_file():
         return part
-    arrays = {**_packed("id", node_ids), **_packed("text", texts), **read_words(texts)}
+    arrays = {
+        **_columns("id", PackedStrings.of(node_ids)),
+        **_columns("text", PackedStrings.of(texts)),
+        **read_words(texts),
+    }
     tensors = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
     if encoder is not None:
         tensors["vectors"] = check_vectors(encoder.encode(texts), len(texts), encoder.name).to(dtype)
@@ -109,12 +113,12 @@ def read_words(texts: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
     held, in_lead = distinct_keys(read.text_of_stem * num_stems + rank[read.stems], read.in_lead)
     holder, stem = np.divmod(held, num_stems)
     return {
-        **_packed_bytes("token.words", tokens),
+        **_columns("token.words", PackedStrings.of_encoded(tokens)),
         "token.ptr": np.searchsorted(token, np.arange(len(tokens) + 1)),
         "token.texts": text.astype(np.int32),
         "token.counts": np.diff(first, append=len(key)).astype(np.int32),
         "token.lengths": np.bincount(read.text_of_token, minlength=len(texts)).astype(np.int32),
-        **_packed_bytes("stem.words", stems),
+        **_columns("stem.words", PackedStrings.of_encoded(stems)),
         "stem.seen": rank,
         "stem.ptr": np.searchsorted(holder, np.arange(len(texts) + 1)),
         "stem.stems": stem.astype(np.int32),
@@ -131,11 +135,5 @@ def _ascending(words: Sequence[str]) -> tuple[list[bytes], Integers]:
     return [encoded[place] for place in order], rank
 
 
-def _packed(name: str, strings: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
-    return _packed_bytes(name, [string.encode("utf-8", "surrogatepass") for string in strings])
-
-
-def _packed_bytes(name: str, encoded: Sequence[bytes]) -> dict[str, npt.NDArray[Any]]:
-    offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
-    content = np.frombuffer(bytearray(b"".join(encoded)), dtype=np.uint8)
-    return {f"{name}.offsets": offsets, f"{name}.content": content}
+def _columns(name: str, strings: PackedStrings) -> dict[str, npt.NDArray[Any]]:
+    return {f"{name}.offsets": strings.offsets, f"{name}.content": strings.content}
