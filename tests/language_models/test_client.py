@@ -1,3 +1,4 @@
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -58,7 +59,8 @@ def test_pauses_grow_and_end(endpoint: tuple[str, Any], monkeypatch: pytest.Monk
     url, handler = endpoint
     handler.script = {"a": [(200, "nonsense")] * 4}
     pauses: list[float] = []
-    monkeypatch.setattr("graphrerank.language_models.client.time.sleep", pauses.append)
+    clock = SimpleNamespace(sleep=pauses.append)  # not time.sleep itself: other threads sleep too
+    monkeypatch.setattr("graphrerank.language_models.client.time", clock)
     LanguageModel(url, "m", pause=10.0).ask(["a"], system=None, read=str)
     assert pauses == [10.0, 20.0, 40.0, MAX_WAIT]
 
