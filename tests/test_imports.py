@@ -17,7 +17,7 @@ LAYERS = [  # from the lowest up: a package imports the layers below its own, ne
     {"knowledge"},
     {"data", "indexes", "operators", "losses", "metrics"},
     {"models", "pipelines"},
-    {"training"},
+    {"answers", "training"},
     {"evaluation"},
     {"inference"},
     {"serving", "integrations", "experiments"},

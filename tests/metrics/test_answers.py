@@ -42,6 +42,8 @@ def test_coverage(context: str, answers: list[str], found: float) -> None:
         ("", ["Nancy"], 0.0, 0.0),
         ("the", ["a"], 1.0, 1.0),
         ("new new york", ["New York"], 0.0, 2 * 2 / (3 + 2)),
+        ("yes, the city", ["yes"], 0.0, 0.0),  # HotpotQA's rule
+        ("Yes", ["yes"], 1.0, 1.0),
         ("york city hall", ["New York", "City Hall in York"], 0.0, 2 * 3 / (3 + 4)),
     ],
 )

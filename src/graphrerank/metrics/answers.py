@@ -1,4 +1,4 @@
-"""Measures of answers: Coverage of contexts, exact match and F1."""
+"""Measures of answers: Coverage of contexts, exact match, F1 and Contain-Match."""
 
 import re
 import string
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
+_SINGLED_OUT = frozenset({"yes", "no", "noanswer"})  # answers that no other one shares words with
 
 
 def normalize_answer(text: str) -> str:
@@ -38,6 +39,22 @@ def coverage(context: str, answers: Sequence[str]) -> float:
     return float(any(answer and answer in normalized for answer in map(normalize_answer, _checked(answers))))
 
 
+def contain_match(prediction: str, answers: Sequence[str]) -> float:
+    """Return 1 if an answer contains one of the right ones, both normalised, else 0.
+
+    Source: EA-GraphRAG, section 4.3, Contain-Match Accuracy of the answer of Eq. 11: "the gold answer appears as a
+    substring within the model's prediction". :func:`coverage` of the answer in the place of the context.
+
+    Raises:
+        ValueError: If there is no right answer.
+
+    Example:
+        >>> contain_match("He was born in Metz, France.", ["Metz"])
+        1.0
+    """
+    return coverage(prediction, answers)
+
+
 def exact_match(prediction: str, answers: Sequence[str]) -> float:
     """Return 1 if an answer equals a right one, both normalised, else 0.
 
@@ -56,10 +73,11 @@ def answer_f1(prediction: str, answers: Sequence[str]) -> float:
 
     .. math:: F_1 = \frac{2\,|p \cap a|}{|p| + |a|}
 
-    with :math:`p` and :math:`a` multisets of normalised words. Two answers without a word are equal, 1.
+    with :math:`p` and :math:`a` multisets of normalised words. Two answers without a word are equal, 1. Where one of
+    them is "yes", "no" or "noanswer" and the other one is not the same, it is 0.
 
-    Source: Rajpurkar et al., *SQuAD*, 2016. *Where we differ:* HotpotQA's evaluation gives 0 where one of them is
-    "yes", "no" or "noanswer" and the other one is not the same; we do not single these out.
+    Source: Rajpurkar et al., *SQuAD*, 2016; the rule for "yes" and "no" is of the evaluation of HotpotQA and
+    2WikiMultihopQA.
 
     Raises:
         ValueError: If there is no right answer.
@@ -68,12 +86,16 @@ def answer_f1(prediction: str, answers: Sequence[str]) -> float:
         >>> answer_f1("in Metz and Nancy", ["Metz"])
         0.4
     """
-    return max(_f1(normalize_answer(prediction).split(), normalize_answer(text).split()) for text in _checked(answers))
+    said = normalize_answer(prediction)
+    return max(_f1(said, normalize_answer(text)) for text in _checked(answers))
 
 
-def _f1(prediction: Sequence[str], answer: Sequence[str]) -> float:
-    if not prediction and not answer:
+def _f1(said: str, right: str) -> float:
+    if said == right:
         return 1.0
+    if {said, right} & _SINGLED_OUT:
+        return 0.0
+    prediction, answer = said.split(), right.split()
     shared = sum((Counter(prediction) & Counter(answer)).values())
     return 2 * shared / (len(prediction) + len(answer))
 

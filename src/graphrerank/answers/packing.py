@@ -1,0 +1,91 @@
+"""Contexts of a token budget, packed from retrieved passages."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+
+from graphrerank.checks import check_choice, check_counts
+from graphrerank.text import Tokenizer, WordTokenizer, split_sentences
+
+ORDERS = ("best_first", "best_last")
+UNITS = ("passages", "sentences")
+SEPARATOR = "\n\n"  # between passages
+
+
+@dataclass(frozen=True)
+class Context:
+    """What is read for one question."""
+
+    passages: tuple[str, ...]  # texts as packed, in the order in which they are read
+    num_tokens: int  # of the packed text, separators included
+
+    @property
+    def text(self) -> str:
+        """The packed text."""
+        return SEPARATOR.join(self.passages)
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Packs the best passages that fit into a budget of tokens.
+
+    Passages are taken from the best down. The first one that does not fit ends it: of ``sentences``, its first ones
+    that fit are kept; of ``passages``, nothing of it is, except that a best passage longer than the whole budget is cut
+    to it, so that no context is empty for its length.
+
+    Source: EA-GraphRAG, Eq. 11, ``Pack(D(q))``: "with truncation to fit the model's input length budget".
+    """
+
+    token_budget: int = 4000  # tokens of a context at most
+    _: KW_ONLY
+    top_k: int | None = 10  # passages at most; None for as many as fit
+    unit: str = "passages"  # what is kept whole: `passages`, or `sentences`
+    order: str = "best_first"  # of the packed passages; `best_last` puts the best one next to the question
+    tokenizer: Tokenizer = field(default_factory=WordTokenizer)
+
+    def __post_init__(self) -> None:
+        check_counts(token_budget=self.token_budget, top_k=self.top_k)
+        check_choice(UNITS, unit=self.unit)
+        check_choice(ORDERS, order=self.order)
+
+    @property
+    def fingerprint(self) -> str:
+        """A string that changes whenever the contexts would."""
+        return repr((self.token_budget, self.top_k, self.unit, self.order, self.tokenizer.fingerprint))
+
+    def pack(self, ranked: Sequence[Sequence[str]]) -> list[Context]:
+        """Pack the passages of ``Q`` questions, each a sequence of texts, best first."""
+        separator, contexts = len(self.tokenizer.spans([SEPARATOR])[0]), []
+        for texts in ranked:
+            kept: list[str] = []
+            used = 0
+            for text in list(texts)[: self.top_k]:
+                room = self.token_budget - used - (separator if kept else 0)
+                part = self._fitting(text, room, is_first=not kept)
+                if part:
+                    used = self.token_budget - room + self._count(part)
+                    kept.append(part)
+                if part != text:
+                    break
+            contexts.append(Context(tuple(kept if self.order == "best_first" else kept[::-1]), used))
+        return contexts
+
+    def _fitting(self, text: str, room: int, *, is_first: bool) -> str:
+        """Return what is kept of a passage."""
+        if (tokens := self.tokenizer.spans([text])[0]) and len(tokens) <= room:
+            return text
+        if not tokens or room < 1:
+            return ""
+        if self.unit == "sentences":
+            stops = [stop for _, stop in split_sentences(text) if self._count(text[:stop]) <= room]
+            if stops:
+                return text[: stops[-1]]
+        return text[: tokens[room - 1][1]] if is_first else ""
+
+    def _count(self, text: str) -> int:
+        return len(self.tokenizer.spans([text])[0])
+
+
+def passages_of(texts: Sequence[str], nodes: Sequence[Sequence[int]]) -> list[list[str]]:
+    """Look up the texts of ranked nodes, ``[Q, K]``, padded with -1."""
+    look: Callable[[int], str] = texts.__getitem__
+    return [[look(node) for node in row if node >= 0] for row in nodes]

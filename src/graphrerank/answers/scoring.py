@@ -1,0 +1,55 @@
+"""Measures of written answers, a number for each question."""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from graphrerank.metrics import answer_f1, contain_match, coverage, exact_match, normalize_answer
+
+EM, F1, CONTAIN_MATCH, CONTEXT_COVERAGE = "EM", "F1", "Contain-Match", "Context-Coverage"
+JUDGED = "Judged"  # accuracy by a model's verdict
+SCORED = (EM, F1, CONTAIN_MATCH, CONTEXT_COVERAGE)
+ANSWER_MEASURES = (*SCORED, JUDGED)
+OF_TEXTS = {EM: exact_match, F1: answer_f1, CONTAIN_MATCH: contain_match}
+
+
+def score_answers(
+    said: Sequence[str], contexts: Sequence[str], right: Sequence[Sequence[str] | None]
+) -> dict[str, Tensor]:
+    """Score ``Q`` answers, each with the context that it was written from.
+
+    Args:
+        said: Answers; a blank one abstains.
+        contexts: Packed contexts.
+        right: Right answers of each question; empty if the data set says that there is none, None if it says nothing.
+
+    Returns:
+        ``[Q]`` float64 of each of :data:`SCORED`, in [0, 1]. Of a question without an answer, EM, F1 and Contain-Match
+        are 1 if the answer abstains, else 0 (as in SQuAD 2.0), and Context-Coverage is NaN; of a question of which
+        nothing is said, all are NaN.
+    """
+    scores = {name: torch.full((len(said),), torch.nan, dtype=torch.float64) for name in SCORED}
+    for row, (text, context, answers) in enumerate(zip(said, contexts, right, strict=True)):
+        if answers is None:
+            continue
+        for name, measure in OF_TEXTS.items():
+            scores[name][row] = measure(text, answers) if answers else float(not normalize_answer(text))
+        if answers:
+            scores[CONTEXT_COVERAGE][row] = coverage(context, answers)
+    return scores
+
+
+def question_kinds(num_relevant: Sequence[int], right: Sequence[Sequence[str] | None]) -> Mapping[str, Tensor]:
+    """Group questions: ``[Q]`` bool of those with several relevant passages, with one, and without an answer.
+
+    A question without an answer is in no other group; groups without a question are left out.
+    """
+    counts = torch.tensor(list(num_relevant))
+    unanswerable = torch.tensor([answers is not None and not answers for answers in right], dtype=torch.bool)
+    groups = {
+        "multi-hop": (counts > 1) & ~unanswerable,
+        "single-hop": (counts <= 1) & ~unanswerable,
+        "unanswerable": unanswerable,
+    }
+    return {name: inside for name, inside in groups.items() if bool(inside.any())}
