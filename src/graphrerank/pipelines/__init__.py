@@ -7,7 +7,9 @@ from graphrerank.pipelines.granker import GRanker
 from graphrerank.pipelines.graph_rerank import GraphRerank
 from graphrerank.pipelines.hypothetical_passages import HypotheticalPassages
 from graphrerank.pipelines.ket import KETSearch
+from graphrerank.pipelines.light_rag import LightRAGSearch
 from graphrerank.pipelines.page_rank import PageRank
+from graphrerank.pipelines.path_rag import PathRAGSearch
 from graphrerank.pipelines.pipeline import Pipeline, Retrieved
 from graphrerank.pipelines.rerank import Rerank
 from graphrerank.pipelines.retag import ReTAGSearch, ReTAGSearchSettings, ReTAGSetup
@@ -27,7 +29,9 @@ __all__ = [
     "GraphRerank",
     "HypotheticalPassages",
     "KETSearch",
+    "LightRAGSearch",
     "PageRank",
+    "PathRAGSearch",
     "Pipeline",
     "ReTAGSearch",
     "ReTAGSearchSettings",
