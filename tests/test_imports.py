@@ -10,7 +10,7 @@ import graphrerank
 
 PACKAGE = Path(graphrerank.__file__).parent
 LAYERS = [  # from the lowest up: a package imports the layers below its own, never one beside it
-    {"checks", "files", "passwords"},
+    {"checks", "extras", "files", "passwords"},
     {"caching", "strangers"},
     {"graphs", "text"},
     {"language_models", "syntax"},
@@ -27,10 +27,21 @@ LAYER_OF = {package: layer for layer, packages in enumerate(LAYERS) for package 
 NARROWER = {  # packages that may import less than all layers below
     "models": {"files", "strangers", "graphs", "operators"},
     "pipelines": {"checks", "graphs", "text", "language_models", "knowledge", "indexes", "operators"},
-    "training": {"checks", "files", "graphs", "losses", "metrics"},
+    "training": {"extras", "checks", "files", "graphs", "losses", "metrics"},
     "integrations": {"inference"},
     # of evaluation the model card's table
-    "inference": {"files", "strangers", "graphs", "text", "syntax", "data", "operators", "models", "evaluation"},
+    "inference": {
+        "extras",
+        "files",
+        "strangers",
+        "graphs",
+        "text",
+        "syntax",
+        "data",
+        "operators",
+        "models",
+        "evaluation",
+    },
 }
 HEAVY = ("torch_geometric", "transformers", "sentence_transformers", "wandb", "lightning", "hydra", "fastapi")
 UNUSED = (*HEAVY, "torchmetrics", "pydantic", "uvicorn", "sklearn", "spacy", "matplotlib", "pandas")  # by GraphReranker

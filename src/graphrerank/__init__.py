@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from graphrerank.inference import GraphReranker, RerankedList, RerankInput
 
+__version__ = "0.2.0"
 __all__ = ["GraphReranker", "RerankInput", "RerankedList"]
 
 

@@ -20,6 +20,7 @@ from graphrerank.cli.joint_training import check_processes, is_first_process
 from graphrerank.cli.places import Places
 from graphrerank.cli.schema import check_keys
 from graphrerank.cli.session import Session
+from graphrerank.extras import EXTRAS, require_extra
 from graphrerank.files import sole_use
 
 COMMANDS = {  # a setting of the command line -> the job that it asks for, in the place of `job`
@@ -29,12 +30,15 @@ COMMANDS = {  # a setting of the command line -> the job that it asks for, in th
     "prepare": "graphrerank.cli.prepare.prepare_folder",
 }
 
+LOGGER_EXTRAS = {"WandbLogger": "wandb", "TensorBoardLogger": "tensorboard"}
+
 
 def run_job(cfg: DictConfig, schema: type, session: Callable[[DictConfig], Session]) -> Path | None:
     """Build the job of a configuration, call it, and print the folder that it wrote to, if any, as the last line."""
     check_keys(cfg, schema)
     quiet_lightning()
     check_processes(cfg)
+    check_loggers(cfg.get("logger"))
     if "trainer" in cfg and not is_first_process():  # it helps to train; the first one prints, and holds the folder
         with redirect_stdout(StringIO()):
             build_job(cfg)(session(cfg))
@@ -62,6 +66,18 @@ def build_job(cfg: DictConfig) -> Callable[[Any], Path | None]:
             raise error.__cause__ from None
         raise
     return job
+
+
+def check_loggers(loggers: DictConfig | None) -> None:
+    """Refuse loggers whose package is not installed, before anything is computed.
+
+    Raises:
+        MissingExtraError: Naming the package and the line that installs it.
+    """
+    for logger in (loggers or {}).values():
+        extra = LOGGER_EXTRAS.get(str(logger._target_).rpartition(".")[2])
+        if extra is not None:
+            require_extra(extra, EXTRAS[extra].purpose)
 
 
 def quiet_lightning() -> None:

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -52,6 +53,8 @@ def joint_training() -> Iterator[None]:
     if hydra.mode == RunMode.MULTIRUN:
         sys.argv = [arguments[0], *hydra.overrides.task]
         _set_folder(hydra.runtime.output_dir)
+    if Path(arguments[0]).stem == "graphrerank":  # the console script takes the command first
+        sys.argv = [arguments[0], str(hydra.job.config_name), *sys.argv[1:]]
     try:
         yield
         if dist.is_initialized():

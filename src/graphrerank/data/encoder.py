@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from graphrerank.checks import check_choice
+from graphrerank.extras import optional
 from graphrerank.files import hash_files, hash_model
 from graphrerank.graphs import DTYPES
 
@@ -90,10 +91,11 @@ class SentenceTransformerEncoder:
 
     @cached_property
     def _loaded(self) -> Any:
-        from sentence_transformers import SentenceTransformer  # heavy: only when something must be encoded
-
+        library = optional("sentence_transformers", "an encoder")  # heavy: only when something must be encoded
         try:
-            model = SentenceTransformer(self.model, device=self.device, revision=self.revision, trust_remote_code=False)
+            model = library.SentenceTransformer(
+                self.model, device=self.device, revision=self.revision, trust_remote_code=False
+            )
         except (OSError, ValueError) as error:
             raise ValueError(
                 f"encoder `model` must be a local sentence-transformers folder or a reachable hub id, "

@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from graphrerank.extras import optional
 from graphrerank.files import copy_file, write_text
 from graphrerank.inference.model_card import model_card
 from graphrerank.models import Checkpoint
@@ -42,7 +43,7 @@ def download_model(hub_id: str, *, revision: str | None = None, files: Sequence[
     Raises:
         ValueError: If the hub cannot be reached, or has no such model or file.
     """
-    import huggingface_hub
+    huggingface_hub = optional("huggingface_hub", "a model of the hub")
 
     needed = [MANIFEST, WEIGHTS, *files]
     try:
@@ -89,7 +90,7 @@ def push_model(
     Raises:
         ValueError: If ``repo_id`` is none, the model is no reranker, or a file of an artifact is a link or was changed.
     """
-    import huggingface_hub
+    huggingface_hub = optional("huggingface_hub", "a model of the hub")
 
     if not HUB_ID.fullmatch(repo_id):
         raise ValueError(f"`repo_id` must be owner/name, got {repo_id!r}")

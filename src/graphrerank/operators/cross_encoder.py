@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from graphrerank.checks import check_choice, check_counts
+from graphrerank.extras import optional
 from graphrerank.files import atomic_folder, hash_model
 from graphrerank.graphs import DTYPES
 from graphrerank.operators.classification_head import ClassificationHead
@@ -182,11 +183,12 @@ class CrossEncoder:
         return _Loaded(tokenizer, body, head.to(self.device), mean_pooling)
 
     def _from_pretrained(self) -> tuple[Any, Any]:
-        from transformers import AutoModelForSequenceClassification, AutoTokenizer  # heavy: only when it is used
-
+        library = optional("transformers", "a cross-encoder")  # heavy: only when it is used
         try:
-            tokenizer = AutoTokenizer.from_pretrained(self.model, revision=self.revision, trust_remote_code=False)
-            model, info = AutoModelForSequenceClassification.from_pretrained(
+            tokenizer = library.AutoTokenizer.from_pretrained(
+                self.model, revision=self.revision, trust_remote_code=False
+            )
+            model, info = library.AutoModelForSequenceClassification.from_pretrained(
                 self.model, revision=self.revision, output_loading_info=True, trust_remote_code=False
             )
         except (OSError, ValueError) as error:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from graphrerank.caching import short_hash
 from graphrerank.checks import check_counts
+from graphrerank.extras import optional
 from graphrerank.files import hash_files
 from graphrerank.graphs import CorpusGraph, Queries, Ranking, top_k_by_node_order
 from graphrerank.graphs.retriever import BASE_SCORE
@@ -106,10 +107,11 @@ class SpladeRetriever:
 
     @cached_property
     def _encoder(self) -> Any:
-        from sentence_transformers import SparseEncoder  # heavy: only when something must be encoded
-
+        library = optional("sentence_transformers", "retriever=splade")  # heavy: only when something must be encoded
         try:
-            encoder = SparseEncoder(self.model, device=self.device, revision=self.revision, trust_remote_code=False)
+            encoder = library.SparseEncoder(
+                self.model, device=self.device, revision=self.revision, trust_remote_code=False
+            )
         except (OSError, ValueError) as error:
             raise ValueError(
                 f"`model` must be a local folder or a reachable hub id of a sparse encoder, got {self.model!r}: {error}"

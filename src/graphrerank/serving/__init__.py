@@ -1,13 +1,18 @@
 """Exported artifacts, and the HTTP service that loads them."""
 
-from graphrerank.serving.artifact import Artifact, load_artifact
-from graphrerank.serving.export import export_artifact
-from graphrerank.serving.limits import Limits
-from graphrerank.serving.rerank_engine import RerankEngine
-from graphrerank.serving.rerank_request import RerankRequest
-from graphrerank.serving.rerank_response import RerankResponse
-from graphrerank.serving.server import Service, run
-from graphrerank.serving.settings import ServiceSettings
+from graphrerank.extras import explained
+
+try:
+    from graphrerank.serving.artifact import Artifact, load_artifact
+    from graphrerank.serving.export import export_artifact
+    from graphrerank.serving.limits import Limits
+    from graphrerank.serving.rerank_engine import RerankEngine
+    from graphrerank.serving.rerank_request import RerankRequest
+    from graphrerank.serving.rerank_response import RerankResponse
+    from graphrerank.serving.server import Service, run
+    from graphrerank.serving.settings import ServiceSettings
+except ModuleNotFoundError as error:
+    raise explained(error, "graphrerank.serving") from error
 
 __all__ = [
     "Artifact",

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
+from graphrerank.extras import optional
 from graphrerank.files import hash_files
 from graphrerank.text.sentences import Span
 
@@ -78,10 +79,11 @@ class TransformersTokenizer:
 
     @cached_property
     def _loaded(self) -> Any:
-        from transformers import AutoTokenizer  # heavy: only when something must be counted
-
+        library = optional("transformers", "a tokenizer")  # heavy: only when something must be counted
         try:
-            tokenizer = AutoTokenizer.from_pretrained(self.model, revision=self.revision, trust_remote_code=False)
+            tokenizer = library.AutoTokenizer.from_pretrained(
+                self.model, revision=self.revision, trust_remote_code=False
+            )
         except (OSError, ValueError) as error:
             raise ValueError(
                 f"tokenizer `model` must be a local folder or a reachable hub id, got {self.model!r}: {error}"

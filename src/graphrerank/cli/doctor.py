@@ -1,0 +1,62 @@
+"""``graphrerank doctor``: what is installed, what is missing for what, the device, and what the cache holds."""
+
+import platform
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from shlex import quote
+
+from graphrerank.extras import EXTRAS, missing_modules
+
+CORE = ("torch", "numpy", "safetensors", "bm25s", "PyStemmer", "pyahocorasick")
+
+
+def examination(environment: Mapping[str, str]) -> str:
+    """Describe this installation, in lines of text."""
+    return "\n".join([*_versions(), "", *_extras(), "", *_cache(cache_folder(environment))])
+
+
+def cache_folder(environment: Mapping[str, str]) -> Path:
+    """Return the folder that keeps vectors and candidate lists, as ``conf/paths/default.yaml`` names it."""
+    named = environment.get("GRAPHRERANK_CACHE")
+    return Path(named) if named else Path(environment.get("HOME", ".")) / ".cache" / "graphrerank"
+
+
+def _versions() -> list[str]:
+    import torch
+
+    device = "device: cpu"
+    if torch.cuda.is_available():
+        device = f"device: cuda, {torch.cuda.get_device_name()} ({torch.cuda.device_count()} in all)"
+    machine = f"{platform.system()} {platform.machine()}"
+    return [
+        f"graphrerank {version('graphrerank')}, Python {platform.python_version()}, {machine}",
+        ", ".join(f"{name} {version(name)}" for name in CORE),
+        f"{device}, {torch.get_num_threads()} threads",
+    ]
+
+
+def _extras() -> list[str]:
+    lines, width = ["extras (pip install 'graphrerank[NAME]', or [all]):"], max(map(len, EXTRAS))
+    for name, extra in EXTRAS.items():
+        missing = missing_modules(name)
+        state = "missing" if len(missing) == len(extra.modules) else "in part"
+        lines.append(f"  {name:{width}}  {state if missing else 'yes':7}  {extra.purpose}")
+        if missing and state == "in part":
+            lines.append(f"  {'':{width}}           without {', '.join(missing)}")
+    return lines
+
+
+def _cache(folder: Path) -> list[str]:
+    if not folder.is_dir():
+        return [f"cache: {folder}, empty; GRAPHRERANK_CACHE=DIR moves it"]
+    parts = {path.name: _size(path) for path in sorted(folder.iterdir())}
+    lines = [f"cache: {folder}, {sum(parts.values()) / 1e6:,.1f} MB; GRAPHRERANK_CACHE=DIR moves it"]
+    lines += [f"  {name}: {size / 1e6:,.1f} MB" for name, size in parts.items()]
+    return [*lines, f"  to clear it: rm -r {quote(str(folder))} (all of it is computed again when needed)"]
+
+
+def _size(path: Path) -> int:
+    if path.is_symlink() or path.is_file():
+        return path.lstat().st_size
+    return sum(file.lstat().st_size for file in path.rglob("*") if not file.is_dir())

@@ -1,0 +1,123 @@
+"""``train``, ``evaluate`` and ``serve`` as Hydra runs them, and how their errors are printed."""
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException, InstantiationException
+from hydra.types import RunMode
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+
+from graphrerank.cli import schema
+from graphrerank.cli.arguments import read_arguments
+
+FULL_ERROR = "HYDRA_FULL_ERROR"  # set by the user: every error with its traceback
+INTERRUPTED = 130  # exit status of a command that Ctrl+C ended, as shells give it
+PACKAGE = Path(__file__).parents[1]
+
+
+def train(cfg: DictConfig) -> None:
+    """Run the job of ``conf/train.yaml``."""
+    from graphrerank.cli.jobs import run_job
+    from graphrerank.cli.training_session import TrainingSession
+
+    run_job(cfg, schema.TrainConfig, TrainingSession)
+
+
+def evaluate(cfg: DictConfig) -> None:
+    """Run the job of ``conf/evaluate.yaml``."""
+    from graphrerank.cli.jobs import run_job
+    from graphrerank.cli.session import Session
+
+    run_job(cfg, schema.EvaluateConfig, Session)
+
+
+def serve(cfg: DictConfig) -> None:
+    """Export an artifact, time it, or serve it over HTTP."""
+    from graphrerank.cli.serve import serve as serve_artifact
+
+    schema.check_keys(cfg, schema.ServeConfig)
+    serve_artifact(cfg)
+
+
+TASKS = {"train": train, "evaluate": evaluate, "serve": serve}
+
+
+def run_hydra(name: str, arguments: Sequence[str], conf: Path) -> int:
+    """Compose ``conf/<name>.yaml`` with overrides and do its job, or what Hydra's own flags ask for.
+
+    A user's error is one message on standard error; an error of ours has its traceback, and with ``HYDRA_FULL_ERROR=1``
+    every error has.
+
+    Returns:
+        The exit status.
+    """
+    schema.register()
+    asked = FULL_ERROR in os.environ and os.environ[FULL_ERROR] != "0"
+    os.environ[FULL_ERROR] = "1"  # so that Hydra lets errors through to this function
+    try:
+        sys.argv[1:] = read_arguments(arguments)
+        hydra.main(version_base="1.3", config_path=str(conf), config_name=name)(_stopping(TASKS[name]))()
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except (Exception, _StoppedError) as stopped:
+        error = stopped.__cause__ if isinstance(stopped, _StoppedError) else stopped
+        assert error is not None
+        if isinstance(error, BrokenPipeError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # as `head` reads no further
+        elif asked or not is_users(error):
+            traceback.print_exception(error)
+        else:
+            print(message_of(error), file=sys.stderr)
+        return 1
+    finally:
+        os.environ[FULL_ERROR] = str(int(asked))
+    return 0
+
+
+class _StoppedError(BaseException):
+    """An error on its way past Hydra, which would print the overrides once more."""
+
+
+def _stopping(task: Callable[[DictConfig], None]) -> Callable[[DictConfig], None]:
+    """Let errors of a single run pass Hydra; in a sweep it says which run failed."""
+
+    def run(cfg: DictConfig) -> None:
+        try:
+            task(cfg)
+        except Exception as error:
+            if HydraConfig.get().mode == RunMode.MULTIRUN:
+                raise
+            raise _StoppedError from error
+
+    return run
+
+
+def is_users(error: BaseException) -> bool:
+    """Return whether an error is about what the user gave: raised by our checks, by Hydra, or by the file system."""
+    if isinstance(error, HydraException) and error.__cause__ is not None:  # of what it builds
+        return isinstance(error.__cause__, HydraException | OmegaConfBaseException) or is_users(error.__cause__)
+    if isinstance(error, HydraException | OmegaConfBaseException | OSError):
+        return True
+    frames = list(traceback.walk_tb(error.__traceback__))
+    ours = bool(frames) and Path(frames[-1][0].f_code.co_filename).is_relative_to(PACKAGE)
+    return ours and isinstance(error, ValueError | ImportError)
+
+
+def message_of(error: BaseException) -> str:
+    """Return what an error says, and what it was caused by where Hydra only says that it failed.
+
+    Hydra's advice to add a setting with ``+`` is left out: no job has settings that ``conf`` has not.
+    """
+    lines = [line for line in str(error).splitlines() if not line.strip().startswith("To append to your config")]
+    message = "\n".join(lines) or type(error).__name__
+    if not isinstance(error, HydraException) or error.__cause__ is None:
+        return message
+    cause = message_of(error.__cause__)
+    return cause if isinstance(error, InstantiationException) else f"{message}\n{cause}"

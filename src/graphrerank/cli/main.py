@@ -1,0 +1,124 @@
+"""``graphrerank train``, ``evaluate``, ``serve``, ``prepare`` and ``doctor``: the command line of the wheel."""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+from graphrerank.extras import require_extra
+
+CONF = "conf"
+HYDRA_JOBS = {"train": "train", "evaluate": "train", "serve": "serve", "prepare": "train"}  # -> the extra it needs
+HELP = """graphrerank: learned graph rerankers for graph RAG
+
+  graphrerank train SETTING=... ...     train a reranker, and judge it beside the retriever and frozen systems
+  graphrerank evaluate checkpoint=...   judge checkpoints, pipelines and run files on data sets
+  graphrerank serve artifact=...        export a checkpoint (mode=export), or answer HTTP requests from one
+  graphrerank prepare FOLDER data=...   write a data set as a corpus folder, encoded and indexed
+  graphrerank doctor                    what is installed, and what is missing for what; device; cache
+  graphrerank completion SHELL          a script for bash, zsh or fish that completes commands and settings
+
+graphrerank COMMAND --help lists a command's settings; they are the same as those of train.py, evaluate.py and serve.py.
+"""
+
+
+def main(arguments: Sequence[str] | None = None, *, conf: Path | None = None) -> int:
+    """Run the command that the arguments name, and return the exit status.
+
+    ``conf`` is the folder of settings; None for the package's.
+
+    Example:
+        >>> main(["--version"])  # doctest: +ELLIPSIS
+        graphrerank ...
+        0
+    """
+    command, *rest = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    try:
+        if command in HYDRA_JOBS:
+            return run_job_command(command, rest, conf or conf_folder())
+        if command in COMMANDS:
+            return COMMANDS[command](rest)
+    except (ValueError, OSError) as error:  # of reading arguments, and of packages that are missing
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    print(f"unknown command {command!r}; graphrerank --help lists them", file=sys.stderr)
+    return 2
+
+
+def run_job_command(command: str, arguments: Sequence[str], conf: Path) -> int:
+    """Run one of ``HYDRA_JOBS`` with overrides of the settings in the folder ``conf``.
+
+    Raises:
+        MissingExtraError: If its extra is not installed.
+    """
+    require_extra(HYDRA_JOBS[command], f"graphrerank {command}")
+    from graphrerank.cli.hydra_jobs import run_hydra
+
+    if command == "prepare":
+        command, arguments = "evaluate", prepare_arguments(arguments)
+    return run_hydra(command, arguments, conf.absolute())
+
+
+def prepare_arguments(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments of ``evaluate.py`` that prepare a folder.
+
+    Example:
+        >>> prepare_arguments(["out", "data=folder"])
+        ['prepare=out', 'data=folder']
+    """
+    folders = [argument for argument in arguments if "=" not in argument and not argument.startswith("-")]
+    if len(folders) > 1:
+        raise ValueError(f"graphrerank prepare takes one folder to write, got {folders}")
+    if not folders and not any(argument.startswith(("prepare=", "-")) for argument in arguments):
+        raise ValueError("graphrerank prepare needs a folder to write: graphrerank prepare FOLDER data=...")
+    return [f"prepare={argument}" if argument in folders else argument for argument in arguments]
+
+
+def conf_folder() -> Path:
+    """Return the folder of settings: in the wheel beside this package, in a checkout at its top."""
+    package = Path(__file__).parents[1]
+    return next(folder for folder in (package / CONF, package.parents[1] / CONF) if folder.is_dir())
+
+
+def _help(arguments: Sequence[str]) -> int:
+    print(HELP, end="")
+    return 0
+
+
+def _version(arguments: Sequence[str]) -> int:
+    print(f"graphrerank {version('graphrerank')}")
+    return 0
+
+
+def _doctor(arguments: Sequence[str]) -> int:
+    if arguments:
+        raise ValueError(f"graphrerank doctor takes no arguments, got {list(arguments)}")
+    from graphrerank.cli.doctor import examination
+
+    print(examination(dict(os.environ)))
+    return 0
+
+
+def _completion(arguments: Sequence[str]) -> int:
+    from graphrerank.cli.completion import completion_script
+
+    print(completion_script(*arguments), end="")
+    return 0
+
+
+COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
+    "doctor": _doctor,
+    "completion": _completion,
+    "--help": _help,
+    "-h": _help,
+    "help": _help,
+    "--version": _version,
+}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

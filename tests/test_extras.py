@@ -1,0 +1,51 @@
+import builtins
+import sys
+import tomllib
+from typing import Any
+
+import pytest
+
+from graphrerank.extras import EXTRAS, MissingExtraError, missing_modules, optional, require_extra
+from tests.support import ROOT
+
+SHARED = ("all", "dev")  # of other extras
+
+
+def test_every_extra_of_the_package_is_described() -> None:
+    """Against pyproject.toml, where `documents` and all others are installed from."""
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    assert set(EXTRAS) == set(listed) - set(SHARED)
+    assert "graphrerank[all]" in listed["dev"]
+
+
+def test_a_missing_package_is_named_with_the_line_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    assert missing_modules("wandb") == ["wandb"]
+    with pytest.raises(ValueError, match=r"^logger=wandb needs wandb, .*: pip install 'graphrerank\[wandb\]'$"):
+        require_extra("wandb", "logger=wandb")
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(MissingExtraError, match=r"graphrerank.encoders."):  # the narrowest that has it
+        optional("transformers", "a tokenizer")
+    with pytest.raises(ModuleNotFoundError, match="no_such_module"):
+        optional("no_such_module", "a test")
+    assert optional("json", "a test").loads("1") == 1
+
+
+@pytest.mark.parametrize(
+    ("package", "module", "extra"), [("training", "lightning", "train"), ("serving", "pydantic", "serve")]
+)
+def test_a_package_of_ours_says_what_it_needs(
+    package: str, module: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.startswith(f"graphrerank.{package}")]:
+        monkeypatch.delitem(sys.modules, name)
+    real = builtins.__import__
+
+    def without(name: str, *arguments: Any, **named: Any) -> Any:
+        if name.split(".")[0] == module:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        return real(name, *arguments, **named)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(MissingExtraError, match=rf"{package} needs {module}.*graphrerank\[{extra}\]"):
+        __import__(f"graphrerank.{package}")
