@@ -45,6 +45,7 @@ EXTRAS = {
     "spacy": Extra("entities of passages", ("spacy",)),
     "syntax": Extra("features of a query's syntax", ("spacy", "stanza")),
     "sql": Extra("schemas of databases other than SQLite", ("sqlalchemy",)),
+    "build": Extra("evaluate build=spider, bird, beaver: tables of SQL queries", ("sqlglot",)),
     "llm": Extra("a language model's endpoint", ("httpx",)),
     "retag": Extra("communities of a ReTAG index", ("graspologic_native",)),
     "onnx": Extra("serve mode=export formats=[onnx]", ("onnx", "onnxscript", "onnxruntime")),

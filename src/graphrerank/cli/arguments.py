@@ -5,15 +5,21 @@ from collections.abc import Sequence
 from graphrerank.passwords import check_no_password, without_passwords
 
 RENAMED = {"rows": "recipe"} | dict.fromkeys(("tables", "adapter", "curves", "routing", "ket", "retag"), "job")
-LISTS = ("report",)
+LISTS = ("report", "files")
+OPEN = "options."  # a mapping to which keys are added
+KEYWORD = "from"  # a word of Python, so that no setting can have this name: `from=` is `files=`
 
 
 def read_arguments(arguments: Sequence[str]) -> list[str]:
-    """Write lists as Hydra reads them; refuse keys of earlier versions and URLs with a password, which Hydra would log.
+    """Write lists as Hydra reads them, and ``from=`` as ``files=``.
+
+    Keys of earlier versions are refused, and URLs with a password, which Hydra would log.
 
     Example:
         >>> read_arguments(["report=runs/a,runs/b"])
         ["report=['runs/a','runs/b']"]
+        >>> read_arguments(["from=a.zip,b c.json"])
+        ["files=['a.zip','b c.json']"]
     """
     for argument in arguments:
         key = argument.lstrip("+~").split("=", 1)[0]
@@ -28,7 +34,10 @@ def read_arguments(arguments: Sequence[str]) -> list[str]:
 def _list_override(argument: str) -> str:
     """Write ``key=a,b`` as a list; Hydra would take it for a sweep."""
     key, _, listed = argument.partition("=")
+    key = "files" if key == KEYWORD else key
+    if key.startswith(OPEN):
+        return f"+{argument}"
     if key not in LISTS or listed.startswith("["):
-        return argument
+        return argument if not argument.startswith(f"{KEYWORD}=") else f"{key}={listed}"
     quoted = ("'" + entry.replace("'", r"\'") + "'" for entry in listed.split(","))
     return f"{key}=[{','.join(quoted)}]"

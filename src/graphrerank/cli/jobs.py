@@ -28,6 +28,7 @@ COMMANDS = {  # a setting of the command line -> the job that it asks for, in th
     "verify": "graphrerank.cli.verify.verify",
     "calibrate": "graphrerank.cli.calibration.calibrate_checkpoint",
     "prepare": "graphrerank.cli.prepare.prepare_folder",
+    "build": "graphrerank.cli.build.build",
 }
 
 LOGGER_EXTRAS = {"WandbLogger": "wandb", "TensorBoardLogger": "tensorboard"}

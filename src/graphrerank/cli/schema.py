@@ -140,6 +140,10 @@ class EvaluateConfig:
     prepare: str | None = None
     vectors: str = "float16"
     index: str | None = None
+    build: str | None = None
+    files: list[str] = field(default_factory=list)
+    out: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
     experiment: Any = None
     paths: Paths = field(default_factory=Paths)
     num_threads: int = 1

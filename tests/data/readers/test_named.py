@@ -272,20 +272,6 @@ def test_a_faster_process_wins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, 
     assert [path.name for path in (tmp_path / "sets").iterdir()] == ["nfcorpus"]
 
 
-def test_download_over_https(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    asked: list[Any] = []
-
-    def urlopen(request: Any, timeout: float) -> io.BytesIO:
-        asked.append((request.full_url, timeout))
-        return io.BytesIO(b"content")
-
-    monkeypatch.setattr("urllib.request.urlopen", urlopen)
-    digest = hashlib.sha256(b"content").hexdigest()
-    file = fetch.fetch(RemoteFile("https://host/a/b.zip", f"sha256:{digest}"), tmp_path)
-    assert (file, file.read_bytes()) == (tmp_path / "b.zip", b"content")
-    assert asked == [("https://host/a/b.zip", fetch.TIMEOUT_SECONDS)]
-
-
 def test_download_from_the_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     asked: list[Any] = []
 

@@ -1,0 +1,155 @@
+"""The tables that a SQL query reads, by its syntax tree: what is relevant to the question that the query answers."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from graphrerank.extras import require_extra
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+MAX_SQL_CHARS = 1_000_000
+_DUAL = "dual"  # Oracle's table of one row, which holds nothing
+
+
+class UnreadableSqlError(ValueError):
+    """A query whose tables cannot be said; ``reason`` is the same for the same kind of trouble."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason, self.detail = reason, detail
+
+
+class TableNames:
+    """Names of a database's tables as its queries may write them: in any case, quoted, behind a schema's name.
+
+    Args:
+        tables: Names of the tables, perhaps with their schema (``sales.order``).
+        views: Queries that define views, by name: a view stands for the tables that its query reads, unless it is one
+            of ``tables`` itself.
+        dialect: Of ``views``, as of :func:`gold_tables`.
+    """
+
+    def __init__(self, tables: Iterable[str], views: Mapping[str, str] | None = None, dialect: str = "sqlite") -> None:
+        self.views = {name.casefold(): sql for name, sql in (views or {}).items()}
+        self.dialect = dialect
+        self._exact: dict[str, str] = {}
+        self._found: dict[str, list[str]] = {}
+        for table in tables:
+            self._exact[table] = table
+            parts = table.casefold().split(".")
+            for start in range(len(parts)):
+                self._found.setdefault(".".join(parts[start:]), []).append(table)
+
+    def find(self, name: str) -> str | None:
+        """Return the table that a name means; None if there is none.
+
+        Raises:
+            UnreadableSqlError: If it may mean several.
+        """
+        if name in self._exact:
+            return name
+        parts = name.casefold().split(".")
+        for start in range(len(parts)):  # a schema's or database's name in front may be one that the schema leaves out
+            found = self._found.get(".".join(parts[start:]), [])
+            if len(found) == 1:
+                return found[0]
+            if found:
+                raise UnreadableSqlError("names a table that may be one of several", f"{name} of {sorted(found)}")
+        return None
+
+
+def gold_tables(sql: str, names: TableNames, *, dialect: str = "sqlite") -> list[str]:
+    """List the tables that a query reads, each once, in the order of the text.
+
+    A name that a ``WITH`` clause defines is no table where the clause holds: in the query behind it and in the later
+    ones of the clause, in its own query only if it is recursive. Aliases and functions that return rows are none.
+
+    Args:
+        sql: One query, perhaps with a semicolon behind.
+        names: Tables of its database.
+        dialect: Its dialect, one of sqlglot's (``sqlite``, ``mysql``, ``postgres``, ``oracle``, ``tsql``, ...).
+
+    Raises:
+        UnreadableSqlError: If it cannot be parsed, is no single query, reads no table, or names one that is not there.
+        ValueError: If sqlglot is not installed, or has no such dialect.
+
+    Example:
+        >>> names = TableNames(["Singer", "Song"])
+        >>> gold_tables("WITH s AS (SELECT id FROM singer) SELECT * FROM s JOIN [song] AS t ON s.id = t.id", names)
+        ['Singer', 'Song']
+    """
+    return list(dict.fromkeys(_resolve(sql, names, dialect, ())))
+
+
+def _resolve(sql: str, names: TableNames, dialect: str, within: tuple[str, ...]) -> Iterator[str]:
+    for name in _table_names(_parse(sql, dialect)):
+        table = names.find(name)
+        key = name.casefold().rsplit(".", 1)[-1]
+        if table is not None:
+            yield table
+        elif key in names.views and key not in within:
+            yield from _resolve(names.views[key], names, names.dialect, (*within, key))
+        elif key != _DUAL:
+            raise UnreadableSqlError("names a table that its database does not have", name)
+
+
+def _parse(sql: str, dialect: str) -> "exp.Query":
+    require_extra("build", "reading SQL")
+    import sqlglot
+    from sqlglot import exp
+    from sqlglot.errors import SqlglotError
+
+    if dialect not in sqlglot.Dialects.__members__.values():
+        known = sorted(each.value for each in sqlglot.Dialects if each.value)
+        raise ValueError(f"`dialect` must be one of {known}, got {dialect!r}")
+    if len(sql) > MAX_SQL_CHARS:
+        raise UnreadableSqlError("is too long", f"{len(sql):,} characters")
+    try:
+        statements = [each for each in sqlglot.parse(sql, dialect=dialect) if each is not None]
+    except (SqlglotError, RecursionError) as error:
+        raise UnreadableSqlError("cannot be parsed", " ".join(str(error).split())[:300]) from error
+    if len(statements) != 1 or not isinstance(statements[0], exp.Query):
+        kinds = [type(each).__name__ for each in statements]
+        raise UnreadableSqlError("is not one query", f"it has {kinds or 'no statement'}")
+    return statements[0]
+
+
+def _table_names(query: "exp.Query") -> list[str]:
+    """List the names of tables in a query, without those that its ``WITH`` clauses define."""
+    from sqlglot import exp
+
+    found = []
+    for table in query.find_all(exp.Table, bfs=False):
+        if not isinstance(table.this, exp.Identifier):
+            continue  # a function
+        name = ".".join(part.name for part in table.parts if isinstance(part, exp.Identifier))
+        if len(table.parts) > 1 or not _is_defined(table, name):
+            found.append(name)
+    if not found:
+        raise UnreadableSqlError("reads no table", query.sql()[:300])
+    return found
+
+
+def _is_defined(table: "exp.Table", name: str) -> bool:
+    """Return whether a ``WITH`` clause that holds at this place defines the name."""
+    from sqlglot import exp
+
+    below: exp.Expr = table
+    own: exp.Expr | None = None  # the definition within which the name stands, of the clause above
+    while (above := below.parent) is not None:
+        if isinstance(above, exp.With):
+            own = below
+        elif isinstance(above, exp.Query):
+            for definition in above.ctes:
+                clause = definition.parent
+                assert isinstance(clause, exp.With)
+                if definition is own and not clause.recursive:
+                    break
+                if definition.alias.casefold() == name.casefold():
+                    return True
+                if definition is own:
+                    break
+            own = None
+        below = above
+    return False

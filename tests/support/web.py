@@ -1,0 +1,57 @@
+"""A server of bytes on this machine, which knows ranges and can cut its answers short."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+@dataclass
+class Web:
+    """What the server sends, and what it was asked for."""
+
+    files: dict[str, bytes]  # by path
+    cut: list[int] = field(default_factory=list)  # bytes after which the next answers end, one after the other
+    version: str = '"1"'  # the ETag
+    ranges: list[str | None] = field(default_factory=list)  # of the requests so far
+    url: str = ""
+
+
+@contextmanager
+def serving(files: dict[str, bytes]) -> Iterator[Web]:
+    """Serve files until the block ends."""
+    web = Web(files)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            web.ranges.append(asked := self.headers.get("Range"))
+            content = web.files.get(self.path)
+            if content is None:
+                self.send_error(404)
+                return
+            start = 0
+            if asked and self.headers.get("If-Range") == web.version:
+                start = int(asked.removeprefix("bytes=").rstrip("-"))
+            self.send_response(206 if start else 200)
+            if start:
+                self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+            self.send_header("Content-Length", str(len(content) - start))
+            self.send_header("ETag", web.version)
+            self.end_headers()
+            stop = web.cut.pop(0) if web.cut else len(content)
+            self.wfile.write(content[start : start + stop])
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    web.url = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    try:
+        yield web
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
