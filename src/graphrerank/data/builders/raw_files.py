@@ -37,7 +37,7 @@ class RawFile:
         self._opener = opener
 
     @contextmanager
-    def open(self) -> Iterator[IO[bytes]]:
+    def open(self) -> Iterator[Any]:
         """Open the content, decompressed if its name ends with ``.gz``; damage is a ValueError with the label."""
         try:
             with self._opener() as raw:
