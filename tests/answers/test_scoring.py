@@ -55,10 +55,10 @@ def test_questions_without_an_answer() -> None:
 
 
 def test_kinds_of_questions() -> None:
-    kinds = question_kinds([2, 1, 3, 1], [["a"], None, [], ["b"]])
+    kinds = question_kinds([2, 1, 3, 1], score_answers([""] * 4, [""] * 4, [["a"], None, [], ["b"]]))
     assert {name: inside.int().tolist() for name, inside in kinds.items()} == {
         "multi-hop": [1, 0, 0, 0],
         "single-hop": [0, 1, 0, 1],
         "unanswerable": [0, 0, 1, 0],
     }
-    assert list(question_kinds([2], [["a"]])) == ["multi-hop"]
+    assert list(question_kinds([2], score_answers([""], [""], [["a"]]))) == ["multi-hop"]

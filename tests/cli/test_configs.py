@@ -33,7 +33,9 @@ def _train(*overrides: str, run_dir: Path | str = "run"):
 @pytest.mark.parametrize(("group", "choice"), CHOICES)
 def test_every_choice_composes(group: str, choice: str) -> None:
     of_evaluate = group == "experiment" and "# python evaluate.py" in (CONF / group / f"{choice}.yaml").read_text()
-    if group == "pipeline" or of_evaluate:
+    if group == "prompt":  # composed into others
+        return
+    if group in ("pipeline", "answers") or of_evaluate:
         schema.check_keys(compose("evaluate", overrides=[f"{group}={choice}"]), schema.EvaluateConfig)
         return
     extra = ["encoder.model=somewhere"] if choice == "sentence_transformer" else []
@@ -63,6 +65,14 @@ def test_every_pipeline_instantiates(choice: str, request: pytest.FixtureRequest
     pipeline = instantiate(cfg.pipeline)(graph, **encoders)
     budget = {"grapher": 200, "ircot": 10}.get(choice, 100)  # the papers'
     assert (pipeline.budget, pipeline.batch_queries) == (budget, 16 if choice == "ket" else 32)
+
+
+@pytest.mark.parametrize("choice", [choice for group, choice in CHOICES if group == "answers"])
+def test_every_stage_of_answers_instantiates(choice: str, tmp_path: Path) -> None:
+    model = ["answers.writer.model.model=nowhere"] if choice == "transformers" else []
+    stage = instantiate(compose("evaluate", overrides=[f"answers={choice}", f"paths.cache={tmp_path}", *model]).answers)
+    assert stage.packing.top_k == 10
+    assert (stage.judge is not None) == (choice == "judged")
 
 
 @pytest.mark.parametrize("features", [choice for group, choice in CHOICES if group == "features"])

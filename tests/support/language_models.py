@@ -50,13 +50,19 @@ class ChatEndpoint(BaseHTTPRequestHandler):
         self.requests.append({"path": self.path, "key": self.headers.get("Authorization"), **body})
         question = body["messages"][-1]["content"]
         echo = {"choices": [{"message": {"content": f"<{question}>"}}]}
-        status, answer = self.script[question].pop(0) if self.script.get(question) else (200, echo)
+        status, answer = (
+            self.script[question].pop(0) if self.script.get(question) else (200, self.answer(question, echo))
+        )
         raw = json.dumps(answer).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(raw)))
         self.send_header("Retry-After", "0")
         self.end_headers()
         self.wfile.write(raw)
+
+    def answer(self, question: str, echo: dict[str, Any]) -> Any:
+        """What is answered where no script says otherwise."""
+        return echo
 
     def log_message(self, *_: object) -> None:
         pass

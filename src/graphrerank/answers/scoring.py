@@ -11,6 +11,7 @@ EM, F1, CONTAIN_MATCH, CONTEXT_COVERAGE = "EM", "F1", "Contain-Match", "Context-
 JUDGED = "Judged"  # accuracy by a model's verdict
 SCORED = (EM, F1, CONTAIN_MATCH, CONTEXT_COVERAGE)
 ANSWER_MEASURES = (*SCORED, JUDGED)
+KIND_MEASURES = (EM, CONTEXT_COVERAGE)  # that tell questions without an answer
 OF_TEXTS = {EM: exact_match, F1: answer_f1, CONTAIN_MATCH: contain_match}
 
 
@@ -40,13 +41,14 @@ def score_answers(
     return scores
 
 
-def question_kinds(num_relevant: Sequence[int], right: Sequence[Sequence[str] | None]) -> Mapping[str, Tensor]:
+def question_kinds(num_relevant: Sequence[int], scores: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Group questions: ``[Q]`` bool of those with several relevant passages, with one, and without an answer.
 
-    A question without an answer is in no other group; groups without a question are left out.
+    ``scores`` are those of any system (:func:`score_answers`). A question without an answer is in no other group;
+    groups without a question are left out.
     """
     counts = torch.tensor(list(num_relevant))
-    unanswerable = torch.tensor([answers is not None and not answers for answers in right], dtype=torch.bool)
+    unanswerable = scores[CONTEXT_COVERAGE].isnan() & ~scores[EM].isnan()
     groups = {
         "multi-hop": (counts > 1) & ~unanswerable,
         "single-hop": (counts <= 1) & ~unanswerable,

@@ -7,6 +7,7 @@ from graphrerank.cli.ranking import Rankings
 from graphrerank.cli.results import Results
 from graphrerank.cli.session import Session
 from graphrerank.evaluation import build_study
+from graphrerank.evaluation.answering import answer_queries, write_answers
 
 
 def evaluate(session: Session) -> Path:
@@ -14,5 +15,8 @@ def evaluate(session: Session) -> Path:
     lineup = read_lineup(session)
     results = Results(session, lineup.plan)
     for ranked in Rankings(session, lineup):
+        if lineup.answers is not None:
+            ranked = answer_queries(lineup.answers, ranked)
+            write_answers(session.run_dir / "answers" / f"{ranked.dataset.name}.jsonl", ranked)
         results.add(build_study(ranked, lineup.plan), ranked.dataset.graph.node_ids)
     return session.run_dir

@@ -7,6 +7,7 @@ from pathlib import Path
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf
 
+from graphrerank.answers import AnswerStage
 from graphrerank.cli.session import Session
 from graphrerank.evaluation import RETRIEVER, StudyPlan
 from graphrerank.evaluation.counterfactual import EDGES
@@ -41,6 +42,7 @@ class Lineup:
     retriever: DictConfig
     notes: Sequence[str]  # say which retriever and encoder these are, and whose; empty without a checkpoint
     plan: StudyPlan  # what is measured and tested
+    answers: AnswerStage | None = None  # answers the queries from what each system ranks; None: nothing is answered
 
 
 def read_lineup(session: Session) -> Lineup:
@@ -76,6 +78,7 @@ def read_lineup(session: Session) -> Lineup:
         origin += (
             f", {session.choice('pair_encoder')} on the first {cfg.cross_encoder_top_k}, whose time is in no stage"
         )
+    answers: AnswerStage | None = None if cfg.answers is None else session.build(cfg.answers)
     usual = PIPELINE_MEASURES if pipeline_names else MIXED_MEASURES if listed else RERANKER_MEASURES
     return Lineup(
         named=named,
@@ -85,8 +88,20 @@ def read_lineup(session: Session) -> Lineup:
         encoder=encoder,
         retriever=retriever,
         notes=[origin] if loaded else [],
-        plan=StudyPlan(cfg.measures or usual, cfg.tested, ties=cfg.ties, resamples=cfg.resamples, seed=session.seed),
+        plan=StudyPlan(
+            _with_answers(cfg.measures or usual, answers),
+            cfg.tested,
+            ties=cfg.ties,
+            resamples=cfg.resamples,
+            seed=session.seed,
+        ),
+        answers=answers,
     )
+
+
+def _with_answers(measures: Sequence[str], answers: AnswerStage | None) -> list[str]:
+    """Add the measures of answers to those of rankings, where answers are written."""
+    return [*measures, *(name for name in (answers.measures if answers else ()) if name not in measures)]
 
 
 def name_systems(sources: Sequence[str]) -> list[Named]:

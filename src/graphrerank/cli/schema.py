@@ -132,6 +132,7 @@ class EvaluateConfig:
     retriever: Any = None
     data: Any = None
     pipeline: Any = None
+    answers: Any = None
     shared: Any = None  # parts that the files of conf/pipeline refer to
     pipelines: list[str] = field(default_factory=list)
     num_queries: int | None = None

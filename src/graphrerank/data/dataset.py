@@ -66,7 +66,8 @@ class RetrievalDataset:
     # pairs of nodes joined by each type of edge, if the reader counted them; a pair joined in several ways counts in
     # each
     edge_counts: Mapping[str, int] = field(default_factory=dict)
-    # right answers by query id, of queries whose metadata name them. Labels: no retriever reads them
+    # right answers by query id, of queries whose metadata name them; empty where they say that there is none.
+    # Labels: no retriever reads them
     answers: Mapping[str, Sequence[str]] = field(default_factory=dict)
     encoded_by: str | None = None  # fingerprint of the encoder of vectors that came with the graph
     known_fingerprint: InitVar[str | None] = None  # the fingerprint, where it was computed before

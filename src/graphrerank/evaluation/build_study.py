@@ -6,6 +6,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from graphrerank.answers import ANSWER_MEASURES, KIND_MEASURES, question_kinds
+from graphrerank.evaluation.findings import Breakdown
 from graphrerank.evaluation.hub_bias import hub_bias
 from graphrerank.evaluation.measuring import break_ties, measure_ranking, relevant_nodes, tied_share
 from graphrerank.evaluation.paired_tests import compare_last, compare_with_itself
@@ -36,7 +38,7 @@ def build_study(ranked: RankedDataset, plan: StudyPlan) -> DatasetStudy:
             dataset, qrels, queries, break_ties(ranking, graph.node_ids, ties=plan.ties), plan.measures
         )
 
-    values = {system.name: measured(system.ranking) for system in systems}
+    values = {system.name: _in_order(measured(system.ranking), system, plan) for system in systems}
     table = torch.stack([torch.stack(list(rows.values())) for rows in values.values()])  # [S, M, Q]
     intervals = bootstrap_interval(table, samples=plan.resamples, level=plan.level, seed=plan.seed).tolist()
     calibrations = {system.name: system.calibration for system in systems if system.calibration is not None}
@@ -87,6 +89,14 @@ def build_study(ranked: RankedDataset, plan: StudyPlan) -> DatasetStudy:
     return with_comparisons(study, plan)
 
 
+def _in_order(scores: Mapping[str, Tensor], system: RankedSystem, plan: StudyPlan) -> dict[str, Tensor]:
+    """Put the measures of a ranking and of the answers written from it into the order of the plan."""
+    every = {**scores, **(system.answers.values if system.answers else {})}
+    if missing := [name for name in plan.measures if name not in every]:
+        raise ValueError(f"`measures` {missing} are of answers, which only answers=... writes")
+    return {name: every[name] for name in plan.measures}
+
+
 def with_comparisons(study: DatasetStudy, plan: StudyPlan) -> DatasetStudy:
     """Compare the last system of a study with the others, and average all of them over groups of queries."""
     main = plan.tested[0]
@@ -107,11 +117,28 @@ def with_comparisons(study: DatasetStudy, plan: StudyPlan) -> DatasetStudy:
         study,
         tests=compare_last({name: system.values for name, system in study.systems.items()}, plan),
         query_differences=differences,
-        breakdowns=break_down(
-            scores, query_groups(study.num_relevant, study.densities, study.query_texts), measure=main
-        ),
+        breakdowns=[
+            *break_down(scores, query_groups(study.num_relevant, study.densities, study.query_texts), measure=main),
+            *_answers_by_kind(study, plan.measures),
+        ],
         seed_spreads=seed_spreads(list(study.systems.values()), plan.tested),
     )
+
+
+def _answers_by_kind(study: DatasetStudy, measures: Sequence[str]) -> list[Breakdown]:
+    """Average measures of answers over multi-hop, single-hop and unanswerable questions."""
+    names = [name for name in ANSWER_MEASURES if name in measures]
+    first = next(iter(study.systems.values())).values
+    if not set(KIND_MEASURES) <= set(names):
+        return []
+    kinds = {"kind": question_kinds(study.num_relevant, first)}
+    return [
+        entry
+        for name in names
+        for entry in break_down(
+            {key: system.values[name] for key, system in study.systems.items()}, kinds, measure=name
+        )
+    ]
 
 
 def _system_study(
@@ -138,6 +165,7 @@ def _system_study(
         fingerprint=system.fingerprint,
         ranking=break_ties(system.ranking, graph.node_ids, ties=plan.ties),
         routes=system.routes,
+        answers=None if system.answers is None else system.answers.counts,
     )
 
 

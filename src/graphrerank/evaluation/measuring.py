@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from graphrerank.answers import ANSWER_MEASURES
 from graphrerank.checks import check_choice, check_counts
 from graphrerank.data import Qrels, RetrievalDataset
 from graphrerank.graphs import Ranking
@@ -35,7 +36,8 @@ def measure_ranking(
 ) -> dict[str, Tensor]:
     """Score each query in several measures: ``[Q]`` float64 by each measure's one name; NaN = the query does not count.
 
-    ``ranking`` is ``[Q, K]``, best first: ties are broken already (:func:`break_ties`). A query without any ranked node
+    Measures of answers are left out: the stage that wrote them has scored them. ``ranking`` is ``[Q, K]``, best first:
+    ties are broken already (:func:`break_ties`). A query without any ranked node
     scores 0 in all measures, as a relevant node that is not ranked counts as missed. ``qrels`` judge each query.
     """
     kinds = parse_measures(measures)
@@ -55,18 +57,20 @@ def measure_ranking(
                 scores[name] = _coverage(dataset, queries, top)
             else:
                 scores[name] = OF_GRAPH[parts["name"]](dataset.graph, top, relevant)
-    return {name: scores[name] for name in kinds}
+    return {name: scores[name] for name, kind in kinds.items() if kind != "answers"}
 
 
 def parse_measures(names: Sequence[str]) -> dict[str, str]:
-    """Normalise the names of measures, and name the source of each: ``ours``, ``cut`` or ``ir_measures``.
+    """Normalise the names of measures, and name the source of each: ``ours``, ``cut``, ``answers`` or ``ir_measures``.
 
-    ``cut`` are TR, MissTR and Coverage, each perhaps ``@K``. Measures that read documents judged not relevant are
-    refused:
-    data sets keep the relevant ones alone.
+    ``cut`` are TR, MissTR and Coverage, each perhaps ``@K``; ``answers`` are :data:`ANSWER_MEASURES`. Measures that
+    read documents judged not relevant are refused: data sets keep the relevant ones alone.
     """
     kinds = {}
     for name in names:
+        if name in ANSWER_MEASURES:
+            kinds[name] = "answers"
+            continue
         try:
             kinds[parse_measure(name).name] = "ours"
         except ValueError as error:

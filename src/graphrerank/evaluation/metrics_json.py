@@ -48,6 +48,7 @@ def system_metrics(system: SystemStudy) -> dict[str, Any]:
         "latency_ms": {} if system.cost is None else dict(system.cost.latency_ms),
         "cost": None if system.cost is None else vars(system.cost),
         "routes": dict(system.routes),
+        "answers": None if system.answers is None else system.answers.to_json(),
         "missing": len(system.missing),
         "tied_share": system.tied_share,
     }

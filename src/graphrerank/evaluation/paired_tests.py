@@ -132,11 +132,11 @@ def compare_last(values: Mapping[str, Mapping[str, Tensor]], plan: StudyPlan) ->
 def compare_with_itself(
     ranked: RankedSystem, edges: str, values: Mapping[str, Tensor], changed: Mapping[str, Tensor], plan: StudyPlan
 ) -> Counterfactual:
-    """Compare a system with itself on another graph, in the first tested measure.
+    """Compare a system with itself on another graph, in the first tested measure of rankings.
 
     ``values`` and ``changed`` are ``[Q]`` of each measure, on the graph as it is and on the other one.
     """
-    measure = plan.tested[0]
+    measure = next((name for name in plan.tested if name in changed), next(iter(changed)))
     table = torch.stack([values[measure], changed[measure]]).unsqueeze(1)
     statistics = compare_pairs(table, [(0, 1)], resamples=plan.resamples, level=plan.level, seed=plan.seed)
     low, high = statistics.interval[0, 0].tolist()

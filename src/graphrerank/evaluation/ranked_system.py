@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from graphrerank.answers import SystemAnswers
 from graphrerank.data import RetrievalDataset
 from graphrerank.evaluation.study import Cost
 from graphrerank.graphs import Ranking
@@ -30,6 +31,7 @@ class RankedSystem:
     on_other_edges: Mapping[str, Ranking] = field(default_factory=dict)
     # share of the queries on each path of a router; empty where there is none
     routes: Mapping[str, float] = field(default_factory=dict)
+    answers: SystemAnswers | None = None  # written from what it ranked; None where none were asked for
 
 
 @dataclass(frozen=True, eq=False)

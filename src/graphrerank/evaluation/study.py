@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphrerank.answers import AnswerCounts
 from graphrerank.evaluation.findings import (
     Breakdown,
     Counterfactual,
@@ -90,6 +91,7 @@ class SystemStudy:
     ranking: Ranking | None = None  # `[Q, K]` nodes of the corpus, or None where read back (`runs/` holds it)
     # share of the queries on each path of a router; empty where there is none
     routes: Mapping[str, float] = field(default_factory=dict)
+    answers: AnswerCounts | None = None  # what its answers took; None where none were written
 
     @property
     def means(self) -> dict[str, float]:
@@ -110,6 +112,7 @@ class SystemStudy:
             "seed": self.seed,
             "fingerprint": self.fingerprint,
             "routes": dict(self.routes),
+            "answers": None if self.answers is None else self.answers.to_json(),
             "values": {name: [_number(score) for score in row.tolist()] for name, row in self.values.items()},
         }
 
@@ -123,6 +126,7 @@ class SystemStudy:
             cost=None if content["cost"] is None else Cost(**content["cost"]),
             missing=tuple(content["missing"]),
             routes=content.get("routes", {}),
+            answers=None if content.get("answers") is None else AnswerCounts.from_json(content["answers"]),
             **{key: content[key] for key in ("kind", "source", "tied_share", "config", "seed", "fingerprint")},
         )
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from math import isnan
 
+from graphrerank.evaluation.answer_tables import answer_notes
 from graphrerank.evaluation.findings import PairedTest
 from graphrerank.evaluation.study import DatasetStudy
 from graphrerank.evaluation.tables import p_text, percent_cell, points_cell, row_name
@@ -53,7 +54,7 @@ def notes_of(dataset: DatasetStudy, ties: str) -> list[str]:
         if system.routes:
             shares = ", ".join(f"{route} {100 * share:.0f}%" for route, share in system.routes.items())
             lines.append(f"{row_name(name)}: {shares} of the queries")
-    return lines
+    return lines + answer_notes(dataset)
 
 
 def verdicts(dataset: DatasetStudy) -> list[Verdict]:

@@ -10,7 +10,7 @@ from graphrerank.evaluation.significance import LEVEL, RESAMPLES, check_level
 RERANKER_MEASURES = ("PR@5", "PR@10", "PR@5/multi", "PR@10/multi", "R@2", "R@5", "R@10", "nDCG@10")
 PIPELINE_MEASURES = ("CR@10", "nDCG@10", "R@5", "R@10", TOPOLOGICAL_RECALL, MISSED)
 MIXED_MEASURES = ("nDCG@10", "PR@5", "PR@10", "R@5", "R@10")  # of rerankers beside pipelines and run files
-TESTED = ("nDCG@10", "PR@10", "CR@10")  # where nothing else is named: those of them that are measured
+TESTED = ("nDCG@10", "PR@10", "CR@10", "F1", "EM", "Judged")  # those of them that are measured, by default
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class StudyPlan:
 
     # names of measures, the tables' columns; each is kept under its one name (`R_cap@10` is `CR@10`)
     measures: Sequence[str]
-    # those of them that are tested; findings about queries use the first. Empty: nDCG@10, PR@10 and CR@10 as far as
-    # they are measured, else the first measure
+    # those of them that are tested; findings about queries use the first. Empty: those of `TESTED` that
+    # are measured, else the first measure
     tested: Sequence[str] = ()
     ties: str = "own"  # how ties are broken (`break_ties`)
     resamples: int = RESAMPLES  # sign flips of each test, and bootstrap samples

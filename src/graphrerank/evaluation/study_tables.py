@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from math import isnan
 
+from graphrerank.evaluation.answer_tables import answers_table
 from graphrerank.evaluation.cost import TOTAL
 from graphrerank.evaluation.findings import (
     Breakdown,
@@ -281,6 +282,7 @@ def across_table(study: Study) -> Table:
 DATASET_TABLES: Sequence[Callable[[DatasetStudy], Table]] = (
     quality_table,
     tests_table,
+    answers_table,
     cost_table,
     groups_table,
     hubs_table,

@@ -2,17 +2,33 @@
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass, replace
+from itertools import islice
 from typing import Any, TypeVar
 
 from graphrerank.checks import check_counts, check_not_negative
+from graphrerank.language_models.reply import FAILED, REJECTED, Reply, read_reply
 
 Answer = TypeVar("Answer")
 
 RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
+REQUEST_AT_FAULT = frozenset({400, 413, 422})  # this one, as one that is too long; others may be answered
 MAX_WAIT = 60.0  # seconds between two attempts
+
+
+class UnusableError(ValueError):
+    """An endpoint gave no usable answer in all attempts."""
+
+
+class RefusedError(ValueError):
+    """An endpoint refused a request for good."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 @dataclass(eq=False)
@@ -64,6 +80,46 @@ class LanguageModel:
         Raises:
             ValueError: If the endpoint refuses, or gives no usable answer within the attempts.
         """
+
+        def read_text(body: Any) -> Answer:
+            return read(body["choices"][0]["message"]["content"])
+
+        with self._conversations(system) as submit:
+            futures = [submit(question, read_text) for question in questions]
+            return [future.result()[0] for future in futures]
+
+    def replies(self, questions: Sequence[str], *, system: str | None) -> Iterator[tuple[int, Reply]]:
+        """Ask each question, and yield its index with the reply, as they come.
+
+        What is refused for its own sake, or fails in all attempts, is a reply too. No more than ``concurrency``
+        questions are under way, those included whose replies were not taken yet.
+
+        Raises:
+            ValueError: If the endpoint refuses whatever is asked: a wrong key, address or model.
+        """
+        waiting = iter(enumerate(questions))
+        with self._conversations(system) as submit:
+            under_way = {submit(text, read_reply): index for index, text in islice(waiting, self.concurrency)}
+            while under_way:
+                done, _ = wait(under_way, return_when=FIRST_COMPLETED)
+                for future in done:
+                    yield under_way.pop(future), self._reply(future)
+                    under_way |= {submit(text, read_reply): index for index, text in islice(waiting, 1)}
+
+    def _reply(self, future: "Future[tuple[Reply, int]]") -> Reply:
+        try:
+            reply, attempts = future.result()
+        except UnusableError as error:
+            return Reply("", FAILED, attempts=self.max_retries + 1, problem=str(error))
+        except RefusedError as error:
+            if error.status not in REQUEST_AT_FAULT:
+                raise
+            return Reply("", REJECTED, problem=str(error))
+        return replace(reply, attempts=attempts)
+
+    @contextmanager
+    def _conversations(self, system: str | None) -> Iterator[Callable[..., "Future[tuple[Any, int]]"]]:
+        """Yield what asks a question in the background; at an error, those that are not asked yet are dropped."""
         import httpx
 
         key = os.environ.get(self.api_key_variable)
@@ -73,23 +129,26 @@ class LanguageModel:
             httpx.Client(timeout=self.timeout, headers=headers) as client,
             ThreadPoolExecutor(self.concurrency) as pool,
         ):
-            futures = [
-                pool.submit(self._ask_one, client, [*prefix, {"role": "user", "content": question}], read)
-                for question in questions
-            ]
+
+            def submit(question: str, read: Callable[[Any], Any]) -> "Future[tuple[Any, int]]":
+                return pool.submit(self._ask_one, client, [*prefix, {"role": "user", "content": question}], read)
+
             try:
-                return [future.result() for future in futures]
+                yield submit
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
 
-    def _ask_one(self, client: Any, messages: list[dict[str, str]], read: Callable[[str], Answer]) -> Answer:
+    def _ask_one(
+        self, client: Any, messages: list[dict[str, str]], read: Callable[[Any], Answer]
+    ) -> tuple[Answer, int]:
+        """Ask one question; ``read`` parses the body. Returns the answer, and the number of attempts."""
         import httpx
 
         body = {"model": self.model, "messages": messages, "temperature": self.temperature, **(self.request or {})}
         url, problem = f"{self.base_url}/chat/completions", ""
         for attempt in range(self.max_retries + 1):
-            wait = self.pause * 2**attempt
+            pause = self.pause * 2**attempt
             try:
                 response = client.post(url, json=body)
             except (httpx.TimeoutException, httpx.TransportError) as error:
@@ -97,17 +156,20 @@ class LanguageModel:
             else:
                 if response.status_code == 200:
                     try:
-                        return read(response.json()["choices"][0]["message"]["content"])
-                    except (ValueError, LookupError, TypeError) as error:
+                        return read(response.json()), attempt + 1
+                    except (ValueError, LookupError, TypeError, AttributeError) as error:
                         problem = repr(error)
                 elif response.status_code in RETRIED:
                     problem = f"status {response.status_code}"
-                    wait = _retry_after(response.headers.get("Retry-After"), wait)
+                    pause = _retry_after(response.headers.get("Retry-After"), pause)
                 else:
-                    raise ValueError(f"{url} refused with status {response.status_code}: {response.text[:200]!r}")
+                    raise RefusedError(
+                        f"{url} refused with status {response.status_code}: {response.text[:200]!r}",
+                        response.status_code,
+                    )
             if attempt < self.max_retries:
-                time.sleep(min(wait, MAX_WAIT))
-        raise ValueError(
+                time.sleep(min(pause, MAX_WAIT))
+        raise UnusableError(
             f"{url} gave no usable answer in {self.max_retries + 1} tries for the text "
             f"{messages[-1]['content'][:60]!r}; last: {problem}"
         )
@@ -122,8 +184,8 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _retry_after(header: str | None, wait: float) -> float:
+def _retry_after(header: str | None, pause: float) -> float:
     try:
-        return max(0.0, float(header)) if header is not None else wait
+        return max(0.0, float(header)) if header is not None else pause
     except ValueError:  # a date
-        return wait
+        return pause

@@ -1,6 +1,6 @@
 """A chat model of transformers that runs in this process instead of behind an endpoint."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from graphrerank.checks import check_choice, check_counts, check_not_negative
 from graphrerank.files import hash_model
 from graphrerank.graphs import DTYPES
+from graphrerank.language_models.reply import ANSWERED, CUT, Reply
 
 Answer = TypeVar("Answer")
 
@@ -59,9 +60,9 @@ class TransformersLanguageModel:
             for start in range(0, len(pending), self.batch_size):
                 batch = pending[start : start + self.batch_size]
                 conversations = [[*prefix, {"role": "user", "content": questions[index]}] for index in batch]
-                for index, text in zip(batch, self._generate(conversations, attempt), strict=True):
+                for index, reply in zip(batch, self._generate(conversations, attempt), strict=True):
                     try:
-                        answers[index] = read(text)
+                        answers[index] = read(reply.text)
                     except (ValueError, LookupError, TypeError) as error:
                         problem = repr(error)
         if missing := [text for index, text in enumerate(questions) if index not in answers]:
@@ -71,7 +72,16 @@ class TransformersLanguageModel:
             )
         return [answers[index] for index in range(len(questions))]
 
-    def _generate(self, conversations: Sequence[list[dict[str, str]]], attempt: int) -> list[str]:
+    def replies(self, questions: Sequence[str], *, system: str | None) -> Iterator[tuple[int, Reply]]:
+        """Ask each question, batch by batch; see :meth:`LanguageModel.replies`."""
+        prefix = [] if system is None else [{"role": "system", "content": system}]
+        for start in range(0, len(questions), self.batch_size):
+            batch = [
+                [*prefix, {"role": "user", "content": text}] for text in questions[start : start + self.batch_size]
+            ]
+            yield from enumerate(self._generate(batch, 0), start)
+
+    def _generate(self, conversations: Sequence[list[dict[str, str]]], attempt: int) -> list[Reply]:
         import torch
 
         tokenizer, model = self._loaded
@@ -93,7 +103,22 @@ class TransformersLanguageModel:
             output = model.generate(
                 **batch, **sampling, max_new_tokens=self.max_new_tokens, pad_token_id=tokenizer.pad_token_id
             )
-        return list(tokenizer.batch_decode(output[:, length:], skip_special_tokens=True))
+        written = output[:, length:]
+        texts = tokenizer.batch_decode(written, skip_special_tokens=True)
+        read = batch["attention_mask"].sum(1).tolist()
+        ends = model.generation_config.eos_token_id
+        stops = {*(ends if isinstance(ends, list) else [ends]), tokenizer.eos_token_id}
+        replies = []
+        for text, tokens, count in zip(texts, written.tolist(), read, strict=True):
+            stop = next((place for place, token in enumerate(tokens) if token in stops), None)
+            outcome, length = (CUT, len(tokens)) if stop is None else (ANSWERED, stop + 1)
+            replies.append(Reply(text, outcome, self.model_name, count, length))
+        return replies
+
+    @property
+    def model_name(self) -> str:
+        """The model's name in reports: the file or the folder, or the hub's id."""
+        return self.gguf_file or str(self.model).rstrip("/").rpartition("/")[2]
 
     @cached_property
     def _loaded(self) -> tuple[Any, Any]:

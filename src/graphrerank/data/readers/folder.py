@@ -219,17 +219,25 @@ def judged_dataset(
         knn,
         knn_below,
         edge_counts,
-        {query.query_id: answers for query in queries if (answers := right_answers(query.metadata))},
+        {
+            query.query_id: answers
+            for query in queries
+            if (answers := right_answers(query.metadata)) or query.metadata.get("answerable") is False
+        },
     )
 
 
 def right_answers(metadata: Mapping[str, Any]) -> list[str]:
     """List the right answers in a query's metadata: ``answer`` and ``answer_aliases``, strings or lists of strings.
 
+    There is none where ``answerable`` is false, whatever else the metadata say.
+
     Example:
         >>> right_answers({"answer": "Detroit", "answer_aliases": ["Detroit", "Motor City"]})
         ['Detroit', 'Motor City']
     """
+    if metadata.get("answerable") is False:
+        return []
     entries = [metadata.get(key) or [] for key in ("answer", "answer_aliases")]
     answers = [answer for entry in entries for answer in (entry if isinstance(entry, list) else [entry])]
     return list(dict.fromkeys(str(answer) for answer in answers if str(answer).strip()))

@@ -1,0 +1,77 @@
+"""Replies of a chat model with what they took, of which none stops a run."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Protocol
+
+# What became of a question. Only the last two say nothing about the model, and are asked again by the next run.
+ANSWERED = "answered"
+CUT = "cut"  # the limit of tokens ended the text, which counts as it is
+REFUSED = "refused"  # the model would not answer, or a filter took the answer away
+REJECTED = "rejected"  # the endpoint found the request at fault, as one that is too long
+FAILED = "failed"  # no usable answer in all attempts: no server, too slow, an error, or rubbish
+OUTCOMES = (ANSWERED, CUT, REFUSED, REJECTED, FAILED)
+KEPT = frozenset({ANSWERED, CUT, REFUSED})
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The reply to one question."""
+
+    text: str  # empty if the outcome is `refused`, `rejected` or `failed`
+    outcome: str  # one of :data:`OUTCOMES`
+    model: str = ""  # name under which the endpoint answered; it may be another one than was asked for
+    input_tokens: int | None = None  # as the endpoint counts them; None if it does not
+    output_tokens: int | None = None
+    attempts: int = 1  # requests that it took
+    problem: str = ""  # of what was rejected or failed, in the endpoint's words
+
+    def to_bytes(self) -> bytes:
+        """Write the content of a cache."""
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> "Reply":
+        """Read :meth:`to_bytes`; a ValueError if it is none."""
+        try:
+            entries = json.loads(content)
+            return cls(**{field.name: entries[field.name] for field in fields(cls)})
+        except (ValueError, LookupError, TypeError) as error:
+            raise ValueError(f"damaged reply in a cache ({error}): {content[:80]!r}") from error
+
+
+class ReplyingModel(Protocol):
+    """A chat model that replies to each question by itself."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A string that changes whenever the replies would."""
+
+    def replies(self, questions: Sequence[str], *, system: str | None) -> Iterator[tuple[int, Reply]]:
+        """Ask each question in a conversation of its own, and yield its index with the reply, as they come.
+
+        Raises:
+            ValueError: If no question can be answered at all, as with a wrong key.
+        """
+
+
+def read_reply(body: Mapping[str, Any]) -> Reply:
+    """Read a response of an OpenAI-compatible chat endpoint.
+
+    Raises:
+        ValueError, LookupError, TypeError: If it has another form.
+    """
+    choice, usage = body["choices"][0], body.get("usage") or {}
+    message, finish = choice["message"], choice.get("finish_reason")
+    counts = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
+    told: dict[str, Any] = {
+        "model": str(body.get("model") or ""),
+        "input_tokens": counts[0] if type(counts[0]) is int else None,
+        "output_tokens": counts[1] if type(counts[1]) is int else None,
+    }
+    if message.get("refusal") or finish == "content_filter":
+        return Reply("", REFUSED, **told)
+    if not isinstance(message["content"], str):
+        raise ValueError(f"the answer must be a text, got {message['content']!r}")
+    return Reply(message["content"], CUT if finish == "length" else ANSWERED, **told)

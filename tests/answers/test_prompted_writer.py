@@ -1,0 +1,36 @@
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from graphrerank.answers import Context, Prompt, PromptedWriter
+from graphrerank.language_models import Reply
+
+
+class Scripted:
+    """Replies by a table of questions, and remembers what it was asked."""
+
+    fingerprint = "scripted"
+
+    def __init__(self, replies: dict[str, str]) -> None:
+        self.table = replies
+        self.asked: list[tuple[str | None, str]] = []
+
+    def replies(self, questions: Sequence[str], *, system: str | None) -> Iterator[tuple[int, Reply]]:
+        for index, question in enumerate(questions):
+            self.asked.append((system, question))
+            yield index, Reply(self.table[question], "answered", "m")
+
+
+def test_the_prompt_is_what_is_asked_and_once() -> None:
+    model = Scripted({"c: q": " Metz\n", ": q": "I do NOT know it; sorry."})
+    prompt = Prompt("short", "{context}: {question}", system="be short", abstention="I do not know")
+    writer = PromptedWriter(model, prompt)
+    replies = writer.write(["q", "q", "q"], [Context(("c",), 1), Context((), 0), Context(("c",), 1)])
+    assert [reply.text for reply in replies] == ["Metz", "", "Metz"]
+    assert model.asked == [("be short", "c: q"), ("be short", ": q")]
+    assert writer.name == "short"
+
+
+def test_a_prompt_of_other_places() -> None:
+    with pytest.raises(ValueError, match=r"must have the places \['context', 'question'\], got \['query'\]"):
+        PromptedWriter(Scripted({}), Prompt("p", "{query}"))

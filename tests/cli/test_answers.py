@@ -1,0 +1,149 @@
+"""``answers=`` behind systems that need no training: report, files, and a run that is killed and goes on."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import QUERIES, WORDS
+from tests.support import ROOT
+
+pytest.importorskip("httpx", reason="httpx is optional")
+
+
+ABSTENTION = "I don't have enough information in the provided context to answer this."
+
+
+def chat(content: str, **more: Any) -> dict[str, Any]:
+    usage = {"prompt_tokens": 50, "completion_tokens": 4}
+    return {"model": "chat-1", "usage": usage, "choices": [{"message": {"content": content}, **more}]}
+
+
+def word_of(question: str) -> str:
+    """What is asked for; the judge is asked in the words of GraphER's appendix."""
+    return next(word for word in WORDS if f"What is a {word}?" in question)
+
+
+def answer_well(handler: Any) -> None:
+    def answer(self: Any, question: str, echo: Any) -> Any:
+        if "Ground Truth" in question:
+            return chat("Explanation: it is the same.\n\nDecision: yes")
+        word = word_of(question)
+        return chat(ABSTENTION if word == "metal" else word)
+
+    handler.answer = answer
+
+
+@pytest.fixture
+def arguments(endpoint: tuple[str, Any], ring: Path, mine: Path) -> list[str]:
+    answer_well(endpoint[1])
+    model = "answers.writer.model"
+    systems = f"systems=[{mine},{ring.parent}/other.trec]"
+    return [f"datasets=[{ring}]", systems, f"{model}.base_url={endpoint[0]}", f"{model}.pause=0.0"]
+
+
+@pytest.fixture(autouse=True)
+def _other_run(mine: Path) -> None:
+    (mine.parent / "other.trec").write_text(f"q{QUERIES - 1} Q0 p0 1 1.0 x\nq0 Q0 p0 1 1.0 x\n")
+
+
+PRICE = "answers.price={_target_: graphrerank.answers.Price, input: 2.0, output: 10.0}"
+
+
+def test_answers_in_every_file(run, arguments: list[str], endpoint: tuple[str, Any]) -> None:
+    folder = run(*arguments, "answers=judged", PRICE)
+    (dataset,) = json.loads((folder / "metrics.json").read_text())["datasets"].values()
+    counts = dataset["systems"]["ring.mine"]["answers"]
+    assert dataset["systems"]["ring.mine"]["EM"] == pytest.approx(5 / 6)  # all but the one about metal
+    assert dataset["systems"]["ring.mine"]["Judged"] == pytest.approx(5 / 6)
+    assert (counts["abstained"], counts["models"], counts["input_tokens"]) == (1, {"chat-1": 6}, 300)
+    assert counts["usd"] == pytest.approx((300 * 2 + 24 * 10) / 1e6)
+    assert counts["judge_usd"] == pytest.approx((250 * 2 + 20 * 10) / 1e6)
+    assert {test["measure"] for test in dataset["comparisons"]} == {"nDCG@10", "PR@10", "F1", "EM", "Judged"}
+    for name in ("report.md", "report.html"):
+        report = (folder / name).read_text()
+        assert "Answers from the packed contexts" in report
+        assert "single-hop" in report
+    capsule = json.loads((folder / "capsule.json").read_text())["config"]["answers"]
+    assert capsule["writer"]["prompt"]["name"] == "grapher_answer"
+    assert "Use ONLY the information" in capsule["writer"]["prompt"]["user"]
+    lines = [json.loads(line) for line in (folder / "answers" / "ring.jsonl").read_text().splitlines()]
+    assert [line["answer"] for line in lines[:6]] == [word.replace("metal", "") for word in WORDS[:6]]
+    assert len(lines) == 2 * QUERIES
+    asked = Counter(request["messages"][-1]["content"] for request in endpoint[1].requests)
+    assert set(asked.values()) == {1}
+
+
+def test_trouble_is_counted_and_told(run, arguments: list[str], mine: Path, endpoint: tuple[str, Any]) -> None:
+    trouble = {
+        "river": (500, ""),
+        "stone": (400, {"error": "maximum context length"}),
+        "metal": (200, "rubbish"),
+        "cloud": (200, chat("cloud", finish_reason="length")),
+        "forest": (200, {**chat("forest"), "model": "chat-2"}),
+    }
+    posted = endpoint[1].do_POST
+
+    def do_post(self: Any) -> None:
+        self.script = Words(trouble)
+        posted(self)
+
+    endpoint[1].do_POST = do_post
+    folder = run(*arguments, f"systems=[{mine}]",
+                 "answers=endpoint", "answers.writer.model.max_retries=1", "answers.writer.cache=null")  # fmt: skip
+    (dataset,) = json.loads((folder / "metrics.json").read_text())["datasets"].values()
+    counts = dataset["systems"]["ring.mine"]["answers"]
+    assert counts["outcomes"] == {"answered": 2, "cut": 1, "refused": 0, "rejected": 1, "failed": 2}
+    assert counts["models"] == {"chat-1": 2, "chat-2": 1}
+    assert counts["repeated"] == 2
+    report = (folder / "report.md").read_text()
+    assert "answers of ring.mine: 1 cut, 1 rejected, 2 failed of 6" in report
+    assert "the model changed its name, chat-1, chat-2" in report
+
+
+class Words(dict):
+    """A script by the word that a question asks about, which never ends."""
+
+    def get(self, question: str, default: Any = None) -> Any:
+        found = dict.get(self, word_of(question))
+        return default if found is None else [found]
+
+    def __getitem__(self, question: str) -> Any:
+        return self.get(question)
+
+
+@pytest.mark.slow  # two processes
+def test_killed_and_resumed(arguments: list[str], endpoint: tuple[str, Any], cache: Path, tmp_path: Path) -> None:
+    answer, started = endpoint[1].answer, []
+
+    def answer_or_kill(self: Any, question: str, echo: Any) -> Any:
+        if len(self.requests) == 4 and len(started) == 1:
+            os.kill(started[0].pid, signal.SIGKILL)
+        return answer(self, question, echo)
+
+    endpoint[1].answer = answer_or_kill
+
+    def go(name: str, kept: str) -> int:
+        environment = {**os.environ, "GRAPHRERANK_CACHE": str(tmp_path / kept)}
+        command = [sys.executable, str(ROOT / "evaluate.py"), *arguments, "answers=endpoint", "resamples=200",
+                   "answers.writer.model.concurrency=1", f"hydra.run.dir={tmp_path / name}"]  # fmt: skip
+        started.append(subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL))
+        return started[-1].wait()
+
+    assert go("killed", "cache") == -signal.SIGKILL
+    assert len(endpoint[1].requests) == 4
+    assert go("again", "cache") == 0
+    asked = Counter(request["messages"][-1]["content"] for request in endpoint[1].requests)
+    (twice,) = [question for question, times in asked.items() if times > 1]  # the one that was never answered
+    assert twice == endpoint[1].requests[3]["messages"][-1]["content"]
+    assert go("whole", "other") == 0
+    for file in ("answers/ring.jsonl", "runs/ring.ring.mine.trec"):
+        assert (tmp_path / "again" / file).read_text() == (tmp_path / "whole" / file).read_text()
+    first, second = (json.loads((tmp_path / name / "metrics.json").read_text()) for name in ("again", "whole"))
+    assert first["datasets"] == second["datasets"]
