@@ -20,7 +20,9 @@ NAMES = sorted(file.stem for file in (CONF / "pipeline").glob("*.yaml"))
 READERS = ["re2", "gar", "fastinsight", "fastinsight_head"]  # read (query, passage) pairs
 FEWER = {
     "g_retriever",
+    "hipporag",
     "hipporag2",
+    "hipporag2_full",
     "hipporag2_ppr",
     "ircot",
     "ket",
@@ -28,7 +30,7 @@ FEWER = {
     "path_rag",
     "retag",
 }  # may find less than the budget: a subgraph, what is reached, two tens, a context, what summaries are made from
-SPACY = ("ea_graphrag", "hipporag2", "light_rag", "path_rag")
+SPACY = ("ea_graphrag", "hipporag", "hipporag2", "hipporag2_full", "light_rag", "path_rag")
 Build = Callable[..., Pipeline]
 
 

@@ -80,6 +80,7 @@ def by_hand(
     combination: str = "last",
     num_seeds: int = 5,
     passage_weight: float = 0.0,
+    passage_seeds: str = "retrieved",
     restart_prob: float = 0.5,
     rerank: str = "none",
 ) -> dict[int, float]:
@@ -117,6 +118,7 @@ def by_hand(
         {},
         {"num_candidates": 9, "num_facts": 3, "num_seeds": 2, "restart_prob": 0.2},
         {"combination": "mean", "passage_weight": 0.3},
+        {"combination": "mean", "passage_weight": 0.05, "passage_seeds": "all"},  # HippoRAG 2
         {"num_candidates": 8, "num_facts": 4, "rerank": "cross_encoder"},
     ],
 )
@@ -131,6 +133,9 @@ def test_against_the_algorithm_query_by_query(
     dense = Pipeline(system._resources.graph, steps=[VectorSearch], budget=10).retrieve(queries).ranking
     for row in range(len(queries)):
         before = list(zip(dense.nodes[row].tolist(), dense.scores[row].tolist(), strict=True))
+        if "passage_seeds" in settings:
+            embedding = system._resources.graph.encoded
+            before = [(node, float(queries.encoded[row] @ vector)) for node, vector in enumerate(embedding)]
         mass = by_hand(built, queries.encoded[row], queries.texts[row], before, **settings)
         nodes = [node for node in found.nodes[row].tolist() if node >= 0]
         assert len(nodes) > 3
@@ -262,6 +267,7 @@ def test_a_language_model_that_throws_all_facts_out(
         ({"combination": "max"}, r"`combination` must be one of \['last', 'mean', 'sum'\], got 'max'"),
         ({"passage_weight": -0.1}, "`passage_weight` must not be negative, got -0.1"),
         ({"restart_prob": 0.0}, r"`restart_prob` must lie in \(0, 1\], got 0.0"),
+        ({"passage_seeds": "some"}, r"`passage_seeds` must be one of \['retrieved', 'all'\], got 'some'"),
         ({"rerank": "bm25"}, r"`rerank` must be one of \['none', 'cross_encoder', 'language_model'\], got 'bm25'"),
         ({"rerank": "language_model"}, "`language_model` must be given with `rerank: language_model`, got none"),
     ],

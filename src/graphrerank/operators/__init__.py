@@ -16,6 +16,7 @@ from graphrerank.operators.hybrid import HybridRetriever
 from graphrerank.operators.hybrid_expand import HybridExpandRetriever
 from graphrerank.operators.hyde import HyDE, TextEncoder
 from graphrerank.operators.ircot import IRCoT
+from graphrerank.operators.late_interaction import LateInteractionRetriever
 from graphrerank.operators.pcst import PrizeCollectingSteinerTree
 from graphrerank.operators.ppr import PPR, personalized_pagerank
 from graphrerank.operators.splade import SpladeRetriever
@@ -37,6 +38,7 @@ __all__ = [
     "HybridRetriever",
     "IRCoT",
     "LanguageModelFactFilter",
+    "LateInteractionRetriever",
     "PairFactReranker",
     "PrizeCollectingSteinerTree",
     "SpladeRetriever",

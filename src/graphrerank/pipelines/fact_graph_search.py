@@ -24,6 +24,7 @@ from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
 
 RERANKERS = ("none", "cross_encoder", "language_model")
+PASSAGE_SEEDS = ("retrieved", "all")
 
 
 class FactGraphSearch:
@@ -38,9 +39,11 @@ class FactGraphSearch:
     none, if none is similar (an empty query has no vector), or if the language model rejected all. Passages that
     receive no mass are not ranked, so there may be fewer than the budget.
 
-    Source: "EA-GraphRAG", 2026, section 3.4.2. With ``passage_weight`` the retrieved passages are seeds too, as in
-    HippoRAG 2: by their scores, scaled to [0, 1], times that weight (HippoRAG 2 seeds the whole corpus). The
-    constructor builds the index, or reads it from its folder, and prints its report.
+    Source: "EA-GraphRAG", 2026, section 3.4.2. With ``passage_weight`` passages are seeds too, as in HippoRAG 2
+    (Gutiérrez et al., "From RAG to Memory", 2025, section 3): by their scores, scaled to [0, 1], times that weight. Its
+    seeds differ from EA-GraphRAG's in three ways: every passage is one (``passage_seeds: all``, by its dot product with
+    the query), an entity takes the mean of its facts (``combination: mean``), and a language model may reject facts.
+    The constructor builds the index, or reads it from its folder, and prints its report.
 
     Args:
         resources: Resources of the pipeline; its ``text_encoder`` encodes the index.
@@ -55,7 +58,8 @@ class FactGraphSearch:
         num_facts: Number of facts that weigh entities.
         combination: Weight of an entity of several facts: ``last``, ``mean`` or ``sum``.
         num_seeds: :math:`k'`, number of entities.
-        passage_weight: Weight of the retrieved passages as seeds, not negative.
+        passage_weight: Weight of passages as seeds, not negative.
+        passage_seeds: Which passages are seeds: the ``retrieved`` ones, or ``all`` of the corpus.
         restart_prob: Probability in (0, 1] of returning to the seeds at each step; 1 - the paper's damping.
 
     Raises:
@@ -78,18 +82,21 @@ class FactGraphSearch:
         combination: str = "last",
         num_seeds: int = 5,
         passage_weight: float = 0.0,
+        passage_seeds: str = "retrieved",
         restart_prob: float = 0.5,
     ) -> None:
         check_counts(num_facts=num_facts, num_seeds=num_seeds)
         if num_candidates < num_facts:
             raise ValueError(f"`num_candidates` must be at least `num_facts` ({num_facts}), got {num_candidates}")
         check_choice(COMBINATIONS, combination=combination)
+        check_choice(PASSAGE_SEEDS, passage_seeds=passage_seeds)
         check_not_negative(passage_weight=passage_weight)
         self.num_candidates = num_candidates
         self.num_facts = num_facts
         self.combination = combination
         self.num_seeds = num_seeds
         self.passage_weight = passage_weight
+        self.passage_seeds = passage_seeds
         self._resources = resources
         self._reranker = _reranker(rerank, resources, language_model, cache)
         settings = FactGraphSettings(synonymy_threshold=synonymy_threshold, max_synonyms=max_synonyms)
@@ -137,16 +144,21 @@ class FactGraphSearch:
         return facts, candidates.scores.gather(1, column).masked_fill(order < 0, -torch.inf)
 
     def _with_passages(self, state: RetrievalState, entities: Ranking) -> tuple[Tensor, Tensor]:
-        """Join entities, as nodes of the graph, and retrieved passages as seeds: ``[B, S]`` nodes and weights."""
+        """Join entities, as nodes of the graph, and passages as seeds: ``[B, S]`` nodes and weights."""
         nodes = torch.where(entities.nodes >= 0, entities.nodes + self._resources.graph.num_nodes, -1)
-        if not self.passage_weight or not state.nodes.shape[1]:
+        passages, scores = state.nodes, state.scores
+        if self.passage_weight and self.passage_seeds == "all":
+            embedding = self._resources.graph.encoded
+            scores = state.queries.encoded.to(embedding) @ embedding.T
+            passages = torch.arange(len(embedding), device=scores.device).expand(len(scores), -1)
+        if not self.passage_weight or not passages.shape[1]:
             return nodes, entities.scores
-        valid = state.nodes >= 0
-        lowest = state.scores.masked_fill(~valid, torch.inf).amin(1, keepdim=True)
-        highest = state.scores.masked_fill(~valid, -torch.inf).amax(1, keepdim=True)
-        scaled = torch.where(highest > lowest, (state.scores - lowest) / (highest - lowest), 1.0)
+        valid = passages >= 0
+        lowest = scores.masked_fill(~valid, torch.inf).amin(1, keepdim=True)
+        highest = scores.masked_fill(~valid, -torch.inf).amax(1, keepdim=True)
+        scaled = torch.where(highest > lowest, (scores - lowest) / (highest - lowest), 1.0)
         weight = (self.passage_weight * scaled).masked_fill(~valid, -torch.inf)
-        return torch.cat([nodes, state.nodes], dim=1), torch.cat([entities.scores, weight], dim=1)
+        return torch.cat([nodes, passages], dim=1), torch.cat([entities.scores, weight], dim=1)
 
 
 def _reranker(

@@ -60,6 +60,10 @@ class FactGraphBuilder:
         fact_vectors = encode_in_blocks(self._stages, self._encoder, facts.texts)
         return FactGraph(graph, len(passages), facts, fact_vectors, len(synonyms))
 
+    def entity_vectors(self, graph: FactGraph) -> Tensor:
+        """Encode the entities' names as ``[E, d]`` float32, or read their vectors."""
+        return encode_in_blocks(self._stages, self._encoder, graph.facts.spellings)
+
     def _facts(self, passages: Sequence[str]) -> tuple[str, Facts]:
         def make() -> StageData:
             knowledge = self._extractor.extract(passages)

@@ -40,6 +40,15 @@ class FactGraph:
         """``[E]`` int64, number of passages that contain each entity."""
         return torch.bincount(self.facts.occurrences[:, 1], minlength=len(self.facts.names))
 
+    def between_entities(self) -> CorpusGraph:
+        """Return the graph of the ``E`` entities alone: relation and synonymy edges."""
+        graph, first = self.graph, self.num_passages
+        origin = torch.repeat_interleave(torch.arange(graph.num_nodes), graph.degree)
+        kept = (origin >= first) & (graph.indices >= first) & (origin < graph.indices)
+        edges = torch.stack([origin[kept], graph.indices[kept]], dim=1) - first
+        ids, texts = graph.node_ids[first:], graph.texts[first:]
+        return CorpusGraph.from_edges(ids, texts, edges, graph.weight[kept])
+
     def report(self) -> str:
         """Return one line with the numbers of nodes, facts and edges."""
         without_entity = self.num_passages - len(torch.unique(self.facts.occurrences[:, 0]))

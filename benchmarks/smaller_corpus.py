@@ -1,0 +1,41 @@
+"""Write a data set folder with the first questions of a split and fewer passages: theirs, and others drawn by hash.
+
+python benchmarks/smaller_corpus.py data/hotpotqa small/hotpotqa --questions 100 --passages 600
+"""
+
+import argparse
+import hashlib
+import json
+from pathlib import Path
+
+
+def main() -> None:
+    """Read the folder and write the smaller one."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path, help="a data set folder")
+    parser.add_argument("target", type=Path, help="a new folder")
+    parser.add_argument("--split", default="test")
+    parser.add_argument("--questions", type=int, default=100, help="the first ones by id")
+    parser.add_argument("--passages", type=int, default=600, help="those relevant to the questions come first")
+    arguments = parser.parse_args()
+    header, *rows = (arguments.folder / "qrels" / f"{arguments.split}.tsv").read_text().splitlines()
+    kept = set(sorted({row.split("\t")[0] for row in rows})[: arguments.questions])
+    rows = [row for row in rows if row.split("\t")[0] in kept]
+    relevant = {row.split("\t")[1] for row in rows}
+    lines = {json.loads(line)["_id"]: line for line in (arguments.folder / "corpus.jsonl").open(encoding="utf-8")}
+    others = sorted(set(lines) - relevant, key=lambda number: hashlib.sha256(number.encode()).digest())
+    passages = relevant | set(others[: max(0, arguments.passages - len(relevant))])
+    (arguments.target / "qrels").mkdir(parents=True)
+    (arguments.target / "qrels" / f"{arguments.split}.tsv").write_text("\n".join([header, *rows]) + "\n")
+    with (arguments.target / "corpus.jsonl").open("w", encoding="utf-8") as corpus:
+        corpus.writelines(line for number, line in lines.items() if number in passages)
+    with (arguments.target / "queries.jsonl").open("w", encoding="utf-8") as queries:
+        for line in (arguments.folder / "queries.jsonl").open(encoding="utf-8"):
+            question = json.loads(line)
+            if question["_id"] in kept:
+                question["metadata"] = {}  # answers and contexts, which may name passages that are not here
+                queries.write(json.dumps(question) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""Late interaction: a vector per token of query and passage, compared token by token, as ColBERT does."""
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, InitVar, dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphrerank.checks import check_counts
+from graphrerank.files import hash_model
+from graphrerank.graphs import CorpusGraph, Queries, Ranking, top_k_by_node_order
+from graphrerank.graphs.retriever import BASE_SCORE
+from graphrerank.graphs.sparse_rows import row_entries
+
+FINGERPRINTED = {".safetensors", ".bin", ".json", ".txt"}  # weights, settings and vocabularies
+BLOCK_TOKENS = 1 << 18  # token vectors compared at once
+
+
+@dataclass(eq=False)
+class LateInteractionRetriever:
+    r"""Rank passages by the sum, over the query's tokens, of the best match among the passage's tokens.
+
+    .. math:: s(q, d) = \sum_{i \in q} \max_{j \in d} E_{q_i} \cdot E_{d_j}
+
+    Source: Khattab and Zaharia, "ColBERT: Efficient and Effective Passage Search via Contextualized Late Interaction
+    over BERT", 2020, Eq. (3), through sentence-transformers' ``MultiVectorEncoder``, which reads checkpoints of ColBERT
+    and of PyLate and encodes queries and passages each in the model's own way. *Where we differ:* ColBERT finds
+    candidates by a search for each token; here all passages are compared, or the ``proposals`` nearest by dense
+    vectors. Ties are broken by node index.
+
+    The corpus is encoded at the first query, and kept in memory in float16: ``2 d`` bytes per token.
+    """
+
+    graph: InitVar[CorpusGraph]  # its vectors are read with `proposals` alone
+    _: KW_ONLY
+    model: str  # a local folder, or a model id of the Hugging Face hub
+    token_states: bool = False  # read the last layer of any text encoder, in place of a model trained for this
+    top_k: int = 100  # candidates per query
+    proposals: int | None = None  # compare only the best so many by dense vectors; None for all passages
+    batch_size: int = 32  # texts per forward pass
+    max_length: int | None = None  # tokens per text, which is truncated; None for the model's own limit
+    device: str | None = None  # None for sentence-transformers' choice
+    revision: str | None = None  # commit of a hub model
+    feature_names: tuple[str, ...] = field(default=(BASE_SCORE,), init=False)
+
+    def __post_init__(self, graph: CorpusGraph) -> None:
+        check_counts(top_k=self.top_k, proposals=self.proposals, batch_size=self.batch_size, max_length=self.max_length)
+        self._texts = graph.texts
+        self._embedding = None if self.proposals is None else graph.encoded
+
+    @staticmethod
+    def needs_vectors(*, proposals: int | None = None, **_: Any) -> bool:
+        """Return whether dense vectors propose passages."""
+        return proposals is not None
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hash of the model's files, or of the name and revision of a hub model."""
+        return hash_model(self.model, self.revision, FINGERPRINTED)
+
+    @torch.no_grad()
+    def retrieve(self, queries: Queries) -> Ranking:
+        """Rank the corpus for each of ``B`` texts: ``[B, top_k]``, with the score as the one feature."""
+        scores = torch.full((len(queries), len(self._texts)), -torch.inf)
+        tokens = self._encode("encode_query", queries.texts) if len(queries) and len(self._texts) else []
+        proposed = self._propose(queries) if tokens else None
+        for row, vectors in enumerate(tokens):
+            nodes = torch.arange(len(self._texts)) if proposed is None else proposed[row]
+            scores[row, nodes] = self._score(vectors, nodes)
+        nodes, best = top_k_by_node_order(scores, self.top_k)
+        return Ranking(nodes, best, best.masked_fill(nodes < 0, 0.0).unsqueeze(-1))
+
+    def _propose(self, queries: Queries) -> Tensor | None:
+        if self.proposals is None or self._embedding is None:
+            return None
+        similarity = queries.encoded.to(self._embedding) @ self._embedding.T
+        return torch.topk(similarity, min(self.proposals, len(self._texts)), dim=1).indices.cpu()
+
+    def _score(self, query: Tensor, nodes: Tensor) -> Tensor:
+        """Compare a query's tokens ``[q, d]`` with those of some passages: ``[n]``."""
+        vectors, ptr = self._corpus
+        blocks = []
+        lengths = ptr.diff()[nodes]
+        for block in torch.split(nodes, max(1, BLOCK_TOKENS // max(1, int(lengths.max())))):
+            place, token = row_entries(ptr, torch.arange(len(vectors)), block)
+            similarity = vectors[token].float() @ query.T
+            index = place.unsqueeze(1).expand_as(similarity)
+            best = similarity.new_full((len(block), len(query)), -torch.inf)
+            best = best.scatter_reduce_(0, index, similarity, "amax")
+            blocks.append(best.masked_fill(best == -torch.inf, 0.0).sum(1))  # a passage without tokens matches nothing
+        return torch.cat(blocks)
+
+    @cached_property
+    def _corpus(self) -> tuple[Tensor, Tensor]:
+        """Vectors of all passages' tokens ``[T, d]``, and the bounds of each passage's ``[N + 1]``."""
+        tokens = [vectors.half() for vectors in self._encode("encode_document", self._texts)]
+        ptr = torch.zeros(len(tokens) + 1, dtype=torch.int64)
+        ptr[1:] = torch.tensor([len(vectors) for vectors in tokens]).cumsum(0)
+        return torch.cat(tokens), ptr
+
+    def _encode(self, method: str, texts: Sequence[str]) -> list[Tensor]:
+        encode = getattr(self._encoder, method)
+        return [
+            vectors.float().cpu()
+            for vectors in encode(list(texts), batch_size=self.batch_size, show_progress_bar=len(texts) > 1000)
+        ]
+
+    @cached_property
+    def _encoder(self) -> Any:
+        from sentence_transformers import MultiVectorEncoder  # heavy: only when something must be encoded
+
+        settings = {"device": self.device, "revision": self.revision, "trust_remote_code": False}
+        try:
+            encoder = MultiVectorEncoder(self.model, **settings)
+            if self.token_states:  # without the random projection that a text encoder is given there
+                first, *_, normalize = encoder
+                encoder = MultiVectorEncoder(modules=[first, normalize], device=self.device)
+        except (OSError, ValueError) as error:
+            raise ValueError(
+                f"`model` must be a local folder or a reachable hub id of a token encoder, got {self.model!r}: {error}"
+            ) from error
+        if self.max_length is not None:
+            encoder.max_seq_length = self.max_length
+        return encoder
