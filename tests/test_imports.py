@@ -25,10 +25,10 @@ LAYERS = [  # from the lowest up: a package imports the layers below its own, ne
 ]
 LAYER_OF = {package: layer for layer, packages in enumerate(LAYERS) for package in packages}
 NARROWER = {  # packages that may import less than all layers below
-    "models": {"files", "strangers", "graphs", "operators"},
+    "models": {"extras", "files", "strangers", "graphs", "operators"},
     "pipelines": {"checks", "graphs", "text", "language_models", "knowledge", "indexes", "operators"},
     "training": {"extras", "checks", "files", "graphs", "losses", "metrics"},
-    "integrations": {"inference"},
+    "integrations": {"graphs", "inference"},
     # of evaluation the model card's table
     "inference": {
         "extras",

@@ -5,6 +5,7 @@ from graphrerank.models.complexity_adapter import ComplexityAdapter
 from graphrerank.models.gatv2_reranker import GATv2Reranker
 from graphrerank.models.granker_head import GRankerHead
 from graphrerank.models.manifest import AdapterManifest, Manifest, RerankerManifest, parse_manifest
+from graphrerank.models.pyg_reranker import PyGReranker
 from graphrerank.models.trained_head import TrainedHead, load_trained_head
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "GATv2Reranker",
     "GRankerHead",
     "Manifest",
+    "PyGReranker",
     "RerankerManifest",
     "TrainedHead",
     "find_checkpoint",

@@ -33,13 +33,15 @@ from graphrerank.models.gatv2_reranker import GATv2Reranker
 from graphrerank.models.granker_head import GRankerHead
 from graphrerank.models.granker_layers import GRankerLayers
 from graphrerank.models.parse_entries import parse_entries
+from graphrerank.models.pyg_reranker import PyGReranker
 from graphrerank.strangers import MIN_RESTART_PROB, check_json, check_name, file_of, read_json
 
-MODELS: dict[str, type[ComplexityAdapter | GATv2Reranker | GRankerHead | GRankerLayers]] = {
+MODELS: dict[str, type[ComplexityAdapter | GATv2Reranker | GRankerHead | GRankerLayers | PyGReranker]] = {
     "complexity_adapter": ComplexityAdapter,
     "gatv2_reranker": GATv2Reranker,
     "granker_head": GRankerHead,
     "granker_layers": GRankerLayers,
+    "pyg_reranker": PyGReranker,
 }
 MANIFEST = "manifest.json"
 

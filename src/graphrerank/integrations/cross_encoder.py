@@ -1,0 +1,84 @@
+"""The reranker in the form of sentence-transformers' ``CrossEncoder``, for code that calls one; nothing to install."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphrerank.inference import GraphReranker
+from graphrerank.integrations.metadata import Edge, input_from_metadata
+
+FindEdges = Callable[[Sequence[str]], Sequence[Edge]]
+
+
+class GraphCrossEncoder:
+    """Ranks documents by the calls ``rank`` and ``predict`` of a ``CrossEncoder``.
+
+    *Where we differ:* the documents of a query are scored together, so that a document's score depends on the others.
+
+    Args:
+        reranker: The reranker; it must not need vectors.
+        edges: Returns the edges among texts, pairs of places ``(i, j)`` or ``(i, j, type)``; None for no edges.
+
+    Example:
+        >>> encoder = GraphCrossEncoder(GraphReranker.from_pretrained("attack"))
+        >>> ranking = encoder.rank("spreads through USB sticks", ["a cake recipe", "infected USB sticks"], top_k=1)
+        >>> ranking[0]["corpus_id"]
+        1
+    """
+
+    def __init__(self, reranker: GraphReranker, *, edges: FindEdges | None = None) -> None:
+        self._reranker = reranker
+        self._edges = edges
+
+    def rank(
+        self,
+        query: str,
+        documents: Sequence[str],
+        top_k: int | None = None,
+        return_documents: bool = False,
+        **ignored: Any,
+    ) -> list[dict[str, Any]]:
+        """Rank the documents of a query.
+
+        Args:
+            query: The query.
+            documents: Texts.
+            top_k: How many to return; None for all.
+            return_documents: Add each document's ``text``.
+            ignored: Batch size, progress bar and the like, which a ``CrossEncoder`` takes too.
+
+        Returns:
+            Best first, a ``corpus_id`` (place among the documents) and a ``score`` each: the probability of relevance
+            if the model is calibrated, else its score.
+
+        Raises:
+            ValueError: If the query is empty, or a document is no text.
+        """
+        if not documents:
+            return []
+        given = input_from_metadata(
+            query,
+            documents,
+            [{}] * len(documents),
+            edges=() if self._edges is None else self._edges(documents),
+            top_n=top_k,
+        )
+        ranking = self._reranker.rerank_batch([given])[0]
+        rows = [{"corpus_id": i, "score": s} for i, s in zip(ranking.ids, ranking.relevance.tolist(), strict=True)]
+        return [row | {"text": documents[row["corpus_id"]]} for row in rows] if return_documents else rows
+
+    def predict(self, sentences: Sequence[tuple[str, str]], **ignored: Any) -> np.ndarray:
+        """Score pairs of a query and a document; the pairs of one query are scored together, wherever they stand.
+
+        Returns:
+            ``[n]`` float32, in the order of the pairs.
+        """
+        places: dict[str, list[int]] = {}
+        for place, (query, _) in enumerate(sentences):
+            places.setdefault(query, []).append(place)
+        scores = np.zeros(len(sentences), dtype=np.float32)
+        for query, own in places.items():
+            for row in self.rank(query, [sentences[place][1] for place in own]):
+                scores[own[row["corpus_id"]]] = row["score"]
+        return scores

@@ -1,0 +1,73 @@
+"""The reranker as a strategy of graph-retriever; ``pip install graphrerank[graph-retriever]``."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import combinations
+
+import torch
+from graph_retriever import Node
+from graph_retriever.strategies import NodeTracker, Strategy
+
+from graphrerank.inference import GraphReranker, RerankInput
+
+
+@dataclass(kw_only=True)
+class GraphRerankStrategy(Strategy):  # type: ignore[misc]
+    """Expands along the edges of the nodes that the model ranks highest among all that were found so far.
+
+    In each round the model ranks what was found, joined wherever an outgoing edge of one node is an incoming edge of
+    another, and the best ``per_iteration_limit`` nodes that were not followed yet are followed, until these are
+    ``select_k``. Returned are the best ``select_k`` of all that was found.
+
+    Attributes:
+        reranker: The reranker; it must not need vectors. The scores that it reads are the store's similarities.
+        question: The question, whose words the model reads; the library tells a strategy the vector alone.
+        per_iteration_limit: Nodes to follow in each round.
+
+    Raises:
+        ValueError: At the first round, if there is no question.
+    """
+
+    reranker: GraphReranker
+    question: str = ""
+    per_iteration_limit: int = 4
+    _found: dict[str, Node] = field(default_factory=dict)
+    _followed: set[str] = field(default_factory=set)
+
+    def iteration(self, *, nodes: Iterable[Node], tracker: NodeTracker) -> None:
+        """Rank all that was found, and follow the best."""
+        self._found |= {node.id: node for node in nodes if node.id not in self._found}
+        open_nodes = [
+            node
+            for node in self._ranked()
+            if node.id not in self._followed and (self.max_depth is None or node.depth < self.max_depth)
+        ]
+        best = open_nodes[: self.per_iteration_limit]
+        self._followed |= {node.id for node in best}
+        tracker.select_and_traverse(best)
+
+    def finalize_nodes(self, selected: Iterable[Node]) -> Iterable[Node]:
+        """Return the best ``select_k`` of all that was found, by the model's ranking."""
+        return self._ranked()[: self.select_k]
+
+    def _ranked(self) -> list[Node]:
+        if not self.question:
+            raise ValueError("`question` must be given, as the model reads its words, got none")
+        nodes = list(self._found.values())
+        if not nodes:
+            return []
+        edges = [
+            (i, j)
+            for (i, first), (j, second) in combinations(enumerate(nodes), 2)
+            if first.outgoing_edges & second.incoming_edges or second.outgoing_edges & first.incoming_edges
+        ]
+        given = RerankInput(
+            self.question,
+            [node.content for node in nodes],
+            scores=[node.similarity_score for node in nodes],
+            edges=torch.tensor(edges).reshape(-1, 2),
+        )
+        ranking = self.reranker.rerank_batch([given])[0]
+        for place, score in zip(ranking.ids, ranking.relevance.tolist(), strict=True):
+            nodes[place].extra_metadata["relevance_score"] = score
+        return [nodes[place] for place in ranking.ids]

@@ -1,0 +1,105 @@
+"""The reranker as a component of Haystack; ``pip install graphrerank[haystack]``."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+from haystack import Document, component, default_from_dict, default_to_dict
+
+from graphrerank.inference import GraphReranker
+from graphrerank.integrations.metadata import CHUNK_ID, DOC_ID, input_from_metadata
+
+SPLITTER_KEYS = {"source_id": DOC_ID, "split_id": CHUNK_ID}  # of Haystack's DocumentSplitter, whose chunks are joined
+
+
+@component
+class GraphRerankRanker:
+    """Ranks the documents of a Haystack retriever, in a pipeline or on its own.
+
+    The retriever's scores are used if all documents have one, of the metadata ``entities`` (documents that share some
+    are joined), and ``doc_id`` with ``chunk_id`` or the splitter's ``source_id`` with ``split_id`` (neighbouring chunks
+    are joined).
+
+    Args:
+        checkpoint: As of :meth:`GraphReranker.from_pretrained`; the model must not need vectors.
+        top_k: Number of documents to keep; None for all.
+        device: Where the model runs; None for the CPU.
+
+    Example:
+        >>> ranker = GraphRerankRanker("attack", top_k=1)
+        >>> documents = [Document(content="a cake recipe"), Document(content="infected USB sticks")]
+        >>> ranker.run("spreads through USB sticks", documents)["documents"][0].content
+        'infected USB sticks'
+    """
+
+    def __init__(self, checkpoint: str = "base", *, top_k: int | None = None, device: str | None = None) -> None:
+        self.checkpoint = checkpoint
+        self.top_k = top_k
+        self.device = device
+        self._reranker: GraphReranker | None = None
+
+    def warm_up(self) -> None:
+        """Load the checkpoint, once."""
+        if self._reranker is None:
+            self._reranker = GraphReranker.from_pretrained(self.checkpoint, device=self.device)
+
+    @component.output_types(documents=list[Document])
+    def run(self, query: str, documents: list[Document], top_k: int | None = None) -> dict[str, list[Document]]:
+        """Rank documents.
+
+        Args:
+            query: The query.
+            documents: The documents.
+            top_k: Number of documents to keep; None for the component's own.
+
+        Returns:
+            ``documents``, copies, best first, whose ``score`` is the probability of relevance if the model is
+            calibrated, else the model's score.
+
+        Raises:
+            ValueError: If the query is empty, a document has no text, or metadata have another form.
+        """
+        if not documents:
+            return {"documents": []}
+        self.warm_up()
+        assert self._reranker is not None
+        for place, document in enumerate(documents):
+            if document.content is None:
+                raise ValueError(f"`documents` must have a text each, got none at place {place}: {document.id}")
+        scores = [document.score for document in documents if document.score is not None]
+        given = input_from_metadata(
+            query,
+            [document.content or "" for document in documents],
+            [_with_chunks(document.meta) for document in documents],
+            scores=scores if len(scores) == len(documents) else None,
+            top_n=self.top_k if top_k is None else top_k,
+        )
+        ranking = self._reranker.rerank_batch([given])[0]
+        rows = zip(ranking.ids, ranking.relevance.tolist(), strict=True)
+        return {"documents": [replace(documents[place], score=score) for place, score in rows]}
+
+    @component.output_types(documents=list[Document])
+    async def run_async(
+        self, query: str, documents: list[Document], top_k: int | None = None
+    ) -> dict[str, list[Document]]:
+        """Rank documents in a thread; as :meth:`run`."""
+        found: dict[str, list[Document]] = await asyncio.to_thread(self.run, query, documents, top_k)
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings, for Haystack's files of pipelines."""
+        settings = {"checkpoint": self.checkpoint, "top_k": self.top_k, "device": self.device}
+        return dict(default_to_dict(self, **settings))
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> "GraphRerankRanker":
+        """Make a component from its settings."""
+        made: GraphRerankRanker = default_from_dict(cls, data)
+        return made
+
+
+def _with_chunks(meta: dict[str, Any]) -> dict[str, Any]:
+    """Add the metadata that name a chunk to those of Haystack's splitter."""
+    if all(key in meta for key in SPLITTER_KEYS):
+        return {**{ours: meta[theirs] for theirs, ours in SPLITTER_KEYS.items()}, **meta}
+    return meta

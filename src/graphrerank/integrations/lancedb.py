@@ -1,0 +1,75 @@
+"""The reranker in LanceDB's hybrid, vector and full-text searches; ``pip install graphrerank[lancedb]``."""
+
+from collections import Counter
+
+import pyarrow as pa
+from lancedb.rerankers import Reranker
+
+from graphrerank.inference import GraphReranker
+from graphrerank.integrations.cross_encoder import FindEdges
+from graphrerank.integrations.metadata import input_from_metadata
+
+RELEVANCE, DISTANCE, SCORE, ROW = "_relevance_score", "_distance", "_score", "_rowid"  # LanceDB's columns
+RANK_OFFSET = 60  # of reciprocal rank fusion, LanceDB's own
+
+
+class GraphRerankReranker(Reranker):  # type: ignore[misc]
+    """Ranks what LanceDB found: ``table.search(query, query_type="hybrid").rerank(GraphRerankReranker(reranker))``.
+
+    The scores that the model reads are those of the search, and of a hybrid search the reciprocal rank fusion of both
+    lists, as LanceDB ranks without a reranker. The table must have row ids and a column of texts.
+
+    Args:
+        reranker: The reranker; it must not need vectors.
+        column: The column of the passages' texts.
+        edges: As of :class:`~graphrerank.integrations.cross_encoder.GraphCrossEncoder`.
+        return_score: ``relevance``, or ``all`` to keep the searches' scores too.
+    """
+
+    def __init__(
+        self,
+        reranker: GraphReranker,
+        *,
+        column: str = "text",
+        edges: FindEdges | None = None,
+        return_score: str = "relevance",
+    ) -> None:
+        super().__init__(return_score)
+        self._reranker = reranker
+        self._column = column
+        self._edges = edges
+
+    def rerank_hybrid(self, query: str, vector_results: pa.Table, fts_results: pa.Table) -> pa.Table:
+        """Rank the union of both searches' rows, best first, with a column ``_relevance_score``.
+
+        Raises:
+            ValueError: If the query is empty, or there is no column of texts.
+        """
+        fused: Counter[int] = Counter()
+        for found in (vector_results, fts_results):
+            for rank, row in enumerate(found[ROW].to_pylist() if len(found) else [], start=1):
+                fused[row] += 1 / (RANK_OFFSET + rank)  # type: ignore[assignment]
+        merge = self._merge_and_keep_scores if self.score == "all" else self.merge_results
+        table = merge(vector_results, fts_results)
+        return self._ranked(query, table, [fused[row] for row in table[ROW].to_pylist()] if len(table) else [])
+
+    def rerank_vector(self, query: str, vector_results: pa.Table) -> pa.Table:
+        """Rank the rows of a search by vectors; as :meth:`rerank_hybrid`."""
+        return self._ranked(query, vector_results, [-distance for distance in vector_results[DISTANCE].to_pylist()])
+
+    def rerank_fts(self, query: str, fts_results: pa.Table) -> pa.Table:
+        """Rank the rows of a full-text search; as :meth:`rerank_hybrid`."""
+        return self._ranked(query, fts_results, fts_results[SCORE].to_pylist())
+
+    def _ranked(self, query: str, table: pa.Table, scores: list[float]) -> pa.Table:
+        if not len(table):
+            return self._handle_empty_results(table)
+        if self._column not in table.column_names:
+            raise ValueError(f"`column` must be one of {table.column_names}, got {self._column!r}")
+        texts = table[self._column].to_pylist()
+        edges = () if self._edges is None else self._edges(texts)
+        given = input_from_metadata(query, texts, [{}] * len(texts), scores=scores, edges=edges)
+        ranking = self._reranker.rerank_batch([given])[0]
+        ranked = table.take(ranking.indices.tolist())
+        ranked = ranked.append_column(RELEVANCE, pa.array(ranking.relevance.tolist(), type=pa.float32()))
+        return self._keep_relevance_score(ranked)

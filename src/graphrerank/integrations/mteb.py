@@ -1,0 +1,79 @@
+"""The reranker as a model of MTEB, for its reranking tasks; ``pip install graphrerank[mteb]``."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mteb.models.model_meta import ModelMeta
+
+from graphrerank.inference import GraphReranker, RerankInput
+from graphrerank.integrations.metadata import Edge, input_from_metadata
+
+BATCH = 32  # queries in one pass of the model
+
+
+class GraphRerankSearch:
+    """MTEB's ``SearchProtocol``: ranks the documents that a task lists for each query (``top_ranked``).
+
+    A list's place among ``top_ranked`` is not read, as tasks do not order it.
+
+    Args:
+        reranker: The reranker; it must not need vectors.
+        edges: Returns the edges among documents, by their ids: pairs of places ``(i, j)`` or ``(i, j, type)``; None for
+            no edges.
+
+    Example:
+        ``mteb.evaluate(GraphRerankSearch(reranker), tasks=[task])``
+    """
+
+    def __init__(
+        self, reranker: GraphReranker, *, edges: Callable[[Sequence[str]], Sequence[Edge]] | None = None
+    ) -> None:
+        self._reranker = reranker
+        self._edges = edges
+        self._texts: dict[str, str] = {}
+
+    @property
+    def mteb_model_meta(self) -> ModelMeta:
+        """Describe the model to MTEB."""
+        return ModelMeta.create_empty({"name": f"graphrerank/{self._reranker.name}", "revision": "local"})
+
+    def index(self, corpus: Any, **ignored: Any) -> None:
+        """Keep the texts of a corpus, rows with ``id``, ``text`` and perhaps ``title``, which comes before the text."""
+        self._texts = {row["id"]: " ".join(filter(None, (row.get("title"), row["text"]))) for row in corpus}
+
+    def search(
+        self, queries: Any, *, top_k: int, top_ranked: dict[str, list[str]] | None = None, **ignored: Any
+    ) -> dict[str, dict[str, float]]:
+        """Score the documents that are listed for each query.
+
+        Returns:
+            By query, its best ``top_k`` documents with their probabilities of relevance (scores, if the model is not
+            calibrated).
+
+        Raises:
+            ValueError: If the task lists no documents, or a document is not in the corpus.
+        """
+        if top_ranked is None:
+            raise ValueError(
+                "`top_ranked` must be given: a reranker scores what a task lists, it does not search; got none"
+            )
+        asked = [(row["id"], row["text"]) for row in queries if row["id"] in top_ranked]
+        found: dict[str, dict[str, float]] = {row["id"]: {} for row in queries}
+        for start in range(0, len(asked), BATCH):
+            batch = asked[start : start + BATCH]
+            inputs = [self._input(query, text, top_ranked[query], top_k) for query, text in batch]
+            for (query, _), ranking in zip(batch, self._reranker.rerank_batch(inputs), strict=True):
+                scores = ranking.relevance.tolist()
+                found[query] = {top_ranked[query][i]: score for i, score in zip(ranking.ids, scores, strict=True)}
+        return found
+
+    def _input(self, query: str, text: str, documents: list[str], top_k: int) -> RerankInput:
+        if unknown := [document for document in documents if document not in self._texts]:
+            raise ValueError(f"`top_ranked` must name documents of the corpus, got {unknown[0]!r} for query {query!r}")
+        return input_from_metadata(
+            text,
+            [self._texts[document] for document in documents],
+            [{}] * len(documents),
+            edges=() if self._edges is None else self._edges(documents),
+            top_n=top_k,
+        )

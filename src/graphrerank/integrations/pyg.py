@@ -1,0 +1,180 @@
+"""Graphs from and to PyTorch Geometric, a filter for its ``RAGQueryLoader``, and models for its explainers.
+
+``pip install graphrerank[pyg]``.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data, HeteroData
+
+from graphrerank.graphs import CandidateGraphs, CorpusGraph
+from graphrerank.graphs.edge_types import OTHER, edge_type_of
+from graphrerank.inference import GraphReranker, RerankInput
+
+
+def corpus_from_pyg(
+    data: Data | HeteroData,
+    texts: Sequence[str] | Mapping[str, Sequence[str]],
+    node_ids: Sequence[str] | None = None,
+    *,
+    edge_meanings: Mapping[str, str] | None = None,
+    undirected: bool = True,
+) -> CorpusGraph:
+    """Build a corpus graph.
+
+    Of :class:`Data` are read ``edge_index``, ``edge_weight``, and ``edge_type`` if it holds numbers of
+    :data:`~graphrerank.graphs.edge_types.EDGE_TYPES`; of :class:`HeteroData` the edges of all relations, each with the
+    type that its name means, and ``edge_weight`` where all have one. Self-loops are left out.
+
+    Args:
+        data: The graph; ``j -> i`` of its ``edge_index [2, E]`` makes ``j`` a neighbour of ``i``.
+        texts: A text per node; of :class:`HeteroData` by type of node.
+        node_ids: An id per node; places, of :class:`HeteroData` ``type:place``, when None.
+        edge_meanings: Types of edges by a relation's name, as of ``edge_type_of``.
+        undirected: Whether an edge also runs back.
+
+    Raises:
+        ValueError: If there is not one text per node, or as :meth:`CorpusGraph.from_edges`.
+    """
+    edge_type: Tensor | int = OTHER
+    if isinstance(data, HeteroData):
+        if not isinstance(texts, Mapping) or sorted(texts) != sorted(data.node_types):
+            raise ValueError(f"`texts` must hold the texts of {sorted(data.node_types)}, got {_kind(texts)}")
+        of_type = {name: list(texts[name]) for name in data.node_types}
+        for name, own in of_type.items():
+            if len(own) != data[name].num_nodes:
+                raise ValueError(f"`texts[{name!r}]` must have {data[name].num_nodes} entries, got {len(own)}")
+        node_ids = node_ids or [f"{name}:{place}" for name, own in of_type.items() for place in range(len(own))]
+        listed = [text for own in of_type.values() for text in own]
+        meaning = torch.tensor([edge_type_of(name, edge_meanings) for _, name, _ in data.edge_types], dtype=torch.int64)
+        data = data.to_homogeneous(add_node_type=False)
+        edge_type = meaning[data.edge_type]
+    else:
+        if isinstance(texts, Mapping):
+            raise ValueError(f"`texts` must be a sequence, one text per node, got {_kind(texts)}")
+        listed = list(texts)
+        if len(listed) != data.num_nodes:
+            raise ValueError(f"`texts` must have one entry per node ({data.num_nodes}), got {len(listed)}")
+        if data.get("edge_type") is not None:
+            edge_type = data.edge_type
+    edges = torch.zeros(0, 2, dtype=torch.int64) if data.edge_index is None else data.edge_index.flip(0).T.contiguous()
+    kept = edges[:, 0] != edges[:, 1]
+    weight = data.get("edge_weight")
+    return CorpusGraph.from_edges(
+        list(node_ids) if node_ids is not None else [str(place) for place in range(len(listed))],
+        listed,
+        edges[kept],
+        None if weight is None else weight[kept],
+        edge_type=edge_type if isinstance(edge_type, int) else edge_type[kept],
+        undirected=undirected,
+    )
+
+
+def corpus_to_pyg(graph: CorpusGraph) -> Data:
+    """Return ``edge_index [2, E]``, ``edge_weight [E]`` and ``edge_type [E]``, the vectors as ``x``, ids and texts.
+
+    Two nodes are joined by one edge for each type.
+    """
+    edges, weight, edge_type = graph.typed_edges()
+    return Data(
+        x=graph.embedding,
+        edge_index=edges.flip(1).T.contiguous(),
+        edge_weight=weight,
+        edge_type=edge_type,
+        num_nodes=graph.num_nodes,
+        node_ids=list(graph.node_ids),
+        texts=list(graph.texts),
+    )
+
+
+def candidates_to_pyg(graphs: CandidateGraphs) -> list[Data]:
+    """Return one graph per query.
+
+    Each has ``x [n, F]``, ``edge_index``, ``edge_weight`` and what there is of ``edge_type``, ``y`` (relevance) and
+    ``nodes`` (numbers in the corpus).
+    """
+    parts = []
+    starts = graphs.ptr.tolist()
+    for start, stop in pairwise(starts):
+        inside = (graphs.edge_index[1] >= start) & (graphs.edge_index[1] < stop)
+        part = Data(
+            x=graphs.x[start:stop],
+            edge_index=graphs.edge_index[:, inside] - start,
+            edge_weight=graphs.edge_attr[inside],
+        )
+        if graphs.edge_type is not None:
+            part.edge_type = graphs.edge_type[inside]
+        if graphs.relevance is not None:
+            part.y = graphs.relevance[start:stop]
+        if graphs.nodes is not None:
+            part.nodes = graphs.nodes[start:stop]
+        parts.append(part)
+    return parts
+
+
+def keep_best(
+    reranker: GraphReranker, top_k: int, *, texts: Callable[[Data], Sequence[str]]
+) -> Callable[[Data, Any], Data]:
+    """Return a ``subgraph_filter`` for ``RAGQueryLoader``: the subgraph of the best ``top_k`` nodes of what was loaded.
+
+    Args:
+        reranker: The reranker; it must not need vectors.
+        top_k: Nodes to keep.
+        texts: Returns the text of each node of the loaded graph.
+
+    Returns:
+        A function of graph and query. The graph that it returns has the kept nodes in their order, best first, and
+        ``relevance [k]``.
+
+    Raises:
+        ValueError: Of the function, if there is not one text per node.
+    """
+
+    def choose(data: Data, query: Any) -> Data:
+        asked = query[0] if isinstance(query, list) else query  # augmented by the loader: the query comes first
+        passages = list(texts(data))
+        if len(passages) != data.num_nodes:
+            raise ValueError(f"`texts` must return one text per node ({data.num_nodes}), got {len(passages)}")
+        joined = data.edge_index.T[data.edge_index[0] != data.edge_index[1]]
+        ranking = reranker.rerank_batch([RerankInput(asked, passages, edges=joined, top_n=top_k)])[0]
+        kept = data.subgraph(ranking.indices)
+        kept.relevance = ranking.relevance
+        return kept
+
+    return choose
+
+
+class ExplainedModel(nn.Module):
+    """A reranker in the form that ``torch_geometric.explain.Explainer`` asks: ``model(x, edge_index, ...)``.
+
+    What is explained is the convolutions of a ``pyg_reranker``, whose edges an explainer masks; the scores that are
+    computed from the edges before them (GCS, scores of neighbours) stay as they are.
+
+    Args:
+        model: A ``pyg_reranker`` of ``features=scores...``, which reads no vectors.
+
+    Raises:
+        ValueError: If it reads vectors.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        if model.inputs.reads_vectors:
+            raise ValueError("`model` must be of features=scores, which reads no vectors, got one that does")
+        self.model = model
+
+    def forward(
+        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor, ptr: Tensor, edge_type: Tensor | None = None
+    ) -> Tensor:
+        """Score ``x [N, F]``: ``[N, 1]``; arguments as of :class:`~graphrerank.graphs.CandidateGraphs`."""
+        none = x.new_zeros(0, 0)
+        scores: Tensor = self.model(x, none, none, edge_index, edge_weight, ptr, edge_type)
+        return scores.unsqueeze(1)
+
+
+def _kind(texts: object) -> str:
+    return f"those of {sorted(texts)}" if isinstance(texts, Mapping) else type(texts).__name__

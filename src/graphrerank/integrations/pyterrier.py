@@ -1,0 +1,134 @@
+"""The reranker as a transformer of PyTerrier, and a corpus graph for it; ``pip install graphrerank[pyterrier]``."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyterrier as pt
+import pyterrier_adaptive
+
+from graphrerank.inference import GraphReranker, RerankInput
+
+
+class EdgeGraph(pyterrier_adaptive.CorpusGraph):  # type: ignore[misc]
+    """A corpus graph from a list of edges, for :class:`GraphRerankTransformer` and ``pyterrier_adaptive.GAR``.
+
+    Args:
+        docnos: ``n`` ids of documents.
+        edges: Undirected pairs of their places.
+        weights: One for each edge; 1 when None. Neighbours stand in the order of their weights.
+
+    Example:
+        >>> EdgeGraph(["a", "b", "c"], [(0, 2), (0, 1)], [1.0, 2.0]).neighbours("a")
+        ['b', 'c']
+    """
+
+    def __init__(
+        self, docnos: Sequence[str], edges: Sequence[tuple[int, int]], weights: Sequence[float] | None = None
+    ) -> None:
+        super().__init__("")
+        self._docnos = list(docnos)
+        self._place = {docno: place for place, docno in enumerate(self._docnos)}
+        found: list[dict[int, float]] = [{} for _ in self._docnos]
+        for place, (i, j) in enumerate(edges):
+            if not (0 <= i < len(found) and 0 <= j < len(found) and i != j):
+                raise ValueError(f"`edges` must join two of {len(found)} documents, got {(i, j)} at place {place}")
+            weight = 1.0 if weights is None else weights[place]
+            found[i][j] = found[j][i] = max(weight, found[i].get(j, weight))
+        rows = [sorted(row.items(), key=lambda pair: (-pair[1], pair[0])) for row in found]
+        self._neighbours = [np.array([j for j, _ in row], dtype=np.int64) for row in rows]
+        self._weights = [np.array([weight for _, weight in row], dtype=np.float32) for row in rows]
+
+    def neighbours(self, docid: int | str, weights: bool = False) -> Any:
+        """Return the neighbours of a document, by place or by id as it is given, the largest weight first."""
+        place = self._place[docid] if isinstance(docid, str) else docid
+        found = self._neighbours[place]
+        own = [self._docnos[j] for j in found] if isinstance(docid, str) else found
+        return (own, self._weights[place]) if weights else own
+
+
+class GraphRerankTransformer(pt.Transformer):  # type: ignore[misc]
+    """Ranks the documents of each query in a result frame: ``retriever >> GraphRerankTransformer(...)``.
+
+    Reads the columns ``qid``, ``query``, ``docno``, ``score``, and the texts from ``text_field`` or, where the frame
+    has no such column (as within ``pyterrier_adaptive.GAR``), from ``texts``. Replaces ``score`` and ``rank``.
+
+    Args:
+        reranker: The reranker; it must not need vectors.
+        corpus_graph: Whose edges join documents of one list; None for no edges. Any of PyTerrier's corpus graphs.
+        text_field: The column of texts.
+        texts: Texts by ``docno``.
+        reads_scores: Give the frame's scores to the model; within GAR they are of two kinds, and false is right.
+
+    Example:
+        >>> frame = pd.DataFrame({"qid": ["1", "1"], "query": ["infected USB sticks"] * 2, "docno": ["c", "u"],
+        ...                       "text": ["a cake recipe", "a worm on USB sticks"], "score": [2.0, 1.0]})
+        >>> GraphRerankTransformer(GraphReranker.from_pretrained("attack"), reads_scores=False)(frame).docno.tolist()
+        ['u', 'c']
+    """
+
+    def __init__(
+        self,
+        reranker: GraphReranker,
+        *,
+        corpus_graph: pyterrier_adaptive.CorpusGraph | None = None,
+        text_field: str = "text",
+        texts: Mapping[str, str] | None = None,
+        reads_scores: bool = True,
+    ) -> None:
+        self._reranker = reranker
+        self._corpus_graph = corpus_graph
+        self._text_field = text_field
+        self._texts = texts
+        self._reads_scores = reads_scores
+
+    def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
+        """Rank each query's documents, all queries in one pass of the model.
+
+        Raises:
+            ValueError: If a column is missing, or a document has no text.
+        """
+        needed = ["qid", "query", "docno", *(["score"] if self._reads_scores else [])]
+        if missing := [name for name in needed if name not in inp.columns]:
+            raise ValueError(f"the frame must have the columns {needed}, missing are {missing}")
+        if not len(inp):
+            return pt.model.add_ranks(inp.assign(score=pd.Series(dtype=float)))
+        groups = [group for _, group in inp.groupby("qid", sort=False)]
+        rankings = self._reranker.rerank_batch([self._input(group) for group in groups])
+        ranked = [
+            group.iloc[ranking.indices.numpy()].assign(score=ranking.relevance.numpy(), rank=range(len(ranking)))
+            for group, ranking in zip(groups, rankings, strict=True)
+        ]
+        return pd.concat(ranked, ignore_index=True)
+
+    def _input(self, group: pd.DataFrame) -> RerankInput:
+        docnos = group["docno"].tolist()
+        return RerankInput(
+            group["query"].iloc[0],
+            self._texts_of(group),
+            scores=group["score"].tolist() if self._reads_scores else None,
+            edges=np.array(self._edges(docnos), dtype=np.int64).reshape(-1, 2),
+        )
+
+    def _texts_of(self, group: pd.DataFrame) -> list[str]:
+        if self._text_field in group.columns:
+            return list(group[self._text_field])
+        if self._texts is None:
+            raise ValueError(f"the frame must have the column {self._text_field!r}, or `texts` be given, got neither")
+        for docno in group["docno"]:
+            if docno not in self._texts:
+                raise ValueError(f"`texts` must hold every document, missing is {docno!r}")
+        return [self._texts[docno] for docno in group["docno"]]
+
+    def _edges(self, docnos: list[str]) -> list[tuple[int, int]]:
+        if self._corpus_graph is None:
+            return []
+        place = {docno: i for i, docno in enumerate(docnos)}
+        pairs = ((i, place.get(other, i)) for i, docno in enumerate(docnos) for other in self._joined(docno))
+        return sorted({(min(pair), max(pair)) for pair in pairs if pair[0] != pair[1]})
+
+    def _joined(self, docno: str) -> Sequence[str]:
+        assert self._corpus_graph is not None
+        found: Sequence[str] = self._corpus_graph.neighbours(docno)
+        return found

@@ -1,0 +1,108 @@
+"""The reranker with any convolution of PyTorch Geometric in the place of GATv2 layers."""
+
+import inspect
+from collections.abc import Mapping
+from typing import Any, Final
+
+from torch import Tensor, nn
+
+from graphrerank.extras import optional
+from graphrerank.models.gatv2 import GATv2Block
+from graphrerank.models.gatv2_reranker import GATv2Reranker
+
+PACKAGE = "torch_geometric.nn"
+FORWARD = ("edge_attr", "edge_weight")  # how convolutions name what they read of an edge
+
+
+class PyGReranker(GATv2Reranker):
+    """Score candidates as :class:`GATv2Reranker` does, with layers of PyTorch Geometric.
+
+    Its inputs, features, residuals and head are the same; a layer is ``conv`` from ``hidden_channels`` to the same
+    width. The edges are as they stand, without self-loops; a convolution adds its own as it always does. It reads what
+    there is of an edge (``edge_features``, types, words of pairs) if its constructor takes ``edge_dim``, and the edge's
+    weight if its ``forward`` takes ``edge_weight`` and ``edge_features`` is set.
+
+    Args:
+        conv: A convolution of ``torch_geometric.nn`` that reads one graph of nodes of one type, ``TransformerConv``
+            say, with or without the package's name.
+        conv_arguments: For its constructor, beside widths. ``heads`` is 4 unless given, and a layer's width is shared
+            among them unless ``concat`` is false. A convolution that takes a network of its own (``GINConv``) gets two
+            linear layers.
+        arguments: As of :class:`GATv2Reranker`.
+
+    Raises:
+        ValueError: If PyTorch Geometric has no such convolution.
+        MissingExtraError: If it is not installed.
+    """
+
+    def __init__(self, *, conv: str, conv_arguments: Mapping[str, Any] | None = None, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        reads_weight = self.edge_features
+        for block in self.blocks:
+            assert isinstance(block, GATv2Block)
+            if block.message_passing:
+                channels, edge_dim = block.norm.normalized_shape[0], block.edge_dim
+                block.layer = PyGLayer(conv, channels, edge_dim, dict(conv_arguments or {}), reads_weight=reads_weight)
+
+    def layer_edges(self, edge_index: Tensor, edge_attr: Tensor, num_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the edges as they are."""
+        return edge_index, edge_attr, edge_index.new_zeros([0])
+
+
+class PyGLayer(nn.Module):
+    """A convolution of PyTorch Geometric with the signature of :class:`~graphrerank.models.gatv2.GATv2Layer`."""
+
+    reads_attr: Final[bool]  # constants, so that TorchScript leaves out the calls that this convolution does not take
+    reads_weight: Final[bool]
+
+    def __init__(
+        self, conv: str, channels: int, edge_dim: int, arguments: Mapping[str, Any], *, reads_weight: bool
+    ) -> None:
+        super().__init__()
+        convolution = convolution_of(conv)
+        takes = inspect.signature(convolution).parameters
+        given = dict(arguments)
+        if "heads" in takes:
+            given = {"heads": 4, **given}
+        width = channels // given["heads"] if given.get("heads") and given.get("concat", True) else channels
+        self.reads_attr = edge_dim > 0 and "edge_dim" in takes
+        if self.reads_attr:
+            given["edge_dim"] = edge_dim
+        self.reads_weight = (
+            reads_weight and not self.reads_attr and "edge_weight" in inspect.signature(convolution.forward).parameters
+        )
+        widths: dict[str, Any] = {"in_channels": channels, "out_channels": width}
+        if "nn" in takes:
+            widths = {"nn": nn.Sequential(nn.Linear(channels, channels), nn.ReLU(), nn.Linear(channels, channels))}
+        try:
+            self.conv = convolution(**{**widths, **given})
+        except (TypeError, ValueError, AssertionError) as error:
+            raise ValueError(f"`conv_arguments` do not suit {conv}: {error}") from error
+        self.name = conv
+        self.channels = channels
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor, rowptr: Tensor) -> Tensor:
+        """Convolve ``x [N, channels]`` along ``edge_index [2, E]`` with ``edge_attr [E, edge_dim]``."""
+        if self.reads_attr:
+            out: Tensor = self.conv(x, edge_index, edge_attr=edge_attr)
+        elif self.reads_weight:
+            out = self.conv(x, edge_index, edge_weight=edge_attr[:, 0])
+        else:
+            out = self.conv(x, edge_index)
+        if out.shape != x.shape:
+            raise ValueError(
+                f"`conv` must keep the width ({self.channels}), {self.name} gave {out.shape[1]}; see `conv_arguments`"
+            )
+        return out
+
+
+def convolution_of(name: str) -> Any:
+    """Return a convolution of PyTorch Geometric by name; nothing else can be named, as checkpoints of strangers do."""
+    package = optional(PACKAGE, "model=pyg_reranker")
+    short = str(name).removeprefix(f"{PACKAGE}.")
+    known = [own for own in package.conv.__all__ if own.endswith("Conv")]
+    if short not in known:
+        raise ValueError(
+            f"`conv` must be a convolution of {PACKAGE}, such as TransformerConv or SAGEConv, got {name!r}"
+        )
+    return getattr(package.conv, short)

@@ -1,0 +1,11 @@
+import pytest
+
+from graphrerank import GraphReranker
+
+QUERY = "malware that spreads through USB sticks"
+TEXTS = ["a cake recipe", "worm on removable drives", "infected USB sticks", "a phishing mail with malware"]
+
+
+@pytest.fixture(scope="module")
+def reranker():
+    return GraphReranker.from_pretrained("attack")
