@@ -28,7 +28,7 @@ NARROWER = {  # packages that may import less than all layers below
     "models": {"extras", "files", "strangers", "graphs", "operators"},
     "pipelines": {"checks", "graphs", "text", "language_models", "knowledge", "indexes", "operators"},
     "training": {"extras", "checks", "files", "graphs", "losses", "metrics"},
-    "integrations": {"graphs", "inference"},
+    "integrations": {"graphs", "models", "inference"},
     # of evaluation the model card's table
     "inference": {
         "extras",

@@ -35,6 +35,7 @@ CROSS_CUTTING = {
     "evaluation/html/test_browser.py": "the page in a browser",
     "indexes/retag/test_podcast.py": "an index of real chunks",
     "inference/test_probabilities.py": "calibrated probabilities of each reranker",
+    "integrations/test_examples.py": "docs/adapters.md",
     "language_models/test_local_model_answers.py": "a real small model",
     "losses/test_loss_laws.py": "laws of all losses",
     "pipelines/test_device.py": "all pipelines on another device",

@@ -1,6 +1,11 @@
+import os
+
 import pytest
 
 from graphrerank import GraphReranker
+
+for name in ("HAYSTACK_TELEMETRY_ENABLED", "GRAPHITI_TELEMETRY_ENABLED"):
+    os.environ[name] = "false"  # these tools report home
 
 QUERY = "malware that spreads through USB sticks"
 TEXTS = ["a cake recipe", "worm on removable drives", "infected USB sticks", "a phishing mail with malware"]

@@ -12,7 +12,7 @@ from graphrerank.inference import GraphReranker, RerankInput
 
 
 @dataclass(kw_only=True)
-class GraphRerankStrategy(Strategy):  # type: ignore[misc]
+class GraphRerankStrategy(Strategy):
     """Expands along the edges of the nodes that the model ranks highest among all that were found so far.
 
     In each round the model ranks what was found, joined wherever an outgoing edge of one node is an incoming edge of

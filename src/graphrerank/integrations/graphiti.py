@@ -8,7 +8,7 @@ from graphrerank.inference import GraphReranker
 from graphrerank.integrations.cross_encoder import FindEdges, GraphCrossEncoder
 
 
-class GraphitiReranker(CrossEncoderClient):  # type: ignore[misc]
+class GraphitiReranker(CrossEncoderClient):
     """Ranks facts: ``Graphiti(..., cross_encoder=GraphitiReranker(reranker))``.
 
     Graphiti hands over texts alone. Which of them are joined, and by what, is asked of ``edges``: facts that share an

@@ -43,7 +43,7 @@ class GraphRerankRanker:
         if self._reranker is None:
             self._reranker = GraphReranker.from_pretrained(self.checkpoint, device=self.device)
 
-    @component.output_types(documents=list[Document])
+    @component.output_types(documents=list[Document])  # type: ignore[untyped-decorator]
     def run(self, query: str, documents: list[Document], top_k: int | None = None) -> dict[str, list[Document]]:
         """Rank documents.
 
@@ -78,7 +78,7 @@ class GraphRerankRanker:
         rows = zip(ranking.ids, ranking.relevance.tolist(), strict=True)
         return {"documents": [replace(documents[place], score=score) for place, score in rows]}
 
-    @component.output_types(documents=list[Document])
+    @component.output_types(documents=list[Document])  # type: ignore[untyped-decorator]
     async def run_async(
         self, query: str, documents: list[Document], top_k: int | None = None
     ) -> dict[str, list[Document]]:

@@ -13,7 +13,7 @@ RELEVANCE, DISTANCE, SCORE, ROW = "_relevance_score", "_distance", "_score", "_r
 RANK_OFFSET = 60  # of reciprocal rank fusion, LanceDB's own
 
 
-class GraphRerankReranker(Reranker):  # type: ignore[misc]
+class GraphRerankReranker(Reranker):
     """Ranks what LanceDB found: ``table.search(query, query_type="hybrid").rerank(GraphRerankReranker(reranker))``.
 
     The scores that the model reads are those of the search, and of a hybrid search the reciprocal rank fusion of both

@@ -14,6 +14,7 @@ from torch_geometric.data import Data, HeteroData
 from graphrerank.graphs import CandidateGraphs, CorpusGraph
 from graphrerank.graphs.edge_types import OTHER, edge_type_of
 from graphrerank.inference import GraphReranker, RerankInput
+from graphrerank.models import PyGReranker
 
 
 def corpus_from_pyg(
@@ -161,7 +162,7 @@ class ExplainedModel(nn.Module):
         ValueError: If it reads vectors.
     """
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: PyGReranker) -> None:
         super().__init__()
         if model.inputs.reads_vectors:
             raise ValueError("`model` must be of features=scores, which reads no vectors, got one that does")

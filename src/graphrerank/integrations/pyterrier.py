@@ -11,7 +11,7 @@ import pyterrier_adaptive
 from graphrerank.inference import GraphReranker, RerankInput
 
 
-class EdgeGraph(pyterrier_adaptive.CorpusGraph):  # type: ignore[misc]
+class EdgeGraph(pyterrier_adaptive.CorpusGraph):
     """A corpus graph from a list of edges, for :class:`GraphRerankTransformer` and ``pyterrier_adaptive.GAR``.
 
     Args:
@@ -48,7 +48,7 @@ class EdgeGraph(pyterrier_adaptive.CorpusGraph):  # type: ignore[misc]
         return (own, self._weights[place]) if weights else own
 
 
-class GraphRerankTransformer(pt.Transformer):  # type: ignore[misc]
+class GraphRerankTransformer(pt.Transformer):
     """Ranks the documents of each query in a result frame: ``retriever >> GraphRerankTransformer(...)``.
 
     Reads the columns ``qid``, ``query``, ``docno``, ``score``, and the texts from ``text_field`` or, where the frame

@@ -11,7 +11,7 @@ from graphrerank.inference import GraphReranker
 from graphrerank.integrations.metadata import Edge, input_from_metadata
 
 
-class GraphRanker(BaseRanker):  # type: ignore[misc]
+class GraphRanker(BaseRanker):
     """Ranks documents; their metadata are read as of LangChain's documents (``score``, ``entities``, ``doc_id``...).
 
     Args:

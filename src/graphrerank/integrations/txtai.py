@@ -9,7 +9,7 @@ from graphrerank.inference import GraphReranker
 from graphrerank.integrations.cross_encoder import FindEdges, GraphCrossEncoder
 
 
-class GraphSimilarity(Pipeline):  # type: ignore[misc]
+class GraphSimilarity(Pipeline):
     """Scores texts by their relevance to a query.
 
     Args:
