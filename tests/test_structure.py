@@ -65,6 +65,7 @@ COVERED = {
     "cli/test_stranger.py": ("cli/compose.py",),
     "data/corpus_folder/test_opening.py": ("graphs/word_index.py",),
     "data/corpus_folder/test_preparation.py": ("data/corpus_folder/assembly.py", "data/corpus_folder/parts.py"),
+    "data/engines/test_ray_data.py": ("data/engines/local.py", "data/enrichment/entity_names.py"),
     "data/readers/test_folder.py": (
         "data/readers/documents.py",
         "data/enrichment/incidence.py", "data/readers/edge_list.py", "data/readers/judgements.py",

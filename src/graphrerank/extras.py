@@ -60,7 +60,7 @@ EXTRAS = {
     "graphiti": Extra("graphrerank.integrations.graphiti", ("graphiti_core",)),
     "graph-retriever": Extra("graphrerank.integrations.graph_retriever", ("graph_retriever",)),
     "pyg": Extra("model=pyg_reranker, graphrerank.integrations.pyg", ("torch_geometric",)),
-    "ray": Extra("train -m hydra/launcher=ray", ("ray",)),
+    "ray": Extra("prepare engine=ray, train -m hydra/launcher=ray", ("ray", "pandas", "pyarrow")),
     "pcst": Extra("pipeline=g_retriever", ("pcst_fast",)),
 }
 

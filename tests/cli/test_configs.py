@@ -35,7 +35,7 @@ def test_every_choice_composes(group: str, choice: str) -> None:
     of_evaluate = group == "experiment" and "# python evaluate.py" in (CONF / group / f"{choice}.yaml").read_text()
     if group == "prompt":  # composed into others
         return
-    if group in ("pipeline", "answers") or of_evaluate:
+    if group in ("pipeline", "answers", "engine") or of_evaluate:
         schema.check_keys(compose("evaluate", overrides=[f"{group}={choice}"]), schema.EvaluateConfig)
         return
     extra = ["encoder.model=somewhere"] if choice == "sentence_transformer" else []

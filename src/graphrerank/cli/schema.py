@@ -139,6 +139,7 @@ class EvaluateConfig:
     report: list[str] = field(default_factory=list)
     verify: str | None = None
     prepare: str | None = None
+    engine: Any = None
     vectors: str = "float16"
     index: str | None = None
     build: str | None = None

@@ -11,6 +11,7 @@ from torch import Tensor
 from graphrerank.caching import hash_texts, short_hash
 from graphrerank.data.dataset import NEAREST, RetrievalDataset
 from graphrerank.data.encoder import Encoder
+from graphrerank.data.engines import LOCAL, Engine
 from graphrerank.data.enrichment.knn import nearest_neighbor_edges
 from graphrerank.data.feature_columns import feature_columns
 from graphrerank.data.text_match import MATCH_FEATURES, TEXT_MATCH_FEATURES, TextMatch
@@ -201,14 +202,16 @@ def prepare(
     return PreparedDataset(dataset, query_vectors, ranking, retriever.feature_names, name, encoded_by or None)
 
 
-def with_vectors(dataset: RetrievalDataset, encoder: Encoder | None, cache: Path) -> RetrievalDataset:
+def with_vectors(
+    dataset: RetrievalDataset, encoder: Encoder | None, cache: Path, *, engine: Engine = LOCAL
+) -> RetrievalDataset:
     """Return a data set with an encoder's vectors, as :func:`encode_dataset`; without any where there is none.
 
     Raises:
         ValueError: If there is none and the data set's ``knn`` needs vectors.
     """
     if encoder is not None:
-        return encode_dataset(dataset, encoder, cache)
+        return encode_dataset(dataset, encoder, cache, engine=engine)
     if dataset.needs_vectors:
         raise ValueError(f"`knn` edges of data set {dataset.name!r} need an encoder (encoder=minilm), got none")
     if dataset.graph.embedding is None:
@@ -216,8 +219,10 @@ def with_vectors(dataset: RetrievalDataset, encoder: Encoder | None, cache: Path
     return dataset.with_graph(replace(dataset.graph, embedding=None))
 
 
-def encode_dataset(dataset: RetrievalDataset, encoder: Encoder, cache: Path) -> RetrievalDataset:
-    """Add vectors to the graph, and the ``knn`` edges to nearest neighbours, which ``cache`` keeps.
+def encode_dataset(
+    dataset: RetrievalDataset, encoder: Encoder, cache: Path, *, engine: Engine = LOCAL
+) -> RetrievalDataset:
+    """Add vectors to the graph, and ``knn`` edges to nearest neighbours, which ``engine`` finds and ``cache`` keeps.
 
     The encoder is best wrapped in a ``VectorCache``. Vectors that came with the graph stay; a ValueError if they are
     another encoder's.
@@ -238,7 +243,7 @@ def encode_dataset(dataset: RetrievalDataset, encoder: Encoder, cache: Path) -> 
         assert graph.embedding is not None
         check_writable(path.parent)
         few = None if dataset.knn_below is None else torch.nonzero(graph.degree < dataset.knn_below).flatten()
-        pairs, similarity = nearest_neighbor_edges(graph.embedding, k=dataset.knn, nodes=few)
+        pairs, similarity = nearest_neighbor_edges(graph.embedding, k=dataset.knn, nodes=few, engine=engine)
         save_tensors(path, {"pairs": pairs, "similarity": similarity}, {"parts": repr(parts)})
     edges = load_tensors(path, ("pairs", "similarity"))
     try:

@@ -3,7 +3,7 @@
 A part's name holds the hash of its passages and settings, so that a stopped preparation finds the parts that it wrote.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from graphrerank.caching import hash_texts, short_hash
 from graphrerank.data.encoder import Encoder, check_vectors
+from graphrerank.data.engines import LOCAL, Block, Engine
 from graphrerank.data.text_match import distinct_keys
 from graphrerank.files import load_tensors, save_tensors
 from graphrerank.graphs import PackedStrings
@@ -38,41 +40,68 @@ class Part:
     names: tuple[str, ...]
 
 
-def write_part(
-    folder: Path,
-    number: int,
-    node_ids: Sequence[str],
-    texts: Sequence[str],
-    *,
-    encoder: Encoder | None,
-    dtype: torch.dtype,
-) -> Part:
-    """Write a part of a corpus, unless it is there.
+class PartWriter:
+    """Writes parts of a corpus, as the work of an engine.
 
     Args:
         folder: Folder of the parts.
-        number: Its number.
-        node_ids: Ids of its passages.
-        texts: Their texts.
-        encoder: Encodes them; None for no vectors.
+        encoder: Encodes the passages; None for no vectors.
         dtype: Type of the vectors' numbers.
     """
-    settings = [str(FORMAT), "" if encoder is None else encoder.fingerprint, str(dtype)]
-    key = hash_texts(settings) + hash_texts(node_ids) + hash_texts(texts)
-    names = (*STRINGS, *WORDS, *(() if encoder is None else ("vectors",)))
-    part = Part(folder / f"{number:06d}-{short_hash(key)}.safetensors", names)
-    if part.path.is_file():
-        return part
-    arrays = {
-        **_columns("id", PackedStrings.of(node_ids)),
-        **_columns("text", PackedStrings.of(texts)),
-        **read_words(texts),
-    }
-    tensors = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
-    if encoder is not None:
-        tensors["vectors"] = check_vectors(encoder.encode(texts), len(texts), encoder.name).to(dtype)
-    save_tensors(part.path, tensors)
-    return part
+
+    def __init__(self, folder: Path, *, encoder: Encoder | None, dtype: torch.dtype) -> None:
+        self.folder = folder
+        self.encoder = encoder
+        self.dtype = dtype
+
+    def part(self, number: int, node_ids: Sequence[str], texts: Sequence[str]) -> Part:
+        """Name the part of some passages and its number among the parts."""
+        settings = [str(FORMAT), "" if self.encoder is None else self.encoder.fingerprint, str(self.dtype)]
+        key = hash_texts(settings) + hash_texts(node_ids) + hash_texts(texts)
+        names = (*STRINGS, *WORDS, *(() if self.encoder is None else ("vectors",)))
+        return Part(self.folder / f"{number:06d}-{short_hash(key)}.safetensors", names)
+
+    def __call__(self, block: Block) -> Block:
+        """Write a part: of the file's name ``path [1]`` in the folder, ``ids [n]`` and ``texts [n]``."""
+        (name,), ids, texts = (list(block[key]) for key in ("path", "ids", "texts"))
+        arrays = {
+            **_columns("id", PackedStrings.of(ids)),
+            **_columns("text", PackedStrings.of(texts)),
+            **read_words(texts),
+        }
+        tensors = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
+        if self.encoder is not None:
+            vectors = check_vectors(self.encoder.encode(texts), len(texts), self.encoder.name)
+            tensors["vectors"] = vectors.to(self.dtype)
+        save_tensors(self.folder / name, tensors)
+        return {"count": np.array([len(texts)])}
+
+
+def write_parts(
+    writer: PartWriter,
+    node_ids: Sequence[str],
+    texts: Sequence[str],
+    *,
+    part_size: int,
+    engine: Engine = LOCAL,
+    progress: Callable[[int], None] = lambda passages: None,
+) -> list[Part]:
+    """Write the parts of a corpus that are not there; return all in order."""
+    parts: list[Part] = []
+
+    def missing() -> Iterator[Block]:
+        for number, start in enumerate(range(0, max(1, len(node_ids)), part_size)):
+            ids, part_texts = list(node_ids[start : start + part_size]), list(texts[start : start + part_size])
+            part = writer.part(number, ids, part_texts)
+            parts.append(part)
+            if part.path.is_file():
+                progress(len(ids))
+            else:
+                yield {"path": [part.path.name], "ids": ids, "texts": part_texts}
+
+    for done in engine.map(writer, missing()):
+        progress(int(np.asarray(done["count"])[0]))
+    return parts
 
 
 class WrittenPart:
@@ -95,6 +124,20 @@ class WrittenPart:
 
     def __len__(self) -> int:
         return len(self._tensors["token.lengths"])
+
+
+class EncodedParts:
+    """An encoder that knows the texts of a corpus, in their order: its vectors lie in the parts."""
+
+    def __init__(self, encoder: Encoder, parts: Sequence[Part]) -> None:
+        self.name = encoder.name
+        self.fingerprint = encoder.fingerprint
+        self._parts = parts
+
+    def encode(self, texts: Sequence[str]) -> Tensor:
+        """Read the vectors of all texts, ``[N, d]`` float32."""
+        vectors = torch.cat([torch.from_numpy(WrittenPart(part).array("vectors")) for part in self._parts]).float()
+        return check_vectors(vectors, len(texts), self.name)
 
 
 def read_words(texts: Sequence[str]) -> dict[str, npt.NDArray[Any]]:

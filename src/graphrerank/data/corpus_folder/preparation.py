@@ -14,9 +14,10 @@ from graphrerank.data.candidates import with_vectors
 from graphrerank.data.corpus_folder.assembly import Assembly, write_strings, write_tensor
 from graphrerank.data.corpus_folder.columns import Column, Columns, file_column
 from graphrerank.data.corpus_folder.opening import FORMAT, MANIFEST, VECTOR_INDEXES, read_manifest
-from graphrerank.data.corpus_folder.parts import Part, write_part
+from graphrerank.data.corpus_folder.parts import EncodedParts, PartWriter, write_parts
 from graphrerank.data.dataset import RetrievalDataset
 from graphrerank.data.encoder import Encoder
+from graphrerank.data.engines import LOCAL, Engine
 from graphrerank.files import sole_use, write_json
 from graphrerank.graphs import CorpusGraph
 from graphrerank.graphs.vector_index import (
@@ -41,6 +42,7 @@ def prepare_corpus(
     index: str | None = None,
     part_size: int = PART_TEXTS,
     cache: str | Path | None = None,
+    engine: Engine = LOCAL,
     progress: Callable[[int], None] = lambda passages: None,
 ) -> Path:
     """Write a data set as a corpus folder, which :func:`open_corpus` opens in constant time.
@@ -57,6 +59,7 @@ def prepare_corpus(
             vectors.
         part_size: Passages of a part.
         cache: Folder for edges to nearest neighbours (``knn``), which need an encoder.
+        engine: Writes the parts and finds the nearest neighbours; its workers must see ``folder``.
         progress: Called with the number of passages of each finished part.
 
     Returns:
@@ -74,7 +77,7 @@ def prepare_corpus(
         if encoder is None:
             raise ValueError(f"`index` needs an encoder (encoder=minilm), got {index!r} without one")
     with sole_use(folder):
-        _check_own(folder)
+        check_own_folder(folder)
         settings = [] if encoder is None else [encoder.fingerprint, vectors, *([] if index is None else [index])]
         fingerprint = dataset.fingerprint
         if settings and vectors != "float32":
@@ -83,15 +86,16 @@ def prepare_corpus(
         target = folder / f"{COLUMNS}{key}"
         if (folder / MANIFEST).is_file() and read_manifest(folder).get("columns_folder") == target.name:
             return folder
-        if encoder is None or dataset.knn:
-            dataset = with_vectors(dataset, encoder, Path(cache or folder / PARTS))
+        if encoder is None:
+            dataset = with_vectors(dataset, None, folder / PARTS)
         graph = dataset.graph
-        parts: list[Part] = []
-        for start in range(0, max(1, graph.num_nodes), part_size):
-            ids, texts = list(graph.node_ids[start : start + part_size]), list(graph.texts[start : start + part_size])
-            dtype = getattr(torch, vectors)
-            parts.append(write_part(folder / PARTS, len(parts), ids, texts, encoder=encoder, dtype=dtype))
-            progress(len(ids))
+        dtype = getattr(torch, "float32" if dataset.knn else vectors)  # edges are those of the encoder's very numbers
+        writer = PartWriter((folder / PARTS).resolve(), encoder=encoder, dtype=dtype)
+        parts = write_parts(writer, graph.node_ids, graph.texts, part_size=part_size, engine=engine, progress=progress)
+        if encoder is not None and dataset.knn:
+            encoded = EncodedParts(encoder, parts)
+            dataset = with_vectors(dataset, encoded, Path(cache or folder / PARTS), engine=engine)
+            graph = dataset.graph
         shutil.rmtree(target, ignore_errors=True)  # of a stopped preparation
         assembly = Assembly(parts)
         columns = assembly.write(target) | _write_graph(target, graph) | _write_queries(target, dataset)
@@ -127,9 +131,9 @@ def _not_in_fingerprint(dataset: RetrievalDataset) -> list[str]:
     return [dataset.name, repr(answers), hashed]
 
 
-def _check_own(folder: Path) -> None:
+def check_own_folder(folder: Path) -> None:
     """Refuse a folder that holds files of somebody else."""
-    for path in sorted(folder.iterdir()):
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         is_own = path.name in (MANIFEST, PARTS) or path.name.startswith((COLUMNS, f".{MANIFEST}."))
         if not is_own:
             raise ValueError(f"{folder}: must be a new folder or a corpus folder, found {path.name!r} in it")

@@ -1,16 +1,22 @@
 """Semantic edges: each passage joined with its nearest neighbours by vectors."""
 
+import warnings
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from graphrerank.checks import check_counts
+from graphrerank.data.engines import LOCAL, Block, Engine
 from graphrerank.graphs import top_k_by_node_order
 
 BLOCK_SCORES = 1 << 24  # similarities held at once: 64 MiB of float32
 
 
 def nearest_neighbor_edges(
-    vectors: Tensor, *, k: int, mutual: bool = False, nodes: Tensor | None = None
+    vectors: Tensor, *, k: int, mutual: bool = False, nodes: Tensor | None = None, engine: Engine = LOCAL
 ) -> tuple[Tensor, Tensor]:
     """Join each passage with the ``k`` passages of the largest dot product, in blocks; ties break by passage number.
 
@@ -21,6 +27,7 @@ def nearest_neighbor_edges(
         k: Neighbours of each passage, at least 1.
         nodes: ``[S]`` int64, the passages to join; all when None.
         mutual: Whether to keep an edge only if each end is among the other's neighbours.
+        engine: Works on the blocks.
 
     Returns:
         ``[M, 2]`` int64, each pair once with the smaller number first, ascending; ``[M]`` float32 dot products. Pairs
@@ -39,21 +46,39 @@ def nearest_neighbor_edges(
     num_nodes = len(vectors)
     wanted = torch.arange(num_nodes) if nodes is None else nodes
     rows = max(1, BLOCK_SCORES // max(1, num_nodes))
-    sources, targets, weights = [], [], []
-    for block in torch.split(wanted, rows) if len(wanted) else ():
-        scores = (vectors[block] @ vectors.T).float()
-        scores[torch.arange(len(block)), block] = -torch.inf  # not its own neighbour
-        near, nearest = top_k_by_node_order(scores, min(k, num_nodes))
-        row, column = torch.nonzero(nearest > 0, as_tuple=True)
-        sources.append(block[row])
-        targets.append(near[row, column])
-        weights.append(nearest[row, column])
-    if not sources:
+    blocks = ({"nodes": block.numpy()} for block in torch.split(wanted, rows) if len(block))
+    found = list(engine.map(_Nearest(vectors.cpu().numpy(), k), blocks))
+    if not found:
         return torch.zeros(0, 2, dtype=torch.int64), torch.zeros(0)
-    source, target = torch.cat(sources), torch.cat(targets)
+    source, target, weights = (
+        torch.from_numpy(np.concatenate([block[name] for block in found])) for name in ("source", "target", "weight")
+    )
     pair = torch.minimum(source, target) * num_nodes + torch.maximum(source, target)
     key, inverse, count = torch.unique(pair, return_inverse=True, return_counts=True)
-    weight = torch.zeros(len(key)).scatter_reduce_(0, inverse, torch.cat(weights), "amax")
+    weight = torch.zeros(len(key)).scatter_reduce_(0, inverse, weights, "amax")
     kept = count == 2 if mutual else count > 0
     first = torch.div(key, num_nodes, rounding_mode="floor")
     return torch.stack([first, key - first * num_nodes], dim=1)[kept], weight[kept]
+
+
+class _Nearest:
+    """Finds the nearest of all vectors for a block of them."""
+
+    def __init__(self, vectors: npt.NDArray[Any], k: int) -> None:
+        self.vectors = vectors  # an array: workers on one machine share its pages
+        self.k = k
+
+    def __call__(self, block: Block) -> Block:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+            vectors = torch.from_numpy(self.vectors)
+        nodes = torch.from_numpy(np.asarray(block["nodes"]))
+        scores = (vectors[nodes] @ vectors.T).float()
+        scores[torch.arange(len(nodes)), nodes] = -torch.inf  # not its own neighbour
+        near, nearest = top_k_by_node_order(scores, min(self.k, len(vectors)))
+        row, column = torch.nonzero(nearest > 0, as_tuple=True)
+        return {
+            "source": nodes[row].numpy(),
+            "target": near[row, column].numpy(),
+            "weight": nearest[row, column].numpy(),
+        }

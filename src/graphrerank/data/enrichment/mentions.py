@@ -12,13 +12,17 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import ahocorasick
+import numpy as np
 import torch
 from torch import Tensor
 
 from graphrerank.checks import check_counts, check_positive_share
+from graphrerank.data.engines import LOCAL, Block, Engine
 
+BLOCK_TEXTS = 1 << 13  # searched at once
 MIN_COMMON = 10  # passages: a name in this many or fewer is never "too common", however small the corpus
 
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"  # scripts without spaces: each character is a word
@@ -58,6 +62,7 @@ def mention_edges(
     max_owners: int = 2,
     max_share: float = 0.02,
     min_characters: int = 3,
+    engine: Engine = LOCAL,
 ) -> tuple[Tensor, MentionStats]:
     """Join each passage with the passages whose name occurs in its text, in time linear in the corpus.
 
@@ -81,6 +86,7 @@ def mention_edges(
         max_share: A name mentioned in more than this share of the passages (and in more than 10) is too common and
             dropped, in (0, 1].
         min_characters: Shorter names are dropped, as are those without a letter ("1984").
+        engine: Works on blocks of texts; the names are broadcast once.
 
     Returns:
         ``[M, 2]`` int64, different rows (mentioning, mentioned), ascending; and counts.
@@ -96,12 +102,17 @@ def mention_edges(
     """
     _check(titles, texts, aliases, max_owners, max_share, min_characters)
     owners = _names(titles, texts, aliases or [()] * len(titles), min_characters)
-    clear = {name for name, bearers in owners.items() if len(bearers) <= max_owners}
-    mentions: dict[tuple[str, ...], list[tuple[int, int]]] = {}
-    mentioning: Counter[tuple[str, ...]] = Counter()  # passages
-    for source, mentioned in enumerate(_search(owners, texts)):
-        for name, bearers in mentioned.items():
-            if name in clear and source not in bearers:
+    names = list(owners)
+    clear = [len(bearers) <= max_owners for bearers in owners.values()]
+    mentions: dict[int, list[tuple[int, int]]] = {}
+    mentioning: Counter[int] = Counter()  # passages
+    starts = range(0, len(texts), BLOCK_TEXTS)
+    blocks = ({"texts": texts[start : start + BLOCK_TEXTS]} for start in starts)
+    for start, found in zip(starts, engine.map(_MentionSearch(owners), blocks), strict=True):
+        columns = (np.asarray(found[key]).tolist() for key in ("text", "name", "node"))
+        for (text, name), rows in groupby(zip(*columns, strict=True), key=lambda row: row[:2]):
+            source, bearers = start + text, [node for _, _, node in rows]
+            if clear[name] and source not in bearers:
                 mentioning[name] += 1
                 mentions.setdefault(name, []).extend((source, node) for node in bearers)
     limit = max(MIN_COMMON, max_share * len(titles))
@@ -109,9 +120,9 @@ def mention_edges(
     pairs = {pair for name, named_pairs in mentions.items() if name not in common for pair in named_pairs}
     stats = MentionStats(
         num_names=len(owners),
-        num_ambiguous=len(owners) - len(clear),
+        num_ambiguous=len(owners) - sum(clear),
         num_too_common=len(common),
-        most_common=tuple((" ".join(name), count) for name, count in Counter(common).most_common(10)),
+        most_common=tuple((" ".join(names[name]), count) for name, count in Counter(common).most_common(10)),
         num_edges=len(pairs),
     )
     return torch.tensor(sorted(pairs), dtype=torch.int64).reshape(-1, 2), stats
@@ -159,31 +170,46 @@ def _names_of(title: str, text: str, aliases: Sequence[str]) -> Iterator[tuple[i
         yield 4, head
 
 
-def _search(
-    owners: dict[tuple[str, ...], dict[int, _Owner]], texts: Sequence[str]
-) -> Iterator[dict[tuple[str, ...], list[int]]]:
-    """Yield for each text the names mentioned in it and their bearers."""
-    vocabulary = {word: number for number, word in enumerate({word for name in owners for word in name}, start=1)}
-    automaton = ahocorasick.Automaton(ahocorasick.STORE_ANY, ahocorasick.KEY_SEQUENCE)
-    for name in owners:
-        automaton.add_word(tuple(vocabulary[word] for word in name), name)
-    automaton.make_automaton()
-    for text in texts:
+class _MentionSearch:
+    """Finds names in a block of texts: numbers of the ``text``, of the ``name`` and of each ``node`` that bears it."""
+
+    def __init__(self, owners: dict[tuple[str, ...], dict[int, _Owner]]) -> None:
+        self.bearers = [list(bearers.items()) for bearers in owners.values()]
+        self.vocabulary = {
+            word: number for number, word in enumerate({word for name in owners for word in name}, start=1)
+        }
+        self.automaton = ahocorasick.Automaton(ahocorasick.STORE_ANY, ahocorasick.KEY_SEQUENCE)
+        for number, name in enumerate(owners):
+            self.automaton.add_word(tuple(self.vocabulary[word] for word in name), (number, len(name)))
+        self.automaton.make_automaton()
+
+    def __call__(self, block: Block) -> Block:
+        rows = [
+            (number, name, node)
+            for number, text in enumerate(block["texts"])
+            for name, nodes in self._mentioned(str(text)).items()
+            for node in nodes
+        ]
+        columns = np.array(rows, dtype=np.int64).reshape(-1, 3).T
+        return dict(zip(("text", "name", "node"), columns, strict=True))
+
+    def _mentioned(self, text: str) -> dict[int, list[int]]:
+        """Return the names mentioned in a text and their bearers."""
         words = split_words(text)
-        letters = tuple(vocabulary.get(word.lower(), 0) for word in words)
+        letters = tuple(self.vocabulary.get(word.lower(), 0) for word in words)
         spans = []
-        for last, name in automaton.iter(letters) if owners and letters else ():
-            first = last - len(name) + 1
-            bearers = [node for node, owner in owners[name].items() if owner.agrees(words[first], words[last])]
+        for last, (name, length) in self.automaton.iter(letters) if self.bearers and letters else ():
+            first = last - length + 1
+            bearers = [node for node, owner in self.bearers[name] if owner.agrees(words[first], words[last])]
             if bearers:
                 spans.append((first, -last, name, bearers))
-        mentioned: dict[tuple[str, ...], list[int]] = {}
+        mentioned: dict[int, list[int]] = {}
         reached = -1
         for _, negative_last, name, bearers in sorted(spans):
             if -negative_last > reached:  # else inside a longer mention that began no later
                 reached = -negative_last
                 mentioned[name] = sorted({*mentioned.get(name, ()), *bearers})
-        yield mentioned
+        return mentioned
 
 
 def _check(

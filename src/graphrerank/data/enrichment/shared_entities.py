@@ -2,17 +2,21 @@
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from graphrerank.checks import check_counts
+from graphrerank.data.engines import LOCAL, Block, Engine
 from graphrerank.graphs import EntityIncidence
 from graphrerank.graphs.sparse_rows import positions_in_rows
 
 BLOCK_NODES = 1 << 12  # passages looked at at once
 
 
-def shared_entity_edges(incidence: EntityIncidence, *, max_neighbours: int = 5) -> tuple[Tensor, Tensor]:
+def shared_entity_edges(
+    incidence: EntityIncidence, *, max_neighbours: int = 5, engine: Engine = LOCAL
+) -> tuple[Tensor, Tensor]:
     r"""Join each passage with the ``max_neighbours`` passages whose shared entities are the most specific together.
 
     .. math::
@@ -28,6 +32,7 @@ def shared_entity_edges(incidence: EntityIncidence, *, max_neighbours: int = 5) 
         incidence: The entities of ``N`` passages.
         max_neighbours: Neighbours that each passage chooses, at least 1, ties by passage number; it may be chosen by
             more.
+        engine: Works on the blocks.
 
     Returns:
         ``[M, 2]`` int64, each pair once with the smaller number first, ascending; ``[M]`` float32 weights in (0, 1).
@@ -43,21 +48,35 @@ def shared_entity_edges(incidence: EntityIncidence, *, max_neighbours: int = 5) 
     """
     check_counts(max_neighbours=max_neighbours)
     num_nodes = incidence.num_nodes
-    specificity = torch.log1p(num_nodes / incidence.num_holders.double())
+    blocks = ({"nodes": nodes.numpy()} for nodes in torch.split(torch.arange(num_nodes), BLOCK_NODES) if len(nodes))
     keys, sums = [torch.zeros(0, dtype=torch.int64)], [torch.zeros(0, dtype=torch.float64)]
-    for nodes in torch.split(torch.arange(num_nodes), BLOCK_NODES):
-        origin, partner, entity = incidence.shared(nodes)
-        key, inverse = torch.unique(nodes[origin] * num_nodes + partner, return_inverse=True)
-        total = torch.zeros(len(key), dtype=torch.float64).index_add_(0, inverse, specificity[entity])
-        order = torch.argsort(total, descending=True, stable=True)
-        order = order[torch.argsort(torch.div(key[order], num_nodes, rounding_mode="floor"), stable=True)]
-        row = torch.div(key[order], num_nodes, rounding_mode="floor")
-        kept = order[positions_in_rows(row) < max_neighbours]
-        row, partner = torch.div(key[kept], num_nodes, rounding_mode="floor"), key[kept] % num_nodes
-        keys.append(torch.minimum(row, partner) * num_nodes + torch.maximum(row, partner))
-        sums.append(total[kept])
+    for chosen in engine.map(_Chosen(incidence, max_neighbours), blocks):
+        keys.append(torch.from_numpy(np.asarray(chosen["key"])))
+        sums.append(torch.from_numpy(np.asarray(chosen["sum"])))
     key, inverse = torch.unique(torch.cat(keys), return_inverse=True)
     total = torch.zeros(len(key), dtype=torch.float64).scatter_reduce_(0, inverse, torch.cat(sums), "amax")
     first = torch.div(key, max(num_nodes, 1), rounding_mode="floor")
     weight = total / (total + math.log1p(num_nodes / 2))
     return torch.stack([first, key - first * num_nodes], dim=1), weight.float()
+
+
+class _Chosen:
+    """Chooses the neighbours of a block of passages: ``key``, both ends' numbers in one, and ``sum``."""
+
+    def __init__(self, incidence: EntityIncidence, max_neighbours: int) -> None:
+        self.incidence = incidence
+        self.max_neighbours = max_neighbours
+
+    def __call__(self, block: Block) -> Block:
+        nodes, num_nodes = torch.from_numpy(np.asarray(block["nodes"])), self.incidence.num_nodes
+        specificity = torch.log1p(num_nodes / self.incidence.num_holders.double())
+        origin, partner, entity = self.incidence.shared(nodes)
+        key, inverse = torch.unique(nodes[origin] * num_nodes + partner, return_inverse=True)
+        total = torch.zeros(len(key), dtype=torch.float64).index_add_(0, inverse, specificity[entity])
+        order = torch.argsort(total, descending=True, stable=True)
+        order = order[torch.argsort(torch.div(key[order], num_nodes, rounding_mode="floor"), stable=True)]
+        row = torch.div(key[order], num_nodes, rounding_mode="floor")
+        kept = order[positions_in_rows(row) < self.max_neighbours]
+        row, partner = torch.div(key[kept], num_nodes, rounding_mode="floor"), key[kept] % num_nodes
+        pair = torch.minimum(row, partner) * num_nodes + torch.maximum(row, partner)
+        return {"key": pair.numpy(), "sum": total[kept].numpy()}

@@ -21,7 +21,9 @@ import torch
 from torch import Tensor
 
 from graphrerank.data.dataset import RetrievalDataset
+from graphrerank.data.engines import LOCAL, Engine
 from graphrerank.data.enrichment.adjacency import adjacency_edges
+from graphrerank.data.enrichment.entity_names import entity_names
 from graphrerank.data.enrichment.incidence import entity_incidence
 from graphrerank.data.enrichment.mentions import mention_edges
 from graphrerank.data.enrichment.shared_entities import shared_entity_edges
@@ -65,6 +67,7 @@ def load_folder(
     max_entity_share: float = 0.001,
     knn: int = 0,
     cache: str | Path | None = None,
+    engine: Engine = LOCAL,
 ) -> RetrievalDataset:
     """Read and check a data set folder.
 
@@ -101,6 +104,7 @@ def load_folder(
         max_entity_share: Share of the documents, in (0, 1]; an entity in more (and in more than 10) is ignored.
         knn: Edges to add from each document to its nearest neighbours, once there are vectors; 0 for none.
         cache: Folder that keeps extracted entities, in its ``entities/``; nothing is kept when None.
+        engine: Extracts entities, searches for mentions and joins what shares entities, in blocks.
 
     Raises:
         ValueError: If a file is missing or malformed, naming file and line.
@@ -118,18 +122,19 @@ def load_folder(
     found = _EdgesBySource()
     found.add("file", *read_edges(edge_files, node_number, edge_types=edge_types, edge_meanings=edge_meanings))
     if mentions:
-        pairs, _ = mention_edges([doc.title for doc in documents], [doc.text for doc in documents])
+        titles, texts = [doc.title for doc in documents], [doc.text for doc in documents]
+        pairs, _ = mention_edges(titles, texts, engine=engine)
         stated = automatic and found.has(REFERENCE)
         found.add("mentions", pairs, edge_type=ENTITY if stated else REFERENCE)
     if adjacency:
         found.add("neighbouring chunks", adjacency_edges(*_chunk_keys(folder, documents)), edge_type=ADJACENCY)
     incidence = None
     if entities is not None:
-        names = _entities(folder, entities, node_number, documents, cache)
+        names = _entities(folder, entities, node_number, documents, cache, engine)
         incidence = entity_incidence(names, max_share=max_entity_share)
     if automatic and incidence is not None:
         source = entities if isinstance(entities, str) else type(entities).__name__
-        found.add(f"entities by {source}", *shared_entity_edges(incidence), edge_type=ENTITY)
+        found.add(f"entities by {source}", *shared_entity_edges(incidence, engine=engine), edge_type=ENTITY)
         logger.info("%s: %s", name or folder.resolve().name, found.costs(len(documents)))
     ids, passages = [doc.doc_id for doc in documents], [doc.passage for doc in documents]
     pairs, weight, edge_type = found.joined()
@@ -311,7 +316,8 @@ def _entities(
     node_number: Mapping[str, int],
     documents: Sequence[Document],
     cache: str | Path | None,
-) -> list[Sequence[str]]:
+    engine: Engine,
+) -> Sequence[Sequence[str]]:
     """List the names of entities in each document that is kept."""
     if source == "file":
         lines = read_entities(folder / ENTITIES, node_number, need_names=True)
@@ -326,7 +332,7 @@ def _entities(
         )
     if cache is not None:
         extractor = KnowledgeCache(extractor, Path(cache) / "entities")
-    return [knowledge.names for knowledge in extractor.extract([document.passage for document in documents])]
+    return entity_names(extractor, [document.passage for document in documents], engine=engine)
 
 
 def _titles_are_names(documents: Sequence[Document]) -> bool:

@@ -1,0 +1,41 @@
+"""What an engine is, and the one of this process."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy.typing as npt
+
+Block = Mapping[str, Sequence[str] | npt.NDArray[Any]]  # named lists of strings, and arrays
+Work = Callable[[Block], Block]
+
+
+class Engine(Protocol):
+    """Anything that applies work to the blocks of a corpus."""
+
+    def map(self, work: Work, blocks: Iterable[Block]) -> Iterator[Block]:
+        """Apply ``work`` to each block and yield the results in the blocks' order.
+
+        ``work`` is an object that can be pickled; each worker has one copy, which keeps what it loads.
+        """
+
+    def close(self) -> None:
+        """End what the engine started."""
+
+
+class LocalEngine:
+    """Works on one block after the other in this process.
+
+    Example:
+        >>> list(LocalEngine().map(lambda block: {"texts": block["texts"][:1]}, [{"texts": ["a", "b"]}]))
+        [{'texts': ['a']}]
+    """
+
+    def map(self, work: Work, blocks: Iterable[Block]) -> Iterator[Block]:
+        """Apply work to each block when its result is asked for."""
+        return map(work, blocks)
+
+    def close(self) -> None:
+        """Nothing was started."""
+
+
+LOCAL = LocalEngine()

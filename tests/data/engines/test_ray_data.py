@@ -1,0 +1,158 @@
+"""The workers of a Ray cluster of this machine do what this process does; one may die."""
+
+import os
+import pickle
+import signal
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from graphrerank.data import prepare_corpus
+from graphrerank.data.engines import LOCAL, Block, Engine, RayEngine
+from graphrerank.data.engines.local import Work
+from graphrerank.data.engines.ray_data import TRIES, count_try, read_block, work_on, write_block
+from graphrerank.data.enrichment import entity_names, knn, mentions, shared_entities
+from graphrerank.data.readers.folder import load_folder
+from tests.support.encoders import HashEncoder
+from tests.support.folders import write_dataset
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayEngine]:
+    """Two workers."""
+    for module in ("ray", "pyarrow", "pandas"):
+        pytest.importorskip(module, reason="Ray Data is optional: pip install 'graphrerank[ray]'")
+    engine = RayEngine(tmp_path_factory.mktemp("blocks"), workers=2)
+    yield engine
+    engine.close()
+
+
+class Shout:
+    """Writes texts in capitals; dies once at one block, and refuses another."""
+
+    def __init__(self, folder: Path, *, dies_at: int = -1, refuses: int = -1) -> None:
+        self.folder, self.dies_at, self.refuses = folder, dies_at, refuses
+
+    def __call__(self, block: Block) -> Block:
+        number = int(block["number"][0])
+        with (self.folder / "started").open("a") as log:
+            log.write(f"{number}\n")
+        if number == self.refuses:
+            raise ValueError(f"passage p{number} is not for me")
+        if number == self.dies_at and not (self.folder / "died").exists():
+            (self.folder / "died").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return {"number": np.asarray(block["number"]), "texts": [text.upper() for text in block["texts"]]}
+
+
+def blocks(count: int) -> Iterator[Block]:
+    return ({"number": np.array([number]), "texts": [f"text {number}", "é", ""]} for number in range(count))
+
+
+def plain(results: Iterator[Block]) -> list[tuple[int, list[str]]]:
+    return [(int(block["number"][0]), list(block["texts"])) for block in results]
+
+
+@pytest.mark.slow
+def test_a_killed_worker_costs_its_block_alone(engine: RayEngine, tmp_path: Path) -> None:
+    assert plain(engine.map(Shout(tmp_path, dies_at=4), blocks(9))) == plain(LOCAL.map(Shout(tmp_path), blocks(9)))
+    started = sorted(map(int, (tmp_path / "started").read_text().split()))
+    assert started == sorted([*range(9), *range(9), 4])  # each by Ray and here, and one once more
+    assert list(engine.folder.iterdir()) == []
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A data set whose texts give mentions, shared entities and passages with few neighbours."""
+    names = ["Metz", "Nancy", "Trier", "Verdun", "Lothair II", "Waldrada", "Cologne", "Aachen", "Toul", "Prüm"]
+    titles = [f"{names[i % 10]} {i}" if i > 9 else names[i] for i in range(40)]
+    corpus = [
+        {"_id": f"p{i}", "title": title, "text": f"Of {names[-i % 7]} and {names[i % 3]}, word{i}."}
+        for i, title in enumerate(titles)
+    ]
+    queries = [{"_id": "q", "text": "What is Metz?"}]
+    return write_dataset(tmp_path / "data", corpus=corpus, queries=queries, edges=[], test=[("q", "p0")])
+
+
+def prepared(folder: Path, path: Path, engine: Engine) -> dict[str, bytes]:
+    """Prepare a corpus folder and return its files."""
+    dataset = load_folder(folder, edges="auto", cache=path.with_suffix(".cache"), engine=engine)
+    assert all(dataset.edge_counts[source] for source in ("mentions", "entities by spelling"))
+    prepare_corpus(dataset, path, encoder=HashEncoder(), part_size=16, engine=engine)
+    return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+
+
+@pytest.mark.slow
+def test_the_corpus_folder_is_the_local_one(
+    engine: RayEngine, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The search for mentions and the parts with their vectors, in three blocks each; the rest is one block."""
+    local = prepared(folder, tmp_path / "local", LOCAL)
+    monkeypatch.setattr(mentions, "BLOCK_TEXTS", 16)
+    assert prepared(folder, tmp_path / "ray", engine) == local
+
+
+class PickledWork:
+    """An engine without Ray: work is pickled, and blocks lie in files on the way there and back."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.calls = 0
+
+    def map(self, work: Work, blocks: Iterable[Block]) -> Iterator[Block]:
+        copy = pickle.loads(pickle.dumps(work))
+        for block in blocks:
+            self.calls += 1
+            spool = self.folder / str(self.calls)
+            write_block(spool / "000001.block", block)
+            assert work_on(copy, spool, 1) == ""
+            yield read_block(spool / "000001.result")
+
+    def close(self) -> None:
+        pass
+
+
+def test_all_work_can_be_pickled_and_gives_the_same_in_any_blocks(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mentions, entities, shared entities, nearest neighbours and parts."""
+    monkeypatch.setattr(knn, "BLOCK_SCORES", 400)
+    local = prepared(folder, tmp_path / "local", LOCAL)
+    assert b'"nearest"' in local["corpus.json"]
+    monkeypatch.setattr(mentions, "BLOCK_TEXTS", 16)
+    monkeypatch.setattr(entity_names, "BLOCK_TEXTS", 16)
+    monkeypatch.setattr(shared_entities, "BLOCK_NODES", 16)
+    engine = PickledWork(tmp_path / "blocks")
+    assert prepared(folder, tmp_path / "pickled", engine) == local
+    assert engine.calls == 4 * 3 + 1  # of nearest neighbours, which few passages need, one block
+
+
+def test_an_error_keeps_its_words(tmp_path: Path) -> None:
+    engine = RayEngine(tmp_path / "blocks")  # one block starts no worker
+    with pytest.raises(ValueError, match=r"^passage p0 is not for me$"):
+        list(engine.map(Shout(tmp_path, refuses=0), blocks(1)))
+    assert list(engine.folder.iterdir()) == []
+
+
+def test_a_block_is_read_as_written(tmp_path: Path) -> None:
+    block: Block = {"texts": ["a", "", "\udce9"], "none": [], "number": np.arange(6).reshape(2, 3)[:, ::2]}
+    write_block(tmp_path / "block", block)
+    found = read_block(tmp_path / "block")
+    assert (found["texts"], found["none"]) == (block["texts"], [])
+    assert np.array_equal(found["number"], block["number"])
+
+
+def test_a_block_that_kills_all_its_workers_is_refused(tmp_path: Path) -> None:
+    for _ in range(TRIES):
+        count_try(tmp_path / "000007.tried")
+    with pytest.raises(ValueError, match="4 workers died at block 000007"):
+        count_try(tmp_path / "000007.tried")
+
+
+def test_without_ray_data_the_error_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    with pytest.raises(ValueError, match=r"engine=ray needs pyarrow, .*: pip install 'graphrerank\[ray\]'"):
+        list(RayEngine(tmp_path).map(Shout(tmp_path), blocks(2)))
+    assert list(tmp_path.iterdir()) == []
