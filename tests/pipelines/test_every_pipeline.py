@@ -59,7 +59,12 @@ def name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def build(
-    pair_encoder: Any, endpoint: tuple[str, Any], sparse_encoder: Path, request: pytest.FixtureRequest, tmp_path: Path
+    pair_encoder: Any,
+    endpoint: tuple[str, Any],
+    sparse_encoder: Path,
+    tiny_encoder: Path,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
 ) -> Build:
     """Build a pipeline as evaluate.py does, with small models in the place of large ones."""
     needed = {
@@ -70,6 +75,7 @@ def build(
             "shared.extractor.extractor._target_=tests.support.extractors.StatementExtractor",
             "~shared.extractor.extractor.titles",
         ],
+        "late_interaction": [f"pipeline.steps.0.retriever.model={tiny_encoder}", "device=cpu"],
         "splade": [f"pipeline.steps.0.retriever.model={sparse_encoder}", "device=cpu"],
         "fastinsight_head": ["pipeline.head=null"],
     }

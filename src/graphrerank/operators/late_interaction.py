@@ -64,7 +64,9 @@ class LateInteractionRetriever:
     def retrieve(self, queries: Queries) -> Ranking:
         """Rank the corpus for each of ``B`` texts: ``[B, top_k]``, with the score as the one feature."""
         scores = torch.full((len(queries), len(self._texts)), -torch.inf)
-        tokens = self._encode("encode_query", queries.texts) if len(queries) and len(self._texts) else []
+        is_searched = len(queries) > 0 and len(self._texts) > 0
+        # one by one: vectors that depended on the batch in the last digit would break ties differently
+        tokens = self._encode("encode_query", queries.texts, batch_size=1) if is_searched else []
         proposed = self._propose(queries) if tokens else None
         for row, vectors in enumerate(tokens):
             nodes = torch.arange(len(self._texts)) if proposed is None else proposed[row]
@@ -95,16 +97,16 @@ class LateInteractionRetriever:
     @cached_property
     def _corpus(self) -> tuple[Tensor, Tensor]:
         """Vectors of all passages' tokens ``[T, d]``, and the bounds of each passage's ``[N + 1]``."""
-        tokens = [vectors.half() for vectors in self._encode("encode_document", self._texts)]
+        tokens = [vectors.half() for vectors in self._encode("encode_document", self._texts, self.batch_size)]
         ptr = torch.zeros(len(tokens) + 1, dtype=torch.int64)
         ptr[1:] = torch.tensor([len(vectors) for vectors in tokens]).cumsum(0)
         return torch.cat(tokens), ptr
 
-    def _encode(self, method: str, texts: Sequence[str]) -> list[Tensor]:
+    def _encode(self, method: str, texts: Sequence[str], batch_size: int) -> list[Tensor]:
         encode = getattr(self._encoder, method)
         return [
             vectors.float().cpu()
-            for vectors in encode(list(texts), batch_size=self.batch_size, show_progress_bar=len(texts) > 1000)
+            for vectors in encode(list(texts), batch_size=batch_size, show_progress_bar=len(texts) > 1000)
         ]
 
     @cached_property

