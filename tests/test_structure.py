@@ -53,6 +53,10 @@ CROSS_CUTTING = {
 }
 # Source files without a test of their own name, by the test that covers them.
 COVERED = {
+    "data/builders/test_locomo.py": ("data/builders/conversations.py",),
+    "data/builders/test_multi_hop.py": (
+        "data/builders/hotpotqa.py", "data/builders/musique.py", "data/builders/two_wiki.py",
+    ),
     "data/builders/test_registry.py": ("data/builders/draft.py", "data/builders/table_retrieval.py"),
 
     "cli/test_commands.py": (

@@ -16,7 +16,6 @@ SAVERS = ("torch", "np", "numpy", "jit", "export", "OmegaConf", "onnx", "pickle"
 OURS = {"write_text", "write_bytes"}  # of files.py, called without an object
 ELSEWHERE = {  # file -> why it writes by itself
     "data/readers/fetch.py": "a download, under the name of a part until it is whole",
-    "data/readers/named.py": "unpacks into a temporary folder beside the target, which is renamed",
     "evaluation/cost.py": "a counter of the kernel's, no file",
     "evaluation/plots.py": "a picture in memory",
     "experiments/ea_graphrag/adapter_training.py": "within atomic_path",

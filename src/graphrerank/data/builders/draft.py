@@ -65,12 +65,12 @@ class Origin:
     builder: str  # the command
 
 
-def document(doc_id: str, title: str, text: str, **metadata: Any) -> Record:
+def document(doc_id: str, title: str, text: str, /, **metadata: Any) -> Record:
     """Return a line of the corpus; metadata that is None is left out."""
     return _record({"_id": doc_id, "title": title, "text": text}, metadata)
 
 
-def query(query_id: str, text: str, **metadata: Any) -> Record:
+def query(query_id: str, text: str, /, **metadata: Any) -> Record:
     """Return a line of the queries; metadata that is None is left out."""
     return _record({"_id": query_id, "text": text}, metadata)
 

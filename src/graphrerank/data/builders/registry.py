@@ -9,10 +9,21 @@ from typing import Any
 
 from graphrerank.checks import check_choice
 from graphrerank.data.builders.beaver import build_beaver
+from graphrerank.data.builders.beir import build_beir
 from graphrerank.data.builders.bird import build_bird
 from graphrerank.data.builders.draft import Draft, Origin, check_empty, write_dataset
+from graphrerank.data.builders.hipporag import build_hipporag
+from graphrerank.data.builders.hotpotqa import build_hotpotqa
+from graphrerank.data.builders.ketrag import build_ketrag
+from graphrerank.data.builders.locomo import build_locomo
+from graphrerank.data.builders.longmemeval import build_longmemeval
+from graphrerank.data.builders.musique import build_musique
+from graphrerank.data.builders.nq import build_nq
 from graphrerank.data.builders.raw_files import RawFiles
 from graphrerank.data.builders.spider import build_spider
+from graphrerank.data.builders.stark import build_stark
+from graphrerank.data.builders.two_wiki import build_two_wiki
+from graphrerank.data.builders.ultradomain import build_ultradomain
 from graphrerank.data.readers.fetch import Downloader, download
 
 
@@ -48,6 +59,83 @@ BUILDERS: Mapping[str, Builder] = {
         "https://peterbaile.github.io/beaver",
         "dev.json and dev_tables.json of one warehouse",
         build_beaver,
+    ),
+    "hotpotqa": Builder(
+        "HotpotQA with distractors",
+        "CC BY-SA 4.0",
+        "https://hotpotqa.github.io",
+        "hotpot_train_v1.1.json, hotpot_dev_distractor_v1.json",
+        build_hotpotqa,
+    ),
+    "2wikimultihopqa": Builder(
+        "2WikiMultihopQA",
+        "Apache-2.0 (text: Wikipedia, CC BY-SA)",
+        "https://github.com/Alab-NII/2wikimultihop",
+        "data_ids_april7.zip, or train.json and dev.json",
+        build_two_wiki,
+    ),
+    "musique": Builder(
+        "MuSiQue",
+        "CC BY 4.0",
+        "https://github.com/stonybrooknlp/musique",
+        "musique_v1.0.zip, or musique_ans_v1.0_train.jsonl and musique_ans_v1.0_dev.jsonl",
+        build_musique,
+    ),
+    "hipporag": Builder(
+        "HippoRAG's 1,000 questions",
+        "that of the data set",
+        "https://huggingface.co/datasets/osunlp/HippoRAG_2",
+        "NAME.json and NAME_corpus.json of hotpotqa, 2wikimultihopqa, musique, nq_rear or popqa",
+        build_hipporag,
+    ),
+    "beir": Builder(
+        "A data set of BEIR",
+        "that of the data set",
+        "https://github.com/beir-cellar/beir",
+        "an archive, or corpus.jsonl, queries.jsonl and qrels/",
+        build_beir,
+    ),
+    "nq": Builder(
+        "Natural Questions as chunks of pages",
+        "CC BY-SA 3.0",
+        "https://github.com/beir-cellar/beir",
+        "BEIR's nq.zip",
+        build_nq,
+    ),
+    "ketrag": Builder(
+        "KET-RAG's benchmark",
+        "Apache-2.0 (texts: those of MuSiQue, CC BY 4.0, and HotpotQA, CC BY-SA 4.0)",
+        "https://github.com/waetr/KET-RAG",
+        "ragtest-NAME/input/document.txt and qa-pairs.json, and perhaps MuSiQue's or HotpotQA's own files",
+        build_ketrag,
+    ),
+    "locomo": Builder(
+        "LoCoMo",
+        "CC BY-NC 4.0",
+        "https://github.com/snap-research/locomo",
+        "locomo10.json",
+        build_locomo,
+    ),
+    "longmemeval": Builder(
+        "LongMemEval",
+        "MIT",
+        "https://github.com/xiaowu0162/LongMemEval",
+        "longmemeval_s.json (or _m, _oracle)",
+        build_longmemeval,
+    ),
+    "ultradomain": Builder(
+        "UltraDomain",
+        "Apache-2.0",
+        "https://huggingface.co/datasets/TommyChien/UltraDomain",
+        "the JSONL file of a domain, or of several",
+        build_ultradomain,
+    ),
+    "stark": Builder(
+        "STaRK",
+        "CC BY 4.0",
+        "https://huggingface.co/datasets/snap-stanford/stark",
+        "skb/NAME/processed.zip, qa/NAME/stark_qa/stark_qa.csv and qa/NAME/split/ of one knowledge base",
+        build_stark,
     ),
 }
 
