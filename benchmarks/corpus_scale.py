@@ -31,6 +31,7 @@ from graphrerank.pipelines import GraphRerank, Pipeline, VectorSearch
 NUM_QUERIES = 200
 NUM_SENTENCES = 3  # of a passage
 NUM_EDGES = 5  # drawn for each passage
+BLOCK_EDGES = 1 << 22  # drawn at once
 
 
 class Recombined(Sequence[str]):
@@ -38,8 +39,8 @@ class Recombined(Sequence[str]):
 
     def __init__(self, sentences: Sequence[str], num_texts: int, *, seed: int = 0) -> None:
         self._sentences = sentences
-        drawn = np.random.default_rng(seed).integers(len(sentences), size=(num_texts, NUM_SENTENCES))
-        self._drawn = drawn.astype(np.int32)
+        rng = np.random.default_rng(seed)
+        self._drawn = rng.integers(len(sentences), size=(num_texts, NUM_SENTENCES), dtype=np.int32)
 
     def __len__(self) -> int:
         return len(self._drawn)
@@ -96,6 +97,23 @@ class HashingEncoder:
         return torch.nn.functional.normalize(vectors, dim=1)
 
 
+def draw_edges(size: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Draw edges, and return them as a ``CorpusGraph`` holds them; ``from_edges`` would hold them several times."""
+    rng = np.random.default_rng(0)
+    keys = np.empty((2, size * NUM_EDGES), dtype=np.int64)
+    for start in range(0, keys.shape[1], BLOCK_EDGES):
+        block = keys[:, start : start + BLOCK_EDGES]
+        pair = rng.integers(size, size=block.shape)
+        pair[1] += (pair[0] == pair[1]) * (1 - size * (pair[1] == size - 1))  # no self-loop: the next passage
+        block[:] = pair * size + pair[::-1]
+    keys = keys.reshape(-1)
+    keys.sort()
+    keys = keys[np.diff(keys, prepend=-1) > 0]
+    indptr = np.searchsorted(keys, np.arange(size + 1) * size)
+    np.remainder(keys, size, out=keys)
+    return torch.from_numpy(indptr), torch.from_numpy(keys), torch.ones(1).expand(len(keys))
+
+
 def make_dataset(source: Path, size: int) -> RetrievalDataset:
     """Draw a corpus, and questions that are words of one passage each."""
     sentences = list(
@@ -107,9 +125,7 @@ def make_dataset(source: Path, size: int) -> RetrievalDataset:
         )
     )
     texts = Recombined(sentences, size)
-    generator = torch.Generator().manual_seed(0)
-    pairs = torch.randint(size, (size * NUM_EDGES, 2), generator=generator)
-    graph = CorpusGraph.from_edges(Numbered(size), texts, pairs[pairs[:, 0] != pairs[:, 1]])
+    graph = CorpusGraph(Numbered(size), texts, *draw_edges(size))
     rng = np.random.default_rng(1)
     nodes = rng.integers(size, size=NUM_QUERIES)
     questions = [" ".join(rng.permutation(texts[int(node)].split())[:12]) for node in nodes]

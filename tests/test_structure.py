@@ -111,6 +111,8 @@ COVERED = {
     "models/test_manifest.py": ("models/entries.py", "models/parse_entries.py"),
     "models/test_gatv2.py": ("models/static_attention.py",),
     "models/test_granker_head.py": ("operators/classification_head.py",),
+    "operators/test_qdrant_retriever.py": ("operators/dot_ranking.py",),
+    "operators/test_qdrant_store.py": ("operators/vector_store.py",),
     "operators/test_expand.py": ("graphs/retriever.py",),
     "operators/test_hyde.py": ("pipelines/hypothetical_passages.py",),
     "operators/test_ircot.py": ("pipelines/chain_of_thought.py",),

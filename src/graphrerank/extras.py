@@ -56,11 +56,12 @@ EXTRAS = {
     "pyterrier": Extra("graphrerank.integrations.pyterrier", ("pyterrier", "pyterrier_adaptive")),
     "rerankers": Extra("graphrerank.integrations.rerankers", ("rerankers",)),
     "txtai": Extra("graphrerank.integrations.txtai", ("txtai",)),
-    "lancedb": Extra("graphrerank.integrations.lancedb", ("lancedb",)),
+    "lancedb": Extra("retriever=lancedb, graphrerank.integrations.lancedb", ("lancedb", "pyarrow")),
     "graphiti": Extra("graphrerank.integrations.graphiti", ("graphiti_core",)),
     "graph-retriever": Extra("graphrerank.integrations.graph_retriever", ("graph_retriever",)),
     "pyg": Extra("model=pyg_reranker, graphrerank.integrations.pyg", ("torch_geometric",)),
     "ray": Extra("prepare engine=ray, train -m hydra/launcher=ray", ("ray", "pandas", "pyarrow")),
+    "qdrant": Extra("retriever=qdrant", ("qdrant_client",)),
     "pcst": Extra("pipeline=g_retriever", ("pcst_fast",)),
 }
 

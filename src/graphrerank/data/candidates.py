@@ -216,7 +216,7 @@ def with_vectors(
         raise ValueError(f"`knn` edges of data set {dataset.name!r} need an encoder (encoder=minilm), got none")
     if dataset.graph.embedding is None:
         return dataset
-    return dataset.with_graph(replace(dataset.graph, embedding=None))
+    return dataset.with_graph(replace(dataset.graph, embedding=None, known_content=None))
 
 
 def encode_dataset(

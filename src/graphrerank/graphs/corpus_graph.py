@@ -39,6 +39,8 @@ class CorpusGraph:
             ``other``.
         vector_index: A file of FAISS over the vectors, ``vectors.ivf`` or ``vectors.hnsw``, or None.
         words: The words of the texts, if they were read before; None: whoever needs them reads the texts.
+        known_content: The hash of ids, texts and vectors (:func:`~graphrerank.graphs.content_hash.content_hash`), if it
+            was computed before.
     """
 
     node_ids: Sequence[str]
@@ -51,6 +53,7 @@ class CorpusGraph:
     weight_by_type: Tensor | None = None
     words: WordIndex | None = None
     vector_index: Path | None = None
+    known_content: str | None = None
 
     @classmethod
     def from_edges(
@@ -189,7 +192,7 @@ class CorpusGraph:
                 raise ValueError(
                     f"`embedding` must be finite, got another vector at node {node!r}; a node without one has zeros"
                 )
-        return replace(self, embedding=embedding, vector_index=None)
+        return replace(self, embedding=embedding, vector_index=None, known_content=None)
 
     def with_entities(self, entities: EntityIncidence) -> "CorpusGraph":
         """Return the same graph with the entities of its passages."""

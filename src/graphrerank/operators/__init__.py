@@ -16,9 +16,11 @@ from graphrerank.operators.hybrid import HybridRetriever
 from graphrerank.operators.hybrid_expand import HybridExpandRetriever
 from graphrerank.operators.hyde import HyDE, TextEncoder
 from graphrerank.operators.ircot import IRCoT
+from graphrerank.operators.lancedb_retriever import LanceDBRetriever
 from graphrerank.operators.late_interaction import LateInteractionRetriever
 from graphrerank.operators.pcst import PrizeCollectingSteinerTree
 from graphrerank.operators.ppr import PPR, personalized_pagerank
+from graphrerank.operators.qdrant_retriever import QdrantRetriever
 from graphrerank.operators.splade import SpladeRetriever
 from graphrerank.operators.stex import semantic_topological_expansion
 
@@ -37,10 +39,12 @@ __all__ = [
     "HybridExpandRetriever",
     "HybridRetriever",
     "IRCoT",
+    "LanceDBRetriever",
     "LanguageModelFactFilter",
     "LateInteractionRetriever",
     "PairFactReranker",
     "PrizeCollectingSteinerTree",
+    "QdrantRetriever",
     "SpladeRetriever",
     "TextEncoder",
     "entity_seeds",

@@ -146,10 +146,12 @@ class _Vocabulary:
     """
 
     def __init__(self, parts: Sequence[WrittenPart], name: str) -> None:
-        listed = [_encoded(part, name) for part in parts]
-        self.words = sorted(set().union(*listed))
+        found: set[bytes] = set()
+        for part in parts:
+            found.update(_encoded(part, name))
+        self.words = sorted(found)
         place = {word: rank for rank, word in enumerate(self.words)}
-        self.ranks = [np.array([place[word] for word in words], dtype=np.int64) for words in listed]
+        self.ranks = [np.array([place[word] for word in _encoded(part, name)], dtype=np.int64) for part in parts]
 
 
 def write_strings(folder: Path, name: str, encoded: Sequence[bytes]) -> dict[str, Column]:

@@ -9,10 +9,12 @@ from torch import Tensor
 from graphrerank.data.corpus_folder.columns import Columns
 from graphrerank.data.dataset import Qrels, RetrievalDataset
 from graphrerank.graphs import CorpusGraph, EntityIncidence, Postings, TextStems, WordIndex
+from graphrerank.graphs.content_hash import combined_hash
 from graphrerank.graphs.edge_types import EDGE_TYPES
 
 MANIFEST = "corpus.json"
 FORMAT = 1
+CONTENT = ("node_ids.offsets", "node_ids.content", "texts.offsets", "texts.content", "vectors")
 VECTOR_INDEXES = {"ivf": "vectors.ivf", "hnsw": "vectors.hnsw"}
 
 
@@ -93,6 +95,7 @@ def _graph(columns: Columns, num_tokens: int) -> CorpusGraph:
         weight_by_type=columns.tensor(typed, "<f4", (len(EDGE_TYPES),)) if typed in columns else None,
         words=_words(columns, num_tokens),
         vector_index=next((columns.folder / name for name in VECTOR_INDEXES.values() if name in columns), None),
+        known_content=combined_hash(*(columns.entry(n).sha256 if n in columns else None for n in CONTENT)),
     )
 
 

@@ -105,25 +105,26 @@ def write_parts(
 
 
 class WrittenPart:
-    """A part on disk, mapped.
+    """A part on disk; each array is mapped for as long as it is held, so that few pages are resident.
 
     Raises:
         ValueError: If its file is damaged, naming it.
     """
 
     def __init__(self, part: Part) -> None:
-        self._tensors = load_tensors(part.path, part.names)
+        self._part = part
+        self._num_texts = len(self.array("token.lengths"))
 
     def array(self, name: str) -> npt.NDArray[Any]:
-        """Return one of its arrays."""
-        return self._tensors[name].numpy()
+        """Map one of its arrays."""
+        return load_tensors(self._part.path, self._part.names)[name].numpy()
 
     def strings(self, name: str) -> PackedStrings:
         """Return one of its lists of strings."""
         return PackedStrings(self.array(f"{name}.offsets"), self.array(f"{name}.content"))
 
     def __len__(self) -> int:
-        return len(self._tensors["token.lengths"])
+        return self._num_texts
 
 
 class EncodedParts:

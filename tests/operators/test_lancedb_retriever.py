@@ -1,0 +1,85 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from graphrerank.graphs import CorpusGraph, Queries
+from graphrerank.operators import DenseRetriever, LanceDBRetriever
+from graphrerank.operators.lance_store import LanceStore
+from tests.operators.stores import corpus, questions
+
+pytest.importorskip("lancedb")
+
+
+@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize("top_k", [1, 20, 200])
+def test_vectors_alone_against_dense_search_with_ties(tmp_path: Path, top_k: int, half: bool) -> None:
+    graph = corpus(half=half)
+    expected = DenseRetriever(graph, top_k=top_k).retrieve(questions(graph))
+    retriever = LanceDBRetriever(graph, top_k=top_k, cache=tmp_path, bm25_weight=0.0, batch=50)
+    found = retriever.retrieve(questions(graph))
+    assert retriever.feature_names == ("base_score", "dense_score")
+    for name in ("nodes", "scores", "features"):
+        assert torch.equal(getattr(found, name), getattr(expected, name))
+
+
+def naive(graph: CorpusGraph, queries: Queries, store: LanceStore, proposals: int, top_k: int) -> list[list[int]]:
+    near = DenseRetriever(graph, top_k=proposals).retrieve(queries)
+    rankings = []
+    for row, text in enumerate(queries.texts):
+        found, scores = store.search_texts([text], proposals)
+        words = {int(node): float(score) for node, score in zip(found[0], scores[0], strict=True) if node >= 0}
+        largest = max(words.values(), default=1.0)
+        nodes = {*words, *(node for node in near.nodes[row].tolist() if node >= 0)}
+        dense = {node: float((graph.encoded[node] * queries.encoded[row]).sum()) for node in nodes}
+        score = {node: round(0.3 * words.get(node, 0.0) / largest + 0.7 * dense[node], 6) for node in nodes}
+        rankings.append(sorted(nodes, key=lambda node: (-score[node], node))[:top_k])
+    return rankings
+
+
+def test_full_text_and_vectors_against_a_naive_sum(tmp_path: Path) -> None:
+    graph = corpus()
+    queries = questions(graph)
+    retriever = LanceDBRetriever(graph, top_k=10, cache=tmp_path, proposals=30)
+    found = retriever.retrieve(queries)
+    assert retriever.feature_names == ("base_score", "bm25_score", "dense_score")
+    assert found.nodes.tolist() == naive(graph, queries, retriever._store, 30, 10)
+    assert found.features is not None
+    torch.testing.assert_close(found.features[..., 0], 0.3 * found.features[..., 1] + 0.7 * found.features[..., 2])
+    assert retriever._store.search_texts(["number17 river"], 1)[0].tolist() == [[17]]
+    assert (found.features[1, :, 1] == 0).all()  # a question without words
+
+
+def test_cells_of_vectors_find_nearly_the_same(tmp_path: Path) -> None:
+    graph = corpus(2000)
+    exact = DenseRetriever(graph, top_k=10).retrieve(questions(graph, 4))
+    approximate = LanceDBRetriever(graph, top_k=10, cache=tmp_path, bm25_weight=0.0, index="ivf", num_probes=20)
+    found = approximate.retrieve(questions(graph, 4))
+    assert [index.index_type for index in approximate._store._table.list_indices()] == ["IvfSq"]
+    assert (found.nodes[:3, :, None] == exact.nodes[:3, None]).any(2).float().mean() > 0.8
+
+
+def test_no_questions_and_no_passages(tmp_path: Path) -> None:
+    graph = corpus(30)
+    for weight in (0.0, 0.3):
+        none = questions(graph).block(0, 0)
+        retriever = LanceDBRetriever(graph, top_k=4, cache=tmp_path / str(weight), bm25_weight=weight)
+        found = retriever.retrieve(none)
+        assert found.features is not None
+        assert found.features.shape == (0, 4, len(retriever.feature_names))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"top_k": 0}, "`top_k` must be a positive integer, got 0"),
+        ({"index": "hnsw"}, r"`index` must be one of \['flat', 'ivf'\], got 'hnsw'"),
+        ({"bm25_weight": 0, "dense_weight": 0}, "must not both be 0"),
+        ({"proposals": 50}, "`proposals` must be at least `top_k`, 100, got 50"),
+        ({"cache": None}, "`path` or `cache` must be given"),
+    ],
+)
+def test_arguments_out_of_range_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        LanceDBRetriever(corpus(3), **{"cache": "unused", **settings})
