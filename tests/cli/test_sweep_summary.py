@@ -7,9 +7,10 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from graphrerank.cli import schema
-from graphrerank.cli.sweep_summary import read_run, summarise, sweep_rows
+from graphrerank.cli.sweep_summary import SweepSummary, read_run, summarise, summarise_failed, sweep_rows
 from graphrerank.files import write_json, write_text
 from tests.support import CONF
+from tests.support.commands import RunCommand
 
 
 def write_run(folder: Path, overrides: list[str], score: float | None, **manifest: Any) -> None:
@@ -50,6 +51,34 @@ def test_rows_are_named_by_what_differs_and_the_best_mean_on_validation_wins(
     printed = capsys.readouterr().out
     assert "features=scores" in printed
     assert printed.splitlines()[-1] == str(sweep / "summary.md")
+
+
+@pytest.mark.slow
+def test_a_run_that_fails_leaves_the_summary_of_the_others(
+    small_attack: Path, run_command: RunCommand, tmp_path: Path
+) -> None:
+    """The first of three fails, the others are trained and summarised, and the error is told last."""
+    job = (f"data.path={small_attack}", "encoder=none", "retriever=bm25", "features=scores", "trainer.max_epochs=1")
+    more = ("+trainer.enable_progress_bar=false", "~ablations.mlp", f"hydra.sweep.dir={tmp_path}")
+    done = run_command("train.py", "-m", "retriever.top_k=0,10,12", "data=attack", *job, *more)
+    assert done.returncode == 1
+    assert "`top_k` must be a positive integer" in done.stderr
+    text = (tmp_path / "summary.md").read_text(encoding="utf-8")
+    assert "Not finished: 0" in text
+    assert [f"| retriever.top_k={top_k} | 1 |" in text for top_k in (0, 10, 12)] == [False, True, True]
+    assert done.stdout.splitlines()[-1] == str(tmp_path / "summary.md")
+
+
+def test_only_a_sweep_that_an_error_ended_is_summarised(sweep: Path) -> None:
+    cfg = OmegaConf.create({"hydra": {"sweep": {"dir": str(sweep)}}})
+    summarise_failed()
+    assert not (sweep / "summary.md").exists()
+    SweepSummary().on_multirun_start(cfg)
+    summarise_failed()
+    assert "Not finished: 4" in (sweep / "summary.md").read_text(encoding="utf-8")
+    (sweep / "summary.md").unlink()
+    summarise_failed()
+    assert not (sweep / "summary.md").exists()
 
 
 def test_without_validation_no_row_is_the_best(tmp_path: Path) -> None:

@@ -69,6 +69,10 @@ def run_hydra(name: str, arguments: Sequence[str], conf: Path) -> int:
     except (Exception, _StoppedError) as stopped:
         error = stopped.__cause__ if isinstance(stopped, _StoppedError) else stopped
         assert error is not None
+        if name == "train":
+            from graphrerank.cli.sweep_summary import summarise_failed
+
+            summarise_failed()
         if isinstance(error, BrokenPipeError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # as `head` reads no further
         elif asked or not is_users(error):

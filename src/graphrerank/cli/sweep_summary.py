@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any
+from typing import Any, ClassVar
 
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf
@@ -17,6 +17,7 @@ from graphrerank.files import save_figure, write_json, write_text
 from graphrerank.models.manifest import MANIFEST
 
 SEED = "seed"  # runs that differ in it alone are one row
+OVERRIDES = Path(".hydra", "overrides.yaml")  # in a run's folder
 NAMES = ("summary.md", "summary.json", "summary.png")
 
 
@@ -51,18 +52,34 @@ class SweepRow:
 
 
 class SweepSummary(Callback):
-    """Summarise a sweep."""
+    """Summarise a sweep; Hydra does not call the end of one in which a run failed, :func:`summarise_failed` does."""
+
+    running: ClassVar[Path | None] = None  # folder of a sweep that has not ended
+
+    def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
+        """Remember the sweep's folder."""
+        SweepSummary.running = Path(config.hydra.sweep.dir)
 
     def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
         """Write ``summary.md``, ``.json`` and ``.png``, and print the table."""
+        SweepSummary.running = None
         summarise(Path(config.hydra.sweep.dir))
+
+
+def summarise_failed() -> None:
+    """Summarise the finished runs of a sweep that an error ended, if there was a sweep."""
+    folder, SweepSummary.running = SweepSummary.running, None
+    if folder is not None and folder.is_dir():
+        summarise(folder)
 
 
 def summarise(folder: Path) -> None:
     """Write and print the summary of a sweep's folder; without a finished run there is none."""
-    runs = [run for path in sorted(folder.iterdir(), key=_number) if (run := read_run(path)) is not None]
+    folders = [path for path in sorted(folder.iterdir(), key=_number) if (path / OVERRIDES).is_file()]
+    runs = [run for path in folders if (run := read_run(path)) is not None]
     if not runs:
         return
+    unfinished = sorted({path.name for path in folders} - {run.folder.name for run in runs})
     rows = sweep_rows(runs)
     validation, highest = runs[0].validation, runs[0].highest
     best = best_row(rows)
@@ -73,6 +90,8 @@ def summarise(folder: Path) -> None:
         scores = [row.cell(measure, best=row is best and measure == validation) for measure in measures]
         cells.append([Cell(row.name), Cell(str(len(row.runs))), *scores])
     lines = ["Mean and standard deviation over seeds."]
+    if unfinished:
+        lines.append(f"Not finished: {', '.join(unfinished)}")
     if best is not None:
         chosen = (max if highest else min)(best.runs, key=lambda run: run.scores[str(validation)])
         lines.append(f"Best by {validation}: {best.name}; of its runs {chosen.folder}")
@@ -90,7 +109,7 @@ def summarise(folder: Path) -> None:
 
 def read_run(folder: Path) -> SweepRun | None:
     """Read a run's settings, and what it reached; None if it is no run or has not finished."""
-    overrides, config = (folder / ".hydra" / name for name in ("overrides.yaml", "config.yaml"))
+    overrides, config = folder / OVERRIDES, folder / ".hydra" / "config.yaml"
     if not (overrides.is_file() and config.is_file()):
         return None
     manifest = folder / str(OmegaConf.select(OmegaConf.load(config), "system")) / MANIFEST

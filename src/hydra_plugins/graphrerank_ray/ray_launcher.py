@@ -59,6 +59,7 @@ class RayLauncher(Launcher):
                 with open_dict(config):
                     config.hydra.job.id, config.hydra.job.num = str(number), number
                 waiting.append(task.remote(self.hydra_context, self.task_function, config, state, place))
+            ray.wait(waiting, num_returns=len(waiting))  # one whose process dies does not end the others
             returned: list[JobReturn] = ray.get(waiting)
         finally:
             ray.shutdown()
