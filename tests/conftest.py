@@ -17,6 +17,7 @@ from tests.support import ROOT
 torch.set_num_threads(1)
 
 pytest_plugins = [
+    "tests.support.browser",
     "tests.support.commands",
     "tests.support.corpora",
     "tests.support.encoders",

@@ -41,6 +41,7 @@ CROSS_CUTTING = {
     "pipelines/test_device.py": "all pipelines on another device",
     "pipelines/test_every_pipeline.py": "laws of all pipelines of conf",
     "pipelines/ket/test_against_naive.py": "KET-RAG's algorithms, transcribed",
+    "serving/page/test_in_browser.py": "the service's page in a browser",
     "serving/test_deploy.py": "the deployment's files",
     "serving/test_fuzz.py": "requests drawn from the schema",
     "serving/test_http.py": "routes, limits, key and log",

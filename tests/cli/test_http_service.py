@@ -3,12 +3,13 @@ from pathlib import Path
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from graphrerank.cli.http_service import fastest_format, load_corpus, model_info, shared_encoder
+from graphrerank.cli.http_service import fastest_format, load_corpus, model_info, page_settings, shared_encoder
 from graphrerank.data import load_folder, prepare_corpus
 from graphrerank.graphs.edge_types import EDGE_TYPES, edge_type_of
 from graphrerank.models import parse_manifest
 from graphrerank.models.manifest import read_manifest
 from graphrerank.serving.search_engine import SearchEngine, SearchRequest
+from graphrerank.serving.settings import PageSettings
 from tests.support import ROOT
 from tests.support.folders import write_dataset
 
@@ -66,6 +67,7 @@ def test_a_corpus_folder_is_searched_as_its_data_set(tmp_path: Path) -> None:
         "encoder": encoder,
         "retriever": OmegaConf.create({"_target_": "graphrerank.operators.BM25Retriever", "_partial_": True}),
         "pipeline": OmegaConf.create(PIPELINE),
+        "compared": {"other": OmegaConf.create(PIPELINE)},
         "cache": tmp_path,
         "device": "cpu",
     }
@@ -75,9 +77,20 @@ def test_a_corpus_folder_is_searched_as_its_data_set(tmp_path: Path) -> None:
     for path, reader in readers.items():
         corpus = load_corpus(path, data=OmegaConf.create({"_target_": reader}), **settings)
         request = SearchRequest(query="red bridge over the river", top_n=6, return_documents=True)
+        assert list(corpus.compared) == ["other"]
         answers.append(SearchEngine(lambda _, found=corpus: found, path).answer({"a": request})["a"].results)
         encoders.append(corpus.encoder)
     assert len(answers[0]) == 6
     assert answers[0] == answers[1]
     assert encoders[0] is encoders[1]  # loaded once in a worker, whichever engine asks
     assert shared_encoder(OmegaConf.to_yaml(encoder, resolve=True)) is encoders[0]
+
+
+def test_the_page_offers_questions_of_the_corpus(tmp_path: Path) -> None:
+    questions = [f"question {number}" for number in range(9)]
+    records = [{"_id": f"q{number}", "text": text} for number, text in enumerate(questions)]
+    folder = write_dataset(tmp_path / "data", corpus=[{"_id": "p", "text": "a"}], queries=records)
+    chosen = OmegaConf.create({"page": True, "index": str(folder)})
+    assert page_settings(chosen) == PageSettings(searches=True, questions=questions[:4])
+    assert page_settings(OmegaConf.create({"page": True, "index": None})) == PageSettings()
+    assert page_settings(OmegaConf.create({"page": False, "index": str(folder)})) is None

@@ -15,7 +15,9 @@ from tests.support import CONF, ROOT
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == main(["--help"]) == 0
     out = capsys.readouterr().out
-    assert all(f"graphrerank {command} " in out for command in ("train", "evaluate", "serve", "prepare", "doctor"))
+    assert all(
+        f"graphrerank {command} " in out for command in ("train", "evaluate", "serve", "demo", "prepare", "doctor")
+    )
     assert max(map(len, out.splitlines())) <= 120
     assert main(["--version"]) == 0
     version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]

@@ -8,7 +8,7 @@ from graphrerank.cli.serve import serve
 
 def test_what_is_missing_or_mistyped(tmp_path: Path) -> None:
     for cfg, message in (
-        ({"mode": "serve"}, "`mode` must be export, bench or http, got 'serve'"),
+        ({"mode": "serve"}, "`mode` must be export, bench, http or demo, got 'serve'"),
         ({"mode": "export", "checkpoint": None}, "mode=export needs `checkpoint`"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -7,11 +7,12 @@ from graphrerank.passwords import check_no_password, without_passwords
 RENAMED = {"rows": "recipe"} | dict.fromkeys(("tables", "adapter", "curves", "routing", "ket", "retag"), "job")
 LISTS = ("report", "files")
 OPEN = "options."  # a mapping to which keys are added
+WORDS = {"demo": "mode=demo"}
 KEYWORD = "from"  # a word of Python, so that no setting can have this name: `from=` is `files=`
 
 
 def read_arguments(arguments: Sequence[str]) -> list[str]:
-    """Write lists as Hydra reads them, and ``from=`` as ``files=``.
+    """Write lists and words as Hydra reads them, and ``from=`` as ``files=``.
 
     Keys of earlier versions are refused, and URLs with a password, which Hydra would log.
 
@@ -20,6 +21,8 @@ def read_arguments(arguments: Sequence[str]) -> list[str]:
         ["report=['runs/a','runs/b']"]
         >>> read_arguments(["from=a.zip,b c.json"])
         ["files=['a.zip','b c.json']"]
+        >>> read_arguments(["demo", "port=8080"])
+        ['mode=demo', 'port=8080']
     """
     for argument in arguments:
         key = argument.lstrip("+~").split("=", 1)[0]
@@ -28,7 +31,7 @@ def read_arguments(arguments: Sequence[str]) -> list[str]:
             shown = without_passwords(argument)
             raise ValueError(f"`{key}` must be written as `{RENAMED[first]}{dot}{rest}`, got {shown!r}")
         check_no_password(**{key: argument})
-    return [_list_override(argument) for argument in arguments]
+    return [WORDS.get(argument) or _list_override(argument) for argument in arguments]
 
 
 def _list_override(argument: str) -> str:

@@ -1,8 +1,10 @@
 """``python serve.py artifact=...``: answer HTTP requests from exported artifacts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import replace
 from functools import lru_cache, partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,26 +13,34 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from graphrerank.cli.artifacts import artifact_folder
+from graphrerank.cli.lineup import name_systems
 from graphrerank.cli.session import Session
 from graphrerank.data import VectorCache
 from graphrerank.data.candidates import with_vectors
 from graphrerank.data.encoder import Encoder
+from graphrerank.data.readers.records import read_jsonl
 from graphrerank.graphs.edge_types import EDGE_TYPES, MEANINGS
+from graphrerank.inference.hub import locate_model
 from graphrerank.models import Manifest, RerankerManifest
 from graphrerank.models.entries import EncoderEntry
+from graphrerank.pipelines import Pipeline
 from graphrerank.serving import Artifact, Limits, Service, ServiceSettings, load_artifact, run
 from graphrerank.serving.artifact import artifact_formats, read_artifact_manifest
 from graphrerank.serving.engine import EngineFactory
 from graphrerank.serving.exposure import check_exposure
 from graphrerank.serving.formats import Runner
+from graphrerank.serving.inspect_engine import InspectEngine, InspectRequest, InspectResponse
 from graphrerank.serving.rerank_engine import load_rerank_engine
 from graphrerank.serving.rerank_request import RerankRequest
 from graphrerank.serving.rerank_response import RerankResponse, render_rerank
 from graphrerank.serving.route_engine import RouteRequest, RouteResponse, load_route_engine
 from graphrerank.serving.routes import Route
 from graphrerank.serving.search_engine import SearchableCorpus, SearchEngine, SearchRequest, SearchResponse
+from graphrerank.serving.settings import PageSettings
 from graphrerank.serving.tei_rerank import TeiRequest, TeiResult, render_tei
 
+NUM_QUESTIONS = 4  # of a corpus, to try on the page
+MAX_QUESTION = 300  # characters
 RERANK = Route(
     ("/v1/rerank", "/v2/rerank"),
     "rerank",
@@ -41,6 +51,9 @@ RERANK = Route(
 )
 TEI = Route(("/rerank",), "rerank", TeiRequest, list[TeiResult], "Rank texts, in TEI's wire format.", render_tei)
 ROUTE = Route(("/route",), "route", RouteRequest, RouteResponse, "Return how much a query needs the graph.")
+INSPECT = Route(
+    ("/inspect",), "inspect", InspectRequest, InspectResponse, "Search the indexed corpus, and return every step of it."
+)
 SEARCH = Route(("/search",), "search", SearchRequest, SearchResponse, "Search the indexed corpus.")
 
 
@@ -78,10 +91,16 @@ def serve_http(cfg: DictConfig) -> Path:
         engines, encodes = {"rerank": rerank}, make_encoder is not None
         routes = [RERANK, TEI]
     if cfg.index is not None:
-        engines["search"] = _search_factory(cfg, artifact)
+        load = _corpus_loader(cfg, artifact)
+        engines["search"] = partial(_search_engine, load, Path(cfg.index))
         routes.append(SEARCH)
+        if settings.page is not None:
+            engines["inspect"] = partial(_inspect_engine, load, Path(cfg.index), settings.limits)
+            routes.append(INSPECT)
     address = f"http://{cfg.host}:{cfg.port}"
     print(f"POST {address}{(SEARCH if cfg.index is not None else routes[0]).paths[-1]}, documented at {address}/docs")
+    if settings.page is not None:
+        print(f"page: {address}/")
     print(artifact.folder, flush=True)
     forked = not settings.device.startswith("cuda")
     if forked and (encodes or cfg.index is not None) and Session(cfg).choice("encoder") != "none":
@@ -111,6 +130,7 @@ def load_corpus(
     encoder: DictConfig | None,
     retriever: DictConfig,
     pipeline: DictConfig,
+    compared: Mapping[str, DictConfig],
     cache: Path,
     device: str,
 ) -> SearchableCorpus:
@@ -122,6 +142,7 @@ def load_corpus(
         encoder: Encodes corpus and queries; None to go without vectors.
         retriever: What the pipeline's vector searches ask.
         pipeline: The pipeline.
+        compared: Further pipelines, by name.
         cache: Folder that keeps the corpus's vectors; those of queries are not kept.
         device: Where the corpus and the models are.
 
@@ -133,9 +154,12 @@ def load_corpus(
     corpus_encoder = None if encoder is None else VectorCache(instantiate(encoder), cache / "vectors")
     graph = with_vectors(dataset, corpus_encoder, cache / "candidates").graph.to(device)
     bare = None if encoder is None else shared_encoder(OmegaConf.to_yaml(encoder, resolve=True))
-    return SearchableCorpus(
-        graph, instantiate(pipeline)(graph, retriever=instantiate(retriever), text_encoder=bare), bare
-    )
+
+    def build(group: DictConfig) -> Pipeline:
+        built: Pipeline = instantiate(group)(graph, retriever=instantiate(retriever), text_encoder=bare)
+        return built
+
+    return SearchableCorpus(graph, build(pipeline), bare, {name: build(group) for name, group in compared.items()})
 
 
 @lru_cache(maxsize=2)
@@ -165,7 +189,21 @@ def service_settings(cfg: DictConfig) -> ServiceSettings:
         cors_origins=tuple(cfg.cors_origins),
         device=str(Session(cfg).device),
         limits=Limits(**OmegaConf.to_container(cfg.limits)),  # type: ignore[arg-type]
+        page=page_settings(cfg),
     )
+
+
+def page_settings(cfg: DictConfig) -> PageSettings | None:
+    """Read what the page knows of the service: whether it searches, and the first questions of the corpus's folder."""
+    if not cfg.page:
+        return None
+    if cfg.index is None:
+        return PageSettings()
+    file, questions = Path(cfg.index) / "queries.jsonl", []
+    if file.is_file():
+        records = islice(read_jsonl(file), NUM_QUESTIONS)
+        questions = [text[:MAX_QUESTION] for _, record in records if isinstance(text := record.get("text"), str)]
+    return PageSettings(searches=True, questions=questions)
 
 
 def _encoder_factory(cfg: DictConfig, trained: EncoderEntry | None) -> Callable[[], Encoder] | None:
@@ -179,30 +217,59 @@ def _encoder_factory(cfg: DictConfig, trained: EncoderEntry | None) -> Callable[
     )
 
 
-def _search_factory(cfg: DictConfig, artifact: Artifact) -> EngineFactory:
-    """Return the factory of the search engine: with the chosen pipeline, whose reranker is the artifact."""
+def _corpus_loader(cfg: DictConfig, artifact: Artifact) -> Callable[[Path], SearchableCorpus]:
+    """Return what loads the corpus with the chosen pipeline, whose reranker is the artifact."""
     folder = Path(cfg.index)
     if not folder.is_dir():
         raise ValueError(f"`index` must be a data set folder or a corpus folder, got {cfg.index!r}")
     session = Session(cfg)
-    pipeline: DictConfig = cfg.pipeline or session.group("pipeline", "expand_then_rerank")
-    OmegaConf.resolve(pipeline)
-    _set_checkpoints(pipeline, str(artifact.folder))
     encoder = None if session.choice("encoder") == "none" else cfg.encoder or session.group("encoder", "minilm")
-    load = partial(
+    own = cfg.pipeline or session.group("pipeline", "expand_then_rerank")
+    return partial(
         load_corpus,
         data=session.group("data", str(folder) + "/"),
         encoder=encoder,
         retriever=cfg.retriever or session.group("retriever", "dense"),
-        pipeline=pipeline,
+        pipeline=_with_checkpoint(own, str(artifact.folder)),
+        compared=_compared(session, own, str(artifact.folder)),
         cache=session.cache,
         device=str(session.device),
     )
-    return partial(_search_engine, load, folder)
+
+
+def _compared(session: Session, own: DictConfig, artifact: str) -> dict[str, DictConfig]:
+    """Return the pipelines of ``compare``, by name: the service's own with another checkpoint, or another one."""
+    named = name_systems(list(session.cfg.compare)) if session.cfg.compare else []
+    return {
+        entry.label: _with_checkpoint(session.group("pipeline", entry.source), artifact)
+        if entry.kind == "pipeline"
+        else _with_checkpoint(own, locate_model(entry.source))
+        for entry in named
+    }
+
+
+@lru_cache(maxsize=1)
+def _shared_search_engine(load: Callable[[Path], SearchableCorpus], folder: Path) -> SearchEngine:
+    """Load the corpus, once in each worker, whichever engines search it."""
+    return SearchEngine(load, folder)
 
 
 def _search_engine(load: Callable[[Path], SearchableCorpus], folder: Path, device: str) -> SearchEngine:
-    return SearchEngine(load, folder)
+    return _shared_search_engine(load, folder)
+
+
+def _inspect_engine(
+    load: Callable[[Path], SearchableCorpus], folder: Path, limits: Limits, device: str
+) -> InspectEngine:
+    return InspectEngine(_shared_search_engine(load, folder), limits)
+
+
+def _with_checkpoint(pipeline: DictConfig, folder: str) -> DictConfig:
+    """Return a copy of a pipeline, resolved, whose trained rerankers are all those of a folder."""
+    copy = deepcopy(pipeline)
+    OmegaConf.resolve(copy)
+    _set_checkpoints(copy, folder)
+    return copy
 
 
 def _set_checkpoints(node: Any, folder: str) -> None:

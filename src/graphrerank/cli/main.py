@@ -9,12 +9,19 @@ from pathlib import Path
 from graphrerank.extras import require_extra
 
 CONF = "conf"
-HYDRA_JOBS = {"train": "train", "evaluate": "train", "serve": "serve", "prepare": "train"}  # -> the extra it needs
+HYDRA_JOBS = {
+    "train": "train",
+    "evaluate": "train",
+    "serve": "serve",
+    "prepare": "train",
+    "demo": "serve",
+}  # -> the extra it needs
 HELP = """graphrerank: learned graph rerankers for graph RAG
 
   graphrerank train SETTING=... ...     train a reranker, and judge it beside the retriever and frozen systems
   graphrerank evaluate checkpoint=...   judge checkpoints, pipelines and run files on data sets
   graphrerank serve artifact=...        export a checkpoint (mode=export), or answer HTTP requests from one
+  graphrerank demo                      look at rankings of MITRE ATT&CK in the browser, from what is installed
   graphrerank prepare FOLDER data=...   write a data set as a corpus folder, encoded and indexed
   graphrerank doctor                    what is installed, and what is missing for what; device; cache
   graphrerank completion SHELL          a script for bash, zsh or fish that completes commands and settings
@@ -60,6 +67,8 @@ def run_job_command(command: str, arguments: Sequence[str], conf: Path) -> int:
 
     if command == "prepare":
         command, arguments = "evaluate", prepare_arguments(arguments)
+    if command == "demo":
+        command, arguments = "serve", ["mode=demo", *arguments]
     return run_hydra(command, arguments, conf.absolute())
 
 

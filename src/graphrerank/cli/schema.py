@@ -199,6 +199,9 @@ class ServeConfig:
     formats: list[str] = MISSING
     bench: BenchPlan = field(default_factory=BenchPlan)
     index: str | None = None
+    compare: list[str] = field(default_factory=list)
+    page: bool = True
+    browser: bool = True
     stanza_folder: str | None = None
     encoder: Any = None
     retriever: Any = None

@@ -6,6 +6,7 @@ import torch
 from omegaconf import DictConfig
 
 from graphrerank.cli.artifacts import artifact_folder
+from graphrerank.cli.demo import serve_demo
 from graphrerank.cli.http_service import serve_http
 from graphrerank.files import write_json
 from graphrerank.inference.hub import locate_model
@@ -19,9 +20,9 @@ BENCH = "bench.json"
 
 def serve(cfg: DictConfig) -> Path:
     """Export, time or serve; a folder is the last line printed: the artifact's, or of times the run's own."""
-    modes = {"export": _export, "bench": _bench, "http": serve_http}
+    modes = {"export": _export, "bench": _bench, "http": serve_http, "demo": serve_demo}
     if cfg.mode not in modes:
-        raise ValueError(f"`mode` must be export, bench or http, got {cfg.mode!r}")
+        raise ValueError(f"`mode` must be export, bench, http or demo, got {cfg.mode!r}")
     return modes[cfg.mode](cfg)
 
 

@@ -1,6 +1,7 @@
 """A trained graph reranker as a step of a pipeline: it scores what a retriever found in a corpus graph."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 from graphrerank.data.feature_columns import feature_columns
 from graphrerank.data.text_match import TEXT_MATCH_FEATURES, TextMatch
 from graphrerank.graphs import CandidateGraphs, CorpusGraph, Queries, Ranking, candidate_edges
+from graphrerank.inference.explanation import NEIGHBOURHOOD, DocumentExplanation, Explainer
 from graphrerank.models import load_primary
 from graphrerank.operators import TextEncoder
 
@@ -36,10 +38,13 @@ class CheckpointScorer:
         text_encoder: TextEncoder | None = None,
         device: str | torch.device | None = None,
     ) -> None:
+        self._checkpoint = checkpoint
         loaded = load_primary(checkpoint)
         manifest = loaded.graph_reranker
         self.feature_names = manifest.retriever.feature_names
         self.inputs = manifest.inputs
+        self.name = manifest.name
+        self._calibration = manifest.calibration
         if self.inputs.reads_vectors:
             encoder = None if graph.embedding is None else text_encoder
             loaded.check_encoder(getattr(encoder, "name", None), getattr(encoder, "fingerprint", None))
@@ -93,3 +98,35 @@ class CheckpointScorer:
         """Score the candidates: ``[N]``, on the model's device; comparable within a query only."""
         scores: Tensor = self._model(*graphs.to(self.device).model_inputs(self.inputs))
         return scores
+
+    def probabilities(self, scores: Tensor) -> Tensor | None:
+        """Return how likely candidates of some scores are relevant; None for a model that is not calibrated."""
+        return None if self._calibration is None else self._calibration.probabilities(scores.cpu())
+
+    def explain(
+        self,
+        queries: Queries,
+        graphs: CandidateGraphs,
+        *,
+        max_edges: int = 1000,
+        check: Callable[[], None] = lambda: None,
+    ) -> list[DocumentExplanation]:
+        """Explain the scores of one query's candidates, in the order of ``graphs`` (:meth:`Explainer.explain_graph`).
+
+        Raises:
+            ValueError: If there are more than ``max_edges`` edges, or the model is no GATv2 reranker.
+        """
+        graph = graphs.to("cpu")
+
+        def covered() -> Tensor:
+            assert self._match is not None
+            assert graph.nodes is not None
+            matched = self._match.matched_words(queries.texts, graph.nodes, graph.ptr, check=check)
+            return matched.without_each(graph.edge_index)
+
+        is_covered = NEIGHBOURHOOD in self.feature_names
+        return self._explainer.explain_graph(graph, covered if is_covered else None, max_edges=max_edges, check=check)
+
+    @cached_property
+    def _explainer(self) -> Explainer:
+        return Explainer(load_primary(self._checkpoint))

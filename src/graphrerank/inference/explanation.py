@@ -7,6 +7,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -98,27 +99,52 @@ class Explainer:
             ValueError: As :meth:`GraphReranker.rerank`, or if there are more edges.
         """
         graphs = self._reranker.candidate_graphs([given], check=check)
+        is_covered = NEIGHBOURHOOD in self._reranker.feature_names and NEIGHBOURHOOD not in (given.features or {})
+        covered = (
+            partial(_covered_without_each, given, graphs, check) if given.passages is not None and is_covered else None
+        )
+        return self.explain_graph(graphs, covered, num_edges=num_edges, max_edges=max_edges, check=check)
+
+    @torch.inference_mode()
+    def explain_graph(
+        self,
+        graphs: CandidateGraphs,
+        covered: Callable[[], Tensor] | None,
+        *,
+        num_edges: int = 5,
+        max_edges: int = 1000,
+        check: Callable[[], None] = lambda: None,
+    ) -> list[DocumentExplanation]:
+        """Explain the scores of one query's candidates as the model reads them, in their order.
+
+        Args:
+            graphs: One graph, on the CPU.
+            covered: Measures what the target of each edge covers together with its other neighbours, ``[E]``; None for
+                a model that does not read it, or where removing an edge leaves it as it is.
+            num_edges: As of :meth:`explain`, like the others.
+            max_edges: See ``num_edges``.
+            check: See ``num_edges``.
+
+        Raises:
+            ValueError: If there are more than ``max_edges`` edges.
+        """
         gcs_part, learned_part = self._model.score_parts(*graphs.model_inputs(self._model.inputs))
         base = graphs.x[:, 0]
         rank = rank_by_graph(base, torch.zeros_like(base, dtype=torch.int64), graphs.ptr)
         edges, number_of = _undirected_edges(graphs)
         if len(edges) > max_edges:
             raise ValueError(f"`explain` leaves out each edge once, of at most {max_edges}, got {len(edges)} edges")
-        without = self._without_each(given, graphs, number_of, check)
+        without = self._without_each(graphs, None if covered is None else covered(), number_of, check)
         effects = [gcs_part + learned_part - scores for scores in without]
-        named = _largest(edges, torch.stack(effects), num_edges) if effects else [()] * given.num_passages
+        named = _largest(edges, torch.stack(effects), num_edges) if effects else [()] * graphs.num_nodes
         columns = (rank.tolist(), base.tolist(), gcs_part.tolist(), learned_part.tolist(), named)
         return [DocumentExplanation(*row) for row in zip(*columns, strict=True)]
 
     def _without_each(
-        self, given: RerankInput, graphs: CandidateGraphs, number_of: Tensor, check: Callable[[], None]
+        self, graphs: CandidateGraphs, covered: Tensor | None, number_of: Tensor, check: Callable[[], None]
     ) -> Iterator[Tensor]:
         """Score the passages without the first undirected edge, without the second, and so on: ``[n]`` each."""
-        names = self._reranker.feature_names
-        column = names.index(NEIGHBOURHOOD) if NEIGHBOURHOOD in names else None
-        if given.passages is None or NEIGHBOURHOOD in (given.features or {}):
-            column = None
-        covered = None if column is None else _covered_without_each(given, graphs, check)
+        column = 0 if covered is None else self._reranker.feature_names.index(NEIGHBOURHOOD)
         count = int(number_of.max()) + 1 if number_of.numel() else 0
         at_once = max(1, ROWS_AT_ONCE // (graphs.num_nodes + number_of.numel()))
         for start in range(0, count, at_once):

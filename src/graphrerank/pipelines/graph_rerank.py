@@ -41,19 +41,27 @@ class GraphRerank:
 
     def __init__(self, resources: Resources, *, scorer: GraphScorerFactory) -> None:
         self._resources = resources
-        self._scorer = scorer(resources.graph, text_encoder=resources.text_encoder)
+        self.scorer = scorer(resources.graph, text_encoder=resources.text_encoder)
 
     def run(self, state: RetrievalState) -> RetrievalState:
         """Build the candidates' graphs, score them, and rank all nodes."""
+        with self._resources.clock("graph"):
+            graphs = self.candidate_graphs(state)
+        with self._resources.clock("rerank"):
+            scores = state.scores.clone()
+            scores[state.nodes >= 0] = self.scorer.score(graphs).to(scores)
+            return state.ranked_by(scores)
+
+    def candidate_graphs(self, state: RetrievalState) -> CandidateGraphs:
+        """Build what the model reads of a vector search's result, nodes in the order of the state.
+
+        Raises:
+            ValueError: If the nodes have no features.
+        """
         if state.features is None:
             raise ValueError(
                 "`steps` must have a vector search whose retriever returns features right before a graph reranker, "
                 "got nodes without features"
             )
-        with self._resources.clock("graph"):
-            ranking = Ranking(state.nodes, state.scores, state.features)
-            graphs = self._scorer.candidate_graphs(state.queries, ranking, state.feature_names)
-        with self._resources.clock("rerank"):
-            scores = state.scores.clone()
-            scores[state.nodes >= 0] = self._scorer.score(graphs).to(scores)
-            return state.ranked_by(scores)
+        ranking = Ranking(state.nodes, state.scores, state.features)
+        return self.scorer.candidate_graphs(state.queries, ranking, state.feature_names)

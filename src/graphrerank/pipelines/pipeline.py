@@ -10,7 +10,7 @@ from graphrerank.checks import check_counts
 from graphrerank.graphs import CorpusGraph, GraphHead, PairEncoder, Queries, Ranking, RetrieverFactory
 from graphrerank.operators import DenseRetriever, TextEncoder
 from graphrerank.pipelines.state import RetrievalState
-from graphrerank.pipelines.step import Resources, StepFactory
+from graphrerank.pipelines.step import Resources, Step, StepFactory
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,15 @@ class Retrieved:
     num_encodings: Tensor  # `[B]` int64, number of (query, passage) pairs that the cross-encoder encoded
     seconds: Mapping[str, float]  # wall time by stage, over all queries
     routes: Tensor | None = None  # `[B]` int64, the path of each query (`graphs.routes.ROUTES`); None without a router
+
+
+@dataclass(frozen=True)
+class TracedStep:
+    """A step of a pipeline as it ran."""
+
+    step: Step
+    before: RetrievalState
+    after: RetrievalState
 
 
 class Pipeline:
@@ -85,3 +94,16 @@ class Pipeline:
             self._resources.clock.take(),
             torch.cat(routes) if routes else None,
         )
+
+    @torch.inference_mode()
+    def trace(self, queries: Queries) -> tuple[list[TracedStep], Mapping[str, float]]:
+        """Run the steps for few queries, for people who look: each step with its states, and seconds by stage.
+
+        The last state ranks as :meth:`retrieve` does.
+        """
+        self._resources.clock.take()
+        state, traced = RetrievalState.start(queries, self._resources.graph.device), []
+        for step in self._steps:
+            before, state = state, step.run(state)
+            traced.append(TracedStep(step, before, state))
+        return traced, self._resources.clock.take()

@@ -32,6 +32,7 @@ class HttpGuard:
         app: The guarded application.
         limits: Limits of bodies.
         api_key: Key required in ``Authorization: Bearer KEY`` or ``X-API-Key: KEY``; None for none.
+        open_paths: Paths that need no key.
         origins: Web pages that may call, besides those of this service on a local name.
         admit: Returns a refusal if a further request would wait too long.
         is_ending: Returns whether the service ends, so that connections are to be closed.
@@ -43,6 +44,7 @@ class HttpGuard:
         *,
         limits: Limits,
         api_key: str | None = None,
+        open_paths: Sequence[str] = OPEN_ROUTES,
         origins: Sequence[str] = (),
         admit: Callable[[], Refusal | None] = lambda: None,
         is_ending: Callable[[], bool] = lambda: False,
@@ -50,6 +52,7 @@ class HttpGuard:
         self._app = app
         self._limits = limits
         self._api_key = api_key or None  # an empty variable of the environment is none
+        self._open_paths = frozenset(open_paths)
         self._origins = frozenset(origins)
         self._admit = admit
         self._is_ending = is_ending
@@ -135,7 +138,7 @@ class HttpGuard:
         return self._admit() if scope["method"] == "POST" else None
 
     def _is_authorized(self, path: str, headers: Headers) -> bool:
-        if self._api_key is None or path in OPEN_ROUTES:
+        if self._api_key is None or path in self._open_paths:
             return True
         scheme, _, token = headers.get("authorization", "").partition(" ")
         key = headers.get("x-api-key") or (token if scheme.lower() == "bearer" else "")

@@ -22,7 +22,8 @@ from starlette.middleware.cors import CORSMiddleware
 
 from graphrerank.serving.connection import LimitedConnection
 from graphrerank.serving.dispatcher import Dispatcher
-from graphrerank.serving.http_guard import HttpGuard
+from graphrerank.serving.http_guard import OPEN_ROUTES, HttpGuard
+from graphrerank.serving.page import PAGE_PATHS, add_page
 from graphrerank.serving.routes import Route, add_routes
 from graphrerank.serving.settings import ServiceSettings
 from graphrerank.serving.supervisor import Lifeline
@@ -59,14 +60,21 @@ def create_app(
         is_ready = dispatcher.num_workers >= settings.workers and not is_ending()
         return Response("ok" if is_ready else "not ready", 200 if is_ready else 503, media_type="text/plain")
 
+    server = {"workers": settings.workers, "limits": asdict(settings.limits)}
+    page = {} if settings.page is None else {"page": asdict(settings.page)}
+
     @app.get("/info", summary="The artifact's manifest, the types of edges, and the limits of requests.")
     async def describe() -> dict[str, Any]:
-        return {"model": dict(info), "server": {"workers": settings.workers, "limits": asdict(settings.limits)}}
+        return {"model": dict(info), "server": server, **page}
+
+    if settings.page is not None:
+        add_page(app)
 
     app.add_middleware(
         HttpGuard,
         limits=settings.limits,
         api_key=settings.api_key,
+        open_paths=OPEN_ROUTES if settings.page is None else (*OPEN_ROUTES, *PAGE_PATHS),
         origins=settings.cors_origins,
         admit=dispatcher.refusal,
         is_ending=is_ending,

@@ -14,7 +14,6 @@ from torch import Tensor
 from graphrerank.data import MemoryVectorCache
 from graphrerank.data.encoder import Encoder, check_vectors
 from graphrerank.inference import Explainer, GraphReranker, RerankedList, RerankInput
-from graphrerank.inference.explanation import DocumentExplanation
 from graphrerank.models import Checkpoint, load_checkpoint
 from graphrerank.serving.artifact import Artifact, load_artifact
 from graphrerank.serving.engine import Check
@@ -22,10 +21,10 @@ from graphrerank.serving.limits import Limits
 from graphrerank.serving.metrics import metrics
 from graphrerank.serving.rerank_request import RerankJob, RerankRequest
 from graphrerank.serving.rerank_response import (
-    EdgeEffect,
     Explanation,
     RankedDocuments,
     RerankResponse,
+    explanation_of,
     rerank_response,
 )
 
@@ -137,7 +136,7 @@ class RerankEngine:
         with metrics().stage_seconds.labels("explain").time():
             explanations = self._explainer.explain(candidates, max_edges=self._limits.explained_edges, check=check)
         return [
-            _explanation(
+            explanation_of(
                 explanations[index], None if ranking.probabilities is None else float(ranking.probabilities[rank])
             )
             for rank, index in enumerate(ranking.indices.tolist())
@@ -181,15 +180,3 @@ def load_rerank_engine(
     """
     encoder = None if make_encoder is None else MemoryVectorCache(make_encoder(), max_bytes=vector_cache_bytes)
     return RerankEngine(load_artifact(folder, format_name), encoder, limits=limits, device=device)
-
-
-def _explanation(explanation: DocumentExplanation, probability: float | None) -> Explanation:
-    return Explanation(
-        base_rank=explanation.base_rank,
-        base_score=explanation.base_score,
-        gcs_part=explanation.gcs_part,
-        learned_part=explanation.learned_part,
-        score=explanation.gcs_part + explanation.learned_part,
-        edges=[EdgeEffect(edge=edge.pair, effect=edge.effect, type=edge.edge_type) for edge in explanation.edges],
-        probability=probability,
-    )

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from graphrerank.inference.explanation import DocumentExplanation
 from graphrerank.serving.engine import Answer
 from graphrerank.serving.rerank_request import Document, RerankRequest
 
@@ -99,6 +100,19 @@ class RankedDocuments:
     scores: list[float]
     explanations: list[Explanation] | None = None
     perfect_recall: list[float] | None = None
+
+
+def explanation_of(explanation: DocumentExplanation, probability: float | None) -> Explanation:
+    """Return an explanation as it is sent."""
+    return Explanation(
+        base_rank=explanation.base_rank,
+        base_score=explanation.base_score,
+        gcs_part=explanation.gcs_part,
+        learned_part=explanation.learned_part,
+        score=explanation.gcs_part + explanation.learned_part,
+        edges=[EdgeEffect(edge=edge.pair, effect=edge.effect, type=edge.edge_type) for edge in explanation.edges],
+        probability=probability,
+    )
 
 
 def rerank_response(request: RerankRequest, ranked: RankedDocuments, uid: str, version: str = "2") -> dict[str, Any]:

@@ -4,12 +4,13 @@ import hashlib
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
+from torch import Tensor
 
 from graphrerank.data.encoder import Encoder
 from graphrerank.graphs import CorpusGraph, Queries
@@ -69,11 +70,17 @@ class SearchableCorpus:
         graph: The corpus.
         pipeline: Retrieves from it.
         encoder: Encodes queries; None if no vectors are needed.
+        compared: Pipelines that people see beside it, by name.
     """
 
     graph: CorpusGraph
     pipeline: Pipeline
     encoder: Encoder | None
+    compared: Mapping[str, Pipeline] = field(default_factory=dict)
+
+    def encode(self, texts: list[str]) -> Tensor | None:
+        """Encode queries on the corpus's device; None if no vectors are needed."""
+        return None if self.encoder is None else self.encoder.encode(texts).to(self.graph.device)
 
 
 class SearchEngine:
@@ -88,6 +95,9 @@ class SearchEngine:
         folder: Folder of the corpus.
         look_seconds: Seconds between two polls.
 
+    Attributes:
+        current: The version of the corpus that is searched, and the corpus.
+
     Raises:
         ValueError: If the first corpus cannot be loaded.
     """
@@ -97,15 +107,14 @@ class SearchEngine:
         self._folder = folder
         self._look_seconds = look_seconds
         version = corpus_version(folder)
-        self._current = (version, load(folder))
+        self.current = (version, load(folder))
         Thread(target=self._watch, args=(version,), daemon=True).start()
 
     def answer(self, jobs: Mapping[str, SearchRequest], check: Check = lambda: None) -> dict[str, SearchResponse]:
         """Search for the queries of a batch of requests, by id."""
-        version, corpus = self._current
+        version, corpus = self.current
         texts = [request.query for request in jobs.values()]
-        vectors = None if corpus.encoder is None else corpus.encoder.encode(texts).to(corpus.graph.device)
-        retrieved = corpus.pipeline.retrieve(Queries(list(jobs), texts, vectors))
+        retrieved = corpus.pipeline.retrieve(Queries(list(jobs), texts, corpus.encode(texts)))
         for stage, seconds in retrieved.seconds.items():
             metrics().stage_seconds.labels(f"search/{stage}").observe(seconds)
         ranking = retrieved.ranking
@@ -134,7 +143,7 @@ class SearchEngine:
         except Exception as error:
             log("corpus could not be loaded, the old one stays", level=logging.ERROR, error=error, index=version)
             return
-        self._current = (version, corpus)
+        self.current = (version, corpus)
         log("corpus loaded", index=version, nodes=corpus.graph.num_nodes)
 
 

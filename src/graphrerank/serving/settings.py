@@ -10,6 +10,19 @@ HOSTS = ("127.0.0.1", "0.0.0.0", "::1", "::", "localhost")
 
 
 @dataclass(frozen=True)
+class PageSettings:
+    """What the page on which people look at rankings knows of the service.
+
+    Attributes:
+        searches: Whether there is an indexed corpus to search.
+        questions: Questions that people may try on it.
+    """
+
+    searches: bool = False
+    questions: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
 class ServiceSettings:
     """Settings of a service.
 
@@ -27,6 +40,7 @@ class ServiceSettings:
         shutdown_seconds: Time to finish requests at the end of the service.
         encodes: Whether the engines encode texts.
         limits: Limits of requests.
+        page: The page at ``/``; None for none.
 
     Raises:
         ValueError: If ``host`` is unknown, or a number is not positive.
@@ -45,6 +59,7 @@ class ServiceSettings:
     shutdown_seconds: int = 30
     encodes: bool = False
     limits: Limits = field(default_factory=Limits)
+    page: PageSettings | None = None
 
     def __post_init__(self) -> None:
         check_choice(HOSTS, host=self.host)

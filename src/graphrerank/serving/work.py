@@ -24,13 +24,23 @@ def rerank_seconds(candidates: RerankInput, *, explain: bool) -> float:
         seconds += num_chars * PER_QUERY_CHARACTER_AND_DOCUMENT * num_documents
         seconds += num_chars * PER_QUERY_CHARACTER_AND_EDGE * num_edges
     if explain:
-        seconds += num_edges * PER_EXPLAINED_EDGE_AND_NODE_OR_EDGE * (num_documents + 2 * num_edges)
+        seconds += explain_seconds(num_documents, num_edges)
     return seconds
+
+
+def explain_seconds(num_documents: int, num_edges: int) -> float:
+    """Estimate the time to leave out each edge once."""
+    return num_edges * PER_EXPLAINED_EDGE_AND_NODE_OR_EDGE * (num_documents + 2 * num_edges)
 
 
 def query_seconds(query: str) -> float:
     """Estimate the time to search for a query, or to parse it."""
     return 0.01 + 1e-4 * len(query)
+
+
+def inspect_seconds(query: str, *, explain: bool) -> float:
+    """Estimate the time to search for a query step by step, whose edges are known only then."""
+    return 2 * query_seconds(query) + (explain_seconds(100, 300) if explain else 0.0)
 
 
 def encoding_seconds(num_chars: int) -> float:

@@ -1,40 +1,17 @@
-"""The report in a real browser: Chromium without a window, driven over its DevTools protocol."""
+"""The report in a real browser."""
 
 import json
 import re
-import shutil
-import subprocess
-import time
-import urllib.request
-from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from graphrerank.evaluation.study import Study
+from tests.support.browser import Page
 
-CHROMIUM = next(
-    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), ""
-)
 HOSTILE = "<script>document.title = 'broken'</script> & \"quoted\" <b onclick='x'>ü</b>"
-WAIT_S = 30.0
-pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no Chromium: apt-get install chromium")
-websockets = pytest.importorskip("websockets.sync.client", reason="websockets is of the dev extra")
 
 
-LOADED = """new Promise(done => {
-  const look = () => location.href === HREF && document.readyState === "complete"
-    ? requestAnimationFrame(() => done(1)) : setTimeout(look, 10);
-  look();
-})"""
-MIDDLE = """(() => {
-  const element = document.querySelector(SELECTOR);
-  element.scrollIntoView({ block: "center", behavior: "instant" });
-  const box = element.getBoundingClientRect();
-  return [box.x + box.width / 2, box.y + box.height / 2];
-})()"""
 PLOTS = """Array.from(document.querySelectorAll("figure svg"), (plot) => {
   const box = plot.getBoundingClientRect();
   const marks = Array.from(plot.querySelectorAll("use"), (mark) => mark.getBoundingClientRect());
@@ -47,89 +24,6 @@ COLORS = """SELECTORS.map((selector) => {
   while (getComputedStyle(element).backgroundColor === "rgba(0, 0, 0, 0)") element = element.parentElement;
   return [selector, ink, getComputedStyle(element).backgroundColor];
 })"""
-
-
-class Page:
-    """A page of the browser, with everything that it logged and asked for."""
-
-    def __init__(self, socket: Any) -> None:
-        self.socket = socket
-        self.numbers = count(1)
-        self.events: list[dict[str, Any]] = []
-        for domain in ("Page", "Runtime", "Log", "Network"):
-            self.call(f"{domain}.enable")
-
-    def call(self, method: str, **params: Any) -> dict[str, Any]:
-        number = next(self.numbers)
-        self.socket.send(json.dumps({"id": number, "method": method, "params": params}))
-        while (message := json.loads(self.socket.recv(WAIT_S))).get("id") != number:
-            self.events.append(message)
-        assert "error" not in message, message
-        return message["result"]
-
-    def open(self, path: Path, *, width: int = 1200, dark: bool = False) -> None:
-        """Open a file anew and wait until it is drawn."""
-        self.call("Page.navigate", url="about:blank")
-        self.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=width < 600
-        )
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.call("Emulation.setEmulatedMedia", features=[scheme])
-        self.events.clear()
-        self.call("Page.navigate", url=path.as_uri())
-        self.evaluate(LOADED.replace("HREF", json.dumps(path.as_uri())))
-
-    def evaluate(self, expression: str) -> Any:
-        for _ in range(5):  # a navigation in between ends the context of an expression
-            try:
-                found = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
-                break
-            except AssertionError:
-                time.sleep(0.1)
-        assert "exceptionDetails" not in found, found
-        return found["result"].get("value")
-
-    def click(self, selector: str) -> None:
-        """Click with the mouse on the middle of what a selector finds."""
-        x, y = self.evaluate(MIDDLE.replace("SELECTOR", json.dumps(selector)))
-        for kind in ("mousePressed", "mouseReleased"):
-            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
-
-    def complaints(self) -> list[str]:
-        """Errors and warnings that were logged, and exceptions that nobody caught."""
-        self.call("Runtime.evaluate", expression="1")  # what was sent before it has arrived
-        bad = {"Runtime.exceptionThrown", "Log.entryAdded"}
-        return [
-            str(event["params"])
-            for event in self.events
-            if event.get("method") in bad
-            or (event.get("method") == "Runtime.consoleAPICalled" and event["params"]["type"] in ("error", "warning"))
-        ]
-
-    def requests(self) -> list[str]:
-        return [e["params"]["request"]["url"] for e in self.events if e.get("method") == "Network.requestWillBeSent"]
-
-
-@pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    profile = tmp_path_factory.mktemp("chromium")
-    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-               "--disable-background-networking", "--remote-debugging-port=0", f"--user-data-dir={profile}",
-               "about:blank"]  # fmt: skip
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-    try:
-        assert process.stderr is not None
-        lines = iter(process.stderr.readline, "")
-        port = next(found.group(1) for line in lines if (found := re.search(r"listening on ws://[^:]+:(\d+)/", line)))
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(f"http://127.0.0.1:{port}/json/list", timeout=WAIT_S) as answer:
-            target = next(entry for entry in json.load(answer) if entry["type"] == "page")
-        with websockets.connect(target["webSocketDebuggerUrl"], proxy=None, max_size=None) as socket:
-            yield Page(socket)
-    finally:
-        process.terminate()
-        process.wait(WAIT_S)
-        process.stderr.close()
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,98 @@
+"""``python serve.py demo``: the page over MITRE ATT&CK, from what is installed; nothing is downloaded."""
+
+import json
+import multiprocessing
+import os
+import sys
+import time
+import webbrowser
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+from urllib.request import ProxyHandler, build_opener
+
+from omegaconf import DictConfig
+
+from graphrerank.cli.http_service import serve_http
+from graphrerank.data.readers.attack import clean_description, read_attack
+from graphrerank.files import atomic_folder
+
+ARTIFACT = "base"
+QUESTIONS = (
+    "ransomware that deletes shadow copies before it encrypts files",
+    "Which mitigations prevent a phishing attachment from running?",
+    "groups that steal credentials from memory with Mimikatz",
+    "worms that spread through removable drives to networks without internet",
+)
+LOOK_SECONDS = 0.25
+PATIENCE_SECONDS = 300.0  # for the service to be ready
+
+
+def serve_demo(cfg: DictConfig) -> Path:
+    """Build the corpus, serve it with the checkpoint ``base``, and open the page as soon as it is ready.
+
+    Returns:
+        As :func:`~graphrerank.cli.http_service.serve_http`.
+
+    Raises:
+        ValueError: As :func:`write_demo_corpus` and ``serve_http``.
+    """
+    cfg.index = str(write_demo_corpus(Path(cfg.paths.cache) / "demo" / "attack"))
+    cfg.artifact = cfg.artifact or ARTIFACT
+    address = f"http://localhost:{cfg.port}"
+    print(f"ATT&CK is indexed; the page opens at {address}/ when the service is ready. Ctrl+C ends it.", flush=True)
+    if cfg.browser and has_screen():
+        spawn = multiprocessing.get_context("spawn")  # the service forks, and threads do not survive that
+        spawn.Process(target=open_page, args=(address,), daemon=True).start()
+    return serve_http(cfg)
+
+
+def write_demo_corpus(folder: Path) -> Path:
+    """Write ATT&CK of the installed package as a data set folder: all its objects and relations, some questions.
+
+    Args:
+        folder: Where to; one that is there is replaced.
+
+    Returns:
+        The folder.
+
+    Raises:
+        ValueError: As :func:`~graphrerank.data.readers.attack.read_attack`.
+    """
+    nodes, relations = read_attack()
+    id_of = {node["id"]: node["external_id"] for node in nodes}
+    pairs = sorted({tuple(sorted((id_of[r["source"]], id_of[r["target"]]))) for r in relations})
+    with atomic_folder(folder) as temporary:
+        (temporary / "qrels").mkdir(parents=True)
+        documents = (
+            {"_id": node["external_id"], "title": node["name"], "text": clean_description(node["text"])}
+            for node in nodes
+        )
+        queries = ({"_id": f"q{number}", "text": text} for number, text in enumerate(QUESTIONS))
+        _write(temporary / "corpus.jsonl", map(json.dumps, documents))
+        _write(temporary / "queries.jsonl", map(json.dumps, queries))
+        _write(temporary / "edges.tsv", (f"{a}\t{b}\treference" for a, b in pairs if a != b))
+        _write(temporary / "qrels" / "test.tsv", ["query-id\tcorpus-id\tscore", f"q0\t{nodes[0]['external_id']}\t1"])
+    return folder
+
+
+def has_screen() -> bool:
+    """Return whether a browser would open in a window, rather than in the terminal."""
+    return sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
+
+
+def open_page(address: str) -> None:
+    """Open the page in the browser when the service is ready; give up after five minutes."""
+    opener: Any = build_opener(ProxyHandler({}))
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            with opener.open(f"{address}/ready", timeout=5):
+                webbrowser.open(f"{address}/")
+                return
+        except OSError:
+            time.sleep(LOOK_SECONDS)
+
+
+def _write(path: Path, lines: Iterable[str]) -> None:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

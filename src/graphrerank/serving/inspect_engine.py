@@ -1,0 +1,220 @@
+"""What a search did with one query: the candidates, the edges among them, and the ranking after each step.
+
+People look at it on the service's page. It runs in batches of its own, and no search waits for more of it than of any
+other request.
+"""
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Annotated, Any
+
+import torch
+from pydantic import BaseModel, Field
+
+from graphrerank.graphs import CorpusGraph, Queries, candidate_edges
+from graphrerank.graphs.edge_types import EDGE_TYPES
+from graphrerank.inference import CheckpointScorer
+from graphrerank.pipelines import GraphRerank, VectorSearch
+from graphrerank.pipelines.pipeline import TracedStep
+from graphrerank.serving.engine import Check
+from graphrerank.serving.limits import Limits, QueryRequest
+from graphrerank.serving.metrics import metrics
+from graphrerank.serving.rerank_response import Explanation, explanation_of
+from graphrerank.serving.search_engine import SearchEngine
+from graphrerank.serving.work import explain_seconds, inspect_seconds
+
+SHOWN_CHARACTERS = 4000  # of a passage
+RETRIEVER = "retriever"
+SYSTEM = "ours"
+
+
+class InspectRequest(QueryRequest):
+    """Body of ``POST /inspect``.
+
+    Attributes:
+        query: The query, not empty.
+        explain: Whether to measure which edges change each passage's score most.
+    """
+
+    explain: Annotated[bool, Field(strict=True)] = False
+
+    @property
+    def seconds(self) -> float:
+        """Estimated time to search and to explain."""
+        return inspect_seconds(self.query, explain=self.explain)
+
+
+class InspectedNode(BaseModel):
+    """A passage that a ranking holds.
+
+    Attributes:
+        doc_id: Its id in the corpus.
+        text: Its text, at most 4,000 characters of it.
+        explanation: If ``explain`` is set and the last step is a graph reranker that has read the passage.
+    """
+
+    doc_id: str
+    text: str
+    explanation: Explanation | None = None
+
+
+class InspectedRanking(BaseModel):
+    """A ranking of the passages.
+
+    Attributes:
+        name: ``retriever`` after the first step, the name of the step's class after the others; of the last step
+            ``ours``, or the pipeline's own name where it is one of those to compare with.
+        nodes: Positions of passages in the answer's ``nodes``, best first.
+        scores: Their scores, comparable within a ranking only; null for those that have none.
+        probabilities: How likely each is relevant; for a calibrated graph reranker.
+    """
+
+    name: str
+    nodes: list[int]
+    scores: list[float | None]
+    probabilities: list[float] | None = None
+
+
+class InspectResponse(BaseModel):
+    """Response of ``POST /inspect``.
+
+    Attributes:
+        id: Id of the request, as in the logs.
+        nodes: All passages of the rankings, those of the pipeline's last step first.
+        edges: Undirected edges ``[i, j, weight, type]`` among them, ``i`` below ``j``, one for each type.
+        rankings: After each step of the pipeline, and by the pipelines to compare with.
+        milliseconds: Time of each stage; of a comparison not measured.
+        meta: ``index``, the version of the corpus; ``model``, the reranker's name.
+    """
+
+    id: str
+    nodes: list[InspectedNode]
+    edges: list[tuple[int, int, float, str]]
+    rankings: list[InspectedRanking]
+    milliseconds: dict[str, float]
+    meta: dict[str, Any]
+
+
+class InspectEngine:
+    """Searches for one query after the other, and keeps what every step did.
+
+    Args:
+        search: The engine that searches; both use one corpus.
+        limits: Limits of requests.
+    """
+
+    def __init__(self, search: SearchEngine, limits: Limits | None = None) -> None:
+        self._search = search
+        self._limits = limits or Limits()
+
+    def answer(self, jobs: Mapping[str, InspectRequest], check: Check = lambda: None) -> dict[str, InspectResponse]:
+        """Inspect the searches of a batch of requests, by id.
+
+        Raises:
+            ValueError: If an explanation has too many edges to leave out.
+        """
+        return {uid: self._inspect(uid, request, check) for uid, request in jobs.items()}
+
+    def warm_up(self) -> None:
+        """Do nothing: the search is warm."""
+
+    def _inspect(self, uid: str, request: InspectRequest, check: Check) -> InspectResponse:
+        version, corpus = self._search.current
+        with metrics().stage_seconds.labels("inspect").time():
+            begin = time.perf_counter()
+            queries = Queries([uid], [request.query], corpus.encode([request.query]))
+            seconds = {} if queries.vectors is None else {"encode query": time.perf_counter() - begin}
+            traced, by_stage = corpus.pipeline.trace(queries)
+            seconds |= by_stage
+            check()
+            found = [(_name(step, place), step) for place, step in enumerate(traced[:-1])] + [(SYSTEM, traced[-1])]
+            for name, pipeline in corpus.compared.items():
+                found.append((name, pipeline.trace(queries)[0][-1]))
+                check()
+            listed = [_nodes(step) for _, step in found]
+            numbers = list(dict.fromkeys(chain(listed[len(traced) - 1], *listed)))
+            place_of = {node: place for place, node in enumerate(numbers)}
+            explained = self._explain(traced[-1], queries, place_of, check) if request.explain else {}
+        return InspectResponse(
+            id=uid,
+            nodes=[
+                InspectedNode(
+                    doc_id=corpus.graph.node_ids[node],
+                    text=corpus.graph.texts[node][:SHOWN_CHARACTERS],
+                    explanation=explained.get(node),
+                )
+                for node in numbers
+            ],
+            edges=_edges(corpus.graph, numbers),
+            rankings=[_ranking(name, step, place_of) for name, step in found],
+            milliseconds={stage: round(1000 * taken, 3) for stage, taken in seconds.items()},
+            meta={"index": version, "model": getattr(_scorer(traced[-1]), "name", None)},
+        )
+
+    def _explain(
+        self, step: TracedStep, queries: Queries, place_of: Mapping[int, int], check: Check
+    ) -> dict[int, Explanation]:
+        """Explain the passages that a graph reranker has read, by their numbers in the corpus."""
+        scorer = _scorer(step)
+        if scorer is None:
+            return {}
+        assert isinstance(step.step, GraphRerank)
+        graphs = step.step.candidate_graphs(step.before)
+        assert graphs.nodes is not None
+        seconds = explain_seconds(graphs.num_nodes, graphs.edge_index.shape[1] // 2)
+        if seconds > self._limits.work_seconds:
+            raise ValueError(
+                f"`explain` must be at most `limits.work_seconds` = {self._limits.work_seconds:g} seconds of work, got "
+                f"about {seconds:.1f}: there are {graphs.edge_index.shape[1] // 2} edges among the candidates"
+            )
+        rows = scorer.explain(queries, graphs, max_edges=self._limits.explained_edges, check=check)
+        numbers = graphs.nodes.tolist()
+        explained = {}
+        for node, row in zip(numbers, rows, strict=True):
+            ends = [(place_of[numbers[i]], place_of[numbers[j]]) for (i, j), *_ in row.edges]
+            edges = tuple(edge._replace(pair=pair) for edge, pair in zip(row.edges, ends, strict=True))
+            explained[node] = explanation_of(replace(row, edges=edges), None)
+        return explained
+
+
+def _name(step: TracedStep, place: int) -> str:
+    is_search = place == 0 and isinstance(step.step, VectorSearch)
+    return RETRIEVER if is_search else type(step.step).__name__
+
+
+def _scorer(step: TracedStep) -> CheckpointScorer | None:
+    """Return the trained model of a step that has one."""
+    if isinstance(step.step, GraphRerank) and isinstance(step.step.scorer, CheckpointScorer):
+        return step.step.scorer
+    return None
+
+
+def _nodes(step: TracedStep) -> list[int]:
+    """List the passages that a step ranked, by their numbers in the corpus."""
+    return [node for node in step.after.nodes[0].tolist() if node >= 0]
+
+
+def _ranking(name: str, step: TracedStep, place_of: Mapping[int, int]) -> InspectedRanking:
+    nodes, scorer = _nodes(step), _scorer(step)
+    scores = step.after.scores[0, : len(nodes)]
+    probabilities = None if scorer is None else scorer.probabilities(scores)
+    return InspectedRanking(
+        name=name,
+        nodes=[place_of[node] for node in nodes],
+        scores=[score if math.isfinite(score) else None for score in scores.tolist()],
+        probabilities=None if probabilities is None else probabilities.tolist(),
+    )
+
+
+def _edges(graph: CorpusGraph, numbers: Sequence[int]) -> list[tuple[int, int, float, str]]:
+    """List the undirected edges among some passages, by their positions."""
+    nodes = torch.tensor([list(numbers)], dtype=torch.int64, device=graph.device)
+    edge_index, weight, _, edge_type = candidate_edges(graph, nodes, keep_types=True)
+    assert edge_type is not None
+    is_first = edge_index[0] < edge_index[1]
+    ends, types = edge_index[:, is_first].T.tolist(), edge_type[is_first].tolist()
+    weights = weight[is_first].tolist()
+    return [(i, j, w, EDGE_TYPES[number]) for (i, j), w, number in zip(ends, weights, types, strict=True)]

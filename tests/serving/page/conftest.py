@@ -1,0 +1,100 @@
+"""The page of a service in this process, over a corpus whose texts try to be HTML."""
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import uvicorn
+
+from graphrerank.cli.http_service import INSPECT, RERANK, SEARCH
+from graphrerank.graphs import CorpusGraph
+from graphrerank.graphs.edge_types import ADJACENCY, REFERENCE
+from graphrerank.inference import CheckpointScorer
+from graphrerank.operators import HybridRetriever
+from graphrerank.pipelines import GraphRerank, Pipeline, VectorSearch
+from graphrerank.serving import Limits, RerankEngine, ServiceSettings, load_artifact
+from graphrerank.serving.dispatcher import Dispatcher
+from graphrerank.serving.engine import Engine, answer_all
+from graphrerank.serving.http_process import create_app
+from graphrerank.serving.inspect_engine import InspectEngine
+from graphrerank.serving.search_engine import SearchableCorpus, SearchEngine
+from graphrerank.serving.settings import PageSettings
+from tests.support import ROOT
+from tests.support.encoders import HashEncoder
+
+QUESTION = "where is the director <b>buried</b>?"
+HOSTILE = "<script>document.title = 'broken'</script><img src=x onerror=\"document.title = 'broken'\"> director"
+TEXTS = [
+    f"{HOSTILE}. He is buried & \"quoted\" in 'Paris'.",
+    "Solaris. A film of a director </textarea><style>body{display:none}</style>",
+    *(f"Passage {number}. A director was buried {number} times." for number in range(48)),
+]
+BASE = ROOT / "src" / "graphrerank" / "pretrained" / "base"
+
+
+class InlineDispatcher(Dispatcher):
+    """Answers in the place of workers."""
+
+    def __init__(self, engines: dict[str, Engine[Any]]) -> None:
+        super().__init__(Limits(), batch_requests=1, batch_candidates=1)
+        self.engines = engines
+
+    async def ask(self, kind: str, job: Any, uid: str, **_: Any) -> Any:
+        return answer_all(self.engines[kind], {uid: job})[uid]
+
+
+def make_corpus(_: Path) -> SearchableCorpus:
+    encoder = HashEncoder(dim=64, by_word=True)
+    edges = torch.tensor([[0, 1], [1, 2], [0, 3], [4, 5], [5, 6]])
+    types = torch.tensor([REFERENCE, REFERENCE, ADJACENCY, REFERENCE, ADJACENCY])
+    ids = [f"<i>{number}</i>" for number in range(len(TEXTS))]
+    graph = CorpusGraph.from_edges(ids, TEXTS, edges, edge_type=types).with_embedding(encoder.encode(TEXTS))
+    steps = [
+        partial(VectorSearch, retriever=HybridRetriever),
+        partial(GraphRerank, scorer=partial(CheckpointScorer, checkpoint="base", device="cpu")),
+    ]
+    first = Pipeline(graph, steps=steps[:1], budget=40)  # type: ignore[arg-type]
+    return SearchableCorpus(graph, Pipeline(graph, steps=steps, budget=40), encoder, {"<u>other</u>": first})  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def engines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Engine[Any]]:
+    folder = tmp_path_factory.mktemp("corpus")
+    (folder / "corpus.jsonl").touch()
+    search = SearchEngine(make_corpus, folder)
+    return {"search": search, "inspect": InspectEngine(search), "rerank": RerankEngine(load_artifact(BASE))}
+
+
+@pytest.fixture(scope="module")
+def serving(engines: dict[str, Engine[Any]]) -> Callable[..., Any]:
+    """Serve at a free port."""
+
+    @contextmanager
+    def serve(*, searches: bool = True, **settings: Any) -> Iterator[str]:
+        page = PageSettings(searches=searches, questions=[QUESTION] if searches else [])
+        routes = [RERANK, SEARCH, INSPECT] if searches else [RERANK]
+        app = create_app(
+            routes, InlineDispatcher(engines), ServiceSettings(page=page, **settings), info={"name": "<b>base</b>"}
+        )
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off"))
+            thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+            thread.start()
+            while not server.started:
+                assert thread.is_alive()
+                time.sleep(0.01)
+            try:
+                yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+            finally:
+                server.should_exit = True
+                thread.join(30)
+
+    return serve

@@ -1,0 +1,133 @@
+"""The page in a real browser."""
+
+import json
+from collections.abc import Callable, Iterator
+from importlib.resources import files
+from typing import Any
+
+import pytest
+
+from tests.serving.page.conftest import HOSTILE, QUESTION, TEXTS
+from tests.support.browser import Page
+
+ROWS = "#lists [data-column=right] li button"
+MARKUP = "document.querySelectorAll('main b, main i, main u, main script, main img[src=x], main style').length"
+
+
+@pytest.fixture(scope="module")
+def url(serving: Callable[..., Any]) -> Iterator[str]:
+    with serving() as address:
+        yield address
+
+
+def texts(page: Page, selector: str) -> list[str]:
+    return page.evaluate(f"Array.from(document.querySelectorAll({json.dumps(selector)}), e => e.textContent)")
+
+
+def ask(page: Page, question: str) -> None:
+    """Type a question, and wait for the list and the layout."""
+    page.wait("document.querySelector('#modes').hidden === false")
+    page.click("#query")
+    page.write(question)
+    page.press("Enter", text="\r", windowsVirtualKeyCode=13)
+    page.wait(f"document.querySelector({json.dumps(ROWS)}) !== null")
+    page.wait("document.querySelector('#graph').dataset.settled === 'true'")
+
+
+def test_a_question_a_list_a_node_its_passage(page: Page, url: str) -> None:
+    page.open(url + "/")
+    ask(page, QUESTION)
+    assert len(texts(page, ROWS)) == 10
+    page.click("#more")
+    assert len(texts(page, ROWS)) == 30
+    labels = page.evaluate("Array.from(document.querySelectorAll('#graph .node'), n => n.ariaLabel)")
+    place = next(place for place, label in enumerate(labels) if HOSTILE[:20] in label)
+    page.click(f"#graph .node[data-node='{place}'] circle")
+    assert texts(page, "#passage") == [TEXTS[0]]
+    page.wait("document.querySelector('#detail .edges') !== null")  # explained when it was asked for
+    assert texts(page, "#detail .edges .name")
+    assert texts(page, "#detail .overline") == ["<i>0</i>"]
+    assert texts(page, "#lists .chosen .name")[0].startswith("<script>")
+    assert page.evaluate("document.title") == "graphrerank"
+    assert page.evaluate(MARKUP) == 0
+    assert texts(page, "#model")[0].startswith("<b>base</b>")
+    assert {address.split("/")[2] for address in page.requests()} == {url.removeprefix("http://")}
+    assert page.complaints() == []
+
+
+def test_two_systems_are_compared(page: Page, url: str) -> None:
+    page.open(url + "/")
+    ask(page, QUESTION)
+    assert texts(page, "#right option") == ["retriever", "ours", "<u>other</u>"]
+    ours = texts(page, f"{ROWS} .name")
+    page.evaluate("(s => { s.value = '2'; s.dispatchEvent(new Event('change')); })(document.querySelector('#right'))")
+    assert texts(page, "#lists h3") == ["retriever", "<u>other</u>"]
+    assert texts(page, f"{ROWS} .moved") == ["="] * 10  # the same search
+    assert texts(page, f"{ROWS} .name") != ours
+    assert page.complaints() == []
+
+
+@pytest.mark.parametrize("name", ["Films", "Tables of a database", "ATT&CK"])
+def test_examples_need_no_corpus(page: Page, serving: Callable[..., Any], name: str) -> None:
+    with serving(searches=False) as address:
+        page.open(address + "/")
+        page.wait("document.querySelectorAll('#examples button').length === 3")
+        assert page.evaluate("document.querySelector('#modes').hidden")
+        place = texts(page, "#examples button").index(name)
+        page.evaluate(f"document.querySelectorAll('#examples button')[{place}].click()")
+        page.wait(f"document.querySelector({json.dumps(ROWS)}) !== null")
+        page.click(f"{ROWS}:first-child")
+        assert texts(page, "#detail .edges .name")
+        code = texts(page, "#code")[0]
+        assert code.startswith(f"curl {address}/v2/rerank")
+        page.click("[data-code=python]")
+        compile(texts(page, "#code")[0], "snippet", "exec")
+        page.evaluate("document.querySelector('#passages').value = '{\"documents\": 3'")
+        page.click("#submit")
+        page.wait("document.querySelector('#status').classList.contains('error')")
+        assert page.complaints() == []
+
+
+def test_the_key_is_asked_for(page: Page, serving: Callable[..., Any]) -> None:
+    with serving(api_key="secret") as address:
+        page.open(address + "/")
+        for key in ("wrong", "secret"):
+            page.wait("document.querySelector('#locked').open")
+            page.evaluate("document.querySelector('#key').focus()")
+            page.write(key)
+            page.press("Enter", text="\r", windowsVirtualKeyCode=13)
+        ask(page, QUESTION)
+        assert "authorization: Bearer $GRAPHRERANK_API_KEY" in texts(page, "#code")[0]
+        assert "secret" not in texts(page, "#code")[0]
+
+
+def test_keys_alone(page: Page, url: str) -> None:
+    page.open(url + "/")
+    ask(page, QUESTION)
+    page.evaluate("document.querySelector('#graph .node[tabindex=\"0\"]').focus()")
+    first = page.evaluate("document.activeElement.dataset.node")
+    for key in ("ArrowRight", "ArrowLeft", "ArrowUp", "ArrowDown"):
+        page.press(key)
+    page.press("Enter", text="\r", windowsVirtualKeyCode=13)
+    chosen = page.evaluate("document.querySelector('#graph [aria-pressed=true]').dataset.node")
+    assert texts(page, "#detail .overline") == [
+        page.evaluate("document.querySelector('#detail .overline').textContent")
+    ]
+    assert first is not None
+    assert chosen == page.evaluate("document.activeElement.dataset.node")
+    assert (
+        len(page.evaluate("Array.from(document.querySelectorAll('#graph [tabindex=\"0\"]'), n => n.dataset.node)")) == 1
+    )
+
+
+@pytest.mark.parametrize(("width", "dark"), [(390, False), (390, True), (1280, False), (1280, True)])
+def test_axe_finds_nothing(page: Page, url: str, width: int, dark: bool) -> None:
+    axe = pytest.importorskip("axe_core_python", reason="axe-core-python is of the dev extra")
+    page.open(url + "/", width=width, height=900, dark=dark)
+    ask(page, QUESTION)
+    page.click(f"{ROWS}:first-child")
+    page.wait("document.querySelector('#detail .edges') !== null")
+    page.evaluate((files(axe) / "axe.min.js").read_text(encoding="utf-8") + "; 1")
+    found = page.evaluate("axe.run().then(r => r.violations.map(v => [v.id, v.impact, v.nodes.map(n => n.html)]))")
+    assert found == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
