@@ -8,7 +8,7 @@ import pytest
 from graphrerank.extras import EXTRAS, MissingExtraError, missing_modules, optional, require_extra
 from tests.support import ROOT
 
-SHARED = ("adapters", "all", "dev")  # of other extras
+SHARED = ("adapters", "all", "dev", "docs")  # of other extras, and what builds the pages
 
 
 def test_every_extra_of_the_package_is_described() -> None:

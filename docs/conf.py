@@ -1,0 +1,118 @@
+"""The documentation site: these pages, every setting of `conf` and the API, from the files themselves.
+
+Build: ``pip install -c constraints.txt -e ".[docs]" && sphinx-build -W docs site``.
+"""
+
+import re
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from graphrerank import __version__
+
+ROOT = Path(__file__).parent.parent
+
+project = "graphrerank"
+author = "the graphrerank developers"
+version = release = __version__
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx-mathjax-offline"]
+source_suffix = {".md": "markdown"}
+root_doc = "index"
+html_theme = "furo"
+html_title = f"graphrerank {version}"
+html_show_sphinx = False
+exclude_patterns = ["conf.py"]
+myst_heading_anchors = 3
+suppress_warnings = ["myst.xref_missing"]  # links to files of the repository; tests/test_readme.py checks them all
+autodoc_typehints = "none"  # they stand in the signatures
+autodoc_member_order = "bysource"
+autodoc_default_options = {"members": True}
+napoleon_google_docstring = True
+napoleon_use_ivar = True
+
+PAGES = {"changelog": "CHANGELOG.md", "contributing": "CONTRIBUTING.md", "security": "SECURITY.md"}
+API = {  # packages whose names are for users, in the order of their use
+    "inference": "Rerank in your own code",
+    "graphs": "Corpus graphs, candidate graphs, rankings",
+    "data": "Data sets, features, candidates",
+    "operators": "Retrievers and graph operators",
+    "models": "Models and checkpoints",
+    "losses": "Losses",
+    "metrics": "Measures",
+    "training": "Training",
+    "pipelines": "Systems of the papers",
+    "evaluation": "Judging",
+    "answers": "Answers",
+    "language_models": "Language models",
+}
+ADAPTERS = ("cross_encoder", "pyg", "graph_libraries")
+SETTING = re.compile(r"^(?P<indent> *)(?P<key>[\w@/. -]+):(?: +(?P<value>[^#]*?))?(?: +# (?P<comment>.*))?$")
+
+
+def settings_page() -> str:
+    """List every file of `conf`, with its settings, values and comments."""
+    lines = ["# Settings", ""]
+    lines += ["Made from the files of `conf`. `group=file` chooses a file, `key=value` changes a setting.", ""]
+    folders = sorted({path.parent.relative_to(ROOT / "conf") for path in (ROOT / "conf").rglob("*.yaml")})
+    for folder in folders:
+        name = "" if str(folder) == "." else f"{folder}/"
+        lines += [f"## {name.rstrip('/') or 'commands'}", ""]
+        for path in sorted((ROOT / "conf" / folder).glob("*.yaml")):
+            lines += [f"### {name}{path.stem}", "", *_settings(path.read_text(encoding="utf-8").splitlines()), ""]
+    return "\n".join(lines)
+
+
+def _settings(content: list[str]) -> list[str]:
+    notes = [line.lstrip("# ") for line in content if line.startswith("# ") and "@package" not in line]
+    rows = []
+    parents: list[tuple[int, str]] = []
+    for line in content:
+        found = SETTING.match(line)
+        if found is None or found["key"].strip().startswith("- "):
+            continue
+        indent = len(found["indent"])
+        parents = [(depth, key) for depth, key in parents if depth < indent]
+        key = ".".join([*(key for _, key in parents), found["key"].strip()])
+        parents.append((indent, found["key"].strip()))
+        if found["value"] or found["comment"]:
+            rows.append((key, found["value"] or "", found["comment"] or ""))
+    commands = [note for note in notes if note.startswith("python ")]
+    text = [note for note in notes if not note.startswith("python ")]
+    table = ["| setting | |", "| --- | --- |"]
+    table += [f"| `{_cell(f'{key}: {value}'.rstrip(': '))}` | {_cell(comment)} |" for key, value, comment in rows]
+    return [*text, "", *(["```", *commands, "```", ""] if commands else []), *(table if rows else [])]
+
+
+def _cell(text: str) -> str:
+    return text.strip().replace("|", "\\|")
+
+
+def api_page() -> str:
+    """Document every public name of the packages."""
+    lines = ["# API", "", "The public names of each package, from their docstrings.", ""]
+    for package, title in API.items():
+        module = import_module(f"graphrerank.{package}")
+        lines += [f"## {title}", "", f"`graphrerank.{package}`", ""]
+        for name in module.__all__:
+            kind = "class" if isinstance(getattr(module, name), type) else "function"
+            if kind == "function" and not callable(getattr(module, name)):
+                kind = "data"
+            lines += ["```{eval-rst}", f".. auto{kind}:: graphrerank.{package}.{name}", "```", ""]
+    lines += ["## Adapters", ""]
+    for name in ADAPTERS:
+        lines += ["```{eval-rst}", f".. automodule:: graphrerank.integrations.{name}", "```", ""]
+    return "\n".join(lines)
+
+
+def _read(app: Any, name: str, content: list[str]) -> None:
+    """Put the generated pages and those at the top of the repository in the place of their empty files."""
+    made = {"settings": settings_page, "api": api_page}
+    if name in made:
+        content[0] = made[name]()
+    elif name in PAGES:
+        content[0] = (ROOT / PAGES[name]).read_text(encoding="utf-8").replace("](docs/", "](")
+
+
+def setup(app: Any) -> None:
+    """Called by Sphinx."""
+    app.connect("source-read", _read)
