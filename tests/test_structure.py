@@ -24,6 +24,7 @@ CROSS_CUTTING = {
     "cli/test_export_formats.py": "serve.py with several formats",
     "cli/test_granker_head.py": "commands on GRanker's head",
     "cli/test_granker_layers.py": "commands on a cross-encoder's last layers",
+    "cli/test_own_folder.py": "commands on a newcomer's folder",
     "cli/test_pipelines.py": "commands on pipelines",
     "cli/test_processes.py": "commands as processes",
     "cli/test_ray_launcher.py": "src/hydra_plugins",

@@ -1,6 +1,7 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
 from graphrerank.cli import schema
-from graphrerank.cli.compose import group_from_manifest
+from graphrerank.cli.compose import data_group, group_from_manifest, with_trained_splits
 from graphrerank.cli.places import Places
 from graphrerank.models.entries import GroupEntry
 from tests.support import ROOT
@@ -125,3 +126,17 @@ def test_no_loader_runs_code_that_comes_with_a_model() -> None:
 def test_a_manifest_names_no_file_outside_conf(composed, choice):
     with pytest.raises(ValueError, match="`encoder` must name a file of conf/encoder"):
         group_from_manifest(composed, "encoder", GroupEntry(choice))
+
+
+def test_a_folder_has_the_splits_of_the_training_on_it(composed: DictConfig, tmp_path: Path) -> None:
+    splits = {"train": "all[:80%]", "val": "all[80%:]"}
+    trained: Any = [
+        SimpleNamespace(data=SimpleNamespace(arguments={"path": str(tmp_path / other), "splits": kept}))
+        for other, kept in (("other", {"train": "x"}), (".", splits))
+    ]
+    data = data_group(composed, f"{tmp_path}/")
+    assert with_trained_splits(data, trained).splits == splits
+    assert data.splits is None
+    chosen = data_group(composed, f"{tmp_path}/", splits={"test": "all"})
+    assert with_trained_splits(chosen, trained).splits == {"test": "all"}
+    assert with_trained_splits(data, trained[:1]).splits is None

@@ -68,6 +68,25 @@ def test_split_and_summary(dataset: RetrievalDataset) -> None:
     assert dataset.summary() == "ring: 60 nodes, 120 edges, queries: train 24, val 6, test 10"
 
 
+@pytest.mark.parametrize(
+    ("splits", "remedy"),
+    [
+        (
+            ["all"],
+            '{train: "all[:80%]", val: "all[80%:90%]", test: "all[90%:]"}',
+        ),
+        (["train", "dev"], '{train: "train[:90%]", val: "train[90%:]", test: dev}'),
+        (["train", "test"], '{train: "train[:90%]", val: "train[90%:]", test: test}'),
+        (["a", "b"], "got 'val'"),
+    ],
+)
+def test_a_split_that_is_missing_can_be_made(dataset: RetrievalDataset, splits: list[str], remedy: str) -> None:
+    judged = dict(zip(splits, dataset.splits.values(), strict=False))
+    with pytest.raises(ValueError) as error:  # noqa: PT011
+        replace(dataset, splits=judged).check_splits(splits[0], "val")
+    assert str(error.value).rstrip("'").endswith(remedy.rstrip("'"))
+
+
 def test_fingerprint_changes_with_any_part(dataset: RetrievalDataset) -> None:
     graph, train = dataset.graph, dataset.split("train")
     changes: list[dict[str, object]] = [

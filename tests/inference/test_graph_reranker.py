@@ -41,7 +41,7 @@ def random_input(seed: int, count: int, **more: object) -> RerankInput:
         QUERY,
         [PASSAGES[i % len(PASSAGES)] for i in range(count)],
         scores=torch.rand(count, generator=generator),
-        edges=(edges := edges[edges[:, 0] != edges[:, 1]]),
+        edges=(edges := edges[edges[:, 0] != edges[:, 1]].tolist()),  # as a tensor, two would be unclear
         edge_types=[("reference", "knn", "likes")[place % 3] for place in range(len(edges))],
         query_vector=torch.randn(8, generator=generator),
         vectors=torch.randn(count, 8, generator=generator),
@@ -264,8 +264,8 @@ def test_threads_answer_as_one_does(any_reranker) -> None:
         ({"query": ""}, "`query` must be a text that is not empty, got ''"),
         ({"query": None}, "`query` must be a text"),
         ({"passages": None, "scores": None}, "`passages` or `scores` must be given"),
-        ({"passages": []}, "`passages` must not be empty"),
-        ({"passages": None, "scores": []}, "`scores` must not be empty"),
+        ({"ids": [1, 2, 3, 4, 5, 1]}, "`ids` must each be there once, got 1 a second time"),
+        ({"ids": [[1], 2, 3, 4, 5, 6]}, "`ids` must be texts, numbers or other hashable"),
         ({"passages": "text"}, "`passages` must be a sequence of texts, got the text 'text'"),
         ({"passages": ["a", None, *"bcde"]}, "`passages` must hold texts, got NoneType at place 1"),
         ({"passages": iter("abcdef")}, "`passages` must be a sequence or an array, got .*iterator"),
@@ -426,3 +426,25 @@ def test_it_can_be_stopped_between_steps(reranker: GraphReranker) -> None:
         left = iter(range(place))
         with pytest.raises(StopIteration):
             reranker.rerank_batch(inputs, check=lambda left=left: next(left))
+
+
+def test_an_empty_list_stays_empty() -> None:
+    reranker = GraphReranker.from_pretrained("base")
+    assert list(reranker.rerank("q", [])) == []
+    assert list(reranker.rerank("q", scores=[], edges=[])) == []
+    both = reranker.rerank_batch([RerankInput("q", []), RerankInput("q", ["a text", "two"])])
+    assert [len(ranked) for ranked in both] == [0, 2]
+    alone = reranker.rerank("q", ["a text", "two"])
+    assert list(both[1]) == list(alone)
+    assert (both[0].probabilities is None) == (alone.probabilities is None)
+
+
+def test_help_and_representations_say_what_there_is() -> None:
+    reranker = GraphReranker.from_pretrained("base")
+    described = str(GraphReranker.rerank.__doc__)
+    assert all(f"{name}: " in described for name in ("scores", "edges", "edge_index", "ids", "top_n"))
+    assert repr(reranker).startswith("GraphReranker(")
+    assert "base_score" in repr(reranker)
+    shown = repr(reranker.rerank("q", [f"text {i}" for i in range(9)], top_n=7))
+    assert shown.startswith("RerankedList(7 passages")
+    assert len(shown) < 200

@@ -49,6 +49,9 @@ def serve(lifeline, seconds=0.0):
 def refuse(lifeline):
     raise ValueError("`setting` must be another")
 
+def lose(lifeline):
+    raise RuntimeError("out of something")
+
 def die(lifeline):
     write("die")
     os._exit(7)
@@ -57,6 +60,7 @@ programs = {
     "good": [Program("serve", serve, ends_first=True), Program("work", work)],
     "two": [Program("serve", serve, (seconds,), ends_first=True) for seconds in (0.0, 1.0)],
     "refuse": [Program("work", work), Program("refuse", refuse)],
+    "lose": [Program("lose", lose)],
     "die": [Program("work", work), Program("die", die)],
 }
 start_logging()
@@ -189,3 +193,10 @@ def test_a_process_that_cannot_start_ends_the_service(tmp_path, start, kind, mes
     assert message in errors
     assert not [pid for pid in lines(tmp_path, "work") if psutil.pid_exists(int(pid))]
     assert len(lines(tmp_path, "die")) in (0, 3)
+
+
+def test_what_ended_a_start_is_told(start):
+    process = start("lose")
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert f"lose died {FAILED_STARTS} times before it was ready, exit code 1: RuntimeError: out of something" in errors

@@ -2,7 +2,9 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 from hydra import compose
@@ -12,6 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from graphrerank.cli.places import Places
 from graphrerank.data.corpus_folder import is_corpus_folder
+from graphrerank.models import RerankerManifest
 from graphrerank.models.entries import GroupEntry
 from graphrerank.passwords import without_passwords
 from graphrerank.strangers import check_hub_model
@@ -69,6 +72,25 @@ def group_from_manifest(cfg: DictConfig, group: str, entry: GroupEntry) -> DictC
     usual = compose_group(cfg, group, str(entry.choice))
     check_strangers_settings(group, arguments, usual, Places(cfg.paths.cache))
     return compose_group(cfg, group, str(entry.choice), **arguments)
+
+
+def with_trained_splits(data: DictConfig, manifests: Sequence[RerankerManifest]) -> DictConfig:
+    """Give a data set folder the splits that the first model trained on it had, where the command names none.
+
+    Returns:
+        A copy with ``splits``, or the same settings.
+    """
+    if data.get("path") is None or "splits" not in data or data.splits is not None:
+        return data
+    folder = Path(str(data.path)).resolve()
+    for manifest in manifests:
+        trained = manifest.data.arguments
+        path, splits = trained.get("path"), trained.get("splits")
+        if splits and isinstance(path, str) and Path(path).resolve() == folder:
+            data = deepcopy(data)
+            data.splits = splits
+            break
+    return data
 
 
 def check_strangers_settings(key: str, settings: Any, usual: Any, places: Places) -> None:

@@ -47,7 +47,9 @@ class Rankings:
         if lineup.checkpoints or lineup.pipelines:
             models = [checkpoint for loaded in lineup.checkpoints.values() for checkpoint in loaded.values()]
             vectors = bool(lineup.pipelines) or any(checkpoint.reranker.inputs.reads_vectors for checkpoint in models)
-            prepared = session.prepare(data, lineup.encoder, lineup.retriever, reads_vectors=vectors)
+            prepared = session.prepare(
+                data, lineup.encoder, lineup.retriever, reads_vectors=vectors, splits=[session.split]
+            )
             dataset, queries = prepared.dataset, judged_queries(prepared.dataset, session.split, session.num_queries)
             torch.set_num_threads(session.num_threads)
             if lineup.checkpoints:

@@ -1,6 +1,7 @@
 """One run of a command: its settings as plain numbers, and the parts that it builds from the configuration."""
 
 import shlex
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
@@ -14,7 +15,15 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
-from graphrerank.cli.compose import compose_group, data_group, group_from_manifest, portable_config, without_paths
+from graphrerank.cli.compose import (
+    compose_group,
+    data_group,
+    group_from_manifest,
+    portable_config,
+    with_trained_splits,
+    without_paths,
+)
+from graphrerank.cli.hints import expansion_hints
 from graphrerank.cli.systems import trained_system
 from graphrerank.data import PairCache, PreparedDataset, VectorCache, prepare, with_cross_encoder
 from graphrerank.evaluation import RETRIEVER, System, base_ranking
@@ -109,14 +118,15 @@ class Session:
     def data(self, name: str, manifests: Sequence[RerankerManifest] = ()) -> DictConfig:
         """Take the data set that ``data=`` chose, with its settings; else compose the one of a name.
 
-        It comes with the settings of the first manifest that says it was trained on, else as ``conf`` gives it.
+        It comes with the settings of the first manifest that says it was trained on, else as ``conf`` gives it. A data
+        set folder that a manifest's model was trained on has the splits of that training, unless the command says.
         """
         if self.cfg.data is not None:
-            return self.cfg.data
+            return with_trained_splits(self.cfg.data, manifests)
         for manifest in manifests:
             if manifest.data.choice == name:
                 return self.group_from_manifest("data", manifest.data)
-        return self.group("data", name)
+        return with_trained_splits(self.group("data", name), manifests)
 
     def pipeline(self, name: str) -> DictConfig:
         """Take the pipeline that ``pipeline=`` chose, with its settings; else compose the one of a name."""
@@ -135,14 +145,23 @@ class Session:
         return (None, "") if usual is None else (self.group(group, usual), usual)
 
     def prepare(
-        self, data: Group, encoder: Group | None, retriever: Group, *, reads_vectors: bool = True
+        self,
+        data: Group,
+        encoder: Group | None,
+        retriever: Group,
+        *,
+        reads_vectors: bool = True,
+        splits: Sequence[str] = (),
     ) -> PreparedDataset:
         """Load, encode and rank a data set, from the caches where possible.
 
         The encoder is not loaded where neither a model nor the retriever reads vectors; where one does, it must be
-        given.
+        given. ``splits`` are those that will be read, which are checked before anything is computed.
         """
         dataset, build_retriever = instantiate(data), instantiate(retriever)
+        dataset.check_splits(*splits)
+        for hint in expansion_hints(dataset, data, retriever):
+            print(hint, file=sys.stderr)
         readers = {
             "a model that reads vectors (features=scores does not)": reads_vectors,
             "a retriever that reads vectors": needs_vectors(build_retriever),

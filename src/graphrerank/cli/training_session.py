@@ -78,7 +78,10 @@ class TrainingSession(Session):
             group = compose_group(self.cfg, "data", str(arguments.pop("data", name)), **arguments)
         else:
             group = self.group("data", name)
-        prepared = self.prepare(group, self.cfg.encoder, self.cfg.retriever, reads_vectors=reads_vectors)
+        splits = [str(self.cfg.batches.train_split), str(self.cfg.batches.val_split)]
+        if name == self.choice("data"):
+            splits.append(str(self.cfg.test_split))
+        prepared = self.prepare(group, self.cfg.encoder, self.cfg.retriever, reads_vectors=reads_vectors, splits=splits)
         features, names = self.cfg.features, list(prepared.feature_names)
         matched: Sequence[str] = MATCH_FEATURES if features.text_match else ()
         words = WORD_FEATURES[: features.num_words] if features.text_match else ()

@@ -12,6 +12,8 @@ from graphrerank.checks import check_not_negative
 from graphrerank.graphs import CorpusGraph
 from graphrerank.strangers import check_name
 
+TRAIN, VAL, TEST = "train", "val", "test"  # as conf names them
+SHARES = (":80%", "80%:90%", "90%:")  # of a file that holds all judgements
 NEAREST = "nearest"  # the type of edges to nearest neighbours
 
 
@@ -96,9 +98,16 @@ class RetrievalDataset:
 
     def split(self, name: str) -> Qrels:
         """Return the judgements of a split; a ValueError if there is no such split."""
-        if name not in self.splits:
-            raise ValueError(f"data set {self.name!r} has the splits {list(self.splits)}, got {name!r}")
+        self.check_splits(name)
         return self.splits[name]
+
+    def check_splits(self, *names: str) -> None:
+        """Require splits; the ValueError says how to make them of those that there are."""
+        for name in names:
+            if name not in self.splits:
+                made = _splits_of(list(self.splits))
+                remedy = f"; to divide what there is: 'data.splits={{{made}}}'" if made else ""
+                raise ValueError(f"data set {self.name!r} has the splits {list(self.splits)}, got {name!r}{remedy}")
 
     def with_graph(self, graph: CorpusGraph, **edge_counts: int) -> "RetrievalDataset":
         """Return the same data with a graph derived from this one, encoded or with ``knn`` edges.
@@ -152,3 +161,13 @@ class RetrievalDataset:
         for tensor in tensors:
             sha.update(tensor.numpy().tobytes())
         return sha.hexdigest()
+
+
+def _splits_of(names: Sequence[str]) -> str:
+    """Write a setting that makes train, val and test of the splits that there are; empty where it is not clear how."""
+    held_out = "dev" if TEST not in names and "dev" in names else TEST
+    if len(names) == 1:
+        return ", ".join(f'{name}: "{names[0]}[{part}]"' for name, part in zip((TRAIN, VAL, TEST), SHARES, strict=True))
+    if TRAIN in names and VAL not in names and held_out in names:
+        return f'{TRAIN}: "{TRAIN}[:90%]", {VAL}: "{TRAIN}[90%:]", {TEST}: {held_out}'
+    return ""

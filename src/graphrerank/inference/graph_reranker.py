@@ -70,6 +70,10 @@ class GraphReranker:
         if self.device.type == "cpu":
             keep_freed_memory()
 
+    def __repr__(self) -> str:
+        reads = ", ".join(self.feature_names)
+        return f"GraphReranker({self.name!r} of {self._checkpoint.path}, reads {reads}; {self.device})"
+
     @classmethod
     def from_pretrained(
         cls, checkpoint: str | Path, *, revision: str | None = None, device: str | torch.device | None = None
@@ -102,7 +106,8 @@ class GraphReranker:
         passages: Sequence[str] | None = None,
         *,
         scores: Numbers | None = None,
-        edges: Pairs | None = None,
+        edges: Pairs | Iterable[Any] | None = None,
+        edge_index: Matrix | None = None,
         edge_weights: Numbers | None = None,
         edge_types: Sequence[str] | None = None,
         entities: Sequence[Iterable[str]] | None = None,
@@ -115,7 +120,7 @@ class GraphReranker:
         features: Mapping[str, Numbers] | None = None,
         top_n: int | None = None,
     ) -> RerankedList:
-        """Rank one query's candidates by relevance; arguments as in :class:`RerankInput`.
+        """Rank one query's candidates by relevance; an empty list stays empty.
 
         Raises:
             ValueError: If an argument is not as :class:`RerankInput` says, or the model reads vectors and there are
@@ -126,6 +131,7 @@ class GraphReranker:
             passages,
             scores=scores,
             edges=edges,
+            edge_index=edge_index,
             edge_weights=edge_weights,
             edge_types=edge_types,
             entities=entities,
@@ -152,6 +158,8 @@ class GraphReranker:
         """
         if not inputs:
             return []
+        if any(given.num_passages == 0 for given in inputs):
+            return self._rerank_some(inputs, check)
         graphs = self.candidate_graphs(inputs, check=check)
         check()
         with torch.inference_mode():
@@ -165,6 +173,14 @@ class GraphReranker:
             probabilities = torch.split(self._calibration.probabilities(scores), sizes)
         lists = zip(inputs, torch.split(scores, sizes), probabilities, strict=True)
         return [_reranked(given, own, probable, self._confidence) for given, own, probable in lists]
+
+    def _rerank_some(self, inputs: Sequence[RerankInput], check: Check) -> list[RerankedList]:
+        """Rerank the lists that are not empty; the others stay empty."""
+        ranked = iter(self.rerank_batch([given for given in inputs if given.num_passages], check=check))
+        none = torch.zeros(0)
+        probabilities = None if self._calibration is None else none
+        empty = RerankedList((), none.long(), none, probabilities, probabilities, self._confidence)
+        return [next(ranked) if given.num_passages else empty for given in inputs]
 
     def candidate_graphs(self, inputs: Sequence[RerankInput], *, check: Check = lambda: None) -> CandidateGraphs:
         """Build what the model reads, on the CPU: one graph per query, its nodes in the order of the passages.
@@ -205,6 +221,17 @@ class GraphReranker:
             inputs=dict(zip(("query_vectors", "node_vectors"), map(torch.cat, zip(*read, strict=True)), strict=False)),
             edge_type=edge_type,
         )
+
+
+def _with_arguments(method: Any) -> None:
+    """Write the arguments into a docstring, as :class:`RerankInput` describes them."""
+    described = str(RerankInput.__doc__).split("Attributes:\n", 1)[1].rstrip()
+    indented = "\n".join(f"    {line}" if line else "" for line in described.split("\n"))
+    method.__doc__ = method.__doc__.replace("        Raises:", f"        Args:\n{indented}\n\n        Raises:", 1)
+
+
+if GraphReranker.rerank.__doc__ is not None:  # python -OO has none
+    _with_arguments(GraphReranker.rerank)
 
 
 def _packed_edges(

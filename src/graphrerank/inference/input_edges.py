@@ -9,6 +9,7 @@ from graphrerank.data.enrichment import adjacency_edges, entity_incidence
 from graphrerank.graphs import conceptual_edges
 from graphrerank.graphs.edge_types import ADJACENCY, ENTITY, OTHER, edge_type_of
 from graphrerank.inference.arrays import to_floats, to_integers
+from graphrerank.inference.edge_forms import numbered_edges
 from graphrerank.inference.rerank_input import RerankInput
 
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-9, 1e9  # sums of such weights, and their shares, stay within float32
@@ -46,18 +47,19 @@ def input_edges(given: RerankInput) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _own_edges(given: RerankInput) -> tuple[Tensor, Tensor, Tensor] | None:
-    if given.edges is None:
+    numbered = numbered_edges(given)
+    if numbered is None:
         return None
-    edges = to_integers("edges", given.edges, (None, 2))
+    edges, edge_types, edge_weights = numbered
     last, pairs = given.num_passages - 1, edges.numpy()  # whose checks of so few numbers are the quicker ones
     if pairs.min(initial=0) < 0 or pairs.max(initial=0) > last:
         _refuse(edges, ((edges < 0) | (edges > last)).any(1), f"join passages 0 to {last}")
     if (pairs[:, 0] == pairs[:, 1]).any():
         _refuse(edges, edges[:, 0] == edges[:, 1], "join two different passages")
-    edge_type = _types_of(given.edge_types, len(edges))
-    if given.edge_weights is None:
+    edge_type = _types_of(edge_types, len(edges))
+    if edge_weights is None:
         return edges, torch.ones(len(edges)), edge_type
-    weight = to_floats("edge_weights", given.edge_weights, (len(edges),))
+    weight = to_floats("edge_weights", edge_weights, (len(edges),))
     bad = (weight < SMALLEST_WEIGHT) | (weight > LARGEST_WEIGHT)
     if bad.any():
         place = int(bad.nonzero()[0])

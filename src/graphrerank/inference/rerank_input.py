@@ -20,7 +20,11 @@ class RerankInput:
         passages: ``n`` texts; None to go without BM25, where ``scores`` are given.
         scores: ``[n]`` scores of the caller's retriever, of any scale, higher is better. None for BM25 among the
             passages, mixed with the cosine where there are vectors.
-        edges: ``[M, 2]`` undirected pairs of two different passages, numbered from 0 in the order they are given.
+        edges: ``[M, 2]`` undirected pairs of two different passages: numbered from 0 in the order they are given, or
+            with ``ids`` that are no integers, pairs of those. Or a networkx graph over ``ids``: its edges among the
+            passages, with their ``weight`` and ``type`` where all have one.
+        edge_index: ``[2, M]`` numbered pairs, PyG's form, in the place of ``edges``; a self-loop or a pair in both
+            directions is one of ``edges`` or none.
         edge_weights: ``[M]`` weights in [1e-9, 1e9]; 1 for each edge when None.
         edge_types: ``M`` names of :data:`~graphrerank.graphs.edge_types.EDGE_TYPES`, or that mean one of them, as
             ``citation`` does (:func:`~graphrerank.graphs.edge_types.edge_type_of`); others are ``other``, as all edges
@@ -44,7 +48,8 @@ class RerankInput:
     passages: Sequence[str] | None = None
     _: KW_ONLY
     scores: Numbers | None = None
-    edges: Pairs | None = None
+    edges: Pairs | Iterable[Any] | None = None
+    edge_index: Matrix | None = None
     edge_weights: Numbers | None = None
     edge_types: Sequence[str] | None = None
     entities: Sequence[Iterable[str]] | None = None
@@ -78,8 +83,12 @@ class RerankInput:
             if len(given) == 1:
                 raise ValueError(f"`{first}` and `{second}` belong together, got `{given[0]}` alone")
         for name in ("edge_weights", "edge_types"):
-            if getattr(self, name) is not None and self.edges is None:
+            if getattr(self, name) is not None and self.edges is None and self.edge_index is None:
                 raise ValueError(f"`{name}` needs `edges`, got none")
+        if self.edges is not None and self.edge_index is not None:
+            raise ValueError("`edges` and `edge_index` are two forms of the same, got both")
+        if self.ids is not None and (repeated := _first_repeated(self.ids)) is not None:
+            raise ValueError(f"`ids` must each be there once, got {repeated!r} a second time")
         whole = isinstance(self.top_n, int) and not isinstance(self.top_n, bool)
         if self.top_n is not None and not (whole and self.top_n >= 1):
             raise ValueError(f"`top_n` must be a positive integer, got {self.top_n!r}")
@@ -109,7 +118,17 @@ class RerankInput:
                 count = len(given)
             except TypeError as error:
                 raise ValueError(f"`{name}` must be a sequence or an array, got {type(given).__name__}") from error
-            if not count:
-                raise ValueError(f"`{name}` must not be empty")
             if count != self.num_passages:
                 raise ValueError(f"`{name}` must have one entry per passage ({self.num_passages}), got {count}")
+
+
+def _first_repeated(ids: Sequence[Any]) -> Any | None:
+    """Return the first id that is there twice; None for none."""
+    if isinstance(ids, str):
+        return None
+    listed = list(ids.tolist()) if hasattr(ids, "tolist") else list(ids)
+    try:
+        seen: set[Any] = set()
+        return next((entry for entry in listed if entry in seen or seen.add(entry)), None)  # type: ignore[func-returns-value]
+    except TypeError as error:
+        raise ValueError(f"`ids` must be texts, numbers or other hashable objects: {error}") from error

@@ -8,8 +8,10 @@ from torch import Tensor
 
 from graphrerank.graphs.list_confidence import ListConfidence
 
+SHOWN = 5  # passages in the representation
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True, eq=False, repr=False)
 class RerankedList(Sequence[tuple[Any, float]]):
     """Passages in their new order: a sequence of ``(id, score)``, best first, ties by place.
 
@@ -52,6 +54,10 @@ class RerankedList(Sequence[tuple[Any, float]]):
     def relevance(self) -> Tensor:
         """``[k]`` float32: the probabilities, of a model without calibration the scores; what is given on."""
         return self.scores if self.probabilities is None else self.probabilities
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name!r}: {score:.4g}" for name, score in list(self)[:SHOWN])
+        return f"RerankedList({len(self)} passages, best first: {{{shown}{', ...' if len(self) > SHOWN else ''}}})"
 
     def __len__(self) -> int:
         return len(self.ids)

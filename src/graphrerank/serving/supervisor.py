@@ -29,6 +29,7 @@ from graphrerank.serving.metrics import forget_process
 FAILED_STARTS = 3  # of one process in a row, before the service ends
 LONGEST_PAUSE_SECONDS = 5.0  # before a process that failed to start is started anew
 LOOK_SECONDS = 0.5
+DIED_OF = "died of "  # opens the report of an error that another start may not meet
 SILENT_SECONDS = 30.0  # after which a process is taken for hung
 
 
@@ -174,6 +175,7 @@ class _Slot:
         reported_at: Time of its last report; None if it is not ready yet.
         failures: Number of starts in a row that failed.
         start_at: Time from which on it may be started.
+        cause: The last error that ended it; empty for none.
     """
 
     program: Program
@@ -182,6 +184,7 @@ class _Slot:
     reported_at: float | None = None
     failures: int = 0
     start_at: float = field(default_factory=time.monotonic)
+    cause: str = ""
 
     def start(self, lifeline_end: Connection, lifeline: Connection) -> None:
         """Start the process."""
@@ -212,6 +215,9 @@ class _Slot:
         try:
             while self.reports is not None and self.reports.poll():
                 report = self.reports.recv()
+                if report.startswith(DIED_OF):
+                    self.cause = report.removeprefix(DIED_OF)
+                    continue
                 if report != "ready" and self.reported_at is None:
                     raise StartError(report)
                 self.reported_at, self.failures = time.monotonic(), 0
@@ -233,10 +239,11 @@ class _Slot:
         """Log the end of a process, and decide when the next one starts.
 
         Raises:
-            StartError: If it died again and again before it was ready.
+            StartError: If it cannot start, or died again and again before it was ready.
         """
         if self.process is None:
             return
+        self.read_reports()  # those that came since the last look
         code = self.process.exitcode
         log("process died", level=logging.ERROR, process=self.program.name, exit_code=code)
         forget_process(self.process.pid or 0)
@@ -245,8 +252,9 @@ class _Slot:
             self.failures += 1
             pause = min(LONGEST_PAUSE_SECONDS, 0.25 * 2**self.failures)
             if self.failures >= FAILED_STARTS:
+                cause = f": {self.cause}" if self.cause else ""
                 raise StartError(
-                    f"{self.program.name} died {self.failures} times before it was ready, exit code {code}"
+                    f"{self.program.name} died {self.failures} times before it was ready, exit code {code}{cause}"
                 )
         self.start_at = time.monotonic() + pause
         self.process.close()
@@ -282,6 +290,9 @@ def _run(program: Program, lifeline: Lifeline, others: Sequence[Connection]) -> 
     except ValueError as error:
         lifeline.say(str(error))
         raise SystemExit(1) from None
+    except Exception as error:
+        lifeline.say(f"{DIED_OF}{type(error).__name__}: {error}")
+        raise
 
 
 def _is_stopped(process: BaseProcess | None) -> bool:

@@ -1,5 +1,7 @@
 """Estimated work of requests, known before they are ranked."""
 
+from collections.abc import Sized
+
 from graphrerank.inference import RerankInput
 
 # Seconds of one core on a busy machine, from `benchmarks/rerank_path.py` and the attacks of docs/serving.md.
@@ -16,7 +18,7 @@ PER_ENCODED_CHARACTER = 3e-5
 def rerank_seconds(candidates: RerankInput, *, explain: bool) -> float:
     """Estimate the time to rank candidates without encoding them."""
     num_documents = candidates.num_passages
-    num_edges = 0 if candidates.edges is None else len(candidates.edges)
+    num_edges = len(candidates.edges) if isinstance(candidates.edges, Sized) else 0  # a request's are arrays
     seconds = PER_REQUEST + PER_DOCUMENT * num_documents + PER_EDGE * num_edges
     if candidates.passages is not None:
         num_chars = len(candidates.query)

@@ -190,6 +190,16 @@ def test_a_folder_without_judgements_has_no_splits(write_folder) -> None:
     assert len(dataset.query_ids) == 3
 
 
+def test_a_corpus_to_search_in_needs_no_queries(write_folder) -> None:
+    dataset = load_folder(write_folder(train=None, test=None, queries=None))
+    assert dataset.graph.num_nodes == 4
+    assert list(dataset.query_ids) == []
+    with pytest.raises(ValueError, match=r"needed queries\.jsonl"):
+        load_folder(write_folder(train=None, test=None, queries=None), splits=["test"])
+    with pytest.raises(ValueError, match=r"needed queries\.jsonl"):  # judgements are there
+        load_folder(write_folder(queries=None))
+
+
 def test_parallel_edges_become_one_with_the_largest_weight(write_folder) -> None:
     edges = "source\ttarget\ttype\tsource_column\tweight\na\tb\tx\tk\t0.5\nb\ta\ty\tk\t3\na\tb\ty\t\t2\n"
     folder = write_folder(edges=edges)

@@ -1,7 +1,7 @@
 """The data set folder, the format of users' own data: BEIR's layout with edges and entities.
 
 - ``corpus.jsonl``: ``{"_id", "title"?, "text", "metadata"?}`` a line.
-- ``queries.jsonl``: ``{"_id", "text", "metadata"?}`` a line.
+- ``queries.jsonl``: ``{"_id", "text", "metadata"?}`` a line; a corpus to search in needs neither these nor judgements.
 - ``qrels/<split>.tsv``: the header ``query-id corpus-id score``; a score of 0 means judged not relevant.
 - ``edges.tsv``, optional: ``source target type [weight]``.
 - ``entities.jsonl``, optional: ``{"_id", "entities": ["...", ...], "triples": [["h", "r", "t"], ...]}`` a line.
@@ -39,7 +39,7 @@ from graphrerank.data.readers.judgements import (
     read_qrels,
     share_of_queries,
 )
-from graphrerank.data.readers.records import bad_line, existing_folder
+from graphrerank.data.readers.records import bad_line, existing_folder, has_records
 from graphrerank.graphs import CorpusGraph
 from graphrerank.graphs.edge_types import ADJACENCY, ENTITY, OTHER, REFERENCE
 from graphrerank.knowledge import KnowledgeCache, KnowledgeExtractor, PatternEntityExtractor, SpacyEntityExtractor
@@ -191,8 +191,10 @@ def read_judged_queries(
     """Read the queries of a data set folder, and their judgements by split.
 
     ``splits`` are as of :func:`load_folder`; unless None, only judged queries are kept. A node number of -1 marks a
-    document that is left out.
+    document that is left out. A folder with neither queries nor judgements is a corpus to search in.
     """
+    if splits is None and not has_records(folder, "queries") and not qrels_files(folder):
+        return [], {}  # a corpus to search in
     queries = list(read_queries(folder))
     query_number = {query.query_id: i for i, query in enumerate(queries)}
     judged = _read_splits(folder, splits, query_number, node_number)

@@ -120,6 +120,14 @@ def find_record_files(folder: Path, stem: str) -> list[Path]:
     )
 
 
+def has_records(folder: Path, stem: str) -> bool:
+    """Return whether a data set has a table."""
+    try:
+        return bool(find_record_files(folder, stem))
+    except ValueError:
+        return False
+
+
 def parse_number(text: str) -> float:
     """Parse zero or a normal float32; everything else gives NaN."""
     try:
