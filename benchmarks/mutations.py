@@ -181,7 +181,7 @@ MUTATIONS = (
     ),
     Mutation("language_models/client.py", "the pause does not grow", "self.pause * 2**attempt", "self.pause"),
     Mutation(
-        "experiments/retag/win_rates.py",
+        "evaluation/win_rates.py",
         "tested against the wrong side",
         "(scores, 1 - scores, seed=seed)",
         "(scores, scores, seed=seed)",

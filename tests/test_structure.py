@@ -108,7 +108,6 @@ COVERED = {
     "inference/test_graph_reranker.py": ("inference/input_features.py", "inference/rerank_input.py"),
     "inference/test_hub.py": ("inference/model_card.py",),
     "integrations/test_langchain.py": ("integrations/metadata.py",),
-    "language_models/test_answer_judge.py": ("language_models/question_answering.py",),
     "losses/test_loss_laws.py": ("losses/_padding.py",),
     "models/test_manifest.py": ("models/entries.py", "models/parse_entries.py"),
     "models/test_gatv2.py": ("models/static_attention.py",),

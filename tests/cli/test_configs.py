@@ -73,6 +73,8 @@ def test_every_stage_of_answers_instantiates(choice: str, tmp_path: Path) -> Non
     stage = instantiate(compose("evaluate", overrides=[f"answers={choice}", f"paths.cache={tmp_path}", *model]).answers)
     assert stage.packing.top_k == 10
     assert (stage.judge is not None) == (choice == "judged")
+    assert (stage.comparison is not None) == choice.startswith("compared")
+    assert stage.comparison is None or {"comprehensiveness", "diversity"} < set(stage.comparison.criteria)
 
 
 @pytest.mark.parametrize("features", [choice for group, choice in CHOICES if group == "features"])

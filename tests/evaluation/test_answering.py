@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,10 +8,11 @@ import torch
 from graphrerank.answers import AnswerStage, Packing, Prompt, PromptedWriter
 from graphrerank.data import Qrels, RetrievalDataset
 from graphrerank.evaluation import RankedDataset, RankedSystem, StudyPlan, build_study
-from graphrerank.evaluation.answer_tables import answer_notes, answers_table
+from graphrerank.evaluation.answer_tables import answer_notes, answers_table, wins_table
 from graphrerank.evaluation.answering import answer_queries, write_answers
-from graphrerank.evaluation.study import SystemStudy
+from graphrerank.evaluation.study import DatasetStudy, SystemStudy
 from graphrerank.graphs import CorpusGraph, Ranking
+from graphrerank.language_models import PairwiseJudge
 from tests.answers.test_prompted_writer import Scripted
 
 TEXTS = ["Metz fell.", "Nancy stood.", "Nothing."]
@@ -74,3 +76,27 @@ def test_a_data_set_without_answers() -> None:
 def test_measures_of_answers_without_answers() -> None:
     with pytest.raises(ValueError, match=r"\['EM'\] are of answers, which only answers=... writes"):
         build_study(ranked(RIGHT), StudyPlan(("R@1", "EM"), resamples=100))
+
+
+class Judge:
+    """A chat model that prefers the longer answer, and a tie of equally long ones."""
+
+    fingerprint = "judge"
+
+    def ask(self, questions, *, system, read):  # type: ignore[no-untyped-def]
+        winners = []
+        for text in questions:
+            first, second = text.split("Answer 1: ")[1].split("\n\nAnswer 2: ")
+            winners.append(0 if len(first) == len(second) else 1 if len(first) > len(second) else 2)
+        return [read(json.dumps({"reason": "longer", "winner": winner})) for winner in winners]
+
+
+def test_the_last_systems_answers_are_compared() -> None:
+    compared = replace(stage(), comparison=PairwiseJudge(Judge(), criteria={"length": "Which is longer?"}))
+    study = build_study(answer_queries(compared, ranked(RIGHT)), StudyPlan(("R@1", "F1"), resamples=100))
+    (rate,) = study.win_rates  # "N" against "Metz", equal answers, "x" against none
+    assert (rate.system, rate.baseline, rate.criterion) == ("two", "one", "length")
+    assert (rate.wins, rate.ties, rate.losses, rate.rate, rate.agreement) == (1, 1, 1, 0.5, 1.0)
+    assert [row[0].text for row in wins_table(study).rows] == ["one"]
+    again = DatasetStudy.from_json("toy", json.loads(json.dumps(study.to_json())))
+    assert again.win_rates[0].wins == 1

@@ -2,6 +2,7 @@
 
 from graphrerank.answers.answer_counts import AnswerCounts, Price
 from graphrerank.answers.correctness_judge import CorrectnessJudge
+from graphrerank.answers.extractive_reader import ExtractiveReader
 from graphrerank.answers.packing import Context, Packing, passages_of
 from graphrerank.answers.prompt import Prompt
 from graphrerank.answers.prompted_writer import PromptedWriter, Writer
@@ -15,6 +16,7 @@ __all__ = [
     "AnswerStage",
     "Context",
     "CorrectnessJudge",
+    "ExtractiveReader",
     "Packing",
     "Price",
     "Prompt",

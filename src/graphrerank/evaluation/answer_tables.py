@@ -4,7 +4,17 @@ from functools import partial
 
 from graphrerank.answers import AnswerCounts
 from graphrerank.evaluation.study import DatasetStudy, SystemStudy
-from graphrerank.evaluation.tables import Cell, Columns, Table, build_table, number_cell, system_cell
+from graphrerank.evaluation.tables import (
+    Cell,
+    Columns,
+    Table,
+    build_table,
+    number_cell,
+    p_cell,
+    percent_cell,
+    system_cell,
+)
+from graphrerank.evaluation.win_rates import WinRate
 from graphrerank.language_models import OUTCOMES
 
 
@@ -39,6 +49,27 @@ def answers_table(dataset: DatasetStudy) -> Table:
         }
         caption += " Verdicts: of the model that judges answers; an unusable one counts as wrong."
     return build_table("answers", caption, answered, columns, text_columns=3)
+
+
+def wins_table(dataset: DatasetStudy) -> Table:
+    """A row per other system and criterion: whose answers a model prefers."""
+    columns: Columns[WinRate] = {
+        "against": lambda rate: system_cell(rate.baseline),
+        "criterion": lambda rate: Cell(rate.criterion),
+        "won": lambda rate: number_cell(rate.wins, ",.0f"),
+        "tied": lambda rate: number_cell(rate.ties, ",.0f"),
+        "lost": lambda rate: number_cell(rate.losses, ",.0f"),
+        "win rate": lambda rate: percent_cell(rate.rate, rate.interval),
+        "p": lambda rate: p_cell(rate.p_value),
+        "same in both orders": lambda rate: percent_cell(rate.agreement),
+    }
+    caption = (
+        "Answers of the last system against those of each other one, judged by a model in both orders: a win in one "
+        "order and a tie in the other is a win, opposite verdicts are a tie, and ties count half. Win rate: percent "
+        "with its 95% bootstrap interval; p: paired randomisation test against one half. Same: percent of the pairs "
+        "with one verdict in both orders."
+    )
+    return build_table("win rates", caption, dataset.win_rates, columns, text_columns=2)
 
 
 def answer_notes(dataset: DatasetStudy) -> list[str]:

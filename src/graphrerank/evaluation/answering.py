@@ -12,7 +12,7 @@ from graphrerank.files import write_text
 
 
 def answer_queries(stage: AnswerStage, ranked: RankedDataset) -> RankedDataset:
-    """Let a stage answer the queries from each system's ranking.
+    """Let a stage answer the queries from each system's ranking, and compare the last system's answers with others.
 
     Raises:
         ValueError: If the data set has a right answer to none of them, and answers are not compared either.
@@ -27,7 +27,14 @@ def answer_queries(stage: AnswerStage, ranked: RankedDataset) -> RankedDataset:
         system.name: passages_of(dataset.graph.texts, system.ranking.nodes.tolist()) for system in ranked.systems
     }
     answers = stage.answer([dataset.query_texts[query] for query in queries], passages, right)
-    return replace(ranked, systems=[replace(system, answers=answers[system.name]) for system in ranked.systems])
+    *others, primary = answers
+    verdicts = {}
+    if stage.comparison is not None:
+        asked = [dataset.query_texts[query] for query in queries]
+        for other in others:
+            verdicts[other] = stage.comparison.compare(asked, answers[primary].texts, answers[other].texts)
+    systems = [replace(system, answers=answers[system.name]) for system in ranked.systems]
+    return replace(ranked, systems=systems, verdicts=verdicts)
 
 
 def right_answers_of(dataset: RetrievalDataset, queries: Sequence[int]) -> list[Sequence[str] | None]:

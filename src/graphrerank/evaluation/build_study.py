@@ -18,6 +18,7 @@ from graphrerank.evaluation.seeds import seed_spreads
 from graphrerank.evaluation.significance import bootstrap_interval
 from graphrerank.evaluation.study import DatasetStudy, SystemStudy
 from graphrerank.evaluation.study_plan import StudyPlan
+from graphrerank.evaluation.win_rates import win_rates
 from graphrerank.graphs import CorpusGraph, Ranking
 
 TOP = 10
@@ -75,6 +76,11 @@ def build_study(ranked: RankedDataset, plan: StudyPlan) -> DatasetStudy:
             for system in systems
             if system.calibration is not None and system.confidence is not None
             for found in judge_confidence(system.name, system.calibration, system.confidence, lists[system.name])
+        ],
+        win_rates=[
+            rate
+            for baseline, verdicts in ranked.verdicts.items()
+            for rate in win_rates(verdicts, system=systems[-1].name, baseline=baseline, seed=plan.seed)
         ],
         notes=tuple(ranked.notes),
     )

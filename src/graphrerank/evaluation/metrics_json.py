@@ -33,6 +33,7 @@ def dataset_metrics(dataset: DatasetStudy) -> dict[str, Any]:
         "base_ceiling": dataset.base_ceiling,
         "notes": list(dataset.notes),
         "systems": {name: system_metrics(system) for name, system in dataset.systems.items()},
+        "win_rates": [rate.to_json() for rate in dataset.win_rates],
         "comparisons": [{**test.to_json(), "p_value": test.p_randomization} for test in dataset.tests],
     }
 

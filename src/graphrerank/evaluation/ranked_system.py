@@ -11,6 +11,7 @@ from graphrerank.evaluation.study import Cost
 from graphrerank.graphs import Ranking
 from graphrerank.graphs.calibration import Calibration
 from graphrerank.graphs.list_confidence import ListConfidence
+from graphrerank.language_models import Verdicts
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +49,8 @@ class RankedDataset:
     systems: Sequence[RankedSystem]  # the systems, in the order of the tables' rows; the last is the primary one
     candidates: Ranking | None = None  # `[Q, K]`, what rerankers ranked; None where there is none
     notes: Sequence[str] = ()  # what else a reader must know, as where the candidates come from
+    # verdicts on the last system's answers and those of another one, by its name; empty where not compared
+    verdicts: Mapping[str, Verdicts] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         names = [system.name for system in self.systems]

@@ -24,6 +24,7 @@ from graphrerank.evaluation.findings import (
     SeedSpread,
 )
 from graphrerank.evaluation.run_json import read_run_json, with_new_names
+from graphrerank.evaluation.win_rates import WinRate
 from graphrerank.files import write_text
 from graphrerank.graphs import Ranking
 from graphrerank.strangers import check_name
@@ -32,7 +33,7 @@ FORMAT = 2  # raise when an older program can no longer read it
 OLDER = 1  # can be read: other names of a row and of a measure, fewer costs, no densities
 STUDY = "study.json"
 READING = "encode"  # the stage in which a cross-encoder reads
-NEWER_FINDING = "list_reliability"
+NEWER_FINDINGS = ("list_reliability", "win_rates")  # which older files lack
 LISTS, NEWER_LISTS = ("query_ids", "query_texts", "num_relevant", "tested"), ("densities", "notes")
 FINDINGS: dict[str, type[Finding]] = {  # of a data set
     "tests": PairedTest,
@@ -42,7 +43,8 @@ FINDINGS: dict[str, type[Finding]] = {  # of a data set
     "counterfactuals": Counterfactual,
     "seed_spreads": SeedSpread,
     "reliability": Reliability,
-    NEWER_FINDING: ListReliability,
+    "list_reliability": ListReliability,
+    "win_rates": WinRate,
 }
 
 
@@ -155,6 +157,7 @@ class DatasetStudy:
     seed_spreads: Sequence[SeedSpread] = ()  # records of checkpoints that differ in the seed alone
     reliability: Sequence[Reliability] = ()  # records of the systems whose scores were calibrated
     list_reliability: Sequence[ListReliability] = ()  # records of the systems with a confidence in whole lists
+    win_rates: Sequence[WinRate] = ()  # the primary system's answers against those of the others
     # `Q` mean numbers of neighbours of a query's candidates among them; empty where not known
     densities: Sequence[float] = ()
     # what else a reader must know: where the candidates come from, how the runs of a comparison differ
@@ -183,7 +186,7 @@ class DatasetStudy:
     def from_json(cls, name: str, content: Mapping[str, Any]) -> "DatasetStudy":
         """Read the output of :meth:`to_json`."""
         check_name(name=name)
-        content = {NEWER_FINDING: (), **content}
+        content = {**dict.fromkeys(NEWER_FINDINGS, ()), **content}
         rest: dict[str, Any] = {
             **{key: content[key] for key in ("split", "fingerprint", "candidates", "ceiling", "base_ceiling")},
             **{key: tuple(content[key]) for key in LISTS},

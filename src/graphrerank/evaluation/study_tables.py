@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from math import isnan
 
-from graphrerank.evaluation.answer_tables import answers_table
+from graphrerank.evaluation.answer_tables import answers_table, wins_table
 from graphrerank.evaluation.cost import TOTAL
 from graphrerank.evaluation.findings import (
     Breakdown,
@@ -283,6 +283,7 @@ DATASET_TABLES: Sequence[Callable[[DatasetStudy], Table]] = (
     quality_table,
     tests_table,
     answers_table,
+    wins_table,
     cost_table,
     groups_table,
     hubs_table,

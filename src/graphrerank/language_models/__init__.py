@@ -6,7 +6,6 @@ from graphrerank.language_models.client import LanguageModel
 from graphrerank.language_models.keywords import LanguageModelKeywords
 from graphrerank.language_models.local import TransformersLanguageModel
 from graphrerank.language_models.map_reduce import CitedAnswer, MapReduceAnswers, Summary
-from graphrerank.language_models.question_answering import answer_questions
 from graphrerank.language_models.reply import OUTCOMES, Reply, ReplyingModel
 from graphrerank.language_models.reply_cache import ReplyCache, all_replies
 from graphrerank.language_models.strict_answers import ask_strictly
@@ -27,7 +26,6 @@ __all__ = [
     "TransformersLanguageModel",
     "Verdicts",
     "all_replies",
-    "answer_questions",
     "ask_strictly",
     "remembering",
 ]

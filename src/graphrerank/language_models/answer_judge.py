@@ -65,6 +65,7 @@ class PairwiseJudge:
     model: ChatModel  # best wrapped in an `AnswerCache`
     _: KW_ONLY
     criteria: Mapping[str, str] = field(default_factory=lambda: CRITERIA)  # question by name of the criterion
+    prompt: str = PROMPT  # system message; it asks for `reason` and `winner`
     tries: int = 3  # see `ask_strictly`
     skipped: list[str] = field(default_factory=list, init=False)  # messages without a usable verdict, over all calls
 
@@ -98,7 +99,7 @@ class PairwiseJudge:
         return Verdicts(tuple(self.criteria), forward, backward)
 
     def _ask(self, messages: Sequence[str]) -> list[float]:
-        winners = ask_strictly(self.model, messages, system=PROMPT, parse=parse_winner, tries=self.tries)
+        winners = ask_strictly(self.model, messages, system=self.prompt, parse=parse_winner, tries=self.tries)
         self.skipped += [message for message, winner in zip(messages, winners, strict=True) if winner is None]
         return [float("nan") if winner is None else FOR_FIRST[winner] for winner in winners]
 

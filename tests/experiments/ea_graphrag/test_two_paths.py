@@ -1,11 +1,13 @@
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 import torch
 
+from graphrerank.answers import AnswerStage, CorrectnessJudge, Packing, Prompt, PromptedWriter
 from graphrerank.data import Qrels
 from graphrerank.experiments.ea_graphrag.two_paths import TwoPaths, parse_rule
 from graphrerank.graphs import Ranking
+from graphrerank.language_models import Reply
 
 PASSAGES = ["Metz is a city.", "Lothair died in Piacenza.", "A river.", "A stone.", "A bridge.", "The Moselle."]
 DENSE = torch.tensor([[0, 1, 2, 3, 4, 5], [5, 4, 3, 2, 1, 0], [2, -1, -1, -1, -1, -1]])
@@ -77,6 +79,24 @@ def test_an_answer_in_the_context(paths: TwoPaths) -> None:
         paths.is_right(DENSE, "answer_in_context@5")
 
 
+ASKED = [
+    "Metz is a city.\n\nLothair died in Piacenza.\n\nQuestion: Where did Lothair die?",
+    "The Moselle.\n\nA bridge.\n\nQuestion: What is Metz?",
+]
+
+
+class Always:
+    """A language model that always says the same."""
+
+    fingerprint = "always"
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def replies(self, questions: Sequence[str], *, system: str | None) -> Iterator[tuple[int, Reply]]:
+        yield from ((index, Reply(self.text, "answered")) for index in range(len(questions)))
+
+
 class Reader:
     """A language model that knows one answer, and only reads it off its passages."""
 
@@ -85,19 +105,22 @@ class Reader:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def ask(self, questions: Sequence[str], *, system: str | None, read: object) -> list[str]:
+    def replies(self, questions: Sequence[str], *, system: str | None) -> Iterator[tuple[int, Reply]]:
         self.asked += questions
-        return ["In Piacenza." if "Piacenza" in question else "Unknown" for question in questions]
+        for index, question in enumerate(questions):
+            yield index, Reply("In Piacenza." if "Piacenza" in question else "Unknown", "answered")
 
 
 def test_a_language_model_is_judged_by_containment(paths: TwoPaths) -> None:
     answered, reader = take(paths, 0, 1), Reader()
-    assert answered.is_right(DENSE[:2], "language_model@2", language_model=reader).tolist() == [True, False]
-    assert reader.asked == [
-        "Metz is a city.\n\nLothair died in Piacenza.\n\nQuestion: Where did Lothair die?",
-        "The Moselle.\n\nA bridge.\n\nQuestion: What is Metz?",
-    ]
-    with pytest.raises(ValueError, match="`language_model` must be given with `right` = language_model@2"):
+    prompt = Prompt("p", "{context}\n\nQuestion: {question}")
+    stage = AnswerStage(Packing(100), PromptedWriter(reader, prompt))
+    assert answered.is_right(DENSE[:2], "language_model@2", answers=stage).tolist() == [True, False]
+    assert reader.asked == ASKED
+    judge = CorrectnessJudge(Always("Decision: yes"), Prompt("j", "{query}{generated_answer}{ground_truth_answer}"))
+    judged = AnswerStage(Packing(100), PromptedWriter(reader, prompt), judge=judge)
+    assert answered.is_right(DENSE[:2], "language_model@2", answers=judged).tolist() == [True, True]
+    with pytest.raises(ValueError, match="`answers` must be given with `right` = language_model@2"):
         answered.is_right(DENSE[:2], "language_model@2")
 
 

@@ -1,10 +1,12 @@
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 import torch
 
+from graphrerank.answers import AnswerStage, Packing, Price, Prompt, PromptedWriter
 from graphrerank.experiments.ket.contexts import BATCH, Questions, judge_contexts
 from graphrerank.graphs import Queries, Ranking
+from graphrerank.language_models import Reply
 from graphrerank.pipelines.ket import Contexts
 
 
@@ -13,9 +15,9 @@ class Parrot:
 
     fingerprint = "parrot"
 
-    def ask(self, questions: Sequence[str], *, system: str | None, read) -> list:
-        assert system is not None
-        return [read(f" {question.split()[0]}\n") for question in questions]
+    def replies(self, questions: Sequence[str], *, system: str | None) -> Iterator[tuple[int, Reply]]:
+        for index, question in enumerate(questions):
+            yield index, Reply(f" {question.split()[0]}\n", "answered", "parrot", 10, 1)
 
 
 def contexts(queries: Queries) -> Contexts:
@@ -46,9 +48,13 @@ def test_coverage_needs_no_model(questions: Questions) -> None:
 
 
 def test_answers_are_those_of_the_model_from_the_context(questions: Questions) -> None:
-    found = judge_contexts(contexts, questions, language_model=Parrot())
+    writer = PromptedWriter(Parrot(), Prompt("p", "{context} {question}"))
+    found = judge_contexts(contexts, questions, answers=AnswerStage(Packing(1), writer, price=Price(1.0, 1.0)))
     assert found.values["EM"].tolist() == [float(n == 9) for n in range(20)]
     assert found.values["F1"].tolist() == found.values["EM"].tolist()
+    assert found.answers is not None
+    assert found.answers.context_tokens == found.context_tokens
+    assert found.to_json()["answers"]["usd"] == pytest.approx(20 * 11 / 1e6)
 
 
 def test_the_first_questions(questions: Questions) -> None:

@@ -64,7 +64,7 @@ def test_answers_of_a_language_model_over_http(run_command, folder: Path, endpoi
     url, handler = endpoint  # it says what it is asked, so that every answer but the exact one scores something
     done = run_command(
         "evaluate.py", *SMALL, f"job.data={folder}", "job.solutions=[text_rag]", "job.sweeps=null", "job.rerank=null",
-        f"job.language_model={{_target_: graphrerank.language_models.LanguageModel, base_url: '{url}', model: small}}",
+        "answers=endpoint", f"answers.writer.model.base_url={url}", "prompt@answers.writer.prompt=short_answer",
         f"hydra.run.dir={tmp_path}",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -63,13 +63,13 @@ def test_reading_recall_and_answers(
         assert all(0 <= system["recall"] <= 1 and system["ms"]["p50"] > 0 for system in table["systems"].values())
         assert [entry["first"] for entry in table["comparisons"]] == SYSTEMS[1:]
     assert [(own["system"], own["questions"], own["answered"], own["skipped"]) for own in found["answers"]] == [
-        ("ReTAG", 6, 0, 6), ("GraphRAG", 6, 0, 6)
+        ("ReTAG", 6, 0, 6), ("topics", 6, 0, 6), ("retrieval", 6, 0, 6), ("GraphRAG", 6, 0, 6)
     ]  # fmt: skip
-    ((name, rates),) = found["win_rates"].items()
-    assert name == "ReTAG against GraphRAG"
-    assert [(rate["wins"], rate["ties"], rate["losses"]) for rate in rates] == [(0, 0, 0)] * 4  # nothing to compare
+    assert list(found["win_rates"]) == [f"{name} against GraphRAG" for name in ("ReTAG", "topics", "retrieval")]
+    for rates in found["win_rates"].values():  # nothing to compare
+        assert [(rate["wins"], rate["ties"], rate["losses"]) for rate in rates] == [(0, 0, 0)] * 4
     lines = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text().splitlines()]
-    assert len(lines) == 12
+    assert len(lines) == 24
     assert all(line["text"] == "" and line["helpfulness"] == [None] for line in lines)
     assert handler.requests
     report = (tmp_path / "report.md").read_text()

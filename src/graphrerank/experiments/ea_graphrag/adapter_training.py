@@ -24,7 +24,6 @@ from graphrerank.experiments.hashed_order import hashed_order
 from graphrerank.experiments.session import TrainingSession
 from graphrerank.experiments.steps import do_step, step_file
 from graphrerank.files import atomic_path, hash_json, write_text
-from graphrerank.language_models import ChatModel, remembering
 from graphrerank.metrics import area_under_roc
 from graphrerank.models.checkpoint import MODULE_PREFIX, library_versions, load_checkpoint
 from graphrerank.models.complexity_adapter import ComplexityAdapter
@@ -56,7 +55,7 @@ class AdapterTraining:
     graph: str
     data: Mapping[str, Mapping[str, Any]]
     right: str
-    language_model: ChatModel | None = None
+    answers: Any = None  # an `AnswerStage`, or None
     syntax: str
     stanza_folder: str | None = None
     validation_share: float
@@ -81,9 +80,7 @@ class AdapterTraining:
         settings = {path: path_settings(group) for path, group in groups.items()}
         runner = PathRunner(session, **groups)
         syntax = SyntaxFeatures(self.syntax, stanza_folder=self.stanza_folder, cache=session.cache / "syntax")
-        answers = session.cache / "answers"
-        asked = None if self.language_model is None else remembering(self.language_model, answers)
-        sets = [self._judge(runner, syntax, asked, name, entry) for name, entry in self.data.items()]
+        sets = [self._judge(runner, syntax, name, entry) for name, entry in self.data.items()]
         write_text(run_dir / "disagreements.jsonl", disagreements(sets))
         report = [self._title(session.command), "## Which path was right", agreement_table(sets)]
         write_text(run_dir / "report.md", "\n\n".join(report) + "\n")
@@ -98,7 +95,7 @@ class AdapterTraining:
         if manifest is None:
             with session.loggers() as loggers:
                 trainer = session.trainer(run_dir, loggers)
-                manifest = self._train(folder, sets, (train, held), asked, trainer)
+                manifest = self._train(folder, sets, (train, held), trainer)
                 manifest |= {
                     "key": key,
                     "config": session.config,
@@ -123,14 +120,13 @@ class AdapterTraining:
         self,
         runner: PathRunner,
         syntax: SyntaxFeatures,
-        asked: ChatModel | None,
         name: str,
         entry: Mapping[str, Any],
     ) -> Judged:
         """Run both paths on the questions of an entry of ``data``, and hold some of them out."""
         paths = runner.read(name, entry, seed=self.seed)
         right = [
-            paths.is_right(ranking.nodes, self.right, language_model=asked) for ranking in (paths.dense, paths.graph)
+            paths.is_right(ranking.nodes, self.right, answers=self.answers) for ranking in (paths.dense, paths.graph)
         ]
         held = torch.zeros(len(paths), dtype=torch.bool)
         order = hashed_order(paths.query_ids, self.seed + 1)
@@ -149,7 +145,6 @@ class AdapterTraining:
         folder: Path,
         sets: Sequence[Judged],
         rows: tuple[LabelledRows, LabelledRows],
-        asked: ChatModel | None,
         trainer: Any,
     ) -> dict[str, Any]:
         """Train, calibrate, choose thresholds, write the weights, and return the manifest's record of it."""
@@ -160,7 +155,7 @@ class AdapterTraining:
         calibration = calibrate(fitted.model, held)
         with torch.inference_mode():
             validation_auc = area_under_roc(fitted.model(held.features), held.labels)
-        choice, without_fusion = self._thresholds(sets, fitted.model, asked)
+        choice, without_fusion = self._thresholds(sets, fitted.model)
         folder.mkdir(parents=True, exist_ok=True)
         draw_thresholds(folder / THRESHOLDS_PNG, choice)
         state = {f"{MODULE_PREFIX}{name}": tensor for name, tensor in fitted.model.state_dict().items()}
@@ -189,9 +184,7 @@ class AdapterTraining:
             "metrics": {"val/auc": validation_auc, "val/accuracy": choice.accuracy},
         }
 
-    def _thresholds(
-        self, sets: Sequence[Judged], model: ComplexityAdapter, asked: ChatModel | None
-    ) -> tuple[ThresholdChoice, ThresholdChoice]:
+    def _thresholds(self, sets: Sequence[Judged], model: ComplexityAdapter) -> tuple[ThresholdChoice, ThresholdChoice]:
         """Choose on all validation questions, with fusion and without."""
         scores: list[Tensor] = []
         correct: list[Tensor] = []
@@ -202,7 +195,7 @@ class AdapterTraining:
             begin = time.perf_counter()
             fused = judged.paths.fused(predicted)
             fuse_seconds = (time.perf_counter() - begin) / len(judged.paths)
-            right = judged.paths.is_right(fused.nodes, self.right, language_model=asked)
+            right = judged.paths.is_right(fused.nodes, self.right, answers=self.answers)
             correct.append(torch.cat([judged.right, right.unsqueeze(1)], dim=1)[judged.held])
             scores.append(predicted[judged.held])
             dense, graph = judged.paths.seconds

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from graphrerank.answers import AnswerStage, passages_of
+from graphrerank.answers.scoring import CONTAIN_MATCH, JUDGED
 from graphrerank.data import Qrels
 from graphrerank.graphs import Ranking
-from graphrerank.language_models import ChatModel, answer_questions
 from graphrerank.metrics import coverage, perfect_recall
 from graphrerank.pipelines.router import fuse_paths
 
@@ -54,11 +55,11 @@ class TwoPaths:
         measured["Answer@5"] = self._holds_answer(nodes, 5)
         return measured
 
-    def is_right(self, nodes: Tensor, rule: str, *, language_model: ChatModel | None = None) -> Tensor:
+    def is_right(self, nodes: Tensor, rule: str, *, answers: AnswerStage | None = None) -> Tensor:
         """Decide for which questions a ranking ``[Q, K]``, best first, padded with -1, is right: ``[Q]`` bool.
 
         ``rule`` is one of :data:`RULES` with a depth, as ``all_relevant@5``: all relevant passages, or any, in the top
-        5; a right answer in their texts; or in what a language model answers from them.
+        5; a right answer in their texts; or in what a stage answers from them, or as its judge says, if it has one.
 
         Source: "EA-GraphRAG", 2026, section 3.3: "as measured by automatic QA metrics"; its metric is the containment
         of the answer in what a language model says. The others need no language model.
@@ -76,12 +77,12 @@ class TwoPaths:
             )
         if name == "answer_in_context":
             return self._holds_answer(nodes, top_k) > 0
-        if language_model is None:
-            raise ValueError(f"`language_model` must be given with `right` = {rule}, got none")
-        contexts = ["\n\n".join(self._top(row, top_k)) for row in nodes.tolist()]
-        said = answer_questions(language_model, self.texts, contexts)
-        answers = [self.answers[query_id] for query_id in self.query_ids]
-        return torch.tensor([coverage(*pair) > 0 for pair in zip(said, answers, strict=True)], dtype=torch.bool)
+        if answers is None:
+            raise ValueError(f"`answers` must be given with `right` = {rule}, got none")
+        passages = passages_of(self.passages, nodes[:, :top_k].tolist())
+        right = [self.answers[query_id] for query_id in self.query_ids]
+        (said,) = answers.answer(self.texts, {"": passages}, right).values()
+        return said.values[CONTAIN_MATCH if answers.judge is None else JUDGED] > 0
 
     def _relevance(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
         relevance = self.qrels.relevance(self.queries, nodes, num_nodes=len(self.passages))

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphrerank.answers import AnswerCounts, AnswerStage, Context
 from graphrerank.evaluation.significance import bootstrap_interval
 from graphrerank.graphs import Queries
 from graphrerank.indexes.ket.report import KETReport
-from graphrerank.language_models import ChatModel, answer_questions
-from graphrerank.metrics import answer_f1, coverage, exact_match
+from graphrerank.metrics import coverage
 from graphrerank.pipelines.ket import Contexts
 
 BATCH = 16  # questions retrieved at once
@@ -42,6 +42,7 @@ class ContextResult:
     settings: Mapping[str, Any] = field(default_factory=dict)  # what sets it apart, by name, as it stands in tables
     index_seconds: float = 0.0  # what building, or reading, its index took
     report: KETReport | None = None  # what its index holds and cost
+    answers: AnswerCounts | None = None  # what the answers took, where they were written
 
     def mean(self, measure: str) -> float:
         """Return the mean of a measure in percent."""
@@ -55,7 +56,7 @@ class ContextResult:
     def to_json(self) -> dict[str, Any]:
         """Return the content of ``metrics.json``."""
         report = self.report
-        costs = {} if report is None else {
+        costs: dict[str, Any] = {} if report is None else {
             "index_seconds": self.index_seconds,
             "chunks": report.sub_chunks,
             "entities": report.entities,
@@ -65,6 +66,8 @@ class ContextResult:
             "model_tokens": report.sent.model_input + report.sent.model_output,
             "core_tokens": report.core_tokens,
         }  # fmt: skip
+        if self.answers is not None:
+            costs["answers"] = self.answers.to_json()
         return {
             **self.settings,
             **{measure: float(values.mean()) for measure, values in self.values.items()},
@@ -80,10 +83,13 @@ def judge_contexts(
     retrieve: Callable[[Queries], Contexts],
     questions: Questions,
     *,
-    language_model: ChatModel | None = None,
+    answers: AnswerStage | None = None,
     **described: Any,
 ) -> ContextResult:
-    """Retrieve contexts for ``Q`` questions and look for the answers in them; ``described`` goes into the result."""
+    """Retrieve contexts for ``Q`` questions, look for the answers in them, and let a stage answer from them.
+
+    ``described`` goes into the result.
+    """
     retrieve(questions.queries.block(0, BATCH))  # warm
     texts: list[str] = []
     tokens: list[int] = []
@@ -96,10 +102,11 @@ def judge_contexts(
         texts += contexts.texts
         tokens += contexts.num_tokens.tolist()
     values = {"Coverage": _measured(coverage, texts, questions.answers)}
-    if language_model is not None:
-        said = answer_questions(language_model, questions.queries.texts, texts)
-        values["EM"] = _measured(exact_match, said, questions.answers)
-        values["F1"] = _measured(answer_f1, said, questions.answers)
+    if answers is not None:
+        packed = [Context((text,), count) for text, count in zip(texts, tokens, strict=True)]
+        (said,) = answers.answer_from(questions.queries.texts, {"": packed}, questions.answers).values()
+        values |= {name: said.values[name] for name in CONTEXT_MEASURES[1:]}
+        described["answers"] = said.counts
     return ContextResult(values, statistics.median(milliseconds), statistics.mean(tokens), **described)
 
 

@@ -21,7 +21,6 @@ from graphrerank.files import write_json, write_text
 from graphrerank.graphs import PairEncoder, Queries
 from graphrerank.indexes import KETIndex, KETIndexBuilder, KETSettings
 from graphrerank.inference import GraphReranker
-from graphrerank.language_models import AnswerCache, ChatModel
 from graphrerank.pipelines.ket import Contexts, KETRetrieval, KETSearch, chunk_corpus, find_solution, pack_chunks
 
 INDEXED = ("num_neighbours", "core_share", "seed", "description_tokens")  # settings of the step that make the index
@@ -50,7 +49,7 @@ class KETSolutions:
     versions: Sequence[Mapping[str, int]]
     sweeps: Mapping[str, Mapping[str, Any]] | None = None
     rerank: Rerankers | None = None
-    language_model: ChatModel | None = None
+    answers: Any = None  # an `AnswerStage`, or None
     search: "partial[KETSearch]"
     encoder: Encoder
     pair_encoder: PairEncoder | None = None
@@ -130,9 +129,6 @@ class _Bench:
             extractor=self._step["extractor"],
         )
         self._indexes: dict[KETSettings, KETIndex] = {}
-        self._language_model: ChatModel | None = None
-        if plan.language_model is not None:
-            self._language_model = AnswerCache(plan.language_model, cache / "answers")
 
     def judge(self, solution: str, **settings: Any) -> ContextResult:
         """Judge a solution; ``settings`` are those of index and retrieval that are not the step's."""
@@ -141,7 +137,7 @@ class _Bench:
         return judge_contexts(
             lambda queries: retrieval(queries.encoded),
             self._questions,
-            language_model=self._language_model,
+            answers=self._plan.answers,
             settings={"solution": solution, **settings, "num_splits": index.settings.num_splits},
             index_seconds=seconds,
             report=index.report,

@@ -63,7 +63,8 @@ NOTES = (
 
 def _solutions_table(results: Sequence[ContextResult]) -> str:
     answered = [name for name in CONTEXT_MEASURES[1:] if name in results[0].values]
-    header = ["solution", "tokens", "halved", "Coverage", "paper", *answered, "index s", "encoder tokens"]
+    priced = ["USD of answers"] if any(result.answers and result.answers.usd is not None for result in results) else []
+    header = ["solution", "tokens", "halved", "Coverage", "paper", *answered, *priced, "index s", "encoder tokens"]
     rows = []
     for result in results:
         solution, length, report = result.settings["solution"], result.settings["chunk_tokens"], result.report
@@ -77,6 +78,7 @@ def _solutions_table(results: Sequence[ContextResult]) -> str:
                 f"{result.mean('Coverage'):.1f} ({100 * low:.1f} to {100 * high:.1f})",
                 _paper(solution, length, result.settings["num_splits"]),
                 *(f"{result.mean(name):.1f}" for name in answered),
+                *(_usd(result) for _ in priced),
                 f"{result.index_seconds:.1f}",
                 f"{report.sent.encoder:,}",
                 f"{2 * report.core_tokens:,}",
@@ -89,6 +91,10 @@ def _solutions_table(results: Sequence[ContextResult]) -> str:
     return markdown_table([*header, "model tokens", "entities", "relations", "ms", "context"], rows)
 
 
+def _usd(result: ContextResult) -> str:
+    return "-" if result.answers is None or result.answers.usd is None else f"{result.answers.usd:.4f}"
+
+
 def _paper(solution: str, chunk_tokens: int, num_splits: int) -> str:
     """Write the paper's Coverage where it has this row: keywords of chunks of 1,200 tokens are of halved ones."""
     known = PAPER.get(solution, {}).get(chunk_tokens)
@@ -98,14 +104,21 @@ def _paper(solution: str, chunk_tokens: int, num_splits: int) -> str:
 
 def _sweep_table(setting: str, points: Sweep) -> str:
     values = list(next(iter(points.values())))
+    first = next(iter(next(iter(points.values())).values()))
     rows = [
-        [f"`{name}`", *(f"{by_value[value].mean('Coverage'):.1f}" for value in values)]
+        [f"`{name}`" + (f", {measure}" if measure != "Coverage" else ""), *_means(by_value, measure, values)]
+        for measure in CONTEXT_MEASURES
+        if measure in first.values
         for name, by_value in points.items()
     ]
     if setting in PAPER_SWEEPS:
         published = [PAPER_SWEEPS[setting].get(value) for value in values]
         rows.append(["paper, `ket_p`", *("-" if coverage is None else f"{coverage:.1f}" for coverage in published)])
     return markdown_table([setting, *(f"{value:g}" for value in values)], rows)
+
+
+def _means(by_value: Mapping[float, ContextResult], measure: str, values: Sequence[float]) -> list[str]:
+    return [f"{by_value[value].mean(measure):.1f}" for value in values]
 
 
 def _rerankers_table(results: Sequence[ContextResult]) -> str:

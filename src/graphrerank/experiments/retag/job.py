@@ -14,6 +14,7 @@ from torch import Tensor
 from graphrerank.data import PairCache, VectorCache, read_documents, read_queries
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.readers.documents import Document
+from graphrerank.evaluation.win_rates import WinRate, win_rates
 from graphrerank.experiments.hashed_order import hashed_order
 from graphrerank.experiments.retag.choices import COMPARED, Choice, Grid, table_rows
 from graphrerank.experiments.retag.cited_answers import AnswerCounts, count_answers
@@ -27,7 +28,6 @@ from graphrerank.experiments.retag.summary_retrieval import (
     summary_recall,
     time_retrieval,
 )
-from graphrerank.experiments.retag.win_rates import WinRate, win_rates
 from graphrerank.experiments.session import JobSession
 from graphrerank.files import write_json, write_text
 from graphrerank.graphs import PairEncoder, Queries
@@ -111,7 +111,7 @@ class ReTAGSummaries:
                 tables.append(bench.recall(scope, level))
                 page = write()
         if self.language_model is not None:
-            counts, wins[f"{RETAG} against {GRAPHRAG}"] = bench.answers(self.language_model, run_dir / "answers.jsonl")
+            counts, wins = bench.answers(self.language_model, run_dir / "answers.jsonl")
             page = write()
         print(page)
         return run_dir
@@ -222,8 +222,8 @@ class _Bench:
         comparisons = compare_recall(results, COMPARED, seed=plan.seed)
         return RecallTable(scope, level, plan.top_p, num_candidates, len(chosen_on), results, comparisons)
 
-    def answers(self, language_model: ChatModel, file: Path) -> tuple[list[AnswerCounts], list[WinRate]]:
-        """Let a language model answer from all summaries and from the retrieved ones, and compare the answers."""
+    def answers(self, language_model: ChatModel, file: Path) -> tuple[list[AnswerCounts], dict[str, list[WinRate]]]:
+        """Let a language model answer from all summaries, by topic, as retrieved, and both; compare with the first."""
         plan = self._plan
         model = remembering(language_model, self._cache / "answers")
         reader = MapReduceAnswers(
@@ -234,7 +234,12 @@ class _Bench:
             seed=plan.seed,
         )
         answers: dict[str, list[CitedAnswer]] = {}
-        for name, top_p, use_topics in ((RETAG, plan.top_p, True), (GRAPHRAG, None, False)):
+        for name, top_p, use_topics in (
+            (RETAG, plan.top_p, True),
+            ("topics", None, True),
+            ("retrieval", plan.top_p, False),
+            (GRAPHRAG, None, False),
+        ):
             search = self._search(top_p=top_p, use_topics=use_topics)
             retrieval = self._retrieval(Choice(search, self._keywords()), plan.answer_level)
             answers[name] = reader.answer(self._queries.texts, self._listed(retrieval))
@@ -245,10 +250,13 @@ class _Bench:
         ]
         write_text(file, "\n".join(lines) + "\n")
         judge = PairwiseJudge(model)
-        texts = [[answer.text for answer in answers[name]] for name in (RETAG, GRAPHRAG)]
-        verdicts = judge.compare(self._queries.texts, *texts)
+        texts = {name: [answer.text for answer in written] for name, written in answers.items()}
+        wins = {}
+        for name in list(texts)[:-1]:
+            verdicts = judge.compare(self._queries.texts, texts[name], texts[GRAPHRAG])
+            wins[f"{name} against {GRAPHRAG}"] = win_rates(verdicts, system=name, baseline=GRAPHRAG, seed=plan.seed)
         print(f"unusable: {len(reader.skipped)} answers, {len(judge.skipped)} verdicts", flush=True)
-        return [count_answers(*entry) for entry in answers.items()], win_rates(verdicts, seed=plan.seed)
+        return [count_answers(*entry) for entry in answers.items()], wins
 
     def _listed(self, retrieval: ReTAGRetrieval) -> list[list[Summary]]:
         """List the summaries to read for each question, under their ids."""

@@ -9,9 +9,9 @@ import torch
 from graphrerank.evaluation.paired_tests import compare_pairs
 from graphrerank.evaluation.significance import bootstrap_interval
 from graphrerank.evaluation.tables import markdown_table, p_text
+from graphrerank.evaluation.win_rates import WinRate, win_rates_table
 from graphrerank.experiments.retag.cited_answers import AnswerCounts, answers_table
 from graphrerank.experiments.retag.summary_retrieval import Reading, SummaryResult
-from graphrerank.experiments.retag.win_rates import WinRate, win_rates_table
 
 
 @dataclass(frozen=True)

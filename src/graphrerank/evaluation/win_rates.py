@@ -3,15 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from graphrerank.evaluation.findings import Finding
 from graphrerank.evaluation.significance import bootstrap_interval, paired_randomization
 from graphrerank.evaluation.tables import markdown_table, p_cell
 from graphrerank.language_models import Verdicts
 
 
 @dataclass(frozen=True)
-class WinRate:
+class WinRate(Finding):
     """The first system against the second by one criterion."""
 
+    system: str  # name of the first
+    baseline: str  # name of the second
     criterion: str
     wins: int  # questions on which the first system's answer is better
     ties: int  # questions on which neither is
@@ -22,7 +25,7 @@ class WinRate:
     agreement: float  # share of the questions whose verdict is the same in both orders of the answers
 
 
-def win_rates(verdicts: Verdicts, *, seed: int = 0) -> list[WinRate]:
+def win_rates(verdicts: Verdicts, *, system: str, baseline: str, seed: int = 0) -> list[WinRate]:
     """Count verdicts by criterion, one entry each; questions without a usable verdict do not count."""
     rates = []
     for criterion, scores, agreement in zip(
@@ -31,7 +34,8 @@ def win_rates(verdicts: Verdicts, *, seed: int = 0) -> list[WinRate]:
         low, high = bootstrap_interval(scores, seed=seed).tolist()
         wins, ties, losses = (int((scores == score).sum()) for score in (1.0, 0.5, 0.0))
         p_value = float(paired_randomization(scores, 1 - scores, seed=seed))
-        rates.append(WinRate(criterion, wins, ties, losses, float(scores.nanmean()), (low, high), p_value, agreement))
+        counts = (system, baseline, criterion, wins, ties, losses)
+        rates.append(WinRate(*counts, float(scores.nanmean()), (low, high), p_value, agreement))
     return rates
 
 

@@ -1,0 +1,102 @@
+"""Train the extractive reader on the answers of train splits, and say how good it is where it was not trained.
+
+python benchmarks/train_reader.py --datasets DIR [--write]
+
+Contexts are of ten passages, the relevant ones and the best others by BM25, in BM25's order; once with all relevant
+passages, once as BM25 ranks. --write: put the weights where graphrerank.answers finds them.
+"""
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+
+import torch
+
+from graphrerank.answers import Context, score_answers
+from graphrerank.answers.answer_spans import answer_spans
+from graphrerank.answers.extractive_reader import NUM_WEIGHTS, WEIGHTS, ExtractiveReader, feature_rows
+from graphrerank.data.readers.folder import load_folder
+from graphrerank.files import save_tensors
+from graphrerank.graphs import Queries
+from graphrerank.metrics import normalize_answer
+from graphrerank.operators import BM25Retriever
+
+TOP_K, EPOCHS, LEARNING_RATE = 10, 4, 0.05
+TRAIN = (("2wikimultihopqa_train", "train"), ("hotpotqa", "train"))
+JUDGED = (("hotpotqa", "dev"), ("hotpotqa", "test"), ("2wikimultihopqa", "test"))
+
+
+def contexts_of(folder: Path, name: str, split: str, *, complete: bool) -> list[tuple[str, list[str], list[str]]]:
+    """Question, right answers and passages of each query."""
+    data = load_folder(folder / name)
+    qrels = data.split(split)
+    retriever = BM25Retriever(data.graph, top_k=TOP_K)
+    numbers = qrels.queries.tolist()
+    texts = [data.query_texts[n] for n in numbers]
+    nodes = retriever.retrieve(Queries([data.query_ids[n] for n in numbers], texts, None)).nodes.tolist()
+    rows = []
+    for number, text, found in zip(numbers, texts, nodes, strict=True):
+        listed = [node for node in found if node >= 0]
+        if complete:
+            relevant = qrels.node[qrels.query == number].tolist()
+            others = [node for node in listed if node not in relevant]
+            place = {node: rank for rank, node in enumerate(listed)}
+            listed = sorted([*relevant, *others[: TOP_K - len(relevant)]], key=lambda node: place.get(node, TOP_K))
+        rows.append((text, list(data.answers.get(data.query_ids[number], ())), [data.graph.texts[n] for n in listed]))
+    return rows
+
+
+def train(rows: list[tuple[str, list[str], list[str]]], *, decay: float, seed: int = 0) -> torch.Tensor:
+    """Maximise the share of the spans that are right."""
+    torch.manual_seed(seed)
+    examples = []
+    for question, right, passages in rows:
+        spans = answer_spans(question, passages)
+        forms = {normalize_answer(answer) for answer in right}
+        positive = torch.tensor([normalize_answer(span.text) in forms for span in spans])
+        if positive.any() and not positive.all():
+            examples.append((*feature_rows(spans), positive))
+    print(f"{len(examples)} of {len(rows)} contexts have the answer among their spans", flush=True)
+    weights = torch.nn.Parameter(torch.zeros(NUM_WEIGHTS, 1))
+    optimizer = torch.optim.Adagrad([weights], lr=LEARNING_RATE)
+    for _ in range(EPOCHS):
+        for index in torch.randperm(len(examples)).tolist():
+            features, starts, positive = examples[index]
+            scores = torch.nn.functional.embedding_bag(features, weights, starts, mode="sum").flatten()
+            loss = scores.logsumexp(0) - scores[positive].logsumexp(0) + decay * weights[features].square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return weights.detach().flatten()
+
+
+def main() -> None:
+    """Train, judge, and write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--datasets", type=Path, required=True)
+    parser.add_argument("--decay", type=float, default=0.0)
+    parser.add_argument("--write", action="store_true")
+    given = parser.parse_args()
+    rows = []
+    for name, split in TRAIN:
+        for complete in (True, False):
+            rows += contexts_of(given.datasets, name, split, complete=complete)
+    weights = train(rows, decay=given.decay)
+    with tempfile.TemporaryDirectory() as folder:
+        path = WEIGHTS if given.write else Path(folder) / "weights.safetensors"
+        save_tensors(path, {"weights": weights.half()})
+        reader = ExtractiveReader(path)
+        for name, split in JUDGED:
+            for complete in (True, False):
+                asked = contexts_of(given.datasets, name, split, complete=complete)
+                packed = [Context(tuple(passages), 0) for _, _, passages in asked]
+                said = [reply.text for reply in reader.write([question for question, _, _ in asked], packed)]
+                scores = score_answers(said, [context.text for context in packed], [right for _, right, _ in asked])
+                means = {measure: round(100 * float(row.nanmean()), 1) for measure, row in scores.items()}
+                about = {"data": name, "split": split, "with all relevant": complete, "questions": len(asked)}
+                print(json.dumps({**about, **means}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
