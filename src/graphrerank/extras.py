@@ -3,7 +3,7 @@
 A plain ``pip install graphrerank`` reranks. All else is in extras, imported when first used.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -80,7 +80,7 @@ def is_installed(module: str) -> bool:
 
 def missing_modules(extra: str) -> list[str]:
     """List the modules of an extra that are not installed."""
-    return [module for module in EXTRAS[extra].modules if not is_installed(module)]
+    return [module for module in dict.fromkeys(EXTRAS[extra].modules) if not is_installed(module)]
 
 
 def require_extra(extra: str, what: str) -> None:
@@ -127,5 +127,6 @@ def extra_of(module: str) -> str | None:
     return min(extras, key=lambda name: len(EXTRAS[name].modules), default=None)
 
 
-def _message(what: str, modules: Iterable[str], extra: str) -> str:
-    return f"{what} needs {', '.join(modules)}, which is not installed: pip install 'graphrerank[{extra}]'"
+def _message(what: str, modules: Sequence[str], extra: str) -> str:
+    are = "is" if len(modules) == 1 else "are"
+    return f"{what} needs {', '.join(modules)}, which {are} not installed: pip install 'graphrerank[{extra}]'"

@@ -1,0 +1,75 @@
+"""Time a newcomer's path: a bare environment, the wheel without extras, own JSON documents, the first reranked list.
+
+``python benchmarks/newcomer.py`` builds the wheel, installs it in a new environment, and prints size and times.
+The list must come from less than ten lines of code; the time that counts is theirs, without downloads.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+CODE = """import json
+from graphrerank import GraphReranker
+
+documents = json.load(open("documents.json"))
+reranker = GraphReranker.from_pretrained("base")
+ids, texts = [d["id"] for d in documents], [d["text"] for d in documents]
+links = [(d["id"], other) for d in documents for other in d["links"]]
+for name, score in reranker.rerank("Where is the director of Solaris buried?", texts, ids=ids, edges=links)[:3]:
+    print(name, round(score, 2))
+"""
+DOCUMENTS = [
+    {"id": "solaris", "text": "Solaris is a film by Andrei Tarkovsky of 1972.", "links": ["tarkovsky"]},
+    {"id": "tarkovsky", "text": "Andrei Tarkovsky was a director. He is buried near Paris.", "links": []},
+    {"id": "lem", "text": "Stanislaw Lem wrote novels, and is buried in Krakow.", "links": ["solaris"]},
+    {"id": "bread", "text": "Bread is made of flour and water.", "links": []},
+]
+
+
+def main() -> None:
+    """Install, run, and print what it took."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--python", help="of an environment that has the wheel already; none is made then")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as work:
+        folder = Path(work)
+        python = Path(given.python) if given.python else install(folder)
+        (folder / "documents.json").write_text(json.dumps(DOCUMENTS), encoding="utf-8")
+        start = time.perf_counter()
+        done = subprocess.run([python, "-c", CODE], cwd=folder, capture_output=True, text=True, check=True)
+        seconds = time.perf_counter() - start
+    lines = [line for line in CODE.splitlines() if line.strip()]
+    print(done.stdout, end="")
+    print(f"first reranked list: {len(lines)} lines of code, {seconds:.1f} s")
+    if len(lines) >= 10 or seconds > 120:
+        sys.exit("needed less than 10 lines and 2 minutes")
+
+
+def install(folder: Path) -> Path:
+    """Make an environment, install the wheel without extras, print its size, and return its Python."""
+    subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
+    python = folder / "venv" / "bin" / "python"
+    before = size_of(folder / "venv")
+    pip = [python, "-m", "pip", "--quiet"]
+    subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", folder, str(ROOT)], check=True)
+    start = time.perf_counter()
+    (wheel,) = folder.glob("graphrerank-*.whl")
+    subprocess.run([*pip, "install", "--constraint", ROOT / "constraints.txt", wheel], check=True)
+    seconds = time.perf_counter() - start
+    size = (size_of(folder / "venv") - before) / 1e6
+    print(f"plain installation: {size:,.0f} MB, {seconds:.0f} s with downloads")
+    return python
+
+
+def size_of(folder: Path) -> int:
+    """Return the bytes of all files under a folder."""
+    return sum(file.lstat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+if __name__ == "__main__":
+    main()
