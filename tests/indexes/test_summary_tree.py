@@ -25,11 +25,21 @@ def encoder() -> HashEncoder:
 
 
 def test_clusters_are_the_themes(encoder: HashEncoder) -> None:
-    clusters = cluster_nodes(encoder.encode(PASSAGES), SummaryTreeSettings(num_dims=3))
+    clusters = cluster_nodes(encoder.encode(PASSAGES), [12] * 48, SummaryTreeSettings(num_dims=3))
     assert sorted({node for cluster in clusters for node in cluster}) == list(range(48))  # each is in one at least
     for cluster in clusters:
         assert len({node % 4 for node in cluster}) == 1
     assert len(clusters) < 24
+
+
+def test_long_clusters_are_divided(encoder: HashEncoder) -> None:
+    settings = SummaryTreeSettings(num_dims=3, cluster_tokens=60)
+    clusters = cluster_nodes(encoder.encode(PASSAGES), [12] * 48, settings)
+    assert sorted({node for cluster in clusters for node in cluster}) == list(range(48))
+    sizes = sorted(map(len, clusters))
+    assert sizes[len(sizes) // 2] <= 5  # words // 12; a group of at most num_dims + 1 nodes is not divided
+    whole = cluster_nodes(encoder.encode(["same"] * 30), [12] * 30, settings)
+    assert whole == [list(range(30))]  # cannot be divided
 
 
 def test_a_tree_and_its_leaves_against_networkx(tmp_path: Path, encoder: HashEncoder) -> None:

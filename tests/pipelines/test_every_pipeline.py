@@ -30,7 +30,7 @@ FEWER = {
     "path_rag",
     "retag",
 }  # may find less than the budget: a subgraph, what is reached, two tens, a context, what summaries are made from
-SPACY = ("ea_graphrag", "hipporag", "hipporag2", "hipporag2_full", "light_rag", "path_rag")
+SPACY = ("ea_graphrag", "ea_graphrag_prototypes", "hipporag", "hipporag2", "hipporag2_full", "light_rag", "path_rag")
 Build = Callable[..., Pipeline]
 
 
@@ -67,7 +67,13 @@ def build(
     tmp_path: Path,
 ) -> Build:
     """Build a pipeline as evaluate.py does, with small models in the place of large ones."""
+    questions = tmp_path / "questions.jsonl"
+    questions.write_text('{"text": "fox", "right": "dense"}\n{"text": "river", "right": "graph"}\n')
     needed = {
+        "ea_graphrag_prototypes": [
+            f"pipeline.steps.0.adapter.questions={questions}",
+            "pipeline.steps.0.adapter.encoder={_target_: tests.support.encoders.HashEncoder}",
+        ],
         "hyde": [f"pipeline.steps.0.language_model.base_url={endpoint[0]}"],
         "ircot": [f"pipeline.steps.0.language_model.base_url={endpoint[0]}"],
         "ket": ["pipeline.steps.0.solution=keyword_rag"],  # no spaCy: tests/pipelines/ket has the others

@@ -32,11 +32,13 @@ class SummaryTreeSettings:
     max_layers: int = 5  # of summaries
     num_dims: int = 10  # of the vectors that are clustered; a layer of as many nodes plus one or fewer is the last
     membership: float = 0.1  # least probability, in (0, 1], of a cluster that a node also belongs to
+    cluster_tokens: int = 1000  # words of a cluster's texts, above which it is clustered once more
     summary_tokens: int = 100  # words of a summary, at most
     seed: int = 0  # of clustering
 
     def __post_init__(self) -> None:
-        check_counts(max_layers=self.max_layers, num_dims=self.num_dims, summary_tokens=self.summary_tokens)
+        check_counts(max_layers=self.max_layers, num_dims=self.num_dims)
+        check_counts(cluster_tokens=self.cluster_tokens, summary_tokens=self.summary_tokens)
         check_positive_share(membership=self.membership)
 
 
@@ -68,13 +70,15 @@ class SummaryTree:
 class SummaryTreeBuilder:
     """Builds a summary tree, or reads it from the folder (:class:`Stages`).
 
-    Nodes of a layer are clustered, first all of them, then those of each cluster; a node may be in several clusters.
-    Each cluster is summarised, and its summary is a node of the next layer, until a layer is small or not smaller.
+    Nodes of a layer are clustered, first all of them, then those of each cluster, and again those of a cluster whose
+    texts are too long to be summarised at once; a node may be in several clusters. Each cluster is summarised, and its
+    summary is a node of the next layer, until a layer is small or not smaller.
 
     Source: Sarthi et al., "RAPTOR: Recursive Abstractive Processing for Tree-Organized Retrieval", 2024, section 3:
     Gaussian mixtures with the number of clusters by BIC. *Where we differ:* principal components in place of UMAP;
-    numbers of clusters on a grid up to 50; without a language model a summary quotes the openings of representative
-    nodes (:func:`pick_sentences`). A summary that the language model fails to write is quoted, too.
+    numbers of clusters on a grid up to 50, at least 2 where a cluster is too long; the paper summarises up to 3,500
+    tokens at once, we 1,000 words, ten passages of its length of 100. Without a language model a summary quotes the
+    openings of representative nodes (:func:`pick_sentences`); so does one that the language model fails to write.
 
     Args:
         encoder: Encoder of the summaries; queries and passages need the same one.
@@ -107,7 +111,8 @@ class SummaryTreeBuilder:
         layers: list[int] = []
         while len(layers) < settings.max_layers and len(layer) > settings.num_dims + 1:
             of_layer = torch.cat(rows)[layer]
-            clusters = cluster_nodes(of_layer, settings)
+            num_tokens = count_tokens(WordTokenizer(), [texts[node] for node in layer])
+            clusters = cluster_nodes(of_layer, num_tokens, settings)
             if len(clusters) >= len(layer):
                 break
             first = len(texts)
@@ -133,12 +138,23 @@ class SummaryTreeBuilder:
         return [summary or quotation for summary, quotation in zip(written, quoted, strict=True)]
 
 
-def cluster_nodes(vectors: Tensor, settings: SummaryTreeSettings) -> list[list[int]]:
-    """Cluster ``[n, d]`` vectors softly, then each cluster once more: positions of each cluster, ascending, unique."""
+def cluster_nodes(vectors: Tensor, num_tokens: Sequence[int], settings: SummaryTreeSettings) -> list[list[int]]:
+    """Cluster nodes of ``[n, d]`` vectors and ``n`` lengths: positions of each cluster, ascending; none is left out.
+
+    A cluster that is too long but cannot be divided stays as it is.
+    """
     clusters: dict[tuple[int, ...], None] = {}
-    for group in _soft_clusters(vectors.numpy(), settings):
-        for cluster in _soft_clusters(vectors[group].numpy(), settings):
-            clusters[tuple(group[position] for position in cluster)] = None
+    groups = _divide(list(range(len(vectors))), vectors, settings, least=1)
+    pending = [cluster for group in groups for cluster in _divide(group, vectors, settings, least=1)]
+    while pending:
+        cluster = pending.pop(0)
+        parts = [cluster]
+        if sum(num_tokens[position] for position in cluster) > settings.cluster_tokens:
+            parts = _divide(cluster, vectors, settings, least=2)
+        if max(map(len, parts)) < len(cluster):
+            pending = parts + pending
+        else:
+            clusters[tuple(cluster)] = None
     return [list(cluster) for cluster in clusters]
 
 
@@ -155,18 +171,19 @@ def _opening(text: str) -> str:
     return text[spans[0][0] : spans[-1][1]] if spans else text
 
 
-def _soft_clusters(vectors: np.ndarray, settings: SummaryTreeSettings) -> list[list[int]]:
+def _divide(group: list[int], vectors: Tensor, settings: SummaryTreeSettings, *, least: int) -> list[list[int]]:
+    """Cluster some nodes softly by a Gaussian mixture of ``least`` components or more, the number by BIC."""
     from sklearn.decomposition import PCA
     from sklearn.mixture import GaussianMixture
 
-    if len(vectors) <= settings.num_dims + 1 or len(np.unique(vectors, axis=0)) == 1:
-        return [list(range(len(vectors)))]
-    reduced = PCA(min(settings.num_dims, vectors.shape[1]), random_state=settings.seed).fit_transform(vectors)
-    counts = [count for count in _CLUSTERS if count <= len(np.unique(reduced, axis=0)) // 2]
-    mixtures = [
-        GaussianMixture(count, random_state=settings.seed, reg_covar=1e-4).fit(reduced) for count in counts or [1]
-    ]
-    best = min(mixtures, key=lambda mixture: mixture.bic(reduced))
+    rows = vectors[group].double().numpy()
+    if len(group) <= settings.num_dims + 1 or len(np.unique(rows, axis=0)) == 1:
+        return [group]
+    reduced = PCA(min(settings.num_dims, rows.shape[1]), random_state=settings.seed).fit_transform(rows)
+    most = len(np.unique(reduced, axis=0)) // 2
+    counts = [count for count in _CLUSTERS if least <= count <= max(least, most)]
+    mixtures = [GaussianMixture(count, random_state=settings.seed, reg_covar=1e-4).fit(reduced) for count in counts]
+    best = min(mixtures, key=lambda mixture: float(mixture.bic(reduced)))
     probability = best.predict_proba(reduced)
     is_member = (probability >= settings.membership) | (probability == probability.max(axis=1, keepdims=True))
-    return [np.flatnonzero(column).tolist() for column in is_member.T if column.any()]
+    return [[group[position] for position in np.flatnonzero(column)] for column in is_member.T if column.any()]

@@ -12,7 +12,7 @@ from graphrerank.checks import check_counts
 from graphrerank.files import hash_model
 from graphrerank.graphs import CorpusGraph, Queries, Ranking, top_k_by_node_order
 from graphrerank.graphs.retriever import BASE_SCORE
-from graphrerank.graphs.sparse_rows import row_entries
+from graphrerank.graphs.sparse_rows import row_slots
 
 FINGERPRINTED = {".safetensors", ".bin", ".json", ".txt"}  # weights, settings and vocabularies
 BLOCK_TOKENS = 1 << 18  # token vectors compared at once
@@ -30,7 +30,7 @@ class LateInteractionRetriever:
     candidates by a search for each token; here all passages are compared, or the ``proposals`` nearest by dense
     vectors. Ties are broken by node index.
 
-    The corpus is encoded at the first query, and kept in memory in float16: ``2 d`` bytes per token.
+    The corpus is encoded at the first query, and kept in memory: ``4 d`` bytes per token.
     """
 
     graph: InitVar[CorpusGraph]  # its vectors are read with `proposals` alone
@@ -78,26 +78,30 @@ class LateInteractionRetriever:
         if self.proposals is None or self._embedding is None:
             return None
         similarity = queries.encoded.to(self._embedding) @ self._embedding.T
-        return torch.topk(similarity, min(self.proposals, len(self._texts)), dim=1).indices.cpu()
+        return torch.topk(similarity, min(self.proposals, len(self._texts)), dim=1).indices.sort(dim=1).values.cpu()
 
     def _score(self, query: Tensor, nodes: Tensor) -> Tensor:
         """Compare a query's tokens ``[q, d]`` with those of some passages: ``[n]``."""
         vectors, ptr = self._corpus
-        blocks = []
-        lengths = ptr.diff()[nodes]
-        for block in torch.split(nodes, max(1, BLOCK_TOKENS // max(1, int(lengths.max())))):
-            place, token = row_entries(ptr, torch.arange(len(vectors)), block)
-            similarity = vectors[token].float() @ query.T
-            index = place.unsqueeze(1).expand_as(similarity)
-            best = similarity.new_full((len(block), len(query)), -torch.inf)
-            best = best.scatter_reduce_(0, index, similarity, "amax")
-            blocks.append(best.masked_fill(best == -torch.inf, 0.0).sum(1))  # a passage without tokens matches nothing
-        return torch.cat(blocks)
+        best = []
+        for block in torch.split(nodes, max(1, BLOCK_TOKENS // max(1, self._longest))):
+            if len(block) == int(block[-1] - block[0]) + 1:  # a part of the corpus, which need not be copied
+                tokens = vectors[ptr[block[0]] : ptr[block[-1] + 1]]
+            else:
+                tokens = vectors[row_slots(ptr, block)[1]]
+            lengths = ptr.diff()[block]
+            best.append(torch.segment_reduce(tokens @ query.T, "max", lengths=lengths, axis=0))
+        matches = torch.cat(best)
+        return matches.masked_fill(matches == -torch.inf, 0.0).sum(1)  # a passage without tokens matches nothing
+
+    @property
+    def _longest(self) -> int:
+        return int(self._corpus[1].diff().max())
 
     @cached_property
     def _corpus(self) -> tuple[Tensor, Tensor]:
         """Vectors of all passages' tokens ``[T, d]``, and the bounds of each passage's ``[N + 1]``."""
-        tokens = [vectors.half() for vectors in self._encode("encode_document", self._texts, self.batch_size)]
+        tokens = self._encode("encode_document", self._texts, self.batch_size)
         ptr = torch.zeros(len(tokens) + 1, dtype=torch.int64)
         ptr[1:] = torch.tensor([len(vectors) for vectors in tokens]).cumsum(0)
         return torch.cat(tokens), ptr
