@@ -12,6 +12,7 @@ import re
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 import zlib
 from collections.abc import Sequence
@@ -32,6 +33,10 @@ NUM_QUERIES = 200
 NUM_SENTENCES = 3  # of a passage
 NUM_EDGES = 5  # drawn for each passage
 BLOCK_EDGES = 1 << 22  # drawn at once
+BLOCK_TEXTS = 1 << 15  # encoded at once
+COMPARED = 100_000  # largest corpus that is held against the same one in memory
+EXACT = ("bm25", "dense", "hybrid", "hybrid_expand", "hybrid_expand+base")
+ROOT = Path(__file__).resolve().parent.parent
 
 
 class Recombined(Sequence[str]):
@@ -154,14 +159,9 @@ def prepare(source: Path, folder: Path, size: int, index: str | None) -> dict[st
     return {"seconds": seconds, "cpu_seconds": cpu, "generator_mb": before, "disk_mb": stored / 1e6, **memory()}
 
 
-def search(folder: Path, system: str) -> dict[str, float]:
-    """Open a corpus folder and answer each question alone."""
-    before = memory()["peak_mb"]
-    start = time.perf_counter()
-    dataset = open_corpus(folder)
-    opened = time.perf_counter() - start
-    encoder = HashingEncoder()
-    retrievers = {
+def make_pipeline(graph: CorpusGraph, system: str) -> Pipeline:
+    """Build a retriever by its name, reranked by a checkpoint's name behind a ``+``."""
+    retrievers: dict[str, Any] = {
         "bm25": partial(BM25Retriever),
         "dense": partial(DenseRetriever),
         "hybrid": partial(HybridRetriever),
@@ -170,12 +170,20 @@ def search(folder: Path, system: str) -> dict[str, float]:
         "hybrid_ivf": partial(HybridRetriever, proposals=500, index="ivf"),
         "hybrid_expand_ivf": partial(HybridExpandRetriever, proposals=500, index="ivf"),
     }
-    name, _, reranked = system.partition("+")
+    name, _, checkpoint = system.partition("+")
     steps: list[Any] = [partial(VectorSearch, retriever=retrievers[name])]
-    if reranked:
-        steps.append(partial(GraphRerank, scorer=partial(CheckpointScorer, checkpoint="base")))
-    retriever = retrievers[name]
-    pipeline = Pipeline(dataset.graph, steps=steps, budget=100, retriever=retriever, text_encoder=encoder)
+    if checkpoint:
+        steps.append(partial(GraphRerank, scorer=partial(CheckpointScorer, checkpoint=checkpoint)))
+    return Pipeline(graph, steps=steps, budget=100, retriever=retrievers[name], text_encoder=HashingEncoder())
+
+
+def search(folder: Path, system: str) -> dict[str, float]:
+    """Open a corpus folder and answer each question alone."""
+    before = memory()["peak_mb"]
+    start = time.perf_counter()
+    dataset = open_corpus(folder)
+    opened = time.perf_counter() - start
+    encoder, pipeline = HashingEncoder(), make_pipeline(dataset.graph, system)
     found, times, cpu = 0, [], []
     for place, text in enumerate(dataset.query_texts):
         start, worked = time.perf_counter(), time.process_time()
@@ -190,6 +198,35 @@ def search(folder: Path, system: str) -> dict[str, float]:
         "p95_ms": float(np.quantile(rest, 0.95)), "cpu_p50_ms": float(np.median(cpu[1:])),
         "recall@10": found / len(times), "imports_mb": before, **memory(),
     }  # fmt: skip
+
+
+def compare(source: Path, folder: Path, size: int) -> dict[str, float]:
+    """Assert that rankings of a corpus folder are those of the same corpus in memory, to the last bit."""
+    mapped = open_corpus(folder)
+    made, encoder = make_dataset(source, size).graph, HashingEncoder()
+    graph = CorpusGraph(made.node_ids[:], made.texts[:], made.indptr, made.indices, made.weight)
+    blocks = [encoder.encode(graph.texts[start : start + BLOCK_TEXTS]) for start in range(0, size, BLOCK_TEXTS)]
+    in_memory = graph.with_embedding(torch.cat([block.half() for block in blocks]))
+    queries = Queries(mapped.query_ids, mapped.query_texts, encoder.encode(mapped.query_texts))
+    for system in EXACT:
+        expected, found = (
+            make_pipeline(corpus, system).retrieve(queries).ranking for corpus in (in_memory, mapped.graph)
+        )
+        assert torch.equal(found.nodes, expected.nodes), system
+        assert torch.equal(found.scores, expected.scores), system
+    return {"equal_systems": len(EXACT), "questions": len(queries), **memory()}
+
+
+def evaluate(folder: Path) -> dict[str, float]:
+    """Time ``evaluate.py`` on all questions, nothing cached."""
+    with tempfile.TemporaryDirectory() as work:
+        settings = ["checkpoint=base", f"datasets=[{folder.absolute()}/]", "counterfactuals=[]", "encoder=none"]
+        settings += ["retriever=bm25", f"paths.cache={work}/cache", f"paths.runs={work}/runs"]
+        start = time.perf_counter()
+        subprocess.run([sys.executable, str(ROOT / "evaluate.py"), *settings], check=True, stdout=subprocess.DEVNULL)
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds = time.perf_counter() - start
+    return {"seconds": seconds, "cpu_seconds": used.ru_utime + used.ru_stime, "peak_mb": used.ru_maxrss / 1e3}
 
 
 def main() -> None:
@@ -209,12 +246,17 @@ def main() -> None:
         if args.step.startswith("prepare"):
             index = args.step.partition("_")[2] or None
             found = prepare(args.source, folder, args.sizes[0], index)
+        elif args.step == "compare":
+            found = compare(args.source, folder, args.sizes[0])
+        elif args.step == "evaluate":
+            found = evaluate(folder)
         else:
             found = search(folder, args.step)
         print(json.dumps(found))
         return
     for size in args.sizes:
-        for step in ("prepare", "prepare_ivf", *args.systems):
+        steps = ["prepare", "prepare_ivf", *args.systems, "evaluate", *["compare"] * (size <= COMPARED)]
+        for step in steps:
             command = [sys.executable, __file__, str(args.source), "--folder", str(args.folder), "--sizes", str(size)]
             done = subprocess.run([*command, "--step", step], stdout=subprocess.PIPE, text=True, check=True)
             figures = json.loads(done.stdout.splitlines()[-1])

@@ -11,7 +11,7 @@ def test_what_is_mapped_finds_what_was_written(kind: str, tmp_path: Path) -> Non
     vectors = torch.nn.functional.normalize(torch.randn(3000, 8, generator=torch.Generator().manual_seed(0)), dim=1)
     half = kind != "flat"
     index = new_vector_index(8, kind, 3000, links=16, num_cells=12, half=half)
-    fill_vector_index(index, vectors.half() if half else vectors, num_trained=800)
+    fill_vector_index(index, vectors.half() if half else vectors)
     write_vector_index(tmp_path / "index", index)
     mapped = map_vector_index(tmp_path / "index")
     assert mapped.ntotal == 3000

@@ -51,14 +51,10 @@ def new_vector_index(dim: int, kind: str, num_nodes: int, *, links: int, num_cel
     return index
 
 
-def fill_vector_index(index: Any, embedding: Tensor, *, num_trained: int | None = None) -> None:
-    """Train an index if it needs it, and add all node vectors ``[N, d]``, in blocks if they are float16.
-
-    ``num_trained`` vectors, spread over the corpus, are trained on; None: all.
-    """
-    step = max(1, len(embedding) // (num_trained or len(embedding) or 1))
+def fill_vector_index(index: Any, embedding: Tensor) -> None:
+    """Train an index if it needs it, and add all node vectors ``[N, d]``, in blocks if they are float16."""
     if not index.is_trained:
-        index.train(embedding[::step].float().cpu().contiguous().numpy())
+        index.train(embedding.float().cpu().contiguous().numpy())
     size = len(embedding) if embedding.dtype == torch.float32 else BLOCK_VECTORS
     for block in torch.split(embedding, max(1, size)):
         index.add(block.float().cpu().contiguous().numpy())

@@ -20,7 +20,7 @@ INDEXES = ("flat", "hnsw", "ivf")
 FAISS_PACKAGES = ("faiss-cpu", "faiss-gpu-cu12")  # both contain the module `faiss`, so one overwrites the other
 BLOCK_QUERIES = 1024  # searched at once
 BLOCK_VECTORS = 1 << 14  # multiplied at once if the whole corpus is scored
-MARGIN = 16  # further nodes of a flat search, to detect ties with the last of ``top_k``
+MARGIN = 16  # further nodes of a search, to detect ties with the last of ``top_k``, and for vectors of 8 bits
 MAX_GPU_K = 2048  # nodes per query that FAISS returns on a GPU
 
 
@@ -73,7 +73,7 @@ class DenseRetriever:
             empty = self._embedding.new_full((len(vectors), self.top_k), -torch.inf)
             return _ranking(torch.full(empty.shape, -1, device=empty.device), empty)
         query_vectors = vectors.float().cpu().contiguous().numpy()
-        depth = min(self.top_k + MARGIN if is_flat else self.top_k, num_nodes)
+        depth = min(self.top_k if self.index == "hnsw" else self.top_k + MARGIN, num_nodes)
         nearest = self._scan(vectors.float(), depth) if self._scans else self._faiss.search(query_vectors, depth)[1]
         vectors, device = vectors.float().to(self._embedding.device), self._embedding.device
         proposed = torch.sort(torch.from_numpy(nearest).to(device), dim=1).values

@@ -2,10 +2,13 @@
 
 import hashlib
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from graphrerank.caching import hash_texts, short_hash
@@ -20,7 +23,9 @@ from graphrerank.data.encoder import Encoder
 from graphrerank.data.engines import LOCAL, Engine
 from graphrerank.files import sole_use, write_json
 from graphrerank.graphs import CorpusGraph
+from graphrerank.graphs.ivf_file import write_ivf_file
 from graphrerank.graphs.vector_index import (
+    BLOCK_VECTORS,
     TRAINED_VECTORS,
     fill_vector_index,
     new_vector_index,
@@ -55,8 +60,8 @@ def prepare_corpus(
         folder: A folder that is new, or holds a corpus folder or one in preparation.
         encoder: Encodes the passages; None for a corpus without vectors.
         vectors: ``float16``, or ``float32`` for twice the room and the very numbers of the encoder.
-        index: ``ivf`` or ``hnsw`` for an index of FAISS too, which a ``DenseRetriever`` of this kind then maps; needs
-            vectors.
+        index: ``ivf`` (of 8 bits a number, written part by part) or ``hnsw`` (built in memory) for an index of
+            FAISS too, which a ``DenseRetriever`` of this kind then maps; needs vectors.
         part_size: Passages of a part.
         cache: Folder for edges to nearest neighbours (``knn``), which need an encoder.
         engine: Writes the parts and finds the nearest neighbours; its workers must see ``folder``.
@@ -142,15 +147,29 @@ def check_own_folder(folder: Path) -> None:
 def _write_vector_index(folder: Path, columns: Mapping[str, Column], kind: str) -> Column:
     """Index the column of vectors."""
     entry = columns["vectors"]
-    embedding = Columns(folder, {"vectors": entry.to_json()}).tensor("vectors", entry.dtype, entry.shape[1:])
-    num_nodes, dim = embedding.shape
-    cells = max(1, min(int(num_nodes**0.5), num_nodes // TRAINED_VECTORS))
-    half = embedding.dtype == torch.float16
-    index = new_vector_index(dim, kind, num_nodes, links=32, num_cells=cells, half=half)
-    fill_vector_index(index, embedding, num_trained=TRAINED_VECTORS * cells)
+    num_nodes, dim = entry.shape
     path = folder / VECTOR_INDEXES[kind]
+    if kind == "ivf" and num_nodes:
+        cells = max(1, min(int(num_nodes**0.5), num_nodes // TRAINED_VECTORS))
+        step = max(1, num_nodes // (TRAINED_VECTORS * cells))
+        blocks = partial(_blocks, folder / "vectors", entry)
+        starts = range(0, num_nodes, BLOCK_VECTORS)
+        sample = np.concatenate([block[-start % step :: step] for start, block in zip(starts, blocks(), strict=True)])
+        write_ivf_file(path, blocks, sample=sample, num_cells=cells)
+        return file_column(path)
+    embedding = Columns(folder, {"vectors": entry.to_json()}).tensor("vectors", entry.dtype, (dim,))
+    index = new_vector_index(dim, kind, num_nodes, links=32, num_cells=None, half=embedding.dtype == torch.float16)
+    fill_vector_index(index, embedding)
     write_vector_index(path, index)
     return file_column(path)
+
+
+def _blocks(path: Path, column: Column) -> Iterator[npt.NDArray[np.float32]]:
+    """Read a column of vectors block by block; what is read and not mapped counts no further."""
+    dim = column.shape[1]
+    with path.open("rb") as file:
+        while (block := np.fromfile(file, column.dtype, count=BLOCK_VECTORS * dim)).size:
+            yield block.reshape(-1, dim).astype(np.float32)
 
 
 def _write_graph(folder: Path, graph: CorpusGraph) -> dict[str, Column]:
