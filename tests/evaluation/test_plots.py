@@ -4,6 +4,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -15,10 +16,13 @@ from graphrerank.evaluation.plots import (
     WARM,
     dataset_pictures,
     difference_rows,
+    draw_gains,
     draw_pareto,
     draw_reliability,
     draw_rows,
+    gain_cells,
     mean_rows,
+    scatter_baseline,
     svg,
     write_plots,
 )
@@ -53,6 +57,24 @@ def test_pareto_marks_what_is_dominated_and_draws_intervals(axes: Axes) -> None:
     assert lines[-1] == ([0.2, 2.0], [40.0, 70.0])  # the front
     hollow = [line.get_xdata()[0] for line in axes.lines if line.get_markerfacecolor() == "#ffffff"]
     assert hollow == [50.0]
+
+
+def test_queries_are_counted_by_both_scores(axes: Axes) -> None:
+    baseline, ours = torch.tensor([0.0, 0.0, 1.0, 0.5, NAN, 0.51]), torch.tensor([1.0, 1.0, 0.0, 0.5, 1.0, 0.52])
+    assert gain_cells(baseline, ours) == [(0.0, 100.0, 2), (50.0, 50.0, 2), (100.0, 0.0, 1)]
+    draw_gains(axes, scores=[baseline, ours], labels=("retriever", "ours"), measure="PR@10")
+    assert [text.get_text() for text in axes.texts] == ["3 gain", "1 lose"]  # 51 and 52 lie in one cell
+    marks = [line for line in axes.lines if line.get_marker() == "o"]
+    assert [mark.get_color() for mark in marks] == [ACCENT, INK, WARM]
+    assert marks[0].get_markersize() > marks[2].get_markersize()
+
+
+def test_the_retriever_is_what_queries_are_set_against(dataset: DatasetStudy) -> None:
+    assert scatter_baseline(dataset) == "retriever"
+    others = {name: system for name, system in dataset.systems.items() if name != "retriever"}
+    assert scatter_baseline(replace(dataset, systems=others)) == next(iter(others))
+    alone = {dataset.primary: dataset.systems[dataset.primary]}
+    assert scatter_baseline(replace(dataset, systems=alone)) is None
 
 
 @pytest.mark.parametrize(("low", "ratio"), [(1e-3, 1.2), (0.15, 4e3), (2.1, 1.5), (0.07, 1e6), (800.0, 8.0)])
@@ -131,7 +153,7 @@ def test_names_are_text_in_svg_and_colours_are_the_pages(dataset: DatasetStudy) 
     systems = {HOSTILE if name == "ppr" else name: system for name, system in dataset.systems.items()}
     tests = [replace(test, baseline=HOSTILE) if test.baseline == "ppr" else test for test in dataset.tests]
     pictures = list(dataset_pictures(replace(dataset, systems=systems, tests=tests, tested=("PR@10",))))
-    assert len(pictures) == 3 + 1
+    assert len(pictures) == 4 + 1
     for picture in pictures:
         text = svg(picture)
         page = Elements(text)
@@ -160,8 +182,8 @@ def test_png_files_are_the_same_pictures(study: Study, dataset: DatasetStudy, tm
     dataset = replace(dataset, tested=("PR@10",))
     files = write_plots(tmp_path, replace(study, datasets={"attack": dataset}))
     assert [file.name for file in files] == [
-        "attack.means.PR@10.png", "attack.differences.PR@10.png", "attack.pareto.PR@10.png",
-        "attack.reliability.gatv2.png",
+        "attack.means.PR@10.png", "attack.differences.PR@10.png", "attack.queries.PR@10.png",
+        "attack.pareto.PR@10.png", "attack.reliability.gatv2.png",
     ]  # fmt: skip
     assert all(file.read_bytes()[:4] == b"\x89PNG" for file in files)
     assert len({file.read_bytes() for file in files}) == len(files)

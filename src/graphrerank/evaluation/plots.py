@@ -11,9 +11,13 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch import Tensor
+
 from graphrerank.evaluation.findings import Reliability
 from graphrerank.evaluation.pareto import FASTEST, ParetoPoint, pareto_points
 from graphrerank.evaluation.reliability import wilson_interval
+from graphrerank.evaluation.run_json import RETRIEVER
 from graphrerank.evaluation.study import DatasetStudy, Study
 from graphrerank.evaluation.tables import Cell, number_cell, percent_cell, points_cell, row_name
 from graphrerank.files import write_bytes
@@ -25,6 +29,7 @@ INK, SOFT, FAINT, PAPER, ACCENT, WARM = "#1b1f24", "#57606a", "#eceff2", "#fffff
 VARIABLES = {INK: "ink", SOFT: "soft", FAINT: "faint", PAPER: "card", ACCENT: "accent", WARM: "warm"}  # of page.css
 WIDTH = 5.6  # inches; 72 units of the SVG each
 TITLE = 70  # characters of a line of a title
+CELL = 5.0  # percent: scores of queries that lie nearer to each other than this are one point
 NAME = 22  # characters of a line of a system's name
 KEPT = 16  # data sets whose pictures are kept: a run writes its report again after each of its data sets
 HINT = "hint: "  # begins the id of a group whose text a pointer shows
@@ -76,6 +81,14 @@ def dataset_pictures(dataset: DatasetStudy) -> Iterator[Picture]:
                 f"Gain in {measure}; blue, a gain, and orange, a loss: the interval excludes 0",
                 partial(draw_rows, rows=rows, label=f"{primary} minus the other, points of {measure}", zero=True),
                 height=_height(rows),
+            )
+    for measure in dataset.tested:
+        if (baseline := scatter_baseline(dataset)) is not None:
+            scores = [dataset.systems[name].values[measure] for name in (baseline, dataset.primary)]
+            yield Picture(
+                f"{dataset.name}.queries.{measure}",
+                f"{measure} of each query: gains lie above the line, losses below; larger points are more queries",
+                partial(draw_gains, scores=scores, labels=(row_name(baseline), primary), measure=measure),
             )
     for measure in dataset.tested:
         if points := pareto_points(dataset, measure):
@@ -180,6 +193,36 @@ def draw_rows(axes: "Axes", *, rows: Sequence[Row], label: str, zero: bool = Fal
     axes.set(ylim=(len(rows) - 0.5, -0.5), xlabel=label)
     if zero:
         axes.axvline(0, color=SOFT, ls="--", lw=1, zorder=1)
+
+
+def scatter_baseline(dataset: DatasetStudy) -> str | None:
+    """Return the system whose queries are set against the primary one's: the retriever, else the first other one."""
+    others = [name for name in dataset.systems if name != dataset.primary]
+    return RETRIEVER if RETRIEVER in others else others[0] if others else None
+
+
+def gain_cells(baseline: Tensor, primary: Tensor) -> list[tuple[float, float, int]]:
+    """Count the queries by two systems' scores ``[Q]``, in percent to the nearest :data:`CELL`; NaN does not count."""
+    both = 100 * torch.stack([baseline, primary], dim=1).double()
+    cells, counts = torch.unique((both[~both.isnan().any(1)] / CELL).round() * CELL, dim=0, return_counts=True)
+    return [(x, y, count) for (x, y), count in zip(cells.tolist(), counts.tolist(), strict=True)]
+
+
+def draw_gains(axes: "Axes", *, scores: Sequence[Tensor], labels: tuple[str, str], measure: str) -> None:
+    """Draw the queries by two systems' scores ``[Q]``, the baseline's first; ``labels`` are both names."""
+    rows = gain_cells(*scores)
+    axes.plot([0, 100], [0, 100], ls="--", color=SOFT, lw=1)
+    largest = max((count for *_, count in rows), default=1)
+    for x, y, count in rows:
+        color = ACCENT if y > x else WARM if y < x else INK
+        hint = f"{HINT}{count:,} {'query' if count == 1 else 'queries'}: {x:.0f} and {y:.0f}"
+        size = 3.5 + 14 * (count / largest) ** 0.5
+        axes.plot([x], [y], marker="o", ms=size, ls="", color=color, markeredgecolor=PAPER, zorder=3, gid=hint)
+    gains, losses = int((scores[1] > scores[0]).sum()), int((scores[1] < scores[0]).sum())
+    axes.text(2, 97, f"{gains:,} gain", color=ACCENT, va="top", zorder=4)
+    axes.text(98, 3, f"{losses:,} lose", color=WARM, ha="right", zorder=4)
+    axes.set(xlim=(-6, 106), ylim=(-6, 106), xlabel=f"{fill(labels[0], TITLE)}: {measure}, percent")
+    axes.set_ylabel(f"{fill(labels[1], NAME)}: {measure}, percent")
 
 
 def draw_pareto(axes: "Axes", *, points: Sequence[ParetoPoint], measure: str) -> None:
