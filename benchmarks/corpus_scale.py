@@ -23,7 +23,15 @@ from typing import Any, overload
 import numpy as np
 import torch
 
-from graphrerank.data import Qrels, RetrievalDataset, open_corpus, prepare_corpus, read_documents
+from graphrerank.data import (
+    NewEdge,
+    Qrels,
+    RetrievalDataset,
+    grow_corpus,
+    open_corpus,
+    prepare_corpus,
+    read_documents,
+)
 from graphrerank.graphs import CorpusGraph, Queries
 from graphrerank.inference.checkpoint_scorer import CheckpointScorer
 from graphrerank.operators import BM25Retriever, DenseRetriever, HybridExpandRetriever, HybridRetriever
@@ -37,6 +45,7 @@ BLOCK_TEXTS = 1 << 15  # encoded at once
 COMPARED = 100_000  # largest corpus that is held against the same one in memory
 EXACT = ("bm25", "dense", "hybrid", "hybrid_expand", "hybrid_expand+base")
 ROOT = Path(__file__).resolve().parent.parent
+NUM_ADDED = 1000  # by the step `grow`
 
 
 class Recombined(Sequence[str]):
@@ -119,9 +128,9 @@ def draw_edges(size: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     return torch.from_numpy(indptr), torch.from_numpy(keys), torch.ones(1).expand(len(keys))
 
 
-def make_dataset(source: Path, size: int) -> RetrievalDataset:
-    """Draw a corpus, and questions that are words of one passage each."""
-    sentences = list(
+def read_sentences(source: Path) -> list[str]:
+    """Read the different sentences of a data set folder."""
+    return list(
         dict.fromkeys(
             sentence
             for document in read_documents(source, drop_empty=True)
@@ -129,6 +138,11 @@ def make_dataset(source: Path, size: int) -> RetrievalDataset:
             if 20 <= len(sentence) <= 300
         )
     )
+
+
+def make_dataset(source: Path, size: int) -> RetrievalDataset:
+    """Draw a corpus, and questions that are words of one passage each."""
+    sentences = read_sentences(source)
     texts = Recombined(sentences, size)
     graph = CorpusGraph(Numbered(size), texts, *draw_edges(size))
     rng = np.random.default_rng(1)
@@ -157,6 +171,25 @@ def prepare(source: Path, folder: Path, size: int, index: str | None) -> dict[st
     seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
     stored = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     return {"seconds": seconds, "cpu_seconds": cpu, "generator_mb": before, "disk_mb": stored / 1e6, **memory()}
+
+
+def grow(source: Path, folder: Path, size: int) -> dict[str, float]:
+    """Add passages to a corpus folder, open it, and remove them again."""
+    texts = Recombined(read_sentences(source), NUM_ADDED, seed=2)[:]
+    ids = [f"added{number}" for number in range(NUM_ADDED)]
+    neighbours = np.random.default_rng(3).integers(size, size=(NUM_ADDED, NUM_EDGES)).tolist()
+    edges = [NewEdge(node, f"p{other}") for node, row in zip(ids, neighbours, strict=True) for other in row]
+    times = {}
+    for step, change in (
+        ("add", partial(grow_corpus, folder, ids, texts, edges=edges, encoder=HashingEncoder())),
+        ("open", partial(open_corpus, folder)),
+        ("add_one", partial(grow_corpus, folder, ["one"], texts[:1], encoder=HashingEncoder())),
+        ("remove", partial(grow_corpus, folder, remove=[*ids, "one"])),
+    ):
+        start, cpu = time.perf_counter(), time.process_time()
+        change()
+        times |= {f"{step}_seconds": time.perf_counter() - start, f"{step}_cpu": time.process_time() - cpu}
+    return {**times, **memory()}
 
 
 def make_pipeline(graph: CorpusGraph, system: str) -> Pipeline:
@@ -250,12 +283,14 @@ def main() -> None:
             found = compare(args.source, folder, args.sizes[0])
         elif args.step == "evaluate":
             found = evaluate(folder)
+        elif args.step == "grow":
+            found = grow(args.source, folder, args.sizes[0])
         else:
             found = search(folder, args.step)
         print(json.dumps(found))
         return
     for size in args.sizes:
-        steps = ["prepare", "prepare_ivf", *args.systems, "evaluate", *["compare"] * (size <= COMPARED)]
+        steps = ["prepare", "prepare_ivf", *args.systems, "evaluate", *["compare"] * (size <= COMPARED), "grow"]
         for step in steps:
             command = [sys.executable, __file__, str(args.source), "--folder", str(args.folder), "--sizes", str(size)]
             done = subprocess.run([*command, "--step", step], stdout=subprocess.PIPE, text=True, check=True)

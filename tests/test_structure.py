@@ -47,6 +47,7 @@ CROSS_CUTTING = {
     "serving/test_fuzz.py": "requests drawn from the schema",
     "serving/test_http.py": "routes, limits, key and log",
     "serving/test_running_corpus.py": "the service as processes: search",
+    "serving/test_running_documents.py": "a corpus that grows while it is served",
     "serving/test_running_formats.py": "the service as processes: formats",
     "serving/test_running_attacks.py": "the service as processes: hostile requests and overload",
     "serving/test_running_service.py": "the service as processes: clients, faults, its end",
@@ -69,6 +70,10 @@ COVERED = {
     "cli/test_compare.py": ("evaluation/study_files.py",),
     "cli/test_pipelines.py": ("experiments/fastinsight/job.py",),
     "cli/test_stranger.py": ("cli/compose.py",),
+    "cli/test_prepare.py": ("cli/grow.py",),
+    "data/corpus_folder/test_growth.py": (
+        "data/corpus_folder/compaction.py", "data/corpus_folder/edge_rows.py", "data/corpus_folder/node_numbers.py",
+    ),
     "data/corpus_folder/test_opening.py": ("graphs/word_index.py",),
     "data/corpus_folder/test_preparation.py": ("data/corpus_folder/assembly.py", "data/corpus_folder/parts.py"),
     "data/engines/test_ray_data.py": ("data/engines/local.py", "data/enrichment/entity_names.py"),
@@ -90,6 +95,7 @@ COVERED = {
     "experiments/retag/test_job.py": ("experiments/retag/choices.py",),
     "experiments/retag/test_summary_retrieval.py": ("experiments/retag/page.py",),
     "graphs/test_candidate_graphs.py": ("graphs/model_inputs.py",),
+    "graphs/test_corpus_graph.py": ("graphs/edge_lists.py",),
     "graphs/test_entity_incidence.py": ("graphs/sparse_rows.py",),
     "indexes/facts/test_builder.py": ("indexes/encode.py", "indexes/facts/fact_graph.py"),
     "indexes/ket/test_builder.py": (

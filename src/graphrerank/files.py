@@ -107,16 +107,20 @@ def claim_folder(folder: Path) -> Path:
     raise AssertionError
 
 
+class FolderInUseError(ValueError):
+    """Another process writes to a folder."""
+
+
 @contextmanager
 def sole_use(folder: Path, *, wait: bool = False) -> Iterator[None]:
-    """Keep other processes from writing to a run folder, until the block ends or this process does.
+    """Keep other processes from writing to a folder, until the block ends or this process does.
 
     Args:
         folder: The folder, which is made if it is not there.
         wait: Whether to wait for another process that writes.
 
     Raises:
-        ValueError: If another one does, without ``wait``.
+        FolderInUseError: If another one does, without ``wait``.
     """
     import fcntl  # not on Windows
 
@@ -126,7 +130,8 @@ def sole_use(folder: Path, *, wait: bool = False) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError as error:
-            raise ValueError(f"{folder}: another command writes to this folder now; choose another one") from error
+            message = f"{folder}: another command writes to this folder now; choose another one"
+            raise FolderInUseError(message) from error
         yield
     finally:
         os.close(handle)
@@ -169,6 +174,27 @@ def write_chunks(path: Path, chunks: Iterable[bytes | memoryview]) -> str:
             file.write(chunk)
         file.flush()
     return sha.hexdigest()
+
+
+def append_bytes(path: Path, size: int, content: bytes | memoryview) -> None:
+    """Add to a file behind its first ``size`` bytes, which stay as they are, and have it on the disk.
+
+    What lies behind them is of somebody who was stopped before he could say that it is there: it is overwritten.
+
+    Raises:
+        OSError: If the disk is full; the file then has ``size`` bytes again.
+    """
+    with path.open("r+b", buffering=0) as file:
+        file.truncate(size)
+        file.seek(size)
+        try:
+            rest = memoryview(content)
+            while rest:
+                rest = rest[file.write(rest) :]
+            os.fsync(file.fileno())
+        except OSError:
+            file.truncate(size)
+            raise
 
 
 def copy_file(source: Path, target: Path) -> None:

@@ -4,7 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
+from graphrerank.data import open_corpus
 from tests.support.commands import RunCommand
 from tests.support.folders import write_dataset
 
@@ -50,3 +52,24 @@ def test_several_data_sets_are_refused(run_command: RunCommand, tmp_path: Path) 
     done = run_command("evaluate.py", f"prepare={tmp_path / 'corpus'}", *names)
     assert done.returncode == 1
     assert "`prepare` needs one data set" in done.stderr
+
+
+def test_a_corpus_folder_grows(run_command: RunCommand, folder: Path, tmp_path: Path) -> None:
+    corpus, more = tmp_path / "corpus", tmp_path / "more"
+    run = f"hydra.run.dir={tmp_path / 'run'}"
+    done = run_command("evaluate.py", f"prepare={corpus}", f"datasets=[{folder}]", "encoder=none", run)
+    assert done.returncode == 0, done.stderr
+    more.mkdir()
+    lines = [{"_id": "p4", "text": "A text about a zebra."}, {"_id": "new", "text": "A text about a gnu."}]
+    (more / "corpus.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    (more / "edges.tsv").write_text("p1\tnew\tcites\nnew\tp4\tnext\n")
+    (tmp_path / "gone.txt").write_text("p7\np8\n")
+    changes = (f"add={more}", "replace=true", f"remove={tmp_path / 'gone.txt'}", "compact=true")
+    done = run_command("evaluate.py", f"prepare={corpus}", *changes, run)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["2 added, 3 removed: 9 passages", str(corpus)]
+    graph = open_corpus(corpus).graph
+    assert list(graph.node_ids) == ["p0", "p1", "p2", "p3", "p5", "p6", "p9", "p4", "new"]
+    assert sorted(graph.neighbours(torch.tensor([8]))[1].tolist()) == [1, 7]
+    done = run_command("evaluate.py", f"add={more}", run)
+    assert "need prepare=DIR, a corpus folder" in done.stderr

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from graphrerank.graphs import CorpusGraph, EntityIncidence, corpus_graph
-from graphrerank.graphs.corpus_graph import merge_parallel
+from graphrerank.graphs.edge_lists import merge_parallel
 from graphrerank.graphs.edge_types import ENTITY, OTHER, REFERENCE, SIMILARITY
 
 

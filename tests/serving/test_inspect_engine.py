@@ -113,7 +113,7 @@ def test_an_effect_is_the_score_without_the_edge(inspect: Callable[..., InspectR
 
 def _engine_of(searched: SearchableCorpus) -> SearchEngine:
     engine = SearchEngine.__new__(SearchEngine)  # without a folder to watch
-    engine.current = ("one", searched)
+    engine._folder, engine._current = Path("nowhere"), ("one", searched)
     return engine
 
 

@@ -17,6 +17,7 @@ from graphrerank.cli.lineup import name_systems
 from graphrerank.cli.session import Session
 from graphrerank.data import VectorCache
 from graphrerank.data.candidates import with_vectors
+from graphrerank.data.corpus_folder import is_corpus_folder
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.readers.records import read_jsonl
 from graphrerank.graphs.edge_types import EDGE_TYPES, MEANINGS
@@ -26,6 +27,8 @@ from graphrerank.models.entries import EncoderEntry
 from graphrerank.pipelines import Pipeline
 from graphrerank.serving import Artifact, Limits, Service, ServiceSettings, load_artifact, run
 from graphrerank.serving.artifact import artifact_formats, read_artifact_manifest
+from graphrerank.serving.documents_engine import DocumentsEngine
+from graphrerank.serving.documents_request import AddDocuments, DocumentsResponse, RemoveDocuments
 from graphrerank.serving.engine import EngineFactory
 from graphrerank.serving.exposure import check_exposure
 from graphrerank.serving.formats import Runner
@@ -55,6 +58,17 @@ INSPECT = Route(
     ("/inspect",), "inspect", InspectRequest, InspectResponse, "Search the indexed corpus, and return every step of it."
 )
 SEARCH = Route(("/search",), "search", SearchRequest, SearchResponse, "Search the indexed corpus.")
+ADD_DOCUMENTS = Route(
+    ("/documents",), "documents", AddDocuments, DocumentsResponse, "Add passages to the corpus, or replace some."
+)
+REMOVE_DOCUMENTS = Route(
+    ("/documents",),
+    "documents",
+    RemoveDocuments,
+    DocumentsResponse,
+    "Remove passages from the corpus.",
+    method="DELETE",
+)
 
 
 def serve_http(cfg: DictConfig) -> Path:
@@ -97,6 +111,9 @@ def serve_http(cfg: DictConfig) -> Path:
         if settings.page is not None:
             engines["inspect"] = partial(_inspect_engine, load, Path(cfg.index), settings.limits)
             routes.append(INSPECT)
+        if cfg.documents and is_corpus_folder(cfg.index):
+            engines["documents"] = _documents_factory(cfg)
+            routes += [ADD_DOCUMENTS, REMOVE_DOCUMENTS]
     address = f"http://{cfg.host}:{cfg.port}"
     print(f"POST {address}{(SEARCH if cfg.index is not None else routes[0]).paths[-1]}, documented at {address}/docs")
     if settings.page is not None:
@@ -223,7 +240,7 @@ def _corpus_loader(cfg: DictConfig, artifact: Artifact) -> Callable[[Path], Sear
     if not folder.is_dir():
         raise ValueError(f"`index` must be a data set folder or a corpus folder, got {cfg.index!r}")
     session = Session(cfg)
-    encoder = None if session.choice("encoder") == "none" else cfg.encoder or session.group("encoder", "minilm")
+    encoder = _index_encoder(session)
     own = cfg.pipeline or session.group("pipeline", "expand_then_rerank")
     return partial(
         load_corpus,
@@ -252,6 +269,22 @@ def _compared(session: Session, own: DictConfig, artifact: str) -> dict[str, Dic
 def _shared_search_engine(load: Callable[[Path], SearchableCorpus], folder: Path) -> SearchEngine:
     """Load the corpus, once in each worker, whichever engines search it."""
     return SearchEngine(load, folder)
+
+
+def _index_encoder(session: Session) -> DictConfig | None:
+    """Return the settings of the encoder of corpus and queries; None to go without vectors."""
+    return None if session.choice("encoder") == "none" else session.cfg.encoder or session.group("encoder", "minilm")
+
+
+def _documents_factory(cfg: DictConfig) -> EngineFactory:
+    """Return the factory of the engine that adds and removes passages."""
+    encoder = _index_encoder(Session(cfg))
+    make_encoder = None if encoder is None else partial(shared_encoder, OmegaConf.to_yaml(encoder, resolve=True))
+    return partial(_documents_engine, Path(cfg.index), make_encoder)
+
+
+def _documents_engine(folder: Path, make_encoder: Callable[[], Encoder] | None, device: str) -> DocumentsEngine:
+    return DocumentsEngine(folder, make_encoder)
 
 
 def _search_engine(load: Callable[[Path], SearchableCorpus], folder: Path, device: str) -> SearchEngine:

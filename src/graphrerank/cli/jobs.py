@@ -27,6 +27,9 @@ COMMANDS = {  # a setting of the command line -> the job that it asks for, in th
     "report": "graphrerank.cli.compare.compare",
     "verify": "graphrerank.cli.verify.verify",
     "calibrate": "graphrerank.cli.calibration.calibrate_checkpoint",
+    "add": "graphrerank.cli.grow.grow_folder",
+    "remove": "graphrerank.cli.grow.grow_folder",
+    "compact": "graphrerank.cli.grow.grow_folder",
     "prepare": "graphrerank.cli.prepare.prepare_folder",
     "build": "graphrerank.cli.build.build",
 }

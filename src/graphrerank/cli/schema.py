@@ -140,6 +140,10 @@ class EvaluateConfig:
     verify: str | None = None
     prepare: str | None = None
     engine: Any = None
+    add: str | None = None
+    replace: bool = False
+    remove: str | None = None
+    compact: bool = False
     vectors: str = "float16"
     index: str | None = None
     build: str | None = None
@@ -202,6 +206,7 @@ class ServeConfig:
     compare: list[str] = field(default_factory=list)
     page: bool = True
     browser: bool = True
+    documents: bool = True
     stanza_folder: str | None = None
     encoder: Any = None
     retriever: Any = None

@@ -1,7 +1,15 @@
 """Readers, encoding, candidate lists and batches."""
 
 from graphrerank.data.candidates import PreparedDataset, prepare
-from graphrerank.data.corpus_folder import open_corpus, prepare_corpus
+from graphrerank.data.corpus_folder import (
+    EdgeError,
+    Growth,
+    NewEdge,
+    compact_corpus,
+    grow_corpus,
+    open_corpus,
+    prepare_corpus,
+)
 from graphrerank.data.cross_encoder_columns import with_cross_encoder
 from graphrerank.data.dataset import Qrels, RetrievalDataset
 from graphrerank.data.encoder import SentenceTransformerEncoder, packaged_model
@@ -23,8 +31,11 @@ from graphrerank.data.text_rich_graph import load_text_rich_graph, text_rich_gra
 from graphrerank.data.vector_cache import VectorCache
 
 __all__ = [
+    "EdgeError",
     "FileKnowledge",
+    "Growth",
     "MemoryVectorCache",
+    "NewEdge",
     "PairCache",
     "PreparedDataset",
     "Qrels",
@@ -32,6 +43,8 @@ __all__ = [
     "RunRetriever",
     "SentenceTransformerEncoder",
     "VectorCache",
+    "compact_corpus",
+    "grow_corpus",
     "load_attack",
     "load_attack_paths",
     "load_folder",

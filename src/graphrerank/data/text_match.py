@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from graphrerank.graphs import CorpusGraph, PackedStrings, TextStems
+from graphrerank.graphs import CorpusGraph, TextStems
 from graphrerank.graphs.algebra import graph_index
 from graphrerank.text import TextWords, WordTable, words
 from graphrerank.text.word_table import first_of_equals
@@ -140,16 +140,15 @@ class TextMatch:
 
     def __init__(self, texts: Sequence[str] | TextWords | TextStems, *, table: WordTable | None = None) -> None:
         self._table = WordTable() if table is None else table
-        self._vocabulary: PackedStrings | None = None  # of stems that were numbered before
+        self._stems: TextStems | None = None  # that were read before; what they weigh is computed where it is asked for
         if isinstance(texts, TextStems):
-            self._vocabulary, self.num_nodes = texts.words, len(texts.lead_weight)
+            self._stems, self.num_nodes, self._num_words = texts, texts.num_texts, len(texts.words)
             self._ptr, self._word, self._in_lead = texts.ptr, texts.stems, texts.in_lead
-            self._weight, self._lead_weight = texts.weight, texts.lead_weight
             return
         read = texts if isinstance(texts, TextWords) else self._table.read(texts)
         self.num_nodes = read.num_texts
         number, self._number = _by_appearance(read.stems, self._table.num_stems)
-        num_words = int(number.max(initial=-1)) + 1
+        self._num_words = num_words = int(number.max(initial=-1)) + 1
         held, self._in_lead = distinct_keys(read.text_of_stem * num_words + number, read.in_lead)
         node, self._word = np.divmod(held, max(1, num_words))  # of each word that a node holds, ascending
         self._ptr = np.searchsorted(node, np.arange(self.num_nodes + 1))
@@ -196,7 +195,7 @@ class TextMatch:
         """
         word, weight, matched = self._matched(query_texts, nodes, ptr, check)
         known = weight.masked_fill(torch.from_numpy(word < 0), 0.0)
-        title = matched.sums(matched.lead_bits, matched.graph, known) / self._lead_weight[nodes]
+        title = matched.sums(matched.lead_bits, matched.graph, known) / self._lead_weights(nodes)
         alone = matched.coverage(matched.bits, matched.graph)
         together = matched.coverage(matched.together(edge_index), matched.graph) if edge_index.numel() else alone
         found = torch.stack([alone, title.clamp(max=1.0), together], dim=1)
@@ -222,7 +221,7 @@ class TextMatch:
         row = np.repeat(np.arange(len(nodes)), count)
         entry = np.arange(len(row)) + (start - np.cumsum(count) + count)[row]
         query, place = np.nonzero(word >= 0)
-        num_words = max(1, len(self._weight))
+        num_words = max(1, self._num_words)
         asked = query * num_words + word[query, place]
         order = np.argsort(asked)
         asked, place = np.append(asked[order], -1), np.append(place[order], 0)  # so that there is one
@@ -237,20 +236,40 @@ class TextMatch:
     def _query_words(self, query_texts: Queries) -> tuple[Integers, Tensor]:
         """Number and weigh each query's different words; -1 for those of no passage; padded with -1 and weight 0."""
         word, is_word = self._numbered(query_texts)
-        known = self._weight[np.maximum(word, 0)] if len(self._weight) else torch.zeros(word.shape)
+        known = self._weights(np.maximum(word, 0)) if self._num_words else torch.zeros(word.shape)
         if (word < 0).any():
             unknown = float(torch.log1p(torch.tensor(2 * self.num_nodes + 1.0)))
             known = torch.where(torch.from_numpy(word < 0), unknown, known)
         return word, known.masked_fill(torch.from_numpy(~is_word), 0.0)
 
+    def _weights(self, word: Integers) -> Tensor:
+        if self._stems is None:
+            return self._weight[word]
+        return stem_weights(self._stems.texts_with[word], self._stems.num_texts)
+
+    def _lead_weights(self, nodes: Tensor) -> Tensor:
+        """Return what the lead of each of some nodes weighs, ``[M]``, summed in the order of the stems' appearance."""
+        if self._stems is None:
+            return self._lead_weight[nodes]
+        start = self._ptr[nodes.numpy()]
+        count = self._ptr[nodes.numpy() + 1] - start
+        row = np.repeat(np.arange(len(nodes)), count)
+        entry = np.arange(len(row)) + (start - np.cumsum(count) + count)[row]
+        in_lead = self._in_lead[entry]
+        row, word = row[in_lead], self._word[entry[in_lead]]
+        by_appearance = np.lexsort((self._stems.order[word], row))
+        return sums_of_leads(row, self._weights(word[by_appearance]), len(nodes))
+
     def _numbered(self, query_texts: Queries) -> tuple[Integers, npt.NDArray[np.bool_]]:
         """Number each query's different words, ``[B, T]``, -1 for those of no passage; and which entries are words."""
-        if self._vocabulary is not None:
+        if self._stems is not None:
             if isinstance(query_texts, TextWords):
                 raise ValueError("`query_texts` must be strings where the corpus's stems were numbered before")
-            ranks = [[self._vocabulary.rank(word) for word in dict.fromkeys(words(text))] for text in query_texts]
-            number = _padded(ranks, -2)
-            return np.maximum(number, -1), number > -2
+            rank = self._stems.words.rank
+            number = _padded([[rank(word) for word in dict.fromkeys(words(text))] for text in query_texts], -2)
+            held = number >= 0
+            held[held] = self._stems.texts_with[number[held]] > 0
+            return np.where(held, number, -1), number > -2
         read = query_texts if isinstance(query_texts, TextWords) else self._table.read(query_texts)
         ends = np.searchsorted(read.text_of_stem, np.arange(read.num_texts + 1)).tolist()
         stems = read.stems.tolist()

@@ -51,7 +51,7 @@ def load_text_rich_graph(
     """
     if cache is not None:
         extractor = KnowledgeCache(extractor, Path(cache) / "knowledge")
-    knowledge = extractor.extract(source.graph.texts)
+    knowledge = extractor.extract(source.graph.all_texts)
     graph = text_rich_graph(source, knowledge, name=name, max_entities=max_entities, max_characters=max_characters)
     return graph.dataset
 

@@ -8,7 +8,7 @@ from graphrerank.checks import check_share
 from graphrerank.data.query_draws import QueryDraws
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.algebra import graph_index
-from graphrerank.graphs.corpus_graph import merge_parallel_of_types
+from graphrerank.graphs.edge_lists import merge_parallel_of_types
 from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER
 
 

@@ -9,10 +9,11 @@ from graphrerank.graphs.pair_encoder import DTYPES, GraphHead, PairEncoder
 from graphrerank.graphs.queries import Queries
 from graphrerank.graphs.ranking import Ranking, top_k_by_node_order
 from graphrerank.graphs.retriever import Retriever, RetrieverFactory
-from graphrerank.graphs.word_index import Postings, TextStems, WordIndex
+from graphrerank.graphs.word_index import AddedTokens, Postings, TextStems, Vocabulary, WordIndex
 
 __all__ = [
     "DTYPES",
+    "AddedTokens",
     "CandidateGraphs",
     "CorpusGraph",
     "EntityIncidence",
@@ -26,6 +27,7 @@ __all__ = [
     "Retriever",
     "RetrieverFactory",
     "TextStems",
+    "Vocabulary",
     "WordIndex",
     "candidate_edges",
     "conceptual_edges",

@@ -207,7 +207,7 @@ def _induced_slots(graph: CorpusGraph, nodes: Tensor) -> tuple[Tensor, Tensor, T
             f"`nodes` must hold a node once per query, got {graph.node_ids[repeated % graph.num_nodes]!r} twice "
             f"in row {repeated // graph.num_nodes}"
         )
-    target, slot = row_slots(graph.indptr, packed)  # [sum of degrees] each
+    target, slot = row_slots(graph.indptr, packed, graph.row_stop)  # [sum of degrees] each
     wanted = row[target] * graph.num_nodes + graph.indices[slot]
     found = torch.searchsorted(key, wanted).clamp(max=max(key.numel() - 1, 0))
     hit = key[found] == wanted if key.numel() else key.bool()

@@ -8,9 +8,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from graphrerank.graphs.edge_types import EDGE_TYPES, ENTITY, OTHER
+from graphrerank.graphs.edge_lists import check_edges, lay_out_types, merge_parallel
+from graphrerank.graphs.edge_types import ENTITY, OTHER
 from graphrerank.graphs.entity_incidence import EntityIncidence
-from graphrerank.graphs.sparse_rows import row_entries
+from graphrerank.graphs.sparse_rows import row_slots
 from graphrerank.graphs.word_index import WordIndex
 
 BLOCK_VECTORS = 1 << 14  # looked at at once
@@ -41,6 +42,10 @@ class CorpusGraph:
         words: The words of the texts, if they were read before; None: whoever needs them reads the texts.
         known_content: The hash of ids, texts and vectors (:func:`~graphrerank.graphs.content_hash.content_hash`), if it
             was computed before.
+        row_stop: ``[N]`` int64; row ``i`` is ``indices[indptr[i]:row_stop[i]]`` of a corpus folder that has grown,
+            whose rows lie in any order. None: each ends where the next begins.
+        removed: ``[N]`` bool, passages that were removed and keep their numbers: without text and edges, never ranked.
+            None where there are none.
     """
 
     node_ids: Sequence[str]
@@ -54,6 +59,8 @@ class CorpusGraph:
     words: WordIndex | None = None
     vector_index: Path | None = None
     known_content: str | None = None
+    row_stop: Tensor | None = None
+    removed: Tensor | None = None
 
     @classmethod
     def from_edges(
@@ -99,18 +106,18 @@ class CorpusGraph:
         if len(weight) != len(edges):
             raise ValueError(f"`weight` must have one entry per edge ({len(edges)}), got {len(weight)}")
         types = torch.as_tensor(edge_type, device=edges.device).expand(len(edges))
-        _check_edges(node_ids, edges, weight, types)
+        check_edges(num_nodes, edges, weight, types)
         if undirected:
             edges, weight, types = torch.cat([edges, edges.flip(1)]), torch.cat([weight, weight]), types.repeat(2)
         merged, largest = merge_parallel(edges, weight, num_nodes)
         indptr = torch.zeros(num_nodes + 1, dtype=torch.int64, device=edges.device)
         indptr[1:] = torch.bincount(merged[:, 0], minlength=num_nodes).cumsum(0)
-        by_type = None if bool((types == OTHER).all()) else _weight_by_type(edges, weight, types, merged, num_nodes)
+        by_type = None if bool((types == OTHER).all()) else lay_out_types(edges, weight, types, merged, num_nodes)
         return cls(node_ids, texts, indptr, merged[:, 1].contiguous(), largest, weight_by_type=by_type)
 
     @property
     def num_nodes(self) -> int:
-        """Number of passages."""
+        """Number of passages, removed ones included."""
         return len(self.node_ids)
 
     @property
@@ -128,17 +135,19 @@ class CorpusGraph:
             weight_by_type=None if self.weight_by_type is None else self.weight_by_type.to(device),
             embedding=None if self.embedding is None else self.embedding.to(device),
             entities=None if self.entities is None else self.entities.to(device),
+            row_stop=None if self.row_stop is None else self.row_stop.to(device),
+            removed=None if self.removed is None else self.removed.to(device),
         )
 
     @property
     def num_edges(self) -> int:
-        """Number of stored edges; an undirected edge is stored twice."""
-        return self.indices.numel()
+        """Number of edges; an undirected edge counts twice."""
+        return self.indices.numel() if self.row_stop is None else int(self.degree.sum())
 
     @property
     def degree(self) -> Tensor:
         """``[N]`` int64, neighbours of each node in the whole corpus."""
-        return self.indptr[1:] - self.indptr[:-1]
+        return (self.indptr[1:] if self.row_stop is None else self.row_stop) - self.indptr[:-1]
 
     @cached_property
     def num_neighbours(self) -> Tensor:
@@ -147,7 +156,7 @@ class CorpusGraph:
 
     def count_neighbours(self, nodes: Tensor) -> Tensor:
         """Return ``num_neighbours`` of some nodes, without counting those of the others."""
-        degree = self.indptr[nodes + 1] - self.indptr[nodes]
+        degree = (self.indptr[nodes + 1] if self.row_stop is None else self.row_stop[nodes]) - self.indptr[nodes]
         return degree if self.entities is None else degree + self.entities.count_partners(nodes)
 
     def neighbours(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
@@ -160,7 +169,8 @@ class CorpusGraph:
             For each neighbour the place of its node in ``nodes``, and its number. One that is joined in several ways
             comes several times: once by an edge, and once for each shared entity.
         """
-        origin, neighbour = row_entries(self.indptr, self.indices, nodes)
+        origin, slot = row_slots(self.indptr, nodes, self.row_stop)
+        neighbour = self.indices[slot]
         if self.entities is None:
             return origin, neighbour
         place, partner = self.entities.partners(nodes)
@@ -194,6 +204,24 @@ class CorpusGraph:
                 )
         return replace(self, embedding=embedding, vector_index=None, known_content=None)
 
+    def without_removed(self, scores: Tensor) -> Tensor:
+        """Return scores ``[B, N]`` of all passages with -inf for removed ones, which are then not ranked."""
+        return scores if self.removed is None else scores.masked_fill(self.removed.to(scores.device), -torch.inf)
+
+    @property
+    def all_texts(self) -> Sequence[str]:
+        """The texts, for what reads or indexes all of them.
+
+        Raises:
+            ValueError: If passages were removed, whose numbers are still there.
+        """
+        if self.removed is not None:
+            raise ValueError(
+                f"`graph` must not have removed passages where all texts are indexed, got {int(self.removed.sum())}: "
+                "compact the corpus folder (python evaluate.py prepare=DIR compact=true)"
+            )
+        return self.texts
+
     def with_entities(self, entities: EntityIncidence) -> "CorpusGraph":
         """Return the same graph with the entities of its passages."""
         if entities.num_nodes != self.num_nodes:
@@ -202,9 +230,9 @@ class CorpusGraph:
 
     def typed_edges(self) -> tuple[Tensor, Tensor, Tensor]:
         """List the stored edges, one for each type: ``[M, 2]`` (node, neighbour), weights ``[M]`` and types ``[M]``."""
-        row = torch.repeat_interleave(torch.arange(self.num_nodes, device=self.device), self.degree)
-        slot, weight, edge_type = self.types_of(torch.arange(self.num_edges, device=self.device))
-        return torch.stack([row, self.indices], dim=1)[slot], weight, edge_type
+        row, slots = row_slots(self.indptr, torch.arange(self.num_nodes, device=self.device), self.row_stop)
+        place, weight, edge_type = self.types_of(slots)
+        return torch.stack([row[place], self.indices[slots[place]]], dim=1), weight, edge_type
 
     def types_of(self, slots: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """List the types of some stored edges.
@@ -254,6 +282,21 @@ class CorpusGraph:
             indices=moved.indices,
             weight=moved.weight,
             weight_by_type=moved.weight_by_type,
+            row_stop=moved.row_stop,
+        )
+
+    def with_rows_in_order(self) -> "CorpusGraph":
+        """Return the same graph with each row where the one before ends."""
+        if self.row_stop is None:
+            return self
+        _, slots = row_slots(self.indptr, torch.arange(self.num_nodes, device=self.device), self.row_stop)
+        return replace(
+            self,
+            indptr=torch.cat([self.indptr.new_zeros(1), self.degree.cumsum(0)]),
+            indices=self.indices[slots],
+            weight=self.weight[slots],
+            weight_by_type=None if self.weight_by_type is None else self.weight_by_type[slots],
+            row_stop=None,
         )
 
     def of_type(self, edge_type: int) -> "CorpusGraph":
@@ -276,71 +319,5 @@ class CorpusGraph:
             weight=self.weight[:0],
             entities=None,
             weight_by_type=None,
+            row_stop=None,
         )
-
-
-def merge_parallel(edges: Tensor, weight: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
-    """Sort edges, and let parallel ones be one with the largest weight.
-
-    Args:
-        edges: ``[M, 2]`` int64.
-        weight: ``[M]``, positive.
-        num_nodes: One more than the largest node number, at least.
-
-    Returns:
-        ``[M', 2]`` in the order of the first node, then of the second, and ``[M']``.
-
-    Example:
-        >>> merge_parallel(torch.tensor([[1, 0], [0, 1], [1, 0]]), torch.tensor([1.0, 2.0, 3.0]), 2)
-        (tensor([[0, 1],
-                [1, 0]]), tensor([2., 3.]))
-    """
-    key, order = torch.sort(edges[:, 0] * num_nodes + edges[:, 1], stable=True)
-    is_new = torch.ones_like(key, dtype=torch.bool)
-    is_new[1:] = key[1:] != key[:-1]
-    if bool(is_new.all()):
-        return edges[order], weight[order]
-    first = order[is_new]
-    largest = weight.new_zeros(len(first)).scatter_reduce_(0, is_new.cumsum(0) - 1, weight[order], "amax")
-    return edges[first], largest
-
-
-def merge_parallel_of_types(
-    edges: Tensor, weight: Tensor, edge_type: Tensor, num_nodes: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Sort edges and merge those of one type, as :func:`merge_parallel`; types ``[M]`` come third, as they are sorted.
-
-    Example:
-        >>> pairs, types = torch.tensor([[1, 0], [0, 1], [1, 0]]), torch.tensor([2, 0, 2])
-        >>> merge_parallel_of_types(pairs, torch.tensor([1.0, 2.0, 3.0]), types, 2)[1:]
-        (tensor([2., 3.]), tensor([0, 2]))
-    """
-    num_types = len(EDGE_TYPES)
-    typed = torch.stack([edges[:, 0], edges[:, 1] * num_types + edge_type], dim=1)
-    merged, largest = merge_parallel(typed, weight, num_nodes * num_types)
-    second = torch.div(merged[:, 1], num_types, rounding_mode="floor")
-    return torch.stack([merged[:, 0], second], dim=1), largest, merged[:, 1] - second * num_types
-
-
-def _weight_by_type(edges: Tensor, weight: Tensor, types: Tensor, merged: Tensor, num_nodes: int) -> Tensor:
-    """Lay out the weights of edges, ``[M]``, by merged edge ``[E, 2]`` and type."""
-    slot = torch.searchsorted(merged[:, 0] * num_nodes + merged[:, 1], edges[:, 0] * num_nodes + edges[:, 1])
-    table = weight.new_zeros(len(merged) * len(EDGE_TYPES))
-    table.scatter_reduce_(0, slot * len(EDGE_TYPES) + types, weight, "amax")
-    return table.reshape(len(merged), len(EDGE_TYPES))
-
-
-def _check_edges(node_ids: Sequence[str], edges: Tensor, weight: Tensor, types: Tensor) -> None:
-    num_nodes = len(node_ids)
-    for bad, needed in (
-        (((edges < 0) | (edges >= num_nodes)).any(1), f"join nodes 0 to {num_nodes - 1}"),
-        (edges[:, 0] == edges[:, 1], "join two different nodes"),
-        (~(weight > 0) | torch.isinf(weight), "have a positive, finite weight"),
-        ((types < 0) | (types >= len(EDGE_TYPES)), f"be of a type from 0 to {len(EDGE_TYPES) - 1}"),
-    ):
-        if bad.any():
-            first = int(bad.nonzero()[0])
-            raise ValueError(
-                f"`edges` must each {needed}, got {edges[first].tolist()} with weight {weight[first].item()} "
-                f"at row {first}"
-            )

@@ -13,6 +13,7 @@ class PackedStrings(Sequence[str]):
     Args:
         offsets: ``[N + 1]`` int64; string ``i`` is ``content[offsets[i]:offsets[i + 1]]``.
         content: uint8.
+        stops: ``[N]`` int64, where each string ends; where the next begins when None.
 
     Example:
         >>> strings = PackedStrings.of(["b", "", "c\u00e9"])
@@ -20,9 +21,15 @@ class PackedStrings(Sequence[str]):
         ('cé', ['', 'cé'], 3)
     """
 
-    def __init__(self, offsets: npt.NDArray[np.int64], content: npt.NDArray[np.uint8]) -> None:
+    def __init__(
+        self,
+        offsets: npt.NDArray[np.int64],
+        content: npt.NDArray[np.uint8],
+        stops: npt.NDArray[np.int64] | None = None,
+    ) -> None:
         self.offsets = offsets
         self.content = content
+        self._stops = offsets[1:] if stops is None else stops
 
     @classmethod
     def of(cls, strings: Iterable[str]) -> "PackedStrings":
@@ -68,4 +75,4 @@ class PackedStrings(Sequence[str]):
         return low if low < len(self) and self._encoded(low) == wanted else -1
 
     def _encoded(self, place: int) -> bytes:
-        return self.content[self.offsets[place] : self.offsets[place + 1]].tobytes()
+        return self.content[self.offsets[place] : self._stops[place]].tobytes()

@@ -25,13 +25,15 @@ def row_entries(indptr: Tensor, indices: Tensor, rows: Tensor) -> tuple[Tensor, 
     return origin, indices[slot]
 
 
-def row_slots(indptr: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+def row_slots(indptr: Tensor, rows: Tensor, row_stop: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """List where some rows' entries lie, one row after the other; as :func:`row_entries`, before the look-up.
+
+    Row ``i`` ends at ``row_stop[i]``, ``[N]``; where the next begins when None.
 
     Returns:
         For each entry the place of its row in ``rows``, ``[P]``, and its place among all entries, ``[P]``.
     """
-    length = indptr[rows + 1] - indptr[rows]
+    length = (indptr[rows + 1] if row_stop is None else row_stop[rows]) - indptr[rows]
     origin = torch.repeat_interleave(torch.arange(rows.numel(), device=rows.device), length)
     offset = indptr[rows] - (length.cumsum(0) - length)
     return origin, offset[origin] + torch.arange(origin.numel(), device=rows.device)

@@ -1,15 +1,77 @@
 """The words of a corpus, read once: what BM25 and the matching of words look up instead of texts."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
 
 from graphrerank.graphs.packed_strings import PackedStrings
 
 Integers = npt.NDArray[np.signedinteger[Any]]
+
+
+class Vocabulary(Sequence[str]):
+    """``V`` different words by number.
+
+    Args:
+        words: The words.
+        num_sorted: How many of the first ascend by their bytes: they are found where they lie, the others in memory.
+
+    Example:
+        >>> vocabulary = Vocabulary(PackedStrings.of(["b", "d", "a"]), 2)
+        >>> [vocabulary.rank(word) for word in "abcd"]
+        [2, 0, -1, 1]
+    """
+
+    def __init__(self, words: PackedStrings, num_sorted: int) -> None:
+        self._words = words
+        self._sorted = PackedStrings(words.offsets[: num_sorted + 1], words.content)
+        added = islice(range(len(words)), num_sorted, None)
+        self._added = {words[number]: number for number in added}
+
+    def __len__(self) -> int:
+        return len(self._words)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._words[index]
+
+    def rank(self, word: str) -> int:
+        """Return the number of a word; -1 if it is none of them."""
+        number = self._sorted.rank(word)
+        return self._added.get(word, -1) if number < 0 else number
+
+
+@dataclass(frozen=True, eq=False)
+class AddedTokens:
+    """The tokens of ``A`` texts that were added to a corpus, text by text.
+
+    Attributes:
+        first: Number of the first of these texts.
+        ptr: ``[A + 1]`` int64; text ``first + i`` holds ``tokens[ptr[i]:ptr[i + 1]]``.
+        tokens: ``[P]`` int32, numbers of tokens, each once in a text.
+        counts: ``[P]`` int32, how often the text holds it.
+    """
+
+    first: int
+    ptr: Integers
+    tokens: Integers
+    counts: Integers
+
+    def held(self, token: int) -> tuple[Integers, Integers]:
+        """Return the texts that hold a token, ascending, and how often."""
+        ascending, text, counts = self._by_token
+        place = slice(*np.searchsorted(ascending, [token, token + 1]))
+        return text[place], counts[place]
+
+    @cached_property
+    def _by_token(self) -> tuple[Integers, Integers, Integers]:
+        order = np.argsort(self.tokens, kind="stable")
+        text = np.repeat(np.arange(self.first, self.first + len(self.ptr) - 1), np.diff(self.ptr))
+        return self.tokens[order], text[order].astype(np.int32), self.counts[order]
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,41 +79,67 @@ class Postings:
     """Which of ``N`` texts hold each of ``V`` tokens of BM25, and how often.
 
     Attributes:
-        words: ``V`` tokens, ascending by their bytes.
-        ptr: ``[V + 1]`` int64; token ``t`` is held by ``texts[ptr[t]:ptr[t + 1]]``.
+        words: ``V`` tokens.
+        ptr: ``[V' + 1]`` int64; of the first ``V'`` tokens each is held by ``texts[ptr[t]:ptr[t + 1]]``.
         texts: ``[P]`` int32, ascending within a token.
         counts: ``[P]`` int32, how often the text holds it.
         lengths: ``[N]`` int32, tokens of each text, repeats included.
-        num_tokens: Sum of the lengths.
+        num_tokens: Sum of the lengths, without removed texts.
+        added: Further texts; None for none.
+        removed: ``[N]`` bool, texts that count no longer; None for none.
     """
 
-    words: PackedStrings
+    words: Vocabulary
     ptr: Integers
     texts: Integers
     counts: Integers
     lengths: Integers
     num_tokens: int
+    added: AddedTokens | None = None
+    removed: npt.NDArray[np.bool_] | None = None
+
+    @cached_property
+    def num_texts(self) -> int:
+        """Number of texts, without removed ones."""
+        return len(self.lengths) - (0 if self.removed is None else int(self.removed.sum()))
+
+    def held(self, word: str) -> tuple[Integers, Integers]:
+        """Return the texts that hold a word, ascending, and how often; both ``[p]`` int32."""
+        token = self.words.rank(word)
+        texts = counts = np.zeros(0, dtype=np.int32)
+        if 0 <= token < len(self.ptr) - 1:
+            place = slice(int(self.ptr[token]), int(self.ptr[token + 1]))
+            texts, counts = self.texts[place], self.counts[place]
+        if token >= 0 and self.added is not None:
+            more, their_counts = self.added.held(token)
+            texts, counts = np.concatenate([texts, more]), np.concatenate([counts, their_counts])
+        if self.removed is None:
+            return texts, counts
+        kept = ~self.removed[texts]
+        return texts[kept], counts[kept]
 
 
 @dataclass(frozen=True, eq=False)
 class TextStems:
-    """The different stems of each of ``N`` texts, of ``V`` in all, with their weights.
+    """The different stems of each of ``N`` texts, of ``V`` in all.
 
     Attributes:
-        words: ``V`` stems, ascending by their bytes.
+        words: ``V`` stems.
         ptr: ``[N + 1]`` int64; text ``i`` holds ``stems[ptr[i]:ptr[i + 1]]``.
         stems: ``[P]`` int32, ascending within a text.
         in_lead: ``[P]`` bool, whether the stem stands in the text's lead.
-        weight: ``[V]`` float32, of each stem.
-        lead_weight: ``[N]`` float32, of each text's lead, positive.
+        texts_with: ``[V]`` int64, number of texts that hold each stem, without removed ones.
+        order: ``[V]`` int32, the place of each stem among all, in the order in which texts first hold them.
+        num_texts: Number of texts, without removed ones.
     """
 
-    words: PackedStrings
+    words: Vocabulary
     ptr: Integers
     stems: Integers
     in_lead: npt.NDArray[np.bool_]
-    weight: Tensor
-    lead_weight: Tensor
+    texts_with: Integers
+    order: Integers
+    num_texts: int
 
 
 @dataclass(frozen=True, eq=False)

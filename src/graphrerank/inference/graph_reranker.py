@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.graphs import CandidateGraphs
-from graphrerank.graphs.corpus_graph import merge_parallel, merge_parallel_of_types
+from graphrerank.graphs.edge_lists import merge_parallel, merge_parallel_of_types
 from graphrerank.graphs.list_confidence import ListConfidence
 from graphrerank.graphs.retriever import BASE_SCORE
 from graphrerank.inference.arrays import Matrix, Numbers, Pairs

@@ -40,7 +40,7 @@ def corpus_to_networkx(graph: CorpusGraph) -> "networkx.MultiDiGraph":
     import networkx
 
     made = networkx.MultiDiGraph()
-    made.add_nodes_from((node, {"text": text}) for node, text in zip(graph.node_ids, graph.texts, strict=True))
+    made.add_nodes_from((node, {"text": text}) for node, text in zip(graph.node_ids, graph.all_texts, strict=True))
     for i, j, weight, edge_type in _typed(graph):
         made.add_edge(graph.node_ids[i], graph.node_ids[j], weight=weight, type=edge_type)
     return made
@@ -66,7 +66,7 @@ def corpus_to_igraph(graph: CorpusGraph) -> "igraph.Graph":
         graph.num_nodes,
         [(i, j) for i, j, _, _ in rows],
         directed=True,
-        vertex_attrs={"name": list(graph.node_ids), "text": list(graph.texts)},
+        vertex_attrs={"name": list(graph.node_ids), "text": list(graph.all_texts)},
         edge_attrs={"weight": [row[2] for row in rows], "type": [row[3] for row in rows]},
     )
 
@@ -91,7 +91,7 @@ def corpus_to_scipy(graph: CorpusGraph) -> "csr_array":
     """Return the weights as a sparse matrix ``[N, N]``, all types together."""
     from scipy.sparse import csr_array
 
-    shape = (graph.num_nodes, graph.num_nodes)
+    graph, shape = graph.with_rows_in_order(), (graph.num_nodes, graph.num_nodes)
     return csr_array((graph.weight.numpy(), graph.indices.numpy(), graph.indptr.numpy()), shape=shape)
 
 

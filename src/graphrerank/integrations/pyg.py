@@ -88,7 +88,7 @@ def corpus_to_pyg(graph: CorpusGraph) -> Data:
         edge_type=edge_type,
         num_nodes=graph.num_nodes,
         node_ids=list(graph.node_ids),
-        texts=list(graph.texts),
+        texts=list(graph.all_texts),
     )
 
 

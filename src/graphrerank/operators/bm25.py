@@ -73,7 +73,7 @@ class PostingsBM25:
         self.num_nodes = len(postings.lengths)
 
     def score_all(self, query_texts: Sequence[str]) -> Tensor:
-        """Score every node for every query: ``[B, N]`` float32; as :meth:`BM25.score_all`."""
+        """Score every node for every query: ``[B, N]`` float32; as :meth:`BM25.score_all`, 0 for removed ones."""
         scores = np.zeros((len(query_texts), self.num_nodes), dtype=np.float32)
         for row, words in zip(scores, _tokens(query_texts), strict=True):
             held = {word: self._impact(word) for word in dict.fromkeys(words)}
@@ -84,19 +84,16 @@ class PostingsBM25:
 
     def _impact(self, word: str) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
         """Return the texts that hold a word, ``[P]``, and what it adds to their scores, ``[P]``."""
-        postings = self._postings
-        term = postings.words.rank(word)
-        if term < 0:
+        texts, frequency = self._postings.held(word)
+        if not len(texts):
             return np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32)
-        held = slice(int(postings.ptr[term]), int(postings.ptr[term + 1]))
-        texts, frequency = postings.texts[held], postings.counts[held]
-        weight = rarity(np.array([len(texts)]), self.num_nodes)
+        weight = rarity(np.array([len(texts)]), self._postings.num_texts)
         return texts, (weight * (frequency / (self._norm[texts] + frequency))).astype(np.float32)
 
     @cached_property
     def _norm(self) -> npt.NDArray[np.float64]:
         """``[N]``, what the length of each text adds to a frequency: the one thing kept in memory, 8 bytes a text."""
-        mean_length = self._postings.num_tokens / self.num_nodes
+        mean_length = self._postings.num_tokens / self._postings.num_texts
         norm = self._k1 * ((1 - self._b) + self._b * self._postings.lengths / mean_length)
         return np.asarray(norm, dtype=np.float64)
 

@@ -45,7 +45,9 @@ class BM25Retriever:
         rows = max(1, hybrid.BLOCK_SCORES // max(1, self._graph.num_nodes))
         rankings = []
         for block in queries.blocks(rows):
-            nodes, scores = top_k_by_node_order(lexical_scores(self._bm25, block.texts), self.top_k)
+            nodes, scores = top_k_by_node_order(
+                self._graph.without_removed(lexical_scores(self._bm25, block.texts)), self.top_k
+            )
             features = scores.masked_fill(nodes < 0, 0.0).unsqueeze(-1).expand(-1, -1, 2)
             rankings.append(Ranking(nodes, scores, features))
         return Ranking.concatenate(rankings)

@@ -50,7 +50,7 @@ class CorpusPPR(nn.Module):
             raise ValueError(f"`tolerance` must lie in (0, 1), got {tolerance}")
         self.restart_prob = restart_prob
         self.tolerance = tolerance
-        device, graph = graph.device, graph.to("cpu")
+        device, graph = graph.device, graph.to("cpu").with_rows_in_order()
         num_nodes, entities = graph.num_nodes, graph.entities
         total = torch.zeros(num_nodes).index_add_(0, graph.indices, graph.weight)
         if entities is not None:

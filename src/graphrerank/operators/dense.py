@@ -2,6 +2,7 @@
 
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from functools import cached_property
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from typing import Any
@@ -35,7 +36,8 @@ class DenseRetriever:
     Source: FastInsight, Definition 2 (vector search), with its dot product; for unit vectors that is the cosine of its
     Example 1. The corpus is indexed at the first query, on a GPU if FAISS has one (except HNSW, which FAISS keeps on
     the CPU). Of float16 vectors on disk ``flat`` needs no FAISS, and no memory: blocks of them are multiplied with the
-    queries. An index of the kind that lies beside the vectors is mapped, whatever ``links`` and ``num_cells`` say.
+    queries. An index of the kind that lies beside the vectors is mapped, whatever ``links`` and ``num_cells`` say;
+    vectors that were added since it was built are all compared.
     FAISS is an extra: ``graphrerank[faiss]`` for the CPU, ``graphrerank[gpu]`` for CUDA 12, never both
     (a ValueError, as is a corpus without embedding).
     """
@@ -54,7 +56,7 @@ class DenseRetriever:
         check_choice(INDEXES, index=self.index)
         check_counts(top_k=self.top_k, links=self.links, ef_search=self.ef_search)
         check_counts(num_cells=self.num_cells, num_probes=self.num_probes)
-        self._embedding, self._index_file = graph.encoded, graph.vector_index
+        self._embedding, self._index_file, self._removed = graph.encoded, graph.vector_index, graph.removed
         self._scans = self.index == "flat" and self._embedding.dtype != torch.float32
         if not self._scans:
             _check_faiss()
@@ -69,12 +71,12 @@ class DenseRetriever:
 
     def _search(self, vectors: Tensor) -> Ranking:
         num_nodes, is_flat = len(self._embedding), self.index == "flat"
-        if not len(vectors) or not num_nodes:
+        num_ranked = num_nodes - (0 if self._removed is None else int(self._removed.sum()))
+        if not len(vectors) or not num_ranked:
             empty = self._embedding.new_full((len(vectors), self.top_k), -torch.inf)
             return _ranking(torch.full(empty.shape, -1, device=empty.device), empty)
-        query_vectors = vectors.float().cpu().contiguous().numpy()
-        depth = min(self.top_k if self.index == "hnsw" else self.top_k + MARGIN, num_nodes)
-        nearest = self._scan(vectors.float(), depth) if self._scans else self._faiss.search(query_vectors, depth)[1]
+        depth = min(self.top_k if self.index == "hnsw" else self.top_k + MARGIN, num_ranked)
+        nearest = self._scan(vectors.float(), depth) if self._scans else self._propose(vectors.float(), depth)
         vectors, device = vectors.float().to(self._embedding.device), self._embedding.device
         proposed = torch.sort(torch.from_numpy(nearest).to(device), dim=1).values
         scores = torch.stack(
@@ -82,24 +84,41 @@ class DenseRetriever:
         )
         columns, top_scores = top_k_by_node_order(scores.masked_fill(proposed < 0, -torch.inf), self.top_k)
         nodes = proposed.gather(1, columns.clamp(min=0)).masked_fill(columns < 0, -1)
-        if is_flat and proposed.shape[1] < num_nodes:
+        if is_flat and proposed.shape[1] < num_ranked:
             for row in self._contested(vectors, scores, top_scores[:, -1]).nonzero().flatten().tolist():
                 blocks = torch.split(torch.arange(num_nodes, device=device), BLOCK_VECTORS)
-                all_scores = torch.cat([self._score(block, vectors[row]) for block in blocks]).unsqueeze(0)
+                all_scores = torch.cat([self._score(block, vectors[row]) for block in blocks])
+                all_scores = self._without_removed(all_scores, 0).unsqueeze(0)
                 nodes[row], top_scores[row] = (part[0] for part in top_k_by_node_order(all_scores, self.top_k))
         return _ranking(nodes, top_scores)
 
-    def _scan(self, vectors: Tensor, depth: int) -> npt.NDArray[np.int64]:
-        """Find the ``depth`` nearest nodes of each query by multiplying with all nodes, block by block."""
+    def _propose(self, vectors: Tensor, depth: int) -> npt.NDArray[np.int64]:
+        """Ask FAISS for nodes near each query, and look at all vectors that its index does not have."""
+        queries = vectors.cpu().contiguous().numpy()
+        nearest: npt.NDArray[np.int64] = self._faiss.search(queries, depth, params=self._search_parameters)[1]
+        if self._faiss.ntotal == len(self._embedding):
+            return nearest
+        return np.concatenate([nearest, self._scan(vectors, depth, start=self._faiss.ntotal)], axis=1)
+
+    def _scan(self, vectors: Tensor, depth: int, *, start: int = 0) -> npt.NDArray[np.int64]:
+        """Find the ``depth`` nearest nodes of each query by multiplying with all, or those from one on, in blocks."""
         vectors = vectors.to(self._embedding.device)
         scores, nodes = vectors.new_zeros(len(vectors), 0), torch.zeros(len(vectors), 0, dtype=torch.int64)
-        for start in range(0, len(self._embedding), BLOCK_VECTORS):
-            block = vectors @ self._embedding[start : start + BLOCK_VECTORS].float().T
+        for first in range(start, len(self._embedding), BLOCK_VECTORS):
+            block = vectors @ self._embedding[first : first + BLOCK_VECTORS].float().T
+            block = self._without_removed(block, first)
             best, place = torch.topk(block, min(depth, block.shape[1]), dim=1)
-            scores, nodes = torch.cat([scores, best], dim=1), torch.cat([nodes, place.cpu() + start], dim=1)
+            scores, nodes = torch.cat([scores, best], dim=1), torch.cat([nodes, place.cpu() + first], dim=1)
             scores, place = torch.topk(scores, min(depth, scores.shape[1]), dim=1)
             nodes = nodes.gather(1, place.cpu())
-        return nodes.numpy()
+        return nodes.masked_fill(scores.cpu() == -torch.inf, -1).numpy()
+
+    def _without_removed(self, scores: Tensor, start: int) -> Tensor:
+        """Fill the scores ``[..., n]`` of nodes from ``start`` on with -inf where a node was removed."""
+        if self._removed is None:
+            return scores
+        removed = self._removed[start : start + scores.shape[-1]].to(scores.device)
+        return scores.masked_fill(removed, -torch.inf)
 
     def _score(self, nodes: Tensor, vector: Tensor) -> Tensor:
         """Return dot products node by node: unlike a matrix product, equal vectors give equal scores."""
@@ -127,7 +146,8 @@ class DenseRetriever:
             import faiss  # heavy: only when something is searched
 
             index = new_vector_index(dim, self.index, num_nodes, links=self.links, num_cells=self.num_cells, half=half)
-            if faiss.get_num_gpus() and self.index != "hnsw" and self.top_k + MARGIN <= MAX_GPU_K:
+            fits_gpu = self.index != "hnsw" and self.top_k + MARGIN <= MAX_GPU_K and self._removed is None
+            if faiss.get_num_gpus() and fits_gpu:
                 index = faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, index)
             fill_vector_index(index, self._embedding)
         if self.index == "hnsw":
@@ -135,6 +155,20 @@ class DenseRetriever:
         elif self.index == "ivf":
             index.nprobe = self.num_probes
         return index
+
+    @cached_property
+    def _search_parameters(self) -> Any:
+        """What keeps FAISS from proposing removed nodes; None if there are none."""
+        if self._removed is None:
+            return None
+        faiss: Any = import_module("faiss")  # whose types lack keyword arguments
+
+        kept = faiss.IDSelectorNot(faiss.IDSelectorBatch(self._removed.nonzero().flatten().cpu().numpy()))
+        if self.index == "hnsw":
+            return faiss.SearchParametersHNSW(sel=kept, efSearch=max(self.ef_search, self.top_k))
+        if self.index == "ivf":
+            return faiss.SearchParametersIVF(sel=kept, nprobe=self.num_probes)
+        return faiss.SearchParameters(sel=kept)
 
     def _mapped_index(self) -> Any | None:
         """Open the index that lies beside the vectors; None if there is none of this kind."""

@@ -129,6 +129,6 @@ def corpus_entities(graph: CorpusGraph) -> EntityIncidence:
     """Return a corpus's entities; those that its texts show by their spelling if it has none."""
     if graph.entities is not None:
         return graph.entities
-    found = PatternEntityExtractor().extract(graph.texts)
+    found = PatternEntityExtractor().extract(graph.all_texts)
     names = [{normalize_entity(name) for name in knowledge.names} - {""} for knowledge in found]
     return EntityIncidence.from_names(names, max_share=MAX_SHARE).to(graph.device)

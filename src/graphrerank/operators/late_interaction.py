@@ -47,7 +47,7 @@ class LateInteractionRetriever:
 
     def __post_init__(self, graph: CorpusGraph) -> None:
         check_counts(top_k=self.top_k, proposals=self.proposals, batch_size=self.batch_size, max_length=self.max_length)
-        self._texts = graph.texts
+        self._texts = graph.all_texts
         self._embedding = None if self.proposals is None else graph.encoded
 
     @staticmethod

@@ -37,6 +37,7 @@ class PrizeCollectingSteinerTree:
         except ImportError as error:
             raise ValueError("a Steiner tree needs the package `pcst_fast`: pip install graphrerank[pcst]") from error
         self._solve = pcst_fast
+        graph = graph.with_rows_in_order()
         source = torch.repeat_interleave(torch.arange(graph.num_nodes), graph.degree.cpu())
         target = graph.indices.cpu()
         is_first = source < target  # one direction of each edge

@@ -49,7 +49,7 @@ class SpladeRetriever:
 
     def __post_init__(self, graph: CorpusGraph) -> None:
         check_counts(top_k=self.top_k, batch_size=self.batch_size, max_length=self.max_length)
-        self._texts = graph.texts
+        self._texts = graph.all_texts
 
     @staticmethod
     def needs_vectors(**_: Any) -> bool:

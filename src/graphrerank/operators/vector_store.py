@@ -51,16 +51,17 @@ def fill_store(store: VectorStore, graph: CorpusGraph, *, batch: int) -> None:
         batch: Passages added at once: at most this much work is lost on a stop.
 
     Raises:
-        ValueError: If it holds something else.
+        ValueError: If it holds something else, or passages were removed from the corpus.
     """
     check_counts(batch=batch)
     done, num_nodes, embedding = store.count(), graph.num_nodes, graph.encoded
     if done > num_nodes:
         raise ValueError(f"{store.where}: needed the {num_nodes:,} passages of the corpus, found {done:,}")
+    texts = graph.all_texts
     for start in range(done, num_nodes, batch):
         held = slice(start, start + batch)
         vectors = embedding[held].float().cpu().contiguous().numpy()
-        store.add(start, list(graph.node_ids[held]), list(graph.texts[held]), vectors)
+        store.add(start, list(graph.node_ids[held]), list(texts[held]), vectors)
     if num_nodes:
         store.finish()
 

@@ -102,7 +102,7 @@ class FactGraphSearch:
         settings = FactGraphSettings(synonymy_threshold=synonymy_threshold, max_synonyms=max_synonyms)
         device = resources.graph.device
         builder = FactGraphBuilder(folder, extractor=extractor, encoder=resources.index_encoder, device=device)
-        index = builder.build(resources.graph.texts, settings)
+        index = builder.build(resources.graph.all_texts, settings)
         print(index.report(), flush=True)
         self._walk = CorpusPPR(index.graph.to(device), restart_prob=restart_prob)
         self._fact_texts, self._fact_vectors = index.facts.texts, index.fact_vectors.to(device)

@@ -59,7 +59,7 @@ class HippoRAGSearch:
         device = resources.graph.device
         settings = FactGraphSettings(synonymy_threshold=synonymy_threshold, max_synonyms=max_synonyms)
         builder = FactGraphBuilder(folder, extractor=extractor, encoder=self._encoder, device=device)
-        index = builder.build(resources.graph.texts, settings)
+        index = builder.build(resources.graph.all_texts, settings)
         print(index.report(), flush=True)
         self._names = builder.entity_vectors(index).to(device)
         self._walk = CorpusPPR(index.between_entities().to(device), restart_prob=restart_prob)

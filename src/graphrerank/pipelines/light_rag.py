@@ -79,7 +79,7 @@ class LightRAGSearch:
         builder = KnowledgeGraphBuilder(
             folder, extractor=extractor, encoder=encoder, description_tokens=description_tokens
         )
-        self._graph = builder.build(resources.graph.texts)
+        self._graph = builder.build(resources.graph.all_texts)
         print(self._graph.report(), flush=True)
         self._encoder = encoder
         device = resources.graph.device

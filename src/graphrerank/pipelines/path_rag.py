@@ -67,7 +67,7 @@ class PathRAGSearch:
         builder = KnowledgeGraphBuilder(
             folder, extractor=extractor, encoder=resources.index_encoder, description_tokens=description_tokens
         )
-        self._graph = builder.build(resources.graph.texts)
+        self._graph = builder.build(resources.graph.all_texts)
         print(self._graph.report(), flush=True)
         self._entities = self._graph.entity_vectors.to(resources.graph.device)
         self._between: dict[tuple[int, int], list[int]] = {}

@@ -58,7 +58,7 @@ class RAPTORSearch:
         model = None if language_model is None else remembering(language_model, cache)
         builder = SummaryTreeBuilder(folder, encoder=resources.index_encoder, language_model=model)
         graph = resources.graph
-        self._tree = builder.build(graph.texts, graph.encoded, settings)
+        self._tree = builder.build(graph.all_texts, graph.encoded, settings)
         print(self._tree.report(), flush=True)
         self._vectors = torch.cat([graph.encoded, self._tree.vectors.to(graph.encoded)])
 

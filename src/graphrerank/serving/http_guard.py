@@ -135,7 +135,7 @@ class HttpGuard:
             return Refusal(401, "the key is missing or wrong: Authorization: Bearer KEY")
         if not self._may_call(headers):
             return Refusal(403, "this web page may not call; `cors_origins` names those that may")
-        return self._admit() if scope["method"] == "POST" else None
+        return self._admit() if scope["method"] in ("POST", "DELETE") else None
 
     def _is_authorized(self, path: str, headers: Headers) -> bool:
         if self._api_key is None or path in self._open_paths:

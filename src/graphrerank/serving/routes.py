@@ -23,11 +23,13 @@ ERRORS = {
     401: "The key is missing or wrong.",
     403: "The page may not call.",
     408: "The body came too slowly.",
+    409: "The corpus takes no documents.",
     413: "The body is too long.",
     422: "A field is invalid, or the request is too much work; the message says which limit.",
     429: "The wait would be too long.",
     503: "Workers died with the request, or the service ends.",
     504: "The request timed out.",
+    507: "The disk is full.",
 }
 
 
@@ -62,6 +64,7 @@ class Route:
         response: Model of the response.
         summary: Summary for the documentation.
         render: Makes the answer, from the request, the engine's result, the id and the path.
+        method: Of HTTP.
     """
 
     paths: tuple[str, ...]
@@ -70,6 +73,7 @@ class Route:
     response: Any
     summary: str
     render: Callable[[Any, Any, str, str], Answer] = _render
+    method: str = "POST"
 
 
 def add_routes(app: FastAPI, routes: list[Route], dispatcher: Dispatcher, limits: Limits) -> None:
@@ -80,7 +84,7 @@ def add_routes(app: FastAPI, routes: list[Route], dispatcher: Dispatcher, limits
             app.add_api_route(
                 path,
                 _endpoint(route, path, dispatcher, limits, reading),
-                methods=["POST"],
+                methods=[route.method],
                 summary=route.summary,
                 description=route.request.__doc__,
                 response_model=route.response,

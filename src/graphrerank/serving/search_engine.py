@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 from torch import Tensor
 
+from graphrerank.data.corpus_folder.opening import MANIFEST, is_corpus_folder
 from graphrerank.data.encoder import Encoder
 from graphrerank.graphs import CorpusGraph, Queries
 from graphrerank.pipelines import Pipeline
@@ -88,15 +89,13 @@ class SearchEngine:
 
     A thread polls the folder, and the target of a link. When it has changed and then stayed unchanged from one poll to
     the next, the new corpus is loaded and replaces the old one; a batch is answered from one of them. If a corpus
-    cannot be loaded, the error is logged and the old one stays.
+    cannot be loaded, the error is logged and the old one stays. Of a corpus folder, which changes with its manifest and
+    opens at once, each batch sees the newest state.
 
     Args:
         load: Loads a corpus.
         folder: Folder of the corpus.
         look_seconds: Seconds between two polls.
-
-    Attributes:
-        current: The version of the corpus that is searched, and the corpus.
 
     Raises:
         ValueError: If the first corpus cannot be loaded.
@@ -107,8 +106,16 @@ class SearchEngine:
         self._folder = folder
         self._look_seconds = look_seconds
         version = corpus_version(folder)
-        self.current = (version, load(folder))
+        self._current = (version, load(folder))
+        self._tried = version
         Thread(target=self._watch, args=(version,), daemon=True).start()
+
+    @property
+    def current(self) -> tuple[str, SearchableCorpus]:
+        """The corpus that is searched now, with its version; of a corpus folder the newest state."""
+        if is_corpus_folder(self._folder) and (newest := corpus_version(self._folder)) not in (self._tried, ""):
+            self._replace(newest)
+        return self._current
 
     def answer(self, jobs: Mapping[str, SearchRequest], check: Check = lambda: None) -> dict[str, SearchResponse]:
         """Search for the queries of a batch of requests, by id."""
@@ -134,24 +141,30 @@ class SearchEngine:
             time.sleep(self._look_seconds)
             previous, latest = latest, corpus_version(self._folder)
             if latest not in (served, "") and latest == previous:
-                served = latest  # tried once
-                self._replace(latest)
+                served = latest
+                if not is_corpus_folder(self._folder):
+                    self._replace(latest)
 
     def _replace(self, version: str) -> None:
+        self._tried = version  # once
         try:
             corpus = self._load(self._folder)
         except Exception as error:
             log("corpus could not be loaded, the old one stays", level=logging.ERROR, error=error, index=version)
             return
-        self.current = (version, corpus)
+        self._current = (version, corpus)
         log("corpus loaded", index=version, nodes=corpus.graph.num_nodes)
 
 
 def corpus_version(folder: Path) -> str:
-    """Return a hash of the paths, sizes and times of a corpus's files; empty if there are none."""
+    """Return a hash of the paths, sizes and times of a corpus's files; empty if there are none.
+
+    Of a corpus folder those of the manifest are enough, which is written anew at each change.
+    """
     root = folder.resolve()
     try:
-        stamps = [(str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in root.rglob("*")]
+        files = [root / MANIFEST] if is_corpus_folder(root) else root.rglob("*")
+        stamps = [(str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files]
     except FileNotFoundError:  # a file vanished meanwhile
         return ""
     return hashlib.sha256(repr((root, sorted(stamps))).encode()).hexdigest()[:16] if stamps else ""

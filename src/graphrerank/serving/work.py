@@ -13,6 +13,8 @@ PER_QUERY_CHARACTER_AND_DOCUMENT = 2e-9
 PER_QUERY_CHARACTER_AND_EDGE = 3e-10
 PER_EXPLAINED_EDGE_AND_NODE_OR_EDGE = 2e-6
 PER_ENCODED_CHARACTER = 3e-5
+PER_GROWTH = 0.1  # mostly waiting for the disk
+PER_NEW_EDGE = 1e-5
 
 
 def rerank_seconds(candidates: RerankInput, *, explain: bool) -> float:
@@ -43,6 +45,11 @@ def query_seconds(query: str) -> float:
 def inspect_seconds(query: str, *, explain: bool) -> float:
     """Estimate the time to search for a query step by step, whose edges are known only then."""
     return 2 * query_seconds(query) + (explain_seconds(100, 300) if explain else 0.0)
+
+
+def growth_seconds(num_documents: int, num_chars: int, num_edges: int) -> float:
+    """Estimate the time to add documents to a corpus folder without encoding them, or to remove some."""
+    return PER_GROWTH + PER_DOCUMENT * num_documents + PER_CHARACTER * num_chars + PER_NEW_EDGE * num_edges
 
 
 def encoding_seconds(num_chars: int) -> float:

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch import Tensor
 
 from graphrerank.data.corpus_folder.columns import Array, Column, write_column
+from graphrerank.data.corpus_folder.node_numbers import hash_strings
 from graphrerank.data.corpus_folder.parts import Part, WrittenPart
-from graphrerank.data.text_match import stem_weights, sums_of_leads
 from graphrerank.graphs import PackedStrings
 
 BLOCK_POSTINGS = 1 << 23  # sorted at once, 64 MiB of keys
@@ -46,8 +45,12 @@ class Assembly:
         columns["stem.ptr"] = write("stem.ptr", "<i8", (), self._running("stem.ptr"))
         columns["stem.stems"] = write("stem.stems", "<i4", (), self._text_stems())
         columns["stem.in_lead"] = write("stem.in_lead", "|b1", (), self._each("stem.in_lead"))
-        columns["stem.weight"] = write("stem.weight", "<f4", (), [self._stem_weight])
-        columns["stem.lead_weight"] = write("stem.lead_weight", "<f4", (), self._lead_weights())
+        columns["stem.texts_with"] = write("stem.texts_with", "<i8", (), [self._texts_with()])
+        columns["stem.order"] = write("stem.order", "<i4", (), [self._order_of_stems()])
+        hashes = np.concatenate([hash_strings(part.strings("id")) for part in self._parts])
+        by_hash = np.argsort(hashes, kind="stable")
+        columns["node_ids.hashes"] = write("node_ids.hashes", "<i8", (), [hashes[by_hash]])
+        columns["node_ids.by_hash"] = write("node_ids.by_hash", "<i8", (), [by_hash])
         return columns
 
     def write_vectors(self, folder: Path, dtype: str) -> dict[str, Column]:
@@ -105,26 +108,15 @@ class Assembly:
         for part, rank in zip(self._parts, self._stems.ranks, strict=True):
             yield rank[part.array("stem.stems")]
 
-    @cached_property
-    def _stem_weight(self) -> npt.NDArray[np.float32]:
+    def _texts_with(self) -> Integers:
+        """Count the texts that hold each stem."""
         count = np.zeros(len(self._stems.words), dtype=np.int64)
         for stems in self._text_stems():
             count += np.bincount(stems, minlength=len(count))
-        weight: npt.NDArray[np.float32] = stem_weights(count, int(self._start[-1])).numpy()
-        return weight
+        return count
 
-    def _lead_weights(self) -> Iterator[Array]:
-        """Sum the weights of leads, in the order in which the corpus first holds their stems, as ``TextMatch`` does."""
-        seen, of_number = self._order_of_stems()
-        for part, stems in zip(self._parts, self._text_stems(), strict=True):
-            in_lead = part.array("stem.in_lead")
-            text = np.repeat(np.arange(len(part)), np.diff(part.array("stem.ptr")))[in_lead]
-            text, number = np.divmod(np.sort(text * max(1, len(seen)) + seen[stems[in_lead]]), max(1, len(seen)))
-            weight = torch.from_numpy(self._stem_weight[of_number[number]])
-            yield sums_of_leads(text, weight, len(part)).numpy()
-
-    def _order_of_stems(self) -> tuple[Integers, Integers]:
-        """Return each stem's number by first appearance, and the stem of each number."""
+    def _order_of_stems(self) -> Integers:
+        """Number the stems by first appearance."""
         number = np.full(len(self._stems.words), -1)
         count = 0
         for part, rank in zip(self._parts, self._stems.ranks, strict=True):
@@ -132,9 +124,7 @@ class Assembly:
             new = seen[number[seen] < 0]
             number[new] = np.arange(count, count + len(new))
             count += len(new)
-        of_number = np.empty_like(number)
-        of_number[number] = np.arange(len(number))
-        return number, of_number
+        return number
 
 
 class _Vocabulary:

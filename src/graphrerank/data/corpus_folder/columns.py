@@ -12,11 +12,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from graphrerank.files import hash_files, write_chunks
+from graphrerank.files import append_bytes, hash_files, write_chunks
 from graphrerank.graphs import PackedStrings
 
 Array = npt.NDArray[Any]
 DTYPES = ("<i8", "<i4", "<f4", "<f2", "|u1", "|b1")
+HASH_BYTES = 1 << 20  # read at once
 END_BYTES = 1 << 16  # at a file's start and end, which are compared whenever the folder is opened
 
 
@@ -27,18 +28,18 @@ class Column:
     Attributes:
         dtype: Of :data:`DTYPES`: byte order, kind and bytes.
         shape: Of the array.
-        sha256: Of the whole file.
+        pieces: Bytes and SHA-256 of each piece of the file: what was written first, and what was appended.
         ends: SHA-256 of its first and last 64 KiB.
     """
 
     dtype: str
     shape: tuple[int, ...]
-    sha256: str
+    pieces: tuple[tuple[int, str], ...]
     ends: str
 
     @property
     def num_bytes(self) -> int:
-        """Size of the file."""
+        """Size of the file, which may have more behind: of somebody who is writing, or was stopped."""
         return int(np.dtype(self.dtype).itemsize * np.prod(self.shape, dtype=np.int64))
 
     def to_json(self) -> dict[str, Any]:
@@ -65,13 +66,34 @@ def write_column(folder: Path, name: str, dtype: str, row_shape: tuple[int, ...]
             count += len(block)
             yield np.ascontiguousarray(block, dtype=dtype).data.cast("B") if block.size else memoryview(b"")
 
-    sha256 = write_chunks(folder / name, chunks())
-    return Column(dtype, (count, *row_shape), sha256, _hash_ends(folder / name))
+    path = folder / name
+    sha256 = write_chunks(path, chunks())
+    size = path.stat().st_size
+    return Column(dtype, (count, *row_shape), ((size, sha256),), _hash_ends(path, size))
+
+
+def append_rows(folder: Path, name: str, column: Column, rows: Array) -> Column:
+    """Append rows to an array on disk, and return its new description; who has the old one reads the old rows.
+
+    Pieces that are not longer than what follows are joined, so that their number grows with the logarithm of what was
+    appended, and so does the number of times that a byte is hashed again; the first piece stays.
+    """
+    if not len(rows):
+        return column
+    path, content = folder / name, np.ascontiguousarray(rows, dtype=column.dtype).data.cast("B")
+    append_bytes(path, column.num_bytes, content)
+    pieces = [*column.pieces, (len(content), hashlib.sha256(content).hexdigest())]
+    size = column.num_bytes + len(content)
+    while len(pieces) > 2 and pieces[-2][0] <= pieces[-1][0]:
+        joined = pieces[-2][0] + pieces[-1][0]
+        pieces[-2:] = [(joined, _hash_range(path, size - joined, size))]
+    return Column(column.dtype, (column.shape[0] + len(rows), *column.shape[1:]), tuple(pieces), _hash_ends(path, size))
 
 
 def file_column(path: Path) -> Column:
     """Describe a file that something else wrote, as bytes."""
-    return Column("|u1", (path.stat().st_size,), hash_files([path]), _hash_ends(path))
+    size = path.stat().st_size
+    return Column("|u1", (size,), ((size, hash_files([path])),), _hash_ends(path, size))
 
 
 class Columns:
@@ -100,8 +122,15 @@ class Columns:
         """Return what the manifest says of a column that it has."""
         return self._columns[name]
 
-    def array(self, name: str, dtype: str, row_shape: tuple[int, ...] = ()) -> Array:
+    def array(self, name: str, dtype: str, row_shape: tuple[int, ...] = (), *, private: bool = False) -> Array:
         """Map a column of some type.
+
+        Args:
+            name: The file's name.
+            dtype: Its type.
+            row_shape: Shape of one row.
+            private: Whether it may be written to, which the file and other processes do not see: pages that are
+                written to are copied.
 
         Raises:
             ValueError: If it is missing or of another type or shape.
@@ -111,7 +140,7 @@ class Columns:
             raise ValueError(f"{self.folder}: needed a column {name!r} of type {dtype}, found {column}")
         if not column.num_bytes:
             return np.zeros(column.shape, dtype=dtype)
-        return np.asarray(np.memmap(self.folder / name, dtype=dtype, mode="r", shape=column.shape))
+        return np.asarray(np.memmap(self.folder / name, dtype=dtype, mode="c" if private else "r", shape=column.shape))
 
     def tensor(self, name: str, dtype: str, row_shape: tuple[int, ...] = ()) -> Tensor:
         """Map a column as a tensor, which must not be written to."""
@@ -131,12 +160,14 @@ class Columns:
 
 def _parsed(folder: Path, name: str, entry: Any) -> Column:
     try:
-        column = Column(entry["dtype"], tuple(map(int, entry["shape"])), str(entry["sha256"]), str(entry["ends"]))
+        pieces = tuple((int(size), str(sha256)) for size, sha256 in entry["pieces"])
+        column = Column(entry["dtype"], tuple(map(int, entry["shape"])), pieces, str(entry["ends"]))
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
             f"{folder}: the manifest's column {name!r} must have dtype, shape and hashes: {entry}"
         ) from error
-    if column.dtype not in DTYPES or Path(name).name != name or min(column.shape, default=0) < 0:
+    known = column.dtype in DTYPES and Path(name).name == name and min(column.shape, default=0) >= 0
+    if not known or sum(size for size, _ in column.pieces) != column.num_bytes:
         raise ValueError(f"{folder}: the manifest's column {name!r} must be a file of one of {DTYPES}, got {entry}")
     return column
 
@@ -145,14 +176,32 @@ def _check_file(path: Path, column: Column, *, thorough: bool) -> None:
     remedy = "prepare the corpus again"
     if not path.is_file():
         raise ValueError(f"{path}: is missing; {remedy}")
-    if (size := path.stat().st_size) != column.num_bytes:
+    if (size := path.stat().st_size) < column.num_bytes:
         raise ValueError(f"{path}: must have {column.num_bytes:,} bytes, has {size:,}; {remedy}")
-    if _hash_ends(path) != column.ends or (thorough and hash_files([path]) != column.sha256):
+    if _hash_ends(path, column.num_bytes) != column.ends or (thorough and not _is_whole(path, column)):
         raise ValueError(f"{path}: is damaged or another corpus's (its hash is not the manifest's); {remedy}")
 
 
-def _hash_ends(path: Path) -> str:
+def _is_whole(path: Path, column: Column) -> bool:
+    stops = np.cumsum([size for size, _ in column.pieces]).tolist()
+    return all(
+        _hash_range(path, stop - size, stop) == sha256
+        for stop, (size, sha256) in zip(stops, column.pieces, strict=True)
+    )
+
+
+def _hash_ends(path: Path, size: int) -> str:
     with path.open("rb") as file:
-        start = file.read(END_BYTES)
-        file.seek(max(0, path.stat().st_size - END_BYTES))
-        return hashlib.sha256(start + file.read(END_BYTES)).hexdigest()
+        start = file.read(min(size, END_BYTES))
+        file.seek(max(0, size - END_BYTES))
+        return hashlib.sha256(start + file.read(min(size, END_BYTES))).hexdigest()
+
+
+def _hash_range(path: Path, start: int, stop: int) -> str:
+    sha = hashlib.sha256()
+    with path.open("rb") as file:
+        file.seek(start)
+        while start < stop and (block := file.read(min(HASH_BYTES, stop - start))):
+            sha.update(block)
+            start += len(block)
+    return sha.hexdigest()

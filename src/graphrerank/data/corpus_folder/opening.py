@@ -1,20 +1,34 @@
 """A corpus folder as a data set whose graph is mapped: opened in constant time, and many processes share its pages."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+import torch
 from torch import Tensor
 
 from graphrerank.data.corpus_folder.columns import Columns
 from graphrerank.data.dataset import Qrels, RetrievalDataset
-from graphrerank.graphs import CorpusGraph, EntityIncidence, Postings, TextStems, WordIndex
+from graphrerank.graphs import (
+    AddedTokens,
+    CorpusGraph,
+    EntityIncidence,
+    PackedStrings,
+    Postings,
+    TextStems,
+    Vocabulary,
+    WordIndex,
+)
 from graphrerank.graphs.content_hash import combined_hash
 from graphrerank.graphs.edge_types import EDGE_TYPES
 
 MANIFEST = "corpus.json"
-FORMAT = 1
+FORMAT = 2
 CONTENT = ("node_ids.offsets", "node_ids.content", "texts.offsets", "texts.content", "vectors")
+Integers = npt.NDArray[np.int64]
 VECTOR_INDEXES = {"ivf": "vectors.ivf", "hnsw": "vectors.hnsw"}
 
 
@@ -40,15 +54,9 @@ def open_corpus(path: str | Path, *, name: str | None = None, thorough: bool = F
         entries = manifest["columns"]
         columns = Columns(folder / manifest["columns_folder"], entries, thorough=thorough)
         encoder = manifest["encoder"]
-        graph = _graph(columns, int(manifest["num_tokens"]))
-        splits = {
-            split: Qrels(
-                columns.tensor(f"split{number}.query", "<i8"),
-                columns.tensor(f"split{number}.node", "<i8"),
-                columns.tensor(f"split{number}.gain", "<f4"),
-            )
-            for number, split in enumerate(manifest["splits"])
-        }
+        graph = map_graph(columns, manifest)
+        read = {split: _qrels(columns, number, graph) for number, split in enumerate(manifest["splits"])}
+        splits = {split: qrels for split, qrels in read.items() if len(qrels.query)}  # or all that it judged is gone
         return RetrievalDataset(
             name or manifest["name"],
             graph,
@@ -82,21 +90,65 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def _graph(columns: Columns, num_tokens: int) -> CorpusGraph:
+def map_graph(columns: Columns, manifest: Mapping[str, Any]) -> CorpusGraph:
+    """Map a corpus: what was prepared, and in memory of this process what was changed since, in so far as it moved."""
+    gone = columns.array("removed", "<i8")
+    node_ids, texts = columns.strings("node_ids"), columns.strings("texts")
+    removed = None
+    if len(gone):
+        removed = np.zeros(len(node_ids), dtype=np.bool_)
+        removed[gone] = True
+        stops = columns.array("texts.offsets", "<i8", private=True)[1:]
+        stops[gone] = texts.offsets[gone]
+        texts = PackedStrings(texts.offsets, texts.content, stops)
+    indptr, row_stop = _rows_of_edges(columns)
     typed = "edges.weight_by_type"
     return CorpusGraph(
-        node_ids=columns.strings("node_ids"),
-        texts=columns.strings("texts"),
-        indptr=columns.tensor("edges.indptr", "<i8"),
+        node_ids=node_ids,
+        texts=texts,
+        indptr=indptr,
         indices=columns.tensor("edges.indices", "<i8"),
         weight=columns.tensor("edges.weight", "<f4"),
         embedding=_vectors(columns) if "vectors" in columns else None,
         entities=_entities(columns) if "entities.sizes" in columns else None,
         weight_by_type=columns.tensor(typed, "<f4", (len(EDGE_TYPES),)) if typed in columns else None,
-        words=_words(columns, num_tokens),
+        words=WordIndex(
+            _tokens(columns, int(manifest["num_tokens"]), removed), _stems(columns, int(manifest["num_stems"]), gone)
+        ),
         vector_index=next((columns.folder / name for name in VECTOR_INDEXES.values() if name in columns), None),
-        known_content=combined_hash(*(columns.entry(n).sha256 if n in columns else None for n in CONTENT)),
+        known_content=_content(columns),
+        row_stop=row_stop,
+        removed=None if removed is None else torch.from_numpy(removed),
     )
+
+
+def _content(columns: Columns) -> str | None:
+    """Return the hash of what a store of vectors holds; None if it is not known, as of a corpus that has grown."""
+    pieces = [columns.entry(name).pieces if name in columns else None for name in CONTENT]
+    if any(several is not None and len(several) > 1 for several in pieces):
+        return None
+    return combined_hash(*(None if only is None else only[0][1] for only in pieces))
+
+
+def _qrels(columns: Columns, number: int, graph: CorpusGraph) -> Qrels:
+    """Map the judgements of a split; of removed passages there are none."""
+    query, node = (columns.tensor(f"split{number}.{name}", "<i8") for name in ("query", "node"))
+    gain = columns.tensor(f"split{number}.gain", "<f4")
+    if graph.removed is None:
+        return Qrels(query, node, gain)
+    kept = ~graph.removed[node]
+    return Qrels(query[kept], node[kept], gain[kept])
+
+
+def _rows_of_edges(columns: Columns) -> tuple[Tensor, Tensor | None]:
+    """Map where each row of edges begins and, if some have moved, where it ends."""
+    moved = columns.array("edges.moved", "<i8", (3,))
+    if not len(moved):
+        return columns.tensor("edges.indptr", "<i8"), None
+    start, stop = (columns.array("edges.indptr", "<i8", private=True) for _ in range(2))
+    start[moved[:, 0]] = moved[:, 1]  # of several moves the last
+    stop[1:][moved[:, 0]] = moved[:, 2]
+    return torch.from_numpy(start), torch.from_numpy(stop[1:])
 
 
 def _vectors(columns: Columns) -> Tensor:
@@ -111,22 +163,40 @@ def _entities(columns: Columns) -> EntityIncidence:
     return EntityIncidence(columns.strings("entities.names"), indptr, indices, sizes, (holder_ptr, holders))
 
 
-def _words(columns: Columns, num_tokens: int) -> WordIndex:
+def _tokens(columns: Columns, num_tokens: int, removed: npt.NDArray[np.bool_] | None) -> Postings:
     postings = columns.array("token.postings", "<i4", (2,))
-    tokens = Postings(
-        words=columns.strings("token.words"),
-        ptr=columns.array("token.ptr", "<i8"),
+    ptr, lengths = columns.array("token.ptr", "<i8"), columns.array("token.lengths", "<i4")
+    added = columns.array("added.ptr", "<i8")
+    more = None
+    if (num_added := len(added) - 1) > 0:
+        tokens, counts = columns.array("added.tokens", "<i4"), columns.array("added.counts", "<i4")
+        more = AddedTokens(len(lengths) - num_added, added, tokens, counts)
+    return Postings(
+        words=Vocabulary(columns.strings("token.words"), len(ptr) - 1),
+        ptr=ptr,
         texts=postings[:, 0],
         counts=postings[:, 1],
-        lengths=columns.array("token.lengths", "<i4"),
+        lengths=lengths,
         num_tokens=num_tokens,
+        added=more,
+        removed=removed,
     )
-    stems = TextStems(
-        words=columns.strings("stem.words"),
-        ptr=columns.array("stem.ptr", "<i8"),
-        stems=columns.array("stem.stems", "<i4"),
+
+
+def _stems(columns: Columns, num_prepared: int, removed: Integers) -> TextStems:
+    ptr, stems = columns.array("stem.ptr", "<i8"), columns.array("stem.stems", "<i4")
+    num_added = len(columns.array("added.ptr", "<i8")) - 1
+    texts_with = columns.array("stem.texts_with", "<i8", private=bool(num_added or len(removed)))
+    if num_added:
+        np.add.at(texts_with, stems[int(ptr[-1 - num_added]) :], 1)
+    for node in removed.tolist():
+        texts_with[stems[int(ptr[node]) : int(ptr[node + 1])]] -= 1  # each stem once in a text
+    return TextStems(
+        words=Vocabulary(columns.strings("stem.words"), num_prepared),
+        ptr=ptr,
+        stems=stems,
         in_lead=columns.array("stem.in_lead", "|b1"),
-        weight=columns.tensor("stem.weight", "<f4"),
-        lead_weight=columns.tensor("stem.lead_weight", "<f4"),
+        texts_with=texts_with,
+        order=columns.array("stem.order", "<i4"),
+        num_texts=len(ptr) - 1 - len(removed),
     )
-    return WordIndex(tokens, stems)

@@ -1,5 +1,6 @@
 """From a data set to a corpus folder, part by part; a stopped preparation continues with the part that it was at."""
 
+import contextlib
 import hashlib
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from graphrerank.caching import hash_texts, short_hash
 from graphrerank.checks import check_choice, check_counts
 from graphrerank.data.candidates import with_vectors
 from graphrerank.data.corpus_folder.assembly import Assembly, write_strings, write_tensor
-from graphrerank.data.corpus_folder.columns import Column, Columns, file_column
+from graphrerank.data.corpus_folder.columns import Array, Column, Columns, file_column, write_column
 from graphrerank.data.corpus_folder.opening import FORMAT, MANIFEST, VECTOR_INDEXES, read_manifest
 from graphrerank.data.corpus_folder.parts import EncodedParts, PartWriter, write_parts
 from graphrerank.data.dataset import RetrievalDataset
@@ -36,6 +37,14 @@ PART_TEXTS = 1 << 15  # passages of a part: at most this much work is lost on a 
 VECTOR_DTYPES = {"float16": "<f2", "float32": "<f4"}
 PARTS = "parts"
 COLUMNS = "columns-"
+NONE = np.zeros(0, dtype=np.int64)
+GROWING: tuple[tuple[str, str, tuple[int, ...], Array], ...] = (  # columns that hold what was changed since
+    ("added.ptr", "<i8", (), np.zeros(1, dtype=np.int64)),  # of the tokens of each added passage
+    ("added.tokens", "<i4", (), NONE),
+    ("added.counts", "<i4", (), NONE),
+    ("edges.moved", "<i8", (3,), NONE.reshape(0, 3)),  # (node, start, stop): where its row of edges lies now
+    ("removed", "<i8", (), NONE),  # numbers of passages
+)
 
 
 def prepare_corpus(
@@ -49,6 +58,7 @@ def prepare_corpus(
     cache: str | Path | None = None,
     engine: Engine = LOCAL,
     progress: Callable[[int], None] = lambda passages: None,
+    is_locked: bool = False,
 ) -> Path:
     """Write a data set as a corpus folder, which :func:`open_corpus` opens in constant time.
 
@@ -66,6 +76,7 @@ def prepare_corpus(
         cache: Folder for edges to nearest neighbours (``knn``), which need an encoder.
         engine: Writes the parts and finds the nearest neighbours; its workers must see ``folder``.
         progress: Called with the number of passages of each finished part.
+        is_locked: Whether the caller has the sole use of the folder already.
 
     Returns:
         The folder.
@@ -81,7 +92,7 @@ def prepare_corpus(
         check_choice(tuple(VECTOR_INDEXES), index=index)
         if encoder is None:
             raise ValueError(f"`index` needs an encoder (encoder=minilm), got {index!r} without one")
-    with sole_use(folder):
+    with contextlib.nullcontext() if is_locked else sole_use(folder):
         check_own_folder(folder)
         settings = [] if encoder is None else [encoder.fingerprint, vectors, *([] if index is None else [index])]
         fingerprint = dataset.fingerprint
@@ -89,8 +100,13 @@ def prepare_corpus(
             fingerprint = short_hash(hash_texts([fingerprint, vectors]))  # other vectors, other rankings
         key = short_hash(hash_texts([str(FORMAT), *_not_in_fingerprint(dataset), dataset.fingerprint, *settings]))[:16]
         target = folder / f"{COLUMNS}{key}"
-        if (folder / MANIFEST).is_file() and read_manifest(folder).get("columns_folder") == target.name:
-            return folder
+        present: Mapping[str, Any] = {}
+        with contextlib.suppress(ValueError):  # none, or one that is to be replaced
+            present = read_manifest(folder)
+        if present.get("columns_folder") == target.name:
+            if present["fingerprint"] == fingerprint:
+                return folder
+            target = folder / f"{target.name}-{short_hash(present['fingerprint'])[:8]}"  # it has grown since
         if encoder is None:
             dataset = with_vectors(dataset, None, folder / PARTS)
         graph = dataset.graph
@@ -104,6 +120,7 @@ def prepare_corpus(
         shutil.rmtree(target, ignore_errors=True)  # of a stopped preparation
         assembly = Assembly(parts)
         columns = assembly.write(target) | _write_graph(target, graph) | _write_queries(target, dataset)
+        columns |= {name: write_column(target, name, dtype, shape, [rows]) for name, dtype, shape, rows in GROWING}
         if encoder is not None:
             columns |= assembly.write_vectors(target, VECTOR_DTYPES[vectors])
             if index is not None:
@@ -115,6 +132,7 @@ def prepare_corpus(
             "encoder": None if encoder is None else {"name": encoder.name, "fingerprint": encoder.fingerprint},
             "num_nodes": graph.num_nodes,
             "num_tokens": assembly.num_tokens,
+            "num_stems": columns["stem.order"].shape[0],  # in order; those of added passages follow
             "splits": list(dataset.splits),
             "edge_counts": dict(dataset.edge_counts),
             "answers": {query: list(answers) for query, answers in dataset.answers.items()},

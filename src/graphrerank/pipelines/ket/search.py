@@ -70,7 +70,7 @@ class KETSearch:
             description_tokens=description_tokens,
         )
         builder = KETIndexBuilder(folder, tokenizer=tokenizer, encoder=resources.index_encoder, extractor=extractor)
-        index = builder.build(resources.graph.texts, find_solution(solution).settings(settings))
+        index = builder.build(resources.graph.all_texts, find_solution(solution).settings(settings))
         print(*index.report.lines(), sep="\n", flush=True)
         retrieval = KETRetrieval(
             index,

@@ -50,7 +50,7 @@ class ReTAGSearch:
     ) -> None:
         encoder, graph = resources.index_encoder, resources.graph
         self._embedding = graph.encoded
-        index = setup.build_index(encoder, graph.node_ids, graph.texts)
+        index = setup.build_index(encoder, graph.node_ids, graph.all_texts)
         summaries = LevelSummaries(index, level, device=graph.device)
         finder = setup.keyword_finder(
             index,

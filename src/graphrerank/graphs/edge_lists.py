@@ -1,0 +1,81 @@
+"""Lists of edges between numbered nodes: checked, sorted, and parallel ones merged."""
+
+import torch
+from torch import Tensor
+
+from graphrerank.graphs.edge_types import EDGE_TYPES
+
+
+def merge_parallel(edges: Tensor, weight: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
+    """Sort edges, and let parallel ones be one with the largest weight.
+
+    Args:
+        edges: ``[M, 2]`` int64.
+        weight: ``[M]``, positive.
+        num_nodes: One more than the largest node number, at least.
+
+    Returns:
+        ``[M', 2]`` in the order of the first node, then of the second, and ``[M']``.
+
+    Example:
+        >>> merge_parallel(torch.tensor([[1, 0], [0, 1], [1, 0]]), torch.tensor([1.0, 2.0, 3.0]), 2)
+        (tensor([[0, 1],
+                [1, 0]]), tensor([2., 3.]))
+    """
+    key, order = torch.sort(edges[:, 0] * num_nodes + edges[:, 1], stable=True)
+    is_new = torch.ones_like(key, dtype=torch.bool)
+    is_new[1:] = key[1:] != key[:-1]
+    if bool(is_new.all()):
+        return edges[order], weight[order]
+    first = order[is_new]
+    largest = weight.new_zeros(len(first)).scatter_reduce_(0, is_new.cumsum(0) - 1, weight[order], "amax")
+    return edges[first], largest
+
+
+def merge_parallel_of_types(
+    edges: Tensor, weight: Tensor, edge_type: Tensor, num_nodes: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Sort edges and merge those of one type, as :func:`merge_parallel`; types ``[M]`` come third, as they are sorted.
+
+    Example:
+        >>> pairs, types = torch.tensor([[1, 0], [0, 1], [1, 0]]), torch.tensor([2, 0, 2])
+        >>> merge_parallel_of_types(pairs, torch.tensor([1.0, 2.0, 3.0]), types, 2)[1:]
+        (tensor([2., 3.]), tensor([0, 2]))
+    """
+    num_types = len(EDGE_TYPES)
+    typed = torch.stack([edges[:, 0], edges[:, 1] * num_types + edge_type], dim=1)
+    merged, largest = merge_parallel(typed, weight, num_nodes * num_types)
+    second = torch.div(merged[:, 1], num_types, rounding_mode="floor")
+    return torch.stack([merged[:, 0], second], dim=1), largest, merged[:, 1] - second * num_types
+
+
+def lay_out_types(edges: Tensor, weight: Tensor, types: Tensor, merged: Tensor, num_nodes: int) -> Tensor:
+    """Lay out the weights of edges by merged edge and type: ``[E, T]``, 0 where an edge is not of a type.
+
+    Args:
+        edges: ``[M, 2]`` int64.
+        weight: ``[M]``, positive; of parallel edges of one type the largest counts.
+        types: ``[M]`` int64, of :data:`~graphrerank.graphs.edge_types.EDGE_TYPES`.
+        merged: ``[E, 2]``, as of :func:`merge_parallel`.
+        num_nodes: One more than the largest node number, at least.
+    """
+    slot = torch.searchsorted(merged[:, 0] * num_nodes + merged[:, 1], edges[:, 0] * num_nodes + edges[:, 1])
+    table = weight.new_zeros(len(merged) * len(EDGE_TYPES))
+    table.scatter_reduce_(0, slot * len(EDGE_TYPES) + types, weight, "amax")
+    return table.reshape(len(merged), len(EDGE_TYPES))
+
+
+def check_edges(num_nodes: int, edges: Tensor, weight: Tensor, types: Tensor) -> None:
+    """Refuse edges ``[M, 2]`` that do not fit a graph, naming the first; see ``CorpusGraph.from_edges``."""
+    for bad, needed in (
+        (((edges < 0) | (edges >= num_nodes)).any(1), f"join nodes 0 to {num_nodes - 1}"),
+        (edges[:, 0] == edges[:, 1], "join two different nodes"),
+        (~(weight > 0) | torch.isinf(weight), "have a positive, finite weight"),
+        ((types < 0) | (types >= len(EDGE_TYPES)), f"be of a type from 0 to {len(EDGE_TYPES) - 1}"),
+    ):
+        if bad.any():
+            first = int(bad.nonzero()[0])
+            raise ValueError(
+                f"`edges` must each {needed}, got {edges[first].tolist()} with weight {weight[first].item()} "
+                f"at row {first}"
+            )

@@ -1,0 +1,285 @@
+"""A corpus folder that grew gives what one gives that was prepared with the same passages."""
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphrerank.data import Qrels, RetrievalDataset, prepare
+from graphrerank.data.corpus_folder import NewEdge, compact_corpus, grow_corpus, open_corpus, prepare_corpus
+from graphrerank.data.text_match import TEXT_MATCH_FEATURES
+from graphrerank.files import sole_use
+from graphrerank.graphs import CorpusGraph, Queries, RetrieverFactory
+from graphrerank.graphs.model_inputs import ModelInputs
+from graphrerank.operators import BM25Retriever, DenseRetriever, HybridExpandRetriever, HybridRetriever
+from tests.data.corpus_folder.conftest import MakeDataset
+from tests.support.encoders import HashEncoder
+
+RETRIEVERS: dict[str, RetrieverFactory] = {
+    "bm25": partial(BM25Retriever, top_k=20),
+    "dense": partial(DenseRetriever, top_k=20),
+    "hybrid": partial(HybridRetriever, top_k=20),
+    "hybrid of proposals": partial(HybridRetriever, top_k=20, proposals=40),
+    "hybrid_expand": partial(HybridExpandRetriever, top_k=20, base_k=8, num_seeds=4, hops=2),
+}
+INPUTS = ModelInputs(
+    ("base_features", "query_vectors", "node_vectors", "edge_index", "edge_weight", "edge_type", "ptr")
+)
+
+
+def encoder() -> HashEncoder:
+    return HashEncoder(dim=32, by_word=True)
+
+
+def with_nodes(dataset: RetrievalDataset, nodes: Sequence[int]) -> RetrievalDataset:
+    """Build the data set anew with some passages, in some order, and the edges and judgements of them alone."""
+    graph, number = dataset.graph, torch.full((dataset.graph.num_nodes,), -1)
+    number[list(nodes)] = torch.arange(len(nodes))
+    pairs, weight, types = graph.typed_edges()
+    kept = (number[pairs] >= 0).all(1)
+    ids, texts = [graph.node_ids[i] for i in nodes], [graph.texts[i] for i in nodes]
+    rebuilt = CorpusGraph.from_edges(ids, texts, number[pairs[kept]], weight[kept], edge_type=types[kept])
+    splits = {}
+    for name, qrels in dataset.splits.items():
+        judged = number[qrels.node] >= 0
+        splits[name] = Qrels(qrels.query[judged], number[qrels.node[judged]], qrels.gain[judged])
+    return RetrievalDataset(dataset.name, rebuilt, dataset.query_ids, dataset.query_texts, splits)
+
+
+def new_edges(dataset: RetrievalDataset, new: Sequence[int], present: Sequence[int]) -> list[NewEdge]:
+    """List the edges of new passages among them and to those that are there."""
+    ids, (pairs, weight, types) = dataset.graph.node_ids, dataset.graph.typed_edges()
+    return [
+        NewEdge(ids[i], ids[j], w, kind)
+        for (i, j), w, kind in zip(pairs.tolist(), weight.tolist(), types.tolist(), strict=True)
+        if i in new and (j in present or (j in new and i < j))
+    ]
+
+
+def add(
+    folder: Path, dataset: RetrievalDataset, new: Sequence[int], present: Sequence[int], **settings: object
+) -> None:
+    ids, texts = ([strings[i] for i in new] for strings in (dataset.graph.node_ids, dataset.graph.texts))
+    edges = new_edges(dataset, new, present)
+    grow_corpus(folder, ids, texts, edges=edges, encoder=encoder(), **settings)  # type: ignore[arg-type]
+
+
+def assert_same(found: RetrievalDataset, rebuilt: RetrievalDataset, cache: Path, *, exact: bool = True) -> None:
+    """Compare rankings, features and candidate graphs of all queries; the numbers of passages may differ."""
+    graph = found.graph
+    live = torch.arange(graph.num_nodes) if graph.removed is None else (~graph.removed).nonzero().flatten()
+    assert [graph.node_ids[i] for i in live.tolist()] == list(rebuilt.graph.node_ids)
+    number = torch.cat([torch.full((graph.num_nodes,), -1), torch.tensor([-1])])
+    number[live] = torch.arange(len(live))
+
+    def close(one: Tensor | None, other: Tensor | None, *, exact: bool = False) -> None:
+        assert one is not None
+        assert other is not None
+        torch.testing.assert_close(one, other, **({"rtol": 0, "atol": 0} if exact else {"rtol": 1e-5, "atol": 1e-6}))
+
+    for split, qrels in rebuilt.splits.items():
+        assert torch.equal(number[found.split(split).node], qrels.node)
+    close(graph.degree[live], rebuilt.graph.degree, exact=True)
+    assert graph.num_edges == rebuilt.graph.num_edges
+    for name, build in RETRIEVERS.items():
+        here, there = (
+            prepare(data, encoder=encoder(), build_retriever=build, cache=cache / str(place))
+            for place, data in enumerate((found, rebuilt))
+        )
+        assert torch.equal(number[here.ranking.nodes], there.ranking.nodes), name
+        close(here.ranking.scores, there.ranking.scores, exact=name == "bm25")
+        close(here.ranking.features, there.ranking.features, exact=name == "bm25")
+    names = ("base_score", *TEXT_MATCH_FEATURES)
+    one, other = (
+        data.with_features(names).graphs(torch.arange(12), split=None, inputs=INPUTS) for data in (here, there)
+    )
+    close(one.x[:, 1:], other.x[:, 1:], exact=exact)
+    assert one.nodes is not None
+    assert torch.equal(number[one.nodes], other.nodes)  # type: ignore[arg-type]
+    for field in ("edge_index", "edge_attr", "ptr", "edge_type"):
+        close(getattr(one, field), getattr(other, field), exact=True)
+    close(one.inputs["node_vectors"], other.inputs["node_vectors"], exact=True)
+
+
+def test_added_passages_against_a_rebuild(make_dataset: MakeDataset, tmp_path: Path) -> None:
+    dataset = make_dataset(entities=False)
+    whole = with_nodes(dataset, range(90))
+    base = with_nodes(dataset, range(60))
+    folder = prepare_corpus(base, tmp_path / "corpus", encoder=encoder(), vectors="float32", part_size=17)
+    old = open_corpus(folder)
+    add(folder, dataset, range(60, 61), range(60))
+    add(folder, dataset, range(61, 85), range(61))
+    add(folder, dataset, range(85, 90), range(85))
+    grown = open_corpus(folder, thorough=True)
+    assert grown.fingerprint != old.fingerprint
+    assert_same(grown, dataclasses.replace(whole, splits=grown.splits), tmp_path / "cache")
+    assert old.graph.texts[59] == dataset.graph.texts[59]  # who mapped it before goes on
+    assert old.graph.num_nodes == 60
+
+
+def test_removed_passages_against_a_rebuild(make_dataset: MakeDataset, tmp_path: Path) -> None:
+    dataset = make_dataset(entities=False)
+    base = with_nodes(dataset, range(70))
+    folder = prepare_corpus(base, tmp_path / "corpus", encoder=encoder(), vectors="float32")
+    ids = dataset.graph.node_ids
+    assert grow_corpus(folder, remove=[ids[i] for i in range(0, 70, 7)]).num_removed == 10
+    add(folder, dataset, range(70, 90), [i for i in range(70) if i % 7])
+    done = grow_corpus(folder, remove=[ids[1], ids[75]])
+    assert done == (0, 2, 78)
+    kept = [i for i in range(90) if (i % 7 or i >= 70) and i not in (1, 75)]
+    rebuilt = with_nodes(dataset, kept)
+    grown = open_corpus(folder, thorough=True)
+    grown = dataclasses.replace(grown, splits={})
+    assert_same(grown, dataclasses.replace(rebuilt, splits={}), tmp_path / "cache", exact=False)
+    with pytest.raises(ValueError, match="must not have removed passages where all texts are indexed, got 12"):
+        _ = grown.graph.all_texts
+    compact_corpus(folder)
+    compacted = open_corpus(folder, thorough=True)
+    assert compacted.graph.removed is None
+    assert list(compacted.graph.texts) == list(rebuilt.graph.texts)
+    assert_same(
+        dataclasses.replace(compacted, splits={}), dataclasses.replace(rebuilt, splits={}), tmp_path / "compacted"
+    )
+    stamp = (folder / "corpus.json").stat().st_mtime_ns
+    compact_corpus(folder)
+    assert (folder / "corpus.json").stat().st_mtime_ns == stamp
+
+
+def test_a_passage_is_replaced_and_comes_back(make_dataset: MakeDataset, tmp_path: Path) -> None:
+    base = with_nodes(make_dataset(entities=False), range(40))
+    folder = prepare_corpus(base, tmp_path / "corpus", encoder=encoder(), index="ivf")
+    with pytest.raises(ValueError, match="`node_ids` must be new, got 'd5'"):
+        grow_corpus(folder, ["d5"], ["A zebra"], encoder=encoder())
+    for text in ("A zebra", "A gnu"):
+        assert grow_corpus(folder, ["d5"], [text], replace=True, encoder=encoder()) == (1, 1, 40)
+    queries = Queries(["q"], ["gnu"], encoder().encode(["A gnu"]))
+    graph = open_corpus(folder).graph
+    for retriever in (BM25Retriever(graph, top_k=40), DenseRetriever(graph, top_k=40, index="ivf", num_probes=40)):
+        nodes = retriever.retrieve(queries).nodes[0]
+        assert graph.node_ids[int(nodes[0])] == "d5"
+        assert sorted(graph.node_ids[node] for node in nodes.tolist()) == sorted(base.graph.node_ids)
+    zebra = Queries(["q"], ["zebra"], encoder().encode(["A zebra"]))
+    assert float(BM25Retriever(graph, top_k=1).retrieve(zebra).scores[0, 0]) == 0.0
+    assert grow_corpus(folder, remove=["d5", "d5", "none"], ignore_absent=True) == (0, 1, 39)
+    assert grow_corpus(folder, ["d5"], ["A zebra"], encoder=encoder()) == (1, 0, 40)
+
+
+def test_a_type_of_edge_comes_to_a_corpus_without_types(make_dataset: MakeDataset, tmp_path: Path) -> None:
+    dataset = make_dataset(entities=False)
+    bare = dataset.with_graph(dataclasses.replace(dataset.graph, weight_by_type=None))
+    folder = prepare_corpus(bare, tmp_path / "corpus")
+    grow_corpus(folder, ["new"], ["A zebra"], edges=[NewEdge("d9", "new", 0.5, 0), NewEdge("new", "d2")])
+    graph = open_corpus(folder, thorough=True).graph
+    _, weight, types = (part[-2:] for part in graph.of_type(0).typed_edges())
+    assert (weight.tolist(), types.tolist()) == ([0.5, 0.5], [0, 0])
+    assert graph.of_type(4).num_edges == dataset.graph.num_edges + 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"node_ids": ["a"], "texts": []}, "`texts` must have one entry per id"),
+        ({"node_ids": ["a", "a"], "texts": ["", ""]}, "`node_ids` must be unique, got 'a' twice"),
+        ({"remove": ["x"]}, "`remove` must hold ids of the corpus, got 'x'"),
+        ({"node_ids": ["a"], "texts": [""], "edges": [NewEdge("a", "x")]}, "'x' is of none"),
+        ({"node_ids": ["a"], "texts": [""], "edges": [NewEdge("d1", "d2")]}, "neither is new"),
+        ({"node_ids": ["a"], "texts": [""], "edges": [NewEdge("a", "a")]}, "join two different nodes"),
+        ({"node_ids": ["a"], "texts": [""], "edges": [NewEdge("a", "d1", -1.0)]}, "have a positive, finite weight"),
+        ({"node_ids": ["a"], "texts": [""], "encoder": None}, "`encoder` must be the one that"),
+        ({"node_ids": ["a"], "texts": [""], "encoder": HashEncoder(fingerprint="another")}, "`encoder` must be"),
+    ],
+    ids=lambda case: case if isinstance(case, str) else "",
+)
+def test_what_does_not_fit_is_refused_and_changes_nothing(
+    make_dataset: MakeDataset, tmp_path: Path, arguments: dict[str, object], message: str
+) -> None:
+    folder = prepare_corpus(make_dataset(20, entities=False), tmp_path / "corpus", encoder=encoder())
+    before = (folder / "corpus.json").read_bytes()
+    with pytest.raises(ValueError, match=message):
+        grow_corpus(folder, **{"encoder": encoder(), **arguments})  # type: ignore[arg-type]
+    assert (folder / "corpus.json").read_bytes() == before
+
+
+def test_a_corpus_with_entities_is_refused(make_dataset: MakeDataset, tmp_path: Path) -> None:
+    folder = prepare_corpus(make_dataset(20), tmp_path / "corpus")
+    with pytest.raises(ValueError, match="has entities"):
+        grow_corpus(folder, ["a"], ["text"])
+
+
+def test_two_writers_are_refused(make_dataset: MakeDataset, tmp_path: Path) -> None:
+    folder = prepare_corpus(make_dataset(20, entities=False), tmp_path / "corpus")
+    with sole_use(folder):
+        for write in (partial(grow_corpus, remove=["d1"]), compact_corpus):
+            with pytest.raises(ValueError, match="another command writes to this folder now"):
+                write(folder)
+
+
+@pytest.mark.parametrize("writes", [1, 4, 10, 17])
+def test_a_full_disk_leaves_the_last_corpus(
+    make_dataset: MakeDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: int
+) -> None:
+    dataset = make_dataset(60, entities=False)
+    folder = prepare_corpus(with_nodes(dataset, range(40)), tmp_path / "corpus", encoder=encoder(), vectors="float32")
+    add(folder, dataset, range(40, 50), range(40))
+    before, done = open_corpus(folder), 0
+
+    def fsync(_: int) -> None:
+        nonlocal done
+        done += 1
+        if done >= writes:
+            raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("graphrerank.files.os.fsync", fsync)
+        with pytest.raises(OSError, match="No space left"):
+            add(folder, dataset, range(50, 60), range(50))
+    after = open_corpus(folder, thorough=True)
+    assert (after.fingerprint, after.graph.num_nodes) == (before.fingerprint, 50)
+    add(folder, dataset, range(50, 60), range(50))
+    grown = dataclasses.replace(open_corpus(folder, thorough=True), splits={})
+    assert_same(grown, dataclasses.replace(with_nodes(dataset, range(60)), splits={}), tmp_path / "cache")
+
+
+def test_every_missing_truncated_or_foreign_file_of_a_grown_corpus_is_refused_by_name(
+    make_dataset: MakeDataset, tmp_path: Path
+) -> None:
+    dataset = make_dataset(40, entities=False)
+    folder = prepare_corpus(with_nodes(dataset, range(30)), tmp_path / "corpus", encoder=encoder())
+    add(folder, dataset, range(30, 40), range(30))
+    grow_corpus(folder, remove=["d3"])
+    shutil.copytree(folder, tmp_path / "copy")
+    (columns,) = folder.glob("columns-*")
+    for name in json.loads((folder / "corpus.json").read_text())["columns"]:
+        content = (columns / name).read_bytes()
+        for changed, message in (
+            (content[:-1], f"{name}: must have"),
+            (bytes(255 - byte for byte in content), f"{name}: is damaged or another corpus's"),
+        ):
+            (columns / name).write_bytes(changed)
+            with pytest.raises(ValueError, match=message):
+                grow_corpus(folder, remove=["d4"])
+        (columns / name).unlink()
+        with pytest.raises(ValueError, match=f"{name}: is missing"):
+            open_corpus(folder)
+        (columns / name).write_bytes(content + b"of a stopped command")
+    open_corpus(folder, thorough=True)
+    grow_corpus(folder, remove=["d4"])
+    grow_corpus(tmp_path / "copy", remove=["d4"])
+    assert open_corpus(folder).fingerprint == open_corpus(tmp_path / "copy").fingerprint
+
+
+def test_preparation_of_the_first_passages_undoes_growth(make_dataset: MakeDataset, tmp_path: Path) -> None:
+    dataset = make_dataset(40, entities=False)
+    folder = prepare_corpus(dataset, tmp_path / "corpus")
+    grow_corpus(folder, ["new"], ["A zebra"])
+    prepare_corpus(dataset, folder)
+    assert open_corpus(folder, thorough=True).graph.num_nodes == 40
+    (folder / "corpus.json").write_text('{"format": 1}')  # of an older version
+    prepare_corpus(dataset, folder)
+    assert open_corpus(folder, thorough=True).graph.num_nodes == 40

@@ -1,0 +1,97 @@
+"""Passages are added to a corpus folder and removed from it by the requests of a service."""
+
+from functools import partial
+
+import pytest
+import torch
+
+from graphrerank.data import Qrels, RetrievalDataset, open_corpus, prepare_corpus
+from graphrerank.files import sole_use
+from graphrerank.graphs import CorpusGraph, EntityIncidence
+from graphrerank.operators import BM25Retriever
+from graphrerank.pipelines import Pipeline, VectorSearch
+from graphrerank.serving.documents_engine import DocumentsEngine
+from graphrerank.serving.documents_request import AddDocuments, RemoveDocuments
+from graphrerank.serving.search_engine import SearchableCorpus, SearchEngine, SearchRequest
+from tests.support.encoders import HashEncoder
+
+
+def write(folder, *, entities=None):
+    graph = CorpusGraph.from_edges(["a", "b"], ["red apple", "green pear"], torch.tensor([[0, 1]]))
+    graph = graph if entities is None else graph.with_entities(EntityIncidence.from_names(entities))
+    qrels = {"test": Qrels(torch.tensor([0]), torch.tensor([0]), torch.ones(1))}
+    return prepare_corpus(RetrievalDataset("fruit", graph, ["q"], ["red"], qrels), folder, encoder=HashEncoder())
+
+
+@pytest.fixture
+def folder(tmp_path):
+    write(tmp_path / "corpus")
+    (tmp_path / "now").symlink_to(tmp_path / "corpus")
+    return tmp_path / "now"
+
+
+def load(folder):
+    graph = open_corpus(folder).graph
+    pipeline = Pipeline(graph, steps=[partial(VectorSearch, retriever=partial(BM25Retriever))], budget=3)
+    return SearchableCorpus(graph, pipeline, None)
+
+
+def add(text, *, doc_id="c", **fields):
+    return AddDocuments.model_validate({"documents": [{"id": doc_id, "text": text}], **fields})
+
+
+def test_a_search_sees_what_was_answered_before(folder):
+    search = SearchEngine(load, folder, look_seconds=1000)
+    engine = DocumentsEngine(folder, HashEncoder)
+
+    def best(query):
+        answer = search.answer({"x": SearchRequest(query=query, top_n=1)})["x"]
+        return answer.results[0].doc_id, answer.meta["index"]
+
+    assert best("plum")[0] == "a"  # no text holds it
+    remove = RemoveDocuments(ids=["a", "none"])
+    done = engine.answer({"x": add("blue plum", edges=[["c", "b"]]), "y": add("white gnu", doc_id="b"), "z": remove})
+    found = [(done[uid].added, done[uid].removed, done[uid].documents) for uid in "xyz"]
+    assert found == [(1, 0, 3), (1, 1, 3), (0, 1, 2)]
+    assert best("plum") == ("c", done["z"].meta["index"])
+    assert best("gnu")[0] == "b"
+    assert best("apple")[0] == "c"  # the first of those that are left
+    assert engine.answer({"x": remove})["x"].removed == 0
+
+
+def test_an_unknown_end_of_an_edge_is_refused_without_its_name(folder):
+    refusal = DocumentsEngine(folder, HashEncoder).answer({"x": add("plum", edges=[["c", "secret"]])})["x"]
+    assert (refusal.status, refusal.message) == (
+        422, "edges.0: must join a document of the request with one of the corpus"
+    )  # fmt: skip
+    assert open_corpus(folder).graph.num_nodes == 2
+
+
+def test_a_full_disk_is_told_and_leaves_the_corpus(folder, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("graphrerank.data.corpus_folder.growth.write_json", full)
+        refusal = DocumentsEngine(folder, HashEncoder).answer({"x": add("plum")})["x"]
+    assert refusal.status == 507
+    assert open_corpus(folder, thorough=True).graph.num_nodes == 2
+
+
+def test_a_corpus_that_takes_none_says_so(tmp_path):
+    engine = DocumentsEngine(write(tmp_path / "corpus", entities=[["x"], ["x"]]), HashEncoder)
+    assert engine.answer({"x": add("plum")})["x"].status == 409
+    other = DocumentsEngine(write(tmp_path / "other"), lambda: HashEncoder(fingerprint="another"))
+    assert other.answer({"x": add("plum")})["x"].status == 409
+
+
+def test_who_waits_for_another_writer_gives_up_at_the_deadline(folder):
+    looks = []
+
+    def check():
+        looks.append(1)
+        if len(looks) > 3:
+            raise TimeoutError
+
+    with sole_use(folder.resolve()):
+        assert DocumentsEngine(folder, HashEncoder).answer({"x": add("plum")}, check)["x"].status == 504
