@@ -38,7 +38,8 @@ def test_every_choice_composes(group: str, choice: str) -> None:
     if group in ("pipeline", "answers", "engine") or of_evaluate:
         schema.check_keys(compose("evaluate", overrides=[f"{group}={choice}"]), schema.EvaluateConfig)
         return
-    extra = ["encoder.model=somewhere"] if choice == "sentence_transformer" else []
+    extra = ["encoder.model=somewhere"] if choice in ("sentence_transformer", "endpoint") else []
+    extra += ["encoder.base_url=http://localhost/v1"] if choice == "endpoint" else []
     cfg = _train(f"{group}={choice}", *extra)
     schema.check_keys(cfg, schema.TrainConfig)
 

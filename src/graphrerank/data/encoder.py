@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from copy import copy
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -40,7 +41,9 @@ class SentenceTransformerEncoder:
         name: Short name for the manifest; the last part of ``model`` when None.
         batch_size: Texts per forward pass.
         max_length: Tokens per text; longer texts are cut. The model's own limit when None.
-        prompt: Prefix of every input, as some models need.
+        prompt: Prefix of every input, as some models need: ``"passage: "`` for E5.
+        query_prompt: Prefix of queries in its place: ``"query: "`` for E5, an instruction for Qwen3-Embedding and bge
+            (``conf/encoder`` has them). None: as ``prompt``.
         device: Torch device; sentence-transformers chooses when None.
         revision: Commit of a hub model.
         dtype: Number format of the model: ``float32``, or ``bfloat16`` or ``float16`` where they are faster. Vectors
@@ -58,6 +61,7 @@ class SentenceTransformerEncoder:
         batch_size: int = 64,
         max_length: int | None = None,
         prompt: str = "",
+        query_prompt: str | None = None,
         device: str | None = None,
         revision: str | None = None,
         dtype: str = "float32",
@@ -68,16 +72,30 @@ class SentenceTransformerEncoder:
         self.batch_size = batch_size
         self.max_length = max_length
         self.prompt = prompt
+        self.query_prompt = query_prompt
         self.device = device
         self.revision = revision
         self.dtype = dtype
+        self._lender: SentenceTransformerEncoder | None = None  # whose model this one uses
 
     @cached_property
     def fingerprint(self) -> str:
         """Hash of the weights, or of the name and revision of a hub model, and of the settings that change vectors."""
         weights = hash_model(self.model, self.revision, FINGERPRINTED)
         numbers = () if self.dtype == "float32" else (self.dtype,)
-        return hashlib.sha256(repr((weights, self.max_length, self.prompt, *numbers)).encode()).hexdigest()
+        asked = () if self.query_prompt is None else (("queries", self.query_prompt),)
+        return hashlib.sha256(repr((weights, self.max_length, self.prompt, *numbers, *asked)).encode()).hexdigest()
+
+    @cached_property
+    def for_queries(self) -> "SentenceTransformerEncoder":
+        """The encoder of queries: the same model with their prompt; itself where they have none of their own."""
+        if self.query_prompt is None:
+            return self
+        twin = copy(self)
+        twin.__dict__.pop("fingerprint", None)
+        twin.prompt, twin.query_prompt = self.query_prompt, None
+        twin._lender = self
+        return twin
 
     def encode(self, texts: Sequence[str]) -> Tensor:
         """Encode ``n`` texts as ``[n, d]`` float32 unit vectors, with a progress bar when there are many."""
@@ -91,6 +109,8 @@ class SentenceTransformerEncoder:
 
     @cached_property
     def _loaded(self) -> Any:
+        if self._lender is not None:
+            return self._lender._loaded
         library = optional("sentence_transformers", "an encoder")  # heavy: only when something must be encoded
         try:
             model = library.SentenceTransformer(

@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from threading import Lock
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from graphrerank.caching import hash_text
 from graphrerank.data.encoder import Encoder, check_vectors
+from graphrerank.graphs.queries import query_encoder
 
 ENTRY_BYTES = 250  # of Python objects for each text: its hash, its row and their places in the dictionary
 
@@ -48,6 +50,12 @@ class MemoryVectorCache:
     def fingerprint(self) -> str:
         """The wrapped encoder's fingerprint."""
         return self.encoder.fingerprint
+
+    @cached_property
+    def for_queries(self) -> "MemoryVectorCache":
+        """A cache as large for the vectors of queries; itself where queries are encoded as passages are."""
+        encoder = query_encoder(self.encoder)
+        return self if encoder is self.encoder else MemoryVectorCache(encoder, max_bytes=self.max_bytes)
 
     def encode(self, texts: Sequence[str]) -> Tensor:
         """Return ``[n, d]`` float32 unit vectors.

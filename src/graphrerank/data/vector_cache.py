@@ -9,6 +9,7 @@ from torch import Tensor
 
 from graphrerank.caching import TensorStore, fill, hash_text
 from graphrerank.data.encoder import Encoder, check_vectors
+from graphrerank.graphs.queries import query_encoder
 
 SHARD_TEXTS = 4096  # texts encoded between two writes: at most this much work is lost on a stop
 
@@ -29,6 +30,12 @@ class VectorCache:
     def fingerprint(self) -> str:
         """The wrapped encoder's fingerprint."""
         return self.encoder.fingerprint
+
+    @cached_property
+    def for_queries(self) -> "VectorCache":
+        """A cache of the wrapped encoder's vectors of queries; itself where queries are encoded as passages are."""
+        encoder = query_encoder(self.encoder)
+        return self if encoder is self.encoder else VectorCache(encoder, self.folder)
 
     def encode(self, texts: Sequence[str]) -> Tensor:
         """Return ``[n, d]`` float32 unit vectors, from disk if cached."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from torch import Tensor
 
@@ -60,3 +61,17 @@ class Queries:
         numbers = rows.tolist()
         ids, texts = ([strings[number] for number in numbers] for strings in (self.ids, self.texts))
         return Queries(ids, texts, None if self.vectors is None else self.vectors[rows.to(self.vectors.device)])
+
+
+EncoderType = TypeVar("EncoderType")
+
+
+def query_encoder(encoder: EncoderType) -> EncoderType:
+    """Return an encoder's ``for_queries``, which puts other words before them; itself where it has none.
+
+    Example:
+        >>> query_encoder("an encoder of all texts alike")
+        'an encoder of all texts alike'
+    """
+    found: EncoderType = getattr(encoder, "for_queries", encoder)
+    return found

@@ -143,36 +143,64 @@ class LanguageModel:
         self, client: Any, messages: list[dict[str, str]], read: Callable[[Any], Answer]
     ) -> tuple[Answer, int]:
         """Ask one question; ``read`` parses the body. Returns the answer, and the number of attempts."""
-        import httpx
-
         body = {"model": self.model, "messages": messages, "temperature": self.temperature, **(self.request or {})}
-        url, problem = f"{self.base_url}/chat/completions", ""
-        for attempt in range(self.max_retries + 1):
-            pause = self.pause * 2**attempt
-            try:
-                response = client.post(url, json=body)
-            except (httpx.TimeoutException, httpx.TransportError) as error:
-                problem = repr(error)
+        url, shown = f"{self.base_url}/chat/completions", f"the text {messages[-1]['content'][:60]!r}"
+        return post(client, url, body, read, shown=shown, max_retries=self.max_retries, pause=self.pause)
+
+
+def post(
+    client: Any,
+    url: str,
+    body: Mapping[str, Any],
+    read: Callable[[Any], Answer],
+    *,
+    shown: str,
+    max_retries: int,
+    pause: float,
+) -> tuple[Answer, int]:
+    """Send JSON until its answer can be read; see :class:`LanguageModel` for what is repeated, and when.
+
+    Args:
+        client: Of httpx.
+        url: The endpoint.
+        body: What to send.
+        read: Parses the body of the answer; an error of its form means that it is not usable.
+        shown: What was asked, for messages.
+        max_retries: Attempts after the first.
+        pause: Seconds before the second attempt; doubled before each further one.
+
+    Returns:
+        The answer, and the number of attempts.
+
+    Raises:
+        RefusedError: If the endpoint refuses for good.
+        UnusableError: If no attempt gave a usable answer.
+    """
+    import httpx
+
+    problem = ""
+    for attempt in range(max_retries + 1):
+        wait_seconds = pause * 2**attempt
+        try:
+            response = client.post(url, json=body)
+        except (httpx.TimeoutException, httpx.TransportError) as error:
+            problem = repr(error)
+        else:
+            if response.status_code == 200:
+                try:
+                    return read(response.json()), attempt + 1
+                except (ValueError, LookupError, TypeError, AttributeError) as error:
+                    problem = repr(error)
+            elif response.status_code in RETRIED:
+                problem = f"status {response.status_code}"
+                wait_seconds = _retry_after(response.headers.get("Retry-After"), wait_seconds)
             else:
-                if response.status_code == 200:
-                    try:
-                        return read(response.json()), attempt + 1
-                    except (ValueError, LookupError, TypeError, AttributeError) as error:
-                        problem = repr(error)
-                elif response.status_code in RETRIED:
-                    problem = f"status {response.status_code}"
-                    pause = _retry_after(response.headers.get("Retry-After"), pause)
-                else:
-                    raise RefusedError(
-                        f"{url} refused with status {response.status_code}: {response.text[:200]!r}",
-                        response.status_code,
-                    )
-            if attempt < self.max_retries:
-                time.sleep(min(pause, MAX_WAIT))
-        raise UnusableError(
-            f"{url} gave no usable answer in {self.max_retries + 1} tries for the text "
-            f"{messages[-1]['content'][:60]!r}; last: {problem}"
-        )
+                raise RefusedError(
+                    f"{url} refused with status {response.status_code}: {response.text[:200]!r}", response.status_code
+                )
+        if attempt < max_retries:
+            time.sleep(min(wait_seconds, MAX_WAIT))
+    raise UnusableError(f"{url} gave no usable answer in {max_retries + 1} tries for {shown}; last: {problem}")
 
 
 def _plain(value: Any) -> Any:

@@ -7,6 +7,7 @@ import torch
 
 from graphrerank.checks import check_counts
 from graphrerank.graphs import Queries, Ranking, Retriever
+from graphrerank.graphs.queries import query_encoder
 from graphrerank.language_models import ChatModel
 from graphrerank.operators.hyde import TextEncoder
 from graphrerank.text import split_sentences
@@ -87,7 +88,7 @@ class IRCoT:
     def _searches(self, rows: list[int], queries: Queries, thoughts: list[list[str]]) -> Queries:
         texts = [thoughts[row][-1] for row in rows]
         ids = [f"{queries.ids[row]}, thought {len(thoughts[row])}" for row in rows]
-        return Queries(ids, texts, None if self.encoder is None else self.encoder.encode(texts))
+        return Queries(ids, texts, None if self.encoder is None else query_encoder(self.encoder).encode(texts))
 
 
 def _prompt(query: str, passages: Sequence[str], thoughts: Sequence[str]) -> str:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from graphrerank.data import MemoryVectorCache
 from graphrerank.data.encoder import Encoder, check_vectors
+from graphrerank.graphs.queries import query_encoder
 from graphrerank.inference import Explainer, GraphReranker, RerankedList, RerankInput
 from graphrerank.models import Checkpoint, load_checkpoint
 from graphrerank.serving.artifact import Artifact, load_artifact
@@ -115,20 +116,30 @@ class RerankEngine:
             else [given.query, *given.passages]
             for given in candidates
         ]  # fmt: skip
-        encoded = self._encode([text for request_texts in texts for text in request_texts])
-        blocks = torch.split(encoded, [len(request_texts) for request_texts in texts])
+        asked = query_encoder(self._encoder)
+        if asked is self._encoder:
+            encoded = self._encode([text for request_texts in texts for text in request_texts], self._encoder)
+            blocks = torch.split(encoded, [len(request_texts) for request_texts in texts])
+        else:
+            queries = iter(self._encode([request_texts[0] for request_texts in texts if request_texts], asked))
+            passages = self._encode([text for request_texts in texts for text in request_texts[1:]], self._encoder)
+            own = torch.split(passages, [max(len(request_texts) - 1, 0) for request_texts in texts])
+            blocks = tuple(
+                torch.cat([next(queries)[None], vectors]) if request_texts else vectors
+                for request_texts, vectors in zip(texts, own, strict=True)
+            )
         return [
             replace(given, query_vector=vectors[0], vectors=vectors[1:]) if len(vectors) else given
             for given, vectors in zip(candidates, blocks, strict=True)
         ]
 
-    def _encode(self, texts: list[str]) -> Tensor:
-        if self._encoder is None or not texts:
+    def _encode(self, texts: list[str], encoder: Encoder | None) -> Tensor:
+        if encoder is None or not texts:
             return torch.zeros(0, 0)
         with metrics().stage_seconds.labels("encode").time():
-            encoded = self._encoder.encode(texts)
+            encoded = encoder.encode(texts)
         try:
-            return check_vectors(encoded, len(texts), self._encoder.name)
+            return check_vectors(encoded, len(texts), encoder.name)
         except ValueError as error:
             raise RuntimeError(str(error)) from error  # not the request's fault
 

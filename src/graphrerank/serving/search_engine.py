@@ -15,6 +15,7 @@ from torch import Tensor
 from graphrerank.data.corpus_folder.opening import MANIFEST, is_corpus_folder
 from graphrerank.data.encoder import Encoder
 from graphrerank.graphs import CorpusGraph, Queries
+from graphrerank.graphs.queries import query_encoder
 from graphrerank.pipelines import Pipeline
 from graphrerank.serving.engine import Check
 from graphrerank.serving.json_log import log
@@ -81,7 +82,7 @@ class SearchableCorpus:
 
     def encode(self, texts: list[str]) -> Tensor | None:
         """Encode queries on the corpus's device; None if no vectors are needed."""
-        return None if self.encoder is None else self.encoder.encode(texts).to(self.graph.device)
+        return None if self.encoder is None else query_encoder(self.encoder).encode(texts).to(self.graph.device)
 
 
 class SearchEngine:

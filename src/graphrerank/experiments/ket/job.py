@@ -19,6 +19,7 @@ from graphrerank.experiments.ket.rerankers import Order, by_granker, by_graph_re
 from graphrerank.experiments.session import JobSession
 from graphrerank.files import write_json, write_text
 from graphrerank.graphs import PairEncoder, Queries
+from graphrerank.graphs.queries import query_encoder
 from graphrerank.indexes import KETIndex, KETIndexBuilder, KETSettings
 from graphrerank.inference import GraphReranker
 from graphrerank.pipelines.ket import Contexts, KETRetrieval, KETSearch, chunk_corpus, find_solution, pack_chunks
@@ -195,7 +196,9 @@ def _questions(folder: Path, encoder: VectorCache) -> Questions:
     if missing := next((query.query_id for query, right in zip(queries, answers, strict=True) if not right), None):
         raise ValueError(f"{folder}: every question needs an `answer` in its metadata, found none in {missing!r}")
     texts = [query.text for query in queries]
-    return Questions(Queries([query.query_id for query in queries], texts, encoder.encode(texts)), answers)
+    return Questions(
+        Queries([query.query_id for query in queries], texts, query_encoder(encoder).encode(texts)), answers
+    )
 
 
 def _sweep_json(points: Sweep) -> dict[str, Any]:

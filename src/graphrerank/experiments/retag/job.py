@@ -31,6 +31,7 @@ from graphrerank.experiments.retag.summary_retrieval import (
 from graphrerank.experiments.session import JobSession
 from graphrerank.files import write_json, write_text
 from graphrerank.graphs import PairEncoder, Queries
+from graphrerank.graphs.queries import query_encoder
 from graphrerank.indexes import ReTAGIndex
 from graphrerank.inference import CheckpointScorer
 from graphrerank.language_models import ChatModel, CitedAnswer, MapReduceAnswers, PairwiseJudge, Summary, remembering
@@ -140,7 +141,7 @@ class _Bench:
             )
         self._sentences = SummarySentences(self.index, self._encoder)
         ids, texts = [question.query_id for question in questions], [question.text for question in questions]
-        self._queries = Queries(ids, texts, self._encoder.encode(texts))
+        self._queries = Queries(ids, texts, query_encoder(self._encoder).encode(texts))
         self._levels: dict[int, LevelSummaries] = {}
 
     @property

@@ -1,0 +1,142 @@
+"""An encoder behind an OpenAI-compatible endpoint of embeddings."""
+
+import hashlib
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from functools import cached_property
+from threading import Lock
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from graphrerank.checks import check_counts, check_not_negative
+from graphrerank.extras import optional
+from graphrerank.language_models.client import post
+from graphrerank.passwords import check_no_password
+
+
+class EndpointEncoder:
+    """Asks ``<base_url>/embeddings`` for vectors, several batches at a time.
+
+    Commands wrap it in a :class:`~graphrerank.data.VectorCache`, so that no text is paid for twice. A batch is repeated
+    as a question to a :class:`~graphrerank.language_models.LanguageModel` is, also if its answer has other vectors than
+    asked for.
+
+    Args:
+        base_url: Of the endpoint, up to and including its version, such as ``http://localhost:8000/v1``.
+        model: Its name there.
+        name: Short name for the manifest; the last part of ``model`` when None.
+        dimensions: Length of the vectors, for models that shorten theirs; the model's own when None.
+        prompt: Put before every passage.
+        query_prompt: Put before every query in its place; as ``prompt`` when None.
+        api_key_variable: Environment variable of the key; no key is sent if it is not set.
+        batch_size: Texts in a request.
+        concurrency: Requests at once.
+        timeout: Seconds per request.
+        max_retries: Attempts after the first.
+        pause: Seconds before the second attempt; doubled before each further one.
+
+    Attributes:
+        counts: Requests that were answered, texts, and tokens as the endpoint counts them, of queries and passages.
+
+    Raises:
+        ValueError: If a setting is out of range, or the URL holds a password.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        model: str,
+        name: str | None = None,
+        dimensions: int | None = None,
+        prompt: str = "",
+        query_prompt: str | None = None,
+        api_key_variable: str = "OPENAI_API_KEY",
+        batch_size: int = 64,
+        concurrency: int = 4,
+        timeout: float = 60.0,
+        max_retries: int = 5,
+        pause: float = 1.0,
+    ) -> None:
+        check_counts(batch_size=batch_size, concurrency=concurrency, dimensions=dimensions)
+        check_not_negative(max_retries=max_retries, pause=pause)
+        check_no_password(base_url=base_url)
+        self.base_url = base_url.rstrip("/")
+        self.model = model
+        self.name = name or model.rsplit("/", 1)[-1]
+        self.dimensions = dimensions
+        self.prompt, self.query_prompt = prompt, query_prompt
+        self.api_key_variable = api_key_variable
+        self.batch_size, self.concurrency = batch_size, concurrency
+        self.timeout, self.max_retries, self.pause = timeout, max_retries, pause
+        self.counts = {"requests": 0, "texts": 0, "tokens": 0}
+        self._lock = Lock()
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of the model's name and of the settings that change vectors, without the endpoint, which may move."""
+        settings = ("endpoint", self.model, self.dimensions, self.prompt, self.query_prompt)
+        return hashlib.sha256(repr(settings).encode()).hexdigest()
+
+    @cached_property
+    def for_queries(self) -> "EndpointEncoder":
+        """The encoder of queries, with the same counts; itself where they have no prompt of their own."""
+        if self.query_prompt is None:
+            return self
+        twin = copy(self)
+        twin.prompt, twin.query_prompt = self.query_prompt, None
+        return twin
+
+    def encode(self, texts: Sequence[str]) -> Tensor:
+        """Encode ``n`` texts as ``[n, d]`` float32 unit vectors.
+
+        Raises:
+            ValueError: If the endpoint refuses, gives no usable answer within the attempts, or gives vectors of
+                several lengths.
+        """
+        if not texts:
+            return torch.zeros(0, 0)
+        httpx = optional("httpx", "an encoder's endpoint")
+        key = os.environ.get(self.api_key_variable)
+        batches = [texts[start : start + self.batch_size] for start in range(0, len(texts), self.batch_size)]
+        with (
+            httpx.Client(timeout=self.timeout, headers={"Authorization": f"Bearer {key}"} if key else {}) as client,
+            ThreadPoolExecutor(self.concurrency) as pool,
+        ):
+            futures = [pool.submit(self._ask, client, batch) for batch in batches]
+            try:
+                vectors = [future.result() for future in futures]
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+        if len(widths := sorted({part.shape[1] for part in vectors})) > 1:
+            raise ValueError(f"{self.base_url}: needed vectors of one length, got {widths}")
+        return functional.normalize(torch.cat(vectors), dim=-1)
+
+    def _ask(self, client: Any, batch: Sequence[str]) -> Tensor:
+        body: dict[str, Any] = {"model": self.model, "input": [self.prompt + text for text in batch]}
+        if self.dimensions is not None:
+            body["dimensions"] = self.dimensions
+
+        def read(answer: Any) -> tuple[Tensor, int]:
+            entries = sorted(answer["data"], key=lambda entry: entry["index"])
+            if [entry["index"] for entry in entries] != list(range(len(batch))):
+                raise ValueError(f"needed {len(batch)} vectors, got {len(entries)}")
+            vectors = torch.tensor([entry["embedding"] for entry in entries], dtype=torch.float32)
+            if vectors.dim() != 2 or not bool(torch.isfinite(vectors).all()):
+                raise ValueError(f"needed finite vectors, got a tensor of shape {list(vectors.shape)}")
+            usage = answer.get("usage") or {}
+            return vectors, int(usage.get("prompt_tokens") or usage.get("total_tokens") or 0)
+
+        shown = f"{len(batch)} texts that begin with {batch[0][:60]!r}"
+        url, plan = f"{self.base_url}/embeddings", {"max_retries": self.max_retries, "pause": self.pause}
+        (vectors, tokens), _ = post(client, url, body, read, shown=shown, **plan)  # type: ignore[arg-type]
+        with self._lock:
+            for what, count in (("requests", 1), ("texts", len(batch)), ("tokens", tokens)):
+                self.counts[what] += count
+        return vectors

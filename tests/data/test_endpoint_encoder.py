@@ -1,0 +1,112 @@
+"""Vectors from an endpoint on this machine, which encodes a text as its length and its first letter."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from graphrerank.data import EndpointEncoder, VectorCache
+from graphrerank.graphs.queries import query_encoder
+
+pytest.importorskip("httpx", reason="httpx is optional")
+
+
+class Embeddings(BaseHTTPRequestHandler):
+    requests: list[dict[str, Any]]
+    troubles: list[tuple[int, Any]]  # of the next answers
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        type(self).requests.append(body | {"path": self.path, "key": self.headers.get("Authorization")})
+        data = [{"index": i, "embedding": [len(text), ord(text[0])]} for i, text in enumerate(body["input"])]
+        status, answer = 200, {"data": data[::-1], "usage": {"prompt_tokens": 3 * len(data)}}
+        if self.troubles:
+            status, answer = type(self).troubles.pop(0)
+        content = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def embeddings() -> Iterator[tuple[str, type[Embeddings]]]:
+    handler = type("Own", (Embeddings,), {"requests": [], "troubles": []})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/v1", handler
+    server.shutdown()
+    server.server_close()
+
+
+def expected(*texts: str) -> torch.Tensor:
+    return torch.nn.functional.normalize(
+        torch.tensor([[float(len(text)), float(ord(text[0]))] for text in texts]), dim=1
+    )
+
+
+def test_batches_in_order_counted_and_cached(
+    embeddings: tuple[str, type[Embeddings]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, handler = embeddings
+    monkeypatch.setenv("SOME_KEY", "secret")
+    encoder = EndpointEncoder(url, model="org/m", dimensions=2, batch_size=3, api_key_variable="SOME_KEY")
+    texts = [letter * (i + 1) for i, letter in enumerate("abcdefgh")]
+    for _ in range(2):
+        torch.testing.assert_close(VectorCache(encoder, tmp_path).encode(texts), expected(*texts))
+    assert sorted(len(request["input"]) for request in handler.requests) == [2, 3, 3]
+    assert {(r["path"], r["model"], r["dimensions"], r["key"]) for r in handler.requests} == {
+        ("/v1/embeddings", "org/m", 2, "Bearer secret")
+    }
+    assert encoder.counts == {"requests": 3, "texts": 8, "tokens": 24}
+    assert encoder.name == "m"
+    assert encoder.encode([]).shape == (0, 0)
+
+
+def test_queries_have_a_prompt_of_their_own(embeddings: tuple[str, type[Embeddings]], tmp_path: Path) -> None:
+    encoder = EndpointEncoder(embeddings[0], model="m", prompt="passage: ", query_prompt="query: ")
+    cache = VectorCache(encoder, tmp_path)
+    torch.testing.assert_close(cache.encode(["x"]), expected("passage: x"))
+    torch.testing.assert_close(query_encoder(cache).encode(["x"]), expected("query: x"))
+    assert encoder.counts["requests"] == 2
+    plain = EndpointEncoder(embeddings[0], model="m", prompt="passage: ")
+    assert query_encoder(plain) is plain
+    assert len({each.fingerprint for each in (encoder, encoder.for_queries, plain)}) == 3
+    moved = EndpointEncoder("http://elsewhere/v1/", model="m", prompt="passage: ")
+    assert moved.fingerprint == plain.fingerprint
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [(429, {}), (503, {}), (200, {"data": []}), (200, {"data": [{"index": 0, "embedding": [float("nan"), 0.0]}]})],
+)
+def test_what_fails_is_asked_again(embeddings: tuple[str, type[Embeddings]], trouble: tuple[int, Any]) -> None:
+    url, handler = embeddings
+    handler.troubles += [trouble, trouble]
+    encoder = EndpointEncoder(url, model="m", pause=0.0)
+    torch.testing.assert_close(encoder.encode(["abc"]), expected("abc"))
+    assert len(handler.requests) == 3
+    handler.troubles += [trouble] * 2
+    with pytest.raises(ValueError, match=r"no usable answer in 2 tries for 1 texts that begin with 'abc'"):
+        EndpointEncoder(url, model="m", pause=0.0, max_retries=1).encode(["abc"])
+
+
+def test_what_is_refused_is_an_error(embeddings: tuple[str, type[Embeddings]]) -> None:
+    url, handler = embeddings
+    handler.troubles.append((401, {"error": "no key"}))
+    with pytest.raises(ValueError, match=r"embeddings refused with status 401"):
+        EndpointEncoder(url, model="m").encode(["abc"])
+    assert len(handler.requests) == 1
+    with pytest.raises(ValueError, match="`batch_size` must be a positive integer"):
+        EndpointEncoder(url, model="m", batch_size=0)
+    with pytest.raises(ValueError, match="`base_url`"):
+        EndpointEncoder("http://me:secret@host/v1", model="m")
