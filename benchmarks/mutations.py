@@ -179,7 +179,12 @@ MUTATIONS = (
     Mutation(
         "language_models/answer_judge.py", "the second order keeps its sign", "        backward[:, rows] *= -1\n", ""
     ),
-    Mutation("language_models/client.py", "the pause does not grow", "self.pause * 2**attempt", "self.pause"),
+    Mutation(
+        "language_models/client.py",
+        "the pause does not grow",
+        "wait_seconds = pause * 2**attempt",
+        "wait_seconds = pause",
+    ),
     Mutation(
         "evaluation/win_rates.py",
         "tested against the wrong side",
