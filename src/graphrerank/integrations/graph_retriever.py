@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import combinations
 
-import torch
 from graph_retriever import Node
 from graph_retriever.strategies import NodeTracker, Strategy
 
@@ -65,7 +64,7 @@ class GraphRerankStrategy(Strategy):
             self.question,
             [node.content for node in nodes],
             scores=[node.similarity_score for node in nodes],
-            edges=torch.tensor(edges).reshape(-1, 2),
+            edges=edges,
         )
         ranking = self.reranker.rerank_batch([given])[0]
         for place, score in zip(ranking.ids, ranking.relevance.tolist(), strict=True):

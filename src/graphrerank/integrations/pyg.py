@@ -140,8 +140,8 @@ def keep_best(
         passages = list(texts(data))
         if len(passages) != data.num_nodes:
             raise ValueError(f"`texts` must return one text per node ({data.num_nodes}), got {len(passages)}")
-        joined = data.edge_index.T[data.edge_index[0] != data.edge_index[1]]
-        ranking = reranker.rerank_batch([RerankInput(asked, passages, edges=joined, top_n=top_k)])[0]
+        given = RerankInput(asked, passages, edge_index=data.edge_index, top_n=top_k)
+        ranking = reranker.rerank_batch([given])[0]
         kept = data.subgraph(ranking.indices)
         kept.relevance = ranking.relevance
         return kept

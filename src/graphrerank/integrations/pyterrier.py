@@ -108,7 +108,7 @@ class GraphRerankTransformer(pt.Transformer):
             group["query"].iloc[0],
             self._texts_of(group),
             scores=group["score"].tolist() if self._reads_scores else None,
-            edges=np.array(self._edges(docnos), dtype=np.int64).reshape(-1, 2),
+            edges=self._edges(docnos),
         )
 
     def _texts_of(self, group: pd.DataFrame) -> list[str]:
