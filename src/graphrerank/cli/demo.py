@@ -15,7 +15,7 @@ from omegaconf import DictConfig
 
 from graphrerank.cli.http_service import serve_http
 from graphrerank.data.readers.attack import clean_description, read_attack
-from graphrerank.files import atomic_folder
+from graphrerank.files import atomic_folder, write_text
 
 ARTIFACT = "base"
 QUESTIONS = (
@@ -95,4 +95,4 @@ def open_page(address: str) -> None:
 
 
 def _write(path: Path, lines: Iterable[str]) -> None:
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    write_text(path, "".join(f"{line}\n" for line in lines))
