@@ -24,9 +24,13 @@ PACKAGE = Path(__file__).parents[1]
 def train(cfg: DictConfig) -> None:
     """Run the job of ``conf/train.yaml``."""
     from graphrerank.cli.jobs import run_job
+    from graphrerank.cli.ray_training import is_for_ray, train_on_ray
     from graphrerank.cli.training_session import TrainingSession
 
-    run_job(cfg, schema.TrainConfig, TrainingSession)
+    if is_for_ray(cfg):
+        train_on_ray(cfg)
+    else:
+        run_job(cfg, schema.TrainConfig, TrainingSession)
 
 
 def evaluate(cfg: DictConfig) -> None:
