@@ -60,6 +60,7 @@ COVERED = {
     "data/builders/test_multi_hop.py": (
         "data/builders/hotpotqa.py", "data/builders/musique.py", "data/builders/two_wiki.py",
     ),
+    "data/documents/test_formats.py": ("data/documents/document.py",),
     "data/builders/test_registry.py": ("data/builders/draft.py", "data/builders/table_retrieval.py"),
 
     "cli/test_commands.py": (

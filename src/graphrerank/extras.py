@@ -34,6 +34,7 @@ EXTRAS = {
         (*COMMAND_LINE, "fastapi", "starlette", "uvicorn", "h11", "prometheus_client"),
     ),
     "encoders": Extra("MiniLM, other encoders and cross-encoders, the Hugging Face hub", ENCODERS),
+    "documents": Extra("graphrerank index: PDF files", ("pypdf",)),
     "faiss": Extra("retriever=dense, and searches in large corpora, on the CPU", ("faiss",)),
     "gpu": Extra("the same on CUDA 12", ("faiss",)),
     "wandb": Extra("logger=wandb", ("wandb",)),

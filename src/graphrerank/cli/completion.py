@@ -2,7 +2,7 @@
 
 from graphrerank.checks import check_choice
 
-COMMANDS = "train evaluate serve prepare doctor completion"
+COMMANDS = "train evaluate serve demo prepare index build doctor completion"
 BASH = f"""_graphrerank() {{
     local word="${{COMP_WORDS[COMP_CWORD]}}" command="${{COMP_WORDS[1]}}"
     if [ "$COMP_CWORD" -le 1 ]; then

@@ -23,6 +23,8 @@ HELP = """graphrerank: learned graph rerankers for graph RAG
   graphrerank serve artifact=...        export a checkpoint (mode=export), or answer HTTP requests from one
   graphrerank demo                      look at rankings of MITRE ATT&CK in the browser, from what is installed
   graphrerank prepare FOLDER data=...   write a data set as a corpus folder, encoded and indexed
+  graphrerank index DOCUMENTS --out F   write a folder of Markdown, HTML, JSON, PDF or code as a data set folder
+  graphrerank build NAME --from F ...   write a public data set from the files that its authors publish
   graphrerank doctor                    what is installed, and what is missing for what; device; cache
   graphrerank completion SHELL          a script for bash, zsh or fish that completes commands and settings
 
@@ -112,6 +114,19 @@ def _doctor(arguments: Sequence[str]) -> int:
     return 0
 
 
+def _index(arguments: Sequence[str]) -> int:
+    from graphrerank.cli.folder_commands import index_command
+
+    return index_command(arguments)
+
+
+def _build(arguments: Sequence[str]) -> int:
+    require_extra("train", "graphrerank build")
+    from graphrerank.cli.folder_commands import build_command
+
+    return build_command(arguments)
+
+
 def _completion(arguments: Sequence[str]) -> int:
     from graphrerank.cli.completion import completion_script
 
@@ -120,6 +135,8 @@ def _completion(arguments: Sequence[str]) -> int:
 
 
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
+    "index": _index,
+    "build": _build,
     "doctor": _doctor,
     "completion": _completion,
     "--help": _help,

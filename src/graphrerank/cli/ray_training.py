@@ -36,7 +36,7 @@ def train_on_ray(cfg: DictConfig) -> None:
 
     Raises:
         MissingExtraError: If Ray Train is not installed.
-        ValueError: If a worker raised one.
+        RayTaskError, RuntimeError: If a worker failed; Ray's message holds the worker's.
     """
     require_extra("ray", "trainer=ray")
     import ray

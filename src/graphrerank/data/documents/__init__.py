@@ -1,0 +1,5 @@
+"""A data set folder from a folder of documents: Markdown, HTML, text, JSON, PDF and code."""
+
+from graphrerank.data.documents.index_folder import IndexedFolder, index_folder
+
+__all__ = ["IndexedFolder", "index_folder"]

@@ -1,0 +1,33 @@
+"""What is read of a file, before it is divided."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading and what stands under it, up to the next heading.
+
+    Attributes:
+        heading: Empty before the first one.
+        text: Paragraphs, separated by empty lines.
+        links: Targets of the links in it, as they are written.
+    """
+
+    heading: str
+    text: str
+    links: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Document:
+    """A document of a file.
+
+    Attributes:
+        name: The file's path within the folder, and for one of several documents of a file ``#`` and its id or line.
+        title: Of the document.
+        sections: In their order.
+    """
+
+    name: str
+    title: str
+    sections: tuple[Section, ...]

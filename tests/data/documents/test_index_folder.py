@@ -1,0 +1,65 @@
+"""Folders of documents, and what reads data set folders on what is made of them."""
+
+import json
+
+import pytest
+
+from graphrerank.data.documents import index_folder
+from graphrerank.data.readers.folder import load_folder
+
+
+@pytest.fixture
+def documents(tmp_path):
+    folder = tmp_path / "docs"
+    (folder / "api").mkdir(parents=True)
+    (folder / ".git").mkdir()
+    (folder / ".git" / "x.md").write_text("no")
+    (folder / "index.md").write_text(
+        "# Home\n\nGo to [start](api/use.md#first-steps), [home](index.md), [out](http://a/b.md).\n"
+    )
+    (folder / "api" / "use.md").write_text(
+        "# Use\n\nText.\n\n## First steps\n\nBack [home](../index.md) [gone](no.md).\n"
+    )
+    (folder / "page.html").write_text("<title>P</title><p>See <a href='index.md'>home</a>.</p>")
+    (folder / "picture.png").write_bytes(b"\x89PNG")
+    (folder / ".hidden.md").write_text("no")
+    (folder / "linked.md").symlink_to(folder / "index.md")
+    return folder
+
+
+def test_passages_places_and_links(documents, tmp_path):
+    made = index_folder(documents, tmp_path / "out")
+    assert (made.documents, made.chunks, made.links) == (3, 4, 3)
+    assert made.unread == {".png: no known format": 1, "hidden": 1, "a link of the file system": 1}
+    rows = [json.loads(line) for line in (tmp_path / "out" / "corpus.jsonl").read_text().splitlines()]
+    assert [row["_id"] for row in rows] == ["index.md:0", "page.html:0", "api/use.md:0", "api/use.md:1"]
+    assert rows[3]["title"] == "Use - First steps"
+    assert rows[3]["metadata"] == {"doc_id": "api/use.md", "chunk_id": 1, "heading": "First steps"}
+    lines = (tmp_path / "out" / "edges.tsv").read_text().splitlines()
+    assert lines[1:] == [
+        "index.md:0\tapi/use.md:1\tlink",
+        "page.html:0\tindex.md:0\tlink",
+        "api/use.md:1\tindex.md:0\tlink",
+    ]
+
+
+def test_the_folder_is_a_data_set(documents, tmp_path):
+    index_folder(documents, tmp_path / "out")
+    graph = load_folder(tmp_path / "out", adjacency=True).graph
+    joined = {(graph.node_ids[i], graph.node_ids[j]) for i, j in graph.typed_edges()[0].tolist()}
+    assert ("api/use.md:0", "api/use.md:1") in joined
+    assert ("index.md:0", "page.html:0") in joined
+
+
+def test_bad_arguments_leave_nothing(documents, tmp_path):
+    with pytest.raises(ValueError, match="`source` must be a folder of documents"):
+        index_folder(tmp_path / "none", tmp_path / "out")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match="`source` must hold documents"):
+        index_folder(tmp_path / "empty", tmp_path / "out")
+    (documents / "bad.json").write_text("{")
+    with pytest.raises(ValueError, match=r"bad.json: not JSON"):
+        index_folder(documents, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(ValueError, match="`out` must not exist"):
+        index_folder(documents, tmp_path / "empty")
