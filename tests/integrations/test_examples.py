@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from graphrerank.extras import is_installed
+from graphrerank.extras import EXTRAS, is_installed
 from tests.support import ROOT
 
 PAGE = (ROOT / "docs" / "adapters.md").read_text(encoding="utf-8")
@@ -18,9 +18,8 @@ def test_every_tool_of_the_page_has_an_example() -> None:
 @pytest.mark.parametrize("tool", EXAMPLES)
 def test_example(tool: str, capsys: pytest.CaptureFixture[str]) -> None:
     code = EXAMPLES[tool]
-    needed = set(re.findall(r"^(?:import|from) (\w+)", code, re.MULTILINE)) | set(
-        re.findall(r"graphrerank\.integrations\.(rerankers|txtai)", code)
-    )
+    adapters = (name.replace("_", "-") for name in re.findall(r"graphrerank\.integrations\.(\w+)", code))
+    needed = {module for name in adapters if name in EXTRAS for module in EXTRAS[name].modules}
     if missing := [module for module in sorted(needed) if not is_installed(module)]:
         pytest.skip(f"{', '.join(missing)} not installed")
     exec(compile(code, f"docs/adapters.md, {tool}", "exec"), {})

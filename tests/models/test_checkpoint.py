@@ -152,7 +152,7 @@ def test_missing_files_are_named(folder: Path) -> None:
     [
         ("{", rf"{MANIFEST}: not valid JSON: .*line 1 column 2"),
         ("[1]", rf"{MANIFEST}: needed a JSON object, got list"),
-        ("{}", r"model must be one of \['complexity_adapter', .*, 'granker_layers'\], got None"),
+        ("{}", r"model must be one of \['complexity_adapter', .*, 'pyg_reranker'\], got None"),
         ('{"model": "gatv2_reranker"}', "model must be one of .*, got None"),
         ('{"model": {"name": "os.system"}}', "model must be one of .*, got 'os.system'"),
         ('{"model": {"name": ["gatv2_reranker"]}}', "model must be one of"),

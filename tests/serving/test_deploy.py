@@ -10,6 +10,7 @@ import yaml
 from hydra import compose, initialize_config_dir
 
 from graphrerank.cli import schema
+from graphrerank.cli.arguments import read_arguments
 from graphrerank.serving.metrics import Metrics
 from tests.support import ROOT
 
@@ -37,7 +38,7 @@ COMMANDS = [
 def test_every_command_composes(overrides):
     schema.register()
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        compose("serve", overrides=overrides)
+        compose("serve", overrides=read_arguments(overrides))
 
 
 def test_the_image_holds_what_it_copies_and_runs_without_rights():

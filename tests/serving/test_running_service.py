@@ -64,7 +64,7 @@ def test_cohere_version_2(service, expected):
 
 def test_the_curl_line_of_the_docs(service):
     text = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
-    line = re.search(r"^curl .*?^  .*\}'$", text, re.MULTILINE | re.DOTALL).group()
+    line = re.search(r"^curl .*?^  [^\n]*\}'$", text, re.MULTILINE | re.DOTALL).group()
     command = shlex.split(line.replace("localhost:8000", service.url.removeprefix("http://")))
     answer = json.loads(subprocess.run([*command, "-s"], capture_output=True, check=True).stdout)
     assert [result["index"] for result in answer["results"]] == [1, 2]

@@ -60,7 +60,7 @@ class TableNames:
 
 
 def gold_tables(sql: str, names: TableNames, *, dialect: str = "sqlite") -> list[str]:
-    """List the tables that a query reads, each once, in the order of the text.
+    """List the tables that a query reads, each once, in the order in which sqlglot walks the query.
 
     A name that a ``WITH`` clause defines is no table where the clause holds: in the query behind it and in the later
     ones of the clause, in its own query only if it is recursive. Aliases and functions that return rows are none.
@@ -77,7 +77,7 @@ def gold_tables(sql: str, names: TableNames, *, dialect: str = "sqlite") -> list
     Example:
         >>> names = TableNames(["Singer", "Song"])
         >>> gold_tables("WITH s AS (SELECT id FROM singer) SELECT * FROM s JOIN [song] AS t ON s.id = t.id", names)
-        ['Singer', 'Song']
+        ['Song', 'Singer']
     """
     return list(dict.fromkeys(_resolve(sql, names, dialect, ())))
 
