@@ -32,7 +32,8 @@ HEADER_BYTES = 16_384  # of a request's headers, and of its trailers
 BACKLOG = 2048  # connections that are not accepted yet
 IDLE_SECONDS = 75  # between two requests of a connection
 SPARE_FILES = 100  # besides those of connections
-DRAIN_SECONDS = 1.0  # clients learn from answers that connections close, before they do
+DRAIN_SECONDS = 3.0  # at most: clients learn from answers that connections close, before they do
+DRAIN_LOOK_SECONDS = 0.1  # whether any connection is left
 
 
 def create_app(
@@ -164,10 +165,14 @@ class _Server(uvicorn.Server):
         """Accept no further connection, and end when the clients of open ones know."""
         for server in self.servers:
             server.close()
-        asyncio.get_running_loop().call_later(DRAIN_SECONDS, self._exit)
+        loop = asyncio.get_running_loop()
+        self._look(loop, loop.time() + DRAIN_SECONDS)
 
-    def _exit(self) -> None:
-        self.should_exit = True
+    def _look(self, loop: asyncio.AbstractEventLoop, last: float) -> None:
+        if self.server_state.connections and loop.time() < last:
+            loop.call_later(DRAIN_LOOK_SECONDS, self._look, loop, last)
+        else:
+            self.should_exit = True
 
 
 async def _say_ready(lifeline: Lifeline) -> None:
