@@ -13,15 +13,14 @@ import torch
 from torch import Tensor
 
 from graphrerank.checks import check_choice, check_counts
-from graphrerank.graphs import CorpusGraph, Queries, Ranking, top_k_by_node_order
+from graphrerank.graphs import CorpusGraph, Queries, Ranking
 from graphrerank.graphs.retriever import BASE_SCORE
 from graphrerank.graphs.vector_index import fill_vector_index, map_vector_index, new_vector_index
+from graphrerank.operators.dot_ranking import BLOCK_VECTORS, MARGIN, DotRanking
 
 INDEXES = ("flat", "hnsw", "ivf")
 FAISS_PACKAGES = ("faiss-cpu", "faiss-gpu-cu12")  # both contain the module `faiss`, so one overwrites the other
 BLOCK_QUERIES = 1024  # searched at once
-BLOCK_VECTORS = 1 << 14  # multiplied at once if the whole corpus is scored
-MARGIN = 16  # further nodes of a search, to detect ties with the last of ``top_k``, and for vectors of 8 bits
 MAX_GPU_K = 2048  # nodes per query that FAISS returns on a GPU
 
 
@@ -57,6 +56,7 @@ class DenseRetriever:
         check_counts(top_k=self.top_k, links=self.links, ef_search=self.ef_search)
         check_counts(num_cells=self.num_cells, num_probes=self.num_probes)
         self._embedding, self._index_file, self._removed = graph.encoded, graph.vector_index, graph.removed
+        self._ranking = DotRanking(self._embedding, self.top_k, self._removed)
         self._scans = self.index == "flat" and self._embedding.dtype != torch.float32
         if not self._scans:
             _check_faiss()
@@ -70,27 +70,11 @@ class DenseRetriever:
         return Ranking.concatenate([self._search(block.encoded) for block in queries.blocks(BLOCK_QUERIES)])
 
     def _search(self, vectors: Tensor) -> Ranking:
-        num_nodes, is_flat = len(self._embedding), self.index == "flat"
-        num_ranked = num_nodes - (0 if self._removed is None else int(self._removed.sum()))
-        if not len(vectors) or not num_ranked:
-            empty = self._embedding.new_full((len(vectors), self.top_k), -torch.inf)
-            return _ranking(torch.full(empty.shape, -1, device=empty.device), empty)
-        depth = min(self.top_k if self.index == "hnsw" else self.top_k + MARGIN, num_ranked)
+        if not len(vectors) or not self._ranking.num_ranked:
+            return self._ranking.rank(vectors, torch.zeros(len(vectors), 0, dtype=torch.int64), is_exact=False)
+        depth = min(self.top_k if self.index == "hnsw" else self.top_k + MARGIN, self._ranking.num_ranked)
         nearest = self._scan(vectors.float(), depth) if self._scans else self._propose(vectors.float(), depth)
-        vectors, device = vectors.float().to(self._embedding.device), self._embedding.device
-        proposed = torch.sort(torch.from_numpy(nearest).to(device), dim=1).values
-        scores = torch.stack(
-            [self._score(row.clamp(min=0), vector) for row, vector in zip(proposed, vectors, strict=True)]
-        )
-        columns, top_scores = top_k_by_node_order(scores.masked_fill(proposed < 0, -torch.inf), self.top_k)
-        nodes = proposed.gather(1, columns.clamp(min=0)).masked_fill(columns < 0, -1)
-        if is_flat and proposed.shape[1] < num_ranked:
-            for row in self._contested(vectors, scores, top_scores[:, -1]).nonzero().flatten().tolist():
-                blocks = torch.split(torch.arange(num_nodes, device=device), BLOCK_VECTORS)
-                all_scores = torch.cat([self._score(block, vectors[row]) for block in blocks])
-                all_scores = self._without_removed(all_scores, 0).unsqueeze(0)
-                nodes[row], top_scores[row] = (part[0] for part in top_k_by_node_order(all_scores, self.top_k))
-        return _ranking(nodes, top_scores)
+        return self._ranking.rank(vectors, torch.from_numpy(nearest), is_exact=self.index == "flat")
 
     def _propose(self, vectors: Tensor, depth: int) -> npt.NDArray[np.int64]:
         """Ask FAISS for nodes near each query, and look at all vectors that its index does not have."""
@@ -106,36 +90,12 @@ class DenseRetriever:
         scores, nodes = vectors.new_zeros(len(vectors), 0), torch.zeros(len(vectors), 0, dtype=torch.int64)
         for first in range(start, len(self._embedding), BLOCK_VECTORS):
             block = vectors @ self._embedding[first : first + BLOCK_VECTORS].float().T
-            block = self._without_removed(block, first)
+            block = self._ranking.without_removed(block, first)
             best, place = torch.topk(block, min(depth, block.shape[1]), dim=1)
             scores, nodes = torch.cat([scores, best], dim=1), torch.cat([nodes, place.cpu() + first], dim=1)
             scores, place = torch.topk(scores, min(depth, scores.shape[1]), dim=1)
             nodes = nodes.gather(1, place.cpu())
         return nodes.masked_fill(scores.cpu() == -torch.inf, -1).numpy()
-
-    def _without_removed(self, scores: Tensor, start: int) -> Tensor:
-        """Fill the scores ``[..., n]`` of nodes from ``start`` on with -inf where a node was removed."""
-        if self._removed is None:
-            return scores
-        removed = self._removed[start : start + scores.shape[-1]].to(scores.device)
-        return scores.masked_fill(removed, -torch.inf)
-
-    def _score(self, nodes: Tensor, vector: Tensor) -> Tensor:
-        """Return dot products node by node: unlike a matrix product, equal vectors give equal scores."""
-        return (self._embedding[nodes] * vector).sum(1)
-
-    def _contested(self, vectors: Tensor, scores: Tensor, last: Tensor) -> Tensor:
-        """Return ``[b]``, whether a node that was not proposed might belong among the ``top_k``.
-
-        It cannot if the ``last`` kept score exceeds the lowest of the proposed ``scores [b, M]`` by more than rounding:
-        a product of ``d`` terms is off by at most ``d`` roundings of the product of norms, in FAISS and here.
-        """
-        rounding = torch.finfo(torch.float32).eps * self._embedding.shape[1]
-        return last - scores.amin(1) <= 4 * rounding * self._largest_norm * vectors.norm(dim=1)
-
-    @cached_property
-    def _largest_norm(self) -> float:
-        return max(float(part.float().norm(dim=1).max()) for part in torch.split(self._embedding, BLOCK_VECTORS))
 
     @cached_property
     def _faiss(self) -> Any:
@@ -199,8 +159,3 @@ def _is_installed(package: str) -> bool:
     except PackageNotFoundError:
         return False
     return True
-
-
-def _ranking(nodes: Tensor, scores: Tensor) -> Ranking:
-    known = scores.masked_fill(nodes < 0, 0.0)
-    return Ranking(nodes, scores, torch.stack([known, known], dim=-1))
