@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -6,6 +8,7 @@ from graphrerank.evaluation import bootstrap_interval
 from graphrerank.evaluation.findings import (
     Breakdown,
     Counterfactual,
+    EdgesOfType,
     HubBias,
     ListReliability,
     PairedTest,
@@ -14,6 +17,7 @@ from graphrerank.evaluation.findings import (
     Replication,
     SeedSpread,
 )
+from graphrerank.evaluation.query_browser import QueryBrowser, browse_queries
 from graphrerank.evaluation.study import Cost, DatasetStudy, Study, SystemStudy
 from graphrerank.graphs import CorpusGraph, Ranking
 
@@ -89,6 +93,7 @@ def make_dataset(name: str, *, seed: int, texts: list[str] | None = None) -> Dat
         hub_bias=[HubBias(key, 0.1, 0.05, 1.4, 1.2, 17) for key in SKILL],
         counterfactuals=[Counterfactual("gatv2", edges, "PR@10", 0.6, 0.08, (0.05, 0.11), 0.001, 0.7)
                          for edges in ("shuffled", "removed")],
+        edges_of_type=[EdgesOfType("reference", 41.3, 0.6, 0.2, 0.031, 0.01)],
         seed_spreads=[SeedSpread(("gatv2", "gatv2 (2)"), (1, 2), "PR@10", 0.7, 0.01, 0.69, 0.71)],
         reliability=[Reliability("gatv2", "logistic", 20_000, 0.02, 0.0031, 0.0123, (18_000, *range(900, 0, -100)),
                                  tuple(0.05 + 0.1 * i for i in range(10)), shares)],
@@ -96,11 +101,30 @@ def make_dataset(name: str, *, seed: int, texts: list[str] | None = None) -> Dat
     )  # fmt: skip
 
 
+def make_browser(study: DatasetStudy) -> QueryBrowser:
+    """Rankings of thirty passages in a ring, one of them hostile; the first is relevant to every query."""
+    ring = torch.arange(30)
+    texts = [HOSTILE if number == 3 else f"text of passage {number}" for number in range(30)]
+    ids = [f"passage-{number}" for number in range(30)]
+    edges = torch.stack([ring, (ring + 1) % 30], dim=1)
+    graph = CorpusGraph.from_edges(ids, texts, edges, edge_type=ring % 2)
+    generator = torch.Generator().manual_seed(5)
+    names = ("retriever", "gatv2")
+    rankings = {
+        name: Ranking(torch.rand(NUM_QUERIES, 30, generator=generator).argsort(dim=1), torch.zeros(NUM_QUERIES, 30))
+        for name in names
+    }
+    scores = {name: study.systems[name].values["PR@10"] for name in names}
+    relevant = torch.zeros(NUM_QUERIES, 1, dtype=torch.int64)
+    return browse_queries(graph, rankings, scores, relevant, measure="PR@10", query_ids=study.query_ids)
+
+
 @pytest.fixture(scope="session")
 def study() -> Study:
-    """Seven systems on two data sets, one of whose queries is hostile."""
+    """Seven systems on two data sets, one of whose queries is hostile, and can be looked at."""
     texts = [HOSTILE] + [f"a longer question, the one of number {i}, about something" for i in range(1, NUM_QUERIES)]
     datasets = {"attack": make_dataset("attack", seed=1, texts=texts), "scifact": make_dataset("scifact", seed=50)}
+    datasets["attack"] = replace(datasets["attack"], browser=make_browser(datasets["attack"]))
     across = [
         Replication("gatv2", key, "PR@10", tuple(datasets), 0.05, 2, 2, tuple(datasets), 0.1, 0.001)
         for key in list(SKILL)[:-1]

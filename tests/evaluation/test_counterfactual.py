@@ -6,8 +6,8 @@ import torch
 from graphrerank.data import PreparedDataset
 from graphrerank.data.text_match import MATCH_FEATURES, TextMatch
 from graphrerank.evaluation import System, base_ranking, rerank
-from graphrerank.evaluation.counterfactual import OtherEdges
-from graphrerank.graphs import CandidateGraphs, CorpusGraph
+from graphrerank.evaluation.counterfactual import OtherEdges, other_graphs
+from graphrerank.graphs import CandidateGraphs, CorpusGraph, ModelInputs, candidate_edges
 from graphrerank.graphs.model_inputs import SCORES
 from graphrerank.operators import GCS
 
@@ -100,9 +100,58 @@ def test_each_type_is_shuffled_and_its_words_follow(prepared: PreparedDataset) -
 
 
 def test_unknown_edges_are_refused(prepared: PreparedDataset) -> None:
-    with pytest.raises(ValueError, match=r"`kinds` must be of \('shuffled', 'removed'\), got \['rewired'\]"):
+    with pytest.raises(
+        ValueError, match=r"`kinds` must be of \('shuffled', 'removed', 'each_type'\), got \['rewired'\]"
+    ):
         OtherEdges(prepared, ["removed", "rewired"])
 
 
 def test_what_reads_no_edges_is_not_tried(prepared: PreparedDataset) -> None:
     assert OtherEdges(prepared).systems(System("retriever", base_ranking, reads_graph=False)) == {}
+
+
+def typed(prepared: PreparedDataset) -> PreparedDataset:
+    """The same data over six passages, of which the first two are joined by two types, and others by one."""
+    edges, types = torch.tensor([[0, 1], [0, 1], [1, 2], [3, 4]]), torch.tensor([0, 1, 0, 1])
+    weight = torch.tensor([1.0, 3.0, 1.0, 1.0])
+    graph = CorpusGraph.from_edges(list("abcdef"), [""] * 6, edges, weight, edge_type=types)
+    scores = torch.linspace(1, 0, 6).expand(3, 6)
+    ranking = replace(
+        prepared.ranking, nodes=torch.arange(6).expand(3, 6), scores=scores, features=scores.unsqueeze(-1)
+    )
+    return replace(prepared, dataset=replace(prepared.dataset, graph=graph), ranking=ranking)
+
+
+@pytest.mark.parametrize("inputs", [SCORES, SCORES.with_edge_types()], ids=["merged", "typed"])
+def test_each_type_is_left_out_in_turn(prepared: PreparedDataset, inputs: ModelInputs) -> None:
+    prepared = typed(prepared)
+    seen: list[CandidateGraphs] = []
+
+    def spy(graphs: CandidateGraphs) -> torch.Tensor:
+        seen.append(graphs)
+        return graphs.x[:, 0]
+
+    others = OtherEdges(prepared, ["each_type"]).systems(System("spy", spy, inputs=inputs))
+    assert list(others) == ["without reference", "without entity"]
+    for number, system in enumerate(others.values()):
+        rerank(prepared, QUERIES, system)
+        corpus = prepared.dataset.graph.without_type(number)
+        keep = inputs.reads_edge_types
+        edge_index, weight, _, edge_type = candidate_edges(corpus, prepared.ranking.nodes, keep_types=keep)
+        assert torch.equal(seen[-1].edge_index, edge_index)
+        assert torch.equal(seen[-1].edge_attr, weight)
+        assert edge_type is None or torch.equal(seen[-1].edge_type, edge_type)
+
+
+def test_one_type_alone_is_not_left_out(prepared: PreparedDataset) -> None:
+    gcs = System("gcs", GCS(restart_prob=0.3).score)
+    assert list(OtherEdges(prepared).systems(gcs)) == ["shuffled", "removed"]
+
+
+def test_graphs_with_other_edges(prepared: PreparedDataset) -> None:
+    graph = typed(prepared).dataset.graph
+    others = dict(other_graphs(graph, ["removed", "each_type"]))
+    assert list(others) == ["removed", "without reference", "without entity"]
+    assert others["removed"].num_edges == 0
+    assert others["without reference"].edge_types() == [1]
+    assert torch.equal(others["without entity"].typed_edges()[0], torch.tensor([[0, 1], [1, 0], [1, 2], [2, 1]]))

@@ -22,7 +22,6 @@ from graphrerank.evaluation.plots import (
     draw_rows,
     gain_cells,
     mean_rows,
-    scatter_baseline,
     svg,
     write_plots,
 )
@@ -70,11 +69,11 @@ def test_queries_are_counted_by_both_scores(axes: Axes) -> None:
 
 
 def test_the_retriever_is_what_queries_are_set_against(dataset: DatasetStudy) -> None:
-    assert scatter_baseline(dataset) == "retriever"
+    assert dataset.baseline == "retriever"
     others = {name: system for name, system in dataset.systems.items() if name != "retriever"}
-    assert scatter_baseline(replace(dataset, systems=others)) == next(iter(others))
+    assert replace(dataset, systems=others).baseline == next(iter(others))
     alone = {dataset.primary: dataset.systems[dataset.primary]}
-    assert scatter_baseline(replace(dataset, systems=alone)) is None
+    assert replace(dataset, systems=alone).baseline is None
 
 
 @pytest.mark.parametrize(("low", "ratio"), [(1e-3, 1.2), (0.15, 4e3), (2.1, 1.5), (0.07, 1e6), (800.0, 8.0)])

@@ -2,7 +2,15 @@ import math
 
 import torch
 
-from graphrerank.evaluation.query_analysis import break_down, quantile_groups, query_differences, relevant_groups
+from graphrerank.evaluation.findings import EdgesOfType
+from graphrerank.evaluation.query_analysis import (
+    break_down,
+    edges_of_type,
+    quantile_groups,
+    query_differences,
+    relevant_groups,
+)
+from graphrerank.graphs import CorpusGraph
 
 
 def test_the_largest_gains_and_losses() -> None:
@@ -48,3 +56,20 @@ def test_groups_cover_every_query_once() -> None:
     assert quantile_groups(torch.ones(5), unit="words") == {}
     relevant = relevant_groups([1, 2, 3, 5, 6, 20, 21, 100])
     assert torch.stack(list(relevant.values())).sum(0).tolist() == [1] * 8
+
+
+def test_edges_of_each_type_are_described() -> None:
+    edges, types = torch.tensor([[0, 1], [1, 2], [0, 3], [0, 1]]), torch.tensor([0, 0, 0, 3])
+    graph = CorpusGraph.from_edges(list("abcdef"), [""] * 6, edges, edge_type=types)
+    nodes = torch.tensor([[0, 1, 2, 4], [0, 1, 3, -1]])
+    relevance = torch.tensor([[True, True, False, False], [False, False, True, False]])
+    reference, similarity = edges_of_type(graph, nodes, relevance)
+    # a-b, b-c; a-b, a-d: neighbours of a, b are b, a and c; those of d: a
+    assert reference == EdgesOfType("reference", 2.0, 6 / 7, 2 / 3, 2 / 4, 3 / 7)
+    assert similarity == EdgesOfType("similarity", 1.0, 4 / 7, 2 / 3, 1.0, 3 / 7)
+
+
+def test_edges_where_nothing_is_relevant() -> None:
+    graph = CorpusGraph.from_edges(list("ab"), [""] * 2, torch.tensor([[0, 1]]))
+    (other,) = edges_of_type(graph, torch.tensor([[0, 1]]), torch.zeros(1, 2, dtype=torch.bool))
+    assert (other.share_reached, other.share_relevant, other.base_rate) == (None, None, 0.0)

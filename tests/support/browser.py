@@ -110,10 +110,10 @@ class Page:
         """Write where the focus is."""
         self.call("Input.insertText", text=text)
 
-    def picture(self, path: Path, *, height: int | None = None) -> None:
-        """Write what is seen as PNG; of a page that is longer than its window, ``height`` pixels of it."""
+    def picture(self, path: Path, *, height: int | None = None, top: float = 0) -> None:
+        """Write what is seen as PNG; of a page that is longer than its window, ``height`` pixels from ``top`` on."""
         size = self.evaluate("[innerWidth, innerHeight]")
-        clip = {"x": 0, "y": 0, "width": size[0], "height": height or size[1], "scale": 1}
+        clip = {"x": 0, "y": top, "width": size[0], "height": height or size[1], "scale": 1}
         shot = self.call("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True)
         path.write_bytes(base64.b64decode(shot["data"]))
 

@@ -16,12 +16,11 @@ from graphrerank.cli.systems import check_encoder, with_frozen
 from graphrerank.data import PreparedDataset
 from graphrerank.evaluation import RETRIEVER, RankedDataset, RankedSystem, run_pipelines, run_reranker
 from graphrerank.evaluation.cost import retrieval_times
-from graphrerank.evaluation.counterfactual import OtherEdges
+from graphrerank.evaluation.counterfactual import OtherEdges, other_graphs
 from graphrerank.evaluation.measuring import judged_queries
 from graphrerank.evaluation.run_files import read_run_file
 from graphrerank.files import hash_files, hash_json
 from graphrerank.graphs import Queries
-from graphrerank.graphs.rewire import shuffled_graph
 from graphrerank.models import Checkpoint, RerankerManifest
 
 TIMED_ALONE = 50  # queries that pipelines retrieve once more, one at a time
@@ -139,10 +138,10 @@ class Rankings:
         data, graph = prepared.dataset, prepared.dataset.graph.to(session.device)
         batch = Queries(data.query_ids, data.query_texts, prepared.query_vectors).select(queries)
         for label in cfg.counterfactual_pipelines:
-            others = {}
-            for edges in cfg.counterfactuals:
-                other = shuffled_graph(graph, seed=session.seed) if edges == "shuffled" else graph.without_edges()
-                others[edges] = build(lineup.pipelines[label], other).retrieve(batch).ranking
+            others = {
+                edges: build(lineup.pipelines[label], other).retrieve(batch).ranking
+                for edges, other in other_graphs(graph, cfg.counterfactuals, seed=session.seed)
+            }
             rows[label] = [replace(row, on_other_edges=others) for row in rows[label]]
         return rows
 

@@ -11,7 +11,15 @@ from graphrerank.evaluation.findings import Breakdown
 from graphrerank.evaluation.hub_bias import hub_bias
 from graphrerank.evaluation.measuring import break_ties, measure_ranking, relevant_nodes, tied_share
 from graphrerank.evaluation.paired_tests import compare_last, compare_with_itself
-from graphrerank.evaluation.query_analysis import break_down, mean_degree, num_words, query_differences, query_groups
+from graphrerank.evaluation.query_analysis import (
+    break_down,
+    edges_of_type,
+    mean_degree,
+    num_words,
+    query_differences,
+    query_groups,
+)
+from graphrerank.evaluation.query_browser import QueryBrowser, browse_queries
 from graphrerank.evaluation.ranked_system import RankedDataset, RankedSystem
 from graphrerank.evaluation.reliability import judge_confidence, judge_reliability, label_ranking
 from graphrerank.evaluation.seeds import seed_spreads
@@ -49,6 +57,7 @@ def build_study(ranked: RankedDataset, plan: StudyPlan) -> DatasetStudy:
         if system.name in calibrations
     }
     biases = [hub_bias(graph, system.ranking, relevant, system=system.name) for system in systems]
+    candidate_nodes = (systems[-1].ranking if candidates is None else candidates).nodes
     study = DatasetStudy(
         name=dataset.name,
         split=ranked.split,
@@ -56,13 +65,16 @@ def build_study(ranked: RankedDataset, plan: StudyPlan) -> DatasetStudy:
         query_ids=ids,
         query_texts=texts,
         num_relevant=(relevant >= 0).sum(1).tolist(),
-        densities=mean_degree(graph, (systems[-1].ranking if candidates is None else candidates).nodes).tolist(),
+        densities=mean_degree(graph, candidate_nodes).tolist(),
         systems={
             system.name: _system_study(graph, system, values[system.name], ends, ids, plan)
             for system, ends in zip(systems, intervals, strict=True)
         },
         tested=tuple(plan.tested),
         hub_bias=[bias for bias in biases if bias is not None],
+        edges_of_type=edges_of_type(
+            graph, candidate_nodes, qrels.relevance(queries, candidate_nodes, num_nodes=graph.num_nodes) > 0
+        ),
         counterfactuals=[
             compare_with_itself(system, edges, values[system.name], measured(ranking), plan)
             for system in systems
@@ -92,7 +104,16 @@ def build_study(ranked: RankedDataset, plan: StudyPlan) -> DatasetStudy:
             ceiling=qrels.share_complete(queries, candidates.nodes, num_nodes=graph.num_nodes),
             base_ceiling=qrels.share_complete(queries, base, num_nodes=graph.num_nodes),
         )
-    return with_comparisons(study, plan)
+    return replace(with_comparisons(study, plan), browser=_browser(study, graph, relevant))
+
+
+def _browser(study: DatasetStudy, graph: CorpusGraph, relevant: Tensor) -> QueryBrowser:
+    """Lay out the queries of the primary system beside the baseline's."""
+    measure = study.tested[0]
+    names = [name for name in (study.baseline, study.primary) if name is not None]
+    rankings = {name: ranking for name in names if (ranking := study.systems[name].ranking) is not None}
+    scores = {name: study.systems[name].values[measure] for name in rankings}
+    return browse_queries(graph, rankings, scores, relevant, measure=measure, query_ids=study.query_ids)
 
 
 def _in_order(scores: Mapping[str, Tensor], system: RankedSystem, plan: StudyPlan) -> dict[str, Tensor]:

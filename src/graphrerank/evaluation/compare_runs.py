@@ -78,7 +78,10 @@ def _compare_dataset(parts: Mapping[str, DatasetStudy], resamples: int, seed: in
         key: _taken_over(parts, names, key)
         for key in ("hub_bias", "counterfactuals", "reliability", "list_reliability")
     }
-    merged = _with_candidates(replace(last, systems=systems, tested=tuple(tested), win_rates=(), **single), parts)
+    merged = _with_candidates(
+        replace(last, systems=systems, tested=tuple(tested), win_rates=(), browser=None, edges_of_type=(), **single),
+        parts,
+    )
     return with_comparisons(merged, StudyPlan(measures=measures, tested=tested, resamples=resamples, seed=seed))
 
 

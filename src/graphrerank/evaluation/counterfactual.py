@@ -1,6 +1,6 @@
 """The same candidates with other edges between them: does the graph matter, or only the features?"""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -10,10 +10,12 @@ from torch import Tensor
 from graphrerank.data import PreparedDataset
 from graphrerank.data.text_match import MATCH_FEATURES, TextMatch
 from graphrerank.evaluation.system import System
-from graphrerank.graphs import CandidateGraphs
-from graphrerank.graphs.rewire import shuffle_each_type, shuffle_edges
+from graphrerank.graphs import CandidateGraphs, CorpusGraph, candidate_edges
+from graphrerank.graphs.edge_types import EDGE_TYPES
+from graphrerank.graphs.rewire import shuffle_each_type, shuffle_edges, shuffled_graph
 
-EDGES = ("shuffled", "removed")
+EACH_TYPE = "each_type"
+EDGES = ("shuffled", "removed", EACH_TYPE)
 TOGETHER = MATCH_FEATURES[2]  # the one that depends on edges
 
 
@@ -21,16 +23,18 @@ class OtherEdges:
     """Lets systems rank the candidates of a data set with other edges between them.
 
     ``shuffled``: every candidate keeps its number of neighbours among the candidates, of each type where edges keep
-    theirs, but has others. ``removed``: no edge. All features of edges (GCS, degrees, best neighbours) follow, and so
-    do the words that a candidate's neighbours cover (:class:`TextMatch`). Scores of the retriever stay: the candidates
-    are given.
+    theirs, but has others. ``removed``: no edge. ``each_type``: without the edges of one type, as ``without entity``,
+    once for each type that the corpus has, where it has several. All features of edges (GCS, degrees, best neighbours)
+    follow, and so do the words that a candidate's neighbours cover (:class:`TextMatch`). Scores of the retriever stay:
+    the candidates are given.
     """
 
     def __init__(self, prepared: PreparedDataset, kinds: Sequence[str] = EDGES, *, seed: int = 0) -> None:
         if strangers := set(kinds) - set(EDGES):
             raise ValueError(f"`kinds` must be of {EDGES}, got {sorted(strangers)}")
         names = prepared.feature_names
-        self._kinds = tuple(kinds)
+        self._left_out = left_out_types(prepared.dataset.graph) if EACH_TYPE in kinds else {}
+        self._kinds = (*(kind for kind in kinds if kind != EACH_TYPE), *self._left_out)
         self._prepared = prepared
         self._seed = seed
         self._column = names.index(TOGETHER) if TOGETHER in names else None
@@ -51,6 +55,8 @@ class OtherEdges:
     def _changed(self, graphs: CandidateGraphs, edges: str) -> CandidateGraphs:
         if edges == "shuffled":
             changed = _shuffled(graphs, torch.Generator().manual_seed(self._seed))
+        elif edges in self._left_out:
+            changed = self._without_type(graphs, self._left_out[edges])
         else:
             changed = graphs.select_edges(torch.zeros_like(graphs.edge_attr, dtype=torch.bool))
         if self._match is None:
@@ -61,6 +67,37 @@ class OtherEdges:
         x = graphs.x.clone()
         x[:, self._column] = self._match.score(texts, graphs.nodes, changed.edge_index, graphs.ptr)[:, -1]
         return replace(changed, x=x)
+
+    def _without_type(self, graphs: CandidateGraphs, number: int) -> CandidateGraphs:
+        """Return the same candidates without the edges of a type; for a system that merges types, merged without it."""
+        if graphs.edge_type is not None:
+            return graphs.select_edges(graphs.edge_type != number)
+        assert graphs.query_index is not None
+        nodes = self._prepared.ranking.select(graphs.query_index.cpu()).nodes
+        edge_index, weight, _, types = candidate_edges(self._prepared.dataset.graph, nodes, keep_types=True)
+        kept = types != number
+        both, place = torch.unique_consecutive(edge_index[:, kept], dim=1, return_inverse=True)
+        largest = weight.new_zeros(both.shape[1]).scatter_reduce_(0, place, weight[kept], "amax")
+        device = graphs.x.device
+        return replace(graphs, edge_index=both.to(device), edge_attr=largest.to(device))
+
+
+def left_out_types(graph: CorpusGraph) -> dict[str, int]:
+    """Number the types of a corpus's edges, as ``without TYPE``; empty where all edges are of one type."""
+    types = graph.edge_types()
+    return {f"without {EDGE_TYPES[number]}": number for number in types} if len(types) > 1 else {}
+
+
+def other_graphs(graph: CorpusGraph, kinds: Sequence[str], *, seed: int = 0) -> Iterator[tuple[str, CorpusGraph]]:
+    """Make a corpus with other edges of each of some kinds (:data:`EDGES`), for what searches all of it."""
+    for kind in kinds:
+        if kind == "shuffled":
+            yield kind, shuffled_graph(graph, seed=seed)
+        elif kind == "removed":
+            yield kind, graph.without_edges()
+        else:
+            for name, number in left_out_types(graph).items():
+                yield name, graph.without_type(number)
 
 
 def _shuffled(graphs: CandidateGraphs, generator: torch.Generator) -> CandidateGraphs:

@@ -87,13 +87,25 @@ class Counterfactual(Finding):
     """Scores of a system on another graph, everything else unchanged."""
 
     system: str
-    edges: str  # `shuffled`, each node with as many neighbours as before, or `removed`
+    edges: str  # `shuffled`, each node with as many neighbours as before, `removed`, or `without TYPE`
     measure: str
     mean: float  # on the other graph, as a fraction
     difference: float  # mean of the system on the graph as it is minus `mean`: what the true edges are worth
     interval: tuple[float, float]  # 95% paired bootstrap interval of `difference`
     p_randomization: float  # of the paired randomisation test, two-sided
     share_changed: float  # share of the queries whose top 10 changed
+
+
+@dataclass(frozen=True)
+class EdgesOfType(Finding):
+    """The edges of one type between the candidates, and whether they lead from relevant candidates to others."""
+
+    edges: str  # one of `EDGE_TYPES`
+    per_query: float  # mean number of pairs that they join among a query's candidates
+    share_joined: float  # share of the candidates with at least one
+    share_reached: float | None  # share of the relevant candidates that have a relevant neighbour; None without any
+    share_relevant: float | None  # share of the neighbours of relevant candidates that are relevant; None without any
+    base_rate: float  # share of the candidates that are relevant
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ from torch import Tensor
 from graphrerank.evaluation.findings import Reliability
 from graphrerank.evaluation.pareto import FASTEST, ParetoPoint, pareto_points
 from graphrerank.evaluation.reliability import wilson_interval
-from graphrerank.evaluation.run_json import RETRIEVER
 from graphrerank.evaluation.study import DatasetStudy, Study
 from graphrerank.evaluation.tables import Cell, number_cell, percent_cell, points_cell, row_name
 from graphrerank.files import write_bytes
@@ -83,7 +82,7 @@ def dataset_pictures(dataset: DatasetStudy) -> Iterator[Picture]:
                 height=_height(rows),
             )
     for measure in dataset.tested:
-        if (baseline := scatter_baseline(dataset)) is not None:
+        if (baseline := dataset.baseline) is not None:
             scores = [dataset.systems[name].values[measure] for name in (baseline, dataset.primary)]
             yield Picture(
                 f"{dataset.name}.queries.{measure}",
@@ -193,12 +192,6 @@ def draw_rows(axes: "Axes", *, rows: Sequence[Row], label: str, zero: bool = Fal
     axes.set(ylim=(len(rows) - 0.5, -0.5), xlabel=label)
     if zero:
         axes.axvline(0, color=SOFT, ls="--", lw=1, zorder=1)
-
-
-def scatter_baseline(dataset: DatasetStudy) -> str | None:
-    """Return the system whose queries are set against the primary one's: the retriever, else the first other one."""
-    others = [name for name in dataset.systems if name != dataset.primary]
-    return RETRIEVER if RETRIEVER in others else others[0] if others else None
 
 
 def gain_cells(baseline: Tensor, primary: Tensor) -> list[tuple[float, float, int]]:

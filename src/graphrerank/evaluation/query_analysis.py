@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from graphrerank.evaluation.findings import Breakdown, QueryDifference
+from graphrerank.evaluation.findings import Breakdown, EdgesOfType, QueryDifference
 from graphrerank.graphs import CorpusGraph, candidate_edges
+from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.text import WordTokenizer
 from graphrerank.text.tokenizer import count_tokens
 
@@ -111,6 +112,46 @@ def mean_degree(graph: CorpusGraph, nodes: Tensor) -> Tensor:
         ends = torch.searchsorted(torch.sort(edge_index[1]).values, ptr)
         edges.append(ends[1:] - ends[:-1])
     return torch.cat(edges).double() / (nodes.cpu() >= 0).sum(1).clamp(min=1)
+
+
+def edges_of_type(graph: CorpusGraph, nodes: Tensor, relevance: Tensor) -> list[EdgesOfType]:
+    """Describe the edges of each type between the candidates of all queries; types without any are left out.
+
+    Args:
+        graph: The corpus.
+        nodes: ``[Q, K]`` candidates, padded with -1.
+        relevance: ``[Q, K]`` bool.
+    """
+    counts = torch.zeros(len(EDGE_TYPES), 5, dtype=torch.int64)  # pairs; nodes; relevant ones; their ends, relevant
+    valid = nodes.cpu() >= 0
+    relevance = relevance.cpu() & valid
+    for part, here, labels in zip(
+        *(torch.split(rows, BLOCK_QUERIES) for rows in (nodes.cpu(), valid, relevance)), strict=True
+    ):
+        edge_index, _, _, edge_type = candidate_edges(graph, part, keep_types=True)
+        assert edge_type is not None
+        relevant = labels[here]
+        for number in torch.unique(edge_type).tolist():
+            source, target = edge_index[:, edge_type == number]
+            pairs = torch.unique(torch.stack([source, target]).sort(dim=0).values, dim=1).shape[1]
+            led = relevant[source]  # edges out of relevant candidates
+            reached = torch.unique(target[led & relevant[target]]).numel()
+            counts[number] += torch.tensor(
+                [pairs, torch.unique(target).numel(), reached, int(led.sum()), int((led & relevant[target]).sum())]
+            )
+    num_nodes, num_relevant = max(int(valid.sum()), 1), int(relevance.sum())
+    return [
+        EdgesOfType(
+            EDGE_TYPES[number],
+            per_query=pairs / max(len(nodes), 1),
+            share_joined=joined / num_nodes,
+            share_reached=reached / num_relevant if num_relevant else None,
+            share_relevant=hits / led if led else None,
+            base_rate=num_relevant / num_nodes,
+        )
+        for number, (pairs, joined, reached, led, hits) in enumerate(counts.tolist())
+        if pairs
+    ]
 
 
 def num_words(texts: Sequence[str]) -> Tensor:

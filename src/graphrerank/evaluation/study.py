@@ -14,6 +14,7 @@ from graphrerank.answers import AnswerCounts
 from graphrerank.evaluation.findings import (
     Breakdown,
     Counterfactual,
+    EdgesOfType,
     Finding,
     HubBias,
     ListReliability,
@@ -23,7 +24,8 @@ from graphrerank.evaluation.findings import (
     Replication,
     SeedSpread,
 )
-from graphrerank.evaluation.run_json import read_run_json, with_new_names
+from graphrerank.evaluation.query_browser import QueryBrowser
+from graphrerank.evaluation.run_json import RETRIEVER, read_run_json, with_new_names
 from graphrerank.evaluation.win_rates import WinRate
 from graphrerank.files import write_text
 from graphrerank.graphs import Ranking
@@ -33,13 +35,14 @@ FORMAT = 2  # raise when an older program can no longer read it
 OLDER = 1  # can be read: other names of a row and of a measure, fewer costs, no densities
 STUDY = "study.json"
 READING = "encode"  # the stage in which a cross-encoder reads
-NEWER_FINDINGS = ("list_reliability", "win_rates")  # which older files lack
+NEWER_FINDINGS = ("edges_of_type", "list_reliability", "win_rates")  # which older files lack
 LISTS, NEWER_LISTS = ("query_ids", "query_texts", "num_relevant", "tested"), ("densities", "notes")
 FINDINGS: dict[str, type[Finding]] = {  # of a data set
     "tests": PairedTest,
     "query_differences": QueryDifference,
     "breakdowns": Breakdown,
     "hub_bias": HubBias,
+    "edges_of_type": EdgesOfType,
     "counterfactuals": Counterfactual,
     "seed_spreads": SeedSpread,
     "reliability": Reliability,
@@ -153,6 +156,7 @@ class DatasetStudy:
     query_differences: Sequence[QueryDifference] = ()  # the queries on which it gains and loses most
     breakdowns: Sequence[Breakdown] = ()  # means over groups of queries
     hub_bias: Sequence[HubBias] = ()  # a record per system
+    edges_of_type: Sequence[EdgesOfType] = ()  # a record per type of edges between the candidates
     counterfactuals: Sequence[Counterfactual] = ()  # records of the systems that read the graph
     seed_spreads: Sequence[SeedSpread] = ()  # records of checkpoints that differ in the seed alone
     reliability: Sequence[Reliability] = ()  # records of the systems whose scores were calibrated
@@ -162,6 +166,13 @@ class DatasetStudy:
     densities: Sequence[float] = ()
     # what else a reader must know: where the candidates come from, how the runs of a comparison differ
     notes: Sequence[str] = ()
+    browser: QueryBrowser | None = None  # its queries one by one; None where the rankings were read back
+
+    @property
+    def baseline(self) -> str | None:
+        """Name of the system whose queries are set against the primary one's: the retriever, else the first other."""
+        others = [name for name in self.systems if name != self.primary]
+        return RETRIEVER if RETRIEVER in others else others[0] if others else None
 
     @property
     def primary(self) -> str:
@@ -180,6 +191,7 @@ class DatasetStudy:
             **{key: list(getattr(self, key)) for key in (*LISTS, *NEWER_LISTS)},
             "systems": {name: system.to_json() for name, system in self.systems.items()},
             **{key: [finding.to_json() for finding in getattr(self, key)] for key in FINDINGS},
+            "browser": None if self.browser is None else self.browser.to_json(),
         }
 
     @classmethod
@@ -192,6 +204,7 @@ class DatasetStudy:
             **{key: tuple(content[key]) for key in LISTS},
             **{key: tuple(content.get(key, ())) for key in NEWER_LISTS},
             **{key: tuple(kind.from_json(entry) for entry in content[key]) for key, kind in FINDINGS.items()},
+            "browser": QueryBrowser.from_json(content["browser"]) if content.get("browser") else None,
         }
         systems = {key: SystemStudy.from_json(key, entry) for key, entry in content["systems"].items()}
         return cls(name=name, systems=systems, **rest)

@@ -5,6 +5,7 @@ from math import isnan
 
 from graphrerank.evaluation.answer_tables import answer_notes
 from graphrerank.evaluation.findings import PairedTest
+from graphrerank.evaluation.query_browser import SHOWN, QueryBrowser
 from graphrerank.evaluation.study import DatasetStudy
 from graphrerank.evaluation.tables import p_text, percent_cell, points_cell, row_name
 
@@ -55,6 +56,15 @@ def notes_of(dataset: DatasetStudy, ties: str) -> list[str]:
             shares = ", ".join(f"{route} {100 * share:.0f}%" for route, share in system.routes.items())
             lines.append(f"{row_name(name)}: {shares} of the queries")
     return lines + answer_notes(dataset)
+
+
+def browser_note(browser: QueryBrowser, num_queries: int) -> str:
+    """Say which queries can be looked at, and what is shown of them."""
+    kept = len(browser.queries)
+    which = "all queries" if kept == num_queries else f"{kept:,} of {num_queries:,} queries"
+    if len(browser.systems) > 1:
+        which += f", those on which the two systems differ most in {browser.measure} first"
+    return f"The first {SHOWN} passages of a query, and the edges between them: {which}."
 
 
 def verdicts(dataset: DatasetStudy) -> list[Verdict]:

@@ -9,6 +9,7 @@ from graphrerank.evaluation.cost import TOTAL
 from graphrerank.evaluation.findings import (
     Breakdown,
     Counterfactual,
+    EdgesOfType,
     HubBias,
     ListReliability,
     PairedTest,
@@ -154,6 +155,24 @@ def hubs_table(dataset: DatasetStudy) -> Table:
     return build_table("hubs", caption, dataset.hub_bias, columns)
 
 
+def types_table(dataset: DatasetStudy) -> Table:
+    """A row per type of edges between the candidates."""
+    columns: Columns[EdgesOfType] = {
+        "edges": lambda entry: Cell(entry.edges),
+        "pairs a query": lambda entry: number_cell(entry.per_query, ".1f"),
+        "candidates with one": lambda entry: percent_cell(entry.share_joined),
+        "relevant ones with a relevant neighbour": lambda entry: percent_cell(entry.share_reached),
+        "neighbours of relevant ones that are relevant": lambda entry: percent_cell(entry.share_relevant),
+        "candidates that are relevant": lambda entry: percent_cell(entry.base_rate),
+    }
+    caption = (
+        "Pairs of candidates that are joined, by type of the edges, in percent. Edges tell something where the "
+        "neighbours of relevant candidates are relevant far more often than candidates are. What removing each type "
+        "does is below, under other edges."
+    )
+    return build_table("edges by type", caption, dataset.edges_of_type, columns)
+
+
 def edges_table(dataset: DatasetStudy) -> Table:
     """A row per system and other graph."""
     columns: Columns[Counterfactual] = {
@@ -166,8 +185,8 @@ def edges_table(dataset: DatasetStudy) -> Table:
         "queries whose top 10 changed": lambda entry: percent_cell(entry.share_changed),
     }
     caption = (
-        "The same candidates, reranked without edges or with shuffled ones (each candidate with "
-        "as many neighbours as before), and how many points the true edges are worth."
+        "The same candidates, reranked without edges, without those of one type, or with shuffled ones (each "
+        "candidate with as many neighbours as before), and how many points the true edges are worth."
     )
     return build_table("other edges", caption, dataset.counterfactuals, columns, text_columns=3)
 
@@ -287,6 +306,7 @@ DATASET_TABLES: Sequence[Callable[[DatasetStudy], Table]] = (
     cost_table,
     groups_table,
     hubs_table,
+    types_table,
     edges_table,
     seeds_table,
     calibration_table,

@@ -309,6 +309,25 @@ class CorpusGraph:
         )
         return graph if edge_type == ENTITY else replace(graph, entities=None)
 
+    def without_type(self, edge_type: int) -> "CorpusGraph":
+        """Return the same passages without the edges of one type; entities stay unless it is ``ENTITY``."""
+        edges, weight, types = self.typed_edges()
+        kept = types != edge_type
+        graph = self.with_edges_of(
+            CorpusGraph.from_edges(
+                self.node_ids, self.texts, edges[kept], weight[kept], edge_type=types[kept], undirected=False
+            )
+        )
+        return replace(graph, entities=None) if edge_type == ENTITY else graph
+
+    def edge_types(self) -> list[int]:
+        """List the types that some edge has, ``ENTITY`` among them where passages are joined by entities."""
+        if self.weight_by_type is None:
+            found = {OTHER} if self.num_edges else set()
+        else:
+            found = set(self.weight_by_type.any(0).nonzero().flatten().tolist())
+        return sorted(found | ({ENTITY} if self.entities is not None else set()))
+
     def without_edges(self) -> "CorpusGraph":
         """Return the same passages with no edge between them, and nothing known of entities."""
         none = self.indices[:0]

@@ -11,7 +11,7 @@ from graphrerank.evaluation.html import render_html
 from graphrerank.evaluation.study import DatasetStudy, Study, SystemStudy
 from graphrerank.evaluation.study_tables import study_tables
 
-VOID = {"meta", "link"}
+VOID = {"meta", "link", "input"}
 
 
 class Outline(HTMLParser):
@@ -42,9 +42,9 @@ class Outline(HTMLParser):
 
 def test_every_part_of_a_study_is_on_the_page(html: str, study: Study) -> None:
     page = Outline(html)
-    summaries = ["Tests", "Cost", "Groups of queries", "Hubs", "Other edges", "Seeds", "Calibration", "Confidence",
-                 "Queries", "Systems"]  # fmt: skip
-    assert page.texts["summary"] == 2 * summaries
+    summaries = ["Tests", "Cost", "Groups of queries", "Hubs", "Edges by type", "Other edges", "Seeds", "Calibration",
+                 "Confidence", "Queries", "Systems"]  # fmt: skip
+    assert page.texts["summary"] == ["Query by query", *summaries, *summaries]
     assert page.texts["h2"] == ["All data sets", "attack ", "scifact "]
     assert page.texts["pre"] == [study.command]
     verdicts = "".join(page.texts["li"])
@@ -109,4 +109,5 @@ def test_any_name_of_a_system(study: Study, dataset: DatasetStudy) -> None:
     systems = {**dataset.systems, hostile: replace(dataset.systems["ppr"], name=hostile)}
     page = Outline(render_html(replace(study, datasets={"attack": replace(dataset, systems=systems)}, across=())))
     assert hostile in page.texts["th"]
-    assert len(page.texts["script"]) == 1
+    assert len(page.texts["script"]) == 2  # the page's own, and what it reads of single queries
+    assert "<" not in page.texts["script"][0]

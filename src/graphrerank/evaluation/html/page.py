@@ -1,15 +1,19 @@
 """The whole page: one file that needs no network."""
 
 import hashlib
+import json
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
+from math import isnan
 from typing import Any
 
 from graphrerank.evaluation.plots import svg_figures
+from graphrerank.evaluation.query_browser import QueryBrowser, browser_data
 from graphrerank.evaluation.study import DatasetStudy, Study
-from graphrerank.evaluation.study_notes import notes_of, verdicts
+from graphrerank.evaluation.study_notes import browser_note, notes_of, verdicts
 from graphrerank.evaluation.study_tables import across_table, dataset_tables
+from graphrerank.evaluation.tables import row_name
 
 
 def render_html(study: Study, *, title: str = "Systems side by side", notes: Sequence[str] = ()) -> str:
@@ -20,10 +24,9 @@ def render_html(study: Study, *, title: str = "Systems side by side", notes: Seq
     from jinja2 import Environment, PackageLoader, StrictUndefined  # imported when a page is written
     from markupsafe import Markup
 
-    style, script = (
-        Markup((files("graphrerank.evaluation.html") / f"page.{kind}").read_text(encoding="utf-8"))
-        for kind in ("css", "js")
-    )
+    sources = files("graphrerank.evaluation.html")
+    style, *scripts = ((sources / name).read_text(encoding="utf-8") for name in ("page.css", "page.js", "browser.js"))
+    script = "".join(scripts)
     digest = b64encode(hashlib.sha256(script.encode()).digest()).decode()
     environment = Environment(
         loader=PackageLoader("graphrerank.evaluation.html", ""),
@@ -37,8 +40,8 @@ def render_html(study: Study, *, title: str = "Systems side by side", notes: Seq
         notes=notes,
         command=study.command,
         policy=f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'",
-        style=style,
-        script=script,
+        style=Markup(style),
+        script=Markup(script),
         across=across_table(study) if study.across else None,
         sections=[_section(dataset, study.settings.get("ties", "own")) for dataset in study.datasets.values()],
         settings={name.replace("_", " "): setting for name, setting in study.settings.items()},
@@ -52,11 +55,25 @@ def _section(dataset: DatasetStudy, ties: str) -> Mapping[str, Any]:
     facts = {"queries": f"{len(dataset.query_ids):,}", "systems": len(dataset.systems)}
     if dataset.candidates is not None:
         facts["candidates"] = f"{dataset.candidates:,}"
+    browsed = None if dataset.browser is None else _browser_of(dataset, dataset.browser)
     return {
         "dataset": dataset,
+        "browser": None if browsed is None else Markup(browsed),
+        "browser_note": "" if dataset.browser is None else browser_note(dataset.browser, len(dataset.query_ids)),
         "facts": {**facts, "data": dataset.fingerprint[:12]},
         "verdicts": verdicts(dataset),
         "tables": dataset_tables(dataset),
         "notes": notes_of(dataset, ties),
         "figures": [(Markup(svg), caption) for caption, svg in svg_figures(dataset)],
     }
+
+
+def _browser_of(dataset: DatasetStudy, browser: QueryBrowser) -> str:
+    """Write what the page's script reads of single queries, as JSON in which no tag can begin or end."""
+    scores = [
+        [None if isnan(score) else score for score in dataset.systems[name].values[browser.measure].tolist()]
+        for name in browser.systems
+    ]
+    data = browser_data(browser, dataset.query_texts, dataset.query_ids, dataset.num_relevant, scores)
+    data["systems"] = [row_name(name) for name in browser.systems]
+    return json.dumps(data, allow_nan=False).replace("<", "\\u003c")
