@@ -68,6 +68,7 @@ COVERED = {
         "cli/training_session.py", "data/feature_columns.py", "experiments/session.py", "metrics/_validation.py",
     ),
     "cli/test_runs_again.py": ("cli/verify.py",),
+    "experiments/benchmark/test_job.py": ("experiments/benchmark/page.py",),
     "cli/test_compare.py": ("evaluation/study_files.py",),
     "cli/test_pipelines.py": ("experiments/fastinsight/job.py",),
     "cli/test_stranger.py": ("cli/compose.py",),

@@ -9,6 +9,7 @@ from omegaconf import OmegaConf
 
 from graphrerank.cli.run_folder import ClaimRunFolder
 from graphrerank.files import sole_use
+from tests.support import ROOT
 
 
 def config(folder: Path, *overrides: str) -> Any:
@@ -40,6 +41,19 @@ def test_sweeps_too_and_a_folder_that_was_named_is_kept(tmp_path: Path) -> None:
     named = config(tmp_path / "a", f"hydra.run.dir={tmp_path / 'a'}")
     ClaimRunFolder().on_run_start(named, config_name="train")
     assert named.hydra.run.dir == str(tmp_path / "a")
+
+
+def test_a_job_that_goes_on_keeps_its_folder(tmp_path: Path) -> None:
+    for _ in range(2):
+        cfg = config(tmp_path / "tables")
+        ClaimRunFolder(goes_on=True).on_run_start(cfg, config_name="train")
+        assert cfg.hydra.run.dir == str(tmp_path / "tables")
+
+
+@pytest.mark.parametrize("name", ["benchmark", "grapher_tables"])
+def test_experiments_that_go_on_say_so(name: str) -> None:
+    content = OmegaConf.load(ROOT / "conf" / "experiment" / f"{name}.yaml")
+    assert content.hydra.callbacks.claim_run_folder.goes_on
 
 
 def test_two_commands_do_not_share_a_folder_that_was_named(run_command: Any, tmp_path: Path) -> None:

@@ -15,11 +15,18 @@ class ClaimRunFolder(Callback):
 
     A run folder is named by the second. Where it is taken, the next gets a number after it. A folder that the command
     line names (``hydra.run.dir=DIR``) is the user's to choose, and may be there already.
+
+    Args:
+        goes_on: Whether the job goes on in the folder of an earlier run, so that ``hydra.run.dir`` is taken as it is.
     """
+
+    def __init__(self, *, goes_on: bool = False) -> None:
+        self._goes_on = goes_on
 
     def on_run_start(self, config: DictConfig, **_: Any) -> None:
         """Claim ``hydra.run.dir``."""
-        _claim(config, "run")
+        if not self._goes_on:
+            _claim(config, "run")
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
         """Claim ``hydra.sweep.dir``, in which each run has a folder by its number."""
