@@ -47,7 +47,8 @@ def compact_corpus(folder: str | Path) -> Path:
             encoder = _StoredVectors(known["name"], known["fingerprint"], only.graph.texts, kept, embedding)
             vectors = str(embedding.dtype).removeprefix("torch.")
         index = next((kind for kind, name in VECTOR_INDEXES.items() if name in columns), None)
-        return prepare_corpus(only, folder, encoder=encoder, vectors=vectors, index=index, is_locked=True)
+        near = manifest.get("nearest")
+        return prepare_corpus(only, folder, encoder=encoder, vectors=vectors, index=index, is_locked=True, nearest=near)
 
 
 class _StoredVectors:

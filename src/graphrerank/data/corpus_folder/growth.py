@@ -17,6 +17,7 @@ from torch import Tensor
 from graphrerank.caching import hash_texts, short_hash
 from graphrerank.data.corpus_folder.columns import Array, Column, Columns, append_rows, write_column
 from graphrerank.data.corpus_folder.edge_rows import as_other, rows_of_edges
+from graphrerank.data.corpus_folder.nearest import nearest_of_added
 from graphrerank.data.corpus_folder.node_numbers import NodeNumbers
 from graphrerank.data.corpus_folder.opening import MANIFEST, map_graph, read_manifest
 from graphrerank.data.corpus_folder.parts import read_words
@@ -24,7 +25,7 @@ from graphrerank.data.encoder import Encoder, check_vectors
 from graphrerank.files import sole_use, write_json
 from graphrerank.graphs import CorpusGraph, PackedStrings
 from graphrerank.graphs.edge_lists import check_edges
-from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER
+from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER, SIMILARITY
 
 BLOCK_EDGES = 1 << 20  # given a type at once, when the first edge with one is added
 Integers = npt.NDArray[np.int64]
@@ -98,8 +99,8 @@ def grow_corpus(
         folder: A corpus folder.
         node_ids: ``n`` ids of new passages, each once.
         texts: Their texts.
-        edges: Edges among them and to those that are there. Nothing else joins them: edges that a preparation finds by
-            itself (mentions, nearest neighbours) are its own.
+        edges: Edges among them and to those that are there. If the corpus was prepared with edges to nearest
+            neighbours, the new passages get theirs too (:func:`~.nearest.nearest_of_added`); mentions they do not.
         remove: Ids of passages to remove, with their edges and judgements.
         replace: Whether a new passage may have the id of one that is there, which is then removed.
         ignore_absent: Whether ids in ``remove`` may be of no passage.
@@ -125,6 +126,7 @@ def grow_corpus(
             return growth.summary(0, 0)
         vectors = growth.encode(texts, encoder)
         removed = np.sort(np.fromiter(gone, np.int64, len(gone)))
+        pairs, weight, types = growth.with_nearest(vectors, pairs, weight, types, removed)
         growth.append_texts(node_ids, texts)
         if vectors is not None:
             growth.append("vectors", vectors.numpy())
@@ -217,6 +219,18 @@ class _Growth:
                 f"({wanted['fingerprint'][:12]}), got {got}"
             )
         return check_vectors(encoder.encode(texts), len(texts), encoder.name)
+
+    def with_nearest(
+        self, vectors: Tensor | None, pairs: Tensor, weight: Tensor, types: Tensor, removed: Integers
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Add the edges of new passages to their nearest neighbours, if those of the corpus have such edges."""
+        rule = self._manifest.get("nearest")
+        if rule is None or vectors is None:
+            return pairs, weight, types
+        k, below = int(rule["k"]), rule["below"]
+        near, similarity = nearest_of_added(self._graph, vectors, pairs, torch.from_numpy(removed), k=k, below=below)
+        kinds = torch.full((len(near),), SIMILARITY)
+        return torch.cat([pairs, near]), torch.cat([weight, similarity]), torch.cat([types, kinds])
 
     def append(self, name: str, rows: Array) -> None:
         """Append rows to a column."""

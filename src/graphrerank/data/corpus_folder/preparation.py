@@ -59,6 +59,7 @@ def prepare_corpus(
     engine: Engine = LOCAL,
     progress: Callable[[int], None] = lambda passages: None,
     is_locked: bool = False,
+    nearest: Mapping[str, int | None] | None = None,
 ) -> Path:
     """Write a data set as a corpus folder, which :func:`open_corpus` opens in constant time.
 
@@ -77,6 +78,8 @@ def prepare_corpus(
         engine: Writes the parts and finds the nearest neighbours; its workers must see ``folder``.
         progress: Called with the number of passages of each finished part.
         is_locked: Whether the caller has the sole use of the folder already.
+        nearest: How many nearest neighbours an added passage is joined with, ``k``, if it has fewer than ``below``
+            others (None: in any case); as the data set's ``knn`` says when None.
 
     Returns:
         The folder.
@@ -110,6 +113,8 @@ def prepare_corpus(
         if encoder is None:
             dataset = with_vectors(dataset, None, folder / PARTS)
         graph = dataset.graph
+        if nearest is None and dataset.knn and encoder is not None:
+            nearest = {"k": dataset.knn, "below": dataset.knn_below}
         dtype = getattr(torch, "float32" if dataset.knn else vectors)  # edges are those of the encoder's very numbers
         writer = PartWriter((folder / PARTS).resolve(), encoder=encoder, dtype=dtype)
         parts = write_parts(writer, graph.node_ids, graph.texts, part_size=part_size, engine=engine, progress=progress)
@@ -130,6 +135,7 @@ def prepare_corpus(
             "name": dataset.name,
             "fingerprint": fingerprint,
             "encoder": None if encoder is None else {"name": encoder.name, "fingerprint": encoder.fingerprint},
+            "nearest": nearest,
             "num_nodes": graph.num_nodes,
             "num_tokens": assembly.num_tokens,
             "num_stems": columns["stem.order"].shape[0],  # in order; those of added passages follow
