@@ -1,13 +1,16 @@
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from graphrerank.data import RetrievalDataset, grow_corpus, open_corpus, prepare_corpus
 from graphrerank.graphs import CorpusGraph, Queries
 from graphrerank.operators import DenseRetriever, LanceDBRetriever
 from graphrerank.operators.lance_store import LanceStore
-from tests.operators.stores import corpus, questions
+from tests.operators.stores import DIM, corpus, questions
+from tests.support.encoders import HashEncoder
 
 pytest.importorskip("lancedb")
 
@@ -68,6 +71,27 @@ def test_no_questions_and_no_passages(tmp_path: Path) -> None:
         found = retriever.retrieve(none)
         assert found.features is not None
         assert found.features.shape == (0, 4, len(retriever.feature_names))
+
+
+@pytest.mark.parametrize("vectors", ["float16", "float32"])
+def test_a_corpus_folder_against_dense_search_in_it(tmp_path: Path, vectors: str) -> None:
+    """As it was prepared, and as it has grown: each has a table of its own."""
+    graph, encoder = dataclasses.replace(corpus(), embedding=None), HashEncoder(dim=DIM)
+    dataset = RetrievalDataset("drawn", graph, [], [], {})
+    folder = prepare_corpus(dataset, tmp_path / "corpus", encoder=encoder, vectors=vectors, part_size=50)
+    queries = Queries(["a", "b"], ["castle forest", "number17"], encoder.encode(["castle forest", graph.texts[17]]))
+    for added in ([], ["new"]):
+        grow_corpus(folder, added, ["glacier lagoon"] * len(added), encoder=encoder)
+        mapped = open_corpus(folder).graph
+        expected = DenseRetriever(mapped, top_k=130).retrieve(queries)
+        retriever = LanceDBRetriever(mapped, top_k=130, cache=tmp_path / "tables", bm25_weight=0.0, batch=50)
+        found = retriever.retrieve(queries)
+        assert torch.equal(found.nodes, expected.nodes)
+        assert torch.equal(found.scores, expected.scores)
+        assert int(found.nodes[1, 0]) == 17
+        assert retriever._store.count() == mapped.num_nodes
+    both = LanceDBRetriever(mapped, top_k=5, cache=tmp_path / "texts", proposals=30).retrieve(queries)
+    assert int(both.nodes[1, 0]) == 17
 
 
 @pytest.mark.parametrize(
