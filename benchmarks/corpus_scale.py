@@ -229,6 +229,7 @@ def search(folder: Path, system: str) -> dict[str, float]:
     return {
         "open_ms": 1000 * opened, "first_ms": times[0], "p50_ms": float(np.median(rest)),
         "p95_ms": float(np.quantile(rest, 0.95)), "cpu_p50_ms": float(np.median(cpu[1:])),
+        "cpu_p95_ms": float(np.quantile(cpu[1:], 0.95)),
         "recall@10": found / len(times), "imports_mb": before, **memory(),
     }  # fmt: skip
 
