@@ -12,6 +12,7 @@ import torch
 
 from graphrerank.data import EndpointEncoder, VectorCache
 from graphrerank.graphs.queries import query_encoder
+from tests.support.folders import write_dataset
 
 pytest.importorskip("httpx", reason="httpx is optional")
 
@@ -67,7 +68,9 @@ def test_batches_in_order_counted_and_cached(
     assert {(r["path"], r["model"], r["dimensions"], r["key"]) for r in handler.requests} == {
         ("/v1/embeddings", "org/m", 2, "Bearer secret")
     }
-    assert encoder.counts == {"requests": 3, "texts": 8, "tokens": 24}
+    assert encoder.counts == {"requests": 3, "texts": 8, "tokens": 24, "retries": 0, "cache_hits": 8}
+    VectorCache(encoder, tmp_path).encode([*texts[:2], texts[0], "new"])  # a text that is there twice counts once
+    assert encoder.counts == {"requests": 4, "texts": 9, "tokens": 27, "retries": 0, "cache_hits": 10}
     assert encoder.name == "m"
     assert encoder.encode([]).shape == (0, 0)
 
@@ -95,9 +98,39 @@ def test_what_fails_is_asked_again(embeddings: tuple[str, type[Embeddings]], tro
     encoder = EndpointEncoder(url, model="m", pause=0.0)
     torch.testing.assert_close(encoder.encode(["abc"]), expected("abc"))
     assert len(handler.requests) == 3
+    assert (encoder.counts["requests"], encoder.counts["retries"]) == (1, 2)
     handler.troubles += [trouble] * 2
     with pytest.raises(ValueError, match=r"no usable answer in 2 tries for 1 texts that begin with 'abc'"):
         EndpointEncoder(url, model="m", pause=0.0, max_retries=1).encode(["abc"])
+
+
+def test_a_run_reports_what_it_asked(
+    embeddings: tuple[str, type[Embeddings]], run_command: Any, tmp_path: Path
+) -> None:
+    url, handler = embeddings
+    handler.troubles.append((503, {}))
+    texts = ["river", "a long stone", "some metal"]
+    folder = write_dataset(
+        tmp_path / "data",
+        corpus=[{"_id": f"p{i}", "title": "", "text": text} for i, text in enumerate(texts)],
+        queries=[{"_id": "q0", "text": "Which metal?"}],
+        test=[("q0", "p2")],
+    )
+    expected = {"requests": 2, "texts": 4, "tokens": 12, "retries": 1, "cache_hits": 0}
+    for run in ("first", "second"):
+        done = run_command(
+            "evaluate.py", "pipeline=vector_search", f"datasets=[{folder}]", "encoder=endpoint", "encoder.pause=0.0",
+            f"encoder.base_url={url}", "encoder.model=m", f"paths.cache={tmp_path / 'cache'}",
+            f"hydra.run.dir={tmp_path / run}",
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        found = json.loads((tmp_path / run / "metrics.json").read_text())["encoder_counts"]
+        assert {**found, "cache_hits": 0} == expected
+        expected = dict.fromkeys(expected, 0)
+    assert found["cache_hits"] == 4
+    note = "the encoder's endpoint, so far in this run: 2 requests, 4 texts, 12 tokens, 1 retries, 0 cache hits"
+    assert note in (tmp_path / "first" / "report.md").read_text()
+    assert json.loads((tmp_path / "first" / "metrics.json").read_text())["datasets"]["data"]["notes"] == [note]
 
 
 def test_what_is_refused_is_an_error(embeddings: tuple[str, type[Embeddings]]) -> None:

@@ -11,7 +11,7 @@ from graphrerank.evaluation.study import Study
 def test_metrics_are_those_of_the_study(study: Study, tmp_path: Path) -> None:
     write_metrics(tmp_path / "metrics.json", list(study.datasets.values()), study.across)
     content = json.loads((tmp_path / "metrics.json").read_text())
-    assert set(content) == {"datasets", "across", "peak_memory_mib"}
+    assert set(content) == {"datasets", "across", "encoder_counts", "peak_memory_mib"}
     assert content["across"] == [finding.to_json() | {"datasets": list(finding.datasets),
                                  "replicated": list(finding.replicated)} for finding in study.across]  # fmt: skip
     dataset, found = study.datasets["attack"], content["datasets"]["attack"]

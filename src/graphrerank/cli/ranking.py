@@ -67,7 +67,8 @@ class Rankings:
                     RankedSystem(system.label, "run", system.source, ranking, fingerprint=hash_files([path]))
                 ]
         systems = [row for label in ("", *(system.label for system in lineup.named)) for row in rows.get(label, [])]
-        return RankedDataset(dataset, session.split, queries, systems, candidates, lineup.notes)
+        notes = [*lineup.notes, *_counts_note(session.encoder_counts)]
+        return RankedDataset(dataset, session.split, queries, systems, candidates, notes)
 
     def _rerank(self, prepared: PreparedDataset, queries: Tensor) -> Rows:
         """Rerank with every checkpoint, and with each frozen row once per setting that the checkpoints give it."""
@@ -144,6 +145,12 @@ class Rankings:
             }
             rows[label] = [replace(row, on_other_edges=others) for row in rows[label]]
         return rows
+
+
+def _counts_note(counts: Mapping[str, int]) -> list[str]:
+    """Say what an encoder's endpoint was asked, if there is one."""
+    listed = ", ".join(f"{count:,} {what.replace('_', ' ')}" for what, count in counts.items())
+    return [f"the encoder's endpoint, so far in this run: {listed}"] if listed else []
 
 
 def _frozen_settings(manifest: RerankerManifest) -> dict[str, Any]:

@@ -37,7 +37,8 @@ class Results:
         )
         print_study(dataset, ties=plan.ties)
         write_runs(session.run_dir / "runs", dataset, node_ids)
-        write_metrics(session.run_dir / "metrics.json", self._datasets, study.across)
+        counts = session.encoder_counts
+        write_metrics(session.run_dir / "metrics.json", self._datasets, study.across, encoder_counts=counts)
         write_study_files(session.run_dir, study)
         config, versions = session.config, library_versions()
         capsule = make_capsule(session.run_dir, study, overrides=session.overrides, config=config, versions=versions)

@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
@@ -46,6 +47,7 @@ class Session:
         self.device = torch.device(cfg.device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self.num_threads = int(cfg.num_threads)
         self.seed = int(cfg.get("seed", 0))
+        self._text_encoders: list[VectorCache] = []
 
     @property
     def split(self) -> str:
@@ -193,7 +195,16 @@ class Session:
 
     def text_encoder(self, encoder: Group | None) -> VectorCache:
         """Build an encoder of texts with a cache of vectors on disk."""
-        return VectorCache(instantiate(encoder), self.cache / "vectors")
+        self._text_encoders.append(VectorCache(instantiate(encoder), self.cache / "vectors"))
+        return self._text_encoders[-1]
+
+    @property
+    def encoder_counts(self) -> dict[str, int]:
+        """What the encoders behind an endpoint counted so far, all together; empty where there is none."""
+        total: Counter[str] = Counter()
+        for encoder in self._text_encoders:
+            total.update(encoder.counts)
+        return dict(total)
 
     def prepare_for_pipelines(
         self, data: Group, *, retriever: Group | None = None, pair_encoder: Group | None = None

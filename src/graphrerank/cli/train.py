@@ -80,7 +80,7 @@ def _train(session: TrainingSession, run_dir: Path) -> Path:
                 manifest |= calibrate_system(cfg.calibration, parts, cfg.batches.val_split, system)
             metrics = {f"{study.name}/{study.split}": study.systems[system.name].means}
             write_manifest(run_dir / system.name, manifest | {"metrics": metrics})
-        write_metrics(run_dir / "metrics.json", [study])
+        write_metrics(run_dir / "metrics.json", [study], encoder_counts=session.encoder_counts)
         write_runs(run_dir / "runs", study, prepared.dataset.graph.node_ids)
         _log_results(loggers, study, run_dir / cfg.system)
     print_study(study, ties="own")

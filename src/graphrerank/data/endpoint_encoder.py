@@ -18,6 +18,8 @@ from graphrerank.extras import optional
 from graphrerank.language_models.client import post
 from graphrerank.passwords import check_no_password
 
+COUNTED = ("requests", "texts", "tokens", "retries", "cache_hits")
+
 
 class EndpointEncoder:
     """Asks ``<base_url>/embeddings`` for vectors, several batches at a time.
@@ -41,7 +43,8 @@ class EndpointEncoder:
         pause: Seconds before the second attempt; doubled before each further one.
 
     Attributes:
-        counts: Requests that were answered, texts, and tokens as the endpoint counts them, of queries and passages.
+        counts: Of queries and passages: ``requests`` that were answered, ``texts`` in them, ``tokens`` as the endpoint
+            counts them (0 where it does not), ``retries``, and ``cache_hits``, texts that a cache around it held.
 
     Raises:
         ValueError: If a setting is out of range, or the URL holds a password.
@@ -74,7 +77,7 @@ class EndpointEncoder:
         self.api_key_variable = api_key_variable
         self.batch_size, self.concurrency = batch_size, concurrency
         self.timeout, self.max_retries, self.pause = timeout, max_retries, pause
-        self.counts = {"requests": 0, "texts": 0, "tokens": 0}
+        self.counts = dict.fromkeys(COUNTED, 0)
         self._lock = Lock()
 
     @property
@@ -135,8 +138,8 @@ class EndpointEncoder:
 
         shown = f"{len(batch)} texts that begin with {batch[0][:60]!r}"
         url, plan = f"{self.base_url}/embeddings", {"max_retries": self.max_retries, "pause": self.pause}
-        (vectors, tokens), _ = post(client, url, body, read, shown=shown, **plan)  # type: ignore[arg-type]
+        (vectors, tokens), attempts = post(client, url, body, read, shown=shown, **plan)  # type: ignore[arg-type]
         with self._lock:
-            for what, count in (("requests", 1), ("texts", len(batch)), ("tokens", tokens)):
+            for what, count in zip(COUNTED, (1, len(batch), tokens, attempts - 1), strict=False):
                 self.counts[what] += count
         return vectors

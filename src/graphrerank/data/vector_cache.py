@@ -18,13 +18,15 @@ class VectorCache:
     """An encoder with a cache of vectors on disk.
 
     Vectors lie in ``<folder>/<encoder fingerprint>/*.safetensors``, each file holding the SHA-256 of its texts and
-    their vectors. New texts go to new files, so adding documents to a corpus encodes only those.
+    their vectors. New texts go to new files, so adding documents to a corpus encodes only those. An encoder that counts
+    (:class:`~graphrerank.data.EndpointEncoder`) is told how many texts the cache held.
     """
 
     def __init__(self, encoder: Encoder, folder: str | Path) -> None:
         self.encoder = encoder
         self.folder = Path(folder)
         self.name = encoder.name
+        self._num_encoded = 0
 
     @property
     def fingerprint(self) -> str:
@@ -37,10 +39,17 @@ class VectorCache:
         encoder = query_encoder(self.encoder)
         return self if encoder is self.encoder else VectorCache(encoder, self.folder)
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """What the wrapped encoder counts; empty where it does not."""
+        return getattr(self.encoder, "counts", {})
+
     def encode(self, texts: Sequence[str]) -> Tensor:
         """Return ``[n, d]`` float32 unit vectors, from disk if cached."""
-        keys = [hash_text(text) for text in texts]
+        keys, before = [hash_text(text) for text in texts], self._num_encoded
         fill(self._store, keys, texts, self._encode_shard, shard_size=SHARD_TEXTS, length=len)
+        if "cache_hits" in self.counts:
+            self.counts["cache_hits"] += len(set(keys)) - (self._num_encoded - before)
         if not keys:
             return torch.zeros(0, 0)
         shard, row = self._store.rows(keys)
@@ -52,6 +61,7 @@ class VectorCache:
         return vectors
 
     def _encode_shard(self, texts: list[str]) -> dict[str, Tensor]:
+        self._num_encoded += len(texts)
         return {"vectors": check_vectors(self.encoder.encode(texts), len(texts), self.name)}
 
     @cached_property

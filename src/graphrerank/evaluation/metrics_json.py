@@ -1,7 +1,7 @@
 """``metrics.json``: means, intervals, costs and comparisons of a study, without its single queries."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +11,23 @@ from graphrerank.evaluation.study import DatasetStudy, SystemStudy
 from graphrerank.files import write_json
 
 
-def write_metrics(path: Path, datasets: Sequence[DatasetStudy], across: Sequence[Replication] = ()) -> None:
-    """Write ``metrics.json``: ``datasets`` by name, ``across`` all of them, and the peak of resident memory."""
+def write_metrics(
+    path: Path,
+    datasets: Sequence[DatasetStudy],
+    across: Sequence[Replication] = (),
+    *,
+    encoder_counts: Mapping[str, int] | None = None,
+) -> None:
+    """Write ``metrics.json``: ``datasets`` by name, ``across`` all of them, and the peak of resident memory.
+
+    ``encoder_counts`` are those of an encoder behind an endpoint over the whole run; null in the file without one.
+    """
     write_json(
         path,
         {
             "datasets": {dataset.name: dataset_metrics(dataset) for dataset in datasets},
             "across": [finding.to_json() for finding in across],
+            "encoder_counts": dict(encoder_counts) if encoder_counts else None,
             "peak_memory_mib": peak_memory_mib(),
         },
     )
