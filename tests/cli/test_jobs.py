@@ -5,6 +5,7 @@ import runpy
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hydra import compose, initialize_config_dir
@@ -142,6 +143,15 @@ def test_a_command_chooses_its_job(script: str, overrides: list[str], job: objec
 def test_a_plan_is_refused_by_name(script: str, overrides: list[str], message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         build_job(compose(script, overrides=overrides))
+
+
+@pytest.mark.usefixtures("_conf")
+def test_graphers_paper_is_its_tables_with_other_settings() -> None:
+    cfg = compose("train", overrides=["experiment=grapher_paper", "features=paper"])
+    job: Any = build_job(cfg)
+    assert (cfg.features.residual, cfg.features.num_layers) == (False, 5)
+    assert list(job.grid) == ["learning_rate", "weight_decay", "max_epochs", "restart_prob"]
+    assert (job.judge, job.ablated, cfg.retriever.top_k) == ("spider", "paper", 200)
 
 
 @pytest.mark.usefixtures("_conf")

@@ -40,7 +40,8 @@ def test_tables_are_written_and_gone_on_with(run_command, tmp_path: Path) -> Non
         "experiment=grapher_tables", "data=folder", f"data.path={one}", "~mix.spider",
         f"+mix.two={{data:folder,path:{two}}}", "job.judge=two",
         f"job.test=[{one},{two}]", "job.features=[scores]",
-        "job.grid.learning_rate=[0.003,0.01]", "job.grid.weight_decay=[0.01]", "job.grid.max_epochs=[1]",
+        "job.grid.learning_rate=[0.003]", "job.grid.weight_decay=[0.01]", "job.grid.max_epochs=[1]",
+        "+job.grid.restart_prob=[0.3,0.6]",
         'job.ablations=["loss=bce","retriever.top_k=5"]', "job.workers=2", f"job.report={report}",
         f"hydra.run.dir={run}",
     ]  # fmt: skip
@@ -56,6 +57,7 @@ def test_tables_are_written_and_gone_on_with(run_command, tmp_path: Path) -> Non
 
     step = next(json.loads(file.read_text()) for file in (run / "steps").glob("gatv2-scores-seed-1-*.json"))
     assert step["parameters"] == 30850
+    assert "restart prob 0.3 or 0.6" in page
     model = next((run / "models").glob("gatv2-scores-seed-1-*"))
     evaluated = run_command(
         "evaluate.py", f"checkpoint={model}", f"datasets=[{one},{two}]", f"hydra.run.dir={tmp_path / 'evaluated'}"

@@ -25,6 +25,7 @@ GRID = {
     "weight_decay": "module.weight_decay",
     "max_epochs": "trainer.max_epochs",
 }
+OF_THE_MODEL = {"restart_prob": "model.restart_prob"}  # may be tried too: of the GCS feature
 CHOOSE_BY = "PR@10"
 
 Results = Mapping[Step, Mapping[str, Any]]
@@ -50,8 +51,9 @@ class GraphERTables:
     test_split: str
 
     def __post_init__(self) -> None:
-        if set(self.grid) != set(GRID):
-            raise ValueError(f"`job.grid` must have the settings {list(GRID)}, got {list(self.grid)}")
+        if not set(GRID) <= set(self.grid) <= {*GRID, *OF_THE_MODEL}:
+            settings = f"the settings {list(GRID)}, perhaps {list(OF_THE_MODEL)}"
+            raise ValueError(f"`job.grid` must have {settings}, got {list(self.grid)}")
 
     def __call__(self, session: TrainingSession) -> Path:
         """Do all steps that are not done, and write the page."""
@@ -59,7 +61,8 @@ class GraphERTables:
         torch.set_num_threads(1)
         workers, work = num_workers(self.workers, session.device), Work(session)
         tuning_seconds = self._tune(work)
-        grid = list(product(*([f"{key}={setting}" for setting in self.grid[name]] for name, key in GRID.items())))
+        keys = {name: key for name, key in {**GRID, **OF_THE_MODEL}.items() if name in self.grid}
+        grid = list(product(*([f"{key}={setting}" for setting in self.grid[name]] for name, key in keys.items())))
 
         searches = {
             (name, mode): [
@@ -108,7 +111,7 @@ class GraphERTables:
             search=f"trained on {_describe(work, [data], self.train_split)} with seed {self.seed}, the "
             f"best in {CHOOSE_BY} on {_describe(work, [self.judge], self.val_split)}",
             training=f"trained on {_describe(work, session.training_names, self.train_split)}",
-            grid=_in_words([f"{key}={' or '.join(map(str, values))}" for key, values in self.grid.items()]),
+            grid=_in_words([f"{key}={' or '.join(map(str, self.grid[key]))}" for key in keys]),
             sets=[self._judged_set(work, name, top_ks) for name in self.test],
             rows=rows,
             ablations=[ResultRow(name, self.ablated, [_values(done[step])]) for name, step in ablations.items()],
