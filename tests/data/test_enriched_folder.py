@@ -236,6 +236,7 @@ def composed(tmp_path: Path) -> Any:
 
 
 NEAREST = {"scifact": 10, "nfcorpus": 10}  # they come without edges
+CONCEPTUAL = {"2wikimultihopqa_conceptual", "hotpotqa_conceptual"}  # passages that share an entity are neighbours
 ENRICHABLE = [f.stem for f in sorted((CONF / "data").glob("*.yaml")) if "\nmentions:" in f.read_text(encoding="utf-8")]
 
 
@@ -244,7 +245,8 @@ def test_every_data_set_with_mentions_has_the_settings(composed: Any, tmp_path: 
     data = composed(f"data={choice}", *(["data.path=x"] if choice == "folder" else []))
     settings = {key: data[key] for key in ("adjacency", "entities", "max_entity_share", "knn", "cache")}
     defaults = load_folder.__kwdefaults__
-    chosen = {"cache": str(tmp_path), "knn": NEAREST.get(choice, 0)}
+    entities = "spacy" if choice in CONCEPTUAL else defaults["entities"]
+    chosen = {"cache": str(tmp_path), "knn": NEAREST.get(choice, 0), "entities": entities}
     assert settings == {key: defaults[key] for key in settings} | chosen
 
 

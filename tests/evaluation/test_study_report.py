@@ -22,7 +22,7 @@ def test_tables_are_whole_whatever_the_texts_hold(study: Study, dataset: Dataset
         replace(study, datasets={"x": replace(dataset, query_differences=[replace(first, query_text=text), *others])})
     )
     tables = re.findall(r"(?:^\|.*\|\n)+", report, re.MULTILINE)
-    assert len(tables) == 12
+    assert len(tables) == 13
     for table in tables:
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1
     assert "| a \\| b &lt;script>long long" in report

@@ -19,8 +19,8 @@ def columns(table: Table) -> dict[str, list[Cell]]:
 
 def test_every_table_is_whole_and_texts_are_on_the_left(study: Study) -> None:
     tables = study_tables(study)
-    titles = ["quality", "tests", "cost", "groups of queries", "hubs", "other edges", "seeds", "calibration",
-              "confidence", "queries", "systems"]  # fmt: skip
+    titles = ["quality", "tests", "cost", "groups of queries", "hubs", "edges by type", "other edges", "seeds",
+              "calibration", "confidence", "queries", "systems"]  # fmt: skip
     assert list(tables) == [*(f"{name}: {title}" for name in study.datasets for title in titles), "over all data sets"]
     for table in tables.values():
         assert table.caption.endswith(".")

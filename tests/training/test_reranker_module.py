@@ -254,8 +254,10 @@ def test_two_processes_against_one(loss: str, toy: PreparedDataset, tmp_path: Pa
         matrices = {name: part for name, part in weights(made).items() if part.dim() > 1}
         found.append((matrices, {key: float(number) for key, number in run.callback_metrics.items()}))
     (alone, alone_logged), (shared, shared_logged) = found
-    # not biases: Adam makes whole steps of the rounding in one that the loss does not depend on
-    torch.testing.assert_close(shared, alone, rtol=0, atol=1e-3)
+    # by matrix, and not biases: where a gradient is next to nothing, Adam makes whole steps of its rounding
+    for name, before in weights(module(loss=loss)).items():
+        if before.dim() > 1:
+            assert (shared[name] - alone[name]).norm() < 0.05 * (alone[name] - before).norm(), name
     assert shared_logged == pytest.approx(alone_logged, rel=1e-5)
     assert {"train/loss_epoch", "val/loss", "val/pr@2"} <= alone_logged.keys()
 
