@@ -88,3 +88,33 @@ def test_a_broken_calibration_is_refused_when_the_model_is_loaded(make_checkpoin
         ValueError, match=r"manifest\.json: .*`calibration` cannot be read.*`slope` must be finite and not negative"
     ):
         GraphReranker.from_pretrained(tmp_path)
+
+
+def test_a_list_ends_where_the_probabilities_say(make_checkpoint, tmp_path: Path) -> None:
+    checkpoint = calibrated(make_checkpoint, LOGISTIC)
+    export_artifact(checkpoint, tmp_path / "without")
+    checkpoint = replace(checkpoint, manifest=checkpoint.manifest.with_entries(list_confidence=CONFIDENCE.to_json()))
+    export_artifact(checkpoint, tmp_path / "artifact")
+    reranker = GraphReranker(checkpoint)
+    whole = reranker.rerank("red book", PASSAGES)
+    least = float(whole.probabilities[1])
+    assert float(whole.probabilities[2]) < least
+    cut = reranker.rerank("red book", PASSAGES, min_probability=least)
+    assert list(cut) == list(whole)[:2]
+    assert torch.equal(cut.perfect_recall, whole.perfect_recall)  # counts what was left out
+    assert list(reranker.rerank("red book", PASSAGES, min_probability=least, top_n=1)) == list(whole)[:1]
+    assert list(reranker.rerank("red book", PASSAGES, min_probability=1.0)) == []
+    enough = float(whole.perfect_recall[2])
+    assert list(reranker.rerank("red book", PASSAGES, min_perfect_recall=enough)) == list(whole)[:3]
+    request = RerankRequest(query="red book", documents=PASSAGES, min_probability=least - 1e-6, return_confidence=True)
+    served = RerankEngine(load_artifact(tmp_path / "artifact")).rerank({"a": request})["a"]
+    assert [result.index for result in served.results] == cut.indices.tolist()
+    assert len(served.perfect_recall) == 2
+    with pytest.raises(ValueError, match=r"`min_perfect_recall` needs a model with `list_confidence`"):
+        RerankEngine(load_artifact(tmp_path / "without")).rerank(
+            {"a": RerankRequest(query="red book", documents=PASSAGES, min_perfect_recall=0.5)}
+        )
+    with pytest.raises(ValueError, match="`min_probability` needs a calibrated model"):
+        GraphReranker(make_checkpoint()).rerank("red book", PASSAGES, min_probability=0.5)
+    with pytest.raises(ValueError, match=r"`min_probability` must be a probability in \[0, 1\], got -1"):
+        reranker.rerank("red book", PASSAGES, min_probability=-1)

@@ -42,7 +42,12 @@ def test_a_corpus_is_searched_and_replaced(tmp_path):
         question = "Where is the director of the film Solaris buried?"
         found = search(question, top_n=2, return_documents=True)
         assert {result["doc_id"] for result in found["results"]} == {"solaris", "tarkovsky"}
-        assert found["results"][0]["document"]["text"] == PASSAGES[found["results"][0]["doc_id"]]
+        first = found["results"][0]
+        assert first["document"]["text"] == PASSAGES[first["doc_id"]]
+        assert 0 < first["probability"] < 1
+        assert [result["doc_id"] for result in search(question, min_probability=first["probability"])["results"]] == [
+            first["doc_id"]
+        ]
         assert len(search(question)["results"]) == 4
 
         body = {"query": question, "documents": list(PASSAGES.values()), "edges": [[0, 1]]}

@@ -1,13 +1,20 @@
 import time
+from dataclasses import replace
 from functools import partial
 
 import pytest
 import torch
+from pydantic import ValidationError
 
 from graphrerank.graphs import CorpusGraph
-from graphrerank.operators import BM25Retriever
-from graphrerank.pipelines import Pipeline, VectorSearch
+from graphrerank.graphs.list_confidence import ListConfidence
+from graphrerank.inference import CheckpointScorer
+from graphrerank.models import load_primary
+from graphrerank.operators import BM25Retriever, HybridRetriever
+from graphrerank.pipelines import GraphRerank, Pipeline, VectorSearch
+from graphrerank.serving.engine import Refusal
 from graphrerank.serving.search_engine import SearchableCorpus, SearchEngine, SearchRequest, corpus_version
+from tests.support.encoders import HashEncoder
 
 
 def load(folder):
@@ -40,6 +47,75 @@ def test_a_batch_of_searches(folder):
     assert "document" not in second["results"][0]
     assert first["meta"] == second["meta"] == {"index": corpus_version(folder / "one")}
     assert ask(engine, "apple", return_documents=True)["results"][0]["document"] == {"text": "red apple"}
+
+
+CONFIDENCE = ListConfidence(beyond=-1.0, within=0.0, intercept=0.5)
+
+
+def search_by_base(tmp_path, *, confidence=CONFIDENCE):
+    titles, bodies = ["Metz", "St. Denis!", "", "Rome"], ["A city on the Moselle.", "A city.", "No title here.", ""]
+    texts = ["Metz. A city on the Moselle.", "St. Denis! A city.", "No title here.", "Rome"]
+    graph = CorpusGraph.from_edges(list("abcd"), texts, torch.tensor([[0, 1]]))
+    graph = replace(graph, title_lengths=torch.tensor([len(title) for title in titles], dtype=torch.int32))
+    encoder = HashEncoder(dim=64, by_word=True)
+    scorer = partial(CheckpointScorer, checkpoint="base", device="cpu")
+    steps = [partial(VectorSearch, retriever=HybridRetriever), partial(GraphRerank, scorer=scorer)]
+    pipeline = Pipeline(graph.with_embedding(encoder.encode(texts)), steps=steps, budget=6)
+    pipeline.last_step.scorer.confidence = confidence
+    corpus = SearchableCorpus(graph, pipeline, encoder)
+    return SearchEngine(lambda _: corpus, tmp_path), dict(zip("abcd", zip(titles, bodies, strict=True), strict=True))
+
+
+def test_titles_texts_and_probabilities(tmp_path):
+    engine, documents = search_by_base(tmp_path)
+    found = ask(engine, "city Moselle", return_documents=True, return_confidence=True)
+    assert {one["doc_id"]: one["document"] for one in found["results"]} == {
+        key: {"title": title, "text": text} if title else {"text": text} for key, (title, text) in documents.items()
+    }
+    calibration = load_primary("base").graph_reranker.calibration
+    scores = torch.tensor([one["score"] for one in found["results"]])
+    p = torch.tensor([one["probability"] for one in found["results"]])
+    assert torch.equal(p, calibration.probabilities(scores))
+    assert torch.equal(torch.tensor(found["perfect_recall"]), CONFIDENCE.perfect_recall(p))
+    first = ask(engine, "city Moselle", top_n=1, return_confidence=True)
+    assert first["perfect_recall"] == found["perfect_recall"][:1]  # counts what was found and is not listed
+
+
+def test_results_end_where_the_probabilities_say(tmp_path):
+    engine, _ = search_by_base(tmp_path)
+    whole = ask(engine, "city Moselle", return_confidence=True)
+    least = whole["results"][1]["probability"]
+    assert whole["results"][2]["probability"] < least
+    assert ask(engine, "city Moselle", min_probability=least)["results"] == whole["results"][:2]
+    assert ask(engine, "city Moselle", min_probability=1.0)["results"] == []
+    assert ask(engine, "city Moselle", min_probability=least, top_n=1)["results"] == whole["results"][:1]
+    enough = whole["perfect_recall"][2]
+    assert ask(engine, "city Moselle", min_perfect_recall=enough)["results"] == whole["results"][:3]
+
+
+@pytest.mark.parametrize("fields", [{"min_probability": 1.5}, {"min_probability": "0.5"}, {"min_perfect_recall": -0.1}])
+def test_an_end_is_a_probability(fields):
+    with pytest.raises(ValidationError, match=next(iter(fields))):
+        SearchRequest(query="a", **fields)
+
+
+def test_probabilities_that_the_pipeline_lacks_are_refused_alone(folder, tmp_path):
+    """The other requests of the batch are answered."""
+    engine = SearchEngine(load, folder / "now")
+    asked = {"a": {"min_probability": 0.5}, "b": {}, "c": {"return_confidence": True}, "d": {"min_perfect_recall": 0.5}}
+    answers = engine.answer({uid: SearchRequest(query="apple", **fields) for uid, fields in asked.items()})
+    assert [uid for uid, answer in answers.items() if isinstance(answer, Refusal)] == ["a", "c", "d"]
+    assert answers["a"].status == 422
+    assert answers["a"].message.startswith("`min_probability` needs the artifact of a calibrated checkpoint")
+    assert "train.py calibrate=" in answers["a"].message
+    assert answers["c"].message.startswith("`return_confidence` needs")
+    assert answers["d"].message.startswith("`min_perfect_recall` needs")
+    assert answers["b"].results[0].doc_id == "d0"
+    assert answers["b"].results[0].probability is None
+    engine, _ = search_by_base(tmp_path, confidence=None)
+    assert ask(engine, "city", min_probability=0.0)["results"]
+    (refused,) = engine.answer({"a": SearchRequest(query="city", min_perfect_recall=0.5)}).values()
+    assert "`list_confidence`, this one has none" in refused.message
 
 
 def wait_for(engine, version):

@@ -36,6 +36,7 @@ def grow_folder(session: Session) -> Path:
             remove=remove,
             replace=cfg.replace,
             encoder=encoder,
+            title_lengths=[len(document.title) for document in documents],
         )
         print(f"{growth.num_added:,} added, {growth.num_removed:,} removed: {growth.num_nodes:,} passages")
     if cfg.compact:

@@ -46,6 +46,8 @@ class CorpusGraph:
             whose rows lie in any order. None: each ends where the next begins.
         removed: ``[N]`` bool, passages that were removed and keep their numbers: without text and edges, never ranked.
             None where there are none.
+        title_lengths: ``[N]`` int32, how many characters at the start of a text are its title, on the CPU; None where
+            nothing is known of titles.
     """
 
     node_ids: Sequence[str]
@@ -61,6 +63,7 @@ class CorpusGraph:
     known_content: str | None = None
     row_stop: Tensor | None = None
     removed: Tensor | None = None
+    title_lengths: Tensor | None = None
 
     @classmethod
     def from_edges(

@@ -44,6 +44,7 @@ class CheckpointScorer:
         self.feature_names = manifest.retriever.feature_names
         self.inputs = manifest.inputs
         self.name = manifest.name
+        self.confidence = manifest.list_confidence
         self._calibration = manifest.calibration
         if self.inputs.reads_vectors:
             encoder = None if graph.embedding is None else text_encoder
@@ -98,6 +99,11 @@ class CheckpointScorer:
         """Score the candidates: ``[N]``, on the model's device; comparable within a query only."""
         scores: Tensor = self._model(*graphs.to(self.device).model_inputs(self.inputs))
         return scores
+
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether scores have probabilities."""
+        return self._calibration is not None
 
     def probabilities(self, scores: Tensor) -> Tensor | None:
         """Return how likely candidates of some scores are relevant; None for a model that is not calibrated."""

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.graphs import CandidateGraphs
+from graphrerank.graphs.adaptive_k import adaptive_k
 from graphrerank.graphs.edge_lists import merge_parallel, merge_parallel_of_types
 from graphrerank.graphs.list_confidence import ListConfidence
 from graphrerank.graphs.retriever import BASE_SCORE
@@ -119,6 +120,8 @@ class GraphReranker:
         cross_encoder_scores: Numbers | Sequence[float | None] | None = None,
         features: Mapping[str, Numbers] | None = None,
         top_n: int | None = None,
+        min_probability: float | None = None,
+        min_perfect_recall: float | None = None,
     ) -> RerankedList:
         """Rank one query's candidates by relevance; an empty list stays empty.
 
@@ -143,6 +146,8 @@ class GraphReranker:
             cross_encoder_scores=cross_encoder_scores,
             features=features,
             top_n=top_n,
+            min_probability=min_probability,
+            min_perfect_recall=min_perfect_recall,
         )
         return self.rerank_batch([given])[0]
 
@@ -253,14 +258,17 @@ def _reranked(
     given: RerankInput, scores: Tensor, probabilities: Tensor | None, confidence: ListConfidence | None
 ) -> RerankedList:
     order = torch.argsort(scores, descending=True, stable=True)
-    indices = order[: given.top_n]
-    ids = range(len(scores)) if given.ids is None else list(given.ids)
     candidates = None if probabilities is None else probabilities.index_select(0, order)
+    ends = {"min_probability": given.min_probability, "min_perfect_recall": given.min_perfect_recall}
+    kept = adaptive_k(candidates, confidence, **ends)
+    count = min(len(scores) if end is None else end for end in (given.top_n, kept))
+    indices = order[:count]
+    ids = range(len(scores)) if given.ids is None else list(given.ids)
     return RerankedList(
         tuple(ids[place] for place in indices.tolist()),
         indices,
         scores.index_select(0, indices),
-        None if candidates is None else candidates[: given.top_n],
+        None if candidates is None else candidates[:count],
         candidates,
         confidence,
     )

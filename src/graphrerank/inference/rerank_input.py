@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
+from graphrerank.graphs.adaptive_k import check_ends
 from graphrerank.inference.arrays import Matrix, Numbers, Pairs
 
 
@@ -42,6 +43,9 @@ class RerankInput:
         features: ``[n]`` numbers by name, for scores that the model was trained on and that cannot be computed here
             (``hops`` of an expansion, say), or instead of those that can. 0 for each that is not given.
         top_n: How many to return; all when None.
+        min_probability: Leave out what is relevant with less than this probability, by the model's calibration.
+        min_perfect_recall: Return as few as hold all that is relevant with at least this probability, by the model's
+            ``list_confidence``; all that ``top_n`` and ``min_probability`` leave, if no number of them does.
     """
 
     query: str
@@ -61,6 +65,8 @@ class RerankInput:
     cross_encoder_scores: Numbers | Sequence[float | None] | None = None
     features: Mapping[str, Numbers] | None = None
     top_n: int | None = None
+    min_probability: float | None = None
+    min_perfect_recall: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.query, str) or not self.query:
@@ -92,6 +98,7 @@ class RerankInput:
         whole = isinstance(self.top_n, int) and not isinstance(self.top_n, bool)
         if self.top_n is not None and not (whole and self.top_n >= 1):
             raise ValueError(f"`top_n` must be a positive integer, got {self.top_n!r}")
+        check_ends(min_probability=self.min_probability, min_perfect_recall=self.min_perfect_recall)
 
     @property
     def num_passages(self) -> int:

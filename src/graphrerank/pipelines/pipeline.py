@@ -75,6 +75,11 @@ class Pipeline:
         self._resources = Resources(graph, budget, retriever, pair_encoder, text_encoder, head)
         self._steps = [build(self._resources) for build in steps]
 
+    @property
+    def last_step(self) -> Step:
+        """The step whose scores the result has."""
+        return self._steps[-1]
+
     @torch.inference_mode()
     def retrieve(self, queries: Queries, *, advance: Callable[[int], None] | None = None) -> Retrieved:
         """Run the steps for ``B`` queries; ``advance`` is called with the number of queries of each finished batch."""

@@ -73,4 +73,5 @@ class DocumentsEngine:
             edges=job.edges,
             replace=True,
             encoder=self._encoder,
+            title_lengths=[len(document.title.strip()) for document in job.documents],
         )

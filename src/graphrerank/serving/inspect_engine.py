@@ -16,14 +16,13 @@ from pydantic import BaseModel, Field
 
 from graphrerank.graphs import CorpusGraph, Queries, candidate_edges
 from graphrerank.graphs.edge_types import EDGE_TYPES
-from graphrerank.inference import CheckpointScorer
 from graphrerank.pipelines import GraphRerank, VectorSearch
 from graphrerank.pipelines.pipeline import TracedStep
 from graphrerank.serving.engine import Check
 from graphrerank.serving.limits import Limits, QueryRequest
 from graphrerank.serving.metrics import metrics
 from graphrerank.serving.rerank_response import Explanation, explanation_of
-from graphrerank.serving.search_engine import SearchEngine
+from graphrerank.serving.search_engine import SearchEngine, scorer_of
 from graphrerank.serving.work import explain_seconds, inspect_seconds
 
 SHOWN_CHARACTERS = 4000  # of a passage
@@ -151,14 +150,14 @@ class InspectEngine:
             edges=_edges(corpus.graph, numbers),
             rankings=[_ranking(name, step, place_of) for name, step in found],
             milliseconds={stage: round(1000 * taken, 3) for stage, taken in seconds.items()},
-            meta={"index": version, "model": getattr(_scorer(traced[-1]), "name", None)},
+            meta={"index": version, "model": getattr(scorer_of(traced[-1].step), "name", None)},
         )
 
     def _explain(
         self, step: TracedStep, queries: Queries, place_of: Mapping[int, int], check: Check
     ) -> dict[int, Explanation]:
         """Explain the passages that a graph reranker has read, by their numbers in the corpus."""
-        scorer = _scorer(step)
+        scorer = scorer_of(step.step)
         if scorer is None:
             return {}
         assert isinstance(step.step, GraphRerank)
@@ -185,20 +184,13 @@ def _name(step: TracedStep, place: int) -> str:
     return RETRIEVER if is_search else type(step.step).__name__
 
 
-def _scorer(step: TracedStep) -> CheckpointScorer | None:
-    """Return the trained model of a step that has one."""
-    if isinstance(step.step, GraphRerank) and isinstance(step.step.scorer, CheckpointScorer):
-        return step.step.scorer
-    return None
-
-
 def _nodes(step: TracedStep) -> list[int]:
     """List the passages that a step ranked, by their numbers in the corpus."""
     return [node for node in step.after.nodes[0].tolist() if node >= 0]
 
 
 def _ranking(name: str, step: TracedStep, place_of: Mapping[int, int]) -> InspectedRanking:
-    nodes, scorer = _nodes(step), _scorer(step)
+    nodes, scorer = _nodes(step), scorer_of(step.step)
     scores = step.after.scores[0, : len(nodes)]
     probabilities = None if scorer is None else scorer.probabilities(scores)
     return InspectedRanking(

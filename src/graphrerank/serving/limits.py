@@ -7,6 +7,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 
 from graphrerank.serving.work import query_seconds
 
+Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, strict=True)]
+
 
 @dataclass(frozen=True)
 class Limits:

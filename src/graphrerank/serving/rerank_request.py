@@ -24,7 +24,7 @@ from graphrerank.inference import RerankInput
 from graphrerank.inference.arrays import LARGEST
 from graphrerank.inference.input_edges import LARGEST_WEIGHT, SMALLEST_WEIGHT
 from graphrerank.serving.edge_arrays import EdgeArrays, check_ends, read_edges
-from graphrerank.serving.limits import limits_of
+from graphrerank.serving.limits import Probability, limits_of
 from graphrerank.serving.work import rerank_seconds
 from graphrerank.text.tokenizer import WordTokenizer
 
@@ -110,6 +110,9 @@ class RerankRequest(BaseModel):
         cross_encoder_scores: One score of a cross-encoder per document, null for those that it has not read; for models
             of ``features=scores_match_typed_cross_encoder``, which rank without them too.
         top_n: Number of results; None for all.
+        min_probability: Leave out what is relevant with less than this probability; the artifact must be calibrated.
+        min_perfect_recall: As few results as hold all that is relevant with at least this probability; the artifact
+            must have a ``list_confidence``.
         return_documents: Whether results contain the documents.
         rank_fields: Fields of documents that are objects, joined by line breaks; None for ``text``.
         max_tokens_per_doc: Number of words of a document that are read; None for all. The encoder has its own limit.
@@ -137,6 +140,8 @@ class RerankRequest(BaseModel):
     vectors: Annotated[list[Vector], Field(fail_fast=True)] | None = None
     cross_encoder_scores: Annotated[list[Score | None], Field(fail_fast=True)] | None = None
     top_n: Positive | None = None
+    min_probability: Probability | None = None
+    min_perfect_recall: Probability | None = None
     return_documents: Flag = False
     rank_fields: Annotated[list[str], Field(min_length=1, fail_fast=True)] | None = None
     max_tokens_per_doc: Positive | None = None
@@ -181,6 +186,8 @@ class RerankRequest(BaseModel):
             vectors=self.vectors,
             cross_encoder_scores=self.cross_encoder_scores,
             top_n=self.top_n,
+            min_probability=self.min_probability,
+            min_perfect_recall=self.min_perfect_recall,
         )
         seconds = rerank_seconds(candidates, explain=self.explain)
         return RerankJob(candidates, self.explain, self.return_confidence, seconds)

@@ -14,12 +14,16 @@ from torch import Tensor
 
 from graphrerank.data.corpus_folder.opening import MANIFEST, is_corpus_folder
 from graphrerank.data.encoder import Encoder
+from graphrerank.data.readers.documents import split_passage
 from graphrerank.graphs import CorpusGraph, Queries
+from graphrerank.graphs.adaptive_k import CALIBRATE, adaptive_k
 from graphrerank.graphs.queries import query_encoder
-from graphrerank.pipelines import Pipeline
-from graphrerank.serving.engine import Check
+from graphrerank.inference import CheckpointScorer
+from graphrerank.pipelines import GraphRerank, Pipeline
+from graphrerank.pipelines.step import Step
+from graphrerank.serving.engine import Check, Refusal
 from graphrerank.serving.json_log import log
-from graphrerank.serving.limits import QueryRequest
+from graphrerank.serving.limits import Probability, QueryRequest
 from graphrerank.serving.metrics import metrics
 
 
@@ -29,11 +33,18 @@ class SearchRequest(QueryRequest):
     Attributes:
         query: The query, not empty.
         top_n: Number of results; fewer if the pipeline finds fewer.
-        return_documents: Whether results contain the texts.
+        return_documents: Whether results contain titles and texts.
+        min_probability: Leave out what is relevant with less than this probability; the artifact must be calibrated.
+        min_perfect_recall: As few results as hold all that is relevant with at least this probability, else ``top_n``;
+            the artifact must have a ``list_confidence``.
+        return_confidence: Whether the response has ``perfect_recall``; the artifact must have a ``list_confidence``.
     """
 
     top_n: Annotated[int, Field(ge=1, strict=True)] = 10
     return_documents: Annotated[bool, Field(strict=True)] = False
+    min_probability: Probability | None = None
+    min_perfect_recall: Probability | None = None
+    return_confidence: Annotated[bool, Field(strict=True)] = False
 
 
 class SearchResult(BaseModel):
@@ -42,12 +53,14 @@ class SearchResult(BaseModel):
     Attributes:
         doc_id: Its id in the corpus.
         score: Score of the pipeline's last step, of any scale; higher is better, comparable within a response only.
-        document: Its text, if ``return_documents`` is set.
+        probability: How likely it is relevant, comparable between responses; if the last step is calibrated.
+        document: Its ``text``, and its ``title`` if the corpus knows one, if ``return_documents`` is set.
     """
 
     doc_id: str
     score: float
-    document: dict[str, Any] | None = None
+    probability: float | None = None
+    document: dict[str, str] | None = None
 
 
 class SearchResponse(BaseModel):
@@ -56,11 +69,14 @@ class SearchResponse(BaseModel):
     Attributes:
         id: Id of the request, as in the logs.
         results: Best first.
+        perfect_recall: If ``return_confidence`` is set, for each result the probability that nothing below it, nor
+            anything that was not found, is relevant.
         meta: ``index``, the version of the corpus that was searched.
     """
 
     id: str
     results: list[SearchResult]
+    perfect_recall: list[float] | None = None
     meta: dict[str, Any]
 
 
@@ -79,6 +95,19 @@ class SearchableCorpus:
     pipeline: Pipeline
     encoder: Encoder | None
     compared: Mapping[str, Pipeline] = field(default_factory=dict)
+
+    def lacks(self, request: SearchRequest) -> str | None:
+        """Return what a request needs that the pipeline has not; None if it has all."""
+        scorer = scorer_of(self.pipeline.last_step)
+        if request.min_probability is not None and (scorer is None or not scorer.is_calibrated):
+            return f"`min_probability` needs the artifact of a calibrated checkpoint, this one is not; {CALIBRATE}"
+        named = "min_perfect_recall" if request.min_perfect_recall is not None else "return_confidence"
+        asked = request.return_confidence or request.min_perfect_recall is not None
+        if asked and (scorer is None or not scorer.is_calibrated or scorer.confidence is None):
+            return (
+                f"`{named}` needs the artifact of a checkpoint with `list_confidence`, this one has none; {CALIBRATE}"
+            )
+        return None
 
     def encode(self, texts: list[str]) -> Tensor | None:
         """Encode queries on the corpus's device; None if no vectors are needed."""
@@ -118,18 +147,28 @@ class SearchEngine:
             self._replace(newest)
         return self._current
 
-    def answer(self, jobs: Mapping[str, SearchRequest], check: Check = lambda: None) -> dict[str, SearchResponse]:
-        """Search for the queries of a batch of requests, by id."""
+    def answer(
+        self, jobs: Mapping[str, SearchRequest], check: Check = lambda: None
+    ) -> dict[str, SearchResponse | Refusal]:
+        """Search for the queries of a batch of requests, by id.
+
+        A request for probabilities that the pipeline does not have is refused before anything is searched.
+        """
         version, corpus = self.current
+        refused: dict[str, SearchResponse | Refusal] = {
+            uid: Refusal(422, reason) for uid, request in jobs.items() if (reason := corpus.lacks(request))
+        }
+        jobs = {uid: request for uid, request in jobs.items() if uid not in refused}
+        if not jobs:
+            return refused
         texts = [request.query for request in jobs.values()]
         retrieved = corpus.pipeline.retrieve(Queries(list(jobs), texts, corpus.encode(texts)))
         for stage, seconds in retrieved.seconds.items():
             metrics().stage_seconds.labels(f"search/{stage}").observe(seconds)
         ranking = retrieved.ranking
-        rows = zip(jobs.items(), ranking.nodes.tolist(), ranking.scores.tolist(), strict=True)
-        return {
-            uid: SearchResponse(id=uid, results=_results(corpus.graph, request, nodes, scores), meta={"index": version})
-            for (uid, request), nodes, scores in rows
+        rows = zip(jobs.items(), ranking.nodes.tolist(), ranking.scores, strict=True)
+        return refused | {
+            uid: _response(corpus, uid, request, nodes, scores, version) for (uid, request), nodes, scores in rows
         }
 
     def warm_up(self) -> None:
@@ -171,13 +210,47 @@ def corpus_version(folder: Path) -> str:
     return hashlib.sha256(repr((root, sorted(stamps))).encode()).hexdigest()[:16] if stamps else ""
 
 
-def _results(graph: CorpusGraph, request: SearchRequest, nodes: list[int], scores: list[float]) -> list[SearchResult]:
-    return [
+def scorer_of(step: Step) -> CheckpointScorer | None:
+    """Return the trained model of a step that has one."""
+    if isinstance(step, GraphRerank) and isinstance(step.scorer, CheckpointScorer):
+        return step.scorer
+    return None
+
+
+def _response(
+    corpus: SearchableCorpus, uid: str, request: SearchRequest, nodes: list[int], scores: Tensor, version: str
+) -> SearchResponse:
+    """Answer with the first of the nodes, which are padded with -1."""
+    scorer, found = scorer_of(corpus.pipeline.last_step), sum(node >= 0 for node in nodes)
+    confidence = None if scorer is None else scorer.confidence
+    probabilities = None if scorer is None else scorer.probabilities(scores[:found])
+    ends = {"min_probability": request.min_probability, "min_perfect_recall": request.min_perfect_recall}
+    kept = adaptive_k(probabilities, confidence, **ends)
+    count = min(request.top_n, found if kept is None else kept)
+    results = [
         SearchResult(
-            doc_id=graph.node_ids[node],
+            doc_id=corpus.graph.node_ids[node],
             score=score,
-            document={"text": graph.texts[node]} if request.return_documents else None,
+            probability=probability,
+            document=_document(corpus.graph, node) if request.return_documents else None,
         )
-        for node, score in list(zip(nodes, scores, strict=True))[: request.top_n]
-        if node >= 0
+        for node, score, probability in zip(
+            nodes[:count],
+            scores[:count].tolist(),
+            [None] * count if probabilities is None else probabilities[:count].tolist(),
+            strict=True,
+        )
     ]
+    perfect_recall = None
+    if request.return_confidence:
+        assert probabilities is not None
+        assert confidence is not None
+        perfect_recall = confidence.perfect_recall(probabilities)[:count].tolist()
+    return SearchResponse(id=uid, results=results, perfect_recall=perfect_recall, meta={"index": version})
+
+
+def _document(graph: CorpusGraph, node: int) -> dict[str, str]:
+    if graph.title_lengths is None:
+        return {"text": graph.texts[node]}
+    title, text = split_passage(graph.texts[node], int(graph.title_lengths[node]))
+    return {"title": title, "text": text} if title else {"text": text}

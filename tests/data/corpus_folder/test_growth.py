@@ -290,3 +290,23 @@ def test_preparation_of_the_first_passages_undoes_growth(make_dataset: MakeDatas
     (folder / "corpus.json").write_text('{"format": 1}')  # of an older version
     prepare_corpus(dataset, folder)
     assert open_corpus(folder, thorough=True).graph.num_nodes == 40
+
+
+def test_titles_are_those_of_the_passages(tmp_path: Path, make_dataset: MakeDataset) -> None:
+    dataset = make_dataset(entities=False)
+    count = dataset.graph.num_nodes
+    titled = dataclasses.replace(dataset.graph, title_lengths=torch.arange(count, dtype=torch.int32) % 3)
+    folder = prepare_corpus(dataclasses.replace(dataset, graph=titled), tmp_path / "corpus")
+    grow_corpus(folder, ["new", "other"], ["Zebra. It runs", "A lion"], title_lengths=[5, 0], remove=["d1"])
+    grow_corpus(folder, ["last"], ["A bear"])
+    expected = [*(number % 3 for number in range(count)), 5, 0, 0]
+    lengths = open_corpus(folder).graph.title_lengths
+    assert lengths is not None
+    assert lengths.tolist() == expected
+    compact_corpus(folder)
+    lengths = open_corpus(folder).graph.title_lengths
+    assert lengths is not None
+    assert lengths.tolist() == [length for node, length in enumerate(expected) if node != 1]
+    bare = prepare_corpus(dataset, tmp_path / "bare")
+    grow_corpus(bare, ["new"], ["Zebra. It runs"], title_lengths=[5])
+    assert open_corpus(bare).graph.title_lengths is None

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from graphrerank.data.readers.documents import split_passage
 from graphrerank.data.readers.folder import Document, load_folder, read_documents, read_queries
 from graphrerank.data.readers.judgements import plan_splits
 from graphrerank.data.readers.records import parse_number
@@ -53,6 +54,7 @@ def test_every_part_of_a_small_folder(write_folder) -> None:
 )
 def test_passage(title: str, text: str, passage: str) -> None:
     assert Document("1", title, text, {}).passage == passage
+    assert split_passage(passage, len(title)) == (title, text)
 
 
 def test_documents_and_queries_keep_title_and_metadata(write_folder) -> None:

@@ -101,6 +101,7 @@ def _only(dataset: RetrievalDataset, kept: Tensor) -> RetrievalDataset:
         number[graph.indices],
         graph.weight,
         weight_by_type=graph.weight_by_type,
+        title_lengths=None if graph.title_lengths is None else graph.title_lengths[kept],
     )
     fingerprint = short_hash(hash_texts([dataset.fingerprint, "compacted"]))
     return replace(dataset, graph=chosen, splits=splits, encoded_by=None, known_fingerprint=fingerprint)

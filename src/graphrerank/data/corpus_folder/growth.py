@@ -86,6 +86,7 @@ def grow_corpus(
     replace: bool = False,
     ignore_absent: bool = False,
     encoder: Encoder | None = None,
+    title_lengths: Sequence[int] | None = None,
 ) -> Growth:
     """Remove passages from a corpus folder and add others to it, all or nothing.
 
@@ -105,6 +106,7 @@ def grow_corpus(
         replace: Whether a new passage may have the id of one that is there, which is then removed.
         ignore_absent: Whether ids in ``remove`` may be of no passage.
         encoder: Encodes the texts; needed if the corpus has vectors.
+        title_lengths: ``n`` numbers of characters that are a text's title; None for no titles.
 
     Returns:
         The numbers of passages.
@@ -127,7 +129,7 @@ def grow_corpus(
         vectors = growth.encode(texts, encoder)
         removed = np.sort(np.fromiter(gone, np.int64, len(gone)))
         pairs, weight, types = growth.with_nearest(vectors, pairs, weight, types, removed)
-        growth.append_texts(node_ids, texts)
+        growth.append_texts(node_ids, texts, title_lengths)
         if vectors is not None:
             growth.append("vectors", vectors.numpy())
         growth.append_edges(len(node_ids), pairs, weight, types, removed)
@@ -236,13 +238,15 @@ class _Growth:
         """Append rows to a column."""
         self._columns[name] = append_rows(self._target, name, self._columns[name], rows)
 
-    def append_texts(self, node_ids: Sequence[str], texts: Sequence[str]) -> None:
-        """Append ids, texts and their words."""
+    def append_texts(self, node_ids: Sequence[str], texts: Sequence[str], title_lengths: Sequence[int] | None) -> None:
+        """Append ids, texts, lengths of their titles if the corpus has them, and words."""
         if not node_ids:
             return
         words = read_words(texts)
         self._append_strings("node_ids", PackedStrings.of(node_ids))
         self._append_strings("texts", PackedStrings.of(texts))
+        if "title_lengths" in self._columns:
+            self.append("title_lengths", np.array(title_lengths or [0] * len(texts), dtype=np.int32))
         self._append_tokens(words)
         self._append_stems(words)
 

@@ -119,6 +119,7 @@ def map_graph(columns: Columns, manifest: Mapping[str, Any]) -> CorpusGraph:
         known_content=_content(columns),
         row_stop=row_stop,
         removed=None if removed is None else torch.from_numpy(removed),
+        title_lengths=columns.tensor("title_lengths", "<i4") if "title_lengths" in columns else None,
     )
 
 

@@ -202,6 +202,8 @@ def _write_graph(folder: Path, graph: CorpusGraph) -> dict[str, Column]:
         "edges.indices": ("<i8", graph.indices),
         "edges.weight": ("<f4", graph.weight),
     }
+    if graph.title_lengths is not None:
+        tensors["title_lengths"] = ("<i4", graph.title_lengths)
     if graph.weight_by_type is not None:
         tensors["edges.weight_by_type"] = ("<f4", graph.weight_by_type)
     strings = {}

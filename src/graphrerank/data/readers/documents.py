@@ -26,6 +26,17 @@ class Document(NamedTuple):
         return f"{self.title}{'' if self.title.endswith(_ENDS) else '.'} {self.text}"
 
 
+def split_passage(passage: str, title_length: int) -> tuple[str, str]:
+    """Return the title and the text of which a passage was made.
+
+    Example:
+        >>> split_passage(Document("d1", "Metz", "A city in Lorraine.", {}).passage, len("Metz"))
+        ('Metz', 'A city in Lorraine.')
+    """
+    title, rest = passage[:title_length], passage[title_length:]
+    return title, rest.removeprefix(".").removeprefix(" ") if title_length else rest
+
+
 class Query(NamedTuple):
     """One line of the queries; ``metadata`` is empty where the file gives none."""
 

@@ -12,6 +12,7 @@ an empty text or a score that is no number is an error that names file and line.
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -139,6 +140,7 @@ def load_folder(
     ids, passages = [doc.doc_id for doc in documents], [doc.passage for doc in documents]
     pairs, weight, edge_type = found.joined()
     graph = CorpusGraph.from_edges(ids, passages, pairs, weight, edge_type=edge_type)
+    graph = replace(graph, title_lengths=torch.tensor([len(doc.title) for doc in documents], dtype=torch.int32))
     if incidence is not None and not automatic:
         graph = graph.with_entities(incidence)
     return judged_dataset(
