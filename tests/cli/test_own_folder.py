@@ -29,6 +29,7 @@ def test_a_missing_split_is_refused_before_anything_is_encoded(
     assert done.returncode == 1
     assert done.stderr == (
         "data set 'mine' has the splits ['all'], got 'train'; to divide what there is: "
+        "data.splits=auto, or "
         '\'data.splits={train: "all[:80%]", val: "all[80%:90%]", test: "all[90%:]"}\'\n'
     )
 

@@ -106,7 +106,8 @@ class RetrievalDataset:
         for name in names:
             if name not in self.splits:
                 made = _splits_of(list(self.splits))
-                remedy = f"; to divide what there is: 'data.splits={{{made}}}'" if made else ""
+                rule = "data.splits=auto, or " if len(self.splits) == 1 else ""
+                remedy = f"; to divide what there is: {rule}'data.splits={{{made}}}'" if made else ""
                 raise ValueError(f"data set {self.name!r} has the splits {list(self.splits)}, got {name!r}{remedy}")
 
     def with_graph(self, graph: CorpusGraph, **edge_counts: int) -> "RetrievalDataset":

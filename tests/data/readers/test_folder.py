@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank.data.readers.documents import split_passage
-from graphrerank.data.readers.folder import Document, load_folder, read_documents, read_queries
+from graphrerank.data.readers.documents import Document, read_documents, read_queries, split_passage
+from graphrerank.data.readers.folder import load_folder
 from graphrerank.data.readers.judgements import plan_splits
 from graphrerank.data.readers.records import parse_number
 from graphrerank.graphs.edge_types import EDGE_TYPES
@@ -173,7 +173,7 @@ def test_shares_cover_every_query_once(parts: int) -> None:
 @pytest.mark.parametrize(
     ("splits", "message"),
     [
-        ("train", r"`splits` must be a list of names or a mapping, got 'train'"),
+        ("train", r"`splits` must be a list of names, a mapping, auto or auto_documents, got 'train'"),
         (["dev"], r"`splits` must be of \['test', 'train'\] \(files of qrels\), got 'dev'"),
         ({"dev": "train[:x%]"}, r"got 'train\[:x%\]' for 'dev'"),
         ({"dev": "train[90%:90%]"}, r"`splits` must take a share between 0% and 100%"),

@@ -28,19 +28,14 @@ from graphrerank.data.enrichment.entity_names import entity_names
 from graphrerank.data.enrichment.incidence import entity_incidence
 from graphrerank.data.enrichment.mentions import mention_edges
 from graphrerank.data.enrichment.shared_entities import shared_entity_edges
-from graphrerank.data.readers.documents import Document, Query, read_documents, read_queries
+from graphrerank.data.readers.documents import Document, read_documents
 from graphrerank.data.readers.edge_list import FILTERED, read_edges
 from graphrerank.data.readers.entities import ENTITIES, read_entities
+from graphrerank.data.readers.judged_queries import judged_dataset, read_judged_queries
 from graphrerank.data.readers.judgements import (
-    Judgement,
     Splits,
-    as_qrels,
-    plan_splits,
-    qrels_files,
-    read_qrels,
-    share_of_queries,
 )
-from graphrerank.data.readers.records import bad_line, existing_folder, has_records
+from graphrerank.data.readers.records import existing_folder
 from graphrerank.graphs import CorpusGraph
 from graphrerank.graphs.edge_types import ADJACENCY, ENTITY, OTHER, REFERENCE
 from graphrerank.knowledge import KnowledgeCache, KnowledgeExtractor, PatternEntityExtractor, SpacyEntityExtractor
@@ -77,7 +72,10 @@ def load_folder(
         name: Short name; the folder's own when None.
         splits: Judgements to read. None: every file, under its name; queries without judgements stay. A list of names,
             or a mapping from a split's name to a file's, perhaps with a share of its queries in the file's order:
-            ``{"train": "train[:90%]", "val": "train[90%:]", "test": "dev"}``. Only their queries are kept.
+            ``{"train": "train[:90%]", "val": "train[90%:]", "test": "dev"}``. Or ``auto``: the queries of all files,
+            divided into train, val and test by a hash, near-duplicates together, with ``auto_documents`` also those
+            that share a relevant document (:mod:`~graphrerank.data.readers.auto_splits`). Unless None, only the queries
+            of the splits are kept.
         edges: Names of edge files in the folder; ``edges.tsv``, if present, when None. Of several edges of
             one type between two documents the largest weight is kept. Or ``auto``, which finds edges in any texts:
             ``edges.tsv``, if present; mentions, if a document has a title (as of type ``entity`` if the file states
@@ -187,71 +185,6 @@ class _EdgesBySource:
         )
 
 
-def read_judged_queries(
-    folder: Path, splits: Splits, node_number: Mapping[str, int]
-) -> tuple[list[Query], dict[str, list[Judgement]]]:
-    """Read the queries of a data set folder, and their judgements by split.
-
-    ``splits`` are as of :func:`load_folder`; unless None, only judged queries are kept. A node number of -1 marks a
-    document that is left out. A folder with neither queries nor judgements is a corpus to search in.
-    """
-    if splits is None and not has_records(folder, "queries") and not qrels_files(folder):
-        return [], {}  # a corpus to search in
-    queries = list(read_queries(folder))
-    query_number = {query.query_id: i for i, query in enumerate(queries)}
-    judged = _read_splits(folder, splits, query_number, node_number)
-    if splits is None:
-        return queries, judged
-    kept = sorted({row.query for rows in judged.values() for row in rows})
-    renumbered = {query: i for i, query in enumerate(kept)}
-    judged = {s: [row._replace(query=renumbered[row.query]) for row in rows] for s, rows in judged.items()}
-    return [queries[query] for query in kept], judged
-
-
-def judged_dataset(
-    name: str,
-    graph: CorpusGraph,
-    queries: Sequence[Query],
-    judged: Mapping[str, Sequence[Judgement]],
-    *,
-    knn: int,
-    knn_below: int | None = None,
-    edge_counts: Mapping[str, int],
-) -> RetrievalDataset:
-    """Combine a corpus with the result of :func:`read_judged_queries`."""
-    return RetrievalDataset(
-        name,
-        graph,
-        [query.query_id for query in queries],
-        [query.text for query in queries],
-        {split: as_qrels(rows) for split, rows in judged.items()},
-        knn,
-        knn_below,
-        edge_counts,
-        {
-            query.query_id: answers
-            for query in queries
-            if (answers := right_answers(query.metadata)) or query.metadata.get("answerable") is False
-        },
-    )
-
-
-def right_answers(metadata: Mapping[str, Any]) -> list[str]:
-    """List the right answers in a query's metadata: ``answer`` and ``answer_aliases``, strings or lists of strings.
-
-    There is none where ``answerable`` is false, whatever else the metadata say.
-
-    Example:
-        >>> right_answers({"answer": "Detroit", "answer_aliases": ["Detroit", "Motor City"]})
-        ['Detroit', 'Motor City']
-    """
-    if metadata.get("answerable") is False:
-        return []
-    entries = [metadata.get(key) or [] for key in ("answer", "answer_aliases")]
-    answers = [answer for entry in entries for answer in (entry if isinstance(entry, list) else [entry])]
-    return list(dict.fromkeys(str(answer) for answer in answers if str(answer).strip()))
-
-
 def _number_documents(
     folder: Path, where: Mapping[str, Any] | None, *, drop_empty: bool
 ) -> tuple[dict[str, int], list[Document]]:
@@ -275,28 +208,6 @@ def _matches(metadata: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
         if key not in metadata or metadata[key] not in (wanted if several else [wanted]):
             return False
     return True
-
-
-def _read_splits(
-    folder: Path, splits: Splits, query_number: Mapping[str, int], node_number: Mapping[str, int]
-) -> dict[str, list[Judgement]]:
-    files = qrels_files(folder)
-    plan = plan_splits(splits, files)
-    rows: dict[str, list[Judgement]] = {}
-    owner: dict[int, tuple[str, int]] = {}
-    ids = list(query_number)
-    for file in dict.fromkeys(file for file, _, _ in plan.values()):
-        rows[file], first_line = read_qrels(files[file], query_number, node_number)
-        for query, line in first_line.items():
-            if query in owner:
-                other = f"{ids[query]}, which {owner[query][0]} judges too (line {owner[query][1]})"
-                raise bad_line(files[file], line, needed="a query of no other split", found=other)
-            owner[query] = (files[file].name, line)
-    judged = {split: share_of_queries(rows[file], start, stop) for split, (file, start, stop) in plan.items()}
-    for split, part in judged.items():
-        if not part:
-            raise ValueError(f"`splits` must each hold a query, got none for {split!r} of {folder}")
-    return judged
 
 
 def _has_place(document: Document) -> bool:

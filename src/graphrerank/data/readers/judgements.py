@@ -11,7 +11,7 @@ from graphrerank.data.dataset import Qrels
 from graphrerank.data.readers.records import bad_line, check_columns, parse_number, read_tsv
 
 HEADER = ["query-id", "corpus-id", "score"]
-Splits = Sequence[str] | Mapping[str, str] | None
+Splits = str | Sequence[str] | Mapping[str, str] | None
 
 _SLICE = re.compile(r"([^\[\]]+)(?:\[(?:(\d+)%)?:(?:(\d+)%)?\])?")
 
@@ -87,7 +87,7 @@ def plan_splits(splits: Splits, files: Collection[str]) -> dict[str, tuple[str, 
     files.
     """
     if isinstance(splits, str):
-        raise ValueError(f"`splits` must be a list of names or a mapping, got {splits!r}")
+        raise ValueError(f"`splits` must be a list of names, a mapping, auto or auto_documents, got {splits!r}")
     names = list(files) if splits is None else splits
     source_of = names if isinstance(names, Mapping) else {name: name for name in names}
     plan = {}

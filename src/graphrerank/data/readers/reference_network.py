@@ -11,7 +11,7 @@ from graphrerank.data.dataset import RetrievalDataset
 from graphrerank.data.enrichment.chunker import chunk_document
 from graphrerank.data.enrichment.citations import CitationDetector, CitationPatterns, Reference
 from graphrerank.data.readers.documents import Document, read_documents
-from graphrerank.data.readers.folder import judged_dataset, read_judged_queries
+from graphrerank.data.readers.judged_queries import judged_dataset, read_judged_queries
 from graphrerank.data.readers.judgements import Judgement, Splits
 from graphrerank.data.readers.records import existing_folder
 from graphrerank.graphs import CorpusGraph

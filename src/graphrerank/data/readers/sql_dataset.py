@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from graphrerank.data.dataset import RetrievalDataset
-from graphrerank.data.readers.folder import judged_dataset, read_judged_queries
+from graphrerank.data.readers.judged_queries import judged_dataset, read_judged_queries
 from graphrerank.data.readers.judgements import Splits
 from graphrerank.data.readers.records import existing_folder
 from graphrerank.data.readers.sql_schema import load_sql_schema
