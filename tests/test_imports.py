@@ -10,7 +10,7 @@ import graphrerank
 
 PACKAGE = Path(graphrerank.__file__).parent
 LAYERS = [  # from the lowest up: a package imports the layers below its own, never one beside it
-    {"checks", "extras", "files", "passwords"},
+    {"checks", "extensions", "extras", "files", "passwords"},
     {"caching", "strangers"},
     {"graphs", "text"},
     {"language_models", "syntax"},
@@ -25,7 +25,7 @@ LAYERS = [  # from the lowest up: a package imports the layers below its own, ne
 ]
 LAYER_OF = {package: layer for layer, packages in enumerate(LAYERS) for package in packages}
 NARROWER = {  # packages that may import less than all layers below
-    "models": {"extras", "files", "strangers", "graphs", "operators"},
+    "models": {"extensions", "extras", "files", "strangers", "graphs", "operators"},
     "pipelines": {"checks", "graphs", "text", "language_models", "knowledge", "indexes", "operators"},
     "training": {"extras", "checks", "files", "graphs", "losses", "metrics"},
     "integrations": {"graphs", "models", "inference"},

@@ -9,6 +9,7 @@ SOURCES = ROOT / "src" / "graphrerank"
 TESTS = ROOT / "tests"
 # Tests of one idea across files, each in the nearest folder.
 CROSS_CUTTING = {
+    "test_extending.py": "docs/extending.md, as a package of somebody else's",
     "test_imports.py": "layers, circles, and what importing loads",
     "test_readme.py": "README and docs",
     "test_security.py": "SECURITY.md",

@@ -52,6 +52,7 @@ BASE = ["checkpoint=attack"]
         "hydra.run.dir=/etc",
         "hydra/launcher=x",
         "verify=elsewhere",
+        "models=[os.system]",
         "report=[a]",
         "logger=wandb",
         "paths.cache=/etc",

@@ -16,7 +16,7 @@ from graphrerank.models.checkpoint import (
     library_versions,
     save_weights,
 )
-from graphrerank.models.manifest import MANIFEST, model_name, read_manifest, write_manifest
+from graphrerank.models.manifest import MANIFEST, read_manifest, write_manifest
 
 ARGUMENTS = {"features": "scores", "hidden_channels": 16, "num_layers": 2, "embedding_dim": 8}
 
@@ -178,12 +178,6 @@ def test_weights_that_do_not_fit_the_default_arguments_are_refused(folder: Path)
     write_manifest(folder, manifest() | {"model": {"name": "gatv2_reranker"}})
     with pytest.raises(ValueError, match=r"not those of the manifest \(features=scores\)"):
         load_checkpoint(folder)
-
-
-def test_model_name() -> None:
-    assert model_name(GATv2Reranker) == "gatv2_reranker"
-    with pytest.raises(ValueError, match=r"a checkpoint can hold \['complexity_adapter', .*\], got .*Linear"):
-        model_name(nn.Linear)
 
 
 def test_library_versions_name_torch() -> None:

@@ -15,6 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from graphrerank.cli import schema
 from graphrerank.cli.arguments import read_arguments
+from graphrerank.extensions import check_settings
 
 FULL_ERROR = "HYDRA_FULL_ERROR"  # set by the user: every error with its traceback
 INTERRUPTED = 130  # exit status of a command that Ctrl+C ended, as shells give it
@@ -65,6 +66,7 @@ def run_hydra(name: str, arguments: Sequence[str], conf: Path) -> int:
     asked = FULL_ERROR in os.environ and os.environ[FULL_ERROR] != "0"
     os.environ[FULL_ERROR] = "1"  # so that Hydra lets errors through to this function
     try:
+        check_settings(conf)
         sys.argv[1:] = read_arguments(arguments)
         hydra.main(version_base="1.3", config_path=str(conf), config_name=name)(_stopping(TASKS[name]))()
     except KeyboardInterrupt:

@@ -3,7 +3,7 @@
 import inspect
 import logging
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from functools import partial
 from io import StringIO
@@ -22,6 +22,7 @@ from graphrerank.cli.schema import check_keys
 from graphrerank.cli.session import Session
 from graphrerank.extras import EXTRAS, require_extra
 from graphrerank.files import sole_use
+from graphrerank.models.registry import register_model
 
 COMMANDS = {  # a setting of the command line -> the job that it asks for, in the place of `job`
     "report": "graphrerank.cli.compare.compare",
@@ -43,6 +44,7 @@ def run_job(cfg: DictConfig, schema: type, session: Callable[[DictConfig], Sessi
     quiet_lightning()
     check_processes(cfg)
     check_loggers(cfg.get("logger"))
+    register_models(cfg.models)
     if "trainer" in cfg and not is_first_process():  # it helps to train; the first one prints, and holds the folder
         with redirect_stdout(StringIO()):
             build_job(cfg)(session(cfg))
@@ -82,6 +84,19 @@ def check_loggers(loggers: DictConfig | None) -> None:
         extra = LOGGER_EXTRAS.get(str(logger._target_).rpartition(".")[2])
         if extra is not None:
             require_extra(extra, EXTRAS[extra].purpose)
+
+
+def register_models(paths: Sequence[str]) -> None:
+    """Let checkpoints name the classes that a command's ``models`` names.
+
+    Raises:
+        ValueError: If there is no such class, or it is no model.
+    """
+    for path in paths:
+        try:
+            register_model(get_object(path))
+        except (ImportError, ValueError) as error:
+            raise ValueError(f"`models` must name classes of models, got {path!r}: {error}") from error
 
 
 def quiet_lightning() -> None:

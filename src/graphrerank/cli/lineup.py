@@ -110,7 +110,7 @@ def name_systems(sources: Sequence[str]) -> list[Named]:
         raise ValueError(
             f"`systems` and `checkpoint` must name one system or more, and none twice, got {list(sources)}"
         )
-    pipelines = GlobalHydra.instance().config_loader().get_group_options("pipeline")
+    pipelines = GlobalHydra.instance().config_loader().get_group_options("pipeline", config_name="evaluate")
     kinds = [_kind(source, pipelines) for source in sources]
     return [Named(*entry) for entry in zip(short_names(sources), kinds, sources, strict=True)]
 

@@ -24,7 +24,15 @@ from graphrerank.graphs import Queries
 from graphrerank.models import Checkpoint, RerankerManifest
 
 TIMED_ALONE = 50  # queries that pipelines retrieve once more, one at a time
-MACHINE_SETTINGS = ("seed", "paths", "device", "num_threads", "debug")  # of a training; it learns the same without them
+MACHINE_SETTINGS = (
+    "seed",
+    "paths",
+    "device",
+    "num_threads",
+    "debug",
+    "scorers",
+    "models",
+)  # it learns the same without them
 
 Rows = dict[str, list[RankedSystem]]  # by label of the system; under "" those without training
 
@@ -75,9 +83,10 @@ class Rankings:
         session, lineup = self._session, self._lineup
         search = retrieval_times(prepared, queries, instantiate(lineup.retriever)(prepared.dataset.graph))
         manifests = {label: list(models.values())[-1].reranker for label, models in lineup.checkpoints.items()}
-        settings = {label: _frozen_settings(manifest) for label, manifest in manifests.items()}
+        same = dict.fromkeys(session.cfg.scorers)
+        settings = {label: {**same, **_frozen_settings(manifest)} for label, manifest in manifests.items()}
         sources = {entry.label: entry.source for entry in lineup.named}
-        frozen: dict[str, list[RankedSystem]] = {name: [] for name in FROZEN}
+        frozen: dict[str, list[RankedSystem]] = {name: [] for name in (*FROZEN, *session.cfg.scorers)}
         rows: Rows = {}
         for label, models in lineup.checkpoints.items():
             part = self._as_trained(prepared, queries, manifests[label], models)

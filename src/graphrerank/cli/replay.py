@@ -19,7 +19,7 @@ from graphrerank.cli.compose import CONF_ONLY, FREE_TEXTS, check_strangers_setti
 from graphrerank.cli.places import Places
 
 KEY = re.compile(r"[a-z]\w*(\.[a-zA-Z0-9][\w-]*)*", re.ASCII)
-OWN = ("hydra", "verify", "report", "logger")  # settings of the command that verifies, not of the run
+OWN = ("hydra", "verify", "report", "logger", "models")  # settings of the command that verifies, not of the run
 
 
 def compose_again(overrides: Sequence[str], own: Sequence[str], places: Places) -> DictConfig:
@@ -78,7 +78,7 @@ def _check(override: Override, places: Places) -> None:
 def _options(group: str) -> list[str]:
     """List the files of ``conf/<group>``; none where it is no group."""
     loader = GlobalHydra.instance().config_loader()
-    return loader.get_group_options(group) if group in loader.list_groups("") else []
+    return loader.get_group_options(group, config_name="evaluate") if group in loader.list_groups("") else []
 
 
 def _has_mapping(setting: Any) -> bool:

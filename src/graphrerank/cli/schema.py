@@ -4,7 +4,9 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
-from omegaconf import MISSING, DictConfig
+from omegaconf import MISSING, DictConfig, OmegaConf
+
+from graphrerank.extensions import settings_folders
 
 
 @dataclass
@@ -100,6 +102,8 @@ class TrainConfig:
     debug: Any = None
     seed: int = MISSING
     system: str = MISSING
+    scorers: list[str] = field(default_factory=list)
+    models: list[str] = field(default_factory=list)
     calibration: str | None = None
     calibrate: str | None = None
     ckpt_path: str | None = None
@@ -114,6 +118,9 @@ class EvaluateConfig:
 
     job: Any = MISSING
     checkpoint: Any = MISSING
+    models: list[str] = field(default_factory=list)
+    scorer: Any = None
+    scorers: list[str] = field(default_factory=list)
     systems: list[str] = field(default_factory=list)
     datasets: list[str] = field(default_factory=list)
     split: str = "test"
@@ -230,11 +237,16 @@ class ServeConfig:
 
 
 def register() -> None:
-    """Make the schemas known to Hydra; call before ``@hydra.main`` composes."""
+    """Make the schemas and the folders of extensions known to Hydra; call before ``@hydra.main`` composes."""
+    OmegaConf.register_new_resolver("graphrerank_extensions", _extension_paths, replace=True)
     store = ConfigStore.instance()
     store.store(name="train_schema", node=TrainConfig)
     store.store(name="evaluate_schema", node=EvaluateConfig)
     store.store(name="serve_schema", node=ServeConfig)
+
+
+def _extension_paths() -> list[str]:
+    return [f"file://{folder}" for folder in settings_folders()]
 
 
 def check_keys(cfg: DictConfig, schema: type) -> None:

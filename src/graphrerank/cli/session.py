@@ -243,11 +243,14 @@ class Session:
     def systems(self, models: Mapping[str, nn.Module], operators: Mapping[str, float]) -> list[System]:
         """List the rows of a table of rerankers: the retriever's ranking, the frozen operators, the trained models.
 
+        The files of ``conf/scorer`` that ``scorers`` names are operators too.
+
         ``models`` are trained models by system name; ``operators`` the restart probabilities, ``gcs`` and ``ppr``.
         """
         return [
             System(RETRIEVER, base_ranking, reads_graph=False),
             System("ppr", PPR(restart_prob=operators["ppr"]).score),
             System("gcs", GCS(restart_prob=operators["gcs"]).score),
+            *(System(name, instantiate(self.group("scorer", name)).score) for name in self.cfg.scorers),
             *(trained_system(name, model, self.device) for name, model in models.items()),
         ]

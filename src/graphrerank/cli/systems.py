@@ -14,6 +14,7 @@ from graphrerank.evaluation import System
 from graphrerank.graphs import CandidateGraphs, ModelInputs
 from graphrerank.models import Checkpoint
 from graphrerank.models.granker_layers import frozen_grankers
+from graphrerank.models.registry import read_inputs
 from graphrerank.operators import CrossEncoder
 
 
@@ -30,8 +31,7 @@ def model_inputs(model: nn.Module) -> ModelInputs:
 
 def declared_inputs(model: DictConfig) -> ModelInputs:
     """Return the inputs of a configuration's model, before it is built."""
-    inputs: ModelInputs = get_object(model._target_).inputs_of(**plain_arguments(model))
-    return inputs
+    return read_inputs(get_object(model._target_), plain_arguments(model))
 
 
 def own_encoder(prepared: PreparedDataset) -> CrossEncoder:

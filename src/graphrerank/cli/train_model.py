@@ -1,12 +1,14 @@
 """Training one model of a run: its folder, its manifest, and resuming it where it stopped."""
 
+import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import lightning as L
+import torch
 from hydra.core.hydra_config import HydraConfig
-from hydra.utils import instantiate
+from hydra.utils import get_object, instantiate
 from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig
 
@@ -18,9 +20,10 @@ from graphrerank.data import PreparedDataset
 from graphrerank.data.augmentation import CandidateAugmentation
 from graphrerank.data.datamodule import CandidateDataModule, MixtureDataModule
 from graphrerank.graphs import ModelInputs
-from graphrerank.models.checkpoint import library_versions, load_checkpoint
+from graphrerank.models.checkpoint import build_model, library_versions, load_checkpoint
 from graphrerank.models.granker_layers import measured_arguments
-from graphrerank.models.manifest import model_name, read_manifest, write_manifest
+from graphrerank.models.manifest import parse_manifest, read_manifest, write_manifest
+from graphrerank.models.registry import read_features, register_model
 from graphrerank.operators import CrossEncoder
 
 CHECKPOINT = Path("checkpoints", "best.ckpt")  # in a model's folder
@@ -42,6 +45,8 @@ def train_model(
     arguments = _model_arguments(cfg, prepared)
     model = instantiate(cfg.model, **arguments)
     manifest = _manifest(cfg, parts, operators, model, arguments)
+    with torch.device("meta"):
+        build_model(parse_manifest(manifest, folder))  # so that what cannot be loaded is refused before training
     last = _resume_from(cfg, folder, manifest)
     if last is not None and (before := read_manifest(folder).content).get("finished"):
         return manifest | {key: before[key] for key in ("finished", "fine_tuned", "validation") if key in before}
@@ -125,10 +130,12 @@ def _model_arguments(cfg: DictConfig, prepared: PreparedDataset) -> dict[str, An
     arguments = plain_arguments(cfg.model)
     if declared_inputs(cfg.model).reads_pairs:
         return measured_arguments(arguments, own_encoder(prepared))
-    arguments["num_scores"] = len(prepared.feature_names)
+    sizes = {"num_scores": len(prepared.feature_names)}
     if (embedding := prepared.dataset.graph.embedding) is not None:
-        arguments["embedding_dim"] = embedding.shape[1]
-    return arguments
+        sizes["embedding_dim"] = embedding.shape[1]
+    takes = inspect.signature(get_object(cfg.model._target_)).parameters
+    takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in takes.values())
+    return arguments | {name: size for name, size in sizes.items() if takes_all or name in takes}
 
 
 def _manifest(
@@ -160,8 +167,8 @@ def _manifest(
     return {
         "name": cfg.system,
         "finished": False,
-        "model": {"name": model_name(type(model)), "arguments": arguments},
-        "features": model.feature_names(prepared.feature_names),
+        "model": {"name": register_model(type(model)), "arguments": arguments},
+        "features": read_features(model, prepared.feature_names),
         "encoder": encoder,
         "pair_encoder": pair_encoder,
         "retriever": {

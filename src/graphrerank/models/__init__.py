@@ -6,6 +6,7 @@ from graphrerank.models.gatv2_reranker import GATv2Reranker
 from graphrerank.models.granker_head import GRankerHead
 from graphrerank.models.manifest import AdapterManifest, Manifest, RerankerManifest, parse_manifest
 from graphrerank.models.pyg_reranker import PyGReranker
+from graphrerank.models.registry import register_model
 from graphrerank.models.trained_head import TrainedHead, load_trained_head
 
 __all__ = [
@@ -24,4 +25,5 @@ __all__ = [
     "load_primary",
     "load_trained_head",
     "parse_manifest",
+    "register_model",
 ]

@@ -6,23 +6,24 @@ A checkpoint is one of
 - a Lightning ``.ckpt`` with ``manifest.json`` in a folder above it (what training writes, one per system of a run).
 
 Nothing in either can run code: weights are read with ``weights_only=True`` or from safetensors, and the manifest names
-a model of :data:`~graphrerank.models.manifest.MODELS`, never a class to import.
+a model that is registered here (:mod:`graphrerank.models.registry`), never a class to import.
 """
 
 import zipfile
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 import safetensors
 import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from graphrerank.extensions import extension_versions
 from graphrerank.files import save_tensors
 from graphrerank.models.integrity import check_file, check_manifest
-from graphrerank.models.manifest import MANIFEST, MODELS, Manifest, RerankerManifest, read_manifest
+from graphrerank.models.manifest import MANIFEST, Manifest, RerankerManifest, read_manifest
+from graphrerank.models.registry import find_model
 from graphrerank.strangers import file_of
 
 WEIGHTS = "model.safetensors"
@@ -101,18 +102,6 @@ class Checkpoint:
             )
 
 
-def model_name(model_class: type[nn.Module] | Any) -> str:
-    """Return the name under which a manifest can hold this model.
-
-    Raises:
-        ValueError: If the class is not in :data:`MODELS`.
-    """
-    for name, known in MODELS.items():
-        if known is model_class:
-            return name
-    raise ValueError(f"a checkpoint can hold {sorted(MODELS)}, got {model_class!r}")
-
-
 def load_checkpoint(path: str | Path) -> Checkpoint:
     """Load a checkpoint folder or a Lightning ``.ckpt``.
 
@@ -134,9 +123,8 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
     try:
         outline.load_state_dict(state, assign=True)
     except RuntimeError as error:
-        raise ValueError(
-            f"{weights}: these weights are not those of the manifest (features={outline.features}): {error}"
-        ) from error
+        mode = f"features={outline.features}" if hasattr(outline, "features") else manifest.model.name
+        raise ValueError(f"{weights}: these weights are not those of the manifest ({mode}): {error}") from error
     model = build_model(manifest)
     model.load_state_dict(state)
     return Checkpoint(model.eval(), manifest, weights)
@@ -197,7 +185,7 @@ def build_model(manifest: Manifest) -> nn.Module:
     """
     name = manifest.model.name
     try:
-        return MODELS[name](**manifest.model.arguments)
+        return find_model(name)(**manifest.model.arguments)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{manifest.source}: the manifest's arguments do not fit {name}: {error}") from error
 
@@ -208,14 +196,14 @@ def save_weights(folder: Path, model: nn.Module) -> None:
 
 
 def library_versions() -> dict[str, str]:
-    """Versions of the libraries that decide a result."""
+    """Versions of the libraries, and of the packages with extensions, that decide a result."""
     versions = {}
     for name in ("graphrerank", "torch", "lightning", "sentence-transformers", "bm25s", "numpy"):
         try:
             versions[name] = version(name)
         except PackageNotFoundError:
             versions[name] = "not installed"
-    return versions
+    return versions | extension_versions()
 
 
 def _read_weights(path: Path) -> dict[str, Tensor]:

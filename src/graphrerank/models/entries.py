@@ -13,7 +13,7 @@ class ModelEntry:
     """Which model it is.
 
     Attributes:
-        name: One of :data:`~graphrerank.models.manifest.MODELS`.
+        name: One that :func:`~graphrerank.models.registry.find_model` knows.
         arguments: Its constructor's, which checks them; numbers have bounds here.
     """
 

@@ -1,7 +1,7 @@
 """Manifests: what a checkpoint's model is and what it was trained on, checked once when it is read.
 
-A manifest may be a stranger's: it holds plain JSON within bounds (:mod:`graphrerank.strangers`), and names a model of
-:data:`MODELS`, never a class to import.
+A manifest may be a stranger's: it holds plain JSON within bounds (:mod:`graphrerank.strangers`), and names a model that
+is registered here (:mod:`graphrerank.models.registry`), never a class to import.
 """
 
 import json
@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-from torch import nn
 
 from graphrerank.files import write_text
 from graphrerank.graphs import ModelInputs
@@ -29,20 +27,10 @@ from graphrerank.models.entries import (
     SyntaxEntry,
     ThresholdsEntry,
 )
-from graphrerank.models.gatv2_reranker import GATv2Reranker
-from graphrerank.models.granker_head import GRankerHead
-from graphrerank.models.granker_layers import GRankerLayers
 from graphrerank.models.parse_entries import parse_entries
-from graphrerank.models.pyg_reranker import PyGReranker
+from graphrerank.models.registry import find_model, read_inputs
 from graphrerank.strangers import MIN_RESTART_PROB, check_json, check_name, file_of, read_json
 
-MODELS: dict[str, type[ComplexityAdapter | GATv2Reranker | GRankerHead | GRankerLayers | PyGReranker]] = {
-    "complexity_adapter": ComplexityAdapter,
-    "gatv2_reranker": GATv2Reranker,
-    "granker_head": GRankerHead,
-    "granker_layers": GRankerLayers,
-    "pyg_reranker": PyGReranker,
-}
 MANIFEST = "manifest.json"
 
 
@@ -81,7 +69,7 @@ class Manifest:
             ValueError: If its arguments do not tell.
         """
         try:
-            return MODELS[self.model.name].inputs_of(**self.model.arguments)
+            return read_inputs(find_model(self.model.name), self.model.arguments)
         except TypeError as error:
             raise ValueError(f"the manifest's arguments do not fit {self.model.name}: {error}") from error
 
@@ -195,18 +183,6 @@ class AdapterManifest(Manifest):
         return len(self.syntax.feature_names)
 
 
-def model_name(model_class: type[nn.Module] | Any) -> str:
-    """Return the name under which a manifest can hold this model.
-
-    Raises:
-        ValueError: If the class is not in :data:`MODELS`.
-    """
-    for name, known in MODELS.items():
-        if known is model_class:
-            return name
-    raise ValueError(f"a checkpoint can hold {sorted(MODELS)}, got {model_class!r}")
-
-
 def parse_manifest(content: object, source: str | Path) -> Manifest:
     """Check a manifest.
 
@@ -218,17 +194,18 @@ def parse_manifest(content: object, source: str | Path) -> Manifest:
         A :class:`RerankerManifest` or an :class:`AdapterManifest`.
 
     Raises:
-        ValueError: If it is no object or names no known model, or an entry is missing, of another type or out of range;
-            names ``source`` and the entry.
+        ValueError: If it is no object or names no registered model, or an entry is missing, of another type or out of
+            range; names ``source`` and the entry.
     """
     check_json(content, str(source))
     if not isinstance(content, Mapping):
         raise ValueError(f"{source}: needed a JSON object, got {type(content).__name__}")
     entry = content.get("model")
-    name = entry.get("name") if isinstance(entry, Mapping) else None
-    if not isinstance(name, str) or name not in MODELS:
-        raise ValueError(f"{source}: the manifest's model must be one of {sorted(MODELS)}, got {name!r}")
-    kind: type[Manifest] = AdapterManifest if MODELS[name] is ComplexityAdapter else RerankerManifest
+    try:
+        model_class = find_model(entry.get("name") if isinstance(entry, Mapping) else None)
+    except ValueError as error:
+        raise ValueError(f"{source}: the manifest's model {error}") from error
+    kind: type[Manifest] = AdapterManifest if model_class is ComplexityAdapter else RerankerManifest
     try:
         return parse_entries(kind, {**content, "content": content, "source": str(source)})
     except ValueError as error:

@@ -9,7 +9,8 @@ from graphrerank.models import Checkpoint, GRankerHead, RerankerManifest, load_c
 from graphrerank.models.checkpoint import WEIGHTS, library_versions, save_weights
 from graphrerank.models.granker_layers import GRankerLayers
 from graphrerank.models.integrity import seal_manifest
-from graphrerank.models.manifest import MANIFEST, manifest_folder, model_name, read_manifest, write_manifest
+from graphrerank.models.manifest import MANIFEST, manifest_folder, read_manifest, write_manifest
+from graphrerank.models.registry import model_name
 from graphrerank.serving.formats import FORMATS, Exportable, find_formats
 from graphrerank.serving.parity import NUM_BATCHES, ROUNDING, TOLERANCE, parity_differences
 from graphrerank.serving.parity_batches import example_batch, parity_batches

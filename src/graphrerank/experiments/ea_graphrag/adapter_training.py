@@ -27,7 +27,8 @@ from graphrerank.files import atomic_path, hash_json, write_text
 from graphrerank.metrics import area_under_roc
 from graphrerank.models.checkpoint import MODULE_PREFIX, library_versions, load_checkpoint
 from graphrerank.models.complexity_adapter import ComplexityAdapter
-from graphrerank.models.manifest import model_name, read_manifest, write_manifest
+from graphrerank.models.manifest import read_manifest, write_manifest
+from graphrerank.models.registry import model_name
 from graphrerank.syntax import FEATURES, SyntaxFeatures
 from graphrerank.training import (
     AdapterSettings,

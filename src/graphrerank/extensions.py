@@ -1,0 +1,92 @@
+"""What other installed packages add to this one, by entry points of one group.
+
+.. code-block:: toml
+
+    [project.entry-points."graphrerank.extensions"]
+    conf = "my_rerankers.conf"                          # a folder of settings, which joins `conf`
+    neighbour_mlp = "my_rerankers.model:NeighbourMLP"   # a model, which checkpoints name `neighbour_mlp`
+
+An entry that names a module is a folder of YAML files; one that names a class is a model. ``docs/extending.md`` has an
+example of each part.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from pathlib import Path
+
+GROUP = "graphrerank.extensions"
+
+
+@cache
+def extension_entries() -> tuple[EntryPoint, ...]:
+    """Return the entry points of all installed packages, by name; the same one once."""
+    found = {(entry.name, entry.value): entry for entry in entry_points(group=GROUP)}
+    return tuple(found[key] for key in sorted(found))
+
+
+def model_entries() -> Mapping[str, EntryPoint]:
+    """Return the entry points that name a class, by name, without importing them.
+
+    Raises:
+        ValueError: If two have one name.
+    """
+    models: dict[str, EntryPoint] = {}
+    for entry in extension_entries():
+        if not entry.attr:
+            continue
+        if entry.name in models:
+            both = f"{describe(models[entry.name])} and {describe(entry)}"
+            raise ValueError(f"entry points of {GROUP} must have different names, got {both}")
+        models[entry.name] = entry
+    return models
+
+
+def settings_folders() -> list[Path]:
+    """Return the folders of settings, in the order of their entry points' names.
+
+    Raises:
+        ValueError: If an entry point names no folder that is there.
+    """
+    folders = []
+    for entry in extension_entries():
+        if entry.attr:
+            continue
+        try:
+            spec = find_spec(entry.value)
+        except ImportError as error:
+            raise ValueError(f"{describe(entry)}: cannot be imported: {error}") from error
+        if spec is None or not spec.submodule_search_locations:
+            raise ValueError(f"{describe(entry)}: needed a folder of settings in a package, found none")
+        folders.append(Path(next(iter(spec.submodule_search_locations))))
+    return folders
+
+
+def check_settings(conf: Path) -> None:
+    """Require that no two folders of settings have a file of one name, of which only one would be read.
+
+    Args:
+        conf: Our own folder.
+
+    Raises:
+        ValueError: Naming both files.
+    """
+    owners = dict.fromkeys((path.relative_to(conf) for path in conf.rglob("*.yaml")), conf)
+    for folder in settings_folders():
+        for path in sorted(folder.rglob("*.yaml")):
+            name = path.relative_to(folder)
+            if name in owners:
+                raise ValueError(f"{path}: there is a {name} in {owners[name]} already; give it another name")
+            owners[name] = folder
+
+
+def extension_versions() -> dict[str, str]:
+    """Return the versions of the packages with entry points, by name."""
+    return {entry.dist.name: entry.dist.version for entry in extension_entries() if entry.dist is not None}
+
+
+def describe(entry: EntryPoint) -> str:
+    """Name an entry point and its package, for messages."""
+    package = "" if entry.dist is None else f" of {entry.dist.name}"
+    return f"the entry point {entry.name} = {entry.value!r}{package}"

@@ -1,0 +1,126 @@
+"""Models of other packages in checkpoints: known by registration alone, never by what a manifest says."""
+
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from graphrerank.extensions import GROUP
+from graphrerank.graphs import ModelInputs
+from graphrerank.graphs.model_inputs import SCORES
+from graphrerank.models import GATv2Reranker, load_checkpoint, registry
+from graphrerank.models.checkpoint import save_weights
+from graphrerank.models.manifest import read_manifest, write_manifest
+from graphrerank.models.registry import find_model, model_name, read_features, read_inputs, register_model
+from tests.support.manifests import make_manifest
+
+
+class Sums(nn.Module):
+    """A model of an outsider's."""
+
+    inputs = ModelInputs(("base_features", "ptr"))
+
+    def __init__(self, *, num_scores: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.arange(1.0, num_scores + 1))
+
+    def forward(self, base_features: Tensor, ptr: Tensor) -> Tensor:
+        return base_features @ self.weight
+
+
+PATH = f"{__name__}.Sums"
+
+
+@pytest.fixture(autouse=True)
+def _unregistered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_registered", {})
+
+
+def enter(monkeypatch: pytest.MonkeyPatch, **values: str) -> None:
+    entries = {name: EntryPoint(name, value, GROUP) for name, value in values.items()}
+    monkeypatch.setattr(registry, "model_entries", lambda: entries)
+
+
+def write(folder: Path, name: str) -> Path:
+    write_manifest(folder, make_manifest(name, {"num_scores": 3}, pair_encoder=None))
+    save_weights(folder, Sums(num_scores=3))
+    return folder
+
+
+def test_ours_are_known() -> None:
+    assert register_model(GATv2Reranker) == model_name(GATv2Reranker) == "gatv2_reranker"
+    assert find_model("gatv2_reranker") is GATv2Reranker
+
+
+def test_a_checkpoint_of_a_registered_model_loads(tmp_path: Path) -> None:
+    folder = write(tmp_path, PATH)
+    with pytest.raises(
+        ValueError, match=rf"manifest.json: the manifest's model must be one of .*, got '{PATH}'; if it"
+    ):
+        load_checkpoint(folder)
+    assert register_model(Sums) == model_name(Sums) == PATH
+    loaded = load_checkpoint(folder)
+    assert isinstance(loaded.model, Sums)
+    assert loaded.manifest.inputs == Sums.inputs
+    assert loaded.model(torch.ones(2, 3), torch.tensor([0, 2])).tolist() == [6, 6]
+
+
+@pytest.mark.parametrize("name", ["sums", PATH])  # PATH: trained before there was an entry point
+def test_a_checkpoint_of_an_entry_points_model_loads(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enter(monkeypatch, sums=f"{__name__}:Sums")
+    assert isinstance(load_checkpoint(write(tmp_path, name)).model, Sums)
+    assert register_model(Sums) == "sums"
+
+
+def test_what_no_entry_point_names_is_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "outsider_evil.py").write_text("raise SystemExit('imported')\n")
+    enter(monkeypatch, harmless="outsider_evil.other:Model")
+    for name in ("outsider_evil.Model", "outsider_evil:Model", "outsider_evil"):
+        with pytest.raises(ValueError, match="model must be one of"):
+            read_manifest(write(tmp_path, name))
+    assert "outsider_evil" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("nowhere_at_all:Model", "No module named"),
+        ("graphrerank.models:Nothing", "has no attribute 'Nothing'"),
+        ("graphrerank.models:load_checkpoint", "must be a class of torch.nn.Module, got <function"),
+        ("torch.nn:Linear", r"torch\.nn\.modules\.linear\.Linear must say what its `forward` takes"),
+    ],
+)
+def test_an_entry_point_of_no_model_is_named(value: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    enter(monkeypatch, broken=value)
+    with pytest.raises(ValueError, match=f"the entry point broken = '{value}' cannot be loaded: .*{message}"):
+        find_model("broken")
+
+
+def test_an_entry_point_does_not_take_a_name_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    enter(monkeypatch, gatv2_reranker=f"{__name__}:Sums")
+    with pytest.raises(ValueError, match=r"gatv2_reranker = .* must have another name"):
+        find_model("else")
+    with pytest.raises(ValueError, match="must have another name"):
+        register_model(Sums)
+
+
+def test_what_is_no_model_is_refused() -> None:
+    with pytest.raises(ValueError, match="must say what its `forward` takes"):
+        register_model(nn.Linear)
+    with pytest.raises(ValueError, match=r"must be a class of torch\.nn\.Module, got Sums"):
+        register_model(Sums(num_scores=1))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"a checkpoint can hold \['complexity_adapter', .*\].*, got .*Linear"):
+        model_name(nn.Linear)
+
+
+def test_what_a_model_reads() -> None:
+    assert read_inputs(Sums, {"num_scores": 3}) == Sums.inputs
+    assert read_inputs(GATv2Reranker, {"features": "scores"}) == SCORES
+    assert read_features(Sums(num_scores=2), ("base_score", "bm25_score")) == ["base_score", "bm25_score"]
+    assert read_features(GATv2Reranker(num_scores=2), ("base_score", "bm25_score"))[2] == "gcs"

@@ -1,0 +1,141 @@
+"""The package of docs/extending.md, its files and commands as they stand there, outside of this repository."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from tests.support import ROOT
+
+PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+FILES = {block.split("\n")[0][2:]: block.partition("\n")[2] for language, block in BLOCKS if block.startswith("# ")}
+LINES = "".join(block for language, block in BLOCKS if not language).replace("\\\n", " ").splitlines()
+COMMANDS = [shlex.split(line) for line in LINES]
+EXAMPLE = next(block for language, block in BLOCKS if language == "python" and not block.startswith("# "))
+SECTIONS = ("A data set", "An encoder", "A retriever", "A model", "A loss", "An operator", "A pipeline step")
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page's package, and beside it what pip writes of its pyproject.toml."""
+    folder = tmp_path_factory.mktemp("outsider")
+    for name, content in FILES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content)
+    (folder / "my_rerankers" / "__init__.py").touch()
+    project = tomllib.loads(FILES["pyproject.toml"])["project"]
+    info = folder / "my_rerankers-0.1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
+    lines = [f"[{group}]\n" + "\n".join(map(" = ".join, own.items())) for group, own in project["entry-points"].items()]
+    (info / "entry_points.txt").write_text("\n".join(lines))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def bare(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same modules, not installed: on PYTHONPATH, without entry points."""
+    folder = tmp_path_factory.mktemp("bare")
+    (folder / "my_rerankers").symlink_to(package / "my_rerankers")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Run Python elsewhere, with a folder of modules."""
+    home = tmp_path_factory.mktemp("home")
+
+    def run(*arguments: str, modules: Path) -> subprocess.CompletedProcess[str]:
+        own = {"GRAPHRERANK_CACHE": str(home / "cache"), "PYTHONPATH": str(modules), "COLUMNS": "120"}
+        environment = {**os.environ, **own}
+        command = [sys.executable, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, env=environment, check=False, cwd=home)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def trained(python: Run, package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run folder of the page's training."""
+    folder = tmp_path_factory.mktemp("runs") / "trained"
+    command = next(command for command in COMMANDS if command[1] == "train")
+    done = python("-m", "graphrerank.cli.main", *command[1:], f"hydra.run.dir={folder}", modules=package)
+    assert done.returncode == 0, done.stderr
+    row = re.search(r"│ neighbour_mlp +│(.*)│", done.stdout)
+    assert row is not None
+    assert "100.00" in row[1]  # PR@5: it has learned to look at neighbours
+    assert "│ neighbour_mean" in done.stdout
+    return folder
+
+
+def test_each_part_has_a_section_with_a_file_and_its_settings() -> None:
+    for title in SECTIONS:
+        section = PAGE.split(f"\n## {title}\n")[1].split("\n## ")[0]
+        module, settings = (re.search(rf"^# (my_rerankers/\S+\.{end})$", section, re.M) for end in ("py", "yaml"))
+        assert module is not None, title
+        assert settings is not None, title
+        targets = re.findall(r"_target_: my_rerankers\.(\w+)\.(\w+)", section)
+        assert all(f" {name}(" in FILES[f"my_rerankers/{file}.py"].replace(":", "(") for file, name in targets), title
+        assert Path(module[1]).stem in dict(targets), title
+        assert OmegaConf.create(FILES[settings[1]])
+
+
+@pytest.mark.slow  # processes that load all of torch
+def test_the_commands_run(python: Run, package: Path, trained: Path) -> None:
+    commands = [command for command in COMMANDS if command[1] == "evaluate" and "--config-dir" not in command]
+    assert len(commands) == 1
+    for command in commands:
+        arguments = [argument.replace("RUN", str(trained)) for argument in command[1:]]
+        done = python("-m", "graphrerank.cli.main", *arguments, modules=package)
+        assert done.returncode == 0, done.stderr
+        assert all(f"│ {name}" in done.stdout for name in ("neighbour_bonus", "neighbour_mean", "trained"))
+
+
+@pytest.mark.slow
+def test_the_checkpoint_remembers_its_model(python: Run, package: Path, trained: Path) -> None:
+    done = python("-c", EXAMPLE.replace('"RUN"', repr(str(trained))), modules=package)
+    assert (done.stdout, done.returncode) == ("('stop8', 'stop7', 'stop20')\n", 0), done.stderr
+    manifest = (trained / "neighbour_mlp" / "manifest.json").read_text()
+    assert '"name": "neighbour_mlp"' in manifest
+    assert '"my-rerankers": "0.1.0"' in manifest
+
+
+@pytest.mark.slow
+def test_the_model_is_exported(python: Run, package: Path, trained: Path, tmp_path: Path) -> None:
+    arguments = ("serve", "mode=export", f"checkpoint={trained}", f"artifact={tmp_path / 'artifact'}")
+    done = python("-m", "graphrerank.cli.main", *arguments, modules=package)
+    assert done.returncode == 0, done.stderr
+    assert "torchscript: differs from the eager scores by at most" in done.stdout
+
+
+@pytest.mark.slow
+def test_modules_that_are_not_installed(python: Run, bare: Path, trained: Path, tmp_path: Path) -> None:
+    conf = str(bare / "my_rerankers" / "conf")
+    refused = python("-c", EXAMPLE.replace('"RUN"', repr(str(trained))), modules=bare)
+    assert "model must be one of" in refused.stderr
+    assert "got 'neighbour_mlp'; if it is yours, install the package" in refused.stderr
+    names = ("data=stops", "encoder=words", "retriever=cosine", "model=neighbour_mlp", "loss=margin")
+    settings = ("--config-dir", conf, *names, "trainer.max_epochs=1", f"hydra.run.dir={tmp_path / 'run'}")
+    done = python("-m", "graphrerank.cli.main", "train", *settings, modules=bare)
+    assert done.returncode == 0, done.stderr
+    command = next(command for command in COMMANDS if command[1] == "evaluate" and "--config-dir" in command)
+    places = {"RUN": str(tmp_path / "run"), "FOLDER": conf}
+    arguments = [argument.replace("RUN", places["RUN"]).replace("FOLDER", conf) for argument in command[1:]]
+    done = python("-m", "graphrerank.cli.main", *arguments, modules=bare)
+    assert done.returncode == 0, done.stderr
+    assert "│ neighbour_mlp" in done.stdout
+    unnamed = [argument for argument in arguments if not argument.startswith("models=")]
+    done = python("-m", "graphrerank.cli.main", *unnamed, modules=bare)
+    assert done.returncode == 1
+    assert "got 'my_rerankers.model.NeighbourMLP'; if it is yours" in done.stderr
+    done = python("-m", "graphrerank.cli.main", *unnamed, "models=[os.system]", modules=bare)
+    assert "`models` must name classes of models, got 'os.system'" in done.stderr
