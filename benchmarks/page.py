@@ -3,6 +3,9 @@
 python serve.py demo browser=false                                # in another terminal
 PYTHONPATH=. python benchmarks/page.py --url http://localhost:8000 --pictures DIR    # docs/page.png is one of them
 
+What the page costs others, beside a service without it (`python serve.py artifact=base page=false port=8001`):
+PYTHONPATH=. python benchmarks/page.py --without http://localhost:8001
+
 Chromium draws without a GPU. The large graph has 200 passages and 2,000 edges, pasted as JSON.
 """
 
@@ -11,12 +14,15 @@ import json
 import random
 import statistics
 import tempfile
+import time
+import urllib.request
 from pathlib import Path
 from typing import Any
 
 from tests.support.browser import Page, browsing
 
 PASSAGES, EDGES, HOVERS = 200, 2000, 50
+TURNS, REQUESTS = 20, 25  # of each service in turns
 QUESTION = "Which mitigations prevent a phishing attachment from running?"
 PAINT = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0"
 WATCH = """(() => {
@@ -44,12 +50,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--url", default="http://localhost:8000", help="of a running demo")
     parser.add_argument("--pictures", type=Path, help="folder for page.png, page_dark.png and page_phone.png")
+    parser.add_argument("--without", metavar="URL", help="of a service with page=false; prints the ratio of latencies")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as profile, browsing(Path(profile)) as page:
         paints = [first_paint(page, arguments.url) for _ in range(5)]
         print(f"first paint: median {statistics.median(paints):.0f} ms of {[round(paint) for paint in paints]}")
         for name, number in large_graph(page, arguments.url).items():
             print(f"{PASSAGES} passages, {EDGES:,} edges: {name} {number:.1f} ms")
+        if arguments.without is not None:  # while the page shows the large graph
+            with_page, without = latencies([arguments.url, arguments.without])
+            print(f"POST /v2/rerank, p50: {with_page:.2f} ms beside the page, {without:.2f} ms with page=false, "
+                  f"ratio {with_page / without:.3f}")  # fmt: skip
         if arguments.pictures is not None:
             for name, width, height, dark in (
                 ("page", 1280, 1000, False), ("page_dark", 1280, 1000, True), ("page_phone", 390, 1500, False),
@@ -62,6 +73,29 @@ def first_paint(page: Page, url: str) -> float:
     page.call("Network.clearBrowserCache")
     page.open(f"{url}/")
     return float(page.wait(PAINT))
+
+
+def latencies(urls: list[str]) -> list[float]:
+    """Return the median milliseconds of a request to each service, asked in turns."""
+    draw = random.Random(1)
+    body = {
+        "query": QUESTION,
+        "scores": [draw.random() for _ in range(100)],
+        "edges": sorted({tuple(sorted(draw.sample(range(100), 2))) for _ in range(300)}),
+    }
+    taken: dict[str, list[float]] = {url: [] for url in urls}
+    for turn in range(TURNS + 1):
+        for url in urls:
+            for _ in range(REQUESTS):
+                request = urllib.request.Request(
+                    f"{url}/v2/rerank", json.dumps(body).encode(), {"content-type": "application/json"}
+                )
+                begin = time.perf_counter()
+                with urllib.request.urlopen(request) as answer:
+                    answer.read()
+                if turn:  # the first turn warms up
+                    taken[url].append(1000 * (time.perf_counter() - begin))
+    return [statistics.median(of_url) for of_url in taken.values()]
 
 
 def large_graph(page: Page, url: str) -> dict[str, float]:

@@ -90,7 +90,7 @@ def test_the_page_offers_questions_of_the_corpus(tmp_path: Path) -> None:
     questions = [f"question {number}" for number in range(9)]
     records = [{"_id": f"q{number}", "text": text} for number, text in enumerate(questions)]
     folder = write_dataset(tmp_path / "data", corpus=[{"_id": "p", "text": "a"}], queries=records)
-    chosen = OmegaConf.create({"page": True, "index": str(folder)})
-    assert page_settings(chosen) == PageSettings(searches=True, questions=questions[:4])
-    assert page_settings(OmegaConf.create({"page": True, "index": None})) == PageSettings()
+    chosen = OmegaConf.create({"page": True, "index": str(folder), "artifact": "runs/mine"})
+    assert page_settings(chosen) == PageSettings("mine", searches=True, questions=questions[:4])
+    assert page_settings(OmegaConf.create({"page": True, "index": None, "artifact": "base"})) == PageSettings("base")
     assert page_settings(OmegaConf.create({"page": False, "index": str(folder)})) is None

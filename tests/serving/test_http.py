@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import re
 import time
 import warnings
 
@@ -35,6 +36,7 @@ def test_an_answer(client, artifact, encoder, path):
     found = response.json()
     assert set(found) == {"id", "results", "meta"}
     assert found["id"] == response.headers["x-request-id"]
+    assert re.fullmatch(r"read;dur=[\d.]+, rank;dur=[\d.]+, render;dur=[\d.]+", response.headers["server-timing"])
     assert found["meta"] == {
         "api_version": {"version": path[2]},
         "billed_units": {"search_units": 1},

@@ -9,6 +9,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.resources import files
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -151,3 +152,13 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     pytest.importorskip("websockets.sync.client", reason="websockets is of the dev extra")
     with browsing(tmp_path_factory.mktemp("chromium")) as opened:
         yield opened
+
+
+def axe_violations(page: Page) -> list[list[Any]]:
+    """Return what axe-core finds in an open page: rule, impact and the HTML of each."""
+    axe = pytest.importorskip("axe_core_python", reason="axe-core-python is of the dev extra")
+    page.evaluate((files(axe) / "axe.min.js").read_text(encoding="utf-8") + "; 1")
+    found: list[list[Any]] = page.evaluate(
+        "axe.run().then(r => r.violations.map(v => [v.id, v.impact, v.nodes.map(n => n.html)]))"
+    )
+    return found

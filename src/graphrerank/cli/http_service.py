@@ -211,16 +211,17 @@ def service_settings(cfg: DictConfig) -> ServiceSettings:
 
 
 def page_settings(cfg: DictConfig) -> PageSettings | None:
-    """Read what the page knows of the service: whether it searches, and the first questions of the corpus's folder."""
+    """Read what the page knows of the service: its name, and the first questions of the corpus that it searches."""
     if not cfg.page:
         return None
+    name = Path(cfg.artifact).name
     if cfg.index is None:
-        return PageSettings()
+        return PageSettings(name)
     file, questions = Path(cfg.index) / "queries.jsonl", []
     if file.is_file():
         records = islice(read_jsonl(file), NUM_QUESTIONS)
         questions = [text[:MAX_QUESTION] for _, record in records if isinstance(text := record.get("text"), str)]
-    return PageSettings(searches=True, questions=questions)
+    return PageSettings(name, searches=True, questions=questions)
 
 
 def _encoder_factory(cfg: DictConfig, trained: EncoderEntry | None) -> Callable[[], Encoder] | None:

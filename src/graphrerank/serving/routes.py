@@ -3,8 +3,9 @@
 import asyncio
 import difflib
 import gc
+import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -127,6 +128,7 @@ async def _answer(
     route: Route, path: str, dispatcher: Dispatcher, limits: Limits, reading: asyncio.Lock, request: Request
 ) -> Answer:
     uid, content = request.state.uid, await request.body()
+    begin = time.perf_counter()
     try:
         if len(content) < LARGE_BODY:
             body, job = _read(route, content, limits)
@@ -139,11 +141,16 @@ async def _answer(
     finally:
         del content
     request.state.counts = {"documents": job.num_documents}
+    read = time.perf_counter()
     result = await dispatcher.ask(route.kind, job, uid, arrival=request.state.arrival, gone=request.receive)
     if isinstance(result, Refusal):
         return result.answer(uid)
+    ranked = time.perf_counter()
     with metrics().stage_seconds.labels("render").time():
-        return route.render(body, result, uid, path)
+        answer = route.render(body, result, uid, path)
+    stages = {"read": read - begin, "rank": ranked - read, "render": time.perf_counter() - ranked}
+    timing = ", ".join(f"{stage};dur={1000 * seconds:.2f}" for stage, seconds in stages.items())
+    return replace(answer, headers={**answer.headers, "server-timing": timing})
 
 
 class _RefusedError(Exception):

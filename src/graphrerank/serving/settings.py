@@ -14,10 +14,12 @@ class PageSettings:
     """What the page on which people look at rankings knows of the service.
 
     Attributes:
+        name: What is served, as ``artifact`` names it.
         searches: Whether there is an indexed corpus to search.
         questions: Questions that people may try on it.
     """
 
+    name: str
     searches: bool = False
     questions: Sequence[str] = ()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from graphrerank.evaluation.study import Study
-from tests.support.browser import Page
+from tests.support.browser import Page, axe_violations
 
 HOSTILE = "<script>document.title = 'broken'</script> & \"quoted\" <b onclick='x'>ü</b>"
 
@@ -142,6 +142,14 @@ def test_hostile_passages_are_text(page: Page, report: Path, study: Study) -> No
     assert shown
     assert page.evaluate("document.title") == "Systems side by side: attack, scifact"
     assert page.complaints() == []
+
+
+@pytest.mark.parametrize(("width", "dark"), [(390, False), (1200, False), (1200, True)])
+def test_axe_finds_nothing(page: Page, report: Path, width: int, dark: bool) -> None:
+    page.open(report, width=width, dark=dark)
+    page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+    page.click(".found button")
+    assert axe_violations(page) == []
 
 
 @pytest.mark.parametrize("dark", [False, True])

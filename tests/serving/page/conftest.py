@@ -78,7 +78,7 @@ def serving(engines: dict[str, Engine[Any]]) -> Callable[..., Any]:
 
     @contextmanager
     def serve(*, searches: bool = True, **settings: Any) -> Iterator[str]:
-        page = PageSettings(searches=searches, questions=[QUESTION] if searches else [])
+        page = PageSettings("<b>base</b>", searches=searches, questions=[QUESTION] if searches else [])
         routes = [RERANK, SEARCH, INSPECT] if searches else [RERANK]
         app = create_app(
             routes, InlineDispatcher(engines), ServiceSettings(page=page, **settings), info={"name": "<b>base</b>"}

@@ -2,13 +2,12 @@
 
 import json
 from collections.abc import Callable, Iterator
-from importlib.resources import files
 from typing import Any
 
 import pytest
 
 from tests.serving.page.conftest import HOSTILE, QUESTION, TEXTS
-from tests.support.browser import Page
+from tests.support.browser import Page, axe_violations
 
 ROWS = "#lists [data-column=right] li button"
 MARKUP = "document.querySelectorAll('main b, main i, main u, main script, main img[src=x], main style').length"
@@ -80,6 +79,8 @@ def test_examples_need_no_corpus(page: Page, serving: Callable[..., Any], name: 
         assert texts(page, "#detail .edges .name")
         code = texts(page, "#code")[0]
         assert code.startswith(f"curl {address}/v2/rerank")
+        stages = [text.rsplit(" ", 2)[0] for text in texts(page, "#stages li")]
+        assert stages[:3] == ["reading the request", "queue and model", "writing the answer"]
         page.click("[data-code=python]")
         compile(texts(page, "#code")[0], "snippet", "exec")
         page.evaluate("document.querySelector('#passages').value = '{\"documents\": 3'")
@@ -122,12 +123,9 @@ def test_keys_alone(page: Page, url: str) -> None:
 
 @pytest.mark.parametrize(("width", "dark"), [(390, False), (390, True), (1280, False), (1280, True)])
 def test_axe_finds_nothing(page: Page, url: str, width: int, dark: bool) -> None:
-    axe = pytest.importorskip("axe_core_python", reason="axe-core-python is of the dev extra")
     page.open(url + "/", width=width, height=900, dark=dark)
     ask(page, QUESTION)
     page.click(f"{ROWS}:first-child")
     page.wait("document.querySelector('#detail .edges') !== null")
-    page.evaluate((files(axe) / "axe.min.js").read_text(encoding="utf-8") + "; 1")
-    found = page.evaluate("axe.run().then(r => r.violations.map(v => [v.id, v.impact, v.nodes.map(n => n.html)]))")
-    assert found == []
+    assert axe_violations(page) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -23,7 +23,7 @@ TEXTS = {name: (FOLDER / name).read_text(encoding="utf-8") for name in FILES}
 READS_HTML = re.compile(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|eval\(|new Function|srcdoc")
 
 
-PAGE = PageSettings(searches=True, questions=["why?"])
+PAGE = PageSettings("base", searches=True, questions=["why?"])
 
 
 def make_client(*, page: PageSettings | None = PAGE, **settings: object) -> TestClient:
@@ -52,7 +52,7 @@ def test_what_is_shown_needs_the_key() -> None:
     client = make_client(api_key="key")
     assert client.get("/info").status_code == 401
     known = client.get("/info", headers={"x-api-key": "key"}).json()
-    assert known["page"] == {"searches": True, "questions": ["why?"]}
+    assert known["page"] == {"name": "base", "searches": True, "questions": ["why?"]}
     for path in ("/page/", "/page/routes.py", "/page/../info", "/page/app.js/x"):
         assert client.get(path).status_code == 401, path
 

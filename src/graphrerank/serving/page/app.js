@@ -37,13 +37,13 @@ async function withKey(ask) {
 async function start() {
   setMode("passages");
   try {
-    state.info = await withKey(() => call("/info"));
+    state.info = (await withKey(() => call("/info"))).content;
   } catch (error) {
     say(error.message, true);
     return;
   }
-  const { model, page } = state.info;
-  byId("model").textContent = `${model.name ?? "a complexity adapter"}${page.searches ? ", over a corpus" : ""}`;
+  const { page } = state.info;
+  byId("model").textContent = `${page.name}${page.searches ? ", over a corpus" : ""}`;
   byId("modes").hidden = !page.searches;
   setMode(page.searches ? "index" : "passages");
   byId("query").focus({ preventScroll: true });

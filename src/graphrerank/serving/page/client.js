@@ -1,6 +1,7 @@
 // Requests to this service, and their answers in one form whichever route gave them.
 import { titled } from "./passages.js";
 
+const STAGES = { read: "reading the request", rank: "queue and model", render: "writing the answer" };
 let key = "";
 export const useKey = (given) => { key = given; };
 
@@ -11,6 +12,7 @@ export class Refused extends Error {
   }
 }
 
+/** Return the answer's content, and the milliseconds of its stages. */
 export async function call(path, body) {
   const headers = key ? { authorization: `Bearer ${key}` } : {};
   const options = body === undefined ? { headers } : {
@@ -24,13 +26,18 @@ export async function call(path, body) {
   }
   const content = await answer.json().catch(() => ({}));
   if (!answer.ok) throw new Refused(answer.status, content.message || `The service answered ${answer.status}.`);
-  return content;
+  return { content, stages: stagesOf(answer.headers.get("server-timing") ?? "") };
+}
+
+/** Milliseconds by stage, of a header such as `read;dur=0.21, rank;dur=4.90`. */
+function stagesOf(header) {
+  return Object.fromEntries([...header.matchAll(/([\w-]+);dur=([\d.]+)/g)].map(([, name, taken]) => [STAGES[name] ?? name, Number(taken)]));
 }
 
 /** Search the corpus. */
 export async function inspect(query, explain = false) {
   const begin = performance.now();
-  const found = await call("/inspect", explain ? { query, explain } : { query });
+  const { content: found } = await call("/inspect", explain ? { query, explain } : { query });
   return {
     query,
     nodes: found.nodes.map((node) => ({ ...titled(node.text), id: node.doc_id, explanation: node.explanation ?? null })),
@@ -49,7 +56,7 @@ export async function rerank(query, given, limits) {
   const count = (given.documents ?? given.scores).length;
   const explain = (given.edges ?? []).length <= Math.min(limits.explained_edges, 600);
   const begin = performance.now();
-  const found = await call("/v2/rerank", { ...body, explain });
+  const { content: found, stages } = await call("/v2/rerank", { ...body, explain });
   const roundTrip = performance.now() - begin;
   const nodes = Array.from({ length: count }, (_, place) => ({
     ...titled(textOf(given, place)), id: String(given.ids?.[place] ?? place), explanation: null,
@@ -73,7 +80,7 @@ export async function rerank(query, given, limits) {
         probabilities: isCalibrated ? results.map((result) => result.explanation.probability) : null,
       },
     ],
-    milliseconds: {},
+    milliseconds: stages,
     roundTrip,
     isExplained: explain,
     request: { path: "/v2/rerank", body },

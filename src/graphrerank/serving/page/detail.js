@@ -79,7 +79,7 @@ function neighbours(view, node, select) {
 export function drawStages(view) {
   const stages = Object.entries(view.milliseconds);
   const known = stages.reduce((sum, [, taken]) => sum + taken, 0);
-  const all = [...stages, [stages.length ? "HTTP and queue" : "whole request", Math.max(0, view.roundTrip - known)]];
+  const all = [...stages, ["HTTP and the rest", Math.max(0, view.roundTrip - known)]];
   const total = all.reduce((sum, [, taken]) => sum + taken, 0) || 1;
   const pieces = all.map(([name, taken], place) => {
     const piece = el("span", { class: `stage s${place % 6}`, title: `${name} ${taken.toFixed(1)} ms` });
