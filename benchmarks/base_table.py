@@ -113,6 +113,19 @@ def probabilities_table(studies: list[Path]) -> str:
     return "\n".join(lines)
 
 
+def lists_table(studies: list[Path]) -> str:
+    """Lay out the reliability of the confidence in whole lists on every data set of some ``study.json``."""
+    lines = ["| data set | k | complete | mean probability | ECE | AUC |", "| --- | --: | --: | --: | --: | --: |"]
+    for study in studies:
+        for name, dataset in json.loads(study.read_text())["datasets"].items():
+            for place, found in enumerate(dataset["list_reliability"]):
+                shares = f"{percent(found['share_complete'])} | {percent(found['mean_probability'])}"
+                k = found["measure"].partition("@")[2]
+                auc = "" if found["auc"] is None else f"{found['auc']:.3f}"
+                lines.append(f"| {name if not place else ''} | {k} | {shares} | {found['ece']:.3f} | {auc} |")
+    return "\n".join(lines)
+
+
 def robustness_table(results: dict[str, dict[str, dict]], measure: str) -> str:
     """Lay out retriever -> GCS -> ``base`` on every data set under every condition."""
     lines = [f"| {measure} | {' | '.join(results)} |", f"| --- | {'--- | ' * len(results)}".rstrip()]
@@ -188,6 +201,7 @@ def main() -> None:
         full=full_table(results["auto"] | extra),
         tests=tests_table(results["auto"] | extra),
         probabilities=probabilities_table(studies),
+        lists=lists_table(studies),
         edges="\n\n".join(edges_table(by_edges, measure) for measure in BY_EDGES),
         pr=robustness_table(results, "PR@10"),
         ndcg=robustness_table(results, "nDCG@10"),
@@ -203,14 +217,12 @@ PAGE = """# The checkpoint `base`
 Written by `python benchmarks/base_table.py --datasets DIR`. Trained by `python train.py experiment=base` on train
 splits only; every number on this page is of a test split (Spider and BIRD: dev). Percent. GCS and PPR: restart
 probability tuned on BIRD train. Latency of the reranking stage for one query at a time, one CPU thread, beside another
-job. The checkpoint was trained before `edges: auto` left out mentions of headlines (SciFact's titles): trained anew, it
-may differ a little. It was trained and judged on vectors in bfloat16; its manifest names MiniLM in float32, for
-processors that are slow at the other.
+job. Vectors of MiniLM in float32.
 
 ## All data sets, candidates expanded along the graph
 
-`python evaluate.py checkpoint=base data=NAME data.edges=auto retriever=hybrid_expand paths.datasets=DIR`, with
-`encoder=minilm encoder.dtype=bfloat16`; ATT&CK has edges of its own.
+`python evaluate.py checkpoint=base data=NAME data.edges=auto retriever=hybrid_expand paths.datasets=DIR`; ATT&CK has
+edges of its own.
 
 {full}
 
@@ -228,6 +240,12 @@ expected calibration error). The training fitted the calibration on the validati
 relevant candidates than the others.
 
 {probabilities}
+
+Of whole lists: the probability that the first five or ten hold all relevant candidates (PR@k), against the share of
+lists that do. Fitted on the same validation splits but NFCorpus's, whose questions have more relevant documents than a
+list can hold.
+
+{lists}
 
 ## Other edges
 

@@ -66,10 +66,11 @@ class TrainingSession(Session):
         cfg.model = OmegaConf.merge(cfg.model, cfg.ablations.get(name, {}))
         return TrainingSession(cfg)
 
-    def dataset(self, name: str, *, reads_vectors: bool = True) -> PreparedDataset:
+    def dataset(self, name: str, *, reads_vectors: bool = True, splits: Sequence[str] | None = None) -> PreparedDataset:
         """Load and encode a data set, with candidates and features as models are trained on.
 
-        ``name`` is one of ``training_names``, a file of ``conf/data``, or the path of a data set folder.
+        ``name`` is one of ``training_names``, a file of ``conf/data``, or the path of a data set folder. ``splits``
+        are those that will be read; None: those of a training, and the table's of the first data set.
         """
         if name == self.choice("data"):
             group = self.cfg.data
@@ -78,9 +79,9 @@ class TrainingSession(Session):
             group = compose_group(self.cfg, "data", str(arguments.pop("data", name)), **arguments)
         else:
             group = self.group("data", name)
-        splits = [str(self.cfg.batches.train_split), str(self.cfg.batches.val_split)]
-        if name == self.choice("data"):
-            splits.append(str(self.cfg.test_split))
+        if splits is None:
+            tables = [self.cfg.test_split] if name == self.choice("data") else []
+            splits = [str(split) for split in (self.cfg.batches.train_split, self.cfg.batches.val_split, *tables)]
         prepared = self.prepare(group, self.cfg.encoder, self.cfg.retriever, reads_vectors=reads_vectors, splits=splits)
         features, names = self.cfg.features, list(prepared.feature_names)
         matched: Sequence[str] = MATCH_FEATURES if features.text_match else ()

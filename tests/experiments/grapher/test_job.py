@@ -14,14 +14,14 @@ COLOURS = ["red", "green", "blue", "pale", "dark", "bright", "dull", "grey"]
 THINGS = ["cat", "dog", "cow", "car", "bus", "train", "plane", "ship", "house", "tower", "river", "lake", "hill"]
 
 
-def _folder(path: Path, seed: int) -> Path:
-    """Linked passages; each question quotes one and needs its neighbour too."""
+def _folder(path: Path, seed: int, **counts: int) -> Path:
+    """Linked passages; each question of a split quotes one and needs its neighbour too."""
     draw = random.Random(seed)
     texts = [f"{draw.choice(COLOURS)} {draw.choice(COLOURS)} {draw.choice(THINGS)} number {i}" for i in range(40)]
     edges = sorted({tuple(sorted(draw.sample(range(40), 2))) for _ in range(60)})
     queries: list[dict[str, str]] = []
     splits: dict[str, list[tuple[str, int]]] = {}
-    for split, count in (("train", 40), ("val", 20), ("test", 20)):
+    for split, count in counts.items():
         splits[split] = []
         for _ in range(count):
             a, b = draw.choice(edges)
@@ -34,12 +34,14 @@ def _folder(path: Path, seed: int) -> Path:
 
 @pytest.mark.slow
 def test_tables_are_written_and_gone_on_with(run_command, tmp_path: Path) -> None:
-    one, two = _folder(tmp_path / "one", 1), _folder(tmp_path / "two", 2)
+    one = _folder(tmp_path / "one", 1, train=40, val=20)  # as those that are only trained on
+    two = _folder(tmp_path / "two", 2, train=40, val=20, test=20)
+    aside = _folder(tmp_path / "aside", 3, test=20)
     run, report = tmp_path / "run", tmp_path / "docs" / "results.md"
     arguments = [
         "experiment=grapher_tables", "data=folder", f"data.path={one}", "~mix.spider",
         f"+mix.two={{data:folder,path:{two}}}", "job.judge=two",
-        f"job.test=[{one},{two}]", "job.features=[scores]",
+        f"job.test=[{aside},{two}]", "job.features=[scores]",
         "job.grid.learning_rate=[0.003]", "job.grid.weight_decay=[0.01]", "job.grid.max_epochs=[1]",
         "+job.grid.restart_prob=[0.3,0.6]",
         'job.ablations=["loss=bce","retriever.top_k=5"]', "job.workers=2", f"job.report={report}",
@@ -51,7 +53,14 @@ def test_tables_are_written_and_gone_on_with(run_command, tmp_path: Path) -> Non
     assert "[4/4] " in done.stdout  # 2 models with 2 settings
     assert "[7/7] " in done.stdout  # 3 frozen operators, 2 models, 2 ablations
     page = report.read_text()
-    for text in ("### one", "### two", "| GATv2 `scores` |", "| MLP `scores` |", "| `loss=bce` |", "with 5 candidates"):
+    for text in (
+        "### aside",
+        "### two",
+        "| GATv2 `scores` |",
+        "| MLP `scores` |",
+        "| `loss=bce` |",
+        "with 5 candidates",
+    ):
         assert text in page
     assert report.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
 
@@ -60,11 +69,11 @@ def test_tables_are_written_and_gone_on_with(run_command, tmp_path: Path) -> Non
     assert "restart prob 0.3 or 0.6" in page
     model = next((run / "models").glob("gatv2-scores-seed-1-*"))
     evaluated = run_command(
-        "evaluate.py", f"checkpoint={model}", f"datasets=[{one},{two}]", f"hydra.run.dir={tmp_path / 'evaluated'}"
+        "evaluate.py", f"checkpoint={model}", f"datasets=[{aside},{two}]", f"hydra.run.dir={tmp_path / 'evaluated'}"
     )
     assert evaluated.returncode == 0, evaluated.stderr
     metrics = json.loads((tmp_path / "evaluated" / "metrics.json").read_text())["datasets"]
-    for name in ("one", "two"):
+    for name in ("aside", "two"):
         hits = step["values"][name]["PR@10"]
         assert metrics[name]["systems"]["gatv2"]["PR@10"] == pytest.approx(sum(hits) / len(hits))
         base = next(json.loads(file.read_text()) for file in (run / "steps").glob("retriever-*.json"))["values"][name][

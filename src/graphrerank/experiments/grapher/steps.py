@@ -46,7 +46,7 @@ class Work:
         """Return a data set by name, with a run's candidates."""
         key = (session.candidates_key, name)
         if key not in self.prepared:
-            self.prepared[key] = session.dataset(name)
+            self.prepared[key] = session.dataset(name, splits=())  # some are trained on, others judged
         return self.prepared[key]
 
     def file(self, step: Step) -> Path:
