@@ -33,7 +33,7 @@ def test_conf_is_that_of_the_checkout() -> None:
     ("arguments", "status", "told"),
     [
         (["trian"], 2, "unknown command 'trian'"),
-        (["doctor", "x=1"], 1, "takes no arguments"),
+        (["doctor", "one", "two"], 1, "takes one data set"),
         (["completion", "csh"], 1, "`shell` must be one of"),
         (["prepare", "data=folder"], 1, "needs a folder to write"),
     ],

@@ -71,3 +71,26 @@ def write_folder(tmp_path: Path) -> Write:
         return write_dataset(path, **content | tables)
 
     return write
+
+
+DIRECTORS = [
+    f"{first} {second}" for first in ("Anna", "Boris", "Clara", "Dora") for second in ("Adler", "Blum", "Czerny")
+]
+
+
+def write_films(folder: Path, *, edges: bool, judged: bool, questions: bool = True) -> Path:
+    """Write a folder of twelve films, each naming its director, and twelve people, with a question about each film."""
+    films = [
+        {"_id": f"f{i}", "title": f"Film {i}", "text": f"It was directed by {name}."}
+        for i, name in enumerate(DIRECTORS)
+    ]
+    people = [{"_id": f"p{i}", "title": name, "text": f"Born in town {i * 7}."} for i, name in enumerate(DIRECTORS)]
+    queries = [{"_id": f"q{i}", "text": f"Where was the director of Film {i} born?"} for i in range(len(DIRECTORS))]
+    rows = [(f"q{i}", f"{kind}{i}") for i in range(len(DIRECTORS)) for kind in "fp"]
+    return write_dataset(
+        folder,
+        corpus=[*films, *people],
+        queries=queries if questions else None,
+        edges=[(f"f{i}", f"p{i}", "mentions") for i in range(len(DIRECTORS))] if edges else None,
+        **({"all": rows} if judged else {}),
+    )

@@ -32,6 +32,7 @@ COMMANDS = {  # a setting of the command line -> the job that it asks for, in th
     "remove": "graphrerank.cli.grow.grow_folder",
     "compact": "graphrerank.cli.grow.grow_folder",
     "prepare": "graphrerank.cli.prepare.prepare_folder",
+    "diagnose": "graphrerank.cli.diagnose.diagnose",
     "build": "graphrerank.cli.build.build",
 }
 

@@ -26,6 +26,7 @@ HELP = """graphrerank: learned graph rerankers for graph RAG
   graphrerank index DOCUMENTS --out F   write a folder of Markdown, HTML, JSON, PDF or code as a data set folder
   graphrerank build NAME --from F ...   write a public data set from the files that its authors publish
   graphrerank doctor                    what is installed, and what is missing for what; device; cache
+  graphrerank doctor DATA               whether the graph of a data set folder helps, or what to judge to find out
   graphrerank completion SHELL          a script for bash, zsh or fish that completes commands and settings
 
 graphrerank COMMAND --help lists a command's settings; they are the same as those of train.py, evaluate.py and serve.py.
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str] | None = None, *, conf: Path | None = None) ->
     """
     command, *rest = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     try:
-        if command in HYDRA_JOBS:
+        if command in HYDRA_JOBS or (command == "doctor" and rest):
             return run_job_command(command, rest, conf or conf_folder())
         if command in COMMANDS:
             return COMMANDS[command](rest)
@@ -64,11 +65,13 @@ def run_job_command(command: str, arguments: Sequence[str], conf: Path) -> int:
     Raises:
         MissingExtraError: If its extra is not installed.
     """
-    require_extra(HYDRA_JOBS[command], f"graphrerank {command}")
+    require_extra(HYDRA_JOBS.get(command, "train"), f"graphrerank {command}")
     from graphrerank.cli.hydra_jobs import run_hydra
 
     if command == "prepare":
         command, arguments = "evaluate", prepare_arguments(arguments)
+    if command == "doctor":
+        command, arguments = "evaluate", diagnose_arguments(arguments)
     if command == "demo":
         command, arguments = "serve", ["mode=demo", *arguments]
     return run_hydra(command, arguments, conf.absolute())
@@ -89,6 +92,19 @@ def prepare_arguments(arguments: Sequence[str]) -> list[str]:
     return [f"prepare={argument}" if argument in folders else argument for argument in arguments]
 
 
+def diagnose_arguments(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments of ``evaluate.py`` that diagnose a data set.
+
+    Example:
+        >>> diagnose_arguments(["my_data", "encoder=minilm"])
+        ['diagnose=my_data', 'encoder=minilm']
+    """
+    named = [argument for argument in arguments if "=" not in argument and not argument.startswith("-")]
+    if len(named) > 1:
+        raise ValueError(f"graphrerank doctor takes one data set, got {named}")
+    return [f"diagnose={argument}" if argument in named else argument for argument in arguments]
+
+
 def conf_folder() -> Path:
     """Return the folder of settings: in the wheel beside this package, in a checkout at its top."""
     package = Path(__file__).parents[1]
@@ -106,8 +122,6 @@ def _version(arguments: Sequence[str]) -> int:
 
 
 def _doctor(arguments: Sequence[str]) -> int:
-    if arguments:
-        raise ValueError(f"graphrerank doctor takes no arguments, got {list(arguments)}")
     from graphrerank.cli.doctor import examination
 
     print(examination(dict(os.environ)))

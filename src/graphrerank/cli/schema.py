@@ -145,6 +145,7 @@ class EvaluateConfig:
     num_queries: int | None = None
     report: list[str] = field(default_factory=list)
     verify: str | None = None
+    diagnose: str | None = None
     prepare: str | None = None
     engine: Any = None
     add: str | None = None

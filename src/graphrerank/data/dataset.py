@@ -110,6 +110,11 @@ class RetrievalDataset:
                 remedy = f"; to divide what there is: {rule}'data.splits={{{made}}}'" if made else ""
                 raise ValueError(f"data set {self.name!r} has the splits {list(self.splits)}, got {name!r}{remedy}")
 
+    def merged(self) -> Qrels:
+        """Join the judgements of all splits, of which there is one at least."""
+        parts = list(self.splits.values())
+        return Qrels(*(torch.cat([getattr(part, key) for part in parts]) for key in ("query", "node", "gain")))
+
     def with_graph(self, graph: CorpusGraph, **edge_counts: int) -> "RetrievalDataset":
         """Return the same data with a graph derived from this one, encoded or with ``knn`` edges.
 

@@ -323,7 +323,7 @@ ANT = '{"_id": "a", "text": "A"}\n'
         ("train", "", r"train\.tsv: needed a score above 0 in at least one row, found none"),
         ("train", HEADER, r"train\.tsv: needed a score above 0 in at least one row, found none"),
         ("train", HEADER + "q1\ta\t0\n", r"train\.tsv: needed a score above 0 in at least one row, found none"),
-        ("train", "q1\ta\t1\n", r"train\.tsv, line 1: needed the header 'query-id corpus-id score', by tabs"),
+        ("train", "q1\ta\t1\n", r"train\.tsv, line 1: needed the header 'query-id corpus-id score'"),
         ("train", HEADER + "q1 a 1\n", r"train\.tsv, line 2: needed 3 tab-separated columns"),
         ("train", HEADER + "q1\t0\ta\t1\n", r"train\.tsv, line 2: needed 3 tab-separated columns"),
         ("train", HEADER + "q9\ta\t1\n", r"train\.tsv, line 2: needed a query-id of the queries, found 'q9'"),

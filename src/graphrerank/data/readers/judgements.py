@@ -1,4 +1,8 @@
-"""Relevance judgements in BEIR's layout: ``qrels/<split>.tsv`` with the header ``query-id corpus-id score``."""
+"""Relevance judgements in BEIR's layout: ``qrels/<split>.tsv`` with the header ``query-id corpus-id score``.
+
+A pool that was judged in a spreadsheet is ``qrels/<split>.csv``: the same columns first, further ones are not read, and
+a row without a score was not judged.
+"""
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -8,7 +12,7 @@ from typing import NamedTuple
 import torch
 
 from graphrerank.data.dataset import Qrels
-from graphrerank.data.readers.records import bad_line, check_columns, parse_number, read_tsv
+from graphrerank.data.readers.records import bad_line, check_columns, parse_number, read_csv, read_tsv
 
 HEADER = ["query-id", "corpus-id", "score"]
 Splits = str | Sequence[str] | Mapping[str, str] | None
@@ -25,9 +29,18 @@ class Judgement(NamedTuple):
 
 
 def qrels_files(folder: Path) -> dict[str, Path]:
-    """Find the judgements of a data set by split: ``qrels/*.tsv``, or TSV files beside the corpus with the header."""
+    """Find the judgements of a data set by split: ``qrels/*.tsv`` and ``*.csv``, or TSV files beside the corpus.
+
+    Raises:
+        ValueError: If two files are of one split.
+    """
     if (folder / "qrels").is_dir():
-        return {path.stem: path for path in sorted((folder / "qrels").glob("*.tsv"))}
+        found: dict[str, Path] = {}
+        for path in sorted([*(folder / "qrels").glob("*.tsv"), *(folder / "qrels").glob("*.csv")]):
+            if path.stem in found:
+                raise ValueError(f"{path}: needed one file of a split, found {found[path.stem].name} too")
+            found[path.stem] = path
+        return found
     flat = [path for path in sorted(folder.glob("*.tsv")) if next(read_tsv(path), (0, []))[1] == HEADER]
     return {path.stem: path for path in flat}
 
@@ -46,10 +59,14 @@ def read_qrels(
     first_line: dict[int, int] = {}
     pairs: set[tuple[str, str]] = set()
     header_read = False
-    for line, columns in read_tsv(path):
+    is_csv = path.suffix == ".csv"
+    for line, cells in read_csv(path) if is_csv else read_tsv(path):
+        columns = [cell.strip() for cell in cells[: len(HEADER)]] if is_csv else cells
+        if is_csv and header_read and len(columns) == len(HEADER) and not columns[2]:
+            continue
         if not header_read:
             if columns != HEADER:
-                raise bad_line(path, line, needed=f"the header {' '.join(HEADER)!r}, by tabs", found="\t".join(columns))
+                raise bad_line(path, line, needed=f"the header {' '.join(HEADER)!r}", found="\t".join(columns))
             header_read = True
             continue
         check_columns(path, line, columns, count=3, names=", ".join(HEADER))

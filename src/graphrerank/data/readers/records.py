@@ -1,5 +1,6 @@
 """Records of JSONL, TSV and Parquet files, with line numbers for error messages."""
 
+import csv
 import gzip
 import json
 import math
@@ -79,6 +80,23 @@ def read_tsv(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Read tab-separated columns; quotes have no meaning."""
     for line_number, line in read_lines(path):
         yield line_number, line.split("\t")
+
+
+def read_csv(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Read the rows of a CSV file as spreadsheets write it: by commas, semicolons or tabs, as its header is."""
+    lines = list(read_lines(path))
+    if not lines:
+        return
+    header = lines[0][1]
+    delimiter = max(",;\t", key=header.count)
+    with path.open(encoding="utf-8-sig", newline="") as stream:
+        reader = csv.reader(stream, delimiter=delimiter, strict=True)
+        try:
+            for row in reader:
+                if any(cell.strip() for cell in row):
+                    yield reader.line_num, row
+        except csv.Error as error:
+            raise bad_line(path, reader.line_num, needed=f"CSV ({error})", found="another form") from error
 
 
 def read_parquet(path: Path) -> Iterator[tuple[int, Record]]:

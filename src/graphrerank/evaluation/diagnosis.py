@@ -1,0 +1,263 @@
+"""Does the graph help? What was measured of a corpus with its edges and without, and a verdict with the next step."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from graphrerank.evaluation.findings import Counterfactual, EdgesOfType, PairedTest
+from graphrerank.evaluation.graph_shape import GraphShape, TypeDensity
+from graphrerank.evaluation.minimum_effect import LEVEL, MinimumEffect
+from graphrerank.evaluation.tables import (
+    Cell,
+    Table,
+    build_table,
+    number_cell,
+    p_cell,
+    p_text,
+    percent_cell,
+    points_cell,
+    system_cell,
+)
+
+WITH, WITHOUT = "with the graph", "without the graph"
+SHUFFLED, REMOVED = "shuffled", "removed"
+NOTICEABLE = 0.01  # of a measure, or of the questions: less is no noticeable gain
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What was measured on one corpus and its judged questions."""
+
+    dataset: str  # name
+    questions: str  # which ones
+    measure: str  # that is tested
+    shape: GraphShape
+    base_ceiling: float  # share of the questions whose relevant passages are all candidates, before expansion
+    ceiling: float  # the same after expansion along all edges
+    ceilings: Mapping[str, float]  # after expansion along the edges of one type alone, by type; empty if there is one
+    means: Mapping[str, float]  # of the measure, by system
+    tests: Sequence[PairedTest]  # of the model with the graph against every other row
+    counterfactuals: Sequence[Counterfactual]  # of the model with the graph: the same candidates, other edges
+    edges_of_type: Sequence[EdgesOfType]  # between the candidates
+    minimum: MinimumEffect | None  # of the difference that the graph makes; None where it makes none anywhere
+
+    @property
+    def benefit(self) -> PairedTest:
+        """The model with the graph against the model without it."""
+        return next(test for test in self.tests if test.baseline == WITHOUT)
+
+    def counterfactual(self, edges: str) -> Counterfactual | None:
+        """Return what other edges do; None if they were not tried."""
+        return next((found for found in self.counterfactuals if found.edges == edges), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values, with the verdict."""
+        found = verdict(self)
+        return {
+            **{key: getattr(self, key) for key in ("dataset", "questions", "measure", "base_ceiling", "ceiling")},
+            "num_queries": self.benefit.num_queries,
+            "shape": self.shape.to_json(),
+            "ceilings": dict(self.ceilings),
+            "means": dict(self.means),
+            **{
+                key: [entry.to_json() for entry in getattr(self, key)]
+                for key in ("tests", "counterfactuals", "edges_of_type")
+            },
+            "minimum_effect": None if self.minimum is None else {"effect": self.minimum.effect, **asdict(self.minimum)},
+            "verdict": asdict(found),
+        }
+
+
+@dataclass(frozen=True)
+class GraphVerdict:
+    """Whether the graph helps, in a sentence, and what to do next."""
+
+    kind: str  # `helps`, `helps, as other edges do`, `hurts`, `no help`, `no difference` or `unclear`
+    sentence: str
+    next_step: str
+
+
+def verdict(found: Diagnosis) -> GraphVerdict:
+    """Judge by the paired randomisation tests at the level 0.05, and by what so many questions can show."""
+    test = found.benefit
+    amount = f"{found.measure} {points_cell(test.difference, test.interval)}, {p_text(test.p_randomization)}"
+    if found.minimum is None:
+        return GraphVerdict(
+            "no difference",
+            f"The graph makes no difference: no question has another {found.measure} without it.",
+            _other_edges(found),
+        )
+    if test.p_randomization < LEVEL:
+        if test.difference < 0:
+            return GraphVerdict("hurts", f"The graph hurts: {amount}.", _after_harm(found))
+        shuffled = found.counterfactual(SHUFFLED)
+        if shuffled is not None and not (shuffled.difference > 0 and shuffled.p_randomization < LEVEL):
+            return GraphVerdict(
+                "helps, as other edges do",
+                f"The graph helps ({amount}), but not by which passages it joins: with shuffled edges among the same "
+                f"candidates {found.measure} is {points_cell(shuffled.difference)} lower, "
+                f"{p_text(shuffled.p_randomization)}.",
+                "Expansion brings the gain; train on your own questions (train.py data.splits=auto) to use the edges, "
+                "and see which type leads to relevant passages below.",
+            )
+        return GraphVerdict("helps", f"The graph helps: {amount}.", _after_help(found))
+    if test.interval[1] < NOTICEABLE:
+        return GraphVerdict(
+            "no help",
+            f"The graph does not help noticeably: {amount}, with {test.num_queries:,} questions.",
+            _other_edges(found),
+        )
+    return GraphVerdict(
+        "unclear",
+        f"{test.num_queries:,} questions do not tell whether the graph helps: {amount}; they would show a difference "
+        f"of {100 * found.minimum.effect:.1f} points four times out of five.",
+        _more_questions(found, found.minimum),
+    )
+
+
+def _more_questions(found: Diagnosis, minimum: MinimumEffect) -> str:
+    if (difference := found.benefit.difference) > 0:
+        needed = minimum.queries_for(difference)
+        return f"Judge more questions: about {needed:,} would show a difference of {100 * difference:.1f} points."
+    return f"Judge more questions, or take other edges. {_other_edges(found)}"
+
+
+def _after_help(found: Diagnosis) -> str:
+    harmful = [name for name, change in _left_out(found).items() if change.difference < 0 and _is_clear(change)]
+    if harmful:
+        return f"Leave out the edges of type {', '.join(harmful)}, without which the ranking is better."
+    return "Keep the graph, and train on your own questions: train.py data.splits=auto."
+
+
+def _after_harm(found: Diagnosis) -> str:
+    left_out = _left_out(found)
+    worst = min(left_out, key=lambda name: left_out[name].difference, default=None)
+    if worst is not None and left_out[worst].difference < 0 and _is_clear(left_out[worst]):
+        return f"Leave out the edges of type {worst} first, which cost most."
+    return "Search without it (retriever=hybrid), or train on your own questions, so that the model learns its edges."
+
+
+def _other_edges(found: Diagnosis) -> str:
+    if found.ceiling >= found.base_ceiling + NOTICEABLE:
+        return (
+            f"Expansion finds more (all that is relevant among the candidates for {100 * found.ceiling:.1f}% of the "
+            f"questions, {100 * found.base_ceiling:.1f}% before), and the ranking does not use it: train on your own "
+            "questions (train.py data.splits=auto)."
+        )
+    return (
+        "The edges do not lead to relevant passages that the search misses: try others (data.edges=auto, "
+        "data.mentions, data.entities; docs/your_data.md), or search without any."
+    )
+
+
+def _left_out(found: Diagnosis) -> dict[str, Counterfactual]:
+    """Return what the ranking is without each type of edges, by type."""
+    prefix = "without "
+    return {
+        change.edges.removeprefix(prefix): change for change in found.counterfactuals if change.edges.startswith(prefix)
+    }
+
+
+def _is_clear(change: Counterfactual) -> bool:
+    return change.p_randomization < LEVEL
+
+
+def diagnosis_tables(found: Diagnosis) -> list[Table]:
+    """Lay out what was measured: systems, types of edges, other edges."""
+    by_name = {test.baseline: test for test in found.tests}
+    systems = build_table(
+        "systems",
+        f"{found.measure} of {found.benefit.num_queries:,} questions ({found.questions}); what {WITH} is ahead, with "
+        "95% intervals of the paired bootstrap and p of the paired randomisation test.",
+        list(found.means),
+        {
+            "system": system_cell,
+            found.measure: lambda name: percent_cell(found.means[name]),
+            "ahead by": lambda name: points_cell(by_name[name].difference) if name in by_name else Cell("-"),
+            "interval": lambda name: Cell(_interval(by_name.get(name))),
+            "p": lambda name: p_cell(by_name[name].p_randomization) if name in by_name else Cell("-"),
+        },
+    )
+    changes = [change for change in found.counterfactuals if change.edges in (SHUFFLED, REMOVED)]
+    other = build_table(
+        "other edges",
+        "The same candidates with other edges between them: shuffled, so that each passage has as many of each type as "
+        "before, and removed; what the true edges are worth.",
+        changes,
+        {
+            "edges": lambda change: Cell(change.edges),
+            found.measure: lambda change: percent_cell(change.mean),
+            "true edges": lambda change: points_cell(change.difference),
+            "p": lambda change: p_cell(change.p_randomization),
+            "top 10 changed": lambda change: percent_cell(change.share_changed),
+        },
+    )
+    return [systems, _types(found), other]
+
+
+def _types(found: Diagnosis) -> Table:
+    between = {entry.edges: entry for entry in found.edges_of_type}
+    left_out = _left_out(found)
+
+    def expanded(entry: TypeDensity) -> Cell:
+        alone = found.ceilings.get(entry.edges, found.ceiling if len(found.shape.types) == 1 else None)
+        return percent_cell(alone)
+
+    def reached(entry: TypeDensity) -> Cell:
+        return percent_cell(between[entry.edges].share_reached if entry.edges in between else None)
+
+    def worth(entry: TypeDensity) -> Cell:
+        return points_cell(left_out[entry.edges].difference) if entry.edges in left_out else Cell("-")
+
+    return build_table(
+        "types of edges",
+        "Neighbours of a passage in the corpus; ceiling: questions whose relevant passages are all candidates after "
+        f"expansion along this type alone ({100 * found.base_ceiling:.1f}% before, {100 * found.ceiling:.1f}% along "
+        "all); reached: relevant candidates with a relevant neighbour; worth: what leaving the type out costs.",
+        list(found.shape.types),
+        {
+            "type": lambda entry: Cell(entry.edges),
+            "pairs": lambda entry: number_cell(entry.pairs, ",d"),
+            "neighbours": lambda entry: number_cell(entry.mean_neighbours),
+            "joined": lambda entry: percent_cell(entry.share_joined),
+            "ceiling": expanded,
+            "reached": reached,
+            "worth": worth,
+        },
+    )
+
+
+def shape_lines(shape: GraphShape) -> list[str]:
+    """Say how dense the graph is, and whether it hangs together."""
+    listed = [
+        f"{entry.edges}: {entry.pairs:,} edges, {entry.mean_neighbours:.2f} neighbours of a passage, "
+        f"{100 * entry.share_joined:.1f}% of the passages have one"
+        for entry in shape.types
+    ]
+    return [
+        *(listed or ["no edges"]),
+        f"{shape.num_passages:,} passages, {100 * shape.share_isolated:.1f}% without an edge; connected "
+        f"parts: {shape.num_components:,}, {100 * shape.largest_component:.1f}% of the passages in the largest",
+    ]
+
+
+def ceiling_line(found: Diagnosis) -> str:
+    """Say what expansion finds."""
+    return (
+        f"all that is relevant is among the candidates for {100 * found.base_ceiling:.1f}% of the questions before "
+        f"expansion along the edges, for {100 * found.ceiling:.1f}% after"
+    )
+
+
+def effect_line(found: Diagnosis) -> str:
+    """Say what so many questions can show."""
+    if found.minimum is None:
+        return "no question differs with and without the graph"
+    return (
+        f"{found.minimum.num_queries:,} questions show a difference of {100 * found.minimum.effect:.1f} points of "
+        f"{found.measure} between the two in four cases of five (level {LEVEL}); a smaller one less often"
+    )
+
+
+def _interval(test: PairedTest | None) -> str:
+    return "-" if test is None else " to ".join(f"{100 * end:+.1f}" for end in test.interval)

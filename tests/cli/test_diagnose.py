@@ -1,0 +1,69 @@
+"""``evaluate.py diagnose=DATA`` on a folder that is judged, and on one that is not."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from graphrerank.data import load_folder
+from tests.support.commands import RunCommand
+from tests.support.folders import write_films
+
+
+def test_a_judged_folder(run_command: RunCommand, small_encoder: tuple[str, ...], tmp_path: Path) -> None:
+    folder, run = write_films(tmp_path / "films", edges=True, judged=True), tmp_path / "run"
+    settings = ("resamples=200", "retriever=hybrid_expand", "retriever.top_k=8", "retriever.base_k=4")
+    settings = (*settings, "retriever.num_seeds=4")
+    done = run_command("evaluate.py", f"diagnose={folder}", *small_encoder, *settings, f"hydra.run.dir={run}")
+    assert done.returncode == 0, done.stderr
+    found = json.loads((run / "diagnosis.json").read_text())
+    assert found["questions"] == "all judged questions"
+    assert found["num_queries"] == 12
+    assert found["shape"]["types"] == [{"edges": "reference", "pairs": 12, "mean_neighbours": 1.0, "share_joined": 1.0}]
+    assert list(found["means"]) == ["retriever", "ppr", "without the graph", "with the graph"]
+    assert found["ceiling"] >= found["base_ceiling"]
+    assert {change["edges"] for change in found["counterfactuals"]} == {"shuffled", "removed"}
+    assert found["verdict"]["sentence"] in done.stdout
+    assert f"next: {found['verdict']['next_step']}" in done.stdout
+    report = (run / "diagnosis.md").read_text()
+    assert found["verdict"]["sentence"] in report
+    assert "| without the graph |" in report
+
+
+def test_without_judgements_a_set_to_judge(
+    run_command: RunCommand, small_encoder: tuple[str, ...], tmp_path: Path
+) -> None:
+    folder, run = write_films(tmp_path / "films", edges=False, judged=False), tmp_path / "run"
+    arguments = (f"diagnose={folder}", *small_encoder, "num_queries=5", f"hydra.run.dir={run}")
+    done = run_command("evaluate.py", *arguments)
+    assert done.returncode == 0, done.stderr
+    assert "those that the texts give are judged (data.edges=auto)" in done.stdout
+    assert "No question is judged" in done.stdout
+    with (run / "to_judge.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len({row["query-id"] for row in rows}) == 5
+    for row in rows:
+        row["score"] = str(int(row["corpus-id"][1:] == row["query-id"][1:]))
+    (folder / "qrels").mkdir(exist_ok=True)
+    with (folder / "qrels" / "test.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    judged = load_folder(folder).splits["test"]
+    assert len(judged.query) == sum(row["score"] == "1" for row in rows) >= 1
+
+
+def test_without_questions(run_command: RunCommand, tmp_path: Path) -> None:
+    folder = write_films(tmp_path / "films", edges=True, judged=False, questions=False)
+    done = run_command("evaluate.py", f"diagnose={folder}", f"hydra.run.dir={tmp_path / 'run'}")
+    assert done.returncode == 0, done.stderr
+    assert "reference: 12 edges, 1.00 neighbours of a passage, 100.0% of the passages have one" in done.stdout
+    assert "No questions: write queries.jsonl" in done.stdout
+
+
+@pytest.mark.parametrize(("name", "message"), [("nowhere/", "no such folder"), ("nothing", "`data` must name a file")])
+def test_a_name_that_is_none(run_command: RunCommand, tmp_path: Path, name: str, message: str) -> None:
+    done = run_command("evaluate.py", f"diagnose={name}", f"hydra.run.dir={tmp_path / 'run'}")
+    assert done.returncode == 1
+    assert message in done.stderr

@@ -1,0 +1,124 @@
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from graphrerank.evaluation.diagnosis import (
+    WITH,
+    WITHOUT,
+    Diagnosis,
+    ceiling_line,
+    diagnosis_tables,
+    effect_line,
+    shape_lines,
+    verdict,
+)
+from graphrerank.evaluation.findings import Counterfactual, EdgesOfType, PairedTest
+from graphrerank.evaluation.graph_shape import GraphShape, TypeDensity
+from graphrerank.evaluation.minimum_effect import MinimumEffect
+
+SHAPE = GraphShape(10, (TypeDensity("reference", 12, 2.4, 0.9), TypeDensity("similarity", 5, 1.0, 0.5)), 0.1, 2, 0.7)
+
+
+def paired(difference: float, p: float, baseline: str = WITHOUT, half_width: float = 0.02) -> PairedTest:
+    return PairedTest(
+        system=WITH, baseline=baseline, measure="nDCG@10", num_queries=80, difference=difference,
+        interval=(difference - half_width, difference + half_width), effect_size=0.3, share_changed=0.5,
+        p_randomization=p, p_bootstrap=p, p_greater=p / 2, p_holm=p,
+    )  # fmt: skip
+
+
+def changed(edges: str, difference: float, p: float) -> Counterfactual:
+    return Counterfactual(WITH, edges, "nDCG@10", 0.5, difference, (difference - 0.01, difference + 0.01), p, 0.8)
+
+
+def diagnosis(difference: float = 0.05, p: float = 0.001, **fields: Any) -> Diagnosis:
+    tests = [paired(0.1, 0.001, "retriever"), paired(difference, p, half_width=fields.pop("half_width", 0.02))]
+    given: Mapping[str, Any] = {
+        "base_ceiling": 0.8,
+        "ceiling": 0.8,
+        "counterfactuals": [changed("shuffled", 0.04, 0.001), changed("removed", 0.05, 0.001)],
+        "minimum": MinimumEffect(80, 0.2),
+        **fields,
+    }
+    return Diagnosis(
+        dataset="mine",
+        questions="split test",
+        measure="nDCG@10",
+        shape=SHAPE,
+        ceilings={"reference": 0.9, "similarity": 0.85},
+        means={"retriever": 0.4, WITHOUT: 0.45, WITH: 0.5},
+        tests=tests,
+        edges_of_type=[EdgesOfType("reference", 3.0, 0.5, 0.6, 0.2, 0.02)],
+        **given,
+    )
+
+
+def test_it_helps() -> None:
+    found = verdict(diagnosis())
+    assert found.kind == "helps"
+    assert found.sentence == "The graph helps: nDCG@10 +5.00 (+3.0 to +7.0), p = 0.001."
+    assert "train.py data.splits=auto" in found.next_step
+
+
+def test_a_type_that_costs_is_named() -> None:
+    changes = [changed("shuffled", 0.04, 0.001), changed("without reference", 0.03, 0.01)]
+    harmful = [*changes, changed("without similarity", -0.02, 0.01)]
+    assert (
+        "type similarity, without which the ranking is better" in verdict(diagnosis(counterfactuals=harmful)).next_step
+    )
+    unclear = [*changes, changed("without similarity", -0.02, 0.3)]
+    assert "similarity" not in verdict(diagnosis(counterfactuals=unclear)).next_step
+    found = verdict(diagnosis(-0.05, 0.001, counterfactuals=harmful))
+    assert found.kind == "hurts"
+    assert "similarity first" in found.next_step
+    assert "retriever=hybrid" in verdict(diagnosis(-0.05, 0.001)).next_step
+
+
+@pytest.mark.parametrize("shuffled", [changed("shuffled", 0.01, 0.4), changed("shuffled", -0.02, 0.001)])
+def test_other_edges_would_do(shuffled: Counterfactual) -> None:
+    found = verdict(diagnosis(counterfactuals=[shuffled]))
+    assert found.kind == "helps, as other edges do"
+    assert "not by which passages it joins" in found.sentence
+
+
+def test_too_few_questions() -> None:
+    found = verdict(diagnosis(0.03, 0.2, half_width=0.05))
+    assert found.kind == "unclear"
+    assert "80 questions do not tell" in found.sentence
+    assert "6.3 points four times out of five" in found.sentence  # 2.8 * 0.2 / sqrt(80)
+    assert "about 349 would show a difference of 3.0 points" in found.next_step  # (2.8 * 0.2 / 0.03)^2
+    assert "take other edges" in verdict(diagnosis(-0.01, 0.4, half_width=0.05)).next_step
+
+
+def test_no_help_and_no_difference() -> None:
+    found = verdict(diagnosis(0.001, 0.6, half_width=0.005))
+    assert found.kind == "no help"
+    assert "data.edges=auto" in found.next_step
+    more = verdict(diagnosis(0.001, 0.6, half_width=0.005, ceiling=0.9))
+    assert "90.0% of the questions, 80.0% before" in more.next_step
+    same = verdict(diagnosis(0.0, 1.0, minimum=None))
+    assert same.kind == "no difference"
+    assert "no question differs" in effect_line(diagnosis(0.0, 1.0, minimum=None))
+
+
+def test_tables_lines_and_json() -> None:
+    found = diagnosis(counterfactuals=[changed("shuffled", 0.04, 0.001), changed("without similarity", 0.02, 0.01)])
+    systems, types, other = diagnosis_tables(found)
+    assert [[cell.text for cell in row][:3] for row in systems.rows] == [
+        ["retriever", "40.00", "+10.00"],
+        [WITHOUT, "45.00", "+5.00"],
+        [WITH, "50.00", "-"],
+    ]
+    assert [[cell.text for cell in row] for row in types.rows] == [
+        ["reference", "12", "2.40", "90.00", "90.00", "60.00", "-"],
+        ["similarity", "5", "1.00", "50.00", "85.00", "-", "+2.00"],
+    ]
+    assert [row[0].text for row in other.rows] == ["shuffled"]
+    assert shape_lines(SHAPE)[-1].endswith("connected parts: 2, 70.0% of the passages in the largest")
+    assert "80.0% of the questions before" in ceiling_line(found)
+    content = json.loads(json.dumps(found.to_json()))
+    assert content["verdict"]["kind"] == "helps"
+    assert content["minimum_effect"]["effect"] == pytest.approx(0.0626, abs=1e-4)
+    assert content["shape"]["types"][0]["edges"] == "reference"
