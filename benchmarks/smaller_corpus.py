@@ -8,6 +8,8 @@ import hashlib
 import json
 from pathlib import Path
 
+KEPT = ("answer", "answer_aliases", "answerable")  # of a question's metadata
+
 
 def main() -> None:
     """Read the folder and write the smaller one."""
@@ -33,7 +35,8 @@ def main() -> None:
         for line in (arguments.folder / "queries.jsonl").open(encoding="utf-8"):
             question = json.loads(line)
             if question["_id"] in kept:
-                question["metadata"] = {}  # answers and contexts, which may name passages that are not here
+                metadata = question.get("metadata") or {}  # contexts may name passages that are not here
+                question["metadata"] = {name: metadata[name] for name in KEPT if name in metadata}
                 queries.write(json.dumps(question) + "\n")
 
 

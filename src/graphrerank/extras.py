@@ -46,7 +46,7 @@ EXTRAS = {
     "syntax": Extra("features of a query's syntax", ("spacy", "stanza")),
     "sql": Extra("schemas of databases other than SQLite", ("sqlalchemy",)),
     "build": Extra("evaluate build=spider, bird, beaver: tables of SQL queries", ("sqlglot",)),
-    "llm": Extra("a language model's endpoint", ("httpx",)),
+    "llm": Extra("a language model's endpoint", ("httpx", "yaml")),
     "retag": Extra("communities of a ReTAG index", ("graspologic_native",)),
     "onnx": Extra("serve mode=export formats=[onnx]", ("onnx", "onnxscript", "onnxruntime")),
     "langchain": Extra("graphrerank.integrations.langchain", ("langchain_core",)),

@@ -1,7 +1,8 @@
 import pytest
 
-from graphrerank.answers import CorrectnessJudge, Prompt
+from graphrerank.answers import CorrectnessJudge
 from graphrerank.answers.correctness_judge import parse_decision
+from graphrerank.language_models import Prompt
 from tests.answers.test_prompted_writer import Scripted
 
 PROMPT = Prompt("p", "{query}|{generated_answer}|{ground_truth_answer}")

@@ -2,8 +2,8 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from graphrerank.answers import Context, Prompt, PromptedWriter
-from graphrerank.language_models import Reply
+from graphrerank.answers import Context, PromptedWriter
+from graphrerank.language_models import Prompt, Reply
 
 
 class Scripted:
@@ -28,7 +28,7 @@ def test_the_prompt_is_what_is_asked_and_once() -> None:
     replies = writer.write(["q", "q", "q"], [Context(("c",), 1), Context((), 0), Context(("c",), 1)])
     assert [reply.text for reply in replies] == ["Metz", "", "Metz"]
     assert model.asked == [("be short", "c: q"), ("be short", ": q")]
-    assert writer.name == "short"
+    assert writer.name == f"short {prompt.fingerprint}"
 
 
 def test_a_prompt_of_other_places() -> None:

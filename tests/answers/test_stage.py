@@ -1,7 +1,7 @@
 import torch
 
-from graphrerank.answers import AnswerStage, CorrectnessJudge, Packing, Price, Prompt, PromptedWriter
-from graphrerank.language_models import Reply
+from graphrerank.answers import AnswerStage, CorrectnessJudge, Packing, Price, PromptedWriter
+from graphrerank.language_models import Prompt, Reply
 from tests.answers.test_prompted_writer import Scripted
 
 

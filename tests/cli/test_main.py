@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import graphrerank
-from graphrerank.cli.main import conf_folder, main, prepare_arguments
-from tests.support import CONF, ROOT
+from graphrerank.cli.main import main, prepare_arguments
+from tests.support import ROOT
 
 
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -23,10 +23,6 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
     assert capsys.readouterr().out == f"graphrerank {version}\n"
     assert graphrerank.__version__ == version
-
-
-def test_conf_is_that_of_the_checkout() -> None:
-    assert conf_folder() == CONF
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,40 @@ def test_choices_and_plain_values_pass(places: Places) -> None:
     assert cfg.paths.run_dir == "out"
 
 
+def test_files_of_conf_at_known_places_and_their_texts_pass(places: Places) -> None:
+    overrides = [
+        *BASE,
+        "answers=judged",
+        "prompt@answers.writer.prompt=short_answer",
+        "prompt@answers.judge.prompt=grapher_judge",
+        'answers.writer.prompt.system="Answer /briefly/, please: {a: b}"',
+    ]
+    prompt = compose_again(overrides, OWN, places).answers.writer.prompt
+    assert (prompt.name, prompt.system) == ("short_answer", "Answer /briefly/, please: {a: b}")
+    piped = ["pipeline=light_rag", "extractor@shared.extractor=two_stage", "prompt@shared.prompts.keywords=citations"]
+    shared = compose_again(piped, OWN, places).shared
+    assert shared.prompts.keywords.name == "citations"
+    assert shared.extractor.extractor.relations.name == "ea_graphrag_triples"
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "prompt@answers.writer.prompt=/etc/passwd",
+        "prompt@answers.writer.prompt=../evaluate",
+        "prompt@answers.writer.prompt={_target_: os.system}",
+        "prompt@answers.judge.prompt=short_answer",  # `endpoint` has no judge
+        "prompt@hydra.run=short_answer",
+        "nothing@answers.writer.prompt=short_answer",
+        "answers.writer.prompt.system={_target_: os.system}",
+        "answers.writer.cache=/etc",
+    ],
+)
+def test_other_files_at_known_places_do_not(places: Places, override: str) -> None:
+    with pytest.raises(ValueError, match=r"capsule|of a file"):
+        compose_again([*BASE, "answers=endpoint", override], OWN, places)
+
+
 def test_a_mapping_that_is_permitted_names_no_class(places: Places) -> None:
     for content in ("_target_: os.system", "a: [{_target_: os.system}]"):
         overrides = [*BASE, "encoder=sentence_transformer", f"encoder.prompt={{{content}}}"]

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphrerank.answers import AnswerStage, Packing, Prompt, PromptedWriter
+from graphrerank.answers import AnswerStage, Packing, PromptedWriter
 from graphrerank.data import Qrels, RetrievalDataset
 from graphrerank.evaluation import RankedDataset, RankedSystem, StudyPlan, build_study
 from graphrerank.evaluation.answer_tables import answer_notes, answers_table, wins_table
 from graphrerank.evaluation.answering import answer_queries, write_answers
 from graphrerank.evaluation.study import DatasetStudy, SystemStudy
 from graphrerank.graphs import CorpusGraph, Ranking
-from graphrerank.language_models import PairwiseJudge
+from graphrerank.language_models import PairwiseJudge, Prompt
 from tests.answers.test_prompted_writer import Scripted
 
 TEXTS = ["Metz fell.", "Nancy stood.", "Nothing."]

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from graphrerank.knowledge import Knowledge, LanguageModelEntityExtractor
+from graphrerank.knowledge.language_model_entities import parse_entities
+from graphrerank.language_models import Prompt, shipped_prompt
 
 
 class Endpoint(BaseHTTPRequestHandler):
@@ -43,6 +45,9 @@ def endpoint() -> Iterator[tuple[str, type[Endpoint]]]:
     yield f"http://127.0.0.1:{server.server_port}/v1/", handler
     server.shutdown()
     server.server_close()
+
+
+PLAIN = Prompt("p", "{text}", system="p")
 
 
 def answer(*names: str) -> tuple[int, str]:
@@ -99,14 +104,14 @@ def test_language_model_that_is_not_there() -> None:
 
 
 def test_fingerprint_changes_with_all_that_decides_the_answers() -> None:
-    plain = LanguageModelEntityExtractor("http://a/v1", "m", prompt="p", max_characters=9)
+    plain = LanguageModelEntityExtractor("http://a/v1", "m", prompt=PLAIN, max_characters=9)
     assert plain.fingerprint == repr(("language model", "m", "p", 9))  # as of version 0.1
     others = [
-        LanguageModelEntityExtractor("http://a/v1", "m", prompt="p", max_characters=9, **settings)
+        LanguageModelEntityExtractor("http://a/v1", "m", prompt=PLAIN, max_characters=9, **settings)
         for settings in ({"temperature": 0.5}, {"request": {"max_tokens": 5}})
     ]
     assert len({extractor.fingerprint for extractor in (plain, *others)}) == 3
-    elsewhere = LanguageModelEntityExtractor("http://b/v1", "m", prompt="p", max_characters=9, timeout=1.0)
+    elsewhere = LanguageModelEntityExtractor("http://b/v1", "m", prompt=PLAIN, max_characters=9, timeout=1.0)
     assert elsewhere.fingerprint == plain.fingerprint
 
 
@@ -114,3 +119,22 @@ def test_repeated_and_blank_names_are_left_out(endpoint: tuple[str, type[Endpoin
     url, handler = endpoint
     handler.script = {"one": [answer("B", " ", "A", "B")]}
     assert LanguageModelEntityExtractor(url, "m").extract(["one"])[0].names == ["B", "A"]
+
+
+def test_graphers_prompt_asks_for_dates_and_reads_a_python_list(endpoint: tuple[str, type[Endpoint]]) -> None:
+    url, handler = endpoint
+    prompt = shipped_prompt("grapher_entities")
+    text = "Lothair died in Piacenza on 8 August 869."
+    asked = prompt.fill(text=text)
+    assert "dates" in asked
+    assert asked.endswith(f"Text:\n\n{text}\n\nOutput:")
+    handler.script = {asked: [(200, "Sure!"), (200, "```python\n['Lothair', 'Piacenza', '8 August 869']\n```")]}
+    extractor = LanguageModelEntityExtractor(url, "m", prompt=prompt, pause=0.0)
+    assert extractor.extract([text])[0].names == ["Lothair", "Piacenza", "8 August 869"]
+    assert [message["role"] for message in handler.requests[0]["messages"]] == ["user"]  # A.1.1 is one message
+
+
+@pytest.mark.parametrize("content", ["['a", "{'entities': 'a'}", '["a", 1]', "a", "__import__('os')", "(" * 10_000])
+def test_what_is_no_list_of_names_is_refused(content: str) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        parse_entities(content)

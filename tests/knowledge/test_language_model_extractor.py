@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 
 from graphrerank.knowledge import Entity, Knowledge, Relation
-from graphrerank.knowledge.language_model_extractor import PROMPT, LanguageModelKnowledgeExtractor, parse_knowledge
-from graphrerank.language_models import LanguageModel
+from graphrerank.knowledge.language_model_extractor import LanguageModelKnowledgeExtractor, parse_knowledge
+from graphrerank.language_models import LanguageModel, Prompt, shipped_prompt
 
 pytest.importorskip("httpx", reason="httpx is optional")
 
@@ -37,7 +37,8 @@ def test_each_text_is_asked_for_once(endpoint: Any) -> None:
     assert reader.extract(["a", "b"]) == [EXPECTED, Knowledge()]
     assert reader.num_skipped == 0
     assert sorted(request["messages"][1]["content"] for request in endpoint[1].requests) == ["a", "b"]
-    assert {request["messages"][0]["content"] for request in endpoint[1].requests} == {PROMPT}
+    told = {request["messages"][0]["content"] for request in endpoint[1].requests}
+    assert told == {shipped_prompt("knowledge").system}
 
 
 BAD = [
@@ -100,7 +101,7 @@ def test_fingerprint() -> None:
     plain = LanguageModelKnowledgeExtractor(model)
     assert plain.fingerprint == LanguageModelKnowledgeExtractor(LanguageModel("http://other/v1", "m")).fingerprint
     others = [
-        LanguageModelKnowledgeExtractor(model, prompt="p"),
+        LanguageModelKnowledgeExtractor(model, prompt=Prompt("p", "{text}")),
         LanguageModelKnowledgeExtractor(model, max_characters=9),
     ]
     assert len({each.fingerprint for each in (plain, *others)}) == 3

@@ -6,11 +6,20 @@ from typing import Any
 
 import pytest
 
-from graphrerank.language_models import AnswerCache, CitedAnswer, LanguageModel, MapReduceAnswers, Summary
-from graphrerank.language_models.map_reduce import MAP_PROMPT, REDUCE_PROMPT, parse_final_answer, parse_partial_answer
+from graphrerank.language_models import (
+    AnswerCache,
+    CitedAnswer,
+    LanguageModel,
+    MapReduceAnswers,
+    Summary,
+    shipped_prompt,
+)
+from graphrerank.language_models.map_reduce import parse_final_answer, parse_partial_answer
 from graphrerank.text import WordTokenizer
 
 SUMMARIES = [Summary(f"c{i}", f"Summary {i}: thing{i} matters") for i in range(1, 8)]  # four words each
+
+MAP, REDUCE = (shipped_prompt(name).system for name in ("retag_map", "retag_reduce"))
 
 
 def shown(question: str) -> list[int]:
@@ -19,7 +28,7 @@ def shown(question: str) -> list[int]:
 
 def helpful(system: str, question: str) -> Any:
     """Find odd summaries helpful, by their number; put all partial answers together."""
-    if system == MAP_PROMPT:
+    if system == MAP:
         odd = [number for number in shown(question) if number % 2]
         text = " ".join(f"thing{number}" for number in odd)
         return {"answer": text, "helpfulness": 10 * max(odd, default=0), "summaries": odd}
@@ -30,14 +39,14 @@ def helpful(system: str, question: str) -> Any:
 def test_parts_are_answered_and_put_together(scripted_model: Callable[..., Any]) -> None:
     model = scripted_model(helpful)
     (answer,) = MapReduceAnswers(model, WordTokenizer(), part_tokens=10).answer(["Which things?"], [SUMMARIES])
-    parts = [shown(question) for system, question in model.asked if system == MAP_PROMPT]
+    parts = [shown(question) for system, question in model.asked if system == MAP]
     assert sorted(number for part in parts for number in part) == list(range(1, 8))
     assert [len(part) for part in parts] == [2, 2, 2, 1]
     assert [number for part in parts for number in part] != list(range(1, 8))  # shuffled
     assert answer.citations == ("c1", "c3", "c5", "c7")
     assert answer.helpfulness == tuple(10 * max((n for n in part if n % 2), default=0) for part in parts)
     assert answer.tokens_read == 28
-    ((_, last),) = [asked for asked in model.asked if asked[0] == REDUCE_PROMPT]
+    ((_, last),) = [asked for asked in model.asked if asked[0] == REDUCE]
     order = [int(number) for number in re.findall(r"helpfulness (\d+)", last)]
     assert order == sorted((number for number in answer.helpfulness if number), reverse=True)
 
@@ -98,7 +107,7 @@ BAD = [
 @pytest.mark.parametrize("bad", BAD)
 def test_a_bad_part_is_asked_for_again_counted_and_left_out(bad: Any, scripted_model: Callable[..., Any]) -> None:
     def reply(system: str, question: str) -> Any:
-        return bad if system == MAP_PROMPT and 1 in shown(question) else helpful(system, question)
+        return bad if system == MAP and 1 in shown(question) else helpful(system, question)
 
     model = scripted_model(reply)
     answers = MapReduceAnswers(model, WordTokenizer(), part_tokens=1, tries=2)
@@ -106,12 +115,12 @@ def test_a_bad_part_is_asked_for_again_counted_and_left_out(bad: Any, scripted_m
     assert answer.citations == ("c3", "c5", "c7")
     assert answer.helpfulness.count(None) == 1
     assert len(answers.skipped) == 1
-    assert sum(system == MAP_PROMPT for system, _ in model.asked) == 8
+    assert sum(system == MAP for system, _ in model.asked) == 8
 
 
 def test_an_answer_may_cite_only_what_its_parts_cite(scripted_model: Callable[..., Any]) -> None:
     def reply(system: str, question: str) -> Any:
-        return helpful(system, question) if system == MAP_PROMPT else {"answer": "all", "summaries": [1, 2]}
+        return helpful(system, question) if system == MAP else {"answer": "all", "summaries": [1, 2]}
 
     answers = MapReduceAnswers(scripted_model(reply), WordTokenizer())
     (answer,) = answers.answer(["Which things?"], [SUMMARIES])

@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
-from graphrerank.language_models import LanguageModel
+from graphrerank.language_models import LanguageModel, shipped_prompt
 from graphrerank.language_models.strict_answers import REFUSED
-from graphrerank.language_models.summaries import PROMPT, parse_summary, write_summaries
+from graphrerank.language_models.summaries import parse_summary, write_summaries
 from graphrerank.text import WordTokenizer
 
 pytest.importorskip("httpx", reason="httpx is optional")
@@ -20,7 +20,8 @@ def test_a_summary_that_is_too_long_is_asked_for_again(endpoint: Any) -> None:
     endpoint[1].script = {"- a\n- b": [say("one two three")], again: [(500, ""), say("one two")], "- c": [say("x")]}
     model = LanguageModel(endpoint[0], "m", pause=0.0)
     assert write_summaries(model, [["a", "b"], ["c"]], WordTokenizer(), limit=2) == ["one two", "x"]
-    assert {request["messages"][0]["content"] for request in endpoint[1].requests} == {PROMPT.format(words=1)}
+    told = {request["messages"][0]["content"] for request in endpoint[1].requests}
+    assert told == {shipped_prompt("summary").instructions(words=1)}
 
 
 def test_what_stays_useless_is_none(endpoint: Any) -> None:

@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from graphrerank.language_models import LanguageModel
-from graphrerank.language_models.topics import MERGE, MINE, mine_topics, parse_relevant, parse_topics, relate_to_topics
+from graphrerank.language_models import LanguageModel, shipped_prompt
+from graphrerank.language_models.topics import mine_topics, parse_relevant, parse_topics, relate_to_topics
 
 pytest.importorskip("httpx", reason="httpx is optional")
 
@@ -29,7 +29,9 @@ def test_topics_of_batches_are_put_together(endpoint: Any) -> None:
     found = mine_topics(model(endpoint), [["a", "b"], ["c"]], num_topics=2)
     assert found == (["Code: Who writes it.", "Cities: Where they lie."], 0)
     systems = [request["messages"][0]["content"] for request in endpoint[1].requests]
-    assert set(systems) == {MINE.format(limit=2), MERGE.format(limit=2)}
+    assert set(systems) == {
+        shipped_prompt(name).instructions(limit=2) for name in ("retag_topics", "retag_merged_topics")
+    }
 
 
 def test_one_batch_is_not_put_together(endpoint: Any) -> None:

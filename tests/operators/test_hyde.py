@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.graphs import CorpusGraph, Queries
+from graphrerank.language_models import Prompt
 from graphrerank.operators import HyDE
 from graphrerank.pipelines import HypotheticalPassages, Pipeline, VectorSearch
 
@@ -41,7 +42,7 @@ def queries(texts: list[str]) -> Queries:
 
 def test_against_naive_mean() -> None:
     asked, model = queries(["who {}?", " ", "what"]), Parrot()
-    found = HyDE(model, Lengths(), num_passages=3, prompt="Q: {}.").rewrite(asked)
+    found = HyDE(model, Lengths(), num_passages=3, prompt=Prompt("p", "Q: {question}.")).rewrite(asked)
     assert model.questions == ["Q: who {}?."] * 3 + ["Q: what."] * 3
     assert torch.equal(found.encoded[1], asked.encoded[1])
     for row, passages in ((0, [f"Q: who {{}}?. {i}" for i in range(3)]), (2, [f"Q: what. {i}" for i in range(3, 6)])):
@@ -69,7 +70,7 @@ def test_nothing_to_ask() -> None:
     ("arguments", "message"),
     [
         ({"num_passages": 0}, "`num_passages` must be a positive integer, got 0"),
-        ({"prompt": "Answer!"}, r"`prompt` must contain \{\} for the query, got 'Answer!'"),
+        ({"prompt": Prompt("p", "Answer!")}, r"prompt 'p' must have the places \['question'\], got \[\]"),
     ],
 )
 def test_arguments_out_of_range_are_refused(arguments: dict[str, Any], message: str) -> None:

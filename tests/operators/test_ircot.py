@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from graphrerank.graphs import CorpusGraph, Queries, Ranking
-from graphrerank.language_models import LanguageModel
+from graphrerank.language_models import LanguageModel, shipped_prompt
 from graphrerank.operators import BM25Retriever, IRCoT
-from graphrerank.operators.ircot import INSTRUCTIONS
 from graphrerank.pipelines import ChainOfThought, Pipeline
 
 TEXTS = [
@@ -34,7 +33,7 @@ class Author:
         self.questions: list[str] = []
 
     def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], Any]) -> list[Any]:
-        assert system == INSTRUCTIONS
+        assert system == shipped_prompt("ircot_thought").system
         self.questions += questions
         return [read(self.script[self.key(question)]) for question in questions]
 
@@ -177,7 +176,8 @@ def test_over_http_once(endpoint: tuple[str, Any], tmp_path: Path, monkeypatch: 
         assert found.ranking.nodes.tolist() == [[0, 1, 2], [5, -1, -1]]
         assert set(found.seconds) == {"retrieve"}
     assert len(handler.requests) == 3  # the second run asks nothing
-    assert all(request["messages"][0]["content"] == INSTRUCTIONS for request in handler.requests)
+    told = {request["messages"][0]["content"] for request in handler.requests}
+    assert told == {shipped_prompt("ircot_thought").system}
     assert over_http(url, None, budget=2).retrieve(asked).ranking.nodes.tolist() == [[0, 1], [5, -1]]
     assert len(handler.requests) == 6
 

@@ -4,7 +4,6 @@ from graphrerank.answers.answer_counts import AnswerCounts, Price
 from graphrerank.answers.correctness_judge import CorrectnessJudge
 from graphrerank.answers.extractive_reader import ExtractiveReader
 from graphrerank.answers.packing import Context, Packing, passages_of
-from graphrerank.answers.prompt import Prompt
 from graphrerank.answers.prompted_writer import PromptedWriter, Writer
 from graphrerank.answers.scoring import ANSWER_MEASURES, KIND_MEASURES, question_kinds, score_answers
 from graphrerank.answers.stage import AnswerStage, SystemAnswers
@@ -19,7 +18,6 @@ __all__ = [
     "ExtractiveReader",
     "Packing",
     "Price",
-    "Prompt",
     "PromptedWriter",
     "SystemAnswers",
     "Writer",

@@ -8,8 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from graphrerank.answers.prompt import Prompt
-from graphrerank.language_models import Reply, ReplyCache, ReplyingModel, all_replies
+from graphrerank.language_models import Prompt, Reply, ReplyCache, ReplyingModel, all_replies
 
 _DECISION = re.compile(r"decision\W*(yes|no)\b", re.IGNORECASE)
 OR = " or "  # between right answers that mean the same
@@ -31,6 +30,7 @@ class CorrectnessJudge:
 
     def __post_init__(self) -> None:
         self.prompt.fill(query="", generated_answer="", ground_truth_answer="")
+        self.prompt.instructions()
 
     def judge(
         self, questions: Sequence[str], said: Sequence[str], right: Sequence[Sequence[str] | None]
@@ -50,7 +50,7 @@ class CorrectnessJudge:
             for row in rows
         ]
         verdicts: list[Reply | None] = [None] * len(questions)
-        replies = all_replies(ReplyCache(self.model, self.cache), messages, system=self.prompt.system)
+        replies = all_replies(ReplyCache(self.model, self.cache), messages, system=self.prompt.instructions())
         for row, reply in zip(rows, replies, strict=True):
             verdicts[row] = reply
         scores = [

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from graphrerank.answers.packing import Context
-from graphrerank.answers.prompt import Prompt
-from graphrerank.language_models import Reply, ReplyCache, ReplyingModel, all_replies
+from graphrerank.language_models import Prompt, Reply, ReplyCache, ReplyingModel, all_replies
 from graphrerank.metrics import normalize_answer
 
 
@@ -34,11 +33,12 @@ class PromptedWriter:
 
     def __post_init__(self) -> None:
         self.prompt.fill(context="", question="")
+        self.prompt.instructions()
 
     @property
     def name(self) -> str:
-        """The prompt's name."""
-        return self.prompt.name
+        """The prompt's name and fingerprint."""
+        return f"{self.prompt.name} {self.prompt.fingerprint}"
 
     def write(self, questions: Sequence[str], contexts: Sequence[Context]) -> list[Reply]:
         """Answer ``Q`` questions; an empty context is asked about too, as the model may abstain."""
@@ -46,7 +46,7 @@ class PromptedWriter:
             self.prompt.fill(context=context.text, question=question)
             for question, context in zip(questions, contexts, strict=True)
         ]
-        replies = all_replies(self._cached, messages, system=self.prompt.system)
+        replies = all_replies(self._cached, messages, system=self.prompt.instructions())
         return [replace(reply, text=self._said(reply.text)) for reply in replies]
 
     def _said(self, text: str) -> str:

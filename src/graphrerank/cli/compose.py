@@ -22,6 +22,19 @@ from graphrerank.strangers import check_hub_model
 MACHINE_KEYS = ("device", "datasets", "cache")  # settings that name a device or folder of this machine
 CONF_ONLY = ("package", "folder", "sha256")  # what is imported, which conf alone may say
 FREE_TEXTS = ("prompt", "query_prompt", "id", "splits", "corpus_where", "descriptions")  # no paths, whatever they hold
+PROMPT_TEXTS = ("name", "user", "system", "abstention")  # within a prompt of a language model, as well
+
+
+def is_free_text(key: str) -> bool:
+    """Return whether a setting is a text, or a mapping of texts, that names no path.
+
+    Example:
+        >>> [is_free_text(key) for key in ("encoder.prompt", "answers.writer.prompt.user", "system")]
+        [True, True, False]
+    """
+    *outer, name = key.split(".")
+    in_prompt = name in PROMPT_TEXTS and bool({"prompt", "prompts"} & set(outer[-2:]))
+    return name in FREE_TEXTS or in_prompt
 
 
 def compose_group(cfg: DictConfig, group: str, choice: str, **arguments: Any) -> DictConfig:
@@ -113,12 +126,12 @@ def check_strangers_settings(key: str, settings: Any, usual: Any, places: Places
     if isinstance(settings, Mapping):
         for part, entry in settings.items():
             inner = usual.get(part) if OmegaConf.is_dict(usual) else None
-            if name not in FREE_TEXTS:
+            if not is_free_text(key):
                 check_strangers_settings(f"{key}.{part}", entry, inner, places)
     elif isinstance(settings, list):
         for entry in settings:
             check_strangers_settings(key, entry, None, places)
-    elif isinstance(settings, str) and name not in FREE_TEXTS:
+    elif isinstance(settings, str) and not is_free_text(key):
         if name == "model" and not places.knows(settings):
             check_hub_model(**{key: settings})
         elif name != "model":

@@ -13,7 +13,7 @@ from graphrerank.evaluation.answering import answer_queries, write_answers
 def evaluate(session: Session) -> Path:
     """Evaluate all systems that the command names on every data set; the last one is compared with the others."""
     lineup = read_lineup(session)
-    results = Results(session, lineup.plan)
+    results = Results(session, lineup.plan, prompts=lineup.prompts)
     for ranked in Rankings(session, lineup):
         if lineup.answers is not None:
             ranked = answer_queries(lineup.answers, ranked)

@@ -8,6 +8,7 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf
 
 from graphrerank.answers import AnswerStage
+from graphrerank.cli.prompts import prompts_of
 from graphrerank.cli.session import Session
 from graphrerank.evaluation import RETRIEVER, StudyPlan
 from graphrerank.evaluation.counterfactual import EDGES
@@ -40,8 +41,10 @@ class Lineup:
     encoder: DictConfig | None  # encodes texts; None where nothing is encoded
     # gives the candidates that checkpoints rerank, and what vector searches ask that name no retriever
     retriever: DictConfig
-    notes: Sequence[str]  # say which retriever and encoder these are, and whose; empty without a checkpoint
+    # say which retriever and encoder these are, and whose, with a checkpoint; and which prompts a model is told
+    notes: Sequence[str]
     plan: StudyPlan  # what is measured and tested
+    prompts: Sequence[str] = ()  # name and fingerprint of each prompt that a language model is told
     answers: AnswerStage | None = None  # answers the queries from what each system ranks; None: nothing is answered
 
 
@@ -78,16 +81,18 @@ def read_lineup(session: Session) -> Lineup:
         origin += (
             f", {session.choice('pair_encoder')} on the first {cfg.cross_encoder_top_k}, whose time is in no stage"
         )
+    data = [session.data(name, list(manifests.values())) for name in names]
+    prompts = prompts_of(*pipelines.values(), cfg.answers, *data)
     answers: AnswerStage | None = None if cfg.answers is None else session.build(cfg.answers)
     usual = PIPELINE_MEASURES if pipeline_names else MIXED_MEASURES if listed else RERANKER_MEASURES
     return Lineup(
         named=named,
         checkpoints=loaded,
         pipelines=pipelines,
-        data=[session.data(name, list(manifests.values())) for name in names],
+        data=data,
         encoder=encoder,
         retriever=retriever,
-        notes=[origin] if loaded else [],
+        notes=[*([origin] if loaded else []), *([f"prompts: {', '.join(prompts)}"] if prompts else [])],
         plan=StudyPlan(
             _with_answers(cfg.measures or usual, answers),
             cfg.tested,
@@ -95,6 +100,7 @@ def read_lineup(session: Session) -> Lineup:
             resamples=cfg.resamples,
             seed=session.seed,
         ),
+        prompts=prompts,
         answers=answers,
     )
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
+from graphrerank.conf_folder import conf_folder
 from graphrerank.extras import require_extra
 
-CONF = "conf"
 HYDRA_JOBS = {
     "train": "train",
     "evaluate": "train",
@@ -103,12 +103,6 @@ def diagnose_arguments(arguments: Sequence[str]) -> list[str]:
     if len(named) > 1:
         raise ValueError(f"graphrerank doctor takes one data set, got {named}")
     return [f"diagnose={argument}" if argument in named else argument for argument in arguments]
-
-
-def conf_folder() -> Path:
-    """Return the folder of settings: in the wheel beside this package, in a checkout at its top."""
-    package = Path(__file__).parents[1]
-    return next(folder for folder in (package / CONF, package.parents[1] / CONF) if folder.is_dir())
 
 
 def _help(arguments: Sequence[str]) -> int:

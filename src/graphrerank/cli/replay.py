@@ -15,7 +15,7 @@ from hydra.core.override_parser.types import Override, OverrideType
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
-from graphrerank.cli.compose import CONF_ONLY, FREE_TEXTS, check_strangers_settings
+from graphrerank.cli.compose import CONF_ONLY, check_strangers_settings, is_free_text
 from graphrerank.cli.places import Places
 
 KEY = re.compile(r"[a-z]\w*(\.[a-zA-Z0-9][\w-]*)*", re.ASCII)
@@ -41,9 +41,12 @@ def compose_again(overrides: Sequence[str], own: Sequence[str], places: Places) 
     for override in kept:
         _check(override, places)
     texts = [str(override.input_line) for override in kept]
-    again = compose("evaluate", overrides=[*texts, *own], return_hydra_config=True)
     choices = [str(override.input_line) for override in kept if _options(override.key_or_group)]
-    usual = compose("evaluate", overrides=[*choices, *own], return_hydra_config=True)
+    try:
+        again = compose("evaluate", overrides=[*texts, *own], return_hydra_config=True)
+        usual = compose("evaluate", overrides=[*choices, *own], return_hydra_config=True)
+    except HydraException as error:
+        raise ValueError(f"a capsule's overrides must fit conf: {error}") from error
     if _targets(again) != _targets(usual):
         raise ValueError("a capsule's overrides must not change which classes are built; set them yourself")
     return again
@@ -59,18 +62,21 @@ def _parse(text: str) -> Override:
 def _check(override: Override, places: Places) -> None:
     text, key = str(override.input_line), override.key_or_group
     parts = key.split(".")
-    if override.type != OverrideType.CHANGE or override.package is not None or not KEY.fullmatch(key):
-        raise ValueError(f"a capsule's overrides must set known keys, without + and ~ and @, got {text[:200]!r}")
+    options, package = _options(key), override.package
+    if override.type != OverrideType.CHANGE or not KEY.fullmatch(key):
+        raise ValueError(f"a capsule's overrides must set known keys, without + and ~, got {text[:200]!r}")
+    if package is not None and not (options and KEY.fullmatch(package) and package.split(".")[0] not in OWN):
+        raise ValueError(f"a capsule's overrides must choose files of conf at known places, got {text[:200]!r}")
     if parts[0] in OWN or parts[-1] in CONF_ONLY:
         raise ValueError(f"a capsule's overrides must not set `{key}`, got {text[:200]!r}")
     if "${" in text or override.is_sweep_override():
         raise ValueError(f"a capsule's overrides must be plain, without interpolations and sweeps, got {text[:200]!r}")
     setting = override.value()
-    if options := _options(key):
+    if options:
         if setting is not None and setting not in options:
             raise ValueError(f"a capsule's `{key}` must be one of {options}, got {text[:200]!r}")
         return
-    if _has_mapping(setting) and parts[-1] not in FREE_TEXTS:
+    if _has_mapping(setting) and not is_free_text(key):
         raise ValueError(f"a capsule's `{key}` must be a plain value, got {text[:200]!r}")
     check_strangers_settings(key, setting, None, places)
 

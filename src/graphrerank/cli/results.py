@@ -21,8 +21,9 @@ from graphrerank.models.checkpoint import library_versions
 class Results:
     """Prints the table of each data set, and keeps all files of the run up to date with the results so far."""
 
-    def __init__(self, session: Session, plan: StudyPlan) -> None:
+    def __init__(self, session: Session, plan: StudyPlan, *, prompts: Sequence[str] = ()) -> None:
         self._session, self._plan = session, plan
+        self._prompts = {"prompts": ", ".join(prompts)} if prompts else {}  # that a language model is told
         self._datasets: list[DatasetStudy] = []
 
     def add(self, dataset: DatasetStudy, node_ids: Sequence[str]) -> None:
@@ -33,7 +34,10 @@ class Results:
             command=session.command,
             datasets={dataset.name: dataset for dataset in self._datasets},
             across=across_datasets(self._datasets, permutations=plan.resamples, seed=plan.seed),
-            settings={"ties": plan.ties, "resamples": plan.resamples, "level": plan.level, "seed": plan.seed},
+            settings={
+                **{"ties": plan.ties, "resamples": plan.resamples, "level": plan.level, "seed": plan.seed},
+                **self._prompts,
+            },
         )
         print_study(dataset, ties=plan.ties)
         write_runs(session.run_dir / "runs", dataset, node_ids)

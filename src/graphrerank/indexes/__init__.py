@@ -4,7 +4,7 @@ from graphrerank.indexes.encode import IndexEncoder
 from graphrerank.indexes.facts import FactGraph, FactGraphBuilder, FactGraphSettings
 from graphrerank.indexes.ket import KETIndex, KETIndexBuilder, KETSettings
 from graphrerank.indexes.knowledge_graph import KnowledgeGraph, KnowledgeGraphBuilder
-from graphrerank.indexes.retag import ReTAGIndex, ReTAGIndexBuilder, ReTAGSettings
+from graphrerank.indexes.retag import ReTAGIndex, ReTAGIndexBuilder, ReTAGPrompts, ReTAGSettings
 from graphrerank.indexes.summary_tree import SummaryTree, SummaryTreeBuilder, SummaryTreeSettings
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "KnowledgeGraphBuilder",
     "ReTAGIndex",
     "ReTAGIndexBuilder",
+    "ReTAGPrompts",
     "ReTAGSettings",
     "SummaryTree",
     "SummaryTreeBuilder",

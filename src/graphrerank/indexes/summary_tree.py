@@ -13,7 +13,7 @@ from graphrerank.caching import hash_texts
 from graphrerank.checks import check_counts, check_positive_share
 from graphrerank.indexes.encode import IndexEncoder, encode_texts
 from graphrerank.indexes.stages import StageData, Stages
-from graphrerank.language_models import ChatModel
+from graphrerank.language_models import ChatModel, Prompt, shipped_prompt
 from graphrerank.language_models.summaries import write_summaries
 from graphrerank.text import WordTokenizer, count_tokens
 from graphrerank.text.sentence_selection import pick_sentences
@@ -83,19 +83,28 @@ class SummaryTreeBuilder:
     Args:
         encoder: Encoder of the summaries; queries and passages need the same one.
         language_model: Writes the summaries, best wrapped in an ``AnswerCache``; None to quote.
+        prompt: Of the language model (:func:`write_summaries`); None for the one that ships.
     """
 
-    def __init__(self, folder: str | Path, *, encoder: IndexEncoder, language_model: ChatModel | None = None) -> None:
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        encoder: IndexEncoder,
+        language_model: ChatModel | None = None,
+        prompt: Prompt | None = None,
+    ) -> None:
         self._stages = Stages(folder)
         self._encoder = encoder
         self._model = language_model
+        self._prompt = prompt or shipped_prompt("summary")
 
     def build(
         self, passages: Sequence[str], vectors: Tensor, settings: SummaryTreeSettings | None = None
     ) -> SummaryTree:
         """Build the tree of ``P`` passages with vectors ``[P, d]``; a damaged file is a ValueError."""
         settings = settings or SummaryTreeSettings()
-        writer = "extractive" if self._model is None else self._model.fingerprint
+        writer = "extractive" if self._model is None else (self._model.fingerprint, self._prompt.fingerprint)
         dependencies = (hash_texts(passages).hex(), self._encoder.fingerprint, settings, writer)
         key = self._stages.key("summary_tree", FORMAT, *dependencies)
         arrays, content = self._stages.get(key, _ARRAYS, lambda: self._grow(passages, vectors, settings))
@@ -134,7 +143,7 @@ class SummaryTreeBuilder:
         quoted = [quote(texts, own, limit) for texts, own in zip(members, vectors, strict=True)]
         if self._model is None:
             return quoted
-        written = write_summaries(self._model, members, WordTokenizer(), limit=limit)
+        written = write_summaries(self._model, members, WordTokenizer(), limit=limit, prompt=self._prompt)
         return [summary or quotation for summary, quotation in zip(written, quoted, strict=True)]
 
 

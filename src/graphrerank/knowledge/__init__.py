@@ -7,6 +7,7 @@ from graphrerank.knowledge.passage_knowledge import Entity, Knowledge, Knowledge
 from graphrerank.knowledge.pattern_entities import PatternEntityExtractor
 from graphrerank.knowledge.spacy_entities import SpacyEntityExtractor
 from graphrerank.knowledge.spacy_extractor import SpacyKnowledgeExtractor
+from graphrerank.knowledge.two_stage_extractor import TwoStageKnowledgeExtractor
 
 __all__ = [
     "Entity",
@@ -19,4 +20,5 @@ __all__ = [
     "Relation",
     "SpacyEntityExtractor",
     "SpacyKnowledgeExtractor",
+    "TwoStageKnowledgeExtractor",
 ]

@@ -6,6 +6,7 @@ from graphrerank.language_models.client import LanguageModel
 from graphrerank.language_models.keywords import LanguageModelKeywords
 from graphrerank.language_models.local import TransformersLanguageModel
 from graphrerank.language_models.map_reduce import CitedAnswer, MapReduceAnswers, Summary
+from graphrerank.language_models.prompt import Prompt, shipped_prompt
 from graphrerank.language_models.reply import OUTCOMES, Reply, ReplyingModel
 from graphrerank.language_models.reply_cache import ReplyCache, all_replies
 from graphrerank.language_models.strict_answers import ask_strictly
@@ -19,6 +20,7 @@ __all__ = [
     "LanguageModelKeywords",
     "MapReduceAnswers",
     "PairwiseJudge",
+    "Prompt",
     "Reply",
     "ReplyCache",
     "ReplyingModel",
@@ -28,4 +30,5 @@ __all__ = [
     "all_replies",
     "ask_strictly",
     "remembering",
+    "shipped_prompt",
 ]

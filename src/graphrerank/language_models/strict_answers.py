@@ -16,7 +16,7 @@ def ask_strictly(
     model: ChatModel,
     questions: Sequence[str],
     *,
-    system: str,
+    system: str | None,
     parse: Callable[[str], Answer],
     check: Callable[[int, Answer], None] | None = None,
     tries: int = 3,

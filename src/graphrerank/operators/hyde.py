@@ -1,7 +1,8 @@
 """HyDE: search by the vectors of passages that a language model writes."""
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -9,9 +10,7 @@ from torch import Tensor
 
 from graphrerank.checks import check_counts
 from graphrerank.graphs import Queries
-from graphrerank.language_models import ChatModel
-
-PROMPT = "Please write a passage to answer the question.\nQuestion: {}\nPassage:"
+from graphrerank.language_models import ChatModel, Prompt, shipped_prompt
 
 
 class TextEncoder(Protocol):
@@ -36,21 +35,21 @@ class HyDE:
     encoder: TextEncoder  # of the corpus
     _: KW_ONLY
     num_passages: int = 8  # `M` per query
-    prompt: str = PROMPT  # with `{}` for the query
+    # with the place `{question}`
+    prompt: Prompt = field(default_factory=partial(shipped_prompt, "hyde_passage"))
 
     def __post_init__(self) -> None:
         check_counts(num_passages=self.num_passages)
-        if "{}" not in self.prompt:
-            raise ValueError(f"`prompt` must contain {{}} for the query, got {self.prompt!r}")
+        self.prompt.fill(question="")
 
     def rewrite(self, queries: Queries) -> Queries:
         """Replace the vectors of the queries, which must have some."""
         rows = [row for row, text in enumerate(queries.texts) if text.strip()]
-        questions = [self.prompt.replace("{}", queries.texts[row]) for row in rows for _ in range(self.num_passages)]
+        questions = [self.prompt.fill(question=queries.texts[row]) for row in rows for _ in range(self.num_passages)]
         vectors = queries.encoded.clone()
         if not questions:
             return queries
-        passages = self.language_model.ask(questions, system=None, read=_passage)
+        passages = self.language_model.ask(questions, system=self.prompt.instructions(), read=_passage)
         passage_vectors = self.encoder.encode(passages).to(vectors).view(len(rows), self.num_passages, -1)
         mean = (vectors[rows] + passage_vectors.sum(1)) / (self.num_passages + 1)
         vectors[rows] = torch.nn.functional.normalize(mean, dim=1)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from graphrerank.graphs.retriever import needs_vectors
-from graphrerank.language_models import ChatModel, remembering
+from graphrerank.language_models import ChatModel, Prompt, remembering, shipped_prompt
 from graphrerank.operators import IRCoT
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
@@ -16,6 +16,7 @@ class ChainOfThought:
         language_model: Language model that writes the thoughts.
         num_steps: Number of searches per query, at least 1.
         top_k: Number of nodes per search, at least 1; nodes beyond the budget are dropped.
+        prompt: Of the language model (:class:`IRCoT`); None for the one that ships.
         cache: Folder of cached answers of the language model; None for no cache.
 
     Raises:
@@ -30,6 +31,7 @@ class ChainOfThought:
         language_model: ChatModel,
         num_steps: int = 2,
         top_k: int = 5,
+        prompt: Prompt | None = None,
         cache: str | Path | None = None,
     ) -> None:
         reads_vectors = needs_vectors(resources.retriever)
@@ -43,6 +45,7 @@ class ChainOfThought:
             encoder=resources.text_encoder if reads_vectors else None,
             num_steps=num_steps,
             top_k=top_k,
+            prompt=prompt or shipped_prompt("ircot_thought"),
         )
 
     def run(self, state: RetrievalState) -> RetrievalState:

@@ -10,7 +10,7 @@ from graphrerank.checks import check_choice, check_counts, check_not_negative
 from graphrerank.graphs import Ranking, top_k_by_node_order
 from graphrerank.indexes import FactGraphBuilder, FactGraphSettings
 from graphrerank.knowledge import KnowledgeExtractor
-from graphrerank.language_models import ChatModel, remembering
+from graphrerank.language_models import ChatModel, Prompt, remembering
 from graphrerank.operators import (
     CorpusPPR,
     FactReranker,
@@ -54,6 +54,7 @@ class FactGraphSearch:
         num_candidates: :math:`k`, number of facts retrieved by vector; at least ``num_facts``.
         rerank: Reranker of facts: ``none``, ``cross_encoder`` (the pipeline's) or ``language_model``.
         language_model: Language model of ``rerank: language_model``.
+        prompt: Of the language model (:class:`LanguageModelFactFilter`); None for the one that ships.
         cache: Folder of cached answers of the language model; None for no cache.
         num_facts: Number of facts that weigh entities.
         combination: Weight of an entity of several facts: ``last``, ``mean`` or ``sum``.
@@ -77,6 +78,7 @@ class FactGraphSearch:
         num_candidates: int = 5,
         rerank: str = "none",
         language_model: ChatModel | None = None,
+        prompt: Prompt | None = None,
         cache: str | Path | None = None,
         num_facts: int = 5,
         combination: str = "last",
@@ -98,7 +100,7 @@ class FactGraphSearch:
         self.passage_weight = passage_weight
         self.passage_seeds = passage_seeds
         self._resources = resources
-        self._reranker = _reranker(rerank, resources, language_model, cache)
+        self._reranker = _reranker(rerank, resources, language_model, prompt, cache)
         settings = FactGraphSettings(synonymy_threshold=synonymy_threshold, max_synonyms=max_synonyms)
         device = resources.graph.device
         builder = FactGraphBuilder(folder, extractor=extractor, encoder=resources.index_encoder, device=device)
@@ -162,7 +164,11 @@ class FactGraphSearch:
 
 
 def _reranker(
-    rerank: str, resources: Resources, language_model: ChatModel | None, cache: str | Path | None
+    rerank: str,
+    resources: Resources,
+    language_model: ChatModel | None,
+    prompt: Prompt | None,
+    cache: str | Path | None,
 ) -> FactReranker | None:
     check_choice(RERANKERS, rerank=rerank)
     if rerank == "cross_encoder":
@@ -170,5 +176,5 @@ def _reranker(
     if rerank == "language_model":
         if language_model is None:
             raise ValueError("`language_model` must be given with `rerank: language_model`, got none")
-        return LanguageModelFactFilter(remembering(language_model, cache))
+        return LanguageModelFactFilter(remembering(language_model, cache), prompt=prompt)
     return None

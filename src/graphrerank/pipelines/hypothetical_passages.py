@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from graphrerank.language_models import ChatModel, remembering
+from graphrerank.language_models import ChatModel, Prompt, remembering, shipped_prompt
 from graphrerank.operators import HyDE
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
@@ -15,6 +15,7 @@ class HypotheticalPassages:
     Args:
         language_model: Language model that writes the passages.
         num_passages: Number of passages per query, at least 1.
+        prompt: Of the language model (:class:`HyDE`); None for the one that ships.
         cache: Folder of cached answers of the language model; None for no cache.
 
     Raises:
@@ -27,12 +28,18 @@ class HypotheticalPassages:
         *,
         language_model: ChatModel,
         num_passages: int = 8,
+        prompt: Prompt | None = None,
         cache: str | Path | None = None,
     ) -> None:
         if resources.text_encoder is None:
             raise ValueError("`text_encoder` must be given for hypothetical passages (encoder=...), got none")
         self._resources = resources
-        self._operator = HyDE(remembering(language_model, cache), resources.text_encoder, num_passages=num_passages)
+        self._operator = HyDE(
+            remembering(language_model, cache),
+            resources.text_encoder,
+            num_passages=num_passages,
+            prompt=prompt or shipped_prompt("hyde_passage"),
+        )
 
     def run(self, state: RetrievalState) -> RetrievalState:
         """Rewrite the queries."""

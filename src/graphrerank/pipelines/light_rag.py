@@ -10,7 +10,7 @@ from graphrerank.checks import check_choice, check_counts
 from graphrerank.graphs import Queries, top_k_by_node_order
 from graphrerank.indexes import KnowledgeGraphBuilder
 from graphrerank.knowledge import KnowledgeExtractor
-from graphrerank.language_models import ChatModel, remembering
+from graphrerank.language_models import ChatModel, Prompt, remembering, shipped_prompt
 from graphrerank.language_models.query_levels import LanguageModelQueryLevels
 from graphrerank.pipelines.listed_passages import round_robin, with_listed
 from graphrerank.pipelines.state import RetrievalState
@@ -46,6 +46,7 @@ class LightRAGSearch:
         num_entities: Entities per query.
         num_relations: Relations per query.
         language_model: Language model that writes keywords; None for the query itself.
+        prompt: Of the language model, with the place ``{question}``; None for the one that ships.
         cache: Folder of cached answers of the language model; None for no cache.
 
     Raises:
@@ -64,6 +65,7 @@ class LightRAGSearch:
         num_entities: int = 40,
         num_relations: int = 40,
         language_model: ChatModel | None = None,
+        prompt: Prompt | None = None,
         cache: str | Path | None = None,
     ) -> None:
         check_choice(MODES, mode=mode)
@@ -73,7 +75,11 @@ class LightRAGSearch:
         self.num_entities, self.num_relations = num_entities, num_relations
         self._resources = resources
         self._keywords = (
-            None if language_model is None else LanguageModelQueryLevels(remembering(language_model, cache))
+            None
+            if language_model is None
+            else LanguageModelQueryLevels(
+                remembering(language_model, cache), prompt=prompt or shipped_prompt("light_rag_keywords")
+            )
         )
         encoder = resources.index_encoder
         builder = KnowledgeGraphBuilder(

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from graphrerank.checks import check_choice, check_counts
 from graphrerank.indexes import SummaryTreeBuilder, SummaryTreeSettings
-from graphrerank.language_models import ChatModel, remembering
+from graphrerank.language_models import ChatModel, Prompt, remembering
 from graphrerank.pipelines.listed_passages import with_listed
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
@@ -34,6 +34,7 @@ class RAPTORSearch:
         num_branches: Nodes followed on each layer of a tree search.
         settings: Settings of the tree; None for the defaults.
         language_model: Language model that writes summaries; None to quote the passages.
+        prompt: Of the language model (:func:`write_summaries`); None for the one that ships.
         cache: Folder of cached answers of the language model; None for no cache.
 
     Raises:
@@ -49,6 +50,7 @@ class RAPTORSearch:
         num_branches: int = 10,
         settings: SummaryTreeSettings | None = None,
         language_model: ChatModel | None = None,
+        prompt: Prompt | None = None,
         cache: str | Path | None = None,
     ) -> None:
         check_choice(SEARCHES, search=search)
@@ -56,7 +58,7 @@ class RAPTORSearch:
         self.search, self.num_branches = search, num_branches
         self._resources = resources
         model = None if language_model is None else remembering(language_model, cache)
-        builder = SummaryTreeBuilder(folder, encoder=resources.index_encoder, language_model=model)
+        builder = SummaryTreeBuilder(folder, encoder=resources.index_encoder, language_model=model, prompt=prompt)
         graph = resources.graph
         self._tree = builder.build(graph.all_texts, graph.encoded, settings)
         print(self._tree.report(), flush=True)

@@ -3,11 +3,11 @@ from collections.abc import Iterator, Sequence
 import pytest
 import torch
 
-from graphrerank.answers import AnswerStage, CorrectnessJudge, Packing, Prompt, PromptedWriter
+from graphrerank.answers import AnswerStage, CorrectnessJudge, Packing, PromptedWriter
 from graphrerank.data import Qrels
 from graphrerank.experiments.ea_graphrag.two_paths import TwoPaths, parse_rule
 from graphrerank.graphs import Ranking
-from graphrerank.language_models import Reply
+from graphrerank.language_models import Prompt, Reply
 
 PASSAGES = ["Metz is a city.", "Lothair died in Piacenza.", "A river.", "A stone.", "A bridge.", "The Moselle."]
 DENSE = torch.tensor([[0, 1, 2, 3, 4, 5], [5, 4, 3, 2, 1, 0], [2, -1, -1, -1, -1, -1]])

@@ -3,10 +3,10 @@ from collections.abc import Iterator, Sequence
 import pytest
 import torch
 
-from graphrerank.answers import AnswerStage, Packing, Price, Prompt, PromptedWriter
+from graphrerank.answers import AnswerStage, Packing, Price, PromptedWriter
 from graphrerank.experiments.ket.contexts import BATCH, Questions, judge_contexts
 from graphrerank.graphs import Queries, Ranking
-from graphrerank.language_models import Reply
+from graphrerank.language_models import Prompt, Reply
 from graphrerank.pipelines.ket import Contexts
 
 

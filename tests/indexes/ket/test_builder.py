@@ -19,7 +19,8 @@ from graphrerank.files import save_tensors
 from graphrerank.indexes import KETIndexBuilder, KETSettings
 from graphrerank.indexes.ket.builder import prompts_of
 from graphrerank.indexes.ket.costs import Prices, Tokens, keyword_graph_tokens, knowledge_graph_tokens
-from graphrerank.knowledge import KnowledgeCache, LanguageModelKnowledgeExtractor
+from graphrerank.knowledge import KnowledgeCache, LanguageModelKnowledgeExtractor, TwoStageKnowledgeExtractor
+from graphrerank.language_models import Prompt, shipped_prompt
 from graphrerank.pipelines.ket import KETRetrieval
 from graphrerank.text import WordTokenizer, count_tokens
 from tests.support import ROOT
@@ -201,8 +202,10 @@ def test_prompts_of_a_language_model(tmp_path: Path, name_extractor: Any) -> Non
         def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], Any]) -> list[Any]:
             raise AssertionError
 
-    asking = LanguageModelKnowledgeExtractor(Model(), prompt="List them.")
+    asking = LanguageModelKnowledgeExtractor(Model(), prompt=Prompt("p", "{text}", system="List them."))
     assert prompts_of(asking) == prompts_of(KnowledgeCache(asking, tmp_path)) == ("List them.",)
+    twice = TwoStageKnowledgeExtractor(Model(), entities=Prompt("e", "Names: {text}"))
+    assert prompts_of(twice) == ("Names:", shipped_prompt("ea_graphrag_triples").wording)
     assert prompts_of(name_extractor) == prompts_of(KnowledgeCache(name_extractor, tmp_path)) == prompts_of(None) == ()
 
 

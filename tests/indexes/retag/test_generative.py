@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from graphrerank.indexes import ReTAGIndex, ReTAGIndexBuilder, ReTAGSettings
-from graphrerank.language_models import AnswerCache, LanguageModel
-from graphrerank.language_models.topics import MERGE, MINE, RELATE
+from graphrerank.language_models import AnswerCache, LanguageModel, shipped_prompt
 from graphrerank.text import WordTokenizer, count_tokens
 
 pytest.importorskip("httpx", reason="httpx is optional")
@@ -37,9 +36,9 @@ class Answers(dict[str, list[Any]]):
 
     def answer(self, question: str) -> Any:
         system = self.endpoint.requests[-1]["messages"][0]["content"]
-        if system in (MINE.format(limit=2), MERGE.format(limit=2)):
+        if system in {shipped_prompt(name).instructions(limit=2) for name in ("retag_topics", "retag_merged_topics")}:
             return {"topics": TOPICS}
-        if system == RELATE:
+        if system == shipped_prompt("retag_relevance").system:
             notes = [line.split()[1] for line in question.split("Notes:\n")[1].splitlines() if line[:1].isdigit()]
             return {"relevant": [[1] if note.startswith(CITIES) else [] for note in notes]}
         self.contexts.append(question)

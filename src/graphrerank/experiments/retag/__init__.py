@@ -1,5 +1,5 @@
 """ReTAG's retrieval of summaries and its answers."""
 
-from graphrerank.experiments.retag.job import ReTAGSummaries
+from graphrerank.experiments.retag.job import AnswerPrompts, ReTAGSummaries
 
-__all__ = ["ReTAGSummaries"]
+__all__ = ["AnswerPrompts", "ReTAGSummaries"]

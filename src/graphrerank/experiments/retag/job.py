@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,16 @@ from graphrerank.graphs import PairEncoder, Queries
 from graphrerank.graphs.queries import query_encoder
 from graphrerank.indexes import ReTAGIndex
 from graphrerank.inference import CheckpointScorer
-from graphrerank.language_models import ChatModel, CitedAnswer, MapReduceAnswers, PairwiseJudge, Summary, remembering
+from graphrerank.language_models import (
+    ChatModel,
+    CitedAnswer,
+    MapReduceAnswers,
+    PairwiseJudge,
+    Prompt,
+    Summary,
+    remembering,
+    shipped_prompt,
+)
 from graphrerank.pipelines.retag import (
     LevelSummaries,
     ReTAGRetrieval,
@@ -47,6 +56,15 @@ from graphrerank.pipelines.retag import (
 GRAPHRAG, RETAG = "GraphRAG", "ReTAG"
 SCOPES = {"general graph": False, "topics": True}  # whether questions are asked in topics
 KEYWORDS = ("num_keywords", "num_sentences", "num_terms")  # settings of the step that expand a question
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerPrompts:
+    """The prompts of answers and verdicts."""
+
+    map: Prompt = field(default_factory=partial(shipped_prompt, "retag_map"))  # see `MapReduceAnswers`
+    reduce: Prompt = field(default_factory=partial(shipped_prompt, "retag_reduce"))
+    preference: Prompt = field(default_factory=partial(shipped_prompt, "preference"))  # see `PairwiseJudge`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +87,7 @@ class ReTAGSummaries:
     checkpoint: str
     answer_level: int
     language_model: ChatModel | None = None
+    prompts: AnswerPrompts = field(default_factory=AnswerPrompts)
     part_tokens: int
     context_tokens: int
     search: "partial[ReTAGSearch]"
@@ -79,6 +98,18 @@ class ReTAGSummaries:
     def __post_init__(self) -> None:
         if unknown := sorted(set(self.scopes) - set(SCOPES)):
             raise ValueError(f"`job.scopes` must be some of {list(SCOPES)}, got {unknown[0]!r}")
+
+    @property
+    def told(self) -> list[str]:
+        """Name and fingerprint of each prompt that the language model is told; none without one."""
+        if self.language_model is None:
+            return []
+        prompts: dict[str, Prompt] = vars(self.prompts)
+        return [f"{prompt.name} {prompt.fingerprint}" for prompt in prompts.values()]
+
+    @property
+    def _told_line(self) -> str:
+        return f" Prompts: {', '.join(self.told)}." if self.told else ""
 
     @property
     def grid(self) -> Grid:
@@ -96,13 +127,14 @@ class ReTAGSummaries:
         def write() -> str:
             content = {
                 "index": bench.index_counts,
+                "prompts": self.told,
                 "reading": [reading.to_json() for reading in readings],
                 "retrieval": [table.to_json() for table in tables],
                 "answers": [asdict(count) for count in counts],
                 "win_rates": {name: [asdict(rate) for rate in rates] for name, rates in wins.items()},
             }
             write_json(run_dir / "metrics.json", content)
-            page = render_retag(session.command, bench.index_line, readings, tables, counts, wins)
+            page = render_retag(session.command, bench.index_line + self._told_line, readings, tables, counts, wins)
             write_text(run_dir / "report.md", page)
             return page
 
@@ -233,6 +265,8 @@ class _Bench:
             part_tokens=plan.part_tokens,
             context_tokens=plan.context_tokens,
             seed=plan.seed,
+            map_prompt=plan.prompts.map,
+            reduce_prompt=plan.prompts.reduce,
         )
         answers: dict[str, list[CitedAnswer]] = {}
         for name, top_p, use_topics in (
@@ -250,7 +284,7 @@ class _Bench:
             for query_id, answer in zip(self._queries.ids, written, strict=True)
         ]
         write_text(file, "\n".join(lines) + "\n")
-        judge = PairwiseJudge(model)
+        judge = PairwiseJudge(model, prompt=plan.prompts.preference)
         texts = {name: [answer.text for answer in written] for name, written in answers.items()}
         wins = {}
         for name in list(texts)[:-1]:

@@ -21,7 +21,12 @@ from graphrerank.indexes.ket.keyword_graph import KeywordGraph, build_keyword_gr
 from graphrerank.indexes.ket.report import KETReport
 from graphrerank.indexes.ket.skeleton import Skeleton, build_skeleton, rewire
 from graphrerank.indexes.stages import StageData, Stages
-from graphrerank.knowledge import KnowledgeCache, KnowledgeExtractor, LanguageModelKnowledgeExtractor
+from graphrerank.knowledge import (
+    KnowledgeCache,
+    KnowledgeExtractor,
+    LanguageModelKnowledgeExtractor,
+    TwoStageKnowledgeExtractor,
+)
 from graphrerank.text import Tokenizer, count_tokens, find_keywords
 
 FORMAT = 1  # increment when the content of a stage changes
@@ -77,7 +82,7 @@ class KETIndexBuilder:
 def prompts_of(extractor: KnowledgeExtractor | None) -> tuple[str, ...]:
     """Return the prompts that an extractor sends to a language model with each text."""
     inner = extractor.extractor if isinstance(extractor, KnowledgeCache) else extractor
-    return (inner.prompt,) if isinstance(inner, LanguageModelKnowledgeExtractor) else ()
+    return inner.prompts if isinstance(inner, LanguageModelKnowledgeExtractor | TwoStageKnowledgeExtractor) else ()
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from graphrerank.indexes.retag.builder import ReTAGIndexBuilder
 from graphrerank.indexes.retag.difference import index_difference
+from graphrerank.indexes.retag.generative import ReTAGPrompts
 from graphrerank.indexes.retag.index import ReTAGIndex, ReTAGSettings, Sentences, Subgraph
 from graphrerank.indexes.retag.report import ReTAGReport
 from graphrerank.indexes.retag.topics import Topics
@@ -9,6 +10,7 @@ from graphrerank.indexes.retag.topics import Topics
 __all__ = [
     "ReTAGIndex",
     "ReTAGIndexBuilder",
+    "ReTAGPrompts",
     "ReTAGReport",
     "ReTAGSettings",
     "Sentences",

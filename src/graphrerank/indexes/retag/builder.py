@@ -7,7 +7,7 @@ from torch import Tensor
 
 from graphrerank.indexes.encode import IndexEncoder, encode_in_blocks
 from graphrerank.indexes.retag.extractive import ExtractiveSteps
-from graphrerank.indexes.retag.generative import GenerativeSteps
+from graphrerank.indexes.retag.generative import GenerativeSteps, ReTAGPrompts
 from graphrerank.indexes.retag.index import ReTAGIndex, ReTAGSettings
 from graphrerank.indexes.retag.language_steps import LanguageSteps
 from graphrerank.indexes.retag.stages import ReTAGStages
@@ -31,6 +31,7 @@ class ReTAGIndexBuilder:
         extractor: Extractor of entities and relations, best wrapped in a ``KnowledgeCache``.
         model: Language model, best wrapped in an ``AnswerCache``; None for extractive topics and summaries.
         tries: Number of attempts to get a usable answer from it.
+        prompts: Its prompts; None for those that ship.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class ReTAGIndexBuilder:
         extractor: KnowledgeExtractor,
         model: ChatModel | None = None,
         tries: int = 3,
+        prompts: ReTAGPrompts | None = None,
     ) -> None:
         self._stages = Stages(folder)
         self._tokenizer = tokenizer
@@ -49,6 +51,7 @@ class ReTAGIndexBuilder:
         self._extractor = extractor
         self._model = model
         self._tries = tries
+        self._prompts = prompts
 
     def build(self, ids: Sequence[str], passages: Sequence[str], settings: ReTAGSettings | None = None) -> ReTAGIndex:
         """Build the index of a corpus, or read it.
@@ -86,7 +89,9 @@ class ReTAGIndexBuilder:
             raise ValueError(f"`ids` must be {len(passages)} unique ids, got {len(ids)}, {num_unique} of them unique")
         steps: LanguageSteps = ExtractiveSteps(self._tokenizer, settings)
         if self._model is not None:
-            steps = GenerativeSteps(self._model, self._tokenizer, self._encode, settings, tries=self._tries)
+            steps = GenerativeSteps(
+                self._model, self._tokenizer, self._encode, settings, tries=self._tries, prompts=self._prompts
+            )
         return ReTAGStages(
             self._stages, self._tokenizer, self._encoder, self._extractor, steps, ids, passages, settings
         )

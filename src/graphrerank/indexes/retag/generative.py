@@ -1,6 +1,8 @@
 """ReTAG's language steps with a language model."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -13,7 +15,7 @@ from graphrerank.indexes.retag.summary_material import Material
 from graphrerank.indexes.retag.topic_mining import distinctive_words
 from graphrerank.indexes.retag.topics import Topics
 from graphrerank.knowledge import Knowledge
-from graphrerank.language_models import ChatModel
+from graphrerank.language_models import ChatModel, Prompt, shipped_prompt
 from graphrerank.language_models.summaries import write_summaries
 from graphrerank.language_models.topics import mine_topics, relate_to_topics
 from graphrerank.text import Tokenizer, count_tokens
@@ -21,6 +23,24 @@ from graphrerank.text import Tokenizer, count_tokens
 Encode = Callable[[Sequence[str]], Tensor]
 
 MAX_BATCHES = 16  # of ``context_tokens`` each, read by the language model to find topics
+
+
+@dataclass(frozen=True)
+class ReTAGPrompts:
+    """The prompts of a language model that builds and searches a ReTAG index."""
+
+    _: KW_ONLY
+    # topics of notes and of parts of a collection, and notes relevant to them; see `mine_topics`, `relate_to_topics`
+    topics: Prompt = field(default_factory=partial(shipped_prompt, "retag_topics"))
+    merged_topics: Prompt = field(default_factory=partial(shipped_prompt, "retag_merged_topics"))
+    relevance: Prompt = field(default_factory=partial(shipped_prompt, "retag_relevance"))
+    summary: Prompt = field(default_factory=partial(shipped_prompt, "summary"))  # see `write_summaries`
+    keywords: Prompt = field(default_factory=partial(shipped_prompt, "retag_keywords"))  # of a question
+
+    @property
+    def of_index(self) -> str:
+        """Changes whenever those do that an index is built by."""
+        return repr([prompt.fingerprint for prompt in (self.topics, self.merged_topics, self.relevance, self.summary)])
 
 
 class GenerativeSteps:
@@ -32,16 +52,24 @@ class GenerativeSteps:
     is_extractive = False
 
     def __init__(
-        self, model: ChatModel, tokenizer: Tokenizer, encode: Encode, settings: ReTAGSettings, *, tries: int = 3
+        self,
+        model: ChatModel,
+        tokenizer: Tokenizer,
+        encode: Encode,
+        settings: ReTAGSettings,
+        *,
+        tries: int = 3,
+        prompts: ReTAGPrompts | None = None,
     ) -> None:
         self._model, self._tokenizer, self._encode = model, tokenizer, encode
         self._settings, self._tries = settings, tries
+        self._prompts = prompts or ReTAGPrompts()
         self.num_skipped = 0
 
     @property
     def fingerprint(self) -> str:
-        """Fingerprint of the model."""
-        return repr(("language model", self._model.fingerprint))
+        """Fingerprint of the model and of its prompts."""
+        return repr(("language model", self._model.fingerprint, self._prompts.of_index))
 
     def material(self, knowledge: Callable[[], Sequence[Knowledge]], graph: EntityGraph) -> Material:
         """Collect the extractor's descriptions of entities and relations."""
@@ -73,7 +101,10 @@ class GenerativeSteps:
             batches.append([material.texts[entity] for entity in batch])
             used = set(batch)
             remaining = [entity for entity in remaining if entity not in used]
-        names, num_skipped = mine_topics(self._model, batches, num_topics=settings.num_topics, tries=self._tries)
+        prompts, limit = self._prompts, settings.num_topics
+        names, num_skipped = mine_topics(
+            self._model, batches, num_topics=limit, tries=self._tries, mine=prompts.topics, merge=prompts.merged_topics
+        )
         self.num_skipped += num_skipped
         vectors = centred(self._encode(names), centre) if names else centre.new_zeros(0, len(centre))
         terms = distinctive_words([[name] for name in names], num_words=settings.num_terms)
@@ -82,7 +113,9 @@ class GenerativeSteps:
     def relevant_entities(self, corpus: Corpus, topics: Topics, *, first_passage: int, first_entity: int) -> Tensor:
         """Ask which topics each entity is clearly relevant to."""
         notes = corpus.material.texts[first_entity : len(corpus.graph.names)]
-        rows, num_skipped = relate_to_topics(self._model, notes, topics.names, tries=self._tries)
+        rows, num_skipped = relate_to_topics(
+            self._model, notes, topics.names, tries=self._tries, prompt=self._prompts.relevance
+        )
         self.num_skipped += num_skipped
         is_relevant = torch.zeros(len(corpus.graph.names), len(topics), dtype=torch.bool)
         for entity, entity_topics in enumerate(rows, first_entity):
@@ -101,7 +134,10 @@ class GenerativeSteps:
         """Let the model summarise each list; empty if the list is, or without a usable answer."""
         notes = [[material.texts[text] for text in texts] for texts in contexts if texts]
         limit = self._settings.summary_tokens
-        answers = iter(write_summaries(self._model, notes, self._tokenizer, limit=limit, tries=self._tries))
+        written = write_summaries(
+            self._model, notes, self._tokenizer, limit=limit, tries=self._tries, prompt=self._prompts.summary
+        )
+        answers = iter(written)
         summaries: list[list[int]] = []
         for texts in contexts:
             answer = next(answers) if texts else None

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from graphrerank.checks import check_choice
-from graphrerank.indexes import IndexEncoder, ReTAGIndex, ReTAGIndexBuilder, ReTAGSettings
+from graphrerank.indexes import IndexEncoder, ReTAGIndex, ReTAGIndexBuilder, ReTAGPrompts, ReTAGSettings
 from graphrerank.knowledge import KnowledgeExtractor
 from graphrerank.language_models import ChatModel, LanguageModelKeywords, remembering
 from graphrerank.pipelines.retag.keywords import ExtractiveKeywords, GeneratedKeywords, KeywordFinder, SummarySentences
@@ -29,6 +29,7 @@ class ReTAGSetup:
     # `extractive`, or `llm` for a language model that finds topics, summarises communities and expands questions
     language: str = "extractive"
     language_model: ChatModel | None = None  # the language model of `llm`
+    prompts: ReTAGPrompts = field(default_factory=ReTAGPrompts)  # prompts of the language model
     cache: str | Path | None = None  # folder of cached answers of the language model; None for no cache
     description: str = "A collection of documents."  # description of the corpus, for the language model's keywords
 
@@ -40,7 +41,12 @@ class ReTAGSetup:
     def build_index(self, encoder: IndexEncoder, ids: Sequence[str], passages: Sequence[str]) -> ReTAGIndex:
         """Build the index of ``P`` passages with ids, or read it; questions need the same encoder."""
         builder = ReTAGIndexBuilder(
-            self.folder, tokenizer=self.tokenizer, encoder=encoder, extractor=self.extractor, model=self._model
+            self.folder,
+            tokenizer=self.tokenizer,
+            encoder=encoder,
+            extractor=self.extractor,
+            model=self._model,
+            prompts=self.prompts,
         )
         return builder.build(ids, passages, self.settings)
 
@@ -55,7 +61,7 @@ class ReTAGSetup:
         if not num_keywords:
             return None
         if self._model is not None:
-            writer = LanguageModelKeywords(self._model, num_keywords=num_keywords)
+            writer = LanguageModelKeywords(self._model, num_keywords=num_keywords, prompt=self.prompts.keywords)
             return GeneratedKeywords(writer, index.topics, description=self.description)
         return ExtractiveKeywords(
             sentences, index.topics, num_keywords=num_keywords, num_sentences=num_sentences, num_terms=num_terms

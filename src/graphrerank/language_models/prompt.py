@@ -1,0 +1,90 @@
+"""Prompts, which are files of ``conf/prompt`` that a user edits."""
+
+import hashlib
+import re
+from dataclasses import KW_ONLY, dataclass
+from functools import cache
+
+from graphrerank.conf_folder import conf_folder
+
+_FIELD = re.compile(r"\{(\w+)\}")
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A template of what a chat model is told; ``{name}`` stands for a text that is put in as it is."""
+
+    name: str  # in reports
+    user: str  # the user's message
+    _: KW_ONLY
+    system: str | None = None  # message before it; None for none
+    abstention: str | None = None  # sentence by which an answer says that the passages do not hold it; None for none
+
+    def fill(self, **texts: str) -> str:
+        """Return the user's message with texts in their places.
+
+        Raises:
+            ValueError: If the template lacks one of the places, or has another.
+
+        Example:
+            >>> Prompt("p", "{context} Q: {question}").fill(context="{question}", question="Who?")
+            '{question} Q: Who?'
+        """
+        places = set(_FIELD.findall(self.user))
+        if places != set(texts):
+            raise ValueError(f"prompt {self.name!r} must have the places {sorted(texts)}, got {sorted(places)}")
+        return _FIELD.sub(lambda place: texts[place[1]], self.user)
+
+    def instructions(self, **settings: object) -> str | None:
+        """Return the system message with settings in their places, which it need not have.
+
+        Raises:
+            ValueError: If it has a place that is none of them.
+
+        Example:
+            >>> Prompt("p", "{notes}", system='At most {limit}: {"topics": []}').instructions(limit=3)
+            'At most 3: {"topics": []}'
+        """
+        places = set(_FIELD.findall(self.system or ""))
+        if unknown := sorted(places - set(settings)):
+            raise ValueError(
+                f"the system message of prompt {self.name!r} must have no places but {sorted(settings)}, got {unknown}"
+            )
+        return self.system and _FIELD.sub(lambda place: str(settings[place[1]]), self.system)
+
+    @property
+    def wording(self) -> str:
+        """All that it tells a model beside the texts: both messages, without the places."""
+        parts = (_FIELD.sub("", message or "").strip() for message in (self.system, self.user))
+        return "\n\n".join(filter(None, parts))
+
+    @property
+    def key(self) -> str:
+        """What caches of extracted knowledge lie under: the system message where the user's is the bare text."""
+        return self.system if self.system and self.user == "{text}" else self.fingerprint
+
+    @property
+    def fingerprint(self) -> str:
+        """12 hexadecimal digits that change whenever the prompt does."""
+        return hashlib.sha256(repr((self.system, self.user, self.abstention)).encode()).hexdigest()[:12]
+
+
+@cache
+def shipped_prompt(name: str) -> Prompt:
+    r"""Read a prompt of ``conf/prompt`` that ships with this package, for those who build parts in Python.
+
+    Raises:
+        ValueError: If there is no such file.
+
+    Example:
+        >>> shipped_prompt("hyde_passage").fill(question="Who?")
+        'Please write a passage to answer the question.\nQuestion: Who?\nPassage:'
+    """
+    import yaml
+
+    file = conf_folder() / "prompt" / f"{name}.yaml"
+    if not file.is_file():
+        known = sorted(path.stem for path in file.parent.glob("*.yaml"))
+        raise ValueError(f"`name` must be a prompt that ships, one of {known}, got {name!r}")
+    content = yaml.safe_load(file.read_text(encoding="utf-8"))
+    return Prompt(**{key: entry for key, entry in content.items() if key != "_target_"})

@@ -1,0 +1,41 @@
+import pytest
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+
+from graphrerank.language_models import Prompt, shipped_prompt
+from tests.support import CONF
+
+
+def test_texts_are_put_in_as_they_are() -> None:
+    prompt = Prompt("p", "{a} {b} {a}")
+    assert prompt.fill(a="{b}", b="{x} \\1") == "{b} {x} \\1 {b}"
+    with pytest.raises(ValueError, match=r"prompt 'p' must have the places \['a'\], got \['a', 'b'\]"):
+        prompt.fill(a="")
+
+
+@pytest.mark.parametrize("file", sorted((CONF / "prompt").glob("*.yaml")), ids=lambda file: file.stem)
+def test_every_prompt_of_conf(file) -> None:  # type: ignore[no-untyped-def]
+    prompt = instantiate(OmegaConf.load(file))
+    assert prompt.name == file.stem
+    assert prompt.user.strip()
+    assert prompt == shipped_prompt(file.stem)
+
+
+def test_settings_stand_in_the_system_message_if_it_names_them() -> None:
+    assert Prompt("p", "", system='{limit} of {"a": 1}').instructions(limit=3, words=2) == '3 of {"a": 1}'
+    assert Prompt("p", "").instructions(limit=3) is None
+    with pytest.raises(ValueError, match=r"prompt 'p' must have no places but \['limit'\], got \['words'\]"):
+        Prompt("p", "", system="{words}").instructions(limit=3)
+
+
+def test_the_fingerprint_is_of_the_wording_and_not_of_the_name() -> None:
+    plain = Prompt("p", "a")
+    assert plain.fingerprint == Prompt("q", "a").fingerprint
+    others = [Prompt("p", "b"), Prompt("p", "a", system="a"), Prompt("p", "a", abstention="a")]
+    assert len({prompt.fingerprint for prompt in (plain, *others)}) == 4
+    assert Prompt("p", "Text: {text}", system="List {limit}.").wording == "List .\n\nText:"
+
+
+def test_a_prompt_that_does_not_ship() -> None:
+    with pytest.raises(ValueError, match=r"one of \['citations', .*got 'mine'"):
+        shipped_prompt("mine")
