@@ -50,6 +50,7 @@ CROSS_CUTTING = {
     "serving/test_running_corpus.py": "the service as processes: search",
     "serving/test_running_documents.py": "a corpus that grows while it is served",
     "serving/test_running_formats.py": "the service as processes: formats",
+    "serving/test_onnx_page.py": "docs/onnx.md",
     "serving/test_running_attacks.py": "the service as processes: hostile requests and overload",
     "serving/test_running_service.py": "the service as processes: clients, faults, its end",
     "serving/test_untrusted.py": "a stranger's checkpoint or artifact",

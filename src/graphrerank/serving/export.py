@@ -14,7 +14,7 @@ from graphrerank.models.registry import model_name
 from graphrerank.serving.formats import FORMATS, Exportable, find_formats
 from graphrerank.serving.parity import NUM_BATCHES, ROUNDING, TOLERANCE, parity_differences
 from graphrerank.serving.parity_batches import example_batch, parity_batches
-from graphrerank.serving.schema import input_schema, output_schema
+from graphrerank.serving.schema import input_names, input_schema, output_schema
 
 
 def export_artifact(
@@ -59,6 +59,7 @@ def export_artifact(
         input_schema(manifest),
         output_schema(manifest),
         example_batch(manifest).inputs,
+        input_names(manifest),
     )
     with atomic_folder(folder) as new:
         for form in chosen.values():

@@ -1,7 +1,8 @@
 """Inputs and outputs of an exported model: names, types, and shapes with symbols for dynamic sizes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.models import AdapterManifest, Manifest, RerankerManifest
 
 Entry = dict[str, str]
@@ -36,6 +37,16 @@ def output_schema(manifest: Manifest) -> list[Entry]:
         names = ["scores"] if manifest.calibration is None else ["scores", "probabilities"]
         return [_entry(name, "float32", "[N]") for name in names]
     return [_entry("scores", "float32", "[n]")]
+
+
+def input_names(manifest: Manifest) -> dict[str, Sequence[str]]:
+    """Return what the columns of ``base_features`` and the numbers of ``edge_type`` stand for, in order, if read."""
+    names: dict[str, Sequence[str]] = {}
+    if isinstance(manifest, RerankerManifest) and manifest.inputs.reads("base_features"):
+        names["base_features"] = manifest.retriever.feature_names
+    if manifest.inputs.reads_edge_types:
+        names["edge_type"] = EDGE_TYPES
+    return names
 
 
 def symbols(entry: Mapping[str, str]) -> list[str | int]:

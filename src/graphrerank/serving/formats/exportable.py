@@ -1,8 +1,8 @@
 """The common source of all formats: a model with its calibration, and the program that ``torch.export`` traces."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -26,6 +26,7 @@ class Exportable:
         inputs: Schema of the model's inputs (:func:`~graphrerank.serving.schema.input_schema`).
         outputs: Schema of its outputs (:func:`~graphrerank.serving.schema.output_schema`).
         example: Example inputs, with no dynamic size of 0 or 1.
+        names: What the columns and numbers of inputs stand for, by input; for formats that have a place for it.
     """
 
     model: nn.Module
@@ -33,6 +34,7 @@ class Exportable:
     inputs: Sequence[Entry]
     outputs: Sequence[Entry]
     example: tuple[Tensor, ...]
+    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @cached_property
     def program(self) -> ExportedProgram:

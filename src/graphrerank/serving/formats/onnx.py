@@ -4,6 +4,7 @@
 - A stable sort becomes ``TopK`` of all entries, which orders equal ones by index.
 """
 
+import json
 import logging
 import warnings
 from collections.abc import Callable, Iterator
@@ -48,6 +49,8 @@ def write(exportable: Exportable, path: Path) -> None:
     proto = exported.model_proto
     _name_sizes(proto.graph, exportable)
     _strip(proto)
+    for name, meanings in sorted(exportable.names.items()):
+        proto.metadata_props.add(key=name, value=json.dumps(list(meanings)))
     path.write_bytes(proto.SerializeToString(deterministic=True))
 
 
