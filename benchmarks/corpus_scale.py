@@ -32,6 +32,7 @@ from graphrerank.data import (
     prepare_corpus,
     read_documents,
 )
+from graphrerank.data.readers.folder import load_folder
 from graphrerank.graphs import CorpusGraph, Queries
 from graphrerank.inference.checkpoint_scorer import CheckpointScorer
 from graphrerank.operators import BM25Retriever, DenseRetriever, HybridExpandRetriever, HybridRetriever
@@ -192,6 +193,59 @@ def grow(source: Path, folder: Path, size: int) -> dict[str, float]:
     return {**times, **memory()}
 
 
+def write_titled(source: Path, folder: Path, size: int, *, first: int, count: int) -> None:
+    """Write passages ``first`` to ``first + count`` of a corpus of ``size`` with titles, as a data set folder.
+
+    Titles are two words of real ones. A passage has a sentence that names itself, two real ones, and one that names
+    another passage.
+    """
+    rng = np.random.default_rng(4)
+    words = sorted({word for document in read_documents(source) for word in re.findall(r"[A-Z][a-z]+", document.title)})
+    places = rng.choice(len(words) ** 2, size=size, replace=False)
+    titles = [f"{words[place // len(words)]} {words[place % len(words)]}" for place in places.tolist()]
+    sentences = [re.sub(r"[A-Z]\w+", "it", sentence) for sentence in read_sentences(source)]  # else few names are rare
+    texts, others = Recombined(sentences, size, seed=5), rng.integers(size, size=size)
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "corpus.jsonl").open("w") as file:
+        for node in range(first, first + count):
+            text = f"{titles[node]} is one. {texts[node]} It is near {titles[int(others[node])]}."
+            file.write(json.dumps({"_id": f"p{node}", "title": titles[node], "text": text}) + "\n")
+
+
+def prepare_titled(source: Path, folder: Path, size: int) -> dict[str, float]:
+    """Write a corpus folder whose edges are found in its texts."""
+    written = folder.with_name(f"{folder.name}-titled")
+    write_titled(source, written, size + NUM_ADDED, first=0, count=size)
+    start, cpu = time.perf_counter(), time.process_time()
+    dataset = load_folder(written, edges="auto", keep_derived=True)
+    read, read_cpu = time.perf_counter() - start, time.process_time() - cpu
+    prepare_corpus(dataset, written / "corpus", encoder=HashingEncoder())
+    return {
+        "read_seconds": read, "read_cpu": read_cpu,
+        "seconds": time.perf_counter() - start, "cpu_seconds": time.process_time() - cpu,
+        "edges": dataset.graph.num_edges / 2, **memory(),
+    }  # fmt: skip
+
+
+def grow_titled(source: Path, folder: Path, size: int) -> dict[str, float]:
+    """Add passages whose mentions and entities are found, one more, and remove all of them."""
+    written = folder.with_name(f"{folder.name}-titled")
+    write_titled(source, written / "more", size + NUM_ADDED, first=size, count=NUM_ADDED)
+    documents, corpus = list(read_documents(written / "more")), written / "corpus"
+    before = open_corpus(corpus).graph.num_edges
+    times = {}
+    for step, some in (("add", documents[1:]), ("add_one", documents[:1]), ("remove", documents)):
+        ids, texts, lengths = zip(*((doc.doc_id, doc.passage, len(doc.title)) for doc in some), strict=True)
+        start, cpu = time.perf_counter(), time.process_time()
+        if step == "remove":
+            grow_corpus(corpus, remove=ids)
+        else:
+            grow_corpus(corpus, ids, texts, title_lengths=lengths, encoder=HashingEncoder())
+        times |= {f"{step}_seconds": time.perf_counter() - start, f"{step}_cpu": time.process_time() - cpu}
+        times[f"{step}_edges"] = open_corpus(corpus).graph.num_edges / 2 - before / 2
+    return {**times, **memory()}
+
+
 def make_pipeline(graph: CorpusGraph, system: str) -> Pipeline:
     """Build a retriever by its name, reranked by a checkpoint's name behind a ``+``."""
     retrievers: dict[str, Any] = {
@@ -284,6 +338,8 @@ def main() -> None:
             found = compare(args.source, folder, args.sizes[0])
         elif args.step == "evaluate":
             found = evaluate(folder)
+        elif args.step in ("titled", "grow_titled"):
+            found = (prepare_titled if args.step == "titled" else grow_titled)(args.source, folder, args.sizes[0])
         elif args.step == "grow":
             found = grow(args.source, folder, args.sizes[0])
         else:
@@ -291,7 +347,10 @@ def main() -> None:
         print(json.dumps(found))
         return
     for size in args.sizes:
-        steps = ["prepare", "prepare_ivf", *args.systems, "evaluate", *["compare"] * (size <= COMPARED), "grow"]
+        steps = ["prepare", "prepare_ivf", *args.systems, "evaluate"]
+        if size <= COMPARED:
+            steps += ["compare", "titled", "grow_titled"]
+        steps.append("grow")
         for step in steps:
             command = [sys.executable, __file__, str(args.source), "--folder", str(args.folder), "--sizes", str(size)]
             done = subprocess.run([*command, "--step", step], stdout=subprocess.PIPE, text=True, check=True)

@@ -75,14 +75,20 @@ COVERED = {
     "cli/test_pipelines.py": ("experiments/fastinsight/job.py",),
     "cli/test_stranger.py": ("cli/compose.py",),
     "cli/test_prepare.py": ("cli/grow.py",),
+    "data/corpus_folder/test_derived_growth.py": (
+        "data/corpus_folder/derived_columns.py", "data/corpus_folder/entity_growth.py",
+        "data/corpus_folder/mention_growth.py", "data/corpus_folder/name_index.py",
+        "data/corpus_folder/term_index.py", "data/derived_edges.py",
+    ),
     "data/corpus_folder/test_growth.py": (
-        "data/corpus_folder/compaction.py", "data/corpus_folder/edge_rows.py", "data/corpus_folder/node_numbers.py",
+        "data/corpus_folder/compaction.py", "data/corpus_folder/edge_rows.py",
+        "data/corpus_folder/growing_columns.py", "data/corpus_folder/node_numbers.py",
     ),
     "data/corpus_folder/test_opening.py": ("graphs/word_index.py",),
     "data/corpus_folder/test_preparation.py": ("data/corpus_folder/assembly.py", "data/corpus_folder/parts.py"),
     "data/engines/test_ray_data.py": ("data/engines/local.py", "data/enrichment/entity_names.py"),
     "data/readers/test_folder.py": (
-        "data/readers/documents.py",
+        "data/readers/documents.py", "data/readers/edges_by_source.py",
         "data/enrichment/incidence.py", "data/readers/edge_list.py", "data/readers/judgements.py",
     ),
     "data/test_pair_cache.py": ("graphs/pair_encoder.py",),

@@ -73,3 +73,23 @@ def test_a_corpus_folder_grows(run_command: RunCommand, folder: Path, tmp_path: 
     assert sorted(graph.neighbours(torch.tensor([8]))[1].tolist()) == [1, 7]
     done = run_command("evaluate.py", f"add={more}", run)
     assert "need prepare=DIR, a corpus folder" in done.stderr
+
+
+def test_added_passages_are_joined_by_mentions_and_entities(
+    run_command: RunCommand, folder: Path, tmp_path: Path
+) -> None:
+    corpus, more = tmp_path / "corpus", tmp_path / "more"
+    run, data = f"hydra.run.dir={tmp_path / 'run'}", ("data=folder", f"data.path={folder}", "data.edges=auto")
+    (folder / "entities.jsonl").write_text(json.dumps({"_id": "p3", "entities": ["Nero"]}) + "\n")
+    done = run_command("evaluate.py", f"prepare={corpus}", *data, "encoder=none", run)
+    assert done.returncode == 0, done.stderr
+    more.mkdir()
+    lines = [{"_id": "new", "title": "gnu", "text": "The violin."}, {"_id": "last", "text": "A Gnu."}]
+    (more / "corpus.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    (more / "entities.jsonl").write_text(json.dumps({"_id": "last", "entities": ["Nero"]}) + "\n")
+    done = run_command("evaluate.py", f"prepare={corpus}", f"add={more}", run)
+    assert done.returncode == 0, done.stderr
+    graph = open_corpus(corpus).graph
+    ids = graph.node_ids
+    neighbours = [{ids[i] for i in graph.neighbours(torch.tensor([node]))[1].tolist()} for node in (10, 11)]
+    assert neighbours == [{"p6", "last"}, {"new", "p3"}]

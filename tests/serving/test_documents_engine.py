@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from graphrerank.data import Qrels, RetrievalDataset, open_corpus, prepare_corpus
+from graphrerank.data.readers.folder import load_folder
 from graphrerank.files import sole_use
 from graphrerank.graphs import CorpusGraph, EntityIncidence
 from graphrerank.operators import BM25Retriever
@@ -57,6 +58,17 @@ def test_a_search_sees_what_was_answered_before(folder):
     assert best("gnu")[0] == "b"
     assert best("apple")[0] == "c"  # the first of those that are left
     assert engine.answer({"x": remove})["x"].removed == 0
+
+
+def test_a_title_is_found_in_texts(tmp_path):
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "corpus.jsonl").write_text('{"_id": "a", "text": "On Metz and Rome."}\n')
+    prepare_corpus(load_folder(source, mentions=True, keep_derived=True), tmp_path / "corpus")
+    job = AddDocuments.model_validate({"documents": [{"id": "b", "title": " Metz ", "text": "It fell."}]})
+    assert DocumentsEngine(tmp_path / "corpus", None).answer({"x": job})["x"].added == 1
+    origin, neighbour = open_corpus(tmp_path / "corpus").graph.neighbours(torch.arange(2))
+    assert (origin.tolist(), neighbour.tolist()) == ([0, 1], [1, 0])
 
 
 def test_an_unknown_end_of_an_edge_is_refused_without_its_name(folder):

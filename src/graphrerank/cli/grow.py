@@ -1,11 +1,15 @@
 """``python evaluate.py prepare=CORPUS add=FOLDER``, ``remove=FILE``, ``compact=true``: change a corpus folder."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from graphrerank.cli.session import Session
 from graphrerank.data import NewEdge, compact_corpus, grow_corpus, read_documents
+from graphrerank.data.corpus_folder.derived_growth import EXTRACTORS
 from graphrerank.data.corpus_folder.opening import read_manifest
+from graphrerank.data.readers.documents import Document
 from graphrerank.data.readers.edge_list import read_edges
+from graphrerank.data.readers.entities import ENTITIES, read_entities
 from graphrerank.data.readers.folder import EDGES
 from graphrerank.data.readers.records import existing_folder, read_lines
 
@@ -20,7 +24,8 @@ def grow_folder(session: Session) -> Path:
     if cfg.prepare is None:
         raise ValueError("`add`, `remove` and `compact` need prepare=DIR, a corpus folder")
     folder = Path(cfg.prepare)
-    known = read_manifest(folder)["encoder"]
+    manifest = read_manifest(folder)
+    known, rule = manifest["encoder"], manifest.get("derived") or {}
     if cfg.add or cfg.remove:
         remove = [] if cfg.remove is None else [line.strip() for _, line in read_lines(Path(cfg.remove))]
         source = None if cfg.add is None else existing_folder(cfg.add, needed="corpus.jsonl")
@@ -33,6 +38,7 @@ def grow_folder(session: Session) -> Path:
             [document.doc_id for document in documents],
             [document.passage for document in documents],
             edges=[] if source is None else _read_edges(source / EDGES),
+            entities=None if rule.get("entity_source") in EXTRACTORS else _read_entities(source, documents),
             remove=remove,
             replace=cfg.replace,
             encoder=encoder,
@@ -53,6 +59,16 @@ def _read_edges(path: Path) -> list[NewEdge]:
     names = list(ids)
     rows = zip(pairs.tolist(), weight.tolist(), types.tolist(), strict=True)
     return [NewEdge(names[source], names[target], w, edge_type) for (source, target), w, edge_type in rows]
+
+
+def _read_entities(folder: Path | None, documents: Sequence[Document]) -> list[Sequence[str]] | None:
+    """Read the names of each document's entities; None if there is no such file."""
+    path = None if folder is None else folder / ENTITIES
+    if path is None or not path.is_file():
+        return None
+    number = {document.doc_id: place for place, document in enumerate(documents)}
+    names = {line.doc_id: line.names for line in read_entities(path, number, need_names=True)}
+    return [names.get(document.doc_id, ()) for document in documents]
 
 
 class _Numbering(dict[str, int]):

@@ -54,8 +54,11 @@ def prepare_folder(session: Session) -> Path:
 def _dataset(session: Session, name: str, engine: Any) -> RetrievalDataset:
     """Load the data set; a reader that finds edges in texts does so on the engine."""
     group = session.data(name)
-    finds_edges = "engine" in inspect.signature(get_object(group["_target_"])).parameters
-    dataset: RetrievalDataset = instantiate(group, **({"engine": engine} if finds_edges else {}))
+    taken = inspect.signature(get_object(group["_target_"])).parameters
+    further = {"engine": engine, "keep_derived": True}
+    dataset: RetrievalDataset = instantiate(
+        group, **{name: further[name] for name in further if name in taken or "options" in taken}
+    )
     return dataset
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from graphrerank.caching import hash_texts
 from graphrerank.checks import check_not_negative
+from graphrerank.data.derived_edges import DerivedEdges
 from graphrerank.graphs import CorpusGraph
 from graphrerank.strangers import check_name
 
@@ -72,6 +73,7 @@ class RetrievalDataset:
     # Labels: no retriever reads them
     answers: Mapping[str, Sequence[str]] = field(default_factory=dict)
     encoded_by: str | None = None  # fingerprint of the encoder of vectors that came with the graph
+    derived: DerivedEdges | None = None  # the graph's edges by origin, where some follow from its passages
     known_fingerprint: InitVar[str | None] = None  # the fingerprint, where it was computed before
     fingerprint: str = field(init=False)
 

@@ -60,7 +60,7 @@ class EntityIncidence:
             raise ValueError(f"`max_share` must lie in (0, 1], got {max_share}")
         rows = [set(row) for row in names]
         frequency = Counter(name for row in rows for name in row)
-        limit = max(MIN_COMMON, max_share * len(rows))
+        limit = most_holders(len(rows), max_share)
         shared = sorted(name for name, count in frequency.items() if 1 < count <= limit)
         column_of = {name: i for i, name in enumerate(shared)}
         kept = [sorted(column_of[name] for name in row if name in column_of) for row in rows]
@@ -156,6 +156,11 @@ class EntityIncidence:
             return self.transposed[1]
         passage = torch.repeat_interleave(torch.arange(self.num_nodes, device=self.indptr.device), self.indptr.diff())
         return passage[torch.argsort(self.indices, stable=True)]
+
+
+def most_holders(num_passages: int, max_share: float) -> float:
+    """Return how many passages may hold an entity that is not too common."""
+    return max(MIN_COMMON, max_share * num_passages)
 
 
 def conceptual_edges(incidence: EntityIncidence, nodes: Tensor) -> tuple[Tensor, Tensor, Tensor]:

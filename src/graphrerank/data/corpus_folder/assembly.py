@@ -12,7 +12,7 @@ from torch import Tensor
 from graphrerank.data.corpus_folder.columns import Array, Column, write_column
 from graphrerank.data.corpus_folder.node_numbers import hash_strings
 from graphrerank.data.corpus_folder.parts import Part, WrittenPart
-from graphrerank.graphs import PackedStrings
+from graphrerank.graphs import EntityIncidence, PackedStrings
 
 BLOCK_POSTINGS = 1 << 23  # sorted at once, 64 MiB of keys
 
@@ -162,3 +162,21 @@ def write_tensor(folder: Path, name: str, dtype: str, tensor: Tensor, *, block_r
     """Write a tensor as a column."""
     blocks = (tensor[start : start + block_rows].cpu().numpy() for start in range(0, len(tensor), block_rows))
     return write_column(folder, name, dtype, tuple(tensor.shape[1:]), blocks)
+
+
+def write_incidence(folder: Path, name: str, entities: EntityIncidence) -> dict[str, Column]:
+    """Write which passage holds which entity, and the reverse; return the manifest's entries."""
+    tensors = {
+        "indptr": entities.indptr,
+        "indices": entities.indices,
+        "sizes": entities.sizes,
+        "holder_ptr": entities.holder_ptr,
+        "holders": entities.holders,
+    }
+    strings = write_strings(folder, f"{name}.names", encoded(entities.names))
+    return strings | {f"{name}.{key}": write_tensor(folder, f"{name}.{key}", "<i8", t) for key, t in tensors.items()}
+
+
+def encoded(strings: Sequence[str]) -> list[bytes]:
+    """Encode strings in UTF-8, lone surrogates included."""
+    return [string.encode("utf-8", "surrogatepass") for string in strings]

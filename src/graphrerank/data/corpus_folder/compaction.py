@@ -10,12 +10,15 @@ import torch
 from torch import Tensor
 
 from graphrerank.caching import hash_texts, short_hash
+from graphrerank.data.corpus_folder.columns import Columns
+from graphrerank.data.corpus_folder.derived_columns import derived_of
 from graphrerank.data.corpus_folder.node_numbers import hash_strings
 from graphrerank.data.corpus_folder.opening import VECTOR_INDEXES, open_corpus, read_manifest
 from graphrerank.data.corpus_folder.preparation import prepare_corpus
 from graphrerank.data.dataset import Qrels, RetrievalDataset
+from graphrerank.data.derived_edges import DerivedEdges
 from graphrerank.files import sole_use
-from graphrerank.graphs import CorpusGraph
+from graphrerank.graphs import CorpusGraph, EntityIncidence
 
 BLOCK = 1 << 14  # texts hashed at once
 
@@ -41,6 +44,9 @@ def compact_corpus(folder: str | Path) -> Path:
         if dataset.graph.removed is not None:
             kept = kept[~dataset.graph.removed]
         only = _only(dataset, kept)
+        if manifest.get("derived") is not None:
+            derived = derived_of(Columns(folder / manifest["columns_folder"], columns), manifest, kept)
+            only = _derived_again(only, derived)
         encoder, vectors = None, "float16"
         if (known := manifest["encoder"]) is not None:
             embedding = dataset.graph.encoded
@@ -85,6 +91,20 @@ class _Chosen(Sequence[str]):
         if isinstance(index, slice):
             return [self._strings[place] for place in self._places[index].tolist()]
         return self._strings[int(self._places[index])]
+
+
+def _derived_again(dataset: RetrievalDataset, derived: DerivedEdges) -> RetrievalDataset:
+    """Return a data set whose mentions and shared entities were looked for anew, as by a preparation."""
+    graph = dataset.graph
+    lengths = [0] * graph.num_nodes if graph.title_lengths is None else graph.title_lengths.tolist()
+    again = derived.derived_again(graph.texts, lengths)
+    if again.makes_edges:
+        pairs, weight, types = again.joined()
+        made = CorpusGraph.from_edges(graph.node_ids, graph.texts, pairs, weight, edge_type=types)
+        graph = graph.with_edges_of(made)
+    if again.entity_names is not None and not again.makes_choices:
+        graph = graph.with_entities(EntityIncidence.from_names(again.entity_names, max_share=again.max_entity_share))
+    return replace(dataset, graph=graph, derived=again)
 
 
 def _only(dataset: RetrievalDataset, kept: Tensor) -> RetrievalDataset:

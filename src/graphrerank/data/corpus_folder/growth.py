@@ -5,9 +5,9 @@ of old passages is appended too: a row of edges that grows is written again, beh
 how many rows count, is written last. Who is killed before has changed nothing; what he appended is overwritten.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,15 +15,18 @@ import torch
 from torch import Tensor
 
 from graphrerank.caching import hash_texts, short_hash
-from graphrerank.data.corpus_folder.columns import Array, Column, Columns, append_rows, write_column
+from graphrerank.data.corpus_folder.assembly import write_incidence
+from graphrerank.data.corpus_folder.columns import Columns, write_column
+from graphrerank.data.corpus_folder.derived_columns import ORIGINS
+from graphrerank.data.corpus_folder.derived_growth import DerivedGrowth
 from graphrerank.data.corpus_folder.edge_rows import as_other, rows_of_edges
+from graphrerank.data.corpus_folder.growing_columns import GrowingColumns
 from graphrerank.data.corpus_folder.nearest import nearest_of_added
 from graphrerank.data.corpus_folder.node_numbers import NodeNumbers
-from graphrerank.data.corpus_folder.opening import MANIFEST, map_graph, read_manifest
-from graphrerank.data.corpus_folder.parts import read_words
+from graphrerank.data.corpus_folder.opening import ENTITIES, MANIFEST, map_graph, read_manifest
 from graphrerank.data.encoder import Encoder, check_vectors
 from graphrerank.files import sole_use, write_json
-from graphrerank.graphs import CorpusGraph, PackedStrings
+from graphrerank.graphs import CorpusGraph, EntityIncidence
 from graphrerank.graphs.edge_lists import check_edges
 from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER, SIMILARITY
 
@@ -82,6 +85,7 @@ def grow_corpus(
     texts: Sequence[str] = (),
     *,
     edges: Sequence[NewEdge] = (),
+    entities: Sequence[Iterable[str]] | None = None,
     remove: Sequence[str] = (),
     replace: bool = False,
     ignore_absent: bool = False,
@@ -101,7 +105,10 @@ def grow_corpus(
         node_ids: ``n`` ids of new passages, each once.
         texts: Their texts.
         edges: Edges among them and to those that are there. If the corpus was prepared with edges to nearest
-            neighbours, the new passages get theirs too (:func:`~.nearest.nearest_of_added`); mentions they do not.
+            neighbours, the new passages get theirs too (:func:`~.nearest.nearest_of_added`); if with mentions, those
+            of old titles in new texts and of new titles in old texts.
+        entities: Names of the entities of each new passage, if the corpus was prepared with entities; extracted as by
+            the preparation when None, and none if it read them from a file.
         remove: Ids of passages to remove, with their edges and judgements.
         replace: Whether a new passage may have the id of one that is there, which is then removed.
         ignore_absent: Whether ids in ``remove`` may be of no passage.
@@ -113,8 +120,8 @@ def grow_corpus(
 
     Raises:
         FolderInUseError: If another command writes to the folder.
-        ValueError: If the folder is damaged or has entities, an id or an edge does not fit, or the encoder is not that
-            of the corpus.
+        ValueError: If the folder is damaged or has entities of an older version, an id or an edge does not
+            fit, or the encoder is not that of the corpus.
         OSError: If the disk is full. The folder is then what it was before.
     """
     folder = Path(folder)
@@ -122,19 +129,27 @@ def grow_corpus(
     with sole_use(folder):
         growth = _Growth(folder)
         gone = growth.numbers_of(remove, ignore_absent=ignore_absent)
+        lengths = [0] * len(node_ids) if title_lengths is None else title_lengths
+        if len(lengths) != len(node_ids):
+            raise ValueError(f"`title_lengths` must have one entry per id ({len(node_ids)}), got {len(lengths)}")
         gone |= growth.check_new(node_ids, texts, gone, replace=replace)
         pairs, weight, types = growth.resolve(node_ids, edges, gone)
         if not gone and not node_ids:
             return growth.summary(0, 0)
         vectors = growth.encode(texts, encoder)
         removed = np.sort(np.fromiter(gone, np.int64, len(gone)))
-        pairs, weight, types = growth.with_nearest(vectors, pairs, weight, types, removed)
-        growth.append_texts(node_ids, texts, title_lengths)
+        derived = growth.derive(texts, lengths, entities, removed)
+        pairs, weight, types = growth.with_nearest(vectors, derived.pairs_of_added, pairs, weight, types, removed)
+        growth.append_texts(node_ids, texts, lengths)
         if vectors is not None:
-            growth.append("vectors", vectors.numpy())
-        growth.append_edges(len(node_ids), pairs, weight, types, removed)
-        growth.append("removed", removed)
-        changes = [*map(str, removed.tolist()), *node_ids, *texts, *map(repr, edges)]
+            growth.columns.append("vectors", vectors.numpy())
+        growth.append_edges(len(node_ids), pairs, weight, types, removed, derived)
+        derived.append(growth.columns.append)
+        if derived.incidence is not None:
+            growth.write_entities(derived.incidence)
+        growth.columns.append("removed", removed)
+        names = [] if entities is None else [repr(sorted(row)) for row in entities]
+        changes = [*map(str, removed.tolist()), *node_ids, *texts, *map(repr, edges), *map(str, lengths), *names]
         growth.commit(len(node_ids), removed, short_hash(hash_texts([growth.fingerprint, *changes])))
         return growth.summary(len(node_ids), len(removed))
 
@@ -146,21 +161,15 @@ class _Growth:
         self._folder = folder
         self._manifest = read_manifest(folder)
         try:
-            self._target = folder / self._manifest["columns_folder"]
-            self._old = Columns(self._target, self._manifest["columns"])
+            self._old = Columns(folder / self._manifest["columns_folder"], self._manifest["columns"])
             self._graph: CorpusGraph = map_graph(self._old, self._manifest)
             self.fingerprint = str(self._manifest["fingerprint"])
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{folder / MANIFEST}: is damaged ({error!r}); prepare the corpus again") from error
-        if self._graph.entities is not None:
-            raise ValueError(
-                f"{folder}: has entities, of which it keeps those that passages share; prepare it again with all "
-                "passages, or with entities as edges (data.edges=auto)"
-            )
         hashes, by_hash = (self._old.array(f"node_ids.{name}", "<i8") for name in ("hashes", "by_hash"))
         removed = None if self._graph.removed is None else self._graph.removed.numpy()
         self._numbers = NodeNumbers(self._graph.node_ids, hashes, by_hash, removed)
-        self._columns: dict[str, Column] = {name: self._old.entry(name) for name in self._manifest["columns"]}
+        self.columns = GrowingColumns(self._old, list(self._manifest["columns"]))
 
     def numbers_of(self, node_ids: Sequence[str], *, ignore_absent: bool) -> set[int]:
         """Return the numbers of passages to remove."""
@@ -222,126 +231,118 @@ class _Growth:
             )
         return check_vectors(encoder.encode(texts), len(texts), encoder.name)
 
+    def derive(
+        self,
+        texts: Sequence[str],
+        title_lengths: Sequence[int],
+        entities: Sequence[Iterable[str]] | None,
+        removed: Integers,
+    ) -> DerivedGrowth:
+        """Find mentions and shared entities."""
+        return DerivedGrowth(
+            self._folder,
+            self._old,
+            self._manifest,
+            self._graph,
+            passages=texts,
+            title_lengths=title_lengths,
+            entities=entities,
+            removed=removed,
+        )
+
     def with_nearest(
-        self, vectors: Tensor | None, pairs: Tensor, weight: Tensor, types: Tensor, removed: Integers
+        self, vectors: Tensor | None, further: Tensor, pairs: Tensor, weight: Tensor, types: Tensor, removed: Integers
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Add the edges of new passages to their nearest neighbours, if those of the corpus have such edges."""
+        """Add the edges of new passages to their nearest neighbours, if those of the corpus have such edges.
+
+        ``further`` ``[M', 2]`` are edges beside ``pairs``.
+        """
         rule = self._manifest.get("nearest")
         if rule is None or vectors is None:
             return pairs, weight, types
         k, below = int(rule["k"]), rule["below"]
-        near, similarity = nearest_of_added(self._graph, vectors, pairs, torch.from_numpy(removed), k=k, below=below)
+        others, gone = torch.cat([pairs, further]), torch.from_numpy(removed)
+        near, similarity = nearest_of_added(self._graph, vectors, others, gone, k=k, below=below)
         kinds = torch.full((len(near),), SIMILARITY)
         return torch.cat([pairs, near]), torch.cat([weight, similarity]), torch.cat([types, kinds])
 
-    def append(self, name: str, rows: Array) -> None:
-        """Append rows to a column."""
-        self._columns[name] = append_rows(self._target, name, self._columns[name], rows)
-
-    def append_texts(self, node_ids: Sequence[str], texts: Sequence[str], title_lengths: Sequence[int] | None) -> None:
+    def append_texts(self, node_ids: Sequence[str], texts: Sequence[str], title_lengths: Sequence[int]) -> None:
         """Append ids, texts, lengths of their titles if the corpus has them, and words."""
-        if not node_ids:
-            return
-        words = read_words(texts)
-        self._append_strings("node_ids", PackedStrings.of(node_ids))
-        self._append_strings("texts", PackedStrings.of(texts))
-        if "title_lengths" in self._columns:
-            self.append("title_lengths", np.array(title_lengths or [0] * len(texts), dtype=np.int32))
-        self._append_tokens(words)
-        self._append_stems(words)
-
-    def _append_strings(self, name: str, strings: PackedStrings) -> None:
-        self._append_running(f"{name}.offsets", strings.offsets)
-        self.append(f"{name}.content", strings.content)
-
-    def _append_running(self, name: str, offsets: Integers) -> None:
-        """Append offsets from 0, which go on from the last one."""
-        last = self._old.array(name, "<i8")[-1]
-        self.append(name, offsets[1:] + last)
-
-    def _append_tokens(self, words: Mapping[str, Array]) -> None:
         assert self._graph.words is not None
-        tokens = _strings(words, "token.words")
-        numbers, new = _numbered(tokens, self._graph.words.tokens.words, range(len(tokens)))
-        self._append_strings("token.words", PackedStrings.of(new))
-        by_text = np.argsort(words["token.texts"], kind="stable")
-        token = np.repeat(numbers, np.diff(words["token.ptr"]))[by_text]
-        lengths = words["token.lengths"]
-        ptr = np.searchsorted(words["token.texts"][by_text], np.arange(len(lengths) + 1))
-        self._append_running("added.ptr", ptr)
-        self.append("added.tokens", token)
-        self.append("added.counts", words["token.counts"][by_text])
-        self.append("token.lengths", lengths)
+        if "title_lengths" in self.columns.entries:
+            self.columns.append("title_lengths", np.array(title_lengths, dtype=np.int32))
+        self.columns.append_texts(node_ids, texts, self._graph.words)
 
-    def _append_stems(self, words: Mapping[str, Array]) -> None:
-        assert self._graph.words is not None
-        stems = _strings(words, "stem.words")
-        numbers, new = _numbered(stems, self._graph.words.stems.words, words["stem.seen"].tolist())
-        count = len(self._graph.words.stems.words)
-        self._append_strings("stem.words", PackedStrings.of(new))
-        self.append("stem.texts_with", np.zeros(len(new), dtype=np.int64))  # of prepared texts
-        self.append("stem.order", np.arange(count, count + len(new)))
-        self._append_running("stem.ptr", words["stem.ptr"])
-        held = numbers[words["stem.stems"]]
-        order = np.lexsort((held, np.repeat(np.arange(len(words["stem.ptr"]) - 1), np.diff(words["stem.ptr"]))))
-        self.append("stem.stems", held[order])
-        self.append("stem.in_lead", words["stem.in_lead"][order])
-
-    def append_edges(self, num_new: int, pairs: Tensor, weight: Tensor, types: Tensor, removed: Integers) -> None:
-        """Append the rows of new passages, and again those of old ones that new or removed passages are joined with."""
-        end = self._columns["edges.indices"].shape[0]
-        rows = rows_of_edges(self._graph, num_new, pairs, weight, types, torch.from_numpy(removed), end=end)
+    def append_edges(
+        self,
+        num_new: int,
+        pairs: Tensor,
+        weight: Tensor,
+        types: Tensor,
+        removed: Integers,
+        derived: DerivedGrowth,
+    ) -> None:
+        """Append the rows of new passages, and again those of old ones whose edges change."""
+        rows = rows_of_edges(
+            self._graph,
+            num_new,
+            pairs,
+            weight,
+            types,
+            torch.from_numpy(removed),
+            end=self.columns.entries["edges.indices"].shape[0],
+            origins=derived.origins,
+            marks=derived.marks,
+        )
         if rows.weight_by_type is not None:
             if self._graph.weight_by_type is None:
                 self._write_types()
-            self.append("edges.weight_by_type", rows.weight_by_type.numpy())
-        self.append("edges.indices", rows.indices.numpy())
-        self.append("edges.weight", rows.weight.numpy())
-        self.append("edges.indptr", rows.stop.numpy())
-        self.append("edges.moved", rows.moved.numpy())
+            self.columns.append("edges.weight_by_type", rows.weight_by_type.numpy())
+        if (origins := rows.origins) is not None:
+            for (name, _, _), tensor in zip(ORIGINS, (origins.stated, origins.marks, origins.shared), strict=True):
+                self.columns.append(name, tensor.numpy())
+        self.columns.append("edges.indices", rows.indices.numpy())
+        self.columns.append("edges.weight", rows.weight.numpy())
+        self.columns.append("edges.indptr", rows.stop.numpy())
+        self.columns.append("edges.moved", rows.moved.numpy())
 
     def _write_types(self) -> None:
         """Write the column of types, which all edges have from now on: one pass over their weights."""
         weight, num_types = self._graph.weight, len(EDGE_TYPES)
         blocks = (as_other(block).numpy() for block in torch.split(weight, BLOCK_EDGES))
-        column = write_column(self._target, "edges.weight_by_type", "<f4", (num_types,), blocks)
-        self._columns["edges.weight_by_type"] = column
+        column = write_column(self._old.folder, "edges.weight_by_type", "<f4", (num_types,), blocks)
+        self.columns.entries["edges.weight_by_type"] = column
+
+    def write_entities(self, incidence: EntityIncidence) -> None:
+        """Write which passage holds which entity anew, under another name."""
+        old = self._manifest.get("entities", ENTITIES)
+        number = int(old.removeprefix(ENTITIES).removeprefix("-") or 0)
+        for name in [name for name in self.columns.entries if name.startswith(f"{old}.")]:
+            del self.columns.entries[name]
+        self._manifest["entities"] = f"{ENTITIES}-{number + 1}"
+        self.columns.entries |= write_incidence(self._old.folder, self._manifest["entities"], incidence)
+        for path in self._old.folder.glob(f"{ENTITIES}{f'-{number - 1}' if number > 1 else ''}.*"):
+            if number:  # who opens the folder now may still read those before these
+                path.unlink()
 
     def commit(self, num_added: int, removed: Integers, fingerprint: str) -> None:
         """Write the manifest."""
         lengths = self._old.array("token.lengths", "<i4")
         num_tokens = int(self._manifest["num_tokens"]) - int(lengths[removed].sum(dtype=np.int64))
-        old, new = len(lengths), self._columns["token.lengths"].shape[0]
+        old, new = len(lengths), self.columns.entries["token.lengths"].shape[0]
         if new > old:
-            added = Columns(self._target, {"token.lengths": self._columns["token.lengths"].to_json()})
+            added = Columns(self._old.folder, {"token.lengths": self.columns.entries["token.lengths"].to_json()})
             num_tokens += int(added.array("token.lengths", "<i4")[old:].sum(dtype=np.int64))
         self._manifest |= {
             "fingerprint": fingerprint,
             "num_nodes": self._graph.num_nodes + num_added,
             "num_tokens": num_tokens,
             "edge_counts": {},  # counted by source when it was prepared
-            "columns": {name: column.to_json() for name, column in self._columns.items()},
+            "columns": {name: column.to_json() for name, column in self.columns.entries.items()},
         }
         write_json(self._folder / MANIFEST, self._manifest)
 
     def summary(self, num_added: int, num_removed: int) -> Growth:
         """Count passages."""
-        removed = self._columns["removed"].shape[0]
-        return Growth(num_added, num_removed, self._columns["token.lengths"].shape[0] - removed)
-
-
-def _strings(words: Mapping[str, Array], name: str) -> PackedStrings:
-    return PackedStrings(words[f"{name}.offsets"], words[f"{name}.content"])
-
-
-def _numbered(words: Sequence[str], vocabulary: Any, order: Sequence[int]) -> tuple[Integers, list[str]]:
-    """Number words, of which new ones follow those of the vocabulary in some order; return the new ones too."""
-    numbers = np.empty(len(words), dtype=np.int64)
-    new: list[str] = []
-    for place in order:
-        number = vocabulary.rank(words[place])
-        if number < 0:
-            number = len(vocabulary) + len(new)
-            new.append(words[place])
-        numbers[place] = number
-    return numbers, new
+        removed = self.columns.entries["removed"].shape[0]
+        return Growth(num_added, num_removed, self.columns.entries["token.lengths"].shape[0] - removed)

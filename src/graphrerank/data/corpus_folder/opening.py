@@ -26,6 +26,7 @@ from graphrerank.graphs.content_hash import combined_hash
 from graphrerank.graphs.edge_types import EDGE_TYPES
 
 MANIFEST = "corpus.json"
+ENTITIES = "entities"  # what the columns of entities are called, unless the manifest says otherwise
 FORMAT = 2
 CONTENT = ("node_ids.offsets", "node_ids.content", "texts.offsets", "texts.content", "vectors")
 Integers = npt.NDArray[np.int64]
@@ -110,7 +111,7 @@ def map_graph(columns: Columns, manifest: Mapping[str, Any]) -> CorpusGraph:
         indices=columns.tensor("edges.indices", "<i8"),
         weight=columns.tensor("edges.weight", "<f4"),
         embedding=_vectors(columns) if "vectors" in columns else None,
-        entities=_entities(columns) if "entities.sizes" in columns else None,
+        entities=_entities(columns, manifest.get("entities", ENTITIES)),
         weight_by_type=columns.tensor(typed, "<f4", (len(EDGE_TYPES),)) if typed in columns else None,
         words=WordIndex(
             _tokens(columns, int(manifest["num_tokens"]), removed), _stems(columns, int(manifest["num_stems"]), gone)
@@ -157,11 +158,13 @@ def _vectors(columns: Columns) -> Tensor:
     return columns.tensor("vectors", "<f2" if entry.dtype == "<f2" else "<f4", entry.shape[1:])
 
 
-def _entities(columns: Columns) -> EntityIncidence:
+def _entities(columns: Columns, name: str) -> EntityIncidence | None:
+    if f"{name}.sizes" not in columns:
+        return None
     indptr, indices, sizes, holder_ptr, holders = (
-        columns.tensor(f"entities.{name}", "<i8") for name in ("indptr", "indices", "sizes", "holder_ptr", "holders")
+        columns.tensor(f"{name}.{column}", "<i8") for column in ("indptr", "indices", "sizes", "holder_ptr", "holders")
     )
-    return EntityIncidence(columns.strings("entities.names"), indptr, indices, sizes, (holder_ptr, holders))
+    return EntityIncidence(columns.strings(f"{name}.names"), indptr, indices, sizes, (holder_ptr, holders))
 
 
 def _tokens(columns: Columns, num_tokens: int, removed: npt.NDArray[np.bool_] | None) -> Postings:

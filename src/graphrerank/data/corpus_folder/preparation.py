@@ -3,7 +3,8 @@
 import contextlib
 import hashlib
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,11 @@ import torch
 from graphrerank.caching import hash_texts, short_hash
 from graphrerank.checks import check_choice, check_counts
 from graphrerank.data.candidates import with_vectors
-from graphrerank.data.corpus_folder.assembly import Assembly, write_strings, write_tensor
+from graphrerank.data.corpus_folder.assembly import Assembly, encoded, write_incidence, write_strings, write_tensor
 from graphrerank.data.corpus_folder.columns import Array, Column, Columns, file_column, write_column
-from graphrerank.data.corpus_folder.opening import FORMAT, MANIFEST, VECTOR_INDEXES, read_manifest
+from graphrerank.data.corpus_folder.derived_columns import rule_of, write_derived
+from graphrerank.data.corpus_folder.edge_rows import as_other
+from graphrerank.data.corpus_folder.opening import ENTITIES, FORMAT, MANIFEST, VECTOR_INDEXES, read_manifest
 from graphrerank.data.corpus_folder.parts import EncodedParts, PartWriter, write_parts
 from graphrerank.data.dataset import RetrievalDataset
 from graphrerank.data.encoder import Encoder
@@ -113,6 +116,9 @@ def prepare_corpus(
         if encoder is None:
             dataset = with_vectors(dataset, None, folder / PARTS)
         graph = dataset.graph
+        if dataset.derived is not None and dataset.derived.makes_edges and graph.weight_by_type is None:
+            graph = replace(graph, weight_by_type=as_other(graph.weight))
+            dataset = dataset.with_graph(graph)
         if nearest is None and dataset.knn and encoder is not None:
             nearest = {"k": dataset.knn, "below": dataset.knn_below}
         dtype = getattr(torch, "float32" if dataset.knn else vectors)  # edges are those of the encoder's very numbers
@@ -126,6 +132,10 @@ def prepare_corpus(
         assembly = Assembly(parts)
         columns = assembly.write(target) | _write_graph(target, graph) | _write_queries(target, dataset)
         columns |= {name: write_column(target, name, dtype, shape, [rows]) for name, dtype, shape, rows in GROWING}
+        rule = None
+        if dataset.derived is not None:
+            further, rule = write_derived(target, graph, dataset.derived)
+            columns |= further
         if encoder is not None:
             columns |= assembly.write_vectors(target, VECTOR_DTYPES[vectors])
             if index is not None:
@@ -136,6 +146,7 @@ def prepare_corpus(
             "fingerprint": fingerprint,
             "encoder": None if encoder is None else {"name": encoder.name, "fingerprint": encoder.fingerprint},
             "nearest": nearest,
+            "derived": rule,
             "num_nodes": graph.num_nodes,
             "num_tokens": assembly.num_tokens,
             "num_stems": columns["stem.order"].shape[0],  # in order; those of added passages follow
@@ -157,7 +168,8 @@ def _not_in_fingerprint(dataset: RetrievalDataset) -> list[str]:
     answers = sorted((query, list(texts)) for query, texts in dataset.answers.items())
     types = dataset.graph.weight_by_type
     hashed = "" if types is None else hashlib.sha256(types.cpu().contiguous().numpy().data).hexdigest()
-    return [dataset.name, repr(answers), hashed]
+    derived = [] if dataset.derived is None else [repr(rule_of(dataset.derived, dataset.graph.num_nodes))]
+    return [dataset.name, repr(answers), hashed, *derived]
 
 
 def check_own_folder(folder: Path) -> None:
@@ -206,22 +218,13 @@ def _write_graph(folder: Path, graph: CorpusGraph) -> dict[str, Column]:
         tensors["title_lengths"] = ("<i4", graph.title_lengths)
     if graph.weight_by_type is not None:
         tensors["edges.weight_by_type"] = ("<f4", graph.weight_by_type)
-    strings = {}
-    if (entities := graph.entities) is not None:
-        strings = write_strings(folder, "entities.names", _encoded(entities.names))
-        tensors |= {
-            "entities.indptr": ("<i8", entities.indptr),
-            "entities.indices": ("<i8", entities.indices),
-            "entities.sizes": ("<i8", entities.sizes),
-            "entities.holder_ptr": ("<i8", entities.holder_ptr),
-            "entities.holders": ("<i8", entities.holders),
-        }
-    return strings | {name: write_tensor(folder, name, dtype, tensor) for name, (dtype, tensor) in tensors.items()}
+    columns = {name: write_tensor(folder, name, dtype, tensor) for name, (dtype, tensor) in tensors.items()}
+    return columns if graph.entities is None else columns | write_incidence(folder, ENTITIES, graph.entities)
 
 
 def _write_queries(folder: Path, dataset: RetrievalDataset) -> dict[str, Column]:
-    columns = write_strings(folder, "query_ids", _encoded(dataset.query_ids))
-    columns |= write_strings(folder, "query_texts", _encoded(dataset.query_texts))
+    columns = write_strings(folder, "query_ids", encoded(dataset.query_ids))
+    columns |= write_strings(folder, "query_texts", encoded(dataset.query_texts))
     for number, qrels in enumerate(dataset.splits.values()):
         for name, dtype, tensor in (
             ("query", "<i8", qrels.query),
@@ -231,7 +234,3 @@ def _write_queries(folder: Path, dataset: RetrievalDataset) -> dict[str, Column]
             column = f"split{number}.{name}"
             columns[column] = write_tensor(folder, column, dtype, tensor)
     return columns
-
-
-def _encoded(strings: Sequence[str]) -> list[bytes]:
-    return [string.encode("utf-8", "surrogatepass") for string in strings]

@@ -19,5 +19,10 @@ def entity_incidence(entities: Sequence[Iterable[str]], *, max_share: float = 0.
         >>> incidence.sizes
         tensor([1, 2, 0])
     """
+    return EntityIncidence.from_names(normalized_names(entities), max_share=max_share)
+
+
+def normalized_names(entities: Sequence[Iterable[str]]) -> list[set[str]]:
+    """Normalise the names of each passage (:func:`~graphrerank.text.normalize_entity`); empty ones are left out."""
     normalized = cache(normalize_entity)
-    return EntityIncidence.from_names([{*map(normalized, names)} - {""} for names in entities], max_share=max_share)
+    return [{*map(normalized, names)} - {""} for names in entities]

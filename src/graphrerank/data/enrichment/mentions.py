@@ -10,9 +10,10 @@ import html
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import NamedTuple
 
 import ahocorasick
 import numpy as np
@@ -24,6 +25,9 @@ from graphrerank.data.engines import LOCAL, Block, Engine
 
 BLOCK_TEXTS = 1 << 13  # searched at once
 MIN_COMMON = 10  # passages: a name in this many or fewer is never "too common", however small the corpus
+MAX_OWNERS, MAX_SHARE, MIN_CHARACTERS = 2, 0.02, 3  # defaults of `mention_edges`, which says what they are
+
+Name = tuple[str, ...]  # words in lower case
 
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"  # scripts without spaces: each character is a word
 _WORD = re.compile(rf"[{_CJK}]|[^\W_{_CJK}]+")
@@ -44,8 +48,24 @@ class MentionStats:
 
 
 @dataclass(frozen=True)
-class _Owner:
-    node: int
+class Mentions:
+    """What :func:`find_mentions` finds.
+
+    Attributes:
+        pairs: ``[M, 2]`` int64, different rows (mentioning, mentioned), ascending.
+        counts: For each name, its words joined by blanks, the passages that mention it and do not bear it; of names
+            that are not ambiguous and have any.
+        stats: Counts of names.
+    """
+
+    pairs: Tensor
+    counts: Mapping[str, int]
+    stats: MentionStats
+
+
+class Owner(NamedTuple):
+    """How a passage bears a name: whether the first and the last word of it have a capital initial."""
+
     first_capital: bool
     last_capital: bool
 
@@ -59,9 +79,9 @@ def mention_edges(
     texts: Sequence[str],
     *,
     aliases: Sequence[Sequence[str]] | None = None,
-    max_owners: int = 2,
-    max_share: float = 0.02,
-    min_characters: int = 3,
+    max_owners: int = MAX_OWNERS,
+    max_share: float = MAX_SHARE,
+    min_characters: int = MIN_CHARACTERS,
     engine: Engine = LOCAL,
 ) -> tuple[Tensor, MentionStats]:
     """Join each passage with the passages whose name occurs in its text, in time linear in the corpus.
@@ -100,6 +120,29 @@ def mention_edges(
         >>> mention_edges(titles, texts)[0]
         tensor([[0, 1]])
     """
+    found = find_mentions(
+        titles,
+        texts,
+        aliases=aliases,
+        max_owners=max_owners,
+        max_share=max_share,
+        min_characters=min_characters,
+        engine=engine,
+    )
+    return found.pairs, found.stats
+
+
+def find_mentions(
+    titles: Sequence[str],
+    texts: Sequence[str],
+    *,
+    aliases: Sequence[Sequence[str]] | None = None,
+    max_owners: int = MAX_OWNERS,
+    max_share: float = MAX_SHARE,
+    min_characters: int = MIN_CHARACTERS,
+    engine: Engine = LOCAL,
+) -> Mentions:
+    """Find the edges of :func:`mention_edges`, whose arguments these are, and how often each name is mentioned."""
     _check(titles, texts, aliases, max_owners, max_share, min_characters)
     owners = _names(titles, texts, aliases or [()] * len(titles), min_characters)
     names = list(owners)
@@ -108,14 +151,14 @@ def mention_edges(
     mentioning: Counter[int] = Counter()  # passages
     starts = range(0, len(texts), BLOCK_TEXTS)
     blocks = ({"texts": texts[start : start + BLOCK_TEXTS]} for start in starts)
-    for start, found in zip(starts, engine.map(_MentionSearch(owners), blocks), strict=True):
+    for start, found in zip(starts, engine.map(MentionSearch(owners), blocks), strict=True):
         columns = (np.asarray(found[key]).tolist() for key in ("text", "name", "node"))
         for (text, name), rows in groupby(zip(*columns, strict=True), key=lambda row: row[:2]):
             source, bearers = start + text, [node for _, _, node in rows]
             if clear[name] and source not in bearers:
                 mentioning[name] += 1
                 mentions.setdefault(name, []).extend((source, node) for node in bearers)
-    limit = max(MIN_COMMON, max_share * len(titles))
+    limit = most_mentions(len(titles), max_share=max_share)
     common = {name: count for name, count in mentioning.items() if count > limit}
     pairs = {pair for name, named_pairs in mentions.items() if name not in common for pair in named_pairs}
     stats = MentionStats(
@@ -125,7 +168,13 @@ def mention_edges(
         most_common=tuple((" ".join(names[name]), count) for name, count in Counter(common).most_common(10)),
         num_edges=len(pairs),
     )
-    return torch.tensor(sorted(pairs), dtype=torch.int64).reshape(-1, 2), stats
+    counts = {" ".join(names[name]): count for name, count in mentioning.items()}
+    return Mentions(torch.tensor(sorted(pairs), dtype=torch.int64).reshape(-1, 2), counts, stats)
+
+
+def most_mentions(num_passages: int, *, max_share: float = MAX_SHARE) -> float:
+    """Return how many passages may mention a name that is not too common."""
+    return max(MIN_COMMON, max_share * num_passages)
 
 
 def split_words(text: str) -> list[str]:
@@ -139,19 +188,33 @@ def split_words(text: str) -> list[str]:
 
 def _names(
     titles: Sequence[str], texts: Sequence[str], aliases: Sequence[Sequence[str]], min_characters: int
-) -> dict[tuple[str, ...], dict[int, _Owner]]:
-    tiers: list[dict[tuple[str, ...], dict[int, _Owner]]] = [{} for _ in range(5)]
+) -> dict[Name, dict[int, Owner]]:
+    tiers: list[dict[Name, dict[int, Owner]]] = [{} for _ in range(5)]
     for node, (title, text, others) in enumerate(zip(titles, texts, aliases, strict=True)):
-        for tier, words in _names_of(title, text, others):
-            name = tuple(word.lower() for word in words)
-            length = sum(map(len, name)) + len(name) - 1
-            if words and length >= min_characters and any(char.isalpha() for word in name for char in word):
-                owner = _Owner(node, words[0][0].isupper(), words[-1][0].isupper())
-                tiers[tier].setdefault(name, {}).setdefault(node, owner)
-    names: dict[tuple[str, ...], dict[int, _Owner]] = {}
+        for (tier, name), owner in names_of(title, text, others, min_characters=min_characters).items():
+            tiers[tier].setdefault(name, {})[node] = owner
+    names: dict[Name, dict[int, Owner]] = {}
     for tier_names in tiers:
         for name, bearers in tier_names.items():
             names.setdefault(name, bearers)
+    return names
+
+
+def names_of(
+    title: str, text: str, aliases: Sequence[str] = (), *, min_characters: int = MIN_CHARACTERS
+) -> dict[tuple[int, Name], Owner]:
+    """List the names of a passage, each with its tier: 0 for the strongest.
+
+    Example:
+        >>> list(names_of("Laila Majnu (film)", "It is a film."))
+        [(0, ('laila', 'majnu', 'film')), (1, ('laila', 'majnu')), (4, ('laila', 'majnu', 'film'))]
+    """
+    names: dict[tuple[int, Name], Owner] = {}
+    for tier, words in _names_of(title, text, aliases):
+        name = tuple(word.lower() for word in words)
+        length = sum(map(len, name)) + len(name) - 1
+        if words and length >= min_characters and any(char.isalpha() for word in name for char in word):
+            names.setdefault((tier, name), Owner(words[0][0].isupper(), words[-1][0].isupper()))
     return names
 
 
@@ -170,10 +233,10 @@ def _names_of(title: str, text: str, aliases: Sequence[str]) -> Iterator[tuple[i
         yield 4, head
 
 
-class _MentionSearch:
+class MentionSearch:
     """Finds names in a block of texts: numbers of the ``text``, of the ``name`` and of each ``node`` that bears it."""
 
-    def __init__(self, owners: dict[tuple[str, ...], dict[int, _Owner]]) -> None:
+    def __init__(self, owners: Mapping[Name, Mapping[int, Owner]]) -> None:
         self.bearers = [list(bearers.items()) for bearers in owners.values()]
         self.vocabulary = {
             word: number for number, word in enumerate({word for name in owners for word in name}, start=1)
@@ -184,6 +247,7 @@ class _MentionSearch:
         self.automaton.make_automaton()
 
     def __call__(self, block: Block) -> Block:
+        """Search in the ``texts [n]`` of a block."""
         rows = [
             (number, name, node)
             for number, text in enumerate(block["texts"])

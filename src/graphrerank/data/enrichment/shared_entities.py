@@ -12,10 +12,11 @@ from graphrerank.graphs import EntityIncidence
 from graphrerank.graphs.sparse_rows import positions_in_rows
 
 BLOCK_NODES = 1 << 12  # passages looked at at once
+MAX_NEIGHBOURS = 5  # that each passage chooses, by default
 
 
 def shared_entity_edges(
-    incidence: EntityIncidence, *, max_neighbours: int = 5, engine: Engine = LOCAL
+    incidence: EntityIncidence, *, max_neighbours: int = MAX_NEIGHBOURS, engine: Engine = LOCAL
 ) -> tuple[Tensor, Tensor]:
     r"""Join each passage with the ``max_neighbours`` passages whose shared entities are the most specific together.
 
@@ -46,30 +47,62 @@ def shared_entity_edges(
         (tensor([[0, 1],
                 [0, 2]]), tensor([0.4354, 0.6392]))
     """
-    check_counts(max_neighbours=max_neighbours)
+    chosen, total = choose_neighbours(incidence, max_neighbours=max_neighbours, engine=engine)
     num_nodes = incidence.num_nodes
-    blocks = ({"nodes": nodes.numpy()} for nodes in torch.split(torch.arange(num_nodes), BLOCK_NODES) if len(nodes))
-    keys, sums = [torch.zeros(0, dtype=torch.int64)], [torch.zeros(0, dtype=torch.float64)]
-    for chosen in engine.map(_Chosen(incidence, max_neighbours), blocks):
-        keys.append(torch.from_numpy(np.asarray(chosen["key"])))
-        sums.append(torch.from_numpy(np.asarray(chosen["sum"])))
-    key, inverse = torch.unique(torch.cat(keys), return_inverse=True)
-    total = torch.zeros(len(key), dtype=torch.float64).scatter_reduce_(0, inverse, torch.cat(sums), "amax")
+    pair = chosen.min(1).values * num_nodes + chosen.max(1).values
+    key, inverse = torch.unique(pair, return_inverse=True)
+    total = torch.zeros(len(key), dtype=torch.float64).scatter_reduce_(0, inverse, total, "amax")
     first = torch.div(key, max(num_nodes, 1), rounding_mode="floor")
-    weight = total / (total + math.log1p(num_nodes / 2))
-    return torch.stack([first, key - first * num_nodes], dim=1), weight.float()
+    return torch.stack([first, key - first * num_nodes], dim=1), shared_weight(total, num_nodes)
+
+
+def choose_neighbours(
+    incidence: EntityIncidence,
+    *,
+    max_neighbours: int = MAX_NEIGHBOURS,
+    nodes: Tensor | None = None,
+    num_passages: int | None = None,
+    engine: Engine = LOCAL,
+) -> tuple[Tensor, Tensor]:
+    """Choose the neighbours of :func:`shared_entity_edges`.
+
+    Args:
+        incidence: The entities of ``N`` passages.
+        max_neighbours: Neighbours that each passage chooses.
+        nodes: ``[S]`` int64, ascending, the passages that choose; all when None.
+        num_passages: The number of passages that the rarity of an entity is measured against; ``N`` when None.
+        engine: Works on the blocks.
+
+    Returns:
+        ``[C, 2]`` int64 (passage, chosen one), ascending by passage; ``[C]`` float64, the sums :math:`s_{ij}`.
+    """
+    check_counts(max_neighbours=max_neighbours)
+    nodes = torch.arange(incidence.num_nodes) if nodes is None else nodes
+    blocks = ({"nodes": block.numpy()} for block in torch.split(nodes, BLOCK_NODES) if len(block))
+    rows, sums = [torch.zeros(0, 2, dtype=torch.int64)], [torch.zeros(0, dtype=torch.float64)]
+    choose = _Chosen(incidence, max_neighbours, incidence.num_nodes if num_passages is None else num_passages)
+    for chosen in engine.map(choose, blocks):
+        rows.append(torch.stack([torch.from_numpy(np.asarray(chosen[name])) for name in ("row", "partner")], dim=1))
+        sums.append(torch.from_numpy(np.asarray(chosen["sum"])))
+    return torch.cat(rows), torch.cat(sums)
+
+
+def shared_weight(total: Tensor, num_passages: int) -> Tensor:
+    """Return the weights of edges, float32, from the sums :math:`s_{ij}` of :func:`shared_entity_edges`."""
+    return (total / (total + math.log1p(num_passages / 2))).float()
 
 
 class _Chosen:
-    """Chooses the neighbours of a block of passages: ``key``, both ends' numbers in one, and ``sum``."""
+    """Chooses the neighbours of a block of passages: ``row``, ``partner``, both numbers of passages, and ``sum``."""
 
-    def __init__(self, incidence: EntityIncidence, max_neighbours: int) -> None:
+    def __init__(self, incidence: EntityIncidence, max_neighbours: int, num_passages: int) -> None:
         self.incidence = incidence
         self.max_neighbours = max_neighbours
+        self.num_passages = num_passages
 
     def __call__(self, block: Block) -> Block:
         nodes, num_nodes = torch.from_numpy(np.asarray(block["nodes"])), self.incidence.num_nodes
-        specificity = torch.log1p(num_nodes / self.incidence.num_holders.double())
+        specificity = torch.log1p(self.num_passages / self.incidence.num_holders.double())
         origin, partner, entity = self.incidence.shared(nodes)
         key, inverse = torch.unique(nodes[origin] * num_nodes + partner, return_inverse=True)
         total = torch.zeros(len(key), dtype=torch.float64).index_add_(0, inverse, specificity[entity])
@@ -77,6 +110,5 @@ class _Chosen:
         order = order[torch.argsort(torch.div(key[order], num_nodes, rounding_mode="floor"), stable=True)]
         row = torch.div(key[order], num_nodes, rounding_mode="floor")
         kept = order[positions_in_rows(row) < self.max_neighbours]
-        row, partner = torch.div(key[kept], num_nodes, rounding_mode="floor"), key[kept] % num_nodes
-        pair = torch.minimum(row, partner) * num_nodes + torch.maximum(row, partner)
-        return {"key": pair.numpy(), "sum": total[kept].numpy()}
+        row = torch.div(key[kept], num_nodes, rounding_mode="floor")
+        return {"row": row.numpy(), "partner": (key[kept] % num_nodes).numpy(), "sum": total[kept].numpy()}

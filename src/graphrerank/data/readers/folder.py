@@ -15,29 +15,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from time import perf_counter
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from graphrerank.data.dataset import RetrievalDataset
+from graphrerank.data.derived_edges import DerivedEdges
 from graphrerank.data.engines import LOCAL, Engine
 from graphrerank.data.enrichment.adjacency import adjacency_edges
 from graphrerank.data.enrichment.entity_names import entity_names
-from graphrerank.data.enrichment.incidence import entity_incidence
-from graphrerank.data.enrichment.mentions import mention_edges
-from graphrerank.data.enrichment.shared_entities import shared_entity_edges
+from graphrerank.data.enrichment.incidence import normalized_names
+from graphrerank.data.enrichment.mentions import find_mentions
+from graphrerank.data.enrichment.shared_entities import choose_neighbours, shared_weight
 from graphrerank.data.readers.documents import Document, read_documents
 from graphrerank.data.readers.edge_list import FILTERED, read_edges
+from graphrerank.data.readers.edges_by_source import EdgesBySource
 from graphrerank.data.readers.entities import ENTITIES, read_entities
 from graphrerank.data.readers.judged_queries import judged_dataset, read_judged_queries
 from graphrerank.data.readers.judgements import (
     Splits,
 )
 from graphrerank.data.readers.records import existing_folder
-from graphrerank.graphs import CorpusGraph
-from graphrerank.graphs.edge_types import ADJACENCY, ENTITY, OTHER, REFERENCE
+from graphrerank.graphs import CorpusGraph, EntityIncidence
+from graphrerank.graphs.edge_types import ADJACENCY, ENTITY, REFERENCE
 from graphrerank.knowledge import KnowledgeCache, KnowledgeExtractor, PatternEntityExtractor, SpacyEntityExtractor
 
 EDGES = "edges.tsv"  # read if present
@@ -64,6 +64,7 @@ def load_folder(
     knn: int = 0,
     cache: str | Path | None = None,
     engine: Engine = LOCAL,
+    keep_derived: bool = False,
 ) -> RetrievalDataset:
     """Read and check a data set folder.
 
@@ -104,6 +105,8 @@ def load_folder(
         knn: Edges to add from each document to its nearest neighbours, once there are vectors; 0 for none.
         cache: Folder that keeps extracted entities, in its ``entities/``; nothing is kept when None.
         engine: Extracts entities, searches for mentions and joins what shares entities, in blocks.
+        keep_derived: Whether to keep edges by origin (:attr:`RetrievalDataset.derived`), which a corpus folder needs to
+            find mentions and entities of passages that are added to it.
 
     Raises:
         ValueError: If a file is missing or malformed, naming file and line.
@@ -118,22 +121,25 @@ def load_folder(
     if automatic:
         mentions, adjacency = _titles_are_names(documents), all(map(_has_place, documents))
         entities = entities or ("file" if (folder / ENTITIES).is_file() else "spelling")
-    found = _EdgesBySource()
+    found = EdgesBySource()
     found.add("file", *read_edges(edge_files, node_number, edge_types=edge_types, edge_meanings=edge_meanings))
+    mentioned, mention_type = None, None
     if mentions:
         titles, texts = [doc.title for doc in documents], [doc.text for doc in documents]
-        pairs, _ = mention_edges(titles, texts, engine=engine)
-        stated = automatic and found.has(REFERENCE)
-        found.add("mentions", pairs, edge_type=ENTITY if stated else REFERENCE)
+        mentioned = find_mentions(titles, texts, engine=engine)
+        mention_type = ENTITY if automatic and found.has(REFERENCE) else REFERENCE
+        found.add("mentions", mentioned.pairs, edge_type=mention_type)
     if adjacency:
         found.add("neighbouring chunks", adjacency_edges(*_chunk_keys(folder, documents)), edge_type=ADJACENCY)
-    incidence = None
+    incidence, names, source, chosen = None, None, None, None
     if entities is not None:
-        names = _entities(folder, entities, node_number, documents, cache, engine)
-        incidence = entity_incidence(names, max_share=max_entity_share)
-    if automatic and incidence is not None:
         source = entities if isinstance(entities, str) else type(entities).__name__
-        found.add(f"entities by {source}", *shared_entity_edges(incidence, engine=engine), edge_type=ENTITY)
+        names = normalized_names(_entities(folder, entities, node_number, documents, cache, engine))
+        incidence = EntityIncidence.from_names(names, max_share=max_entity_share)
+    if automatic and incidence is not None:
+        pairs, total = choose_neighbours(incidence, engine=engine)
+        chosen = (pairs, shared_weight(total, incidence.num_nodes))
+        found.add(f"entities by {source}", *chosen, edge_type=ENTITY)
         logger.info("%s: %s", name or folder.resolve().name, found.costs(len(documents)))
     ids, passages = [doc.doc_id for doc in documents], [doc.passage for doc in documents]
     pairs, weight, edge_type = found.joined()
@@ -149,40 +155,19 @@ def load_folder(
         knn=NEIGHBOURS if automatic else knn,
         knn_below=NEIGHBOURS if automatic else None,
         edge_counts=found.counts(),
+        derived=None
+        if not keep_derived or (mentioned is None and names is None)
+        else DerivedEdges(
+            found.joined(without=("mentions", f"entities by {source}")),
+            mention_type,
+            mentioned,
+            source,
+            names,
+            max_entity_share,
+            chosen,
+            makes_choices=chosen is not None,
+        ),
     )
-
-
-class _EdgesBySource:
-    """Collects edges, with the time since the source before."""
-
-    def __init__(self) -> None:
-        self._edges: dict[str, tuple[Tensor, Tensor, Tensor]] = {}
-        self._seconds: dict[str, float] = {}
-        self._since = perf_counter()
-
-    def add(self, source: str, pairs: Tensor, weight: Tensor | None = None, edge_type: Tensor | int = OTHER) -> None:
-        weight = torch.ones(len(pairs)) if weight is None else weight
-        self._edges[source] = (pairs, weight, torch.as_tensor(edge_type).expand(len(pairs)))
-        self._seconds[source], self._since = perf_counter() - self._since, perf_counter()
-
-    def has(self, edge_type: int) -> bool:
-        return any(bool((types == edge_type).any()) for _, _, types in self._edges.values())
-
-    def joined(self) -> tuple[Tensor, Tensor, Tensor]:
-        pairs, weight, edge_type = (torch.cat(parts) for parts in zip(*self._edges.values(), strict=True))
-        return pairs, weight, edge_type
-
-    def counts(self) -> dict[str, int]:
-        return {
-            source: len(torch.unique(pairs.sort(dim=1).values, dim=0)) for source, (pairs, _, _) in self._edges.items()
-        }
-
-    def costs(self, num_nodes: int) -> str:
-        """Describe the edges and milliseconds that each source gave a passage."""
-        return "; ".join(
-            f"{source} {count / num_nodes:.2f} edges and {1000 * self._seconds[source] / num_nodes:.3f} ms a passage"
-            for source, count in self.counts().items()
-        )
 
 
 def _number_documents(

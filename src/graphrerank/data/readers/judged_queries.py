@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from graphrerank.data.dataset import RetrievalDataset
+from graphrerank.data.derived_edges import DerivedEdges
 from graphrerank.data.readers.auto_splits import AUTO, AUTO_DOCUMENTS, BOUNDS, divide_queries
 from graphrerank.data.readers.documents import Query, read_queries
 from graphrerank.data.readers.judgements import (
@@ -50,6 +51,7 @@ def judged_dataset(
     knn: int,
     knn_below: int | None = None,
     edge_counts: Mapping[str, int],
+    derived: DerivedEdges | None = None,
 ) -> RetrievalDataset:
     """Combine a corpus with the result of :func:`read_judged_queries`."""
     return RetrievalDataset(
@@ -66,6 +68,7 @@ def judged_dataset(
             for query in queries
             if (answers := right_answers(query.metadata)) or query.metadata.get("answerable") is False
         },
+        derived=derived,
     )
 
 
