@@ -47,6 +47,7 @@ EXTRAS = {
     "sql": Extra("schemas of databases other than SQLite", ("sqlalchemy",)),
     "build": Extra("evaluate build=spider, bird, beaver: tables of SQL queries", ("sqlglot",)),
     "llm": Extra("a language model's endpoint", ("httpx", "yaml")),
+    "constrained": Extra("answers=transformers in a form: constrained decoding", ("llguidance",)),
     "retag": Extra("communities of a ReTAG index", ("graspologic_native",)),
     "onnx": Extra("serve mode=export formats=[onnx]", ("onnx", "onnxscript", "onnxruntime")),
     "langchain": Extra("graphrerank.integrations.langchain", ("langchain_core",)),

@@ -15,7 +15,7 @@ def test_counts_and_money() -> None:
     ]
     contexts = [Context(("a",), 10), Context(("a",), 20), Context(("a",), 30), Context((), 0)]
     counts = AnswerCounts.of("w", replies, contexts, Price(0.5, 2.0))
-    assert counts.outcomes == {"answered": 2, "cut": 1, "refused": 0, "rejected": 0, "failed": 1}
+    assert counts.outcomes == {"answered": 2, "cut": 1, "refused": 0, "rejected": 0, "failed": 1, "unusable": 0}
     assert (counts.questions, counts.abstained, counts.repeated, counts.context_tokens) == (4, 1, 7, 15.0)
     assert (counts.input_tokens, counts.output_tokens) == (6000, 60)
     assert counts.usd == pytest.approx((6000 * 0.5 + 60 * 2.0) / 1e6)

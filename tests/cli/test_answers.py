@@ -99,7 +99,7 @@ def test_trouble_is_counted_and_told(run, arguments: list[str], mine: Path, endp
                  "answers=endpoint", "answers.writer.model.max_retries=1", "answers.writer.cache=null")  # fmt: skip
     (dataset,) = json.loads((folder / "metrics.json").read_text())["datasets"].values()
     counts = dataset["systems"]["ring.mine"]["answers"]
-    assert counts["outcomes"] == {"answered": 2, "cut": 1, "refused": 0, "rejected": 1, "failed": 2}
+    assert counts["outcomes"] == {"answered": 2, "cut": 1, "refused": 0, "rejected": 1, "failed": 2, "unusable": 0}
     assert counts["models"] == {"chat-1": 2, "chat-2": 1}
     assert counts["repeated"] == 2
     report = (folder / "report.md").read_text()

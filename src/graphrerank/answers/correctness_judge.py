@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from graphrerank.language_models import Prompt, Reply, ReplyCache, ReplyingModel, all_replies
+from graphrerank.language_models import Prompt, Reply, ReplyCache, ReplyingModel, all_replies, in_form
 
 _DECISION = re.compile(r"decision\W*(yes|no)\b", re.IGNORECASE)
 OR = " or "  # between right answers that mean the same
@@ -50,7 +50,9 @@ class CorrectnessJudge:
             for row in rows
         ]
         verdicts: list[Reply | None] = [None] * len(questions)
-        replies = all_replies(ReplyCache(self.model, self.cache), messages, system=self.prompt.instructions())
+        replies = all_replies(
+            ReplyCache(in_form(self.model, self.prompt.form), self.cache), messages, system=self.prompt.instructions()
+        )
         for row, reply in zip(rows, replies, strict=True):
             verdicts[row] = reply
         scores = [

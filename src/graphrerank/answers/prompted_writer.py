@@ -1,5 +1,7 @@
 """Answers by a chat model from packed contexts."""
 
+import json
+import re
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
@@ -7,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from graphrerank.answers.packing import Context
-from graphrerank.language_models import Prompt, Reply, ReplyCache, ReplyingModel, all_replies
+from graphrerank.language_models import UNUSABLE, Prompt, Reply, ReplyCache, ReplyingModel, all_replies, in_form
 from graphrerank.metrics import normalize_answer
 
 
@@ -24,7 +26,11 @@ class Writer(Protocol):
 
 @dataclass(eq=False)
 class PromptedWriter:
-    """Asks a chat model; equal questions with equal contexts are asked once."""
+    """Asks a chat model; equal questions with equal contexts are asked once.
+
+    A prompt with a JSON schema as form asks for an object with the text ``answer``, one with a regular expression for
+    an answer that matches it; what has not that form is blank and counted as ``unusable``.
+    """
 
     model: ReplyingModel
     prompt: Prompt  # with the places `{context}` and `{question}`
@@ -47,12 +53,37 @@ class PromptedWriter:
             for question, context in zip(questions, contexts, strict=True)
         ]
         replies = all_replies(self._cached, messages, system=self.prompt.instructions())
-        return [replace(reply, text=self._said(reply.text)) for reply in replies]
+        return [self._said(reply) for reply in replies]
 
-    def _said(self, text: str) -> str:
+    def _said(self, reply: Reply) -> Reply:
+        """Take the answer out of what a model wrote."""
+        text = reply.text
+        if text and self.prompt.form is not None:
+            try:
+                text = answer_in_form(text, self.prompt.form)
+            except ValueError:
+                return replace(reply, text="", outcome=UNUSABLE)
         abstention = normalize_answer(self.prompt.abstention or "")
-        return "" if abstention and abstention in normalize_answer(text) else text.strip()
+        abstains = abstention and abstention in normalize_answer(text)
+        return replace(reply, text="" if abstains else text.strip())
 
     @cached_property
     def _cached(self) -> ReplyCache:
-        return ReplyCache(self.model, self.cache)
+        return ReplyCache(in_form(self.model, self.prompt.form), self.cache)
+
+
+def answer_in_form(text: str, form: str) -> str:
+    """Read an answer in a form; a ValueError if it has another.
+
+    Example:
+        >>> answer_in_form('{"answer": "Metz"}', '{"type": "object"}'), answer_in_form("yes", "yes|no")
+        ('Metz', 'yes')
+    """
+    if not form.lstrip().startswith("{"):
+        if re.fullmatch(form, text.strip()) is None:
+            raise ValueError(f"the answer must match {form!r}, got {text[:80]!r}")
+        return text
+    content = json.loads(text)
+    if not isinstance(content, dict) or not isinstance(content.get("answer"), str):
+        raise ValueError(f'the answer must be {{"answer": "..."}}, got {text[:80]!r}')
+    return str(content["answer"])

@@ -22,7 +22,7 @@ from graphrerank.strangers import check_hub_model
 MACHINE_KEYS = ("device", "datasets", "cache")  # settings that name a device or folder of this machine
 CONF_ONLY = ("package", "folder", "sha256")  # what is imported, which conf alone may say
 FREE_TEXTS = ("prompt", "query_prompt", "id", "splits", "corpus_where", "descriptions")  # no paths, whatever they hold
-PROMPT_TEXTS = ("name", "user", "system", "abstention")  # within a prompt of a language model, as well
+PROMPT_TEXTS = ("name", "user", "system", "abstention", "form")  # within a prompt of a language model, as well
 
 
 def is_free_text(key: str) -> bool:

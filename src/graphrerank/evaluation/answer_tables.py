@@ -37,8 +37,8 @@ def answers_table(dataset: DatasetStudy) -> Table:
         "Answers from the packed contexts. Tokens read and written and USD are of all questions, as if this system "
         "were the only one. Model: the names under which it answered. Cut: by the limit of tokens. Refused: by the "
         "model or a filter. Rejected: a request at fault, as one that is too long. Failed: no usable answer in all "
-        "attempts. These three count as blank. Abstained: blank, or said not to know. Repeated: requests beyond the "
-        "first of a question."
+        "attempts. Unusable: not in the form that the prompt asks for. These four count as blank. Abstained: blank, or "
+        "said not to know. Repeated: requests beyond the first of a question."
     )
     if any(_counts(system).verdicts for system in answered):
         columns = {
@@ -93,4 +93,4 @@ def _counts(system: SystemStudy) -> AnswerCounts:
 
 
 def _outcome(outcome: str, system: SystemStudy) -> Cell:
-    return number_cell(_counts(system).outcomes[outcome], ",.0f")
+    return number_cell(_counts(system).outcomes.get(outcome, 0), ",.0f")

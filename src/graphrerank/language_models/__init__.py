@@ -6,13 +6,15 @@ from graphrerank.language_models.client import LanguageModel
 from graphrerank.language_models.keywords import LanguageModelKeywords
 from graphrerank.language_models.local import TransformersLanguageModel
 from graphrerank.language_models.map_reduce import CitedAnswer, MapReduceAnswers, Summary
-from graphrerank.language_models.prompt import Prompt, shipped_prompt
-from graphrerank.language_models.reply import OUTCOMES, Reply, ReplyingModel
+from graphrerank.language_models.prompt import Prompt, in_form, shipped_prompt
+from graphrerank.language_models.reply import CUT, OUTCOMES, UNUSABLE, Reply, ReplyingModel
 from graphrerank.language_models.reply_cache import ReplyCache, all_replies
 from graphrerank.language_models.strict_answers import ask_strictly
 
 __all__ = [
+    "CUT",
     "OUTCOMES",
+    "UNUSABLE",
     "AnswerCache",
     "ChatModel",
     "CitedAnswer",
@@ -29,6 +31,7 @@ __all__ = [
     "Verdicts",
     "all_replies",
     "ask_strictly",
+    "in_form",
     "remembering",
     "shipped_prompt",
 ]

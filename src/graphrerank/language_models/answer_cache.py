@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from graphrerank.caching import BlobStore, fill, hash_text, short_hash
+from graphrerank.language_models.prompt import in_form
 
 Answer = TypeVar("Answer")
 
@@ -40,6 +41,10 @@ class AnswerCache:
     def fingerprint(self) -> str:
         """The wrapped model's fingerprint."""
         return self.model.fingerprint
+
+    def in_form(self, form: str) -> "AnswerCache":
+        """Keep the answers of a model that keeps to a form; see :func:`in_form`."""
+        return AnswerCache(in_form(self.model, form), self.folder)
 
     @property
     def path(self) -> Path:

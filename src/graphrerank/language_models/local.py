@@ -1,7 +1,7 @@
 """A chat model of transformers that runs in this process instead of behind an endpoint."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from graphrerank.checks import check_choice, check_counts, check_not_negative
 from graphrerank.files import hash_model
 from graphrerank.graphs import DTYPES
+from graphrerank.language_models.constrained import FormMask, form_tokenizer
 from graphrerank.language_models.reply import ANSWERED, CUT, Reply
 
 Answer = TypeVar("Answer")
@@ -36,6 +37,8 @@ class TransformersLanguageModel:
     temperature: float = 0.0  # of sampling; 0 for the likeliest answer
     max_retries: int = 2  # attempts after the first
     seed: int = 0  # of sampling
+    constrained: bool = True  # whether it can write nothing but the form that a prompt asks for (:func:`in_form`)
+    form: str | None = None  # a JSON schema or a regular expression that every answer has; None for any text
 
     def __post_init__(self) -> None:
         check_counts(max_new_tokens=self.max_new_tokens, batch_size=self.batch_size)
@@ -48,7 +51,16 @@ class TransformersLanguageModel:
         """Hash of the weights, or id and revision of a hub model, with the settings that determine the answers."""
         weights = hash_model(str(self.model), self.revision, FINGERPRINTED)
         settings = (self.gguf_file, self.dtype, self.max_new_tokens, self.temperature, self.seed)
-        return repr(("transformers", weights, *settings))
+        return repr(("transformers", weights, *settings, *(() if self.form is None else (self.form,))))
+
+    def in_form(self, form: str) -> "TransformersLanguageModel":
+        """Return the same loaded model with answers of a form; itself unless it is ``constrained``."""
+        if not self.constrained:
+            return self
+        twin = replace(self, form=form)
+        for name in ("_loaded", "_form_tokenizer"):
+            twin.__dict__[name] = getattr(self, name)
+        return twin
 
     def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], Answer]) -> list[Answer]:
         """Ask each question in a separate conversation; see :meth:`LanguageModel.ask`."""
@@ -97,7 +109,11 @@ class TransformersLanguageModel:
                 f"`max_new_tokens` {self.max_new_tokens}"
             )
         temperature = self.temperature or (RETRY_TEMPERATURE if attempt else 0.0)
-        sampling = {"do_sample": True, "temperature": temperature} if temperature else {"do_sample": False}
+        sampling: dict[str, Any] = (
+            {"do_sample": True, "temperature": temperature} if temperature else {"do_sample": False}
+        )
+        if self.form is not None:
+            sampling["logits_processor"] = [FormMask(self._form_tokenizer, self.form, num_rows=len(texts))]
         with torch.random.fork_rng(), torch.inference_mode():
             torch.manual_seed(self.seed + attempt)
             output = model.generate(
@@ -106,8 +122,7 @@ class TransformersLanguageModel:
         written = output[:, length:]
         texts = tokenizer.batch_decode(written, skip_special_tokens=True)
         read = batch["attention_mask"].sum(1).tolist()
-        ends = model.generation_config.eos_token_id
-        stops = {*(ends if isinstance(ends, list) else [ends]), tokenizer.eos_token_id}
+        stops = set(self._ends)
         replies = []
         for text, tokens, count in zip(texts, written.tolist(), read, strict=True):
             stop = next((place for place, token in enumerate(tokens) if token in stops), None)
@@ -119,6 +134,18 @@ class TransformersLanguageModel:
     def model_name(self) -> str:
         """The model's name in reports: the file or the folder, or the hub's id."""
         return self.gguf_file or str(self.model).rstrip("/").rpartition("/")[2]
+
+    @property
+    def _ends(self) -> list[int]:
+        """Tokens that end a text."""
+        tokenizer, model = self._loaded
+        ends = model.generation_config.eos_token_id
+        return sorted({*(ends if isinstance(ends, list) else [ends]), tokenizer.eos_token_id} - {None})
+
+    @cached_property
+    def _form_tokenizer(self) -> Any:
+        tokenizer, model = self._loaded
+        return form_tokenizer(tokenizer, num_tokens=model.config.get_text_config().vocab_size, ends=self._ends)
 
     @cached_property
     def _loaded(self) -> tuple[Any, Any]:

@@ -2,8 +2,10 @@
 
 import hashlib
 import re
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from functools import cache
+from typing import TypeVar
 
 from graphrerank.conf_folder import conf_folder
 
@@ -19,6 +21,9 @@ class Prompt:
     _: KW_ONLY
     system: str | None = None  # message before it; None for none
     abstention: str | None = None  # sentence by which an answer says that the passages do not hold it; None for none
+    # form of what the model writes, which a local one cannot leave: a JSON schema (begins with `{`) or a regular
+    # expression; None for any text
+    form: str | None = None
 
     def fill(self, **texts: str) -> str:
         """Return the user's message with texts in their places.
@@ -66,7 +71,20 @@ class Prompt:
     @property
     def fingerprint(self) -> str:
         """12 hexadecimal digits that change whenever the prompt does."""
-        return hashlib.sha256(repr((self.system, self.user, self.abstention)).encode()).hexdigest()[:12]
+        return hashlib.sha256(
+            repr((self.system, self.user, self.abstention, *(() if self.form is None else (self.form,)))).encode()
+        ).hexdigest()[:12]
+
+
+ModelT = TypeVar("ModelT")
+
+
+def in_form(model: ModelT, form: str | None) -> ModelT:
+    """Return a model that keeps to a form, if there is one and the model can be made to; else the model."""
+    if form is None:
+        return model
+    constrain: Callable[[str], ModelT] | None = getattr(model, "in_form", None)
+    return model if constrain is None else constrain(form)
 
 
 @cache

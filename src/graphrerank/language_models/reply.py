@@ -5,13 +5,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Protocol
 
-# What became of a question. Only the last two say nothing about the model, and are asked again by the next run.
+# What became of a question. What is rejected or failed says nothing about the model: the next run asks again.
 ANSWERED = "answered"
 CUT = "cut"  # the limit of tokens ended the text, which counts as it is
 REFUSED = "refused"  # the model would not answer, or a filter took the answer away
 REJECTED = "rejected"  # the endpoint found the request at fault, as one that is too long
 FAILED = "failed"  # no usable answer in all attempts: no server, too slow, an error, or rubbish
-OUTCOMES = (ANSWERED, CUT, REFUSED, REJECTED, FAILED)
+UNUSABLE = "unusable"  # a text that has not the form that its prompt asks for
+OUTCOMES = (ANSWERED, CUT, REFUSED, REJECTED, FAILED, UNUSABLE)
 KEPT = frozenset({ANSWERED, CUT, REFUSED})
 
 
@@ -19,7 +20,7 @@ KEPT = frozenset({ANSWERED, CUT, REFUSED})
 class Reply:
     """The reply to one question."""
 
-    text: str  # empty if the outcome is `refused`, `rejected` or `failed`
+    text: str  # empty if the outcome is `refused`, `rejected`, `failed` or `unusable`
     outcome: str  # one of :data:`OUTCOMES`
     model: str = ""  # name under which the endpoint answered; it may be another one than was asked for
     input_tokens: int | None = None  # as the endpoint counts them; None if it does not
