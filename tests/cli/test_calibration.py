@@ -8,6 +8,7 @@ import torch
 
 from graphrerank import GraphReranker
 from graphrerank.cli.calibration import calibrate_system
+from graphrerank.cli.session import Session
 from graphrerank.data import PreparedDataset, Qrels, RetrievalDataset
 from graphrerank.evaluation import System, base_ranking
 from graphrerank.graphs import CorpusGraph, Ranking
@@ -68,7 +69,9 @@ def test_a_finished_checkpoint_is_calibrated_as_its_training_did(run_command, tr
     assert all(torch.equal(tensor, after[name]) for name, tensor in before.items())
 
 
-def test_what_cannot_be_calibrated(run_command, trained: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_calibrated(run_command, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is refused before anything is encoded."""
+    monkeypatch.setattr(Session, "prepare", None)
     other = shutil.copytree(trained, tmp_path / "other")
     manifest = _manifest(other / "gatv2")
     manifest["data"]["fingerprint"] = "0" * 64

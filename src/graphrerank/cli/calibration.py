@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from hydra.utils import instantiate
 
+from graphrerank.cli.corpus_calibration import calibrate_for_corpus
 from graphrerank.cli.session import Session
 from graphrerank.cli.systems import check_encoder
 from graphrerank.data import PreparedDataset
@@ -69,19 +71,30 @@ def _fit_confidence(
 
 
 def calibrate_checkpoint(session: Session) -> Path:
-    """Calibrate a finished checkpoint as its training would have: only the manifest's entries of it change.
+    """Calibrate a finished checkpoint: only the manifest's entries of it change.
 
-    Data sets, retriever and validation split are those of the manifest, and must be unchanged.
+    Where the command names ``data``, for that corpus (:func:`calibrate_for_corpus`). Else as its training would have:
+    data sets, retriever and validation split are those of the manifest, and must be unchanged.
+
+    Raises:
+        ValueError: If a data set is not that of the training, before anything is encoded.
     """
     cfg = session.cfg
     if cfg.calibration is None:
         raise ValueError("`calibrate` needs a method: calibration=logistic or isotonic, got null")
+    calibration_method(cfg.calibration)
     checkpoint = load_primary(cfg.calibrate)
     manifest = checkpoint.graph_reranker
     if manifest.reads_cross_encoder:
         raise ValueError(
             f"`calibrate` must name a checkpoint without a cross-encoder's scores, whose training calibrates, got "
             f"{cfg.calibrate}"
+        )
+    if session.overrides_key("data"):
+        return calibrate_for_corpus(session, checkpoint)
+    if cfg.calibrate_queries is not None:
+        raise ValueError(
+            "`calibrate_queries` needs the judged questions of a corpus of yours: data=folder data.path=DIR"
         )
     parts = _trained_on(session, manifest)
     for part in parts.values():
@@ -107,16 +120,18 @@ def _trained_on(session: Session, manifest: RerankerManifest) -> dict[str, Prepa
     trained_with = manifest.encoder  # None where nothing was encoded
     encoder = session.group_from_manifest("encoder", trained_with) if trained_with else None
     retriever = session.group_from_manifest("retriever", manifest.retriever)
-    parts = {}
+    groups = {}
     for name, entry in {str(manifest.data.choice): manifest.data, **manifest.mix}.items():
         arguments = dict(entry.arguments)
         choice = str(arguments.pop("data", name))
-        data = session.group_from_manifest("data", GroupEntry(choice, arguments))
-        part = session.prepare(data, encoder, retriever, reads_vectors=manifest.inputs.reads_vectors)
-        if (fingerprint := part.dataset.fingerprint) != entry.fingerprint:
+        groups[name] = session.group_from_manifest("data", GroupEntry(choice, arguments))
+        if (fingerprint := instantiate(groups[name]).fingerprint) != entry.fingerprint:  # all before one is encoded
             raise ValueError(
                 f"{session.cfg.calibrate}: was trained on {name} with fingerprint {entry.fingerprint[:12]}, the data "
-                f"set is now another one ({fingerprint[:12]})"
+                f"set is now another one ({fingerprint[:12]}); for a corpus of yours: data=folder data.path=DIR"
             )
+    parts = {}
+    for name, group in groups.items():
+        part = session.prepare(group, encoder, retriever, reads_vectors=manifest.inputs.reads_vectors)
         parts[name] = part.with_features(manifest.retriever.feature_names)
     return parts

@@ -106,6 +106,7 @@ class TrainConfig:
     models: list[str] = field(default_factory=list)
     calibration: str | None = None
     calibrate: str | None = None
+    calibrate_queries: int | None = None
     ckpt_path: str | None = None
     num_threads: int = 1
     device: str | None = None

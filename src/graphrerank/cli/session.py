@@ -65,6 +65,11 @@ class Session:
         """The settings that the command was called with, without passwords."""
         return [without_passwords(override) for override in HydraConfig.get().overrides.task]
 
+    def overrides_key(self, key: str) -> bool:
+        """Return whether the command line itself sets a key or one below it."""
+        given = [override.lstrip("+~").split("=", 1)[0] for override in self.overrides]
+        return any(name == key or name.startswith(f"{key}.") for name in given)
+
     @property
     def command(self) -> str:
         """The command that was given, without folders of this machine."""

@@ -1,0 +1,148 @@
+"""``python train.py calibrate=CHECKPOINT data=...``: probabilities for one corpus from a few dozen judged questions."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphrerank.caching import hash_texts
+from graphrerank.cli.session import Session
+from graphrerank.cli.systems import check_encoder
+from graphrerank.data import RetrievalDataset
+from graphrerank.evaluation import rerank
+from graphrerank.evaluation.reliability import LabelledLists, label_ranking
+from graphrerank.graphs.calibration import Calibration
+from graphrerank.metrics import brier_score, expected_calibration_error
+from graphrerank.models import Checkpoint
+from graphrerank.models.checkpoint import save_weights
+from graphrerank.models.manifest import write_manifest
+from graphrerank.training import calibration_method, fit_list_confidence
+
+FEWEST = 10  # questions
+FOLDS = 5
+ENOUGH_LISTS = 100  # for a list_confidence
+SHOWN = 10  # passages that people see
+JUDGED = "all judged questions"
+
+
+def calibrate_for_corpus(session: Session, checkpoint: Checkpoint) -> Path:
+    """Fit a checkpoint's probabilities on the judged questions of one corpus, and say how near they were and are.
+
+    The questions are those of the validation split, or all judged ones if there is none. With ``calibrate_queries`` so
+    many, chosen by a hash, are fitted, and the others are judged. Else all are fitted, and what is judged of each fifth
+    was fitted on the other four.
+
+    Raises:
+        ValueError: If there are too few questions, or none of their candidates is relevant.
+    """
+    cfg, manifest = session.cfg, checkpoint.graph_reranker
+    retriever = group(session, "retriever", manifest.retriever)
+    encoder = group(session, "encoder", manifest.encoder)
+    prepared = session.prepare(cfg.data, encoder, retriever, reads_vectors=manifest.inputs.reads_vectors)
+    dataset = prepared.dataset
+    if not dataset.splits:
+        raise ValueError(f"data set {dataset.name!r} must have judged questions, found no qrels")
+    split = cfg.batches.val_split if cfg.batches.val_split in dataset.splits else None
+    qrels = dataset.splits[split] if split else dataset.merged()
+    queries = qrels.queries[_order(dataset, qrels.queries)]
+    count = len(queries) if cfg.calibrate_queries is None else int(cfg.calibrate_queries)
+    if not FEWEST <= count <= len(queries):
+        raise ValueError(
+            f"`calibrate_queries` must be at least {FEWEST} of the {len(queries)} judged questions of "
+            f"{split or JUDGED!r}, got {count}"
+        )
+    check_encoder(checkpoint, prepared)
+    part = prepared.with_features(manifest.retriever.feature_names)
+    torch.set_num_threads(session.num_threads)
+    system = session.systems({manifest.name: checkpoint.model}, manifest.operators)[-1]
+    lists = label_ranking(rerank(part, queries, system), qrels, queries, num_nodes=dataset.graph.num_nodes)
+    fitted, others = _rows(lists, slice(0, count)), _rows(lists, slice(count, None))
+    method = calibration_method(cfg.calibration)
+    calibration = method(*fitted.pairs)
+    if count < len(queries):
+        judged, after, how = others, others.probabilities(calibration), f"{len(others.scores):,} questions not used"
+    else:
+        judged, after, how = fitted, _out_of_fold(fitted, method), f"cross-validated over {FOLDS} parts"
+    old = manifest.calibration
+    errors = {"after": _errors(judged, after)}
+    if old is not None:
+        errors = {"before": _errors(judged, judged.probabilities(old)), **errors}
+    scores, labels = fitted.pairs
+    own = calibration.probabilities(scores)
+    ece = expected_calibration_error(own, labels)
+    entry = {
+        "datasets": [dataset.name],
+        "split": split or JUDGED,
+        "queries": count,
+        "pairs": len(labels),
+        "ece": ece,
+        "brier": brier_score(own, labels),
+        "share_relevant": float(labels.mean()),
+        "ece_by_dataset": {dataset.name: ece},
+        "held_out": {"how": how, **errors},
+    }
+    entries: dict[str, Any] = {"calibration": {**calibration.to_json(), "fitted": entry}}
+    entries |= _confidence(fitted, calibration, dataset.name, split or JUDGED)
+    folder = session.run_dir
+    save_weights(folder, checkpoint.model.cpu())
+    write_manifest(folder, {**manifest.without("artifact", "list_confidence").content, **entries})
+    print(f"{dataset.name}: fitted on {count:,} questions ({split or JUDGED}), {len(labels):,} candidates")
+    for when, found in errors.items():
+        print(
+            f"{when}: expected calibration error {found['ece']:.4f}, of the first {SHOWN} {found['ece_top']:.4f}, "
+            f"Brier score {found['brier']:.4f} ({how})"
+        )
+    return folder
+
+
+def group(session: Session, name: str, trained: Any) -> Any:
+    """Return the group that the command chose by name, else the one of the training; None for none."""
+    if session.overrides_key(name):
+        return session.chosen(name)
+    return None if trained is None else session.group_from_manifest(name, trained)
+
+
+def _order(dataset: RetrievalDataset, queries: Tensor) -> Tensor:
+    """Order queries by the hash of their ids."""
+    keys = [hash_texts([dataset.query_ids[query]]) for query in queries.tolist()]
+    return torch.tensor(sorted(range(len(keys)), key=keys.__getitem__), dtype=torch.int64)
+
+
+def _rows(lists: LabelledLists, rows: slice | Tensor) -> LabelledLists:
+    return LabelledLists(lists.scores[rows], lists.relevant[rows], lists.num_relevant[rows])
+
+
+def _out_of_fold(lists: LabelledLists, method: Any) -> Tensor:
+    """Calibrate each fifth of the lists by the other four: ``[Q, K]``."""
+    fold = torch.arange(len(lists.scores)) % FOLDS
+    p = torch.zeros_like(lists.scores)
+    for number in range(FOLDS):
+        calibration: Calibration = method(*_rows(lists, fold != number).pairs)
+        p[fold == number] = _rows(lists, fold == number).probabilities(calibration)
+    return p
+
+
+def _errors(lists: LabelledLists, probabilities: Tensor) -> dict[str, float]:
+    """Compare probabilities ``[Q, K]`` with the labels, over all candidates and over the first ten."""
+    ranked, labels = lists.scores.isfinite(), lists.relevant.double()
+    top = ranked.clone()
+    top[:, SHOWN:] = False
+    return {
+        "ece": expected_calibration_error(probabilities[ranked], labels[ranked]),
+        "ece_top": expected_calibration_error(probabilities[top], labels[top]),
+        "brier": brier_score(probabilities[ranked], labels[ranked]),
+    }
+
+
+def _confidence(lists: LabelledLists, calibration: Calibration, name: str, split: str) -> dict[str, Any]:
+    """Fit how likely lists are complete, where there are enough of them."""
+    if len(lists.scores) < ENOUGH_LISTS:
+        return {}
+    try:
+        confidence = fit_list_confidence({name: (lists.probabilities(calibration), lists.complete)})
+    except ValueError as error:
+        print(f"no list_confidence: {error}")
+        return {}
+    fitted = {"datasets": [name], "split": split, "queries": len(lists.scores)}
+    return {"list_confidence": {**confidence.to_json(), "fitted": fitted}}
