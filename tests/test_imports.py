@@ -10,7 +10,7 @@ import graphrerank
 
 PACKAGE = Path(graphrerank.__file__).parent
 LAYERS = [  # from the lowest up: a package imports the layers below its own, never one beside it
-    {"checks", "conf_folder", "extensions", "extras", "files", "passwords"},
+    {"checks", "conf_folder", "extensions", "extras", "files", "passwords", "progress"},
     {"caching", "strangers"},
     {"graphs", "text"},
     {"language_models", "syntax"},

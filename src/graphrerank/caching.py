@@ -7,7 +7,7 @@ run loses one shard at most and several processes may fill one store at once.
 import hashlib
 import sqlite3
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.files import check_writable, load_tensors, save_tensors
+from graphrerank.progress import advance_to, parts_done, progress_bar
 
 KEY_BYTES = 32
 LOOKED_UP = 500  # keys in one statement; SQLite's oldest limit is 999
@@ -80,9 +81,12 @@ def fill(
         store.check_writable()
     if length is not None:
         missing.sort(key=lambda key: length(item_of[key]))
-    shards = [missing[start : start + shard_size] for start in range(0, len(missing), shard_size)]
-    for shard in shards if label is None else _with_progress(shards, label):
-        store.add(shard, compute([item_of[key] for key in shard]))
+    with nullcontext() if label is None or not missing else progress_bar(label, len(missing)):
+        before = parts_done()
+        for start in range(0, len(missing), shard_size):
+            shard = missing[start : start + shard_size]
+            store.add(shard, compute([item_of[key] for key in shard]))
+            advance_to(before + start + len(shard))
 
 
 class BlobStore:
@@ -244,11 +248,3 @@ def hash_texts(texts: Sequence[str]) -> bytes:
 def short_hash(content: bytes | str) -> str:
     """Half of a SHA-256 in hexadecimal, a file's name for a fingerprint or for keys."""
     return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()[:32]
-
-
-def _with_progress(shards: Sequence[Sequence[bytes]], label: str) -> Iterator[Sequence[bytes]]:
-    from rich.console import Console
-    from rich.progress import track
-
-    console = Console(stderr=True)
-    return iter(track(shards, label, console=console, transient=True, disable=not console.is_terminal))

@@ -16,6 +16,7 @@ from graphrerank.checks import check_choice
 from graphrerank.extras import optional
 from graphrerank.files import hash_files, hash_model
 from graphrerank.graphs import DTYPES
+from graphrerank.progress import advance
 
 FINGERPRINTED = {".safetensors", ".json", ".txt"}  # weights, settings and vocabularies
 
@@ -98,14 +99,20 @@ class SentenceTransformerEncoder:
         return twin
 
     def encode(self, texts: Sequence[str]) -> Tensor:
-        """Encode ``n`` texts as ``[n, d]`` float32 unit vectors, with a progress bar when there are many."""
-        vectors: Tensor = self._loaded.encode(
-            [self.prompt + text for text in texts],
-            batch_size=self.batch_size,
-            convert_to_tensor=True,
-            show_progress_bar=len(texts) > 1000,
-        )
-        return functional.normalize(vectors.float().cpu(), dim=-1)
+        """Encode ``n`` texts as ``[n, d]`` float32 unit vectors; moves the progress bar that is shown, if any.
+
+        Batches hold texts of like lengths, the longest first.
+        """
+        model, prompted = self._loaded, [self.prompt + text for text in texts]
+        order = sorted(range(len(prompted)), key=lambda place: -len(prompted[place]))
+        parts: list[Tensor] = []
+        for start in range(0, max(1, len(prompted)), self.batch_size):
+            batch = [prompted[place] for place in order[start : start + self.batch_size]]
+            part = model.encode(batch, batch_size=self.batch_size, convert_to_tensor=True, show_progress_bar=False)
+            parts.append(part.float().cpu())
+            advance(len(batch))
+        vectors = torch.cat(parts)[torch.argsort(torch.tensor(order, dtype=torch.int64))]
+        return functional.normalize(vectors, dim=-1)
 
     @cached_property
     def _loaded(self) -> Any:

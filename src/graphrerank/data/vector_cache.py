@@ -13,6 +13,8 @@ from graphrerank.graphs.queries import query_encoder
 
 SHARD_TEXTS = 4096  # texts encoded between two writes: at most this much work is lost on a stop
 
+MANY_TEXTS = 500  # from which on a terminal shows a progress bar
+
 
 class VectorCache:
     """An encoder with a cache of vectors on disk.
@@ -47,7 +49,8 @@ class VectorCache:
     def encode(self, texts: Sequence[str]) -> Tensor:
         """Return ``[n, d]`` float32 unit vectors, from disk if cached."""
         keys, before = [hash_text(text) for text in texts], self._num_encoded
-        fill(self._store, keys, texts, self._encode_shard, shard_size=SHARD_TEXTS, length=len)
+        label = f"encoding texts with {self.name}" if len(texts) > MANY_TEXTS else None
+        fill(self._store, keys, texts, self._encode_shard, shard_size=SHARD_TEXTS, length=len, label=label)
         if "cache_hits" in self.counts:
             self.counts["cache_hits"] += len(set(keys)) - (self._num_encoded - before)
         if not keys:
