@@ -91,6 +91,7 @@ COVERED = {
         "data/readers/documents.py", "data/readers/edges_by_source.py",
         "data/enrichment/incidence.py", "data/readers/edge_list.py", "data/readers/judgements.py",
     ),
+    "data/test_streamed_batches.py": ("data/candidate_shards.py",),
     "data/test_pair_cache.py": ("graphs/pair_encoder.py",),
     "evaluation/test_answering.py": ("evaluation/answer_tables.py",),
     "evaluation/test_build_study.py": ("evaluation/across.py", "evaluation/ranked_system.py", "evaluation/seeds.py"),

@@ -149,6 +149,39 @@ def test_resumed_run_equals_unbroken_run(
         assert _systems(folder)[system]["nDCG@10"] == _systems(trained)[system]["nDCG@10"]
 
 
+def test_streamed_training_equals_training_in_memory_also_when_broken_off(
+    trained: Path, run_command, small_job: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broken run goes on in the middle of an epoch, with the next batch."""
+    done = run_command("train.py", *small_job, "batches.buffer=10000", f"hydra.run.dir={tmp_path / 'run'}")
+    assert done.returncode == 0, done.stderr
+    for system in ("mlp", "gatv2"):
+        expected, found = (_weights(run / system / "checkpoints" / "best.ckpt") for run in (trained, tmp_path / "run"))
+        for key in expected:
+            torch.testing.assert_close(found[key], expected[key], rtol=1e-3, atol=1e-4)
+        assert _systems(tmp_path / "run")[system]["nDCG@10"] == _systems(trained)[system]["nDCG@10"]
+    start, steps = RerankerModule.training_step, []
+
+    def stop(self: RerankerModule, graphs: Any, batch_idx: int) -> Any:
+        steps.append((self.current_epoch, batch_idx))
+        if steps[-1] == (1, 1):
+            raise SystemExit(9)
+        return start(self, graphs, batch_idx)
+
+    broken, often = tmp_path / "broken", ("batches.buffer=10000", "+callbacks.last.every_n_train_steps=1")
+    with monkeypatch.context() as patch:
+        patch.setattr(RerankerModule, "training_step", stop)
+        assert run_command("train.py", *small_job, *often, f"hydra.run.dir={broken}").returncode == 9
+    assert steps[-1] == (1, 1)
+    done = run_command("train.py", *small_job, *often, f"ckpt_path={broken}", f"hydra.run.dir={tmp_path / 'again'}")
+    assert done.returncode == 0, done.stderr
+    expected, found = (_weights(run / "mlp" / "checkpoints" / "last.ckpt") for run in (tmp_path / "run", broken))
+    assert all(torch.equal(expected[key], found[key]) for key in expected)
+    done = run_command("train.py", *small_job, "batches.buffer=1", "augmentation.edge_dropout=0.5")
+    assert done.returncode == 1
+    assert "`batches.buffer` must be null with `mix`, `augmentation`" in done.stderr
+
+
 @pytest.mark.parametrize("features", ["scores", "paper"])
 def test_resume_refuses_another_feature_mode(
     trained: Path, run_command, small_job: tuple[str, ...], tmp_path: Path, features: str

@@ -53,12 +53,13 @@ class Features:
 
 @dataclass
 class Batches:
-    """Arguments of ``CandidateDataModule`` and ``MixtureDataModule``."""
+    """Arguments of ``CandidateDataModule``, ``MixtureDataModule`` and, with ``buffer``, ``StreamedDataModule``."""
 
     batch_size: int = MISSING
     seed: int = MISSING
     train_split: str = "train"
     val_split: str = "val"
+    buffer: int | None = None
 
 
 @dataclass

@@ -26,10 +26,18 @@ from graphrerank.cli.compose import (
 )
 from graphrerank.cli.hints import expansion_hints
 from graphrerank.cli.systems import trained_system
-from graphrerank.data import PairCache, PreparedDataset, VectorCache, prepare, with_cross_encoder
+from graphrerank.data import (
+    PairCache,
+    PreparedDataset,
+    RetrievalDataset,
+    VectorCache,
+    prepare,
+    with_cross_encoder,
+)
+from graphrerank.data.encoder import Encoder
 from graphrerank.evaluation import RETRIEVER, System, base_ranking
 from graphrerank.experiments.session import Group, PipelineFactory
-from graphrerank.graphs import CorpusGraph
+from graphrerank.graphs import CorpusGraph, RetrieverFactory
 from graphrerank.graphs.retriever import needs_vectors
 from graphrerank.models import RerankerManifest
 from graphrerank.models.entries import GroupEntry
@@ -165,6 +173,21 @@ class Session:
         The encoder is not loaded where neither a model nor the retriever reads vectors; where one does, it must be
         given. ``splits`` are those that will be read, which are checked before anything is computed.
         """
+        dataset, encodes, build_retriever = self.load(
+            data, encoder, retriever, reads_vectors=reads_vectors, splits=splits
+        )
+        return prepare(dataset, encoder=encodes, build_retriever=build_retriever, cache=self.cache / "candidates")
+
+    def load(
+        self,
+        data: Group,
+        encoder: Group | None,
+        retriever: Group,
+        *,
+        reads_vectors: bool = True,
+        splits: Sequence[str] = (),
+    ) -> tuple[RetrievalDataset, Encoder | None, RetrieverFactory]:
+        """Load a data set, and build what :meth:`prepare` prepares it with: the encoder, if any, and the retriever."""
         dataset, build_retriever = instantiate(data), instantiate(retriever)
         dataset.check_splits(*splits)
         for hint in expansion_hints(dataset, data, retriever):
@@ -178,12 +201,7 @@ class Session:
         if encoder is None and reader is not None:
             raise ValueError(f"`encoder` must be chosen (encoder=minilm) for {reader}, got none")
         print(dataset.summary(), flush=True)
-        return prepare(
-            dataset,
-            encoder=None if reader is None else self.text_encoder(encoder),
-            build_retriever=build_retriever,
-            cache=self.cache / "candidates",
-        )
+        return dataset, None if reader is None else self.text_encoder(encoder), build_retriever
 
     def with_pair_encoder(self, prepared: PreparedDataset, pair_encoder: Group) -> PreparedDataset:
         """Give a data set a cross-encoder with a cache of vectors on disk."""

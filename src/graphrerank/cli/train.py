@@ -66,7 +66,7 @@ def _train(session: TrainingSession, run_dir: Path) -> Path:
                 print(f"training {name} ({count} of {len(names)})", flush=True)
                 opened.close()
                 loggers = opened.enter_context(row.loggers())
-                manifests[name] = train_model(row.cfg, parts, operators, loggers)
+                manifests[name] = train_model(row.cfg, parts, operators, loggers, session.shards)
         if not is_first_process():
             return run_dir
         trained = {name: load_checkpoint(run_dir / name / CHECKPOINT).model for name in names}

@@ -18,7 +18,9 @@ from graphrerank.cli.places import Places
 from graphrerank.cli.systems import declared_inputs, own_encoder
 from graphrerank.data import PreparedDataset
 from graphrerank.data.augmentation import CandidateAugmentation
+from graphrerank.data.candidate_shards import CandidateShards
 from graphrerank.data.datamodule import CandidateDataModule, MixtureDataModule
+from graphrerank.data.streamed_batches import StreamedDataModule
 from graphrerank.graphs import ModelInputs
 from graphrerank.models.checkpoint import build_model, library_versions, load_checkpoint
 from graphrerank.models.granker_layers import measured_arguments
@@ -35,6 +37,7 @@ def train_model(
     parts: Mapping[str, PreparedDataset],
     operators: Mapping[str, float],
     loggers: Sequence[Logger] = (),
+    shards: CandidateShards | None = None,
 ) -> dict[str, Any]:
     """Train one model, or resume where its training stopped, and return its manifest.
 
@@ -55,7 +58,7 @@ def train_model(
     if model.inputs.reads_pairs:
         model.start_from(own_encoder(prepared))
     module = instantiate(cfg.module, model, instantiate(cfg.loss), val_names=list(parts) if len(parts) > 1 else [])
-    batches = _batches(cfg, parts, inputs=model.inputs)
+    batches = _batches(cfg, parts, shards, inputs=model.inputs)
     trainer = build_trainer(cfg, loggers)
     for logger in loggers:
         logger.log_hyperparams(manifest)
@@ -86,18 +89,24 @@ def build_trainer(cfg: DictConfig, loggers: Sequence[Logger]) -> L.Trainer:
     return instantiate(cfg.trainer, callbacks=callbacks, logger=list(loggers))
 
 
-def _batches(cfg: DictConfig, parts: Mapping[str, PreparedDataset], *, inputs: ModelInputs) -> L.LightningDataModule:
-    """Build the batches of one data set as it is, or of several, or of augmented ones."""
+def _batches(
+    cfg: DictConfig, parts: Mapping[str, PreparedDataset], shards: CandidateShards | None, *, inputs: ModelInputs
+) -> L.LightningDataModule:
+    """Build the batches of one data set as it is, from memory or from shards, or of several, or of augmented ones."""
     augmentation = plain_arguments(cfg.augmentation)
+    settings = dict(cfg.batches)
+    if shards is not None:
+        return StreamedDataModule(next(iter(parts.values())), shards, inputs=inputs, **settings)
+    del settings["buffer"]
     if len(parts) == 1 and not any(augmentation.values()):
-        return CandidateDataModule(next(iter(parts.values())), inputs=inputs, **cfg.batches)
+        return CandidateDataModule(next(iter(parts.values())), inputs=inputs, **settings)
     names = next(iter(parts.values())).feature_names
     return MixtureDataModule(
         parts,
         shares=None if cfg.shares is None else dict(cfg.shares),
         inputs=inputs,
         augmentation=CandidateAugmentation(names, **augmentation) if any(augmentation.values()) else None,
-        **cfg.batches,
+        **settings,
     )
 
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +12,13 @@ import torch
 from hydra import compose
 from omegaconf import DictConfig, OmegaConf
 
-from graphrerank.cli.compose import compose_group
+from graphrerank.cli.compose import compose_group, plain_arguments
 from graphrerank.cli.session import Session
 from graphrerank.cli.train_model import CHECKPOINT, build_trainer, train_model
-from graphrerank.data import PreparedDataset
-from graphrerank.data.text_match import MATCH_FEATURES, WORD_FEATURES
+from graphrerank.data import PreparedDataset, prepare
+from graphrerank.data.candidate_shards import SHARD_QUERIES, CandidateShards, write_shards
+from graphrerank.data.candidates import with_vectors
+from graphrerank.data.text_match import MATCH_FEATURES, WORD_FEATURES, TextMatch
 from graphrerank.evaluation import tune_restart_prob
 from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
 from graphrerank.models.manifest import MANIFEST
@@ -27,6 +31,7 @@ class TrainingSession(Session):
     def __init__(self, cfg: DictConfig, mix: Mapping[str, Any] | None = None) -> None:
         super().__init__(cfg)
         self._mix = (cfg.mix or {}) if mix is None else mix
+        self.shards: CandidateShards | None = None  # of `data`'s training queries, where `batches.buffer` asks for them
         self.resumed = None if cfg.ckpt_path is None else Path(cfg.ckpt_path)
 
     @property
@@ -82,15 +87,53 @@ class TrainingSession(Session):
         if splits is None:
             tables = [self.cfg.test_split] if name == self.choice("data") else []
             splits = [str(split) for split in (self.cfg.batches.train_split, self.cfg.batches.val_split, *tables)]
+        if self.cfg.batches.buffer is not None and self.cfg.batches.train_split in splits:
+            return self._streamed(group, reads_vectors=reads_vectors, splits=splits)
         prepared = self.prepare(group, self.cfg.encoder, self.cfg.retriever, reads_vectors=reads_vectors, splits=splits)
+        if self.cfg.features.cross_encoder_top_k:
+            prepared = self._read_pairs(name, prepared)
+        return self._with_features(prepared)
+
+    def _with_features(self, prepared: PreparedDataset, *, text_match: TextMatch | None = None) -> PreparedDataset:
+        """Add the features that models are trained on; those of a cross-encoder are there."""
         features, names = self.cfg.features, list(prepared.feature_names)
+        of_pairs = [name for name in names if name in CROSS_ENCODER_FEATURES]
         matched: Sequence[str] = MATCH_FEATURES if features.text_match else ()
         words = WORD_FEATURES[: features.num_words] if features.text_match else ()
-        names += matched[:2] if words else matched
-        if features.cross_encoder_top_k:
-            prepared = self._read_pairs(name, prepared)
-            names += CROSS_ENCODER_FEATURES
-        return prepared.with_features([*names, *words])
+        names = [name for name in names if name not in of_pairs] + list(matched[:2] if words else matched)
+        return prepared.with_features([*names, *of_pairs, *words], text_match=text_match)
+
+    def _streamed(self, group: Any, *, reads_vectors: bool, splits: Sequence[str]) -> PreparedDataset:
+        """Write the candidates of training queries to shards; return the data set with those of all others."""
+        cfg = self.cfg
+        augmented = any(plain_arguments(cfg.augmentation).values())
+        if cfg.mix or augmented or cfg.features.cross_encoder_top_k:
+            raise ValueError(
+                "`batches.buffer` must be null with `mix`, `augmentation` and `features.cross_encoder_top_k`, got "
+                f"{cfg.batches.buffer}"
+            )
+        dataset, encoder, build = self.load(
+            group, cfg.encoder, cfg.retriever, reads_vectors=reads_vectors, splits=splits
+        )
+        cache, train_split = self.cache / "candidates", str(cfg.batches.train_split)
+        dataset = with_vectors(dataset, encoder, cache)
+        if encoder is not None:
+            dataset = replace(dataset, encoded_by=encoder.fingerprint, known_fingerprint=dataset.fingerprint)
+        match = TextMatch.of(dataset.graph) if cfg.features.text_match else None  # once for all shards
+        self.shards = write_shards(
+            dataset,
+            train_split,
+            encoder=encoder,
+            build_retriever=build,
+            with_features=partial(self._with_features, text_match=match),
+            folder=self.cache / "shards",
+            settings=self.candidates_key + str(cfg.features.num_words),
+            shard_size=min(SHARD_QUERIES, cfg.batches.buffer),
+        )
+        is_other = torch.ones(len(dataset.query_ids), dtype=torch.bool)
+        is_other[dataset.split(train_split).queries] = False
+        others = dataset.with_queries(is_other.nonzero().flatten())
+        return self._with_features(prepare(others, encoder=encoder, build_retriever=build, cache=cache))
 
     def _read_pairs(self, name: str, prepared: PreparedDataset) -> PreparedDataset:
         """Let the cross-encoder read as ``cross_encoder_queries`` says, as much of validation, and for the table."""
@@ -128,7 +171,7 @@ class TrainingSession(Session):
     def train(self, folder: Path, parts: Mapping[str, PreparedDataset], operators: Mapping[str, float]) -> Path:
         """Train the model, or resume where its training stopped, and return the best checkpoint."""
         self.cfg.paths.run_dir = str(folder)
-        train_model(self.cfg, parts, operators)
+        train_model(self.cfg, parts, operators, shards=self.shards)
         return folder / self.cfg.system / CHECKPOINT
 
     def training_folder(self) -> Path:

@@ -68,7 +68,21 @@ class PreparedDataset:
             ValueError: If the model reads vectors and nothing was encoded, or pairs and there is no ``pair_encoder``;
                 or there is no such split.
         """
-        graph, ranking = self.dataset.graph, self.ranking.select(queries)
+        vectors = None if self.query_vectors is None else self.query_vectors[queries]
+        return self.graphs_of(queries, self.ranking.select(queries), vectors, split=split, inputs=inputs, edges=edges)
+
+    def graphs_of(
+        self,
+        queries: Tensor,
+        ranking: Ranking,
+        query_vectors: Tensor | None,
+        *,
+        split: str | None = None,
+        inputs: ModelInputs = SCORES,
+        edges: bool = True,
+    ) -> CandidateGraphs:
+        """Build candidate graphs as :meth:`graphs`, of rankings with features ``[B, K]`` and vectors ``[B, d]``."""
+        graph = self.dataset.graph
         corpus = graph if edges else graph.without_edges()
         edge_index, edge_weight, ptr, edge_type = candidate_edges(
             corpus, ranking.nodes, keep_types=inputs.reads_edge_types
@@ -87,23 +101,25 @@ class PreparedDataset:
             edge_attr=edge_weight,
             ptr=ptr,
             nodes=nodes,
-            inputs=self._inputs(inputs, queries, nodes),
+            inputs=self._inputs(inputs, queries, nodes, query_vectors),
             relevance=relevance,
             gains=gains,
             query_index=queries,
             edge_type=edge_type,
         )
 
-    def _inputs(self, inputs: ModelInputs, queries: Tensor, nodes: Tensor) -> dict[str, Tensor]:
+    def _inputs(
+        self, inputs: ModelInputs, queries: Tensor, nodes: Tensor, query_vectors: Tensor | None
+    ) -> dict[str, Tensor]:
         """Return the inputs of a model besides scores and edges; ``nodes [N]`` are the queries' candidates."""
         graph, tensors = self.dataset.graph, dict[str, Tensor]()
         if inputs.reads_vectors:
-            if self.query_vectors is None or graph.embedding is None:
+            if query_vectors is None or graph.embedding is None:
                 raise ValueError(
                     f"`vectors` of data set {self.dataset.name!r} need an encoder (encoder=minilm), got none; only "
                     "features=scores does without"
                 )
-            tensors |= {"query_vectors": self.query_vectors[queries], "node_vectors": graph.embedding[nodes].float()}
+            tensors |= {"query_vectors": query_vectors, "node_vectors": graph.embedding[nodes].float()}
         if inputs.reads_pairs:
             if self.pair_encoder is None:
                 raise ValueError(
@@ -117,13 +133,15 @@ class PreparedDataset:
                 tensors["pair_vectors"] = self.pair_encoder.encode(*pairs)
         return tensors
 
-    def with_features(self, names: Sequence[str]) -> "PreparedDataset":
+    def with_features(self, names: Sequence[str], *, text_match: TextMatch | None = None) -> "PreparedDataset":
         """Return the data with the features that a model was trained on, in its order; as :func:`feature_columns`.
 
-        Those of ``TEXT_MATCH_FEATURES`` are computed from the texts and the candidate graphs (:class:`TextMatch`).
+        Those of ``TEXT_MATCH_FEATURES`` are computed from the texts and the candidate graphs, by ``text_match`` if the
+        corpus's words were read before (:class:`TextMatch`).
         """
         assert self.ranking.features is not None
-        columns = feature_columns(names, self.feature_names, self.ranking.features, match=self._match)
+        match = partial(self._match, text_match=text_match)
+        columns = feature_columns(names, self.feature_names, self.ranking.features, match=match)
         return replace(self, ranking=replace(self.ranking, features=columns), feature_names=tuple(names))
 
     def pairs(self, queries: Tensor, *, top_k: int | None = None) -> tuple[list[str], list[str]]:
@@ -134,9 +152,9 @@ class PreparedDataset:
         query_texts = [self.dataset.query_texts[query] for query in query_of_pair.tolist()]
         return query_texts, [self.dataset.graph.texts[node] for node in nodes.tolist()]
 
-    def _match(self, with_words: bool) -> Tensor:
+    def _match(self, with_words: bool, *, text_match: TextMatch | None) -> Tensor:
         """Match every query's words with its candidates', ``[Q, K, ...]`` as :class:`TextMatch`; 0 where padded."""
-        match = TextMatch.of(self.dataset.graph)
+        match = text_match or TextMatch.of(self.dataset.graph)
         names = TEXT_MATCH_FEATURES if with_words else MATCH_FEATURES
         features = torch.zeros(*self.ranking.nodes.shape, len(names))
         for queries in torch.split(torch.arange(len(features)), MATCH_QUERIES):
@@ -183,7 +201,7 @@ def prepare(
     dataset = with_vectors(dataset, encoder, Path(cache))
     query_vectors = None if encoder is None else query_encoder(encoder).encode(dataset.query_texts)
     graph = dataset.graph
-    described = _describe(build_retriever)
+    described = describe_retriever(build_retriever)
     retriever = build_retriever(graph)
     encoded_by = "" if encoder is None else encoder.fingerprint
     parts = [str(FORMAT), dataset.fingerprint, encoded_by, described, getattr(retriever, "fingerprint", "")]
@@ -254,7 +272,7 @@ def encode_dataset(
     return dataset.with_graph(graph, **{NEAREST: len(edges["pairs"])})
 
 
-def _describe(build_retriever: RetrieverFactory) -> str:
+def describe_retriever(build_retriever: RetrieverFactory) -> str:
     """Describe a factory and the factories among its arguments."""
     if not isinstance(build_retriever, partial) or build_retriever.args:
         raise ValueError(
@@ -263,7 +281,7 @@ def _describe(build_retriever: RetrieverFactory) -> str:
         )
     built = build_retriever.func
     arguments = (
-        f"{name}={_describe(argument) if callable(argument) else repr(argument)}"
+        f"{name}={describe_retriever(argument) if callable(argument) else repr(argument)}"
         for name, argument in sorted(build_retriever.keywords.items())
     )
     return f"{built.__module__}.{built.__qualname__}({', '.join(arguments)})"

@@ -22,7 +22,7 @@ from graphrerank.graphs import CandidateGraphs, ModelInputs
 from graphrerank.graphs.model_inputs import SCORES
 
 
-class _SplitDataModule(L.LightningDataModule):
+class SplitDataModule(L.LightningDataModule):
     """Settings of data modules of candidate graphs, and the epoch at which a resumed run continues."""
 
     def __init__(self, batch_size: int, *, seed: int, inputs: ModelInputs, train_split: str, val_split: str) -> None:
@@ -34,14 +34,14 @@ class _SplitDataModule(L.LightningDataModule):
         self.train_split = train_split
         self.val_split = val_split
 
-    def _resumed(self, loader: DataLoader[CandidateGraphs]) -> DataLoader[CandidateGraphs]:
+    def resumed(self, loader: DataLoader[CandidateGraphs]) -> DataLoader[CandidateGraphs]:
         """Start at the trainer's epoch: on a resume Lightning draws the first batch before it sets the epoch."""
         if self.trainer is not None:
-            cast("EpochBatches | MixtureBatches", loader.sampler).set_epoch(self.trainer.current_epoch)
+            cast("EpochBatches", loader.sampler).set_epoch(self.trainer.current_epoch)
         return loader
 
 
-class CandidateDataModule(_SplitDataModule):
+class CandidateDataModule(SplitDataModule):
     """Serve one data set's splits as batches of candidate graphs.
 
     Each epoch's order depends on ``seed`` and the epoch alone, so that a resumed run sees the batches of an unbroken
@@ -63,8 +63,8 @@ class CandidateDataModule(_SplitDataModule):
 
     def train_dataloader(self) -> DataLoader[CandidateGraphs]:
         """Return shuffled batches of the training split."""
-        queries = _answerable(self.prepared, self.train_split)
-        return self._resumed(self._loader(queries, self.train_split, seed=self.seed))
+        queries = answerable(self.prepared, self.train_split)
+        return self.resumed(self._loader(queries, self.train_split, seed=self.seed))
 
     def val_dataloader(self) -> DataLoader[CandidateGraphs]:
         """Return batches of the validation split, in order."""
@@ -76,7 +76,7 @@ class CandidateDataModule(_SplitDataModule):
         return DataLoader(batches, batch_size=None, sampler=sampler)
 
 
-class MixtureDataModule(_SplitDataModule):
+class MixtureDataModule(SplitDataModule):
     """Serve several data sets as batches of candidate graphs, each batch from one of them.
 
     An epoch has as many batches as the data sets have together, divided by ``shares``: a data set whose share exceeds
@@ -118,7 +118,7 @@ class MixtureDataModule(_SplitDataModule):
 
     def train_dataloader(self) -> DataLoader[CandidateGraphs]:
         """Return shuffled batches of the training splits."""
-        queries = {name: _answerable(part, self.train_split) for name, part in self.parts.items()}
+        queries = {name: answerable(part, self.train_split) for name, part in self.parts.items()}
         shares = self.shares or {name: float(len(part)) for name, part in queries.items()}
         sizes = [len(part) for part in queries.values()]
         sampler = MixtureBatches(
@@ -131,7 +131,7 @@ class MixtureDataModule(_SplitDataModule):
             inputs=self.inputs,
             augmentation=self.augmentation,
         )
-        return self._resumed(DataLoader(batches, batch_size=None, sampler=sampler))
+        return self.resumed(DataLoader(batches, batch_size=None, sampler=sampler))
 
     def val_dataloader(self) -> list[DataLoader[CandidateGraphs]]:
         """Return batches of the validation splits, one loader per data set, in order."""
@@ -263,7 +263,7 @@ class _MixedGraphBatches(Dataset[CandidateGraphs]):
         return self.augmentation(graphs, QueryDraws(generator, len(batch.items), process_share()))
 
 
-def _answerable(prepared: PreparedDataset, split: str) -> Tensor:
+def answerable(prepared: PreparedDataset, split: str) -> Tensor:
     """List a split's queries with a relevant candidate, ``[Q]``."""
     qrels = prepared.dataset.split(split)
     nodes = prepared.ranking.nodes[qrels.queries]

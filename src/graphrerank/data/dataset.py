@@ -7,7 +7,7 @@ from dataclasses import InitVar, dataclass, field, replace
 import torch
 from torch import Tensor
 
-from graphrerank.caching import hash_texts
+from graphrerank.caching import hash_texts, short_hash
 from graphrerank.checks import check_not_negative
 from graphrerank.data.derived_edges import DerivedEdges
 from graphrerank.graphs import CorpusGraph
@@ -124,6 +124,25 @@ class RetrievalDataset:
         """
         counts = {**self.edge_counts, **edge_counts}
         return replace(self, graph=graph, edge_counts=counts, known_fingerprint=self.fingerprint)
+
+    def with_queries(self, queries: Tensor) -> "RetrievalDataset":
+        """Return the same corpus with some queries (``[Q']`` int64, ascending), numbered anew, and their judgements."""
+        number = torch.full((len(self.query_ids),), -1)
+        number[queries] = torch.arange(len(queries))
+        splits = {}
+        for name, qrels in self.splits.items():
+            kept = number[qrels.query] >= 0
+            if kept.any():
+                splits[name] = Qrels(number[qrels.query[kept]], qrels.node[kept], qrels.gain[kept])
+        ids = [self.query_ids[query] for query in queries.tolist()]
+        return replace(
+            self,
+            query_ids=ids,
+            query_texts=[self.query_texts[query] for query in queries.tolist()],
+            splits=splits,
+            answers={query: self.answers[query] for query in ids if query in self.answers},
+            known_fingerprint=short_hash(hash_texts([self.fingerprint, *ids])),
+        )
 
     def summary(self) -> str:
         """Describe the data set in one line: nodes, edges (by type, if counted), and queries per split."""

@@ -80,8 +80,8 @@ class TrainingSession(JobSession, Protocol):
     def variant(self, overrides: Sequence[str], *, system: str, mix: Sequence[str]) -> "TrainingSession":
         """Compose the same command with more overrides, for one model and some data sets of ``mix``."""
 
-    def dataset(self, name: str) -> PreparedDataset:
-        """Load and encode a data set, with candidates and features as models are trained on."""
+    def dataset(self, name: str, *, splits: Sequence[str] | None = None) -> PreparedDataset:
+        """Load and encode a data set, with candidates and features as models are trained on; ``splits`` are read."""
 
     def tune_operators(self, prepared: PreparedDataset, split: str) -> dict[str, float]:
         """Choose the frozen operators' restart probabilities on a split, except those that are set."""

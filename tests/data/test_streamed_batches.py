@@ -1,0 +1,203 @@
+"""Training queries from shards: the batches of the data module in memory, and of an unbroken run."""
+
+from dataclasses import fields, replace
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import pytest
+import torch
+from lightning.pytorch.callbacks import ModelCheckpoint
+
+from graphrerank.data import PreparedDataset, RetrievalDataset, candidate_shards, prepare
+from graphrerank.data import streamed_batches as module
+from graphrerank.data.candidate_shards import CandidateShards, write_shards
+from graphrerank.data.candidates import with_vectors
+from graphrerank.data.datamodule import CandidateDataModule
+from graphrerank.data.streamed_batches import ShardBatches, StreamedDataModule
+from graphrerank.graphs import CandidateGraphs
+from graphrerank.graphs.model_inputs import PAIRS, VECTORS
+from graphrerank.operators import BM25Retriever
+from tests.support.encoders import HashEncoder
+
+RETRIEVER = partial(BM25Retriever, top_k=5)
+FEATURES = ("base_score", "query_coverage")
+
+
+def with_features(prepared: PreparedDataset) -> PreparedDataset:
+    return prepared.with_features(FEATURES)
+
+
+def encoded(dataset: RetrievalDataset, cache: Path) -> RetrievalDataset:
+    vectors = with_vectors(dataset, HashEncoder(), cache)
+    return replace(vectors, encoded_by=HashEncoder().fingerprint, known_fingerprint=dataset.fingerprint)
+
+
+@pytest.fixture
+def prepared(dataset: RetrievalDataset, tmp_path: Path) -> PreparedDataset:
+    ranked = prepare(encoded(dataset, tmp_path), encoder=HashEncoder(), build_retriever=RETRIEVER, cache=tmp_path)
+    return with_features(ranked)
+
+
+@pytest.fixture
+def shards(dataset: RetrievalDataset, tmp_path: Path) -> CandidateShards:
+    return write(dataset, tmp_path)
+
+
+def write(dataset: RetrievalDataset, folder: Path) -> CandidateShards:
+    return write_shards(
+        encoded(dataset, folder),
+        "train",
+        encoder=HashEncoder(),
+        build_retriever=RETRIEVER,
+        with_features=with_features,
+        folder=folder / "shards",
+        shard_size=5,
+    )
+
+
+def assert_equal(one: CandidateGraphs, other: CandidateGraphs) -> None:
+    for name in (field.name for field in fields(CandidateGraphs) if field.name != "inputs"):
+        here, there = getattr(one, name), getattr(other, name)
+        assert (here is None and there is None) or torch.equal(here, there), name
+    assert one.inputs.keys() == other.inputs.keys()
+    assert all(torch.equal(one.inputs[name], other.inputs[name]) for name in one.inputs)
+
+
+def test_a_buffer_for_all_gives_the_batches_of_memory(prepared: PreparedDataset, shards: CandidateShards) -> None:
+    settings: dict[str, Any] = {"batch_size": 4, "seed": 3, "inputs": VECTORS}
+    streamed = StreamedDataModule(prepared, shards, buffer=24, **settings)
+    memory = CandidateDataModule(prepared, **settings)
+    for epoch in range(2):
+        loaders = (streamed.train_dataloader(), memory.train_dataloader())
+        for loader in loaders:
+            loader.sampler.set_epoch(epoch)  # type: ignore[attr-defined]
+        for one, other in zip(*loaders, strict=True):
+            assert_equal(one, other)
+    for one, other in zip(streamed.val_dataloader(), memory.val_dataloader(), strict=True):
+        assert_equal(one, other)
+
+
+@pytest.mark.parametrize("buffer", [1, 5, 11])
+def test_a_small_buffer_serves_each_query_once_and_holds_few_shards(
+    prepared: PreparedDataset, shards: CandidateShards, buffer: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, reads = [], []
+    load, read = CandidateShards._load, candidate_shards.load_tensors
+
+    def noted(self: CandidateShards, number: int, hold: int) -> dict[str, torch.Tensor]:
+        found = load(self, number, hold)
+        held.append(len(self._held))
+        return found
+
+    monkeypatch.setattr(CandidateShards, "_load", noted)
+    monkeypatch.setattr(candidate_shards, "load_tensors", lambda *args: reads.append(args[0]) or read(*args))
+    data = StreamedDataModule(prepared, shards, buffer=buffer, batch_size=4, seed=1)
+    whole = CandidateDataModule(prepared, batch_size=4, seed=1)
+    orders = []
+    for epoch in range(2):
+        loader = data.train_dataloader()
+        loader.sampler.set_epoch(epoch)  # type: ignore[attr-defined]
+        batches = list(loader)
+        assert [batch.num_graphs for batch in batches] == [batch.num_graphs for batch in whole.train_dataloader()]
+        orders.append(list(chain.from_iterable(batch.query_index.tolist() for batch in batches)))  # type: ignore[union-attr]
+    expected = sorted(chain.from_iterable(batch.query_index.tolist() for batch in whole.train_dataloader()))  # type: ignore[union-attr]
+    assert sorted(orders[0]) == sorted(orders[1]) == expected
+    assert orders[0] != orders[1]
+    assert max(held) == max(1, buffer // 5)
+    assert len(reads) <= 2 * 3 * len(shards.paths)  # a batch between two buffers may read some again
+
+
+def test_shards_that_were_written_are_not_ranked_again(
+    dataset: RetrievalDataset, shards: CandidateShards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a stop: the first block is ranked for its features' names, and the one that is missing."""
+    assert len(shards.paths) == 5
+    shards.paths[3].unlink()
+    ranked = []
+    retrieve = BM25Retriever.retrieve
+    monkeypatch.setattr(
+        BM25Retriever, "retrieve", lambda self, queries: ranked.append(queries.ids) or retrieve(self, queries)
+    )
+    again = write(dataset, tmp_path)
+    assert again.paths == shards.paths
+    assert [list(ids) for ids in ranked] == [[f"q{i}" for i in range(5)], [f"q{i}" for i in range(15, 20)]]
+    again.paths[0].write_bytes(b"damaged")
+    with pytest.raises(ValueError, match=again.paths[0].name):
+        write(dataset, tmp_path)
+
+
+def test_processes_share_each_batch(
+    prepared: PreparedDataset, shards: CandidateShards, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = StreamedDataModule(prepared, shards, buffer=10, batch_size=4, seed=1)
+    whole = [batch.query_index.tolist() for batch in data.train_dataloader()]  # type: ignore[union-attr]
+    for rank in range(5):
+        monkeypatch.setattr(module, "process_share", lambda rank=rank: slice(rank, None, 5))
+        served = [batch.query_index.tolist() for batch in data.train_dataloader()]  # type: ignore[union-attr]
+        assert served == [queries[rank::5] for queries in whole]
+
+
+class Noting(L.LightningModule):
+    """Notes the queries of each step; may fail at one, as a machine may."""
+
+    def __init__(self, stop_at: int | None = None) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(1))
+        self.stop_at = stop_at
+        self.seen: list[list[int]] = []
+
+    def training_step(self, batch: CandidateGraphs, _: int) -> torch.Tensor:
+        if self.global_step == self.stop_at:
+            raise RuntimeError("power cut")
+        assert batch.query_index is not None
+        self.seen.append(batch.query_index.tolist())
+        return (self.weight * batch.x.sum()).sum()
+
+    def validation_step(self, batch: CandidateGraphs, _: int) -> None:
+        pass
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        assert self.trainer.estimated_stepping_batches == 18  # asks for the batches before a checkpoint is restored
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+@pytest.mark.parametrize("stop_at", [3, 6, 9, 12])
+def test_a_broken_run_goes_on_within_the_epoch(
+    prepared: PreparedDataset, shards: CandidateShards, tmp_path: Path, stop_at: int
+) -> None:
+    def run(name: str, stop_at: int | None = None, resume: Path | None = None) -> list[list[int]]:
+        keep = ModelCheckpoint(tmp_path / name, save_last=True, every_n_train_steps=1)
+        trainer = L.Trainer(
+            max_epochs=3, callbacks=[keep], logger=False, enable_progress_bar=False, accelerator="cpu",
+            use_distributed_sampler=False, enable_model_summary=False,
+        )  # fmt: skip
+        noting = Noting(stop_at)
+        data = StreamedDataModule(prepared, shards, buffer=10, batch_size=4, seed=1)
+        try:
+            trainer.fit(noting, datamodule=data, ckpt_path=resume, weights_only=True)
+        except RuntimeError:
+            assert noting.stop_at is not None
+        return noting.seen
+
+    whole = run("whole")
+    assert len(whole) == 18
+    before = run("broken", stop_at)
+    assert before == whole[:stop_at]
+    assert run("resumed", resume=tmp_path / "broken" / "last.ckpt") == whole[stop_at:]
+
+
+def test_bad_settings_are_refused(prepared: PreparedDataset, shards: CandidateShards) -> None:
+    with pytest.raises(ValueError, match="`buffer` must be a positive integer"):
+        StreamedDataModule(prepared, shards, buffer=0)
+    with pytest.raises(ValueError, match="`buffer` must be null for a model that reads pairs"):
+        StreamedDataModule(prepared, shards, buffer=1, inputs=PAIRS)
+
+
+def test_no_order_is_lost_where_shards_have_many_sizes() -> None:
+    batches = ShardBatches([3, 1, 7, 2], batch_size=4, seed=0, buffer=8)
+    assert batches.shards_at_once == 1
+    assert sorted(chain.from_iterable(batches)) == list(range(13))
+    assert len(list(batches)) == len(batches) == 4
