@@ -68,6 +68,26 @@ def test_each_query_gets_what_its_path_gives_it_alone(make_corpus: Callable, mak
     assert {"route", "fuse", "retrieve", "graph"} <= set(routed.seconds)
 
 
+def test_fusion_as_deep_as_the_paper_says(make_corpus: Callable, make_queries: Callable) -> None:
+    graph, queries, adapter = make_corpus(), make_queries(10), Spread()
+    routed = Pipeline(graph, steps=[router(adapter, fusion_depth=3)], budget=BUDGET).retrieve(queries)
+    listed = [
+        Pipeline(graph, steps=steps, budget=BUDGET).retrieve(queries).ranking.nodes.tolist()
+        for steps in (DENSE_STEPS, GRAPH_STEPS)
+    ]
+    fused_rows = [row for row in range(10) if 0.25 < row / 10 < 0.55]
+    for row in fused_rows:
+        weights = {0: 1 - row / 10, 1: row / 10}
+        fused: dict[int, float] = {}
+        for path, rankings in enumerate(listed):
+            for rank, node in enumerate([node for node in rankings[row] if node >= 0][:3], 1):
+                fused[node] = fused.get(node, 0.0) + weights[path] / (60 + rank)
+        expected = sorted(fused, key=lambda node: (-fused[node], node))[:3]
+        assert [node for node in routed.ranking.nodes[row].tolist() if node >= 0] == expected
+    alone = next(row for row in range(10) if row not in fused_rows)
+    assert int((routed.ranking.nodes[alone] >= 0).sum()) > 3  # paths that are not fused stay as deep as the budget
+
+
 def test_three_groups_are_three_batches(make_corpus: Callable, make_queries: Callable) -> None:
     Counted.seen.clear()
     steps = {name: [VectorSearch, partial(Counted, name=name)] for name in ("dense", "graph")}
@@ -121,6 +141,7 @@ class Reversed(Spread):
         (Spread(), {"dense": []}, "`dense` must contain a step, got none"),
         (Spread(), {"graph": []}, "`graph` must contain a step, got none"),
         (Spread(), {"rank_offset": 0.0}, r"`rank_offset` must be a finite number above 0, got 0\.0"),
+        (Spread(), {"fusion_depth": 0}, "`fusion_depth` must be a positive integer, got 0"),
         (Reversed(), {}, r"`adapter` must have `low` below `high`, got 0\.8 and 0\.2"),
     ],
 )

@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from graphrerank.checks import check_positive
+from graphrerank.checks import check_counts, check_positive
 from graphrerank.graphs import Queries, Ranking
 from graphrerank.graphs.routes import FUSION, GRAPH, choose_routes
 from graphrerank.operators import weighted_rank_fusion
@@ -41,6 +41,8 @@ class Router:
         dense: Steps of the dense path.
         graph: Steps of the graph path.
         rank_offset: :math:`k` of Eq. (8), positive.
+        fusion_depth: :math:`K` of lines 14 to 18: passages of each path that are fused, and of the fused ranking; 5 in
+            the paper. None for the budget.
 
     Raises:
         ValueError: If a path has no step, a step cannot be built, ``rank_offset`` is not positive, or the adapter's
@@ -55,14 +57,16 @@ class Router:
         dense: Sequence[StepFactory],
         graph: Sequence[StepFactory],
         rank_offset: float = RANK_OFFSET,
+        fusion_depth: int | None = None,
     ) -> None:
+        check_counts(fusion_depth=fusion_depth)
         for name, steps in (("dense", dense), ("graph", graph)):
             if not steps:
                 raise ValueError(f"`{name}` must contain a step, got none")
         check_positive(rank_offset=rank_offset)
         if not adapter.low < adapter.high:
             raise ValueError(f"`adapter` must have `low` below `high`, got {adapter.low} and {adapter.high}")
-        self.rank_offset = rank_offset
+        self.rank_offset, self.fusion_depth = rank_offset, fusion_depth
         self._resources = resources
         self._adapter = adapter
         self._dense = [build(resources) for build in dense]
@@ -95,8 +99,10 @@ class Router:
             return end.ranking, end.num_encodings
         dense, graph = self._follow(self._dense, queries), self._follow(self._graph, queries)
         with self._resources.clock("fuse"):
-            budget, offset = self._resources.budget, self.rank_offset
-            fused = fuse_paths(dense.ranking, graph.ranking, complexity, top_k=budget, rank_offset=offset)
+            budget = self._resources.budget
+            depth = budget if self.fusion_depth is None else min(self.fusion_depth, budget)
+            first = [Ranking(end.ranking.nodes[:, :depth], end.ranking.scores[:, :depth]) for end in (dense, graph)]
+            fused = fuse_paths(*first, complexity, top_k=depth, rank_offset=self.rank_offset)
         return fused, dense.num_encodings + graph.num_encodings
 
     def _follow(self, steps: Sequence[Step], queries: Queries) -> RetrievalState:
