@@ -240,7 +240,7 @@ def test_algorithms_2_and_4(
     found = retrieval(queries(7))
     for row, q in enumerate(queries(7).double().tolist()):
         parts = {name: listed(numbers[row]) for name, numbers in found.parts.items()}
-        share = {"kg_rag": 1.0, "skeleton_rag": 1.0, "hybrid_rag": 0.5, "ket_u": 0.6, "ket_p": 0.6}.get(solution, 0.0)
+        share = {"kg_rag": 1.0, "skeleton_rag": 1.0, "hybrid_rag": 0.6, "ket_u": 0.6, "ket_p": 0.6}.get(solution, 0.0)
         limit = math.floor(share * context_tokens + 1e-6)
         expected: dict[str, list[int]] = {}
         lines = []

@@ -39,6 +39,13 @@ def test_no_context_is_too_long(solution: str, build_index: BuildIndex, queries:
         assert max(counted) <= context_tokens
 
 
+def test_each_solution_has_a_share_of_its_own_unless_one_is_given(build_index: BuildIndex) -> None:
+    for solution, share in (("ket_p", 400), ("ket_u", 400), ("hybrid_rag", 500)):
+        index = build_index(solution)
+        assert KETRetrieval(index, solution=solution, context_tokens=1000).limits["graph"] == share
+        assert KETRetrieval(index, solution=solution, context_tokens=1000, graph_share=0.2).limits["graph"] == 200
+
+
 def test_twins_go_by_number(build_index: BuildIndex, make_documents: MakeDocuments, queries: torch.Tensor) -> None:
     documents = make_documents(10)
     index = build_index(documents=documents * 2, num_splits=0, join=False, core_share=1.0)

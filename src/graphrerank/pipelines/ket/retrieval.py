@@ -24,7 +24,7 @@ class Solution:
     # channels that share the context's tokens. If the first is `graph` and not the only one, its share is
     # `graph_share`
     channels: tuple[str, ...]
-    graph_share: float | None = None  # fixed share of the first channel; None for that of the retrieval's settings
+    graph_share: float = 0.4  # of the first channel, where the retrieval's settings name none
 
     @property
     def splits_chunks(self) -> bool:
@@ -83,7 +83,8 @@ class KETRetrieval(nn.Module):
         index: Index built with the solution's settings.
         solution: A name of ``SOLUTIONS``.
         context_tokens: :math:`\lambda`.
-        graph_share: :math:`\theta` in [0, 1], the skeleton's share of the tokens in KET-RAG.
+        graph_share: :math:`\theta` in [0, 1], the first channel's share of the tokens where there are two; None for the
+            solution's: 0.4 in KET-RAG, half in Hybrid-RAG.
         num_seeds: Number of seed entities.
 
     Raises:
@@ -98,16 +99,16 @@ class KETRetrieval(nn.Module):
         *,
         solution: str = "ket_p",
         context_tokens: int = 12_000,
-        graph_share: float = 0.4,
+        graph_share: float | None = None,
         num_seeds: int = 10,
     ) -> None:
         super().__init__()
         chosen = find_solution(solution)
         check_counts(context_tokens=context_tokens)
-        check_share(graph_share=graph_share)
+        share = chosen.graph_share if graph_share is None else graph_share
+        check_share(graph_share=share)
         if (needed := chosen.settings(index.settings)) != index.settings:
             raise ValueError(f"`index` must be built with {needed} for {solution}, got {index.settings}")
-        share = graph_share if chosen.graph_share is None else chosen.graph_share
         first = context_tokens if len(chosen.channels) == 1 else math.floor(share * context_tokens + 1e-6)
         self.limits = dict(zip(chosen.channels, (first, context_tokens - first), strict=False))
         chunks = index.sub_chunk_texts

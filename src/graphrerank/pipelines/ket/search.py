@@ -34,7 +34,7 @@ class KETSearch:
         num_splits: Number of times a chunk is halved, if the solution has keywords.
         description_tokens: Maximum number of tokens that describe an entity or a relation.
         context_tokens: See :class:`KETRetrieval`, as for all settings up to ``num_seeds``.
-        graph_share: Share of the context's tokens for the skeleton.
+        graph_share: Share of the context's tokens for the skeleton; None for the solution's.
         num_seeds: Number of seed entities.
 
     Raises:
@@ -57,7 +57,7 @@ class KETSearch:
         num_splits: int = 3,
         description_tokens: int = 100,
         context_tokens: int = 12_000,
-        graph_share: float = 0.4,
+        graph_share: float | None = None,
         num_seeds: int = 10,
     ) -> None:
         settings = KETSettings(
