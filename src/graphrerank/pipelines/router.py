@@ -101,8 +101,8 @@ class Router:
         with self._resources.clock("fuse"):
             budget = self._resources.budget
             depth = budget if self.fusion_depth is None else min(self.fusion_depth, budget)
-            first = [Ranking(end.ranking.nodes[:, :depth], end.ranking.scores[:, :depth]) for end in (dense, graph)]
-            fused = fuse_paths(*first, complexity, top_k=depth, rank_offset=self.rank_offset)
+            first, second = (_first(end.ranking, depth) for end in (dense, graph))
+            fused = fuse_paths(first, second, complexity, top_k=depth, rank_offset=self.rank_offset)
         return fused, dense.num_encodings + graph.num_encodings
 
     def _follow(self, steps: Sequence[Step], queries: Queries) -> RetrievalState:
@@ -110,6 +110,10 @@ class Router:
         for step in steps:
             state = step.run(state)
         return state.top(self._resources.budget)
+
+
+def _first(ranking: Ranking, depth: int) -> Ranking:
+    return Ranking(ranking.nodes[:, :depth], ranking.scores[:, :depth])
 
 
 def fuse_paths(
