@@ -5,12 +5,16 @@ import multiprocessing
 import os
 import signal
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import torch
 
 from graphrerank.data.corpus_folder import open_corpus, prepare_corpus
+from graphrerank.data.engines import LOCAL, Block, LocalEngine
+from graphrerank.data.engines.local import Work
 from graphrerank.files import sole_use
 from tests.data.corpus_folder.conftest import MakeDataset
 from tests.support.encoders import HashEncoder
@@ -130,3 +134,22 @@ def test_a_damaged_part_is_refused_by_name(make_dataset: MakeDataset, tmp_path: 
     part.write_bytes(part.read_bytes()[:-1])
     with pytest.raises(ValueError, match=rf"{part.name}: damaged cache .*; delete this file"):
         prepare_corpus(make_dataset(), tmp_path / "corpus", encoder=HashEncoder(), part_size=10)
+
+
+def test_workers_share_a_small_corpus(make_dataset: MakeDataset, tmp_path: Path) -> None:
+    class TwoWorkers(LocalEngine):
+        workers = 2
+        sizes: ClassVar[list[int]] = []
+
+        def map(self, work: Work, blocks: Iterable[Block]) -> Iterator[Block]:
+            kept = list(blocks)
+            self.sizes += [len(block["ids"]) for block in kept]
+            return super().map(work, kept)
+
+    dataset = make_dataset(600, entities=False)
+    folders = [
+        prepare_corpus(dataset, tmp_path / name, engine=engine)
+        for name, engine in (("one", LOCAL), ("two", TwoWorkers()))
+    ]
+    assert TwoWorkers.sizes == [256, 256, 88]
+    assert content(folders[0]) == content(folders[1])

@@ -97,6 +97,8 @@ def test_the_corpus_folder_is_the_local_one(
 class PickledWork:
     """An engine without Ray: work is pickled, and blocks lie in files on the way there and back."""
 
+    workers = 2
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.calls = 0

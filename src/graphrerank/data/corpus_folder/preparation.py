@@ -37,6 +37,8 @@ from graphrerank.graphs.vector_index import (
 )
 
 PART_TEXTS = 1 << 15  # passages of a part: at most this much work is lost on a stop
+SMALLEST_PART = 1 << 8  # that several workers share a small corpus for
+PARTS_OF_WORKER = 4  # at least, so that none waits long for another one at the end
 VECTOR_DTYPES = {"float16": "<f2", "float32": "<f4"}
 PARTS = "parts"
 COLUMNS = "columns-"
@@ -76,7 +78,7 @@ def prepare_corpus(
         vectors: ``float16``, or ``float32`` for twice the room and the very numbers of the encoder.
         index: ``ivf`` (of 8 bits a number, written part by part) or ``hnsw`` (built in memory) for an index of
             FAISS too, which a ``DenseRetriever`` of this kind then maps; needs vectors.
-        part_size: Passages of a part.
+        part_size: Passages of a part, at most: of a small corpus several workers of the engine take smaller ones.
         cache: Folder for edges to nearest neighbours (``knn``), which need an encoder.
         engine: Writes the parts and finds the nearest neighbours; its workers must see ``folder``.
         progress: Called with the number of passages of each finished part.
@@ -122,6 +124,9 @@ def prepare_corpus(
         if nearest is None and dataset.knn and encoder is not None:
             nearest = {"k": dataset.knn, "below": dataset.knn_below}
         dtype = getattr(torch, "float32" if dataset.knn else vectors)  # edges are those of the encoder's very numbers
+        if engine.workers > 1:
+            share = -(-graph.num_nodes // (PARTS_OF_WORKER * engine.workers))
+            part_size = min(part_size, max(SMALLEST_PART, share))
         writer = PartWriter((folder / PARTS).resolve(), encoder=encoder, dtype=dtype)
         parts = write_parts(writer, graph.node_ids, graph.texts, part_size=part_size, engine=engine, progress=progress)
         if encoder is not None and dataset.knn:

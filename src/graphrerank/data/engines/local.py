@@ -12,6 +12,8 @@ Work = Callable[[Block], Block]
 class Engine(Protocol):
     """Anything that applies work to the blocks of a corpus."""
 
+    workers: int  # blocks that are worked on at once
+
     def map(self, work: Work, blocks: Iterable[Block]) -> Iterator[Block]:
         """Apply ``work`` to each block and yield the results in the blocks' order.
 
@@ -29,6 +31,8 @@ class LocalEngine:
         >>> list(LocalEngine().map(lambda block: {"texts": block["texts"][:1]}, [{"texts": ["a", "b"]}]))
         [{'texts': ['a']}]
     """
+
+    workers = 1
 
     def map(self, work: Work, blocks: Iterable[Block]) -> Iterator[Block]:
         """Apply work to each block when its result is asked for."""
