@@ -42,7 +42,7 @@ def test_prompts_of_answers_and_of_no_part() -> None:
     cfg = compose("evaluate", overrides=["answers=judged", "prompt@answers.writer.prompt=short_answer"])
     assert prompts_of(None, cfg.answers) == listed("short_answer", "grapher_judge")
     retag = compose("evaluate", overrides=["pipeline=retag", "pipeline.steps.0.setup.language=llm"])
-    assert len(prompts_of(retag.pipeline)) == 5
+    assert len(prompts_of(retag.pipeline)) == 6
 
 
 def test_graphers_extraction_is_a_choice_for_the_edges_of_a_data_set() -> None:

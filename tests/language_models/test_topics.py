@@ -4,7 +4,14 @@ from typing import Any
 import pytest
 
 from graphrerank.language_models import LanguageModel, shipped_prompt
-from graphrerank.language_models.topics import mine_topics, parse_relevant, parse_topics, relate_to_topics
+from graphrerank.language_models.topics import (
+    classify_questions,
+    mine_topics,
+    parse_relevant,
+    parse_topic,
+    parse_topics,
+    relate_to_topics,
+)
 
 pytest.importorskip("httpx", reason="httpx is optional")
 
@@ -94,3 +101,19 @@ def test_topics_of_another_form_are_refused(bad: str) -> None:
 def test_relevance_of_another_form_is_refused(bad: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011
         parse_relevant(bad, num_notes=2, num_topics=2)
+
+
+def test_a_question_has_one_topic_or_none(endpoint: Any) -> None:
+    listed = "Topics:\n1. Cities\n2. Code\n\nQuestion: "
+    endpoint[1].script = {
+        f"{listed}a": [say({"topic": 2})],
+        f"{listed}b": [say({"topic": 0})],
+        f"{listed}c": [say({"topic": 3})],
+    }
+    questions = ["a", " ", "b", "c"]
+    assert classify_questions(model(endpoint), questions, ["Cities", "Code"], tries=1) == [1, None, None, None]
+    assert len(endpoint[1].requests) == 3
+    assert classify_questions(model(endpoint), ["a"], []) == [None]
+    for content in ("{}", '{"topic": true}', '{"topic": 3}', '{"topic": -1}', '{"topic": "1"}'):
+        with pytest.raises(ValueError, match="must be"):
+            parse_topic(content, num_topics=2)

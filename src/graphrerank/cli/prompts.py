@@ -33,6 +33,6 @@ def prompts_of(*parts: Any) -> list[str]:
 def _asks_nobody(step: Mapping[Any, Any]) -> bool:
     return (
         step.get("language_model", "") is None
-        or step.get("language") == "extractive"
+        or (step.get("language") == "extractive" and step.get("routing") != "language_model")
         or step.get("rerank", "language_model") != "language_model"
     )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from graphrerank.language_models.answer_cache import ChatModel
-from graphrerank.language_models.prompt import Prompt, shipped_prompt
+from graphrerank.language_models.prompt import Prompt, in_form, shipped_prompt
 from graphrerank.language_models.strict_answers import ask_strictly, read_json
 
 
@@ -71,6 +71,34 @@ def relate_to_topics(
             num_skipped += answer is None
             relevant += [[] for _ in range(size)] if answer is None else answer
     return relevant if topics else [[] for _ in notes], num_skipped
+
+
+def classify_questions(
+    model: ChatModel, questions: Sequence[str], topics: Sequence[str], *, tries: int = 3, prompt: Prompt | None = None
+) -> list[int | None]:
+    """Choose the topic of each question; None for none of them, without a usable answer, and for a blank question.
+
+    Source: ReTAG, section 3.2.2: a language model routes a question to one topic, or to the general summaries.
+    ``prompt`` has the places ``{topics}`` and ``{question}``; None for the one that ships.
+    """
+    prompt = prompt or shipped_prompt("retag_classification")
+    chosen: list[int | None] = [None] * len(questions)
+    rows = [row for row, question in enumerate(questions) if question.strip()] if topics else []
+    asked = [prompt.fill(topics=_numbered(topics), question=questions[row]) for row in rows]
+    read = partial(parse_topic, num_topics=len(topics))
+    answers = ask_strictly(in_form(model, prompt.form), asked, system=prompt.instructions(), parse=read, tries=tries)
+    for row, number in zip(rows, answers, strict=True):
+        chosen[row] = number - 1 if number else None
+    return chosen
+
+
+def parse_topic(content: str, *, num_topics: int) -> int:
+    """Parse the number of a topic from 1, 0 for none, strictly."""
+    answer = read_json(content)
+    number = answer.get("topic") if isinstance(answer, dict) and set(answer) == {"topic"} else None
+    if type(number) is not int or not 0 <= number <= num_topics:
+        raise ValueError(f'the answer must be {{"topic": 0 to {num_topics}}}, got {content[:80]!r}')
+    return number
 
 
 def parse_topics(content: str, *, limit: int) -> list[str]:

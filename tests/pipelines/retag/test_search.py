@@ -12,7 +12,7 @@ from graphrerank.graphs import CorpusGraph
 from graphrerank.indexes import ReTAGIndex, ReTAGSettings
 from graphrerank.language_models import LanguageModel
 from graphrerank.pipelines import Pipeline, ReTAGSearch, ReTAGSearchSettings, ReTAGSetup
-from graphrerank.pipelines.retag import ExtractiveKeywords, SummarySentences
+from graphrerank.pipelines.retag import ExtractiveKeywords, LevelSummaries, ReTAGRetrieval, SummarySentences
 from graphrerank.text import WordTokenizer
 
 pytest.importorskip("graspologic_native", reason="graspologic-native is optional")
@@ -120,11 +120,32 @@ def test_keywords_of_a_language_model(
     assert setup.keyword_finder(retag_index, sentences, num_keywords=0, **numbers) is None
 
 
+def test_a_language_model_chooses_the_topic(
+    retag_index: ReTAGIndex, word_encoder: Any, name_extractor: Any, scripted_model: Any, tmp_path: Path
+) -> None:
+    model = scripted_model(lambda system, question: {"topic": 2 if "Question: towns" in question else 0})
+    setup = ReTAGSetup(
+        folder=tmp_path, tokenizer=WordTokenizer(), extractor=name_extractor, language_model=model,
+        routing="language_model",
+    )  # fmt: skip
+    summaries = LevelSummaries(retag_index, 0)
+    chosen = setup.topic_classifier(retag_index)
+    retrieval = ReTAGRetrieval(summaries, ReTAGSearchSettings(top_p=2), classifier=chosen)
+    graphs = retrieval.retrieve(word_encoder.queries(["towns", "letters", ""])).graphs
+    assert graphs.tolist() == [[False, False, True], [True, False, False], [False, False, False]]
+    assert len(model.asked) == 2
+    general = ReTAGRetrieval(summaries, ReTAGSearchSettings(use_topics=False), classifier=chosen)
+    assert general.retrieve(word_encoder.queries(["towns"])).graphs.tolist() == [[True, False, False]]
+    assert len(model.asked) == 2
+
+
 @pytest.mark.parametrize(
     ("setup", "message"),
     [
         ({"language": "latin"}, r"`language` must be one of \['extractive', 'llm'\], got 'latin'"),
         ({"language": "llm"}, "`language_model` must be given for language=llm, got none"),
+        ({"routing": "any"}, r"`routing` must be one of \['similarity', 'language_model'\], got 'any'"),
+        ({"routing": "language_model"}, "`language_model` must be given for routing=language_model, got none"),
     ],
 )
 def test_setups_that_do_not_fit(setup: Any, message: str, build: Build) -> None:

@@ -333,7 +333,8 @@ class _Bench:
             scorer = CheckpointScorer(
                 summaries.graph, checkpoint=self._plan.checkpoint, text_encoder=self._encoder, device=self._device
             )
-        return ReTAGRetrieval(summaries, choice.search, keywords=finder, scorer=scorer)
+        classifier = self._setup.topic_classifier(self.index)
+        return ReTAGRetrieval(summaries, choice.search, keywords=finder, scorer=scorer, classifier=classifier)
 
 
 def _progress(scope: str) -> Callable[[int, int], None]:

@@ -35,6 +35,8 @@ class ReTAGPrompts:
     merged_topics: Prompt = field(default_factory=partial(shipped_prompt, "retag_merged_topics"))
     relevance: Prompt = field(default_factory=partial(shipped_prompt, "retag_relevance"))
     summary: Prompt = field(default_factory=partial(shipped_prompt, "summary"))  # see `write_summaries`
+    # of the topic of a question, see `classify_questions`
+    classification: Prompt = field(default_factory=partial(shipped_prompt, "retag_classification"))
     keywords: Prompt = field(default_factory=partial(shipped_prompt, "retag_keywords"))  # of a question
 
     @property

@@ -12,7 +12,7 @@ from graphrerank.graphs.retriever import BASE_SCORE, TEXT_FEATURES
 from graphrerank.operators.hybrid import BLOCK_SCORES
 from graphrerank.pipelines.graph_rerank import GraphScorer
 from graphrerank.pipelines.retag.keywords import KeywordFinder
-from graphrerank.pipelines.retag.routing import route_to_topics
+from graphrerank.pipelines.retag.routing import TopicClassifier, route_to_topics, topics_to_graphs
 from graphrerank.pipelines.retag.summaries import LevelSummaries
 
 FEATURES = (BASE_SCORE, *TEXT_FEATURES)
@@ -62,6 +62,7 @@ class ReTAGRetrieval:
     Args:
         keywords: Finder of further words for BM25; None for no expansion.
         scorer: A trained graph reranker over the summaries' graph; None for none.
+        classifier: Chooses the topic of each question by its index, or None for none; None for similarity.
     """
 
     def __init__(
@@ -71,11 +72,13 @@ class ReTAGRetrieval:
         *,
         keywords: KeywordFinder | None = None,
         scorer: GraphScorer | None = None,
+        classifier: TopicClassifier | None = None,
     ) -> None:
         self.summaries = summaries
         self.settings = settings
         self._keywords = keywords
         self._scorer = scorer
+        self._classifier = classifier
         self._is_open = summaries.in_graph[1:].any(1)
 
     @torch.inference_mode()
@@ -112,15 +115,23 @@ class ReTAGRetrieval:
     def _route(self, queries: Queries) -> Tensor:
         """Choose graphs, ``[B, 1 + T]`` bool; none for a blank question."""
         settings, vectors = self.settings, queries.encoded.to(self.summaries.device)
-        graphs = route_to_topics(
+        is_open = self._is_open & settings.use_topics
+        if self._classifier is not None and settings.use_topics:
+            graphs = topics_to_graphs(self._classifier(queries.texts), is_open)
+        else:
+            graphs = self._near_topics(vectors, is_open)
+        has_text = torch.tensor([bool(text.strip()) for text in queries.texts], dtype=torch.bool, device=graphs.device)
+        return graphs & has_text.unsqueeze(1)
+
+    def _near_topics(self, vectors: Tensor, is_open: Tensor) -> Tensor:
+        settings = self.settings
+        return route_to_topics(
             self.summaries.topics,
             vectors,
-            self._is_open & settings.use_topics,
+            is_open,
             threshold=settings.threshold,
             max_topics=settings.max_topics,
         )
-        has_text = torch.tensor([bool(text.strip()) for text in queries.texts], dtype=torch.bool, device=graphs.device)
-        return graphs & has_text.unsqueeze(1)
 
     def _score(self, queries: Queries, keywords: Sequence[Sequence[str]], candidates: Tensor) -> Tensor:
         """Return all nodes' combined score, BM25 and cosine, ``[3, B, N]``."""

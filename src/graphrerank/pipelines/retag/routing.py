@@ -1,10 +1,14 @@
 """Routing of questions to topics."""
 
+from collections.abc import Callable, Sequence
+
 import torch
 from torch import Tensor
 
 from graphrerank.checks import check_counts
 from graphrerank.indexes.retag import Topics
+
+TopicClassifier = Callable[[Sequence[str]], Sequence[int | None]]
 
 
 def route_to_topics(
@@ -44,3 +48,22 @@ def route_to_topics(
         nearest = torch.argsort(similarity, dim=1, descending=True, stable=True)[:, :max_topics]
         is_near = is_near & torch.zeros_like(is_near).scatter(1, nearest, True)
     return torch.cat([~is_near.any(1, keepdim=True), is_near], dim=1)
+
+
+def topics_to_graphs(chosen: Sequence[int | None], is_open: Tensor) -> Tensor:
+    """Send each of ``B`` questions to its topic, or to the general graph without one, or with one that is not open.
+
+    Source: ReTAG, section 3.2.2.
+
+    Returns:
+        ``[B, 1 + T]`` bool, one graph each.
+
+    Example:
+        >>> topics_to_graphs([0, None, 1], torch.tensor([True, False]))
+        tensor([[False,  True, False],
+                [ True, False, False],
+                [ True, False, False]])
+    """
+    places = torch.tensor([-1 if topic is None else topic for topic in chosen], device=is_open.device)
+    inside = (places.unsqueeze(1) == torch.arange(len(is_open), device=is_open.device)) & is_open
+    return torch.cat([~inside.any(1, keepdim=True), inside], dim=1)

@@ -60,7 +60,9 @@ class ReTAGSearch:
             num_terms=num_terms,
         )
         graph_scorer = None if scorer is None else scorer(summaries.graph, text_encoder=encoder)
-        self.retrieval = ReTAGRetrieval(summaries, search, keywords=finder, scorer=graph_scorer)
+        self.retrieval = ReTAGRetrieval(
+            summaries, search, keywords=finder, scorer=graph_scorer, classifier=setup.topic_classifier(index)
+        )
         self._indptr = index.communities.sources.indptr.to(graph.device)
         self._documents = index.communities.sources.indices.to(graph.device)
         self._resources = resources

@@ -2,16 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from graphrerank.checks import check_choice
 from graphrerank.indexes import IndexEncoder, ReTAGIndex, ReTAGIndexBuilder, ReTAGPrompts, ReTAGSettings
 from graphrerank.knowledge import KnowledgeExtractor
 from graphrerank.language_models import ChatModel, LanguageModelKeywords, remembering
+from graphrerank.language_models.topics import classify_questions
 from graphrerank.pipelines.retag.keywords import ExtractiveKeywords, GeneratedKeywords, KeywordFinder, SummarySentences
+from graphrerank.pipelines.retag.routing import TopicClassifier
 from graphrerank.text import Tokenizer
 
 LANGUAGES = ("extractive", "llm")
+ROUTINGS = ("similarity", "language_model")
 
 
 @dataclass(frozen=True)
@@ -31,10 +35,15 @@ class ReTAGSetup:
     language_model: ChatModel | None = None  # the language model of `llm`
     prompts: ReTAGPrompts = field(default_factory=ReTAGPrompts)  # prompts of the language model
     cache: str | Path | None = None  # folder of cached answers of the language model; None for no cache
+    # how a question finds its topics: by `similarity`, several perhaps; or by the `language_model`, one or none
+    routing: str = "similarity"
     description: str = "A collection of documents."  # description of the corpus, for the language model's keywords
 
     def __post_init__(self) -> None:
         check_choice(LANGUAGES, language=self.language)
+        check_choice(ROUTINGS, routing=self.routing)
+        if self.routing == "language_model" and self.language_model is None:
+            raise ValueError("`language_model` must be given for routing=language_model, got none")
         if self.language == "llm" and self.language_model is None:
             raise ValueError("`language_model` must be given for language=llm, got none")
 
@@ -66,6 +75,13 @@ class ReTAGSetup:
         return ExtractiveKeywords(
             sentences, index.topics, num_keywords=num_keywords, num_sentences=num_sentences, num_terms=num_terms
         )
+
+    def topic_classifier(self, index: ReTAGIndex) -> TopicClassifier | None:
+        """Return what chooses the topic of questions; None for similarity."""
+        if self.routing == "similarity" or self.language_model is None:
+            return None
+        model, names = remembering(self.language_model, self.cache), list(index.topics.names)
+        return partial(classify_questions, model, topics=names, prompt=self.prompts.classification)
 
     @property
     def _model(self) -> ChatModel | None:
