@@ -1,12 +1,14 @@
 """python benchmarks/base_table.py --datasets DIR: the checkpoint `base` on test splits, by retriever and edges.
 
-Runs ``evaluate.py checkpoint=base`` on every data set with every retriever and graph, one after the other, and further
-checkpoints with every graph; writes docs/base.md. A run that is already in the output folder is read, not repeated.
+Runs ``evaluate.py checkpoint=base`` on every data set with every retriever and graph, one after the other, further
+checkpoints with every graph, and other trainings of it; writes docs/base.md. A run that is already in the output folder
+is read, not repeated.
 """
 
 import argparse
 import itertools
 import json
+import statistics
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -37,6 +39,7 @@ GRAPHS = {
     "hand-chosen": [EXPAND],
     "auto": RETRIEVERS["auto"],
 }
+AUTO_ALONE = {"auto": RETRIEVERS["auto"]}
 EXTRA = {  # further rows of the first table: title -> data set and settings
     "2wikimultihopqa over edges_computed.tsv": (
         "2wikimultihopqa",
@@ -93,6 +96,19 @@ def full_table(results: dict[str, dict]) -> str:
             cells = [percent(numbers[measure]) for measure in MEASURES]
             latency = f"{numbers['latency_ms']['p50']:.1f}"
             lines.append(f"| {title if not place else ''} | {system} | {' | '.join(cells)} | {latency} |")
+    return "\n".join(lines)
+
+
+def trainings_table(trainings: list[dict[str, dict]]) -> str:
+    """Lay out mean and standard deviation of several trainings on every data set, the one that ships among them."""
+    lines = [f"| data set | {' | '.join(BY_EDGES)} |", f"| --- |{' --: |' * len(BY_EDGES)}"]
+    for name in SETS:
+        cells = []
+        for measure in BY_EDGES:
+            numbers = [100 * found[name]["systems"]["gatv2"][measure] for found in trainings]
+            spread = f" ± {statistics.stdev(numbers):.1f}" if len(numbers) > 1 else ""
+            cells.append(f"{statistics.mean(numbers):.1f}{spread}")
+        lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -186,6 +202,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--datasets", type=Path, required=True)
     parser.add_argument("--checkpoint", nargs="+", default=["base"], help="the page is of the first")
+    parser.add_argument("--trainings", nargs="*", default=[], help="the same training with other seeds: run folders")
     parser.add_argument("--settings", nargs="*", default=[], help="of evaluate.py, added to every run")
     parser.add_argument("--folder", type=Path, default=Path("runs/base_table"))
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "base.md")
@@ -196,10 +213,12 @@ def main() -> None:
     extra = {
         title: run(arguments, first, title, name, [EXPAND, *settings]) for title, (name, settings) in EXTRA.items()
     }
+    trainings = [results["auto"], *(run_all(arguments, other, AUTO_ALONE)["auto"] for other in arguments.trainings)]
     studies = [run_folder(arguments, first, "auto", name) / "study.json" for name in SETS]
     page = PAGE.format(
         full=full_table(results["auto"] | extra),
         tests=tests_table(results["auto"] | extra),
+        trainings=trainings_table(trainings),
         probabilities=probabilities_table(studies),
         lists=lists_table(studies),
         edges="\n\n".join(edges_table(by_edges, measure) for measure in BY_EDGES),
@@ -231,6 +250,12 @@ edges of its own.
 Difference in points; p of a two-sided paired randomisation test over queries.
 
 {tests}
+
+### Trained again
+
+Mean and standard deviation over trainings with different seeds, of which the one that ships is one; otherwise as above.
+
+{trainings}
 
 ## Probabilities
 
