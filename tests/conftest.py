@@ -1,5 +1,6 @@
 import os
 import random
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,17 @@ pytest_plugins = [
 
 
 REAL = {"datasets", "stanza_en"}  # fixtures of real data and models
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Let a file of tests that cannot be imported fail: doctests of modules without their extras are skipped so."""
+    report = yield
+    if report.skipped and "unable to import module" in str(report.longrepr):
+        report.outcome = "failed"
+    return report
 
 
 @pytest.hookimpl(tryfirst=True)

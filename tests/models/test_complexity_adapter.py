@@ -7,7 +7,8 @@ from torch import Tensor, nn
 
 from graphrerank.models import ComplexityAdapter, load_checkpoint
 from graphrerank.models.checkpoint import save_weights
-from graphrerank.models.manifest import model_name, write_manifest
+from graphrerank.models.manifest import write_manifest
+from graphrerank.models.registry import model_name
 from tests.support.manifests import make_manifest
 
 ARGUMENTS: dict[str, Any] = {"num_features": 9, "num_selected": 4, "hidden_channels": [16, 16, 8], "dropout": 0.4}

@@ -9,7 +9,8 @@ from graphrerank.models import GRankerHead, load_checkpoint
 from graphrerank.models.checkpoint import save_weights
 from graphrerank.models.granker_head import head_arguments
 from graphrerank.models.granker_layers import GRankerLayers, trainable_granker
-from graphrerank.models.manifest import model_name, write_manifest
+from graphrerank.models.manifest import write_manifest
+from graphrerank.models.registry import model_name
 from graphrerank.operators import CrossEncoder
 from tests.operators.test_cross_encoder import KINDS, PASSAGES, QUERIES, build
 from tests.support.manifests import make_manifest

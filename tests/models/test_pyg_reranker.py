@@ -7,8 +7,8 @@ pytest.importorskip("torch_geometric", reason="PyTorch Geometric is optional")
 
 from graphrerank.models import GATv2Reranker, PyGReranker
 from graphrerank.models.gatv2 import GATv2Layer
-from graphrerank.models.manifest import MODELS
 from graphrerank.models.pyg_reranker import PyGLayer
+from graphrerank.models.registry import MODELS
 
 SMALL = {"hidden_channels": 16, "num_layers": 2, "num_scores": 3}
 
