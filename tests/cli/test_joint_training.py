@@ -53,7 +53,9 @@ def test_two_processes_train_what_one_does(
         one, two = (logged(folder / system) for folder in (tmp_path / "alone", together[0]))
         assert len(one) == len(two) >= 6
         for alone, shared in zip(one, two, strict=True):
-            assert shared == pytest.approx(alone, rel=1e-4, abs=1e-5)
+            # sums of two halves round otherwise; Adam's steps make more of it from the second epoch on
+            is_first = alone.get("epoch", 0) == 0
+            assert shared == pytest.approx(alone, rel=1e-6 if is_first else 1e-3, abs=1e-6 if is_first else 1e-5)
     assert measures(together[0]) == pytest.approx(measures(tmp_path / "alone"), abs=2e-3)
 
 
