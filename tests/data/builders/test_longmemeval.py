@@ -28,6 +28,13 @@ def test_turns_of_all_histories(tmp_path: Path) -> None:
     assert built.card["dropped"] == {"judgement: the question has no answer in its history": 1}
 
 
+def test_evidence_of_what_never_happened_is_a_split_of_its_own(tmp_path: Path) -> None:
+    absent = FIRST | {"question_id": "q4_abs"}
+    built = build(tmp_path, "longmemeval", {"longmemeval_s_cleaned.json": [FIRST, absent]})
+    assert built.judged("test") == {"q1": ["s1:0"]}
+    assert built.judged("abstention") == {"q4_abs": ["s1:0"]}
+
+
 def test_another_form_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"longmemeval_s\.json, entry 0: needed a question of LongMemEval"):
         build(tmp_path, "longmemeval", {"longmemeval_s.json": [FIRST | {"haystack_session_ids": ["s1"]}]})

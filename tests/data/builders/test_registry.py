@@ -69,7 +69,7 @@ def test_what_no_reader_takes_is_not_left(tmp_path: Path, part: dict[str, Any], 
 def test_arguments_are_checked_before_files_are_read(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="`build` must be one of"):
         build_dataset("spyder", ["x"], tmp_path / "out", downloads=tmp_path)
-    with pytest.raises(ValueError, match=r"`options` of beaver must be of \['dialect'\], got 'dialekt'"):
+    with pytest.raises(ValueError, match=r"`options` of beaver must be of \['dialect', 'join_keys'\], got 'dialekt'"):
         build_dataset("beaver", ["x"], tmp_path / "out", downloads=tmp_path, options={"dialekt": "x"})
     with pytest.raises(ValueError, match="`from` must name the files"):
         build_dataset("beaver", [], tmp_path / "out", downloads=tmp_path)

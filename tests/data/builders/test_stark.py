@@ -5,6 +5,7 @@ import pickle
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -42,13 +43,27 @@ def test_entities_relations_and_answers(tmp_path: Path) -> None:
     built = build(tmp_path, "stark", FILES)
     first = built.documents[0]
     assert (first["_id"], first["title"]) == ("0", "PHYHIP")
-    assert first["text"] == "id: 9; type: gene; details: summary: A gene.; alias: X, Y"
+    assert first["text"] == "type: gene; details: summary: A gene.; alias: X, Y"
     assert sorted(built.edges) == [["0", "1", "drug_target"], ["0", "1", "ppi"], ["0", "2", "drug_target"]]
     assert built.judged("train") == {"0": ["1"]}
     assert built.judged("test") == {"1": ["0", "2"]}
     assert built.card["notes"] == ["Splits whose files were not given: val."]
     kept = build(tmp_path / "kept", "stark", FILES, keep_types=["ppi"])
     assert kept.edges == [["0", "1", "ppi"]]
+
+
+@pytest.mark.parametrize("protocol", [4, 5])
+def test_what_pandas_leaves_in_a_table(tmp_path: Path, protocol: int) -> None:
+    details = {"_version": 1, "taxon_id": np.int64(9606), "length": np.int64(330), "weight": np.float64(1.5),
+               "half_life": np.float32("nan"), "summary": float("nan"), "coding": np.bool_(True)}  # fmt: skip
+    nodes = {np.int64(0): NODES[0] | {"details": details}, 1: NODES[1], 2: NODES[2]}
+    base = BASE | {"processed/node_info.pkl": pickle.dumps(nodes, protocol=protocol)}
+    built = build(tmp_path, "stark", FILES | {"skb/prime/processed.zip": zip_of(base)})
+    assert built.documents[0]["text"] == "type: gene; details: length: 330; weight: 1.5; coding: True"
+    objects = pickle.dumps({0: np.array([{}], dtype=object)[:1]}, protocol=protocol)
+    files = FILES | {"skb/prime/processed.zip": zip_of(BASE | {"processed/node_info.pkl": objects})}
+    with pytest.raises(ValueError, match=r"node_info\.pkl: needed a pickle of plain values"):
+        build(tmp_path / "objects", "stark", files)
 
 
 class Hostile:

@@ -1,26 +1,30 @@
-"""BEAVER: tables of enterprise warehouses, by the files that its authors' script ``data/download_hf.py`` writes.
+"""BEAVER: tables of enterprise warehouses, by the files of its repository or of its script ``data/download_hf.py``.
 
-Source: Chen et al. 2024, BEAVER. A warehouse has ``dev_tables.json``, an object of tables by ``database#sep#table``,
-and ``dev.json``, questions with their SQL in the dialect of MySQL and the authors' own list of tables. Judgements are
-the tables of the SQL; where the authors list others, the card says so.
+Source: Chen et al. 2024, BEAVER. ``dev_tables.json`` is an object of tables by ``database#sep#table``, ``dev.json`` has
+questions with their SQL, in the script's files in the dialect of MySQL and with the authors' own list of tables.
+Judgements are the tables of the SQL; where the authors list others, the card says so. The repository's tables of the
+database ``dw`` have no foreign keys; ``dw_join_keys.json`` lists pairs of columns, in the order of the questions that
+join them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from graphrerank.data.builders.draft import Draft
+from graphrerank.data.builders.draft import Draft, Dropped, Edge
 from graphrerank.data.builders.raw_files import RawFile, RawFiles
 from graphrerank.data.builders.table_retrieval import Database, SchemaTable, SqlQuestion, draft_tables
 
 _SEPARATOR = "#sep#"
 
 
-def build_beaver(files: RawFiles, *, dialect: str = "mysql") -> Draft:
-    """Read a warehouse's schema and questions.
+def build_beaver(files: RawFiles, *, dialect: str = "mysql", join_keys: bool = False) -> Draft:
+    """Read schemas and questions.
 
     Args:
-        files: One warehouse's.
-        dialect: Of its SQL.
+        files: One warehouse's, or those of the repository.
+        dialect: Of its SQL; the repository's ``dw`` is written in Oracle's.
+        join_keys: Read ``dw_join_keys.json`` too, as edges of the type ``join_key``. They are taken from the questions'
+            own SQL, so that they tell which tables are asked together: a graph that knows labels.
     """
     databases = _databases(files.one("*tables*.json"))
     questions = []
@@ -36,7 +40,11 @@ def build_beaver(files: RawFiles, *, dialect: str = "mysql") -> Draft:
                 stated=None if stated is None else [name.rsplit(_SEPARATOR, 1)[-1] for name in stated],
             )
         )
-    return draft_tables([(base, None) for base in databases], questions, dialect=dialect)
+    draft = draft_tables([(base, None) for base in databases], questions, dialect=dialect)
+    if join_keys:
+        draft.edges = [*draft.edges, *_join_edges(files.one("*_join_keys.json"), databases, draft.dropped)]
+        draft.notes.append("Edges of the type join_key are taken from the SQL of the questions: they know labels.")
+    return draft
 
 
 def _databases(file: RawFile) -> list[Database]:
@@ -89,3 +97,27 @@ def _table(record: Mapping[str, Any]) -> tuple[SchemaTable, list[tuple[str, str,
 def _spelled(name: str, tables: list[SchemaTable]) -> str:
     """Return a table's name as the schema writes it."""
     return next((table.name for table in tables if table.name.casefold() == name.casefold()), name)
+
+
+def _join_edges(file: RawFile, databases: list[Database], dropped: list[Dropped]) -> Iterator[Edge]:
+    """Read pairs of columns that are joined, each once, whichever comes first."""
+    name = file.name.rsplit("/", 1)[-1].removesuffix(".gz").removesuffix("_join_keys.json")
+    tables = next((base.tables for base in databases if base.name == name), [])
+    known, seen = {table.name for table in tables}, set()
+    try:
+        pairs = [[column.rsplit(".", 1) for column in pair] for pair in file.json()]
+        ends = [
+            ((_spelled(t, [*tables]), column), (_spelled(u, [*tables]), other)) for (t, column), (u, other) in pairs
+        ]
+    except (TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"{file.label}: needed a list of pairs TABLE.COLUMN ({error!r})") from error
+    for (table, column), (other, other_column) in ends:
+        key = frozenset([(table, column), (other, other_column)])
+        if key in seen or table == other:
+            continue
+        seen.add(key)
+        if {table, other} <= known:
+            yield Edge(f"{name}.{table}", f"{name}.{other}", "join_key", (column, other_column))
+        else:
+            edge = f"{name}.{table}.{column} -> {other}.{other_column}"
+            dropped.append(Dropped("edge", edge, "refers to a table that is not there"))

@@ -2,7 +2,9 @@
 
 Source: Wu et al. 2025, LongMemEval; ``longmemeval_s.json``, ``..._m.json`` or ``..._oracle.json``. A question comes
 with the sessions of its own history; their union is the corpus here, and ``sessions`` in a question's metadata are its
-own. Dates belong to a question's history, not to a session, and stay with the question.
+own. Dates belong to a question's history, not to a session, and stay with the question. Questions whose id ends with
+``_abs`` ask for what never happened; the authors leave them out of retrieval, and their judgements are in the split
+``abstention``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +24,7 @@ def build_longmemeval(files: RawFiles) -> Draft:
     documents: list[Record] = []
     queries: list[Record] = []
     edges: list[Edge] = []
-    judgements: list[Judgement] = []
+    qrels: dict[str, list[Judgement]] = {"test": [], "abstention": []}
     dropped: list[Dropped] = []
     for place, record in files.one("longmemeval*.json", "longmemeval*").records(*NEEDED):
         try:
@@ -41,13 +43,15 @@ def build_longmemeval(files: RawFiles) -> Draft:
             queries.append(_question(record, own))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"{place}: needed a question of LongMemEval ({error!r})") from error
+        query_id = str(record["question_id"])
+        split = "abstention" if query_id.endswith("_abs") else "test"
         if not relevant:
-            absent = str(record["question_id"]).endswith("_abs")
-            reason = "the question has no answer in its history" if absent else "no turn is marked as the answer's"
-            dropped.append(Dropped("judgement", str(record["question_id"]), reason))
-        judgements += [Judgement(str(record["question_id"]), doc_id) for doc_id in dict.fromkeys(relevant)]
+            unasked = "the question has no answer in its history"
+            reason = unasked if split == "abstention" else "no turn is marked as the answer's"
+            dropped.append(Dropped("judgement", query_id, reason))
+        qrels[split] += [Judgement(query_id, doc_id) for doc_id in dict.fromkeys(relevant)]
     notes = ["A question is about the sessions that its metadata names; the corpus holds those of all questions."]
-    return Draft(documents, queries, {"test": judgements}, edges, dropped=dropped, notes=notes)
+    return Draft(documents, queries, qrels, edges, dropped=dropped, notes=notes)
 
 
 def _free_name(name: str, said: Sequence[tuple[str, str]], sessions: Mapping[str, Any]) -> str:

@@ -1,18 +1,22 @@
 """STaRK: questions over a knowledge base whose entities have texts; the entities that answer are relevant.
 
 Source: Wu et al. 2024, STaRK; of one base (``amazon``, ``mag`` or ``prime``) ``skb/NAME/processed.zip``,
-``qa/NAME/stark_qa/stark_qa.csv`` and ``qa/NAME/split/*.index``. An entity's text is the list of its fields; STaRK's own
-texts also list its relations, which are edges here. Relations in both directions are one edge.
+``qa/NAME/stark_qa/stark_qa.csv`` and ``qa/NAME/split/*.index``. An entity's text is the list of its fields, without
+ids and what is missing, as in STaRK's own texts; these also list its relations, which are edges here. Relations in both
+directions are one edge.
 
-The authors' tables are pickles. They are read without any class: a pickle that names one is refused.
+The authors' tables are pickles. They are read without any class but numpy's numbers, of which pandas leaves some in
+them: a pickle that names another is refused.
 """
 
 import ast
 import io
+import math
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -56,18 +60,45 @@ def build_stark(files: RawFiles, *, keep_types: list[str] | None = None) -> Draf
 
 def read_pickle(file: RawFile) -> Any:
     """Read dicts, lists, texts and numbers from a pickle; one that names a class or function is a ValueError."""
+    troubles = (pickle.UnpicklingError, EOFError, LookupError, AttributeError, TypeError, ValueError, MemoryError)
     try:
         return _PlainUnpickler(io.BytesIO(file.read())).load()
-    except (pickle.UnpicklingError, EOFError, IndexError, KeyError, AttributeError, TypeError, MemoryError) as error:
+    except troubles as error:
         raise ValueError(f"{file.label}: needed a pickle of plain values ({error})") from error
 
 
 class _PlainUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        raise pickle.UnpicklingError(f"it names {module}.{name}")
+        if (found := _NUMBERS.get((module.replace("numpy._core", "numpy.core"), name))) is None:
+            raise pickle.UnpicklingError(f"it names {module}.{name}")
+        return found
 
     def persistent_load(self, pid: Any) -> Any:
         raise pickle.UnpicklingError("it refers to another file")
+
+
+class _NumberFormat:
+    """What a pickle says of ``numpy.dtype``: a code such as ``f8`` and, as state, the order of its bytes."""
+
+    def __init__(self, code: str, *_: Any) -> None:
+        if code[:1] not in {"b", "i", "u", "f"} or not code[1:].isdigit():
+            raise pickle.UnpicklingError(f"it holds numbers of the format {code!r}")
+        self.format = np.dtype(code)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self.format = self.format.newbyteorder(state[1])
+
+
+def _number(number_format: _NumberFormat, raw: bytes) -> Any:
+    """Return one of numpy's numbers as Python's."""
+    (number,) = np.frombuffer(raw, number_format.format).tolist()
+    return number
+
+
+_NUMBERS: Mapping[tuple[str, str], Callable[..., Any]] = {
+    ("numpy", "dtype"): _NumberFormat,
+    ("numpy.core.multiarray", "scalar"): _number,
+}
 
 
 def _tensor(file: RawFile) -> Tensor:
@@ -91,17 +122,24 @@ def _answer_ids(written: str, place: str) -> list[int]:
 
 
 def _entity(number: int, fields: Mapping[str, Any]) -> Record:
-    title = next((str(fields[key]) for key in TITLES if fields.get(key)), "")
-    parts = [f"{key}: {shown}" for key, entry in fields.items() if key not in TITLES and (shown := _shown(entry))]
-    return document(str(number), title, "; ".join(parts) or title, type=fields.get("type"))
+    title = next((shown for key in TITLES if (shown := _shown(fields.get(key)))), "")
+    text = _shown({key: entry for key, entry in fields.items() if key not in TITLES}, limit=None)
+    return document(str(number), title, text or title, type=fields.get("type"))
 
 
-def _shown(entry: Any) -> str:
+def _shown(entry: Any, *, limit: int | None = MAX_FIELD_CHARS) -> str:
+    """Describe a field; empty if it is missing, as None or as pandas' NaN."""
     if isinstance(entry, Mapping):
-        entry = "; ".join(f"{key}: {shown}" for key, part in entry.items() if (shown := _shown(part)))
+        parts = ((str(key), part) for key, part in entry.items() if not _is_id(str(key)))
+        entry = "; ".join(f"{key}: {shown}" for key, part in parts if (shown := _shown(part)))
     elif isinstance(entry, list | tuple | set):
         entry = ", ".join(filter(None, map(_shown, entry)))
-    return "" if entry is None else " ".join(str(entry).split())[:MAX_FIELD_CHARS]
+    is_missing = entry is None or (isinstance(entry, float) and math.isnan(entry))
+    return "" if is_missing else " ".join(str(entry).split())[:limit]
+
+
+def _is_id(key: str) -> bool:
+    return key == "id" or key.startswith("_") or "_id" in key
 
 
 def _edges(pairs: Tensor, types: Tensor, names: Mapping[int, str], kept: set[str] | None) -> Iterator[Edge]:
