@@ -13,13 +13,13 @@ CORPUS = [
 
 
 def test_nq_and_popqa(tmp_path: Path) -> None:
-    nq = {"id": "0", "question": "who flies", "reference": ["bee", "a bee"], "contexts": [
+    nq = {"question": "who flies", "reference": ["bee", "a bee"], "contexts": [
         {"title": "Bee", "text": "It  flies.", "is_supporting": True},
         {"title": "Ant", "text": "", "is_supporting": False},
     ]}  # fmt: skip
     files: dict[str, Any] = {"nq_rear.json": [nq], "nq_rear_corpus.json": CORPUS}
     built = build(tmp_path / "nq", "hipporag", files)
-    assert built.judged("test") == {"0": ["nq_rear:1"]}
+    assert built.judged("test") == {"nq_rear:q0": ["nq_rear:1"]}
     assert built.queries[0]["metadata"]["answer"] == ["bee", "a bee"]
     popqa = {"id": 7, "question": "Who walks?", "obj": "ant", "possible_answers": '["ant", "emmet"]',
              "paragraphs": [{"title": "Ant", "text": "It walks."}]}  # fmt: skip

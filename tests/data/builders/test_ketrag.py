@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.data.builders.test_multi_hop import HOTPOT, MUSIQUE
 from tests.support.raw import build, jsonl
 
@@ -22,8 +24,9 @@ def test_answers_without_judgements(tmp_path: Path) -> None:
     assert built.card["counts"]["qrels"] == {}
 
 
-def test_judgements_from_the_data_sets_of_the_questions(tmp_path: Path) -> None:
-    own: dict[str, Any] = {"musique_ans_v1.0_dev.jsonl": jsonl(*MUSIQUE), "hotpot_dev.json": HOTPOT}
+@pytest.mark.parametrize("file", ["hotpot_dev.json", "data/dev.json"])
+def test_judgements_from_the_data_sets_of_the_questions(tmp_path: Path, file: str) -> None:
+    own: dict[str, Any] = {"musique_ans_v1.0_dev.jsonl": jsonl(*MUSIQUE), file: HOTPOT}
     built = build(tmp_path, "ketrag", FILES | own)
     assert built.judged("test_silver") == {"2hop__1_2": ["ket:1"], "h1": ["ket:3"]}
     assert [(each["id"], each["reason"]) for each in built.dropped] == [
@@ -32,13 +35,33 @@ def test_judgements_from_the_data_sets_of_the_questions(tmp_path: Path) -> None:
     ]
 
 
-def test_the_real_texts_stay_as_they_are(datasets: Path, tmp_path: Path) -> None:
+def test_against_the_folder_with_musiques_own_file_made_of_it(datasets: Path, tmp_path: Path) -> None:
     from graphrerank.data import read_documents, read_queries
 
     folder = datasets / "ketrag_musique"
     documents, queries = list(read_documents(folder)), list(read_queries(folder))
+    passages = {doc.doc_id: (doc.title, doc.text) for doc in documents}
+    judged: dict[str, list[str]] = {}
+    for line in (folder / "qrels" / "test_silver.tsv").read_text().splitlines()[1:]:
+        query, doc, _ = line.split("\t")
+        judged.setdefault(query, []).append(doc)
+    musique = [
+        {"id": query, "question": "", "answer": "", "answerable": True, "paragraphs": [
+            {"idx": i, "title": passages[doc][0], "paragraph_text": passages[doc][1], "is_supporting": True}
+            for i, doc in enumerate(docs)
+        ]}
+        for query, docs in judged.items()
+    ]  # fmt: skip
     pairs = [{"id": q.query_id, "question": q.text, "answer": q.metadata["answer"]} for q in queries]
-    files: dict[str, Any] = {"input/document.txt": "\n".join(doc.text for doc in documents), "qa-pairs.json": pairs}
+    files: dict[str, Any] = {
+        "input/document.txt": "\n".join(doc.text for doc in documents),
+        "qa-pairs.json": pairs,
+        "musique_ans_v1.0_dev.jsonl": jsonl(*musique),
+    }
     built = build(tmp_path, "ketrag", files)
     assert [(doc["_id"], doc["text"]) for doc in built.documents] == [(doc.doc_id, doc.text) for doc in documents]
     assert [query["_id"] for query in built.queries] == [query.query_id for query in queries]
+    assert len(judged) == 114
+    assert {q: sorted(docs) for q, docs in built.judged("test_silver").items()} == {
+        q: sorted(docs) for q, docs in judged.items()
+    }

@@ -230,7 +230,7 @@ def test_the_wrong_checksum_leaves_nothing(tmp_path: Path) -> None:
         (b"{", r"musique\.json: not valid JSON"),
         (b"\xff", r"musique\.json: needed UTF-8"),
         (b'[{"_id": "1"}]', r"musique.*: not HippoRAG's form \(KeyError"),
-        (b"[1]", r"not HippoRAG's form \(TypeError"),
+        (b"[1]", r"not HippoRAG's form \(AttributeError"),
         (json.dumps([{**MUSIQUE_QUESTIONS[0], "paragraphs": None}]).encode(), r"not HippoRAG's form \(TypeError"),
         (
             json.dumps(

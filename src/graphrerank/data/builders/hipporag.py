@@ -2,7 +2,7 @@
 
 Source: Gutierrez et al. 2025, HippoRAG 2; the files ``NAME.json`` and ``NAME_corpus.json`` of its data set on the hub.
 A question's supporting passage is the corpus passage with the same title and text, ignoring white space, or else the
-only one with that title.
+only one with that title. Questions of NQ come without ids and are named by their places.
 """
 
 import json
@@ -27,23 +27,22 @@ def build_hipporag(files: RawFiles) -> Draft:
         for passage, doc_id in zip(corpus, ids, strict=True):
             by_title.setdefault(_key(passage["title"], ""), []).append(doc_id)
         judgements = []
-        for question in questions:
+        question_ids = [str(q.get("_id", q.get("id", f"{name}:q{place}"))) for place, q in enumerate(questions)]
+        for query_id, question in zip(question_ids, questions, strict=True):
             for title, text in _supporting(question):
                 exact, same_title = by_text.get(_key(title, text)), by_title.get(_key(title, ""), [])
                 if exact is None and len(same_title) != 1:
                     raise ValueError(
                         f"{questions_file.label}: needed supporting passages of the corpus, found {title!r}"
                     )
-                judgements.append(Judgement(_question_id(question), exact or same_title[0]))
+                judgements.append(Judgement(query_id, exact or same_title[0]))
         documents = [document(i, p["title"], p["text"]) for i, p in zip(ids, corpus, strict=True)]
-        queries = [query(_question_id(q), q["question"], **_answers(q)) for q in questions]
+        queries = [
+            query(query_id, q["question"], **_answers(q)) for query_id, q in zip(question_ids, questions, strict=True)
+        ]
     except (AttributeError, KeyError, TypeError, json.JSONDecodeError) as error:
         raise ValueError(f"{corpus_file.label}, {questions_file.label}: not HippoRAG's form ({error!r})") from error
     return Draft(documents, queries, {"test": list(dict.fromkeys(judgements))})
-
-
-def _question_id(question: Record) -> str:
-    return str(question["_id"] if "_id" in question else question["id"])
 
 
 def _supporting(question: Record) -> list[tuple[str, str]]:

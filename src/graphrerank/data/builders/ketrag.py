@@ -1,8 +1,9 @@
 """KET-RAG's own benchmark: a text of one paragraph a line without titles, and 500 questions with answers.
 
 Source: Huang et al. 2025, KET-RAG; ``ragtest-NAME/input/document.txt`` and ``qa-pairs.json`` of its repository. It has
-no judgements. Where the data set that its questions come from is given too (MuSiQue's or HotpotQA's own files), a
-question whose supporting paragraphs all stand in the text is judged by them, in the split ``test_silver``.
+no judgements. Where the data set that its questions come from is given too (the own files of MuSiQue, HotpotQA or
+2WikiMultihopQA), a question whose supporting paragraphs all stand in the text is judged by them, in the split
+``test_silver``.
 """
 
 from graphrerank.data.builders.draft import Draft, Dropped, Judgement, document, query
@@ -40,7 +41,9 @@ def build_ketrag(files: RawFiles) -> Draft:
 
 def _origins(files: RawFiles) -> dict[str, HopQuestion]:
     musique = [(file, "") for file in files.matching("musique*.jsonl")]
-    hotpot = [(file, "") for file in files.matching("hotpot*.json")]
+    hotpot = [
+        (file, "") for file in files.matching("hotpot*.json", "train.json", "dev.json")
+    ]  # 2WikiMultihopQA's form too
     return {each.query_id: each for each in (*musique_questions(musique), *hotpot_questions(hotpot))}
 
 
