@@ -193,6 +193,32 @@ def grow(source: Path, folder: Path, size: int) -> dict[str, float]:
     return {**times, **memory()}
 
 
+def grow_ivf(source: Path, folder: Path, size: int) -> dict[str, float]:
+    """Hold an index to which a tenth of the passages was added, in ten changes, against one of all of them."""
+    made, grown = make_dataset(source, size), folder.with_name(f"{folder.name}-grown")
+    graph, first = made.graph, size - size // 10
+    edgeless = torch.zeros(0, dtype=torch.int64)
+    base = CorpusGraph(
+        graph.node_ids[:first], graph.texts[:first], torch.zeros(first + 1).long(), edgeless, torch.ones(0)
+    )
+    dataset = RetrievalDataset(made.name, base, ["q"], ["?"], {"test": Qrels(*torch.zeros(2, 1).long(), torch.ones(1))})
+    prepare_corpus(dataset, grown, encoder=HashingEncoder(), index="ivf")
+    start, cpu, step = time.perf_counter(), time.process_time(), -(-(size - first) // 10)
+    for low in range(first, size, step):
+        grow_corpus(grown, graph.node_ids[low : low + step], graph.texts[low : low + step], encoder=HashingEncoder())
+    times = {"grow_seconds": time.perf_counter() - start, "grow_cpu": time.process_time() - cpu}
+    queries = Queries(made.query_ids, made.query_texts, HashingEncoder().encode(made.query_texts))
+    exact = DenseRetriever(open_corpus(grown).graph, top_k=10).retrieve(queries).nodes
+    for name, corpus in (("grown", grown), ("rebuilt", folder)):
+        retriever = DenseRetriever(open_corpus(corpus).graph, top_k=10, index="ivf")
+        start, cpu = time.perf_counter(), time.process_time()
+        found = retriever.retrieve(queries).nodes
+        times[f"{name}_ms"] = 1000 * (time.process_time() - cpu) / len(found)
+        same = [torch.isin(*pair) for pair in zip(exact, found, strict=True)]
+        times[f"{name}_recall"] = float(torch.stack(same).float().mean())
+    return times
+
+
 def write_titled(source: Path, folder: Path, size: int, *, first: int, count: int) -> None:
     """Write passages ``first`` to ``first + count`` of a corpus of ``size`` with titles, as a data set folder.
 
@@ -340,6 +366,8 @@ def main() -> None:
             found = evaluate(folder)
         elif args.step in ("titled", "grow_titled"):
             found = (prepare_titled if args.step == "titled" else grow_titled)(args.source, folder, args.sizes[0])
+        elif args.step == "grow_ivf":
+            found = grow_ivf(args.source, folder, args.sizes[0])
         elif args.step == "grow":
             found = grow(args.source, folder, args.sizes[0])
         else:
@@ -349,7 +377,7 @@ def main() -> None:
     for size in args.sizes:
         steps = ["prepare", "prepare_ivf", *args.systems, "evaluate"]
         if size <= COMPARED:
-            steps += ["compare", "titled", "grow_titled"]
+            steps += ["compare", "titled", "grow_titled", "grow_ivf"]
         steps.append("grow")
         for step in steps:
             command = [sys.executable, __file__, str(args.source), "--folder", str(args.folder), "--sizes", str(size)]

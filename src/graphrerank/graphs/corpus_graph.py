@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -12,6 +11,7 @@ from graphrerank.graphs.edge_lists import check_edges, lay_out_types, merge_para
 from graphrerank.graphs.edge_types import ENTITY, OTHER
 from graphrerank.graphs.entity_incidence import EntityIncidence
 from graphrerank.graphs.sparse_rows import row_slots
+from graphrerank.graphs.stored_index import StoredIndex
 from graphrerank.graphs.word_index import WordIndex
 
 BLOCK_VECTORS = 1 << 14  # looked at at once
@@ -38,7 +38,7 @@ class CorpusGraph:
         weight_by_type: ``[E, T]`` float32, the edge's weight in each of
             :data:`~graphrerank.graphs.edge_types.EDGE_TYPES`, 0 where it is not of that type; None where all edges are
             ``other``.
-        vector_index: A file of FAISS over the vectors, ``vectors.ivf`` or ``vectors.hnsw``, or None.
+        vector_index: An index of FAISS over the vectors, on disk, or None.
         words: The words of the texts, if they were read before; None: whoever needs them reads the texts.
         known_content: The hash of ids, texts and vectors (:func:`~graphrerank.graphs.content_hash.content_hash`), if it
             was computed before.
@@ -59,7 +59,7 @@ class CorpusGraph:
     entities: EntityIncidence | None = None
     weight_by_type: Tensor | None = None
     words: WordIndex | None = None
-    vector_index: Path | None = None
+    vector_index: StoredIndex | None = None
     known_content: str | None = None
     row_stop: Tensor | None = None
     removed: Tensor | None = None

@@ -2,7 +2,6 @@
 
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from functools import cached_property
-from importlib import import_module
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from typing import Any
@@ -15,7 +14,8 @@ from torch import Tensor
 from graphrerank.checks import check_choice, check_counts
 from graphrerank.graphs import CorpusGraph, Queries, Ranking
 from graphrerank.graphs.retriever import BASE_SCORE
-from graphrerank.graphs.vector_index import fill_vector_index, map_vector_index, new_vector_index
+from graphrerank.graphs.stored_index import IndexSearch
+from graphrerank.graphs.vector_index import fill_vector_index, new_vector_index
 from graphrerank.operators.dot_ranking import BLOCK_VECTORS, MARGIN, DotRanking
 
 INDEXES = ("flat", "hnsw", "ivf")
@@ -35,8 +35,7 @@ class DenseRetriever:
     Source: FastInsight, Definition 2 (vector search), with its dot product; for unit vectors that is the cosine of its
     Example 1. The corpus is indexed at the first query, on a GPU if FAISS has one (except HNSW, which FAISS keeps on
     the CPU). Of float16 vectors on disk ``flat`` needs no FAISS, and no memory: blocks of them are multiplied with the
-    queries. An index of the kind that lies beside the vectors is mapped, whatever ``links`` and ``num_cells`` say;
-    vectors that were added since it was built are all compared.
+    queries. An index of the kind that lies beside the vectors is mapped, whatever ``links`` and ``num_cells`` say.
     FAISS is an extra: ``graphrerank[faiss]`` for the CPU, ``graphrerank[gpu]`` for CUDA 12, never both
     (a ValueError, as is a corpus without embedding).
     """
@@ -55,7 +54,7 @@ class DenseRetriever:
         check_choice(INDEXES, index=self.index)
         check_counts(top_k=self.top_k, links=self.links, ef_search=self.ef_search)
         check_counts(num_cells=self.num_cells, num_probes=self.num_probes)
-        self._embedding, self._index_file, self._removed = graph.encoded, graph.vector_index, graph.removed
+        self._embedding, self._stored_index, self._removed = graph.encoded, graph.vector_index, graph.removed
         self._ranking = DotRanking(self._embedding, self.top_k, self._removed)
         self._scans = self.index == "flat" and self._embedding.dtype != torch.float32
         if not self._scans:
@@ -77,12 +76,11 @@ class DenseRetriever:
         return self._ranking.rank(vectors, torch.from_numpy(nearest), is_exact=self.index == "flat")
 
     def _propose(self, vectors: Tensor, depth: int) -> npt.NDArray[np.int64]:
-        """Ask FAISS for nodes near each query, and look at all vectors that its index does not have."""
-        queries = vectors.cpu().contiguous().numpy()
-        nearest: npt.NDArray[np.int64] = self._faiss.search(queries, depth, params=self._search_parameters)[1]
-        if self._faiss.ntotal == len(self._embedding):
+        """Ask FAISS for nodes near each query."""
+        nearest = self._index_search.propose(vectors, depth)
+        if (start := self._index_search.num_vectors) == len(self._embedding):
             return nearest
-        return np.concatenate([nearest, self._scan(vectors, depth, start=self._faiss.ntotal)], axis=1)
+        return np.concatenate([nearest, self._scan(vectors, depth, start=start)], axis=1)  # grown by an older version
 
     def _scan(self, vectors: Tensor, depth: int, *, start: int = 0) -> npt.NDArray[np.int64]:
         """Find the ``depth`` nearest nodes of each query by multiplying with all, or those from one on, in blocks."""
@@ -98,43 +96,24 @@ class DenseRetriever:
         return nodes.masked_fill(scores.cpu() == -torch.inf, -1).numpy()
 
     @cached_property
-    def _faiss(self) -> Any:
+    def _index_search(self) -> IndexSearch:
+        stored = self._stored_index
+        is_stored = stored is not None and stored.kind == self.index
+        indexes = stored.open() if stored is not None and is_stored else [self._build_index()]
+        ef_search = max(self.ef_search, self.top_k)
+        return IndexSearch(indexes, self.index, num_probes=self.num_probes, ef_search=ef_search, removed=self._removed)
+
+    def _build_index(self) -> Any:
+        import faiss  # heavy: only when something is searched
+
         num_nodes, dim = self._embedding.shape
         half = self._embedding.dtype == torch.float16
-        index: Any = self._mapped_index()
-        if index is None:
-            import faiss  # heavy: only when something is searched
-
-            index = new_vector_index(dim, self.index, num_nodes, links=self.links, num_cells=self.num_cells, half=half)
-            fits_gpu = self.index != "hnsw" and self.top_k + MARGIN <= MAX_GPU_K and self._removed is None
-            if faiss.get_num_gpus() and fits_gpu:
-                index = faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, index)
-            fill_vector_index(index, self._embedding)
-        if self.index == "hnsw":
-            index.hnsw.efSearch = max(self.ef_search, self.top_k)
-        elif self.index == "ivf":
-            index.nprobe = self.num_probes
+        index = new_vector_index(dim, self.index, num_nodes, links=self.links, num_cells=self.num_cells, half=half)
+        fits_gpu = self.index != "hnsw" and self.top_k + MARGIN <= MAX_GPU_K and self._removed is None
+        if faiss.get_num_gpus() and fits_gpu:
+            index = faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, index)
+        fill_vector_index(index, self._embedding)
         return index
-
-    @cached_property
-    def _search_parameters(self) -> Any:
-        """What keeps FAISS from proposing removed nodes; None if there are none."""
-        if self._removed is None:
-            return None
-        faiss: Any = import_module("faiss")  # whose types lack keyword arguments
-
-        kept = faiss.IDSelectorNot(faiss.IDSelectorBatch(self._removed.nonzero().flatten().cpu().numpy()))
-        if self.index == "hnsw":
-            return faiss.SearchParametersHNSW(sel=kept, efSearch=max(self.ef_search, self.top_k))
-        if self.index == "ivf":
-            return faiss.SearchParametersIVF(sel=kept, nprobe=self.num_probes)
-        return faiss.SearchParameters(sel=kept)
-
-    def _mapped_index(self) -> Any | None:
-        """Open the index that lies beside the vectors; None if there is none of this kind."""
-        if self._index_file is None or self._index_file.suffix != f".{self.index}":
-            return None
-        return map_vector_index(self._index_file)
 
 
 def _check_faiss() -> None:

@@ -177,6 +177,42 @@ def test_a_passage_is_replaced_and_comes_back(make_dataset: MakeDataset, tmp_pat
     assert grow_corpus(folder, ["d5"], ["A zebra"], encoder=encoder()) == (1, 0, 40)
 
 
+@pytest.mark.parametrize("vectors", ["float16", "float32"])
+@pytest.mark.parametrize("index", ["ivf", "hnsw"])
+def test_an_index_takes_up_added_vectors(
+    make_dataset: MakeDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, index: str, vectors: str
+) -> None:
+    """Against exact search with all cells or at this size all nodes; no vector is compared beside the index."""
+    pytest.importorskip("faiss")
+    dataset = make_dataset(entities=False)
+    base = with_nodes(dataset, range(60))
+    folder = prepare_corpus(base, tmp_path / "corpus", encoder=encoder(), vectors=vectors, index=index)
+    before = open_corpus(folder).graph
+    add(folder, dataset, range(60, 61), range(60))
+    add(folder, dataset, range(61, 80), range(61))
+    grow_corpus(folder, remove=["d5", "d65"])
+    add(folder, dataset, range(80, 90), [i for i in range(80) if i not in (5, 65)])
+    graph = open_corpus(folder, thorough=True).graph
+    assert graph.vector_index is not None
+    assert graph.vector_index.added is not None
+    assert sum(part.ntotal for part in graph.vector_index.open()) == 90
+    (columns,) = folder.glob("columns-*")
+    assert sorted(path.name for path in columns.glob("vectors.*.*")) == [f"vectors.{index}.{i}" for i in (2, 3)]
+    queries = Queries(dataset.query_ids, dataset.query_texts, encoder().encode(dataset.query_texts))
+    exact = DenseRetriever(graph, top_k=20).retrieve(queries)
+    with monkeypatch.context() as patch:
+        patch.delattr(DenseRetriever, "_scan")
+        found = DenseRetriever(graph, top_k=20, index=index, num_probes=100).retrieve(queries)
+        DenseRetriever(before, top_k=20, index=index, num_probes=100).retrieve(queries)
+    torch.testing.assert_close(found.scores, exact.scores)
+    compact_corpus(folder)
+    compacted = open_corpus(folder, thorough=True).graph
+    assert compacted.vector_index is not None
+    assert compacted.vector_index.added is None
+    again = DenseRetriever(compacted, top_k=20, index=index, num_probes=100).retrieve(queries)
+    torch.testing.assert_close(again.scores, found.scores)
+
+
 def test_a_type_of_edge_comes_to_a_corpus_without_types(make_dataset: MakeDataset, tmp_path: Path) -> None:
     dataset = make_dataset(entities=False)
     bare = dataset.with_graph(dataclasses.replace(dataset.graph, weight_by_type=None))
@@ -227,12 +263,14 @@ def test_two_writers_are_refused(make_dataset: MakeDataset, tmp_path: Path) -> N
                 write(folder)
 
 
-@pytest.mark.parametrize("writes", [1, 4, 10, 17])
+@pytest.mark.parametrize("writes", [1, 4, 10, 17, 18])
 def test_a_full_disk_leaves_the_last_corpus(
     make_dataset: MakeDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: int
 ) -> None:
+    """The index of added vectors takes the 18th write, behind the vectors."""
     dataset = make_dataset(60, entities=False)
-    folder = prepare_corpus(with_nodes(dataset, range(40)), tmp_path / "corpus", encoder=encoder(), vectors="float32")
+    base = with_nodes(dataset, range(40))
+    folder = prepare_corpus(base, tmp_path / "corpus", encoder=encoder(), vectors="float32", index="ivf")
     add(folder, dataset, range(40, 50), range(40))
     before, done = open_corpus(folder), 0
 
@@ -257,9 +295,10 @@ def test_every_missing_truncated_or_foreign_file_of_a_grown_corpus_is_refused_by
     make_dataset: MakeDataset, tmp_path: Path
 ) -> None:
     dataset = make_dataset(40, entities=False)
-    folder = prepare_corpus(with_nodes(dataset, range(30)), tmp_path / "corpus", encoder=encoder())
+    folder = prepare_corpus(with_nodes(dataset, range(30)), tmp_path / "corpus", encoder=encoder(), index="ivf")
     add(folder, dataset, range(30, 40), range(30))
     grow_corpus(folder, remove=["d3"])
+    assert "vectors.ivf.1" in json.loads((folder / "corpus.json").read_text())["columns"]
     shutil.copytree(folder, tmp_path / "copy")
     (columns,) = folder.glob("columns-*")
     for name in json.loads((folder / "corpus.json").read_text())["columns"]:

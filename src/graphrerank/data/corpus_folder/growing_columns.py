@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from torch import Tensor
 
-from graphrerank.data.corpus_folder.columns import Array, Column, Columns, append_rows
+from graphrerank.data.corpus_folder.columns import Array, Column, Columns, append_rows, file_column
 from graphrerank.data.corpus_folder.parts import read_words
 from graphrerank.graphs import PackedStrings, WordIndex
+from graphrerank.graphs.stored_index import StoredIndex
 
 Integers = npt.NDArray[np.int64]
 
@@ -20,11 +22,13 @@ class GrowingColumns:
     Args:
         old: The columns as the manifest describes them.
         names: Of all of them.
+        index: Of the vectors, if there is one.
     """
 
-    def __init__(self, old: Columns, names: Sequence[str]) -> None:
+    def __init__(self, old: Columns, names: Sequence[str], index: StoredIndex | None = None) -> None:
         self.folder: Path = old.folder
         self.old = old
+        self.index = index
         self.entries: dict[str, Column] = {name: old.entry(name) for name in names}
 
     def append(self, name: str, rows: Array) -> None:
@@ -40,6 +44,22 @@ class GrowingColumns:
         """Append offsets from 0, which go on from the last one."""
         last = self.old.array(name, "<i8")[-1]
         self.append(name, offsets[1:] + last)
+
+    def append_vectors(self, vectors: Tensor) -> None:
+        """Append vectors, and write the index of those that were added anew, under another name."""
+        self.append("vectors", vectors.numpy())
+        if self.index is None:
+            return
+        number = 0
+        if (added := self.index.added) is not None:
+            number = int(added.suffix[1:])
+            del self.entries[added.name]
+        path, last = (self.index.path.with_name(f"{self.index.path.name}.{of}") for of in (number + 1, number - 1))
+        entry = self.entries["vectors"]
+        columns = Columns(self.folder, {"vectors": entry.to_json()})
+        self.index.write_added(path, columns.tensor("vectors", entry.dtype, entry.shape[1:]))
+        self.entries[path.name] = file_column(path)
+        last.unlink(missing_ok=True)  # who opens the folder now may still read the one between
 
     def append_texts(self, node_ids: Sequence[str], texts: Sequence[str], index: WordIndex) -> None:
         """Append ids, texts and their words, which follow those of an index."""

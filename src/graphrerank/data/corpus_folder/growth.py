@@ -96,9 +96,9 @@ def grow_corpus(
 
     Who opens the folder afterwards has the corpus that a preparation with these passages gives: the same rankings,
     features and candidate graphs. Passages that were there keep their numbers, removed ones leave theirs unused, and
-    an index of FAISS has the vectors that it was built with, beside which added ones are compared one by one. Time
-    grows with what is added, and with the edges of its neighbours; opening takes time that grows with what was added
-    since the preparation, which :func:`compact_corpus` makes part of it.
+    an index of FAISS takes up the vectors that are added, in the cells that it has. Time grows with what is added, and
+    with the edges of its neighbours; opening, and writing the index, takes time that grows with what was added since
+    the preparation, which :func:`compact_corpus` makes part of it.
 
     Args:
         folder: A corpus folder.
@@ -142,7 +142,7 @@ def grow_corpus(
         pairs, weight, types = growth.with_nearest(vectors, derived.pairs_of_added, pairs, weight, types, removed)
         growth.append_texts(node_ids, texts, lengths)
         if vectors is not None:
-            growth.columns.append("vectors", vectors.numpy())
+            growth.columns.append_vectors(vectors)
         growth.append_edges(len(node_ids), pairs, weight, types, removed, derived)
         derived.append(growth.columns.append)
         if derived.incidence is not None:
@@ -169,7 +169,7 @@ class _Growth:
         hashes, by_hash = (self._old.array(f"node_ids.{name}", "<i8") for name in ("hashes", "by_hash"))
         removed = None if self._graph.removed is None else self._graph.removed.numpy()
         self._numbers = NodeNumbers(self._graph.node_ids, hashes, by_hash, removed)
-        self.columns = GrowingColumns(self._old, list(self._manifest["columns"]))
+        self.columns = GrowingColumns(self._old, list(self._manifest["columns"]), self._graph.vector_index)
 
     def numbers_of(self, node_ids: Sequence[str], *, ignore_absent: bool) -> set[int]:
         """Return the numbers of passages to remove."""

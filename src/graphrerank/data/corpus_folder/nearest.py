@@ -1,17 +1,17 @@
 """Edges of passages that are added to a corpus folder to their nearest neighbours."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from graphrerank.extras import optional
 from graphrerank.graphs import CorpusGraph, top_k_by_node_order
 from graphrerank.graphs.edge_lists import merge_parallel
-from graphrerank.graphs.vector_index import BLOCK_VECTORS, map_vector_index
+from graphrerank.graphs.stored_index import IndexSearch
+from graphrerank.graphs.vector_index import BLOCK_VECTORS
 
 BLOCK_QUERIES = 1 << 10  # vectors compared at once
 NUM_PROBES = 16  # IVF: cells that a search visits
+EF_SEARCH = 128  # HNSW: nodes kept open in a search, at least
 PROPOSED = 64  # by an index, beside those that are wanted
 
 
@@ -20,9 +20,9 @@ def nearest_of_added(
 ) -> tuple[Tensor, Tensor]:
     """Join each added passage with the ``k`` passages of the largest dot product; ties break by passage number.
 
-    All vectors of the corpus are compared, in blocks; if it has an index of FAISS, those that the index proposes and
-    those that it does not have. The result is that of :func:`~graphrerank.data.enrichment.knn.nearest_neighbor_edges`
-    with the added passages as ``nodes``, up to rounding, and with an index in so far as it proposes the nearest.
+    All vectors of the corpus are compared, in blocks; if it has an index of FAISS, those that the index proposes. The
+    result is that of :func:`~graphrerank.data.enrichment.knn.nearest_neighbor_edges` with the added passages as
+    ``nodes``, up to rounding, and with an index in so far as it proposes the nearest.
 
     Args:
         graph: The corpus of ``N`` passages, with vectors.
@@ -49,19 +49,20 @@ def nearest_of_added(
         merged, _ = merge_parallel(torch.cat([pairs, pairs.flip(1)]), torch.ones(2 * len(pairs)), first + num_new)
         own = merged[:, 0][merged[:, 0] >= first] - first
         wanted = wanted[torch.bincount(own, minlength=num_new) < below]
+    depth, search = k + PROPOSED, None
+    if (stored := graph.vector_index) is not None:
+        optional("faiss", "adding to a corpus with an index")
+        ef_search = max(EF_SEARCH, depth)
+        search = IndexSearch(stored.open(), stored.kind, num_probes=NUM_PROBES, ef_search=ef_search, removed=gone)
     vectors = vectors.to(embedding.dtype).float()  # as the corpus will have them
     found: list[tuple[Tensor, Tensor]] = [(torch.zeros(0, 2, dtype=torch.int64), torch.zeros(0))]
     for places in torch.split(wanted, BLOCK_QUERIES) if len(wanted) else ():
         best = _Best(len(places), k)
-        start = 0
-        if graph.vector_index is not None:
-            faiss = optional("faiss", "adding to a corpus with an index")
-            index = map_vector_index(graph.vector_index)
-            start = int(index.ntotal)
-            nodes = _proposed(faiss, index, vectors[places], gone[:start], k + PROPOSED)
+        if search is not None:
+            nodes = torch.from_numpy(search.propose(vectors[places], depth)).sort(dim=1).values
             scores = torch.einsum("nd,nkd->nk", vectors[places], embedding[nodes.clamp(min=0)].float())
             best.add(nodes, scores.masked_fill(nodes < 0, -torch.inf))
-        for low in range(start, first, BLOCK_VECTORS):
+        for low in range(0 if search is None else search.num_vectors, first, BLOCK_VECTORS):
             block = vectors[places] @ embedding[low : low + BLOCK_VECTORS].float().T
             block[:, gone[low : low + BLOCK_VECTORS]] = -torch.inf
             best.add((low + torch.arange(block.shape[1])).expand_as(block), block)
@@ -85,14 +86,3 @@ class _Best:
         nodes, scores = torch.cat([self.nodes, nodes], 1), torch.cat([self.scores, scores], 1)
         place, self.scores = top_k_by_node_order(scores, self.k)
         self.nodes = nodes.gather(1, place.clamp(min=0))
-
-
-def _proposed(faiss: Any, index: Any, vectors: Tensor, gone: Tensor, depth: int) -> Tensor:
-    """Ask FAISS for nodes near each vector, ``[n, depth]``, ascending, -1 for none."""
-    kept = faiss.IDSelectorNot(faiss.IDSelectorBatch(gone.nonzero().flatten().numpy()))
-    if isinstance(index, faiss.IndexHNSW):
-        parameters = faiss.SearchParametersHNSW(sel=kept, efSearch=max(128, depth))
-    else:
-        parameters = faiss.SearchParametersIVF(sel=kept, nprobe=NUM_PROBES)
-    nodes = index.search(vectors.contiguous().numpy(), depth, params=parameters)[1]
-    return torch.from_numpy(nodes).sort(dim=1).values

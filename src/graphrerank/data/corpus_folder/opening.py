@@ -1,7 +1,7 @@
 """A corpus folder as a data set whose graph is mapped: opened in constant time, and many processes share its pages."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from graphrerank.graphs import (
 )
 from graphrerank.graphs.content_hash import combined_hash
 from graphrerank.graphs.edge_types import EDGE_TYPES
+from graphrerank.graphs.stored_index import StoredIndex
 
 MANIFEST = "corpus.json"
 ENTITIES = "entities"  # what the columns of entities are called, unless the manifest says otherwise
@@ -116,7 +117,7 @@ def map_graph(columns: Columns, manifest: Mapping[str, Any]) -> CorpusGraph:
         words=WordIndex(
             _tokens(columns, int(manifest["num_tokens"]), removed), _stems(columns, int(manifest["num_stems"]), gone)
         ),
-        vector_index=next((columns.folder / name for name in VECTOR_INDEXES.values() if name in columns), None),
+        vector_index=_vector_index(columns, list(manifest["columns"])),
         known_content=_content(columns),
         row_stop=row_stop,
         removed=None if removed is None else torch.from_numpy(removed),
@@ -151,6 +152,13 @@ def _rows_of_edges(columns: Columns) -> tuple[Tensor, Tensor | None]:
     start[moved[:, 0]] = moved[:, 1]  # of several moves the last
     stop[1:][moved[:, 0]] = moved[:, 2]
     return torch.from_numpy(start), torch.from_numpy(stop[1:])
+
+
+def _vector_index(columns: Columns, names: Sequence[str]) -> StoredIndex | None:
+    path = next((columns.folder / name for name in VECTOR_INDEXES.values() if name in names), None)
+    if path is None:
+        return None
+    return StoredIndex(path, next((columns.folder / name for name in names if name.startswith(f"{path.name}.")), None))
 
 
 def _vectors(columns: Columns) -> Tensor:
