@@ -13,10 +13,11 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 
 from graphrerank.data import PreparedDataset, RetrievalDataset, candidate_shards, prepare
 from graphrerank.data import streamed_batches as module
+from graphrerank.data.augmentation import CandidateAugmentation
 from graphrerank.data.candidate_shards import CandidateShards, write_shards
 from graphrerank.data.candidates import with_vectors
-from graphrerank.data.datamodule import CandidateDataModule
-from graphrerank.data.streamed_batches import ShardBatches, StreamedDataModule
+from graphrerank.data.datamodule import CandidateDataModule, MixtureDataModule
+from graphrerank.data.streamed_batches import ShardOrder, StreamedDataModule
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.model_inputs import PAIRS, VECTORS
 from graphrerank.operators import BM25Retriever
@@ -68,7 +69,7 @@ def assert_equal(one: CandidateGraphs, other: CandidateGraphs) -> None:
 
 def test_a_buffer_for_all_gives_the_batches_of_memory(prepared: PreparedDataset, shards: CandidateShards) -> None:
     settings: dict[str, Any] = {"batch_size": 4, "seed": 3, "inputs": VECTORS}
-    streamed = StreamedDataModule(prepared, shards, buffer=24, **settings)
+    streamed = StreamedDataModule({"d": prepared}, {"d": shards}, buffer=24, **settings)
     memory = CandidateDataModule(prepared, **settings)
     for epoch in range(2):
         loaders = (streamed.train_dataloader(), memory.train_dataloader())
@@ -94,7 +95,7 @@ def test_a_small_buffer_serves_each_query_once_and_holds_few_shards(
 
     monkeypatch.setattr(CandidateShards, "_load", noted)
     monkeypatch.setattr(candidate_shards, "load_tensors", lambda *args: reads.append(args[0]) or read(*args))
-    data = StreamedDataModule(prepared, shards, buffer=buffer, batch_size=4, seed=1)
+    data = StreamedDataModule({"d": prepared}, {"d": shards}, buffer=buffer, batch_size=4, seed=1)
     whole = CandidateDataModule(prepared, batch_size=4, seed=1)
     orders = []
     for epoch in range(2):
@@ -132,7 +133,7 @@ def test_shards_that_were_written_are_not_ranked_again(
 def test_processes_share_each_batch(
     prepared: PreparedDataset, shards: CandidateShards, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = StreamedDataModule(prepared, shards, buffer=10, batch_size=4, seed=1)
+    data = StreamedDataModule({"d": prepared}, {"d": shards}, buffer=10, batch_size=4, seed=1)
     whole = [batch.query_index.tolist() for batch in data.train_dataloader()]  # type: ignore[union-attr]
     for rank in range(5):
         monkeypatch.setattr(module, "process_share", lambda rank=rank: slice(rank, None, 5))
@@ -143,8 +144,9 @@ def test_processes_share_each_batch(
 class Noting(L.LightningModule):
     """Notes the queries of each step; may fail at one, as a machine may."""
 
-    def __init__(self, stop_at: int | None = None) -> None:
+    def __init__(self, stop_at: int | None = None, *, steps: int = 18) -> None:
         super().__init__()
+        self.steps = steps
         self.weight = torch.nn.Parameter(torch.ones(1))
         self.stop_at = stop_at
         self.seen: list[list[int]] = []
@@ -156,11 +158,13 @@ class Noting(L.LightningModule):
         self.seen.append(batch.query_index.tolist())
         return (self.weight * batch.x.sum()).sum()
 
-    def validation_step(self, batch: CandidateGraphs, _: int) -> None:
+    def validation_step(self, batch: CandidateGraphs, *_: int) -> None:
         pass
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        assert self.trainer.estimated_stepping_batches == 18  # asks for the batches before a checkpoint is restored
+        assert (
+            self.trainer.estimated_stepping_batches == self.steps
+        )  # asks for the batches before a checkpoint is restored
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
 
@@ -175,7 +179,7 @@ def test_a_broken_run_goes_on_within_the_epoch(
             use_distributed_sampler=False, enable_model_summary=False,
         )  # fmt: skip
         noting = Noting(stop_at)
-        data = StreamedDataModule(prepared, shards, buffer=10, batch_size=4, seed=1)
+        data = StreamedDataModule({"d": prepared}, {"d": shards}, buffer=10, batch_size=4, seed=1)
         try:
             trainer.fit(noting, datamodule=data, ckpt_path=resume, weights_only=True)
         except RuntimeError:
@@ -191,13 +195,90 @@ def test_a_broken_run_goes_on_within_the_epoch(
 
 def test_bad_settings_are_refused(prepared: PreparedDataset, shards: CandidateShards) -> None:
     with pytest.raises(ValueError, match="`buffer` must be a positive integer"):
-        StreamedDataModule(prepared, shards, buffer=0)
+        StreamedDataModule({"d": prepared}, {"d": shards}, buffer=0)
     with pytest.raises(ValueError, match="`buffer` must be null for a model that reads pairs"):
-        StreamedDataModule(prepared, shards, buffer=1, inputs=PAIRS)
+        StreamedDataModule({"d": prepared}, {"d": shards}, buffer=1, inputs=PAIRS)
 
 
 def test_no_order_is_lost_where_shards_have_many_sizes() -> None:
-    batches = ShardBatches([3, 1, 7, 2], batch_size=4, seed=0, buffer=8)
-    assert batches.shards_at_once == 1
-    assert sorted(chain.from_iterable(batches)) == list(range(13))
-    assert len(list(batches)) == len(batches) == 4
+    order = ShardOrder([3, 1, 7, 2], buffer=8)
+    assert order.shards_at_once == 1
+    assert sorted(order(torch.Generator().manual_seed(0)).tolist()) == list(range(13))
+
+
+@pytest.fixture
+def mixed(
+    dataset: RetrievalDataset, prepared: PreparedDataset, shards: CandidateShards, tmp_path: Path
+) -> dict[str, Any]:
+    """The data set, and a second one with other questions."""
+    more = dataset.with_queries(torch.arange(len(dataset.query_ids)).flip(0)[2:])
+    more = replace(more, name="two", query_texts=[f"{text} so" for text in more.query_texts])
+    ranked = prepare(encoded(more, tmp_path), encoder=HashEncoder(), build_retriever=RETRIEVER, cache=tmp_path)
+    return {
+        "parts": {"one": prepared, "two": with_features(ranked)},
+        "shards": {"one": shards, "two": write(more, tmp_path)},
+    }
+
+
+@pytest.mark.parametrize("shares", [None, {"one": 1.0, "two": 3.0}])
+@pytest.mark.parametrize("edge_dropout", [0.0, 0.5])
+def test_a_buffer_for_all_gives_the_mixed_batches_of_memory(
+    mixed: dict[str, Any], shares: dict[str, float] | None, edge_dropout: float
+) -> None:
+    augmentation = (
+        CandidateAugmentation(FEATURES, edge_dropout=edge_dropout, score_dropout=0.3) if edge_dropout else None
+    )
+    settings: dict[str, Any] = {"batch_size": 4, "seed": 3, "shares": shares, "augmentation": augmentation}
+    streamed = StreamedDataModule(**mixed, buffer=48, **settings)
+    memory = MixtureDataModule(mixed["parts"], **settings)
+    for epoch in range(2):
+        loaders = (streamed.train_dataloader(), memory.train_dataloader())
+        for loader in loaders:
+            loader.sampler.set_epoch(epoch)  # type: ignore[attr-defined]
+        for one, other in zip(*loaders, strict=True):
+            assert_equal(one, other)
+    assert len(list(streamed.val_dataloader())) == 2
+
+
+@pytest.mark.parametrize("buffer", [1, 20])
+def test_mixed_sets_share_a_small_buffer(mixed: dict[str, Any], buffer: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each data set's batches come in its own order, that of its shards; which set comes is drawn."""
+    reads: list[Path] = []
+    read = candidate_shards.load_tensors
+    monkeypatch.setattr(candidate_shards, "load_tensors", lambda *args: reads.append(args[0]) or read(*args))
+    data = StreamedDataModule(**mixed, buffer=buffer, batch_size=4, seed=1)
+    loader = data.train_dataloader()
+    loader.sampler.set_epoch(1)  # type: ignore[attr-defined]
+    drawn = list(loader.sampler)
+    sizes = [list(of.sizes) for of in mixed["shards"].values()]
+    assert len(drawn) == len(loader) == 12
+    parts = [batch.part for batch in drawn]
+    assert parts not in (sorted(parts), sorted(parts, reverse=True))
+    for part, size in enumerate(map(sum, sizes)):
+        items = [item for batch in drawn if batch.part == part for item in batch.items]
+        assert len(set(items[:size])) == len(items[:size])
+    reads.clear()
+    assert [batch.num_graphs for batch in loader] == [4] * 12
+    for of, own in zip(mixed["shards"].values(), sizes, strict=True):
+        assert len(of._held) == ShardOrder(own, buffer=buffer * sum(own) // sum(map(sum, sizes))).shards_at_once
+    assert len(reads) <= 3 * sum(map(len, sizes))  # a batch between two buffers may read some again
+
+
+def test_a_broken_mixed_run_goes_on_within_the_epoch(mixed: dict[str, Any], tmp_path: Path) -> None:
+    def run(name: str, stop_at: int | None = None, resume: Path | None = None) -> list[list[int]]:
+        keep = ModelCheckpoint(tmp_path / name, save_last=True, every_n_train_steps=1)
+        trainer = L.Trainer(
+            max_epochs=2, callbacks=[keep], logger=False, enable_progress_bar=False, accelerator="cpu",
+            use_distributed_sampler=False, enable_model_summary=False,
+        )  # fmt: skip
+        noting = Noting(stop_at, steps=24)
+        data = StreamedDataModule(**mixed, buffer=20, batch_size=4, seed=1)
+        try:
+            trainer.fit(noting, datamodule=data, ckpt_path=resume, weights_only=True)
+        except RuntimeError:
+            assert noting.stop_at is not None
+        return noting.seen
+
+    whole = run("whole")
+    assert run("broken", 17) == whole[:17]
+    assert run("resumed", resume=tmp_path / "broken" / "last.ckpt") == whole[17:]

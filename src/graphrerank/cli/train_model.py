@@ -37,7 +37,7 @@ def train_model(
     parts: Mapping[str, PreparedDataset],
     operators: Mapping[str, float],
     loggers: Sequence[Logger] = (),
-    shards: CandidateShards | None = None,
+    shards: Mapping[str, CandidateShards] | None = None,
 ) -> dict[str, Any]:
     """Train one model, or resume where its training stopped, and return its manifest.
 
@@ -90,24 +90,23 @@ def build_trainer(cfg: DictConfig, loggers: Sequence[Logger]) -> L.Trainer:
 
 
 def _batches(
-    cfg: DictConfig, parts: Mapping[str, PreparedDataset], shards: CandidateShards | None, *, inputs: ModelInputs
+    cfg: DictConfig,
+    parts: Mapping[str, PreparedDataset],
+    shards: Mapping[str, CandidateShards] | None,
+    *,
+    inputs: ModelInputs,
 ) -> L.LightningDataModule:
-    """Build the batches of one data set as it is, from memory or from shards, or of several, or of augmented ones."""
-    augmentation = plain_arguments(cfg.augmentation)
-    settings = dict(cfg.batches)
-    if shards is not None:
-        return StreamedDataModule(next(iter(parts.values())), shards, inputs=inputs, **settings)
+    """Build the batches, from memory or from shards, of one data set as it is, of several, or of augmented ones."""
+    drawn, settings = plain_arguments(cfg.augmentation), dict(cfg.batches)
+    first = next(iter(parts.values()))
+    augmentation = CandidateAugmentation(first.feature_names, **drawn) if any(drawn.values()) else None
+    mixed: dict[str, Any] = {"shares": None if cfg.shares is None else dict(cfg.shares), "augmentation": augmentation}
+    if shards:
+        return StreamedDataModule(parts, shards, inputs=inputs, **mixed, **settings)
     del settings["buffer"]
-    if len(parts) == 1 and not any(augmentation.values()):
-        return CandidateDataModule(next(iter(parts.values())), inputs=inputs, **settings)
-    names = next(iter(parts.values())).feature_names
-    return MixtureDataModule(
-        parts,
-        shares=None if cfg.shares is None else dict(cfg.shares),
-        inputs=inputs,
-        augmentation=CandidateAugmentation(names, **augmentation) if any(augmentation.values()) else None,
-        **settings,
-    )
+    if len(parts) == 1 and augmentation is None:
+        return CandidateDataModule(first, inputs=inputs, **settings)
+    return MixtureDataModule(parts, inputs=inputs, **mixed, **settings)
 
 
 def _save_fine_tuned(best: Path, prepared: PreparedDataset) -> dict[str, str]:

@@ -12,7 +12,7 @@ import torch
 from hydra import compose
 from omegaconf import DictConfig, OmegaConf
 
-from graphrerank.cli.compose import compose_group, plain_arguments
+from graphrerank.cli.compose import compose_group
 from graphrerank.cli.session import Session
 from graphrerank.cli.train_model import CHECKPOINT, build_trainer, train_model
 from graphrerank.data import PreparedDataset, prepare
@@ -31,7 +31,9 @@ class TrainingSession(Session):
     def __init__(self, cfg: DictConfig, mix: Mapping[str, Any] | None = None) -> None:
         super().__init__(cfg)
         self._mix = (cfg.mix or {}) if mix is None else mix
-        self.shards: CandidateShards | None = None  # of `data`'s training queries, where `batches.buffer` asks for them
+        self.shards: dict[
+            str, CandidateShards
+        ] = {}  # of training queries by data set, if `batches.buffer` asks for them
         self.resumed = None if cfg.ckpt_path is None else Path(cfg.ckpt_path)
 
     @property
@@ -88,7 +90,7 @@ class TrainingSession(Session):
             tables = [self.cfg.test_split] if name == self.choice("data") else []
             splits = [str(split) for split in (self.cfg.batches.train_split, self.cfg.batches.val_split, *tables)]
         if self.cfg.batches.buffer is not None and self.cfg.batches.train_split in splits:
-            return self._streamed(group, reads_vectors=reads_vectors, splits=splits)
+            return self._streamed(name, group, reads_vectors=reads_vectors, splits=splits)
         prepared = self.prepare(group, self.cfg.encoder, self.cfg.retriever, reads_vectors=reads_vectors, splits=splits)
         if self.cfg.features.cross_encoder_top_k:
             prepared = self._read_pairs(name, prepared)
@@ -103,14 +105,12 @@ class TrainingSession(Session):
         names = [name for name in names if name not in of_pairs] + list(matched[:2] if words else matched)
         return prepared.with_features([*names, *of_pairs, *words], text_match=text_match)
 
-    def _streamed(self, group: Any, *, reads_vectors: bool, splits: Sequence[str]) -> PreparedDataset:
+    def _streamed(self, name: str, group: Any, *, reads_vectors: bool, splits: Sequence[str]) -> PreparedDataset:
         """Write the candidates of training queries to shards; return the data set with those of all others."""
         cfg = self.cfg
-        augmented = any(plain_arguments(cfg.augmentation).values())
-        if cfg.mix or augmented or cfg.features.cross_encoder_top_k:
+        if cfg.features.cross_encoder_top_k:
             raise ValueError(
-                "`batches.buffer` must be null with `mix`, `augmentation` and `features.cross_encoder_top_k`, got "
-                f"{cfg.batches.buffer}"
+                f"`batches.buffer` must be null with `features.cross_encoder_top_k`, got {cfg.batches.buffer}"
             )
         dataset, encoder, build = self.load(
             group, cfg.encoder, cfg.retriever, reads_vectors=reads_vectors, splits=splits
@@ -120,7 +120,7 @@ class TrainingSession(Session):
         if encoder is not None:
             dataset = replace(dataset, encoded_by=encoder.fingerprint, known_fingerprint=dataset.fingerprint)
         match = TextMatch.of(dataset.graph) if cfg.features.text_match else None  # once for all shards
-        self.shards = write_shards(
+        self.shards[name] = write_shards(
             dataset,
             train_split,
             encoder=encoder,

@@ -4,9 +4,10 @@ A batch is what one optimiser step sees, whatever the number of processes: each 
 batch's queries, and an epoch has the same steps with the same queries on any number of devices. A share may be empty.
 """
 
-from collections.abc import Iterator, Mapping
-from itertools import islice
-from typing import NamedTuple, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import accumulate, islice
+from typing import Any, NamedTuple, cast
 
 import lightning as L
 import torch
@@ -20,6 +21,8 @@ from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.query_draws import QueryDraws
 from graphrerank.graphs import CandidateGraphs, ModelInputs
 from graphrerank.graphs.model_inputs import SCORES
+
+Order = Callable[[torch.Generator], Tensor]  # items of a set in the order of one pass
 
 
 class SplitDataModule(L.LightningDataModule):
@@ -105,13 +108,7 @@ class MixtureDataModule(SplitDataModule):
         augmentation: CandidateAugmentation | None = None,
     ) -> None:
         super().__init__(batch_size, seed=seed, inputs=inputs, train_split=train_split, val_split=val_split)
-        if not parts:
-            raise ValueError("`parts` must hold at least one data set, got none")
-        names = {name: part.feature_names for name, part in parts.items()}
-        if len(set(names.values())) > 1:
-            raise ValueError(f"`parts` must have the same scores per candidate, got {names}")
-        if shares is not None and (shares.keys() != parts.keys() or not all(share > 0 for share in shares.values())):
-            raise ValueError(f"`shares` must give each of {list(parts)} a positive share, got {dict(shares)}")
+        check_parts(parts, shares)
         self.parts = parts
         self.shares = shares
         self.augmentation = augmentation
@@ -119,18 +116,17 @@ class MixtureDataModule(SplitDataModule):
     def train_dataloader(self) -> DataLoader[CandidateGraphs]:
         """Return shuffled batches of the training splits."""
         queries = {name: answerable(part, self.train_split) for name, part in self.parts.items()}
-        shares = self.shares or {name: float(len(part)) for name, part in queries.items()}
-        sizes = [len(part) for part in queries.values()]
         sampler = MixtureBatches(
-            sizes, shares=[shares[name] for name in queries], batch_size=self.batch_size, seed=self.seed
+            {name: len(part) for name, part in queries.items()},
+            shares=self.shares,
+            batch_size=self.batch_size,
+            seed=self.seed,
         )
-        batches = _MixedGraphBatches(
-            list(self.parts.values()),
-            list(queries.values()),
-            self.train_split,
-            inputs=self.inputs,
-            augmentation=self.augmentation,
-        )
+        sets = [
+            _GraphBatches(self.parts[name], part, self.train_split, inputs=self.inputs)
+            for name, part in queries.items()
+        ]
+        batches = MixedGraphs(sets, augmentation=self.augmentation)
         return self.resumed(DataLoader(batches, batch_size=None, sampler=sampler))
 
     def val_dataloader(self) -> list[DataLoader[CandidateGraphs]]:
@@ -145,11 +141,12 @@ class MixtureDataModule(SplitDataModule):
 class EpochBatches(Sampler[list[int]]):
     """Batches of indices whose order depends on a seed and the epoch.
 
-    The last batch may be smaller; ``seed`` None keeps the order.
+    The last batch may be smaller; ``seed`` None keeps the order, ``order`` None draws any, equally likely.
     """
 
-    def __init__(self, num_items: int, *, batch_size: int, seed: int | None) -> None:
+    def __init__(self, num_items: int, *, batch_size: int, seed: int | None, order: Order | None = None) -> None:
         self.num_items = num_items
+        self.order = order or partial(_any_order, num_items)
         self.batch_size = batch_size
         self.seed = seed
         self.epoch = 0
@@ -165,7 +162,7 @@ class EpochBatches(Sampler[list[int]]):
         order = torch.arange(self.num_items)
         if self.seed is not None:
             generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
-            order = torch.randperm(self.num_items, generator=generator)
+            order = self.order(generator)
         for batch in torch.split(order, self.batch_size) if self.num_items else ():
             yield batch.tolist()
 
@@ -182,19 +179,38 @@ class MixtureBatches(Sampler[MixedBatch]):
     """Batches of indices into several sets.
 
     Args:
-        shares: Share of the batches from each, relative to each other; each set gives at least one batch an epoch.
+        sizes: Items of each, by name.
+        shares: Share of the batches from each, relative to each other; each set gives at least one batch an epoch. The
+            number of items when None.
         batch_size: Items per batch; fewer only if a whole set is smaller.
+        seed: Of the order, with the epoch.
+        orders: Draws the order of a set's items for one pass over them, by name; any order, equally likely, when None.
+        in_order: Whether batches of a set come in the order of its items; else in any.
     """
 
-    def __init__(self, sizes: list[int], *, shares: list[float], batch_size: int, seed: int) -> None:
-        if min(sizes) < 1:
-            raise ValueError(f"`sizes` must all be positive, got {sizes}: a data set has no query that can be answered")
-        self.sizes = sizes
+    def __init__(
+        self,
+        sizes: Mapping[str, int],
+        *,
+        shares: Mapping[str, float] | None,
+        batch_size: int,
+        seed: int,
+        orders: Mapping[str, Order] | None = None,
+        in_order: bool = False,
+    ) -> None:
+        if min(sizes.values()) < 1:
+            raise ValueError(
+                f"`sizes` must all be positive, got {dict(sizes)}: a data set has no query that can be answered"
+            )
+        self.sizes = list(sizes.values())
+        self.orders = [partial(_any_order, size) if orders is None else orders[name] for name, size in sizes.items()]
+        self.in_order = in_order
         self.batch_size = batch_size
         self.seed = seed
         self.epoch = 0
-        total = sum(-(-size // batch_size) for size in sizes)
-        self.counts = [max(1, round(total * share / sum(shares))) for share in shares]
+        shared = [float((shares or sizes)[name]) for name in sizes]
+        total = sum(-(-size // batch_size) for size in self.sizes)
+        self.counts = [max(1, round(total * share / sum(shared))) for share in shared]
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch (Lightning calls this)."""
@@ -208,20 +224,24 @@ class MixtureBatches(Sampler[MixedBatch]):
         batches = [
             (part, items)
             for part, count in enumerate(self.counts)
-            for items in islice(self._passes(self.sizes[part], generator), count)
+            for items in islice(self._passes(part, generator), count)
         ]
         order = torch.randperm(len(batches), generator=generator).tolist()
         seeds = torch.randint(1 << 62, (len(batches),), generator=generator).tolist()
+        if self.in_order:  # which set comes is drawn, not which of its batches
+            stops = list(accumulate(self.counts))
+            following = [iter(range(stop - count, stop)) for stop, count in zip(stops, self.counts, strict=True)]
+            order = [next(following[batches[index][0]]) for index in order]
         for index in order:
             part, items = batches[index]
             yield MixedBatch(part, items, seeds[index])
 
-    def _passes(self, size: int, generator: torch.Generator) -> Iterator[list[int]]:
+    def _passes(self, part: int, generator: torch.Generator) -> Iterator[list[int]]:
         """Draw batches of one size from a set, reshuffled at each pass, without end."""
         waiting: list[int] = []
         while True:
-            waiting += torch.randperm(size, generator=generator).tolist()
-            step = min(self.batch_size, size)
+            waiting += self.orders[part](generator).tolist()
+            step = min(self.batch_size, self.sizes[part])
             while len(waiting) >= step:
                 yield waiting[:step]
                 del waiting[:step]
@@ -239,28 +259,42 @@ class _GraphBatches(Dataset[CandidateGraphs]):
         return self.prepared.graphs(queries, split=self.split, inputs=self.inputs)
 
 
-class _MixedGraphBatches(Dataset[CandidateGraphs]):
-    def __init__(
-        self,
-        parts: list[PreparedDataset],
-        queries: list[Tensor],
-        split: str,
-        *,
-        inputs: ModelInputs,
-        augmentation: CandidateAugmentation | None,
-    ) -> None:
-        self.parts = [_GraphBatches(*pair, split, inputs=inputs) for pair in zip(parts, queries, strict=True)]
+class MixedGraphs(Dataset[CandidateGraphs]):
+    """The candidate graphs of a batch of one of several sets, as this process sees them.
+
+    Args:
+        parts: Return the candidate graphs of a list of items.
+        augmentation: Changes them; None leaves them as they are.
+    """
+
+    def __init__(self, parts: Sequence[Any], *, augmentation: CandidateAugmentation | None) -> None:
+        self.parts = parts
         self.augmentation = augmentation
 
     def __len__(self) -> int:
         return sum(map(len, self.parts))
 
     def __getitem__(self, batch: MixedBatch) -> CandidateGraphs:
-        graphs = self.parts[batch.part][batch.items]
+        graphs: CandidateGraphs = self.parts[batch.part][batch.items]
         if self.augmentation is None:
             return graphs
         generator = torch.Generator().manual_seed(batch.seed)
         return self.augmentation(graphs, QueryDraws(generator, len(batch.items), process_share()))
+
+
+def check_parts(parts: Mapping[str, PreparedDataset], shares: Mapping[str, float] | None) -> None:
+    """Check that data sets can be trained on together."""
+    if not parts:
+        raise ValueError("`parts` must hold at least one data set, got none")
+    names = {name: part.feature_names for name, part in parts.items()}
+    if len(set(names.values())) > 1:
+        raise ValueError(f"`parts` must have the same scores per candidate, got {names}")
+    if shares is not None and (shares.keys() != parts.keys() or not all(share > 0 for share in shares.values())):
+        raise ValueError(f"`shares` must give each of {list(parts)} a positive share, got {dict(shares)}")
+
+
+def _any_order(size: int, generator: torch.Generator) -> Tensor:
+    return torch.randperm(size, generator=generator)
 
 
 def answerable(prepared: PreparedDataset, split: str) -> Tensor:
