@@ -55,6 +55,10 @@ def tables() -> ResultTables:
         search="trained on bird_train, judged on spider val (700 queries)",
         training="trained on bird_train and spider",
         grid="learning rate 0.001 or 0.003",
+        tried={
+            "learning rate 0.001": {"MLP `scores`": 0.7, "GATv2 `scores`": 0.81},
+            "learning rate 0.003": {"MLP `scores`": 0.75, "GATv2 `scores`": 0.81},
+        },
         sets=SETS,
         rows=rows,
         ablations=ablations,
@@ -117,6 +121,14 @@ def test_ablations_are_tested_against_their_first_row_and_ceilings_stand_beside(
     assert cells(text, "ceiling with 50 candidates") == ["97.0", "90.0"]
     assert cells(text, "ceiling with 200 candidates") == ["99.8", "95.0"]
     assert "## Ablations" not in render_page(replace(tables, ablations=[]))
+
+
+def test_all_that_was_tried_and_what_was_chosen(tables: ResultTables) -> None:
+    text = section(render_page(tables), "Every setting that was tried")
+    assert cells(text, "learning rate 0.001") == ["70.0", "**81.0**"]
+    assert cells(text, "learning rate 0.003") == ["**75.0**", "81.0"]  # the first of equals is the chosen one
+    one = dict([*tables.tried.items()][:1])
+    assert "that was tried" not in render_page(replace(tables, tried=one))
 
 
 def test_page_says_how_it_was_made(tables: ResultTables) -> None:

@@ -112,6 +112,12 @@ class GraphERTables:
             f"best in {CHOOSE_BY} on {_describe(work, [self.judge], self.val_split)}",
             training=f"trained on {_describe(work, session.training_names, self.train_split)}",
             grid=_in_words([f"{key}={' or '.join(map(str, self.grid[key]))}" for key in keys]),
+            tried={
+                _in_words(settings): {
+                    f"{name} `{mode}`": _score(tried[searches[name, mode][i]]) for name, mode in searches
+                }
+                for i, settings in enumerate(grid)
+            },
             sets=[self._judged_set(work, name, top_ks) for name in self.test],
             rows=rows,
             ablations=[ResultRow(name, self.ablated, [_values(done[step])]) for name, step in ablations.items()],
@@ -201,11 +207,14 @@ def num_workers(workers: int | None, device: torch.device) -> int:
 
 def _best(steps: Sequence[Step], results: Results) -> int:
     """Return the index of the step whose model scored best on its one data set; the first of equals."""
-    means = []
-    for step in steps:
-        (measured,) = results[step]["values"].values()
-        means.append(mean(measured[CHOOSE_BY]))
+    means = [_score(results[step]) for step in steps]
     return means.index(max(means))
+
+
+def _score(result: Mapping[str, Any]) -> float:
+    """Return the mean of the measure that chooses, of a step with one data set."""
+    (measured,) = result["values"].values()
+    return mean(measured[CHOOSE_BY])
 
 
 def _values(result: Mapping[str, Any]) -> Values:

@@ -57,6 +57,7 @@ class ResultTables:
     search: str  # what the models were trained on and judged on to choose their settings
     training: str  # what the final models were trained on
     grid: str  # the settings that were tried, in words
+    tried: Mapping[str, Mapping[str, float]]  # settings in words -> trained system -> its PR@10 with them, a share
     sets: Sequence[JudgedSet]  # the test sets, in the order of the columns
     rows: Sequence[ResultRow]  # the systems
     # variations of one system, with one seed; the first is the system itself
@@ -90,6 +91,11 @@ def render_page(tables: ResultTables, *, plot: str | None = None) -> str:
             "and is trained anew. PR@10 over all queries, percent; in brackets p of a paired randomisation test "
             "against the first row. `model.message_passing=false` is the MLP; with `model.restart_prob=1` the GCS "
             "score is the retriever's score.\n\n" + _ablation_table(tables)
+        )
+    if len(tables.tried) > 1:
+        parts.append(
+            "## Every setting that was tried\n\nPR@10 on the validation queries, percent, one seed. **Bold**: the "
+            "chosen setting, the first of equals.\n\n" + _tried_table(tables)
         )
     parts.append(
         "## Settings and cost\n\nSeconds: one training on one thread.\n\n"
@@ -225,6 +231,20 @@ def _ablation_table(tables: ResultTables) -> str:
         cells = [f"{100 * test_set.ceilings[depth]:.1f}" for test_set in tables.sets]
         rows.append([f"ceiling with {depth} candidates", *cells])
     return markdown_table(["variation", *(test_set.name for test_set in tables.sets)], rows)
+
+
+def _tried_table(tables: ResultTables) -> str:
+    labels = list(next(iter(tables.tried.values())))
+    best = {label: max(shares[label] for shares in tables.tried.values()) for label in labels}
+    rows, marked = [], set()
+    for settings, shares in tables.tried.items():
+        cells = []
+        for label in labels:
+            bold = "**" if shares[label] == best[label] and label not in marked else ""
+            marked |= {label} if bold else set()
+            cells.append(f"{bold}{100 * shares[label]:.1f}{bold}")
+        rows.append([settings, *cells])
+    return markdown_table(["settings", *labels], rows)
 
 
 def _settings_table(tables: ResultTables) -> str:
