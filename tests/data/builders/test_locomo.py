@@ -22,7 +22,7 @@ RECORD = {
     "sample_id": "conv-1", "conversation": CONVERSATION, "event_summary": {},
     "qa": [
         {"question": "Who has a dog?", "answer": "Bob", "evidence": ["D1:2; D2:1"], "category": 1},
-        {"question": "When?", "answer": 2023, "evidence": ["D1:1", "D9:1", "D"], "category": 2},
+        {"question": "When?", "answer": 2023, "evidence": ["D1:01", "D9:1", "D", "D:1:2"], "category": 2},
         {"question": "Who has a cat?", "adversarial_answer": "Bob", "evidence": ["D1:2"], "category": 5},
         {"question": "Why?", "answer": "?", "evidence": [], "category": 3},
     ],
@@ -47,7 +47,8 @@ def test_turns_edges_and_evidence(tmp_path: Path) -> None:
     }  # fmt: skip
     assert built.judged("adversarial") == {"conv-1:q2": ["conv-1:D1:2"]}
     assert [(each["kind"], each["id"], each["detail"]) for each in built.dropped] == [
-        ("judgement", "conv-1:q1", "D9:1"), ("judgement", "conv-1:q1", "D"), ("judgement", "conv-1:q3", ""),
+        ("judgement", "conv-1:q1", "D9:1"), ("judgement", "conv-1:q1", "D"),
+        ("judgement", "conv-1:q1", "D:1:2"), ("judgement", "conv-1:q3", ""),
         ("document", "conv-1:D2:2", ""),
     ]  # fmt: skip
 

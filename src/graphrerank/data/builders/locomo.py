@@ -15,7 +15,7 @@ from graphrerank.data.readers.records import Record
 
 ADVERSARIAL = 5  # category
 _SESSION = re.compile(r"session_(\d+)")
-_TURN = re.compile(r"D\d+:\d+")
+_TURN = re.compile(r"D(\d+):(\d+)")
 
 
 def build_locomo(files: RawFiles) -> Draft:
@@ -62,12 +62,12 @@ def _sessions(name: str, conversation: dict[str, Any]) -> list[tuple[str, str, l
 def _evidence(
     query_id: str, name: str, evidence: list[str], known: set[str], dropped: list[Dropped]
 ) -> list[Judgement]:
-    """Read the names of turns, several of which may stand in one text; what names none is dropped."""
+    """Read names of turns, of which a text may hold several, or one with a 0 in front; what names none is dropped."""
     found: dict[str, None] = {}
     if not evidence:
         dropped.append(Dropped("judgement", query_id, "the question has no evidence"))
     for text in evidence:
-        turns = [f"{name}:{turn}" for turn in _TURN.findall(text)]
+        turns = [f"{name}:D{int(session)}:{int(turn)}" for session, turn in _TURN.findall(text)]
         missing = [turn for turn in turns if turn not in known]
         if not turns or missing:
             dropped.append(Dropped("judgement", query_id, "evidence that names no turn", text))
