@@ -9,7 +9,11 @@ BOOK = "Bees fly far. Ants walk. Cats sleep all day. Dogs run."
 
 def test_chunks_of_each_context_once(tmp_path: Path) -> None:
     record = {"input": "Who flies?", "context": BOOK, "answers": ["bees"], "meta": {"title": "Animals"}}
-    lines = jsonl(record, record | {"input": "Who walks?"}, record | {"context": "Another book.", "meta": {}})
+    lines = jsonl(
+        record,
+        record | {"input": "Who walks?"},
+        {"input": "Who?", "context": "Another book.", "dataset": "fin", "answers": []},
+    )
     built = build(tmp_path, "ultradomain", {"agriculture.jsonl": lines}, chunk_words=6, overlap_words=0)
     texts = [(doc["title"], doc["text"], doc["metadata"]["chunk_id"]) for doc in built.documents]
     assert texts == [

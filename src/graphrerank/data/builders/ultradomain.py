@@ -32,7 +32,8 @@ def build_ultradomain(files: RawFiles, *, chunk_words: int = 300, overlap_words:
             if not isinstance(record["context"], str) or not isinstance(record["input"], str):
                 raise ValueError(f"{place}: needed texts as `input` and `context`")
             doc_id = hashlib.sha256(record["context"].encode("utf-8", "surrogatepass")).hexdigest()[:12]
-            title = (record.get("meta") or {}).get("title") or ""
+            meta = record.get("meta")  # some domains have none
+            title = str(meta.get("title") or "") if isinstance(meta, dict) else ""
             contexts.setdefault(doc_id, (title, record["context"]))
             answers = record.get("answers")
             queries.append(query(f"{domain}:{number}", record["input"], answer=answers, domain=domain, doc_id=doc_id))
