@@ -1,6 +1,7 @@
 """What the indexes of the systems cost on a corpus: each built in a process of its own, without any cache.
 
     python benchmarks/index_cost.py small/hotpotqa
+    python benchmarks/index_cost.py data/2wikimultihopqa --kept FOLDER --parts passages knowledge
 
 CPU seconds of one thread and the process's peak memory, both with loading the models. A system's index is its parts:
 passages for all; knowledge and facts for hipporag and hipporag2; knowledge and descriptions for light_rag and path_rag.
@@ -8,6 +9,7 @@ passages for all; knowledge and facts for hipporag and hipporag2; knowledge and 
 
 import argparse
 import json
+import pickle
 import resource
 import tempfile
 import time
@@ -15,6 +17,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -30,6 +33,7 @@ MINILM = {
     "sha256": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
 }
 PARTS = ("passages", "knowledge", "facts", "descriptions", "summary tree", "token vectors")
+NEEDED = {"facts": ("", "knowledge"), "descriptions": ("", "knowledge"), "summary tree": ("passages", "")}
 
 
 class Read:
@@ -45,7 +49,7 @@ class Read:
         return self._knowledge
 
 
-def build(part: str, texts: list[str], knowledge: list[Knowledge], vectors: torch.Tensor) -> object:
+def build(part: str, texts: list[str], knowledge: Any, vectors: Any) -> object:
     """Build one part of an index."""
     encoder = SentenceTransformerEncoder(packaged_model(**MINILM), dtype="bfloat16", device="cpu")
     with tempfile.TemporaryDirectory() as folder:
@@ -76,17 +80,27 @@ def main() -> None:
     """Build and measure each part, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="a data set folder")
-    documents = [json.loads(line) for line in (parser.parse_args().folder / "corpus.jsonl").open(encoding="utf-8")]
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--kept", type=Path, help="folder for vectors and knowledge, which later parts need")
+    arguments = parser.parse_args()
+    documents = [json.loads(line) for line in (arguments.folder / "corpus.jsonl").open(encoding="utf-8")]
     texts = [f"{document['title']}. {document['text']}" for document in documents]
-    knowledge: list[Knowledge] = []
-    vectors = torch.zeros(0)
-    print(f"{len(texts):,} passages\n| part | CPU s | peak MiB |\n| --- | --: | --: |")
-    for part in PARTS:
-        with get_context("spawn").Pool(1) as pool:
-            result, seconds, peak = pool.apply(measured, (partial(build, part, texts, knowledge, vectors),))
-        knowledge = result if part == "knowledge" else knowledge
-        vectors = result if part == "passages" else vectors
-        print(f"| {part} | {seconds:.0f} | {peak:,.0f} |", flush=True)
+    with tempfile.TemporaryDirectory() as temporary:
+        kept = arguments.kept or Path(temporary)
+        print(f"{len(texts):,} passages\n| part | CPU s | peak MiB |\n| --- | --: | --: |", flush=True)
+        for part in arguments.parts:
+            vectors, knowledge = (_read(kept / name) for name in NEEDED.get(part, ("", "")))
+            with get_context("spawn").Pool(1) as pool:
+                result, seconds, peak = pool.apply(measured, (partial(build, part, texts, knowledge, vectors),))
+            if part in ("passages", "knowledge"):
+                kept.mkdir(parents=True, exist_ok=True)
+                (kept / part).write_bytes(pickle.dumps(result))
+            print(f"| {part} | {seconds:.0f} | {peak:,.0f} |", flush=True)
+
+
+def _read(path: Path) -> Any:
+    """Read what an earlier part wrote; None for a part that needs nothing."""
+    return pickle.loads(path.read_bytes()) if path.is_file() else None  # our own file
 
 
 if __name__ == "__main__":

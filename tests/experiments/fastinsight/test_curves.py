@@ -12,6 +12,7 @@ from graphrerank.experiments.fastinsight.curves import (
     gain_correlations,
     render_curves,
 )
+from graphrerank.experiments.fastinsight.quartiles import topological_quartiles
 
 
 def result(**values: list[float]) -> SystemStudy:
@@ -35,6 +36,7 @@ def curves() -> Curves:
         settings={"smoothing": {0.0: near, 0.2: far}, "structure_weight": {1.0: near}},
         defaults={"smoothing": 0.2, "structure_weight": 3.0},
         correlations={"re2": (0.5, math.nan)},
+        quartiles=topological_quartiles(END.values["TR"], {"re2": END.values["CR@10"]}),
     )
 
 
@@ -57,6 +59,7 @@ def test_report_and_plot(tmp_path) -> None:
     assert "| fastinsight | - | 87.5 |" in report
     assert "| smoothing | 0 | 0.2 |" in report
     assert "| re2 | 0.50 | - |" in report
+    assert "![quartiles](ring_quartiles.png)" in report
     draw_curves(tmp_path / "ring.png", curves())
     assert (tmp_path / "ring.png").read_bytes().startswith(b"\x89PNG")
 
@@ -64,6 +67,7 @@ def test_report_and_plot(tmp_path) -> None:
 def test_json_has_no_nan() -> None:
     content = curves_json(curves())
     assert content["correlations"] == {"re2": {"Recall": 0.5, "MissTR": None}}
+    assert content["quartiles"]["questions"] == [1, 3, 0, 0]
     assert content["budgets"]["fastinsight"]["20"]["CR@10"] == 0.875
     point = content["budgets"]["re2"]["10"]
     assert (point["encodings"], point["ms"]) == (8.0, {"encode": 90.0, "graph": 10.0})

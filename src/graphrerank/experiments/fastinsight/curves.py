@@ -10,6 +10,7 @@ from torch import Tensor
 from graphrerank.evaluation import SystemStudy
 from graphrerank.evaluation.measuring import MISSED, TOPOLOGICAL_RECALL
 from graphrerank.evaluation.tables import markdown_table, number_cell
+from graphrerank.experiments.fastinsight.quartiles import Quartiles, quartiles_table
 from graphrerank.files import save_figure
 
 QUALITY = "CR@10"  # FastInsight's R@10 is capped (section 4.3.1)
@@ -28,6 +29,7 @@ class Curves:
     settings: Mapping[str, Mapping[float, SystemStudy]]
     defaults: Mapping[str, float]  # the value of each setting that the paper chose
     correlations: Mapping[str, tuple[float, float]]  # pipeline -> result of `gain_correlations`
+    quartiles: Quartiles  # of R@10, at the largest budget
 
 
 def gain_correlations(start: SystemStudy, end: SystemStudy, *, recall: str) -> tuple[float, float]:
@@ -73,6 +75,7 @@ def curves_json(curves: Curves) -> dict[str, object]:
             name: {"Recall": None if recall != recall else recall, "MissTR": None if missed != missed else missed}
             for name, (recall, missed) in curves.correlations.items()
         },
+        "quartiles": curves.quartiles.to_json(),
     }
 
 
@@ -110,6 +113,12 @@ def render_curves(all_curves: Sequence[Curves], *, plots: Sequence[str]) -> str:
             parts.append(f"### R@10 of FastInsight against {setting.replace('_', ' ')}")
             numbers = [f"{100 * result.means[QUALITY]:.1f}" for result in varied.values()]
             parts.append(markdown_table([setting, *(f"{value:g}" for value in varied)], [["R@10", *numbers]]))
+        parts.append("### R@10 by quartile of Topological Recall (the paper's Figure 5)")
+        parts.append(
+            f"![quartiles]({Path(plot).stem}_quartiles.png)\n\nTR: of the vector search's first ten nodes, percent. "
+            "Questions of one TR are in one group. In brackets 95% intervals over questions."
+        )
+        parts.append(quartiles_table(curves.quartiles))
         parts.append("### Correlation with the recall gained (the paper's Table 6)")
         rows = [[name, *(number_cell(value).text for value in pair)] for name, pair in curves.correlations.items()]
         parts.append(markdown_table(["pipeline", "Recall", "MissTR"], rows))

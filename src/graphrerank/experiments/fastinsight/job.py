@@ -7,15 +7,17 @@ from typing import Any
 
 from graphrerank.data import PreparedDataset
 from graphrerank.evaluation import RankedDataset, StudyPlan, build_study, run_pipelines
-from graphrerank.evaluation.measuring import judged_queries
+from graphrerank.evaluation.measuring import TOPOLOGICAL_RECALL, judged_queries
 from graphrerank.evaluation.study_plan import PIPELINE_MEASURES
 from graphrerank.experiments.fastinsight.curves import (
+    QUALITY,
     Curves,
     curves_json,
     draw_curves,
     gain_correlations,
     render_curves,
 )
+from graphrerank.experiments.fastinsight.quartiles import draw_quartiles, topological_quartiles
 from graphrerank.experiments.session import Group, JobSession, PipelineFactory
 from graphrerank.files import write_json, write_text
 
@@ -49,6 +51,11 @@ class FastInsightCurves:
             curves = self._measure(session, prepared, build)
             measured.append(curves)
             draw_curves(run_dir / f"{curves.dataset}.png", curves)
+            draw_quartiles(
+                run_dir / f"{curves.dataset}_quartiles.png",
+                curves.quartiles,
+                title=f"{curves.dataset} {curves.split}, {curves.num_queries:,} queries",
+            )
             write_json(
                 run_dir / "metrics.json",
                 {"datasets": {finished.dataset: curves_json(finished) for finished in measured}},
@@ -97,6 +104,10 @@ class FastInsightCurves:
                 )
                 for system in self.pipelines
             },
+            quartiles=topological_quartiles(
+                result[f"{SEARCH} {START:g}"].values[TOPOLOGICAL_RECALL],
+                {system: result[f"{system} {budget:g}"].values[QUALITY] for system in self.pipelines},
+            ),
         )
 
 
