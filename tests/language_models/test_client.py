@@ -1,10 +1,11 @@
+import json
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
 
-from graphrerank.language_models import LanguageModel
+from graphrerank.language_models import LanguageModel, in_form
 from graphrerank.language_models.client import MAX_WAIT
 
 pytest.importorskip("httpx", reason="httpx is optional")
@@ -90,3 +91,24 @@ def test_a_refusal_is_final(endpoint: tuple[str, Any]) -> None:
 def test_arguments_out_of_range_are_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         LanguageModel("http://localhost/v1", "m", **arguments)
+
+
+SCHEMA = '{"type": "object", "properties": {"answer": {"type": "string"}}}'
+
+
+def test_an_endpoint_is_asked_for_a_schema_where_it_can_keep_to_one(endpoint) -> None:
+    url, handler = endpoint
+    model = LanguageModel(url, "m", constrained=True, request={"max_tokens": 5})
+    in_form(model, SCHEMA).ask(["q"], system=None, read=str)
+    (request,) = handler.requests
+    schema = {"name": "answer", "strict": True, "schema": json.loads(SCHEMA)}
+    assert request["response_format"] == {"type": "json_schema", "json_schema": schema}
+    assert request["max_tokens"] == 5
+    assert in_form(model, SCHEMA).fingerprint != model.fingerprint
+
+
+def test_a_model_without_forms_and_a_format_of_ones_own_stay() -> None:
+    own = LanguageModel("http://x", "m", constrained=True, request={"response_format": {"type": "json_object"}})
+    plain, constrained = LanguageModel("http://x", "m"), LanguageModel("http://x", "m", constrained=True)
+    assert (in_form(plain, SCHEMA), in_form(own, SCHEMA)) == (plain, own)
+    assert in_form(constrained, "yes|no") is constrained  # OpenAI's format has no regular expressions

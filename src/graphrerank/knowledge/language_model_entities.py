@@ -8,7 +8,7 @@ from typing import Any
 
 from graphrerank.checks import check_counts
 from graphrerank.knowledge.passage_knowledge import Knowledge
-from graphrerank.language_models import LanguageModel, Prompt, shipped_prompt
+from graphrerank.language_models import LanguageModel, Prompt, in_form, shipped_prompt
 
 _FENCED = re.compile(r"```\w*\n(.*)\n```", re.DOTALL)
 
@@ -36,7 +36,7 @@ class LanguageModelEntityExtractor:
         self.max_characters = max_characters
         self.prompt = prompt or shipped_prompt("entities")
         self.prompt.fill(text="")
-        self._model = LanguageModel(base_url, model, **settings)
+        self._model = in_form(LanguageModel(base_url, model, **settings), self.prompt.form)
 
     @property
     def fingerprint(self) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from graphrerank.checks import check_counts
 from graphrerank.knowledge.passage_knowledge import Entity, Knowledge, Relation
-from graphrerank.language_models import ChatModel, Prompt, shipped_prompt
+from graphrerank.language_models import ChatModel, Prompt, in_form, shipped_prompt
 from graphrerank.text.names import normalize_entity
 
 ENTITY_KEYS = ("name", "type", "description")
@@ -53,10 +53,10 @@ class LanguageModelKnowledgeExtractor:
     def extract(self, texts: Sequence[str]) -> list[Knowledge]:
         """Extract the knowledge of each text; empty for a skipped one."""
         extracted: list[Knowledge | None] = [None] * len(texts)
-        waiting = list(range(len(texts)))
+        waiting, model = list(range(len(texts))), in_form(self.model, self.prompt.form)
         for _ in range(self.tries):
             questions = [self.prompt.fill(text=texts[index][: self.max_characters]) for index in waiting]
-            answers = self.model.ask(questions, system=self.prompt.instructions(), read=_read) if waiting else []
+            answers = model.ask(questions, system=self.prompt.instructions(), read=_read) if waiting else []
             for index, knowledge in zip(waiting, answers, strict=True):
                 extracted[index] = knowledge
             waiting = [index for index in waiting if extracted[index] is None]

@@ -66,7 +66,9 @@ class TwoStageKnowledgeExtractor:
         return extracted
 
     def _ask(self, prompt: Prompt, questions: Sequence[str], parse: Any) -> list[Any]:
-        return ask_strictly(self.model, questions, system=prompt.instructions(), parse=parse, tries=self.tries)
+        return ask_strictly(
+            self.model, questions, system=prompt.instructions(), parse=parse, tries=self.tries, form=prompt.form
+        )
 
 
 def parse_names(content: str) -> dict[str, Entity]:

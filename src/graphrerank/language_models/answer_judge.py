@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.language_models.answer_cache import ChatModel
-from graphrerank.language_models.prompt import Prompt, in_form, shipped_prompt
+from graphrerank.language_models.prompt import Prompt, shipped_prompt
 from graphrerank.language_models.strict_answers import ask_strictly, read_json
 
 CRITERIA: Mapping[str, str] = MappingProxyType(
@@ -103,11 +103,12 @@ class PairwiseJudge:
 
     def _ask(self, messages: Sequence[str]) -> list[float]:
         winners = ask_strictly(
-            in_form(self.model, self.prompt.form),
+            self.model,
             messages,
             system=self.prompt.instructions(),
             parse=parse_winner,
             tries=self.tries,
+            form=self.prompt.form,
         )
         self.skipped += [message for message, winner in zip(messages, winners, strict=True) if winner is None]
         return [float("nan") if winner is None else FOR_FIRST[winner] for winner in winners]

@@ -1,5 +1,6 @@
 """A client of language models behind an OpenAI-compatible chat endpoint."""
 
+import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -51,6 +52,9 @@ class LanguageModel:
     max_retries: int = 5  # attempts after the first
     pause: float = 1.0  # seconds before the second attempt; doubled before each further one
     concurrency: int = 8  # requests at once
+    # whether the endpoint is asked to keep to the JSON schema that a prompt has as `form` (:func:`in_form`), by the
+    # `response_format` of OpenAI, vLLM, llama.cpp and Ollama; an endpoint that does not know it may reject each request
+    constrained: bool = False
 
     def __post_init__(self) -> None:
         check_counts(concurrency=self.concurrency)
@@ -65,6 +69,17 @@ class LanguageModel:
         """The model's name with the settings that determine its answers, without the endpoint, which may move."""
         further = (sorted(self.request.items()),) if self.request else ()
         return repr(("language model", self.model, self.temperature, *further))
+
+    def in_form(self, form: str) -> "LanguageModel":
+        """Return this model with answers of a JSON schema; itself unless ``constrained``, or for a regular expression.
+
+        A ``response_format`` of ``request`` is the user's and stays.
+        """
+        if not (self.constrained and form.lstrip().startswith("{")) or "response_format" in (self.request or {}):
+            return self
+        schema = {"name": "answer", "strict": True, "schema": json.loads(form)}
+        asked = {"type": "json_schema", "json_schema": schema}
+        return replace(self, request={**(self.request or {}), "response_format": asked})
 
     def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], Answer]) -> list[Answer]:
         """Ask each question in a separate conversation.

@@ -2,12 +2,16 @@
 
 import json
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from graphrerank.extras import optional
+
+
+UNSPELT = "NoExtensionBias"  # why llguidance stops where no token fits
 
 
 class FormMask:
@@ -22,7 +26,7 @@ class FormMask:
         num_rows: Texts that are generated at once.
 
     Raises:
-        ValueError: If the form is no schema and no regular expression.
+        ValueError: If the form is no schema and no regular expression, or, when called, if the tokens cannot spell it.
     """
 
     def __init__(self, tokenizer: Any, form: str, *, num_rows: int) -> None:
@@ -46,6 +50,8 @@ class FormMask:
         for row, matcher in enumerate(self._matchers):
             allowed = torch.frombuffer(bytearray(matcher.compute_logit_bias()), dtype=torch.uint8).bool()
             places = allowed.nonzero().flatten().to(scores.device)
+            if matcher.is_error() or matcher.stop_reason() == UNSPELT:
+                raise ValueError("no token of the model can continue `form`: its vocabulary lacks a letter of it")
             masked[row, places] = scores[row, places]
         return masked
 
@@ -63,8 +69,26 @@ def form_grammar(form: str) -> str:
 
 
 def form_tokenizer(tokenizer: Any, *, num_tokens: int, ends: Sequence[int]) -> Any:
-    """Prepare a fast tokenizer of transformers; ``num_tokens`` is the width of the scores, ``ends`` end a text."""
-    optional("llguidance", "constrained decoding")
-    from llguidance.hf import from_tokenizer
+    """Prepare a fast tokenizer of transformers; ``num_tokens`` is the width of the scores, ``ends`` end a text.
 
-    return from_tokenizer(tokenizer, n_vocab=num_tokens, eos_token=list(ends))
+    It must decode tokens one by one, to bytes: byte-level BPE (SmolLM, Llama 3, Qwen), and SentencePiece's BPE or
+    unigrams, with or without bytes for what they lack (Llama 2, Mistral, Gemma).
+
+    Raises:
+        ValueError: If the tokenizer is another one.
+    """
+    build = optional("llguidance", "constrained decoding").LLTokenizer
+    try:
+        backend = copy(tokenizer.backend_tokenizer)  # with the tokens that transformers has added
+        backend.no_padding()
+        backend.no_truncation()
+        content = json.loads(backend.to_str())
+        if (content["decoder"] or {}).get("type") == "Metaspace":  # as `Sequence`, which llguidance reads
+            space = {"type": "Replace", "pattern": {"String": content["decoder"]["replacement"]}, "content": " "}
+            content["decoder"] = {"type": "Sequence", "decoders": [space, {"type": "ByteFallback"}, {"type": "Fuse"}]}
+        return build(json.dumps(content), n_vocab=num_tokens, eos_token=list(ends))
+    except (AttributeError, ValueError) as error:
+        raise ValueError(
+            f"constrained decoding needs a fast tokenizer of byte-level BPE or SentencePiece, got "
+            f"{type(tokenizer).__name__}; `constrained=false` lets the model write what it likes: {error}"
+        ) from error

@@ -35,7 +35,9 @@ class LanguageModelKeywords:
         rows = [row for row, question in enumerate(questions) if question.strip()]
         messages = [self.prompt.fill(collection=descriptions[row], question=questions[row]) for row in rows]
         system = self.prompt.instructions(limit=self.num_keywords)
-        answers = ask_strictly(self.model, messages, system=system, parse=parse_keywords, tries=self.tries)
+        answers = ask_strictly(
+            self.model, messages, system=system, parse=parse_keywords, tries=self.tries, form=self.prompt.form
+        )
         keywords: list[list[str]] = [[] for _ in questions]
         for row, answer in zip(rows, answers, strict=True):
             if answer is None:

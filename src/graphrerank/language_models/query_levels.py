@@ -37,7 +37,12 @@ class LanguageModelQueryLevels:
         rows = [row for row, question in enumerate(questions) if question.strip()]
         asked = [self.prompt.fill(question=questions[row]) for row in rows]
         answers = ask_strictly(
-            self.model, asked, system=self.prompt.instructions(), parse=parse_levels, tries=self.tries
+            self.model,
+            asked,
+            system=self.prompt.instructions(),
+            parse=parse_levels,
+            tries=self.tries,
+            form=self.prompt.form,
         )
         levels: list[Levels] = [([], []) for _ in questions]
         for row, answer in zip(rows, answers, strict=True):

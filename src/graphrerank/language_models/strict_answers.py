@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from graphrerank.checks import check_counts
 from graphrerank.language_models.answer_cache import ChatModel
+from graphrerank.language_models.prompt import in_form
 
 Answer = TypeVar("Answer")
 
@@ -20,6 +21,7 @@ def ask_strictly(
     parse: Callable[[str], Answer],
     check: Callable[[int, Answer], None] | None = None,
     tries: int = 3,
+    form: str | None = None,
 ) -> list[Answer | None]:
     """Ask each question until its answer can be parsed, with the last parsing error in the prompt.
 
@@ -33,11 +35,13 @@ def ask_strictly(
         parse: Parses an answer's text; raises ``ValueError`` if it is unusable.
         check: Checks a parsed answer, given its question's index; raises ``ValueError`` if it is unusable.
         tries: Number of attempts, at least 1.
+        form: The prompt's, to which a model that can keeps (:func:`in_form`); None for any text.
 
     Returns:
         The parsed answers; None for a question without a usable one.
     """
     check_counts(tries=tries)
+    model = in_form(model, form)
 
     def read(content: str) -> tuple[Answer | None, str]:
         if not isinstance(content, str):

@@ -31,7 +31,7 @@ def write_summaries(
     questions = [prompt.fill(notes="\n".join(f"- {note}" for note in texts)) for texts in notes]
     system = prompt.instructions(words=max(1, int(WORDS_PER_TOKEN * limit)))
     read = partial(parse_summary, tokenizer=tokenizer, limit=limit)
-    return ask_strictly(model, questions, system=system, parse=read, tries=tries)
+    return ask_strictly(model, questions, system=system, parse=read, tries=tries, form=prompt.form)
 
 
 def parse_summary(content: str, *, tokenizer: Tokenizer, limit: int) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from graphrerank.language_models.answer_cache import ChatModel
-from graphrerank.language_models.prompt import Prompt, in_form, shipped_prompt
+from graphrerank.language_models.prompt import Prompt, shipped_prompt
 from graphrerank.language_models.strict_answers import ask_strictly, read_json
 
 
@@ -29,14 +29,16 @@ def mine_topics(
     read = partial(parse_topics, limit=num_topics)
     mine, merge = mine or shipped_prompt("retag_topics"), merge or shipped_prompt("retag_merged_topics")
     questions = [mine.fill(notes="\n".join(f"- {note}" for note in batch)) for batch in batches]
-    answers = ask_strictly(model, questions, system=mine.instructions(limit=num_topics), parse=read, tries=tries)
+    answers = ask_strictly(
+        model, questions, system=mine.instructions(limit=num_topics), parse=read, tries=tries, form=mine.form
+    )
     mined = [topics for topics in answers if topics is not None]
     num_skipped = len(answers) - len(mined)
     if len(mined) < 2:
         return (mined[0] if mined else []), num_skipped
     listed = "\n".join(f"- {topic}" for topic in dict.fromkeys(topic for topics in mined for topic in topics))
     question, system = merge.fill(topics=listed), merge.instructions(limit=num_topics)
-    (merged,) = ask_strictly(model, [question], system=system, parse=read, tries=tries)
+    (merged,) = ask_strictly(model, [question], system=system, parse=read, tries=tries, form=merge.form)
     if merged is None:
         raise ValueError(f"the language model gave no usable list of topics in {tries} tries; ask another one")
     return merged, num_skipped
@@ -67,7 +69,8 @@ def relate_to_topics(
     for size in sizes:
         questions = [prompt.fill(topics=listed, notes=_numbered(batch)) for batch in batches if len(batch) == size]
         read = partial(parse_relevant, num_notes=size, num_topics=len(topics))
-        for answer in ask_strictly(model, questions, system=prompt.instructions(), parse=read, tries=tries):
+        system = prompt.instructions()
+        for answer in ask_strictly(model, questions, system=system, parse=read, tries=tries, form=prompt.form):
             num_skipped += answer is None
             relevant += [[] for _ in range(size)] if answer is None else answer
     return relevant if topics else [[] for _ in notes], num_skipped
@@ -86,7 +89,8 @@ def classify_questions(
     rows = [row for row, question in enumerate(questions) if question.strip()] if topics else []
     asked = [prompt.fill(topics=_numbered(topics), question=questions[row]) for row in rows]
     read = partial(parse_topic, num_topics=len(topics))
-    answers = ask_strictly(in_form(model, prompt.form), asked, system=prompt.instructions(), parse=read, tries=tries)
+    system = prompt.instructions()
+    answers = ask_strictly(model, asked, system=system, parse=read, tries=tries, form=prompt.form)
     for row, number in zip(rows, answers, strict=True):
         chosen[row] = number - 1 if number else None
     return chosen

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from graphrerank.graphs import PairEncoder
-from graphrerank.language_models import ChatModel, Prompt, shipped_prompt
+from graphrerank.language_models import ChatModel, Prompt, in_form, shipped_prompt
 
 
 class FactReranker(Protocol):
@@ -60,7 +60,8 @@ class LanguageModelFactFilter:
         selected: list[list[int]] = [[] for _ in facts]
         rows = [row for row, listed in enumerate(facts) if listed]
         questions = [self.prompt.fill(question=query_texts[row], facts=_numbered(facts[row])) for row in rows]
-        answers = self.model.ask(questions, system=self.prompt.instructions(), read=_read)
+        model = in_form(self.model, self.prompt.form)
+        answers = model.ask(questions, system=self.prompt.instructions(), read=_read)
         for row, answer in zip(rows, answers, strict=True):
             if answer is None or not all(1 <= number <= len(facts[row]) for number in answer):
                 self.num_unreadable += 1

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Protocol
 
 from graphrerank.checks import check_counts
-from graphrerank.language_models import ChatModel, Prompt, shipped_prompt
+from graphrerank.language_models import ChatModel, Prompt, in_form, shipped_prompt
 from graphrerank.text import normalize_entity
 
 MIN_TITLE_WORDS = 3  # shorter titles are mentioned by chance
@@ -84,13 +84,12 @@ class LanguageModelCitations:
         """List the references of its paper that each text cites."""
         cited: list[list[int]] = [[] for _ in texts]
         waiting = [index for index, entries in enumerate(references) if entries]
+        model = in_form(self.model, self.prompt.form)
         for _ in range(self.tries):
             questions = [
                 self.prompt.fill(references=_numbered(references[index]), text=texts[index]) for index in waiting
             ]
-            answers = (
-                self.model.ask(questions, system=self.prompt.instructions(), read=_read_numbers) if waiting else []
-            )
+            answers = model.ask(questions, system=self.prompt.instructions(), read=_read_numbers) if waiting else []
             unusable = []
             for index, numbers in zip(waiting, answers, strict=True):
                 if numbers is None or not all(1 <= number <= len(references[index]) for number in numbers):
