@@ -8,6 +8,7 @@ from hydra.utils import instantiate
 from graphrerank.cli import schema
 from graphrerank.data import SentenceTransformerEncoder
 from graphrerank.graphs import CorpusGraph
+from graphrerank.language_models import TransformersLanguageModel
 from graphrerank.operators import CrossEncoder
 from tests.support import CONF
 
@@ -33,7 +34,7 @@ def _train(*overrides: str, run_dir: Path | str = "run"):
 @pytest.mark.parametrize(("group", "choice"), CHOICES)
 def test_every_choice_composes(group: str, choice: str) -> None:
     of_evaluate = group == "experiment" and "# python evaluate.py" in (CONF / group / f"{choice}.yaml").read_text()
-    if group in ("prompt", "extractor"):  # composed into others
+    if group in ("prompt", "extractor", "language_model"):  # composed into others
         return
     if group in ("pipeline", "answers", "engine") or of_evaluate:
         schema.check_keys(compose("evaluate", overrides=[f"{group}={choice}"]), schema.EvaluateConfig)
@@ -88,10 +89,17 @@ def test_every_pipeline_instantiates(choice: str, request: pytest.FixtureRequest
 def test_every_stage_of_answers_instantiates(choice: str, tmp_path: Path) -> None:
     model = ["answers.writer.model.model=nowhere"] if choice == "transformers" else []
     stage = instantiate(compose("evaluate", overrides=[f"answers={choice}", f"paths.cache={tmp_path}", *model]).answers)
-    assert stage.packing.top_k == 10
+    assert stage.packing.top_k == (None if choice == "map_reduce" else 10)
     assert (stage.judge is not None) == (choice == "judged")
-    assert (stage.comparison is not None) == choice.startswith("compared")
+    assert (stage.comparison is not None) == choice.startswith(("compared", "map_reduce"))
     assert stage.comparison is None or {"comprehensiveness", "diversity"} < set(stage.comparison.criteria)
+
+
+def test_a_local_model_takes_the_place_of_an_endpoint() -> None:
+    model = ["language_model@answers.writer.model=transformers", "answers.writer.model.model=nowhere"]
+    stage = instantiate(compose("evaluate", overrides=["answers=map_reduce", *model]).answers)
+    assert isinstance(stage.writer.model, TransformersLanguageModel)
+    assert stage.comparison.model.model.model == "nowhere"
 
 
 @pytest.mark.parametrize("features", [choice for group, choice in CHOICES if group == "features"])

@@ -28,10 +28,10 @@ def test_no_usable_verdict() -> None:
     assert (rate.wins, rate.ties, rate.losses) == (0, 0, 0)
     assert math.isnan(rate.rate)
     assert math.isnan(rate.p_value)
-    assert "| a | 0 | 0 | 0 |  |  |  |  |" in win_rates_table([rate])
+    assert "| a | 0 | 0 | 0 | 3 |  |  |  |  |" in win_rates_table([rate])
 
 
 def test_table() -> None:
     ones = torch.ones(1, 20).double()
     table = win_rates_table(win_rates(Verdicts(("directness",), ones, ones), **BOTH))
-    assert table.splitlines()[2].startswith("| directness | 20 | 0 | 0 | 100.0 | 100.0 to 100.0 | < 0.0001 | 100 |")
+    assert table.splitlines()[2].startswith("| directness | 20 | 0 | 0 | 0 | 100.0 | 100.0 to 100.0 | < 0.0001 | 100 |")

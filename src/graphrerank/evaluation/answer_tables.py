@@ -59,15 +59,17 @@ def wins_table(dataset: DatasetStudy) -> Table:
         "won": lambda rate: number_cell(rate.wins, ",.0f"),
         "tied": lambda rate: number_cell(rate.ties, ",.0f"),
         "lost": lambda rate: number_cell(rate.losses, ",.0f"),
+        "no verdict": lambda rate: number_cell(rate.without, ",.0f"),
         "win rate": lambda rate: percent_cell(rate.rate, rate.interval),
         "p": lambda rate: p_cell(rate.p_value),
         "same in both orders": lambda rate: percent_cell(rate.agreement),
     }
     caption = (
         "Answers of the last system against those of each other one, judged by a model in both orders: a win in one "
-        "order and a tie in the other is a win, opposite verdicts are a tie, and ties count half. Win rate: percent "
-        "with its 95% bootstrap interval; p: paired randomisation test against one half. Same: percent of the pairs "
-        "with one verdict in both orders."
+        "order and a tie in the other is a win, opposite verdicts are a tie, and ties count half. No verdict: both are "
+        "blank, or an order lacks a usable verdict; these do not count. Win rate: percent with its 95% bootstrap "
+        "interval; p: paired randomisation test against one half. Same: percent of the pairs with one verdict in both "
+        "orders."
     )
     return build_table("win rates", caption, dataset.win_rates, columns, text_columns=2)
 

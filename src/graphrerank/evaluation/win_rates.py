@@ -19,6 +19,7 @@ class WinRate(Finding):
     wins: int  # questions on which the first system's answer is better
     ties: int  # questions on which neither is
     losses: int  # questions on which the second system's is
+    without: int  # questions without a verdict in both orders, or with two blank answers
     rate: float  # share of wins, ties counted half; NaN where no question counts
     interval: tuple[float, float]  # its 95% bootstrap interval over questions
     p_value: float  # of the paired randomisation test against 0.5
@@ -34,22 +35,22 @@ def win_rates(verdicts: Verdicts, *, system: str, baseline: str, seed: int = 0) 
         low, high = bootstrap_interval(scores, seed=seed).tolist()
         wins, ties, losses = (int((scores == score).sum()) for score in (1.0, 0.5, 0.0))
         p_value = float(paired_randomization(scores, 1 - scores, seed=seed))
-        counts = (system, baseline, criterion, wins, ties, losses)
+        counts = (system, baseline, criterion, wins, ties, losses, len(scores) - wins - ties - losses)
         rates.append(WinRate(*counts, float(scores.nanmean()), (low, high), p_value, agreement))
     return rates
 
 
 def win_rates_table(rates: Sequence[WinRate]) -> str:
     """Lay win rates out in Markdown, in percent."""
-    header = ["criterion", "won", "tied", "lost", "win rate", "95% interval", "p", "same in both orders"]
+    header = ["criterion", "won", "tied", "lost", "no verdict", "win rate", "95% interval", "p", "same in both orders"]
     rows = []
     for rate in rates:
-        counts = (rate.wins, rate.ties, rate.losses)
+        counts = (rate.wins, rate.ties, rate.losses, rate.without)
         shares = [
             f"{100 * rate.rate:.1f}",
             f"{100 * rate.interval[0]:.1f} to {100 * rate.interval[1]:.1f}",
             p_cell(rate.p_value).text,
             f"{100 * rate.agreement:.0f}",
         ]
-        rows.append([rate.criterion, *map(str, counts), *(shares if any(counts) else [""] * len(shares))])
+        rows.append([rate.criterion, *map(str, counts), *(shares if any(counts[:3]) else [""] * len(shares))])
     return markdown_table(header, rows)

@@ -7,13 +7,28 @@ from graphrerank.language_models.keywords import LanguageModelKeywords
 from graphrerank.language_models.local import TransformersLanguageModel
 from graphrerank.language_models.map_reduce import CitedAnswer, MapReduceAnswers, Summary
 from graphrerank.language_models.prompt import Prompt, in_form, shipped_prompt
-from graphrerank.language_models.reply import CUT, OUTCOMES, UNUSABLE, Reply, ReplyingModel
+from graphrerank.language_models.recorded_model import RecordedModel
+from graphrerank.language_models.reply import (
+    ANSWERED,
+    CUT,
+    FAILED,
+    OUTCOMES,
+    REFUSED,
+    REJECTED,
+    UNUSABLE,
+    Reply,
+    ReplyingModel,
+)
 from graphrerank.language_models.reply_cache import ReplyCache, all_replies
 from graphrerank.language_models.strict_answers import ask_strictly
 
 __all__ = [
+    "ANSWERED",
     "CUT",
+    "FAILED",
     "OUTCOMES",
+    "REFUSED",
+    "REJECTED",
     "UNUSABLE",
     "AnswerCache",
     "ChatModel",
@@ -23,6 +38,7 @@ __all__ = [
     "MapReduceAnswers",
     "PairwiseJudge",
     "Prompt",
+    "RecordedModel",
     "Reply",
     "ReplyCache",
     "ReplyingModel",

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from graphrerank.extras import optional
 
-
 UNSPELT = "NoExtensionBias"  # why llguidance stops where no token fits
 
 

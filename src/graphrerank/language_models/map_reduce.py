@@ -34,6 +34,7 @@ class CitedAnswer:
     # helpfulness of each part, in the order of reading; None for a skipped one
     helpfulness: tuple[int | None, ...] = ()
     tokens_read: int = 0  # number of tokens of all summaries shown
+    messages: tuple[str, ...] = field(default=(), repr=False, compare=False)  # that were asked for it, each once
 
 
 class PartialAnswer(NamedTuple):
@@ -84,13 +85,15 @@ class MapReduceAnswers:
             self._parts(question, counts) if question.strip() else []
             for question, counts in zip(questions, tokens, strict=True)
         ]
-        partial = self._map(questions, summaries, parts)
+        asked: list[list[str]] = [[] for _ in questions]
+        partial = self._map(questions, summaries, parts, asked)
         answers = []
-        for final, row, read, counts in zip(self._reduce(questions, partial), summaries, partial, tokens, strict=True):
+        finals = self._reduce(questions, partial, asked)
+        for final, row, read, counts, messages in zip(finals, summaries, partial, tokens, asked, strict=True):
             text, numbers = ("", ()) if final is None else (final.text, final.numbers)
             citations = tuple(row[number - 1].name for number in numbers)
             helpfulness = tuple(None if answer is None else answer.helpfulness for answer in read)
-            answers.append(CitedAnswer(text, citations, helpfulness, sum(counts) if read else 0))
+            answers.append(CitedAnswer(text, citations, helpfulness, sum(counts) if read else 0, tuple(messages)))
         return answers
 
     def _parts(self, question: str, tokens: Sequence[int]) -> list[list[int]]:
@@ -109,9 +112,13 @@ class MapReduceAnswers:
         return parts
 
     def _map(
-        self, questions: Sequence[str], summaries: Sequence[Sequence[Summary]], parts: Sequence[Sequence[list[int]]]
+        self,
+        questions: Sequence[str],
+        summaries: Sequence[Sequence[Summary]],
+        parts: Sequence[Sequence[list[int]]],
+        asked: Sequence[list[str]],
     ) -> list[list[PartialAnswer | None]]:
-        """Answer every question from each of its parts; None without a usable answer."""
+        """Answer every question from each of its parts; None without a usable answer. Messages go into ``asked``."""
         row_parts = [(row, part) for row, row_parts in enumerate(parts) for part in row_parts]
         messages = [
             self.map_prompt.fill(
@@ -121,14 +128,19 @@ class MapReduceAnswers:
             for row, part in row_parts
         ]
         shown = [{index + 1 for index in part} for _, part in row_parts]
-        answers = self._ask(messages, shown, system=self.map_prompt.instructions(), read=parse_partial_answer)
+        for (row, _), message in zip(row_parts, messages, strict=True):
+            asked[row].append(message)
+        answers = self._ask(messages, shown, self.map_prompt, read=parse_partial_answer)
         partial: list[list[PartialAnswer | None]] = [[] for _ in questions]
         for (row, _), answer in zip(row_parts, answers, strict=True):
             partial[row].append(answer)
         return partial
 
     def _reduce(
-        self, questions: Sequence[str], partial: Sequence[Sequence[PartialAnswer | None]]
+        self,
+        questions: Sequence[str],
+        partial: Sequence[Sequence[PartialAnswer | None]],
+        asked: Sequence[list[str]],
     ) -> list[PartialAnswer | None]:
         """Merge the helpful answers to each question; None if nothing helps, or without a usable answer."""
         helpful = [
@@ -147,7 +159,9 @@ class MapReduceAnswers:
             for row, answers in zip(rows, fitting, strict=True)
         ]
         shown = [{number for answer in answers for number in answer.numbers} for answers in fitting]
-        merged = self._ask(messages, shown, system=self.reduce_prompt.instructions(), read=parse_final_answer)
+        for row, message in zip(rows, messages, strict=True):
+            asked[row].append(message)
+        merged = self._ask(messages, shown, self.reduce_prompt, read=parse_final_answer)
         final: list[PartialAnswer | None] = [None] * len(questions)
         for row, answer in zip(rows, merged, strict=True):
             final[row] = answer
@@ -163,8 +177,8 @@ class MapReduceAnswers:
         self,
         messages: Sequence[str],
         shown: Sequence[AbstractSet[int]],
+        prompt: Prompt,
         *,
-        system: str | None,
         read: Callable[[str], PartialAnswer],
     ) -> list[PartialAnswer | None]:
         """Ask, refusing answers that cite summaries which were not shown."""
@@ -174,7 +188,10 @@ class MapReduceAnswers:
             if unknown:
                 raise ValueError(f"`summaries` must name some of {_listed(sorted(shown[index]))}, got {unknown[0]}")
 
-        answers = ask_strictly(self.model, messages, system=system, parse=read, check=check, tries=self.tries)
+        system = prompt.instructions()
+        answers = ask_strictly(
+            self.model, messages, system=system, parse=read, check=check, tries=self.tries, form=prompt.form
+        )
         self.skipped += [message for message, answer in zip(messages, answers, strict=True) if answer is None]
         return answers
 

@@ -10,7 +10,8 @@ from graphrerank.language_models.prompt import in_form
 
 Answer = TypeVar("Answer")
 
-REFUSED = "\n\nAn earlier answer could not be used: {reason}. Answer again, in the form that was asked for."
+AGAIN = "\n\nAn earlier answer could not be used: "
+REFUSED = AGAIN + "{reason}. Answer again, in the form that was asked for."
 
 
 def ask_strictly(
@@ -63,6 +64,11 @@ def ask_strictly(
         if not pending:
             break
     return results
+
+
+def first_message(message: str) -> str:
+    """Return what was asked first, of a message that may ask again."""
+    return message.partition(AGAIN)[0]
 
 
 def read_json(content: str) -> Any:

@@ -43,6 +43,9 @@ def test_table_sweeps_and_rerankers(run_command, folder: Path, reader: Path, tmp
         ("text_rag", 24, 0), ("keyword_rag", 24, 1), ("keyword_rag", 24, 0), ("ket_p", 24, 1), ("ket_p", 24, 0),
         ("text_rag", 12, 0), ("keyword_rag", 12, 0), ("ket_p", 12, 0),
     ]  # fmt: skip
+    for entry in found["degrees"]:
+        assert sum(entry["counts"].values()) == {24: 8, 12: 16}.get(entry["chunk_tokens"], -1)
+    assert (tmp_path / "degrees.png").read_bytes().startswith(b"\x89PNG")
     assert all(row["context_tokens"] <= 40 and 0 < row["Coverage"] <= 1 for row in found["solutions"])
     assert table["ket_p", 12, 0]["entities"] > 0
     assert table["text_rag", 12, 0]["entities"] == 0
@@ -64,6 +67,7 @@ def test_answers_of_a_language_model_over_http(run_command, folder: Path, endpoi
     url, handler = endpoint  # it says what it is asked, so that every answer but the exact one scores something
     done = run_command(
         "evaluate.py", *SMALL, f"job.data={folder}", "job.solutions=[text_rag]", "job.sweeps=null", "job.rerank=null",
+        "job.degrees=false",
         "answers=endpoint", f"answers.writer.model.base_url={url}", "prompt@answers.writer.prompt=short_answer",
         f"hydra.run.dir={tmp_path}",
     )  # fmt: skip

@@ -42,10 +42,10 @@ def test_reading_recall_and_answers(
     run_command: Any, folder: Path, reader: Path, endpoint: Any, tmp_path: Path
 ) -> None:
     url, handler = endpoint  # it echoes: no answer is usable, so that both of every pair are empty
-    model = f"{{_target_: graphrerank.language_models.LanguageModel, base_url: '{url}', model: small, pause: 0.0}}"
     done = run_command(
         "evaluate.py", *SMALL, f"job.data={folder}", f"pair_encoder.model={reader}", f"hydra.run.dir={tmp_path}",
-        f"job.language_model={model}", "num_queries=6",
+        "answers=map_reduce", f"answers.writer.model.base_url={url}", "answers.writer.model.pause=0", "num_queries=6",
+        f"paths.cache={tmp_path / 'cache'}",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == str(tmp_path)
@@ -62,7 +62,8 @@ def test_reading_recall_and_answers(
         assert table["questions"] == {"chosen_on": 3, "judged_on": 3}
         assert all(0 <= system["recall"] <= 1 and system["ms"]["p50"] > 0 for system in table["systems"].values())
         assert [entry["first"] for entry in table["comparisons"]] == SYSTEMS[1:]
-    assert [(own["system"], own["questions"], own["answered"], own["skipped"]) for own in found["answers"]] == [
+    told = [(own["system"], own["counts"]["questions"], own["answered"], own["skipped"]) for own in found["answers"]]
+    assert told == [
         ("ReTAG", 6, 0, 6), ("topics", 6, 0, 6), ("retrieval", 6, 0, 6), ("GraphRAG", 6, 0, 6)
     ]  # fmt: skip
     assert list(found["win_rates"]) == [f"{name} against GraphRAG" for name in ("ReTAG", "topics", "retrieval")]
@@ -71,6 +72,8 @@ def test_reading_recall_and_answers(
     lines = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text().splitlines()]
     assert len(lines) == 24
     assert all(line["text"] == "" and line["helpfulness"] == [None] for line in lines)
+    assert {line["outcome"] for line in lines} == {"unusable"}
+    assert [name.split()[0] for name in found["prompts"][0].split(", ")] == ["retag_map", "retag_reduce"]
     assert handler.requests
     report = (tmp_path / "report.md").read_text()
     assert report in done.stdout

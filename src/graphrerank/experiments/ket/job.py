@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from graphrerank.data.encoder import Encoder
 from graphrerank.data.readers.documents import read_documents, read_queries
 from graphrerank.data.readers.judged_queries import right_answers
 from graphrerank.experiments.ket.contexts import ContextResult, Questions, judge_contexts
+from graphrerank.experiments.ket.degrees import Degrees, count_degrees, draw_degrees
 from graphrerank.experiments.ket.page import Sweep, draw_sweep, render_ket
 from graphrerank.experiments.ket.rerankers import Order, by_granker, by_graph_reranker
 from graphrerank.experiments.session import JobSession
@@ -26,6 +27,7 @@ from graphrerank.pipelines.ket import Contexts, KETRetrieval, KETSearch, chunk_c
 
 INDEXED = ("num_neighbours", "core_share", "seed", "description_tokens")  # settings of the step that make the index
 RETRIEVED = ("context_tokens", "graph_share", "num_seeds")  # and that retrieve
+GRAPH_ALONE = "knng_rag"  # whose index is the graph of nearest chunks and no more
 SOLUTION = "ket_p"  # behind which rerankers are put
 
 
@@ -51,6 +53,7 @@ class KETSolutions:
     sweeps: Mapping[str, Mapping[str, Any]] | None = None
     rerank: Rerankers | None = None
     answers: Any = None  # an `AnswerStage`, or None
+    degrees: bool = False
     search: "partial[KETSearch]"
     encoder: Encoder
     pair_encoder: PairEncoder | None = None
@@ -67,16 +70,21 @@ class KETSolutions:
         solutions: list[ContextResult] = []
         sweeps: dict[str, dict[str, dict[float, ContextResult]]] = {}
         rerankers: list[ContextResult] = []
+        degrees = [bench.degrees(**version) for version in self.versions] if self.degrees else []
+        if degrees:
+            draw_degrees(run_dir / "degrees.png", degrees)
 
         def write() -> None:
             content = {
+                "degrees": [asdict(entry) for entry in degrees],
                 "solutions": [result.to_json() for result in solutions],
                 "sweeps": {name: _sweep_json(points) for name, points in sweeps.items()},
                 "rerankers": [result.to_json() for result in rerankers],
             }
             write_json(run_dir / "metrics.json", content)
-            write_text(run_dir / "report.md", render_ket(solutions, sweeps, rerankers))
+            write_text(run_dir / "report.md", render_ket(degrees, solutions, sweeps, rerankers))
 
+        write()
         for solution, settings in self._table():
             solutions.append(bench.judge(solution, **settings))
             print(_line(solutions[-1]), flush=True)
@@ -143,6 +151,11 @@ class _Bench:
             index_seconds=seconds,
             report=index.report,
         )
+
+    def degrees(self, **settings: Any) -> Degrees:
+        """Count the neighbours of the chunks of a version."""
+        index, _ = self._index(GRAPH_ALONE, {**settings, "num_splits": 0})
+        return count_degrees(index.chunk_graph.edges, len(index.chunks), chunk_tokens=index.settings.chunk_tokens)
 
     def rerankers(self, plan: Rerankers, **settings: Any) -> Iterator[ContextResult]:
         """Judge contexts of fewer tokens: retrieved so, and of the whole context's chunks in a reranker's order."""

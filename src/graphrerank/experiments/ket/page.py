@@ -2,10 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from graphrerank.evaluation.tables import markdown_table
 from graphrerank.experiments.ket.contexts import CONTEXT_MEASURES, ContextResult
+from graphrerank.experiments.ket.degrees import Degrees, degrees_table
 from graphrerank.files import save_figure
+from graphrerank.indexes.ket.costs import Prices, Tokens
+from graphrerank.indexes.ket.report import KETReport
 
 PAPER = {  # Coverage on its MuSiQue questions, table 2: chunks of 1,200 and of 150 tokens
     "text_rag": {1200: 26.4, 150: 76.8},
@@ -34,16 +38,22 @@ Sweep = Mapping[str, Mapping[float, ContextResult]]  # solution -> value -> resu
 
 
 def render_ket(
-    solutions: Sequence[ContextResult], sweeps: Mapping[str, Sweep], rerankers: Sequence[ContextResult]
+    degrees: Sequence[Degrees],
+    solutions: Sequence[ContextResult],
+    sweeps: Mapping[str, Sweep],
+    rerankers: Sequence[ContextResult],
 ) -> str:
     """Write the page, in Markdown.
 
     Args:
+        degrees: One per version, with their plot in ``degrees.png``; empty for none.
         solutions: One per solution and version, with ``solution``, ``chunk_tokens`` and ``num_splits`` as settings.
         sweeps: By setting; each has its plot in ``<setting>.png``.
         rerankers: With ``order`` and ``limit`` as settings.
     """
     parts = ["# KET-RAG's experiments"]
+    if degrees:
+        parts += ["## Degrees of the graph of nearest chunks", "![degrees](degrees.png)", degrees_table(degrees)]
     if solutions:
         parts += ["## Solutions", _solutions_table(solutions), NOTES]
     for setting, points in sweeps.items():
@@ -57,14 +67,17 @@ NOTES = (
     "Coverage: percent of the questions whose answer occurs in the context. `paper`: table 2, whose vectors and "
     "entities come from OpenAI's models. Seconds: building the index in this run; vectors, entities and stages that "
     "an earlier row left in the cache are not computed again. Model tokens: what a language model would read to "
-    "extract entities and relations of the core chunks, each chunk twice (section 5.3, without prompts)."
+    "extract entities and relations of the core chunks, each chunk twice (section 5.3, without prompts). USD of the "
+    "index: of these tokens and of the encoder's, at the prices of the paper's models (GPT-4o-mini, 0.15 per million "
+    "read; text-embedding-3-small, 0.02); where a language model extracts, of what it read and wrote instead."
 )
 
 
 def _solutions_table(results: Sequence[ContextResult]) -> str:
     answered = [name for name in CONTEXT_MEASURES[1:] if name in results[0].values]
     priced = ["USD of answers"] if any(result.answers and result.answers.usd is not None for result in results) else []
-    header = ["solution", "tokens", "halved", "Coverage", "paper", *answered, *priced, "index s", "encoder tokens"]
+    header = ["solution", "tokens", "halved", "Coverage", "paper", *answered, *priced, "USD of index", "index s"]
+    header += ["encoder tokens", "model tokens", "entities", "relations", "ms", "context"]
     rows = []
     for result in results:
         solution, length, report = result.settings["solution"], result.settings["chunk_tokens"], result.report
@@ -79,6 +92,7 @@ def _solutions_table(results: Sequence[ContextResult]) -> str:
                 _paper(solution, length, result.settings["num_splits"]),
                 *(f"{result.mean(name):.1f}" for name in answered),
                 *(_usd(result) for _ in priced),
+                f"{_spent(report).dollars(Prices()):.3f}",
                 f"{result.index_seconds:.1f}",
                 f"{report.sent.encoder:,}",
                 f"{2 * report.core_tokens:,}",
@@ -88,7 +102,13 @@ def _solutions_table(results: Sequence[ContextResult]) -> str:
                 f"{result.context_tokens:,.0f}",
             ]
         )
-    return markdown_table([*header, "model tokens", "entities", "relations", "ms", "context"], rows)
+    return markdown_table(header, rows)
+
+
+def _spent(report: KETReport) -> Tokens:
+    """Return the tokens of an index, of a language model as well where spaCy extracts."""
+    extracted = Tokens() if report.num_prompts else Tokens(model_input=2 * report.core_tokens)
+    return report.sent + extracted
 
 
 def _usd(result: ContextResult) -> str:
@@ -111,6 +131,10 @@ def _sweep_table(setting: str, points: Sweep) -> str:
         if measure in first.values
         for name, by_value in points.items()
     ]
+    if any(point.answers and point.answers.usd is not None for point in next(iter(points.values())).values()):
+        rows += [
+            [f"`{name}`, USD of answers", *(_usd(point) for point in row.values())] for name, row in points.items()
+        ]
     if setting in PAPER_SWEEPS:
         published = [PAPER_SWEEPS[setting].get(value) for value in values]
         rows.append(["paper, `ket_p`", *("-" if coverage is None else f"{coverage:.1f}" for coverage in published)])
@@ -139,24 +163,33 @@ def _rerankers_table(results: Sequence[ContextResult]) -> str:
 
 
 def draw_sweep(path: Path, setting: str, points: Sweep) -> None:
-    """Draw Coverage against a setting as PNG, a line per solution, with 95% intervals and the paper's numbers."""
+    """Draw each measure against a setting as PNG, a line per solution, with 95% intervals and the paper's numbers.
+
+    Measures are Coverage and, where answers were written, EM and F1, a panel each.
+    """
     from matplotlib.figure import Figure  # slow to import, and the object interface needs no display
 
-    figure = Figure(figsize=(6, 4), layout="constrained")
-    axes = figure.subplots()
+    first = next(iter(next(iter(points.values())).values()))
+    measures = [measure for measure in CONTEXT_MEASURES if measure in first.values]
+    figure = Figure(figsize=(6 * len(measures), 4), layout="constrained")
+    for axes, measure in zip(figure.subplots(1, len(measures), squeeze=False)[0], measures, strict=True):
+        _draw_measure(axes, setting, points, measure)
+    save_figure(path, figure)
+
+
+def _draw_measure(axes: Any, setting: str, points: Sweep, measure: str) -> None:
     values = list(next(iter(points.values())))
     positions = range(len(values))
     for name, by_value in points.items():
-        ends = [by_value[value].interval("Coverage") for value in values]
-        (line,) = axes.plot(positions, [by_value[value].mean("Coverage") for value in values], marker="o", label=name)
+        ends = [by_value[value].interval(measure) for value in values]
+        (line,) = axes.plot(positions, [by_value[value].mean(measure) for value in values], marker="o", label=name)
         low, high = ([100 * end[side] for end in ends] for side in (0, 1))
         axes.fill_between(positions, low, high, color=line.get_color(), alpha=0.1)
-    published = PAPER_SWEEPS.get(setting, {})
+    published = PAPER_SWEEPS.get(setting, {}) if measure == CONTEXT_MEASURES[0] else {}
     points_of_paper = [(position, published[value]) for position, value in enumerate(values) if value in published]
     if points_of_paper:
         axes.plot(*zip(*points_of_paper, strict=True), marker="x", ls="--", color="0.4", label="ket_p in the paper")
     axes.set_xticks(positions, [f"{value:g}" for value in values])
-    axes.set(xlabel=SYMBOLS[setting], ylabel="Coverage (%), 95% interval")
+    axes.set(xlabel=SYMBOLS[setting], ylabel=f"{measure} (%), 95% interval")
     axes.grid(alpha=0.3)
     axes.legend()
-    save_figure(path, figure)

@@ -1,5 +1,5 @@
 """ReTAG's retrieval of summaries and its answers."""
 
-from graphrerank.experiments.retag.job import AnswerPrompts, ReTAGSummaries
+from graphrerank.experiments.retag.job import ReTAGSummaries
 
-__all__ = ["AnswerPrompts", "ReTAGSummaries"]
+__all__ = ["ReTAGSummaries"]

@@ -2,56 +2,67 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from graphrerank.answers import AnswerCounts, CitedReply, SystemAnswers
 from graphrerank.evaluation.tables import markdown_table
-from graphrerank.language_models import CitedAnswer
 
 
 @dataclass(frozen=True)
-class AnswerCounts:
+class CitedAnswers:
     """The answers of one system."""
 
     system: str
-    questions: int  # that were asked
-    answered: int  # of them, those whose answer is not empty
-    citations: float  # mean number of summaries that an answer cites, over those that are not empty; NaN where all are
-    tokens_read: float  # mean tokens of the summaries that were shown for a question; NaN without questions
-    parts: int  # parts of the summaries that were read, over all questions
+    answered: int  # questions whose answer is not empty
+    citations: float  # mean number of summaries that an answer cites, over those that cite; NaN where none does
+    parts: int  # parts of the summaries that were read, over all questions; 0 of a writer that reads no parts
     skipped: int  # of them, those from which the model gave no usable answer
+    counts: AnswerCounts  # of the stage
+
+    def to_json(self) -> dict[str, Any]:
+        """Return its entry of ``metrics.json``."""
+        citations = None if self.citations != self.citations else self.citations
+        return {**vars(self), "citations": citations, "counts": self.counts.to_json()}
 
 
-def count_answers(system: str, answers: Sequence[CitedAnswer]) -> AnswerCounts:
+def count_answers(system: str, answers: SystemAnswers) -> CitedAnswers:
     """Count a system's answers, their citations, and what was read for them."""
-    written = [answer for answer in answers if answer.text]
-    parts = [helpfulness for answer in answers for helpfulness in answer.helpfulness]
-    return AnswerCounts(
+    cited = [reply for reply in answers.replies if isinstance(reply, CitedReply)]
+    numbers = [len(reply.citations) for reply in cited if reply.text]
+    parts = [helpfulness for reply in cited for helpfulness in reply.helpfulness]
+    return CitedAnswers(
         system,
-        len(answers),
-        len(written),
-        _mean([len(answer.citations) for answer in written]),
-        _mean([answer.tokens_read for answer in answers]),
+        sum(bool(text) for text in answers.texts),
+        sum(numbers) / len(numbers) if numbers else float("nan"),
         len(parts),
         sum(helpfulness is None for helpfulness in parts),
+        answers.counts,
     )
 
 
-def answers_table(counts: Sequence[AnswerCounts]) -> str:
+def answers_table(answers: Sequence[CitedAnswers]) -> str:
     """Write the counts of some systems as a table in Markdown."""
-    header = ["system", "questions", "answered", "summaries cited", "tokens read", "parts read", "of them unusable"]
+    header = ["system", "questions", "answered", "summaries cited", "tokens to read", "parts read", "of them unusable"]
+    header += ["model tokens read", "written", "USD", "failed", "unusable"]
     rows = [
         [
-            count.system,
-            f"{count.questions:,}",
-            f"{count.answered:,}",
-            f"{count.citations:.1f}" if count.answered else "",
-            f"{count.tokens_read:,.0f}",
-            f"{count.parts:,}",
-            f"{count.skipped:,}",
+            entry.system,
+            f"{entry.counts.questions:,}",
+            f"{entry.answered:,}",
+            "" if entry.citations != entry.citations else f"{entry.citations:.1f}",
+            f"{entry.counts.context_tokens:,.0f}",
+            f"{entry.parts:,}",
+            f"{entry.skipped:,}",
+            _number(entry.counts.input_tokens, ",d"),
+            _number(entry.counts.output_tokens, ",d"),
+            _number(entry.counts.usd, ".4f"),
+            f"{entry.counts.outcomes['failed'] + entry.counts.outcomes['rejected']:,}",
+            f"{entry.counts.outcomes['unusable'] + entry.counts.outcomes['refused']:,}",
         ]
-        for count in counts
+        for entry in answers
     ]
     return markdown_table(header, rows)
 
 
-def _mean(numbers: Sequence[int]) -> float:
-    return sum(numbers) / len(numbers) if numbers else float("nan")
+def _number(count: float | None, form: str) -> str:
+    return "-" if count is None else format(count, form)

@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphrerank.answers import AnswerStage, CitedReply, Context, SystemAnswers
 from graphrerank.data import PairCache, VectorCache, read_documents, read_queries
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.readers.documents import Document
 from graphrerank.evaluation.win_rates import WinRate, win_rates
 from graphrerank.experiments.hashed_order import hashed_order
 from graphrerank.experiments.retag.choices import COMPARED, Choice, Grid, table_rows
-from graphrerank.experiments.retag.cited_answers import AnswerCounts, count_answers
+from graphrerank.experiments.retag.cited_answers import CitedAnswers, count_answers
 from graphrerank.experiments.retag.page import RecallTable, compare_recall, render_retag
 from graphrerank.experiments.retag.summary_retrieval import (
     Reading,
@@ -34,16 +35,6 @@ from graphrerank.graphs import PairEncoder, Queries
 from graphrerank.graphs.queries import query_encoder
 from graphrerank.indexes import ReTAGIndex
 from graphrerank.inference import CheckpointScorer
-from graphrerank.language_models import (
-    ChatModel,
-    CitedAnswer,
-    MapReduceAnswers,
-    PairwiseJudge,
-    Prompt,
-    Summary,
-    remembering,
-    shipped_prompt,
-)
 from graphrerank.pipelines.retag import (
     LevelSummaries,
     ReTAGRetrieval,
@@ -52,19 +43,11 @@ from graphrerank.pipelines.retag import (
     ReTAGSetup,
     SummarySentences,
 )
+from graphrerank.text.tokenizer import count_tokens
 
 GRAPHRAG, RETAG = "GraphRAG", "ReTAG"
 SCOPES = {"general graph": False, "topics": True}  # whether questions are asked in topics
 KEYWORDS = ("num_keywords", "num_sentences", "num_terms")  # settings of the step that expand a question
-
-
-@dataclass(frozen=True, kw_only=True)
-class AnswerPrompts:
-    """The prompts of answers and verdicts."""
-
-    map: Prompt = field(default_factory=partial(shipped_prompt, "retag_map"))  # see `MapReduceAnswers`
-    reduce: Prompt = field(default_factory=partial(shipped_prompt, "retag_reduce"))
-    preference: Prompt = field(default_factory=partial(shipped_prompt, "preference"))  # see `PairwiseJudge`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,10 +69,7 @@ class ReTAGSummaries:
     rerank_depths: Sequence[int]
     checkpoint: str
     answer_level: int
-    language_model: ChatModel | None = None
-    prompts: AnswerPrompts = field(default_factory=AnswerPrompts)
-    part_tokens: int
-    context_tokens: int
+    answers: AnswerStage | None = None
     search: "partial[ReTAGSearch]"
     encoder: Encoder
     pair_encoder: PairEncoder
@@ -101,15 +81,16 @@ class ReTAGSummaries:
 
     @property
     def told(self) -> list[str]:
-        """Name and fingerprint of each prompt that the language model is told; none without one."""
-        if self.language_model is None:
+        """What writes the answers and what compares them: names and fingerprints of prompts, or of a reader."""
+        if self.answers is None:
             return []
-        prompts: dict[str, Prompt] = vars(self.prompts)
-        return [f"{prompt.name} {prompt.fingerprint}" for prompt in prompts.values()]
+        judge = self.answers.comparison
+        compared = [] if judge is None else [f"{judge.prompt.name} {judge.prompt.fingerprint}"]
+        return [self.answers.writer.name, *compared]
 
     @property
     def _told_line(self) -> str:
-        return f" Prompts: {', '.join(self.told)}." if self.told else ""
+        return f" Answers by: {', '.join(self.told)}." if self.told else ""
 
     @property
     def grid(self) -> Grid:
@@ -117,11 +98,11 @@ class ReTAGSummaries:
         return Grid(**{entry.name: getattr(self, entry.name) for entry in fields(Grid)})
 
     def __call__(self, session: JobSession) -> Path:
-        """Measure what there is to read and what is retrieved; ask a language model to answer where one is given."""
+        """Measure what there is to read and what is retrieved; let a stage answer where one is given."""
         run_dir, bench = session.run_dir, _Bench(self, session)
         readings = [reading for level in range(bench.num_levels) for reading in bench.readings(level)]
         tables: list[RecallTable] = []
-        counts: list[AnswerCounts] = []
+        counts: list[CitedAnswers] = []
         wins: dict[str, list[WinRate]] = {}
 
         def write() -> str:
@@ -130,7 +111,7 @@ class ReTAGSummaries:
                 "prompts": self.told,
                 "reading": [reading.to_json() for reading in readings],
                 "retrieval": [table.to_json() for table in tables],
-                "answers": [asdict(count) for count in counts],
+                "answers": [count.to_json() for count in counts],
                 "win_rates": {name: [asdict(rate) for rate in rates] for name, rates in wins.items()},
             }
             write_json(run_dir / "metrics.json", content)
@@ -143,8 +124,8 @@ class ReTAGSummaries:
             for scope in self.scopes:
                 tables.append(bench.recall(scope, level))
                 page = write()
-        if self.language_model is not None:
-            counts, wins = bench.answers(self.language_model, run_dir / "answers.jsonl")
+        if self.answers is not None:
+            counts, wins = bench.answers(self.answers, run_dir / "answers.jsonl")
             page = write()
         print(page)
         return run_dir
@@ -255,20 +236,9 @@ class _Bench:
         comparisons = compare_recall(results, COMPARED, seed=plan.seed)
         return RecallTable(scope, level, plan.top_p, num_candidates, len(chosen_on), results, comparisons)
 
-    def answers(self, language_model: ChatModel, file: Path) -> tuple[list[AnswerCounts], dict[str, list[WinRate]]]:
-        """Let a language model answer from all summaries, by topic, as retrieved, and both; compare with the first."""
-        plan = self._plan
-        model = remembering(language_model, self._cache / "answers")
-        reader = MapReduceAnswers(
-            model,
-            self._setup.tokenizer,
-            part_tokens=plan.part_tokens,
-            context_tokens=plan.context_tokens,
-            seed=plan.seed,
-            map_prompt=plan.prompts.map,
-            reduce_prompt=plan.prompts.reduce,
-        )
-        answers: dict[str, list[CitedAnswer]] = {}
+    def answers(self, stage: AnswerStage, file: Path) -> tuple[list[CitedAnswers], dict[str, list[WinRate]]]:
+        """Answer from all summaries, by topic, as retrieved, and both; compare with the first, if the stage does."""
+        plan, contexts, names = self._plan, {}, {}
         for name, top_p, use_topics in (
             (RETAG, plan.top_p, True),
             ("topics", None, True),
@@ -277,26 +247,33 @@ class _Bench:
         ):
             search = self._search(top_p=top_p, use_topics=use_topics)
             retrieval = self._retrieval(Choice(search, self._keywords()), plan.answer_level)
-            answers[name] = reader.answer(self._queries.texts, self._listed(retrieval))
-        lines = [
-            json.dumps({"query_id": query_id, "system": name, **asdict(answer)}, ensure_ascii=False)
-            for name, written in answers.items()
-            for query_id, answer in zip(self._queries.ids, written, strict=True)
-        ]
-        write_text(file, "\n".join(lines) + "\n")
-        judge = PairwiseJudge(model, prompt=plan.prompts.preference)
-        texts = {name: [answer.text for answer in written] for name, written in answers.items()}
+            contexts[name], names[name] = self._contexts(retrieval)
+        texts = self._queries.texts
+        answers = stage.answer_from(texts, contexts, [None] * len(texts))
+        lines = [line for name, written in answers.items() for line in self._lines(name, written, names[name])]
+        write_text(file, "\n".join(json.dumps(line, ensure_ascii=False) for line in lines) + "\n")
         wins = {}
-        for name in list(texts)[:-1]:
-            verdicts = judge.compare(self._queries.texts, texts[name], texts[GRAPHRAG])
-            wins[f"{name} against {GRAPHRAG}"] = win_rates(verdicts, system=name, baseline=GRAPHRAG, seed=plan.seed)
-        print(f"unusable: {len(reader.skipped)} answers, {len(judge.skipped)} verdicts", flush=True)
+        if stage.comparison is not None:
+            for name in list(answers)[:-1]:
+                verdicts = stage.comparison.compare(texts, answers[name].texts, answers[GRAPHRAG].texts)
+                wins[f"{name} against {GRAPHRAG}"] = win_rates(verdicts, system=name, baseline=GRAPHRAG, seed=plan.seed)
         return [count_answers(*entry) for entry in answers.items()], wins
 
-    def _listed(self, retrieval: ReTAGRetrieval) -> list[list[Summary]]:
-        """List the summaries to read for each question, under their ids."""
+    def _contexts(self, retrieval: ReTAGRetrieval) -> tuple[list[Context], list[list[str]]]:
+        """List the summaries to read for each question, best first, and their ids."""
         graph, nodes = retrieval.summaries.graph, retrieval.retrieve(self._queries).ranking.nodes.tolist()
-        return [[Summary(graph.node_ids[node], graph.texts[node]) for node in row if node >= 0] for row in nodes]
+        rows = [[node for node in row if node >= 0] for row in nodes]
+        tokens = count_tokens(self._setup.tokenizer, graph.texts)
+        contexts = [Context(tuple(graph.texts[n] for n in row), sum(tokens[n] for n in row)) for row in rows]
+        return contexts, [[graph.node_ids[node] for node in row] for row in rows]
+
+    def _lines(self, name: str, answers: SystemAnswers, names: Sequence[Sequence[str]]) -> Iterator[dict[str, Any]]:
+        """Describe each answer, with the ids of the summaries that it cites."""
+        for query_id, reply, ids in zip(self._queries.ids, answers.replies, names, strict=True):
+            line: dict[str, Any] = {"query_id": query_id, "system": name, "text": reply.text, "outcome": reply.outcome}
+            if isinstance(reply, CitedReply):
+                line |= {"citations": [ids[place] for place in reply.citations], "helpfulness": reply.helpfulness}
+            yield line
 
     def _relevant(self, scope: str, level: int) -> tuple[Tensor, float]:
         """Let the cross-encoder read all candidates: ``[Q, N]`` bool, and how many there are on average."""

@@ -10,7 +10,7 @@ from graphrerank.evaluation.paired_tests import compare_pairs
 from graphrerank.evaluation.significance import bootstrap_interval
 from graphrerank.evaluation.tables import markdown_table, p_text
 from graphrerank.evaluation.win_rates import WinRate, win_rates_table
-from graphrerank.experiments.retag.cited_answers import AnswerCounts, answers_table
+from graphrerank.experiments.retag.cited_answers import CitedAnswers, answers_table
 from graphrerank.experiments.retag.summary_retrieval import Reading, SummaryResult
 
 
@@ -101,7 +101,7 @@ def render_retag(
     index_line: str,
     readings: Sequence[Reading],
     tables: Sequence[RecallTable],
-    counts: Sequence[AnswerCounts],
+    counts: Sequence[CitedAnswers],
     wins: Mapping[str, Sequence[WinRate]],
 ) -> str:
     """Write the page."""
@@ -130,7 +130,9 @@ def render_retag(
     if counts:
         parts += [
             "## Answers",
-            "By a language model. An answer is empty if no summary helps, or no answer of the model was usable.",
+            "An answer is empty if no summary helps, or no answer of the model was usable. Tokens to read: of the "
+            "summaries, per question. Model tokens and USD: of all questions, as if this system were the only one. "
+            "Failed: with what was rejected; unusable: with what was refused.",
             answers_table(counts),
         ]
     for name, rates in wins.items():
