@@ -3,6 +3,7 @@
 import os
 from argparse import ArgumentParser
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 MAX_WORDS = 200
@@ -16,10 +17,18 @@ def index_command(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--out", type=Path, required=True, help="the folder to write; must not exist")
     parser.add_argument("--max-words", type=int, default=MAX_WORDS, help=f"words of a passage, at most ({MAX_WORDS})")
+    parser.add_argument("--engine", choices=("local", "ray"), default="local", help="who reads the files (local)")
+    parser.add_argument("--workers", type=int, default=2, help="of a Ray cluster (2)")
+    parser.add_argument("--address", help="of a Ray cluster, `auto` for the one of this machine; else one is started")
     given = parser.parse_args(arguments)
     from graphrerank.data.documents import index_folder
+    from graphrerank.data.engines import LOCAL, Engine, RayEngine
 
-    print(index_folder(given.source, given.out, max_words=given.max_words))
+    engine: Engine = LOCAL
+    if given.engine == "ray":
+        engine = RayEngine(given.out.absolute().parent, workers=given.workers, address=given.address)
+    with closing(engine):
+        print(index_folder(given.source, given.out, max_words=given.max_words, engine=engine))
     print(f"graphrerank serve artifact=base index={given.out}    # search it, and look at the page")
     return 0
 

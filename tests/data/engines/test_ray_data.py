@@ -1,5 +1,6 @@
 """The workers of a Ray cluster of this machine do what this process does; one may die."""
 
+import importlib
 import os
 import pickle
 import signal
@@ -27,6 +28,9 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayEngine]:
     engine = RayEngine(tmp_path_factory.mktemp("blocks"), workers=2)
     yield engine
     engine.close()
+
+
+index_folder = importlib.import_module("graphrerank.data.documents.index_folder")  # the function has its name
 
 
 class Shout:
@@ -129,6 +133,28 @@ def test_all_work_can_be_pickled_and_gives_the_same_in_any_blocks(
     engine = PickledWork(tmp_path / "blocks")
     assert prepared(folder, tmp_path / "pickled", engine) == local
     assert engine.calls == 4 * 3 + 1  # of nearest neighbours, which few passages need, one block
+
+
+@pytest.mark.slow
+def test_documents_are_read_by_workers_as_here(
+    engine: RayEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two files a block; also where work is pickled, and a file that is not of its format is named."""
+    monkeypatch.setattr(index_folder, "BLOCK_FILES", 2)
+    source = tmp_path / "docs"
+    source.mkdir()
+    for number in range(7):
+        text = f"# Page {number}\n\nSee [next](p{(number + 1) % 7}.md#more).\n\n## More\n\n" + "wörter " * 30
+        (source / f"p{number}.md").write_text(text, encoding="utf-8")
+    engines: dict[str, Engine] = {"local": LOCAL, "pickled": PickledWork(tmp_path / "blocks"), "ray": engine}
+    for name, each in engines.items():
+        made = index_folder.index_folder(source, tmp_path / name, max_words=20, engine=each)
+        assert (made.documents, made.chunks, made.links) == (7, 21, 7)
+        for file in ("corpus.jsonl", "edges.tsv"):
+            assert (tmp_path / name / file).read_bytes() == (tmp_path / "local" / file).read_bytes()
+    (source / "bad.json").write_text("{")
+    with pytest.raises(ValueError, match=r"bad\.json: not JSON"):
+        index_folder.index_folder(source, tmp_path / "bad", engine=engine)
 
 
 def test_an_error_keeps_its_words(tmp_path: Path) -> None:

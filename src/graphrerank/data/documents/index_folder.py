@@ -5,7 +5,8 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from posixpath import normpath
 from urllib.parse import unquote
@@ -13,9 +14,11 @@ from urllib.parse import unquote
 from graphrerank.checks import check_counts
 from graphrerank.data.documents.document import Document
 from graphrerank.data.documents.formats import FORMATS, divide
+from graphrerank.data.engines import LOCAL, Block, Engine
 from graphrerank.files import atomic_folder, write_text
 
 MAX_BYTES = 50_000_000  # of a file; larger ones are listed, not read
+BLOCK_FILES = 1 << 8  # read and divided by a worker at once
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,30 @@ class _Chunk:
     links: tuple[str, ...]
 
 
-def index_folder(source: str | Path, out: str | Path, *, max_words: int = 200) -> IndexedFolder:
+class ChunkFiles:
+    """Reads files and divides them into passages, as the work of an engine.
+
+    Args:
+        source: The folder of documents, which all workers must see.
+        max_words: Words of a passage, at most.
+    """
+
+    def __init__(self, source: Path, *, max_words: int) -> None:
+        self.source = source
+        self.max_words = max_words
+
+    def __call__(self, block: Block) -> Block:
+        """Return the passages of the files ``paths``, in JSON."""
+        chunks = (
+            chunk
+            for name in block["paths"]
+            for document in FORMATS[PurePosixPath(name).suffix.lower()](self.source / name, name)
+            for chunk in _chunks(document, self.max_words)
+        )
+        return {"chunks": [json.dumps(asdict(chunk)) for chunk in chunks]}
+
+
+def index_folder(source: str | Path, out: str | Path, *, max_words: int = 200, engine: Engine = LOCAL) -> IndexedFolder:
     """Write the documents of a folder as a data set folder.
 
     A passage's id is its document's path and number; its title is the document's, with the section's heading. Numbers
@@ -66,6 +92,7 @@ def index_folder(source: str | Path, out: str | Path, *, max_words: int = 200) -
         source: The folder.
         out: The folder to write; must not exist.
         max_words: Words of a passage, at most.
+        engine: Reads and divides the files; its workers must see ``source``.
 
     Raises:
         ValueError: If there is no such folder or nothing to read in it, ``out`` exists, or a file is not of its format.
@@ -78,12 +105,10 @@ def index_folder(source: str | Path, out: str | Path, *, max_words: int = 200) -
     if out.exists():
         raise ValueError(f"`out` must not exist, got {out}; remove it, or name another folder")
     unread: Counter[str] = Counter()
-    chunks = [
-        chunk
-        for path in _files(source, out, unread)
-        for document in FORMATS[path.suffix.lower()](path, path.relative_to(source).as_posix())
-        for chunk in _chunks(document, max_words)
-    ]
+    names = (path.relative_to(source).as_posix() for path in _files(source, out, unread))
+    blocks: Iterator[Block] = ({"paths": block} for block in iter(lambda: list(islice(names, BLOCK_FILES)), []))
+    done = engine.map(ChunkFiles(source.absolute(), max_words=max_words), blocks)
+    chunks = [_parsed(str(chunk)) for block in done for chunk in block["chunks"]]
     if not chunks:
         raise ValueError(f"`source` must hold documents ({', '.join(sorted(FORMATS))}), found no text in {source}")
     edges = _edges(chunks)
@@ -122,6 +147,11 @@ def _chunks(document: Document, max_words: int) -> Iterator[_Chunk]:
             links = tuple(k for k in section.links if k in text or (place == 0 and k not in section.text))
             yield _Chunk(f"{document.name}:{number}", title, text, document.name, number, section.heading, links)
             number += 1
+
+
+def _parsed(chunk: str) -> _Chunk:
+    content = json.loads(chunk)
+    return _Chunk(**(content | {"links": tuple(content["links"])}))
 
 
 def _row(chunk: _Chunk) -> dict[str, object]:
