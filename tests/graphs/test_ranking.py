@@ -57,3 +57,23 @@ def test_ranking_selects_rows_in_order() -> None:
 def test_ranking_refuses_shapes_that_do_not_fit(scores: torch.Tensor) -> None:
     with pytest.raises(ValueError, match=r"`nodes` and `scores` must both be \[B, K\], got \[2, 2\] and"):
         Ranking(torch.zeros(2, 2, dtype=torch.int64), scores)
+
+
+@pytest.mark.parametrize("num_nodes", [1281, 2000, 64 * 64 * 20 + 1])
+@pytest.mark.parametrize("values", [2, 50, 10**6])
+def test_many_nodes_against_a_sort(num_nodes: int, values: int) -> None:
+    """With ties at the cut, nodes that must not be ranked, rows of too few nodes, and a last block that is short."""
+    generator = torch.Generator().manual_seed(num_nodes + values)
+    scores = torch.randint(-values // 3, values, (5, num_nodes), generator=generator).clamp(min=0).float()
+    scores[0, torch.rand(num_nodes, generator=generator) < 0.9] = -torch.inf
+    scores[1] = -torch.inf
+    scores[1, [3, num_nodes - 1]] = torch.tensor([1.0, 2.0])
+    scores[2] = 0.0
+    scores[3, :-1] = 0.0
+    nodes, kept = top_k_by_node_order(scores, 5)
+    for row, found, best in zip(scores.tolist(), nodes.tolist(), kept.tolist(), strict=True):
+        assert (found, best) == naive_top_k(row, 5)
+    scores[4, num_nodes // 2] = torch.nan
+    with pytest.raises(ValueError, match="NaN"):
+        top_k_by_node_order(scores, 5)
+    assert top_k_by_node_order(scores[:0], 5)[0].shape == (0, 5)

@@ -9,6 +9,9 @@ from torch.nn.functional import pad
 
 from graphrerank.checks import check_counts
 
+BLOCK_NODES = 64  # of a block whose largest score decides whether its nodes are looked at
+FEW_BLOCKS = 4  # for each node that is kept: with fewer, all nodes are looked at at once
+
 
 @dataclass(frozen=True)
 class Ranking:
@@ -89,6 +92,9 @@ def is_listed(nodes: Tensor, listed: Tensor) -> Tensor:
 def top_k_by_node_order(scores: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
     """Rank nodes by score, ties by node number, also where a tie straddles the cut.
 
+    Of many nodes only some blocks are looked at: the ``top_k`` blocks of the largest scores, ties by block number. A
+    node in another block has ``top_k`` nodes before it, one in each of these.
+
     Args:
         scores: ``[B, N]``; -inf marks a node that must not be ranked.
         top_k: How many nodes to keep, at least 1.
@@ -104,9 +110,11 @@ def top_k_by_node_order(scores: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
         tensor([[1, 0, 2]])
     """
     check_counts(top_k=top_k)
+    batch, num_nodes = scores.shape
+    if num_nodes > FEW_BLOCKS * BLOCK_NODES * top_k:
+        return _top_of_blocks(scores, top_k)
     if torch.isnan(scores).any():
         raise ValueError("`scores` must not hold NaN")
-    batch, num_nodes = scores.shape
     nodes = torch.full((batch, top_k), -1, dtype=torch.int64, device=scores.device)
     kept_scores = torch.full((batch, top_k), -torch.inf, dtype=scores.dtype, device=scores.device)
     if num_nodes == 0 or batch == 0:
@@ -122,3 +130,18 @@ def top_k_by_node_order(scores: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
     nodes[row[kept], rank[kept]] = node[kept]
     kept_scores[row[kept], rank[kept]] = scores[row[kept], node[kept]]
     return nodes, kept_scores
+
+
+def _top_of_blocks(scores: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
+    """Rank as :func:`top_k_by_node_order`, by way of the largest score of each block of nodes."""
+    batch, num_nodes = scores.shape
+    whole = num_nodes // BLOCK_NODES
+    largest = scores[:, : whole * BLOCK_NODES].reshape(batch, whole, BLOCK_NODES).amax(2)
+    if whole * BLOCK_NODES < num_nodes:
+        largest = torch.cat([largest, scores[:, whole * BLOCK_NODES :].amax(1, keepdim=True)], dim=1)
+    blocks = torch.sort(top_k_by_node_order(largest, top_k)[0], dim=1).values  # -1 where all others are -inf
+    node = (BLOCK_NODES * blocks.unsqueeze(2) + torch.arange(BLOCK_NODES, device=scores.device)).flatten(1)
+    is_none = (node < 0) | (node >= num_nodes)
+    held = scores.gather(1, node.clamp(0, num_nodes - 1)).masked_fill(is_none, -torch.inf)
+    place, kept_scores = top_k_by_node_order(held, top_k)
+    return node.gather(1, place.clamp(min=0)).masked_fill(place < 0, -1), kept_scores

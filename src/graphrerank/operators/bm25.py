@@ -79,16 +79,22 @@ class PostingsBM25:
             held = {word: self._impact(word) for word in dict.fromkeys(words)}
             for word in words:  # one after the other, which is the order in which float32 is rounded
                 texts, impact = held[word]
-                row[texts] += impact
+                np.add.at(row, texts, impact)  # each text once
         return torch.from_numpy(scores)
 
-    def _impact(self, word: str) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
+    def _impact(self, word: str) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.float32]]:
         """Return the texts that hold a word, ``[P]``, and what it adds to their scores, ``[P]``."""
-        texts, frequency = self._postings.held(word)
+        held, counts = self._postings.held(word)
+        texts = held.astype(np.intp)  # once, as every look-up would convert them
         if not len(texts):
-            return np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32)
+            return texts, np.zeros(0, dtype=np.float32)
         weight = rarity(np.array([len(texts)]), self._postings.num_texts)
-        return texts, (weight * (frequency / (self._norm[texts] + frequency))).astype(np.float32)
+        frequency = counts.astype(np.float64)
+        impact = self._norm[texts]
+        impact += frequency
+        np.divide(frequency, impact, out=impact)
+        impact *= weight
+        return texts, impact.astype(np.float32)
 
     @cached_property
     def _norm(self) -> npt.NDArray[np.float64]:
