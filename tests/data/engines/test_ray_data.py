@@ -179,6 +179,19 @@ def test_a_block_that_kills_all_its_workers_is_refused(tmp_path: Path) -> None:
         count_try(tmp_path / "000007.tried")
 
 
+def test_a_cluster_that_does_not_start_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = pytest.importorskip("ray")
+    pytest.importorskip("ray.data")
+
+    def init(**_: object) -> None:
+        raise Exception("The current node timed out during startup.")
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", init)
+    with pytest.raises(ValueError, match=r"engine=ray: no cluster of this machine .*timed out.*`ray start --head`"):
+        list(RayEngine(tmp_path).map(Shout(tmp_path), blocks(2)))
+
+
 def test_without_ray_data_the_error_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     with pytest.raises(ValueError, match=r"engine=ray needs .*pyarrow, .*: pip install 'graphrerank\[ray\]'"):

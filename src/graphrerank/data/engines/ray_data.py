@@ -59,7 +59,8 @@ class RayEngine:
         """Apply work to each block and yield the results in the blocks' order.
 
         Raises:
-            ValueError: If Ray Data is not installed; if the work on a block raises one; or if a block's workers died.
+            ValueError: If Ray Data is not installed or no cluster is reached; if the work on a block raises one; or if
+                a block's workers died.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="blocks-", dir=self.folder) as name:
@@ -109,7 +110,13 @@ class RayEngine:
         if not ray.is_initialized():
             processors = math.ceil(self.workers * self.remote.get("num_cpus", 1))
             own = {} if self.address else {"num_cpus": max(1, processors), "include_dashboard": False}
-            ray.init(address=self.address or "local", log_to_driver=False, logging_level="WARNING", **own)
+            try:
+                ray.init(address=self.address or "local", log_to_driver=False, logging_level="WARNING", **own)
+            except Exception as error:  # Ray raises it bare where a node does not start in time
+                raise ValueError(
+                    f"engine=ray: no cluster of {self.address or 'this machine'} could be reached ({error}); on a busy "
+                    "machine start one with `ray start --head`, and take engine.address=auto"
+                ) from error
             self._started = True
         ray.data.DataContext.get_current().enable_progress_bars = False
         logging.getLogger("ray.data").setLevel(logging.WARNING)
