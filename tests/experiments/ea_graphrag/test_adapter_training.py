@@ -145,6 +145,12 @@ def test_the_benchmark_and_the_router_itself(run: Path, run_command, single: Pat
     assert sum(rows["full"]["routes"].values()) == pytest.approx(1)
     assert found["mix"]["regret"] >= 0
     assert "The router itself" in (tmp_path / "report.md").read_text()
+    merged = run_command("evaluate.py", *arguments, "job.merged=true", f"hydra.run.dir={tmp_path / 'merged'}")
+    assert merged.returncode == 0, merged.stderr
+    together = json.loads((tmp_path / "merged" / "metrics.json").read_text())
+    assert together["mix"]["questions"] == found["mix"]["questions"]
+    assert {entry["same_top"] for entry in together["router"].values()} == {1}
+    assert "All are searched for in one corpus of all" in (tmp_path / "merged" / "report.md").read_text()
     refused = run_command("evaluate.py", *[part for part in arguments if "job.graph" not in part])
     assert "`checkpoint` was trained on graph=hipporag2_ppr with settings that are not those" in refused.stderr
 

@@ -9,12 +9,14 @@ import torch
 
 from graphrerank.checks import check_positive_share
 from graphrerank.data import PreparedDataset, Qrels
+from graphrerank.data.readers.merged import SEPARATOR
 from graphrerank.experiments.ea_graphrag.two_paths import TwoPaths
 from graphrerank.experiments.hashed_order import hashed_order
 from graphrerank.experiments.session import Group, JobSession, PipelineFactory
 from graphrerank.files import check_writable, hash_json, load_tensors, save_tensors
 from graphrerank.graphs import Queries, Ranking
 
+MERGED = "merged"  # of conf/data
 WARM_UP = 8  # questions that each path retrieves before the clock starts
 KEPT = ("dense_nodes", "dense_scores", "graph_nodes", "graph_scores", "seconds")
 
@@ -22,15 +24,20 @@ KEPT = ("dense_nodes", "dense_scores", "graph_nodes", "graph_scores", "seconds")
 class PathRunner:
     """Runs a dense and a graph pipeline, groups of ``conf/pipeline`` with one budget, over parts of data sets.
 
-    The rankings lie in ``<cache>/two_paths``, under a hash of data set, encoder, questions and settings: a run that was
-    stopped resumes at the next data set.
+    With ``merged``, entries by name as of :meth:`read`, the corpora of all are one, and every question is searched for
+    in it. The rankings lie in ``<cache>/two_paths``, under a hash of data set, encoder, questions and settings: a run
+    that was stopped resumes at the next data set.
     """
 
-    def __init__(self, session: JobSession, dense: Group, graph: Group) -> None:
+    def __init__(
+        self, session: JobSession, dense: Group, graph: Group, *, merged: Mapping[str, Mapping[str, Any]] | None = None
+    ) -> None:
         if dense["budget"] != graph["budget"]:
             raise ValueError(f"both paths must have one `budget`, got {dense['budget']} and {graph['budget']}")
         self.session = session
         self.groups = {"dense": dense, "graph": graph}
+        self._merged = merged
+        self._prepared: dict[str, tuple[PreparedDataset, PipelineFactory]] = {}  # of the merged corpus, for all sets
 
     def read(self, name: str, entry: Mapping[str, Any], *, seed: int) -> TwoPaths:
         """Return both paths' rankings of some questions of a data set.
@@ -41,7 +48,9 @@ class PathRunner:
                 relevant passages that a question may have.
             seed: Decides which questions the share is.
         """
-        prepared, build = self.prepare(str(entry.get("data") or name))
+        prepared, build = self.prepare(data_of(name, entry))
+        if self._merged is not None:
+            entry = {**entry, "splits": [f"{name}{SEPARATOR}{split}" for split in entry["splits"]]}
         queries = pick_queries(prepared, entry, seed=seed)
         dataset = prepared.dataset
         ids, texts = ([strings[n] for n in queries.tolist()] for strings in (dataset.query_ids, dataset.query_texts))
@@ -68,8 +77,14 @@ class PathRunner:
         )
 
     def prepare(self, name: str) -> tuple[PreparedDataset, PipelineFactory]:
-        """Load and encode a data set, and return a factory of pipelines over its corpus."""
-        return self.session.prepare_for_pipelines(self.session.group("data", name))
+        """Load and encode a data set, or all of them as one, and return a factory of pipelines over its corpus."""
+        if self._merged is None:
+            return self.session.prepare_for_pipelines(self.session.group("data", name))
+        if MERGED not in self._prepared:
+            parts = {key: self.session.group("data", data_of(key, entry)) for key, entry in self._merged.items()}
+            group = self.session.group("data", MERGED, datasets=parts)
+            self._prepared[MERGED] = self.session.prepare_for_pipelines(group)
+        return self._prepared[MERGED]
 
     def _retrieve(self, prepared: PreparedDataset, build: PipelineFactory, queries: Queries) -> dict[str, torch.Tensor]:
         tensors: dict[str, torch.Tensor] = {}
@@ -83,6 +98,11 @@ class PathRunner:
             tensors |= {f"{path}_nodes": ranking.nodes, f"{path}_scores": ranking.scores}
             print(f"{prepared.dataset.name}: {path} path, {1000 * seconds[-1]:.1f} ms per question", flush=True)
         return tensors | {"seconds": torch.tensor(seconds, dtype=torch.float64)}
+
+
+def data_of(name: str, entry: Mapping[str, Any]) -> str:
+    """Return the data set of an entry: a name of ``conf/data``, or a folder's path."""
+    return str(entry.get("data") or name)
 
 
 def pick_queries(prepared: PreparedDataset, entry: Mapping[str, Any], *, seed: int) -> torch.Tensor:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.evaluation.tables import markdown_table
-from graphrerank.experiments.ea_graphrag.path_runner import PathRunner, path_settings, question_key
+from graphrerank.experiments.ea_graphrag.path_runner import PathRunner, data_of, path_settings, question_key
 from graphrerank.experiments.ea_graphrag.routing import (
     JUDGED,
     Choices,
@@ -54,6 +54,7 @@ class RoutingBenchmark:
     single_hop: Mapping[str, Mapping[str, Any]]
     multi_hop: Mapping[str, Mapping[str, Any]]
     graph: str | None = None
+    merged: bool = False
     draws: int
     seed: int
 
@@ -64,7 +65,8 @@ class RoutingBenchmark:
         paths = {name: deepcopy(pipeline) for name in ("dense", "graph")}
         for name, path in paths.items():
             path["steps"] = router[name]
-        runner = PathRunner(session, **paths)
+        merged = {**self.single_hop, **self.multi_hop} if self.merged else None
+        runner = PathRunner(session, **paths, merged=merged)
         scorer: AdapterScorer = session.build(router["adapter"])
         manifest = load_primary(self.checkpoint).manifest
         if not isinstance(manifest, AdapterManifest) or manifest.without_fusion is None:
@@ -101,7 +103,7 @@ class RoutingBenchmark:
             "thresholds": {"low": scorer.low, "high": scorer.high, "without_fusion": [low, high]},
         }
         write_json(session.run_dir / "metrics.json", content)
-        report = _report(session.command, sets, known, mix, results, real)
+        report = _report(session.command, sets, known, mix, results, real, merged=self.merged)
         write_text(session.run_dir / "report.md", report)
         print(report)
         return session.run_dir
@@ -148,7 +150,7 @@ def _read(
         fuse_seconds=fuse_seconds / len(paths),
         route_seconds=route_seconds / len(paths),
     )
-    return TestSet(half, str(entry.get("data") or name), paths, scores, choices, torch.arange(len(paths)))
+    return TestSet(half, data_of(name, entry), paths, scores, choices, torch.arange(len(paths)))
 
 
 def _only_new(sets: Mapping[str, TestSet], trained: Mapping[str, Sequence[str]]) -> dict[str, TestSet]:
@@ -224,6 +226,8 @@ def _report(
     mix: RoutedResult,
     results: Mapping[str, RoutedResult],
     real: Mapping[str, Mapping[str, float]],
+    *,
+    merged: bool,
 ) -> str:
     counts = ", ".join(f"{name} {len(test_set.kept)}" for name, test_set in sets.items())
     lines = [
@@ -242,8 +246,9 @@ def _report(
     parts = [
         "# Routing",
         f"`{command}`",
-        f"Half of the questions need one hop, the other half several: {counts}. Each data set is searched in its own "
-        f"corpus; {sum(known.values())} questions that the adapter was trained on, or that come twice, are left out. "
+        f"Half of the questions need one hop, the other half several: {counts}. "
+        f"{'All are searched for in one corpus of all' if merged else 'Each data set is searched in its own corpus'}; "
+        f"{sum(known.values())} questions that the adapter was trained on, or that come twice, are left out. "
         "Hit@k: a relevant passage in the top k (the paper's R@k); PR@5: all of them; Answer@5: a right answer in the "
         "text of the top 5, for questions that have one. ms: per question, many at once, without encoding the "
         "question; the adapter's rows include reading its syntax. Each path retrieves once per question, and all rows "

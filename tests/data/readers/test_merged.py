@@ -1,0 +1,61 @@
+import pytest
+import torch
+
+from graphrerank.data import Qrels, RetrievalDataset
+from graphrerank.data.readers.merged import load_merged
+from graphrerank.graphs import CorpusGraph, EntityIncidence
+
+
+def part(number: int, *, typed: bool = False) -> RetrievalDataset:
+    """A data set of random edges, typed or not, with a query for each of three of its six passages."""
+    drawn = torch.Generator().manual_seed(number)
+    pairs = torch.combinations(torch.arange(6))[torch.randperm(15, generator=drawn)[:7]]
+    kinds = torch.randint(0, 3, (7,), generator=drawn) if typed else 0
+    graph = CorpusGraph.from_edges(
+        list("abcdef"), [f"text {number} {node}" for node in range(6)], pairs,
+        torch.rand(7, generator=drawn) + 0.1, edge_type=kinds,
+    )  # fmt: skip
+    judged = Qrels(torch.arange(3), torch.tensor([5, 0, 2]), torch.tensor([1.0, 2.0, 1.0]))
+    answers = {"q1": ["Metz"]}
+    return RetrievalDataset("d", graph, ["q0", "q1", "q2"], ["x", "y", "z"], {"test": judged}, answers=answers)
+
+
+def test_every_part_is_found_again() -> None:
+    parts = {"one": part(1), "two": part(2, typed=True), "three": part(3)}
+    merged = load_merged(parts)
+    assert merged.graph.num_edges == sum(entry.graph.num_edges for entry in parts.values())
+    number = {node_id: node for node, node_id in enumerate(merged.graph.node_ids)}
+    listed = {tuple(pair): (weight, kind) for pair, weight, kind in _listed(merged.graph)}
+    for key, entry in parts.items():
+        own = [number[f"{key}-{node_id}"] for node_id in entry.graph.node_ids]
+        assert [merged.graph.texts[node] for node in own] == list(entry.graph.texts)
+        for (source, target), weight, kind in _listed(entry.graph):
+            assert listed[own[source], own[target]] == (weight, kind)
+        qrels = merged.split(f"{key}-test")
+        judged = {merged.query_ids[query]: node for query, node in zip(qrels.query, qrels.node, strict=True)}
+        assert {query: int(node) for query, node in judged.items()} == {
+            f"{key}-q0": own[5], f"{key}-q1": own[0], f"{key}-q2": own[2]
+        }  # fmt: skip
+    assert merged.answers == {f"{key}-q1": ["Metz"] for key in parts}
+    assert merged.query_texts == ["x", "y", "z"] * 3
+
+
+def _listed(graph: CorpusGraph) -> list[tuple[list[int], float, int]]:
+    pairs, weight, kind = graph.typed_edges()
+    return list(zip(pairs.tolist(), weight.tolist(), kind.tolist(), strict=True))
+
+
+def test_one_part_keeps_its_ranks_and_its_order() -> None:
+    alone = part(4)
+    merged = load_merged({"x": alone}, knn=3, knn_below=1)
+    assert torch.equal(merged.graph.indices, alone.graph.indices)
+    assert (merged.knn, merged.knn_below, merged.name) == (3, 1, "merged")
+    assert merged.fingerprint != alone.fingerprint
+
+
+def test_what_cannot_be_merged_is_refused() -> None:
+    with pytest.raises(ValueError, match="`datasets` must name at least one data set"):
+        load_merged({})
+    shared = part(1).graph.with_entities(EntityIncidence.from_names([["a"]] * 6))
+    with pytest.raises(ValueError, match=r"must be without shared entities, .* got 'x'"):
+        load_merged({"x": part(1).with_graph(shared)})
