@@ -31,6 +31,7 @@ NARROWER = {  # packages that may import less than all layers below
     "integrations": {"graphs", "models", "inference"},
     # of evaluation the model card's table
     "inference": {
+        "checks",
         "extras",
         "files",
         "strangers",

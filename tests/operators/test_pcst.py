@@ -50,6 +50,15 @@ def test_by_hand() -> None:
 
 
 @pytest.mark.usefixtures("_solver")
+def test_the_last_seed_is_worth_nothing_by_the_formula() -> None:
+    # prizes 2 and 1 by the code of G-Retriever, 1 and 0 by its formula k - i: the second is not worth an edge
+    graph, seeds = corpus(3, [(0, 1), (1, 2)]), torch.tensor([[0, 1]])
+    by_code = PrizeCollectingSteinerTree(graph).expand(seeds)
+    by_formula = PrizeCollectingSteinerTree(graph, last_prize=0.0).expand(seeds)
+    assert ([nodes.tolist() for nodes in by_code], [nodes.tolist() for nodes in by_formula]) == ([[0, 1]], [[0]])
+
+
+@pytest.mark.usefixtures("_solver")
 def test_a_graph_without_edges_gives_the_best_seed() -> None:
     assert PrizeCollectingSteinerTree(corpus(4, [])).expand(torch.tensor([[2, 1, 3]]))[0].tolist() == [2]
 
@@ -58,6 +67,8 @@ def test_a_graph_without_edges_gives_the_best_seed() -> None:
 def test_arguments_are_checked() -> None:
     with pytest.raises(ValueError, match="`edge_cost` must be a finite number above 0, got 0"):
         PrizeCollectingSteinerTree(corpus(3, [(0, 1)]), edge_cost=0)
+    with pytest.raises(ValueError, match="`last_prize`"):
+        PrizeCollectingSteinerTree(corpus(3, [(0, 1)]), last_prize=-1.0)
     shared = corpus(2, []).with_entities(EntityIncidence.from_names([["a"], ["a"]]))
     with pytest.raises(ValueError, match="`graph` must list its edges"):
         PrizeCollectingSteinerTree(shared)

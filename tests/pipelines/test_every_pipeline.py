@@ -30,7 +30,10 @@ FEWER = {
     "path_rag",
     "retag",
 }  # may find less than the budget: a subgraph, what is reached, two tens, a context, what summaries are made from
-SPACY = ("ea_graphrag", "ea_graphrag_prototypes", "hipporag", "hipporag2", "hipporag2_full", "light_rag", "path_rag")
+SPACY = (
+    "ea_graphrag", "ea_graphrag_classifier", "ea_graphrag_prototypes", "hipporag", "hipporag2", "hipporag2_full",
+    "light_rag", "path_rag",
+)  # fmt: skip
 Build = Callable[..., Pipeline]
 
 
@@ -73,6 +76,10 @@ def build(
         "ea_graphrag_prototypes": [
             f"pipeline.steps.0.adapter.questions={questions}",
             "pipeline.steps.0.adapter.encoder={_target_: tests.support.encoders.HashEncoder}",
+        ],
+        "ea_graphrag_classifier": [
+            f"pipeline.steps.0.adapter.questions={questions}",
+            f"shared.router_model={request.getfixturevalue('reader')}",
         ],
         "hyde": [f"pipeline.steps.0.language_model.base_url={endpoint[0]}"],
         "ircot": [f"pipeline.steps.0.language_model.base_url={endpoint[0]}"],

@@ -7,6 +7,7 @@ from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.inference.prototype_scorer import PrototypeScorer
 from graphrerank.inference.rerank_input import RerankInput
 from graphrerank.inference.reranked_list import RerankedList
+from graphrerank.inference.text_classifier_scorer import TextClassifierScorer
 
 __all__ = [
     "AdapterScorer",
@@ -16,4 +17,5 @@ __all__ = [
     "PrototypeScorer",
     "RerankInput",
     "RerankedList",
+    "TextClassifierScorer",
 ]

@@ -10,6 +10,8 @@ from torch import Tensor
 from graphrerank.data.encoder import Encoder
 from graphrerank.graphs.routes import DENSE, GRAPH, ROUTES
 
+TRAINING, VALIDATION = "training", "validation"  # parts of the questions
+
 
 class PrototypeScorer:
     r"""Score how much queries need the graph by their nearest prototypes, in place of a complexity adapter.
@@ -54,8 +56,7 @@ class PrototypeScorer:
         self.low, self.high = low, high
         self.num_nearest, self.temperature = num_nearest, temperature
         self._encoder = encoder
-        texts = read_prototypes(Path(questions))
-        self._prototypes = [encoder.encode(own) for own in texts]
+        self._prototypes = [encoder.encode(own) for own in read_questions(Path(questions), TRAINING)]
 
     @torch.inference_mode()
     def score(self, texts: Sequence[str]) -> Tensor:
@@ -70,8 +71,11 @@ class PrototypeScorer:
         return torch.sigmoid((near[GRAPH] - near[DENSE]) / self.temperature)
 
 
-def read_prototypes(path: Path) -> list[list[str]]:
-    """Read the texts of the dense path's questions and of the graph path's, without those for validation."""
+def read_questions(path: Path, part: str) -> list[list[str]]:
+    """Read a part of the questions: the texts of those that the dense path gets right, and of the graph path's.
+
+    Of :data:`TRAINING`, neither may be empty.
+    """
     texts: list[list[str]] = [[], []]
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -80,14 +84,14 @@ def read_prototypes(path: Path) -> list[list[str]]:
     for number, line in enumerate(lines, 1):
         try:
             entry = json.loads(line)
-            text, right, part = entry["text"], entry["right"], entry.get("part", "training")
+            text, right, own_part = entry["text"], entry["right"], entry.get("part", TRAINING)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f"{path}:{number}: needed an object with `text` and `right`, got {line[:80]!r}") from error
         if not isinstance(text, str) or right not in ROUTES[:2]:
             raise ValueError(f"{path}:{number}: needed a text, and `right` of {list(ROUTES[:2])}, got {line[:80]!r}")
-        if part == "training":
+        if own_part == part:
             texts[ROUTES.index(right)].append(text)
     for name, own in zip(ROUTES, texts, strict=False):
-        if not own:
+        if not own and part == TRAINING:
             raise ValueError(f"{path}: needed a question for training that the path {name!r} gets right, got none")
     return texts

@@ -15,15 +15,16 @@ class SteinerTree:
 
     Args:
         edge_cost: Cost of an edge, positive.
+        last_prize: Of the last retrieved node, not negative; each earlier one is worth 1 more.
 
     Raises:
         ValueError: If an argument is out of range, the corpus has no embedding, or ``pcst_fast`` is not installed.
     """
 
-    def __init__(self, resources: Resources, *, edge_cost: float = 0.5) -> None:
+    def __init__(self, resources: Resources, *, edge_cost: float = 0.5, last_prize: float = 1.0) -> None:
         self._embedding = resources.graph.encoded
         self._resources = resources
-        self._operator = PrizeCollectingSteinerTree(resources.graph, edge_cost=edge_cost)
+        self._operator = PrizeCollectingSteinerTree(resources.graph, edge_cost=edge_cost, last_prize=last_prize)
 
     def run(self, state: RetrievalState) -> RetrievalState:
         """Find the subgraph, and rank its nodes."""
