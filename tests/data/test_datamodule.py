@@ -208,6 +208,11 @@ def test_mixture_validates_on_every_set(parts: dict[str, PreparedDataset]) -> No
     ] * 2
 
 
+def test_mixture_validates_on_the_sets_that_it_is_told(parts: dict[str, PreparedDataset]) -> None:
+    (loader,) = MixtureDataModule(parts, batch_size=4, validated=["shifted"]).val_dataloader()
+    assert loader.dataset.prepared is parts["shifted"]  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [

@@ -120,18 +120,22 @@ def _trained_on(session: Session, manifest: RerankerManifest) -> dict[str, Prepa
     trained_with = manifest.encoder  # None where nothing was encoded
     encoder = session.group_from_manifest("encoder", trained_with) if trained_with else None
     retriever = session.group_from_manifest("retriever", manifest.retriever)
-    groups = {}
+    groups, drafted = {}, {}
     for name, entry in {str(manifest.data.choice): manifest.data, **manifest.mix}.items():
         arguments = dict(entry.arguments)
         choice = str(arguments.pop("data", name))
-        groups[name] = session.group_from_manifest("data", GroupEntry(choice, arguments))
-        if (fingerprint := instantiate(groups[name]).fingerprint) != entry.fingerprint:  # all before one is encoded
+        group = session.group_from_manifest("data", GroupEntry(choice, arguments))
+        dataset = instantiate(group)
+        if (fingerprint := dataset.fingerprint) != entry.fingerprint:  # all before one is encoded
             raise ValueError(
                 f"{session.cfg.calibrate}: was trained on {name} with fingerprint {entry.fingerprint[:12]}, the data "
                 f"set is now another one ({fingerprint[:12]}); for a corpus of yours: data=folder data.path=DIR"
             )
+        groups[name], drafted[name] = group, dataset.drafted
     parts = {}
     for name, group in groups.items():
+        if drafted[name] and not all(drafted.values()):
+            continue  # as in training (`judged_parts`)
         part = session.prepare(group, encoder, retriever, reads_vectors=manifest.inputs.reads_vectors)
         parts[name] = part.with_features(manifest.retriever.feature_names)
     return parts

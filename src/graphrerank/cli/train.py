@@ -11,7 +11,7 @@ from lightning.pytorch.loggers import Logger, WandbLogger
 from graphrerank.cli.calibration import calibrate_system
 from graphrerank.cli.joint_training import is_first_process, joint_training
 from graphrerank.cli.systems import declared_inputs, with_frozen
-from graphrerank.cli.train_model import CHECKPOINT, train_model
+from graphrerank.cli.train_model import CHECKPOINT, judged_parts, train_model
 from graphrerank.cli.training_session import TrainingSession
 from graphrerank.data import PreparedDataset
 from graphrerank.evaluation import (
@@ -77,7 +77,7 @@ def _train(session: TrainingSession, run_dir: Path) -> Path:
                 continue
             manifest = manifests[system.name]
             if cfg.calibration is not None:
-                manifest |= calibrate_system(cfg.calibration, parts, cfg.batches.val_split, system)
+                manifest |= calibrate_system(cfg.calibration, judged_parts(parts), cfg.batches.val_split, system)
             metrics = {f"{study.name}/{study.split}": study.systems[system.name].means}
             write_manifest(run_dir / system.name, manifest | {"metrics": metrics})
         write_metrics(run_dir / "metrics.json", [study], encoder_counts=session.encoder_counts)

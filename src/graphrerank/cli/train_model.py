@@ -57,7 +57,8 @@ def train_model(
         write_manifest(folder, manifest)
     if model.inputs.reads_pairs:
         model.start_from(own_encoder(prepared))
-    module = instantiate(cfg.module, model, instantiate(cfg.loss), val_names=list(parts) if len(parts) > 1 else [])
+    val_names = list(judged_parts(parts)) if len(parts) > 1 else []
+    module = instantiate(cfg.module, model, instantiate(cfg.loss), val_names=val_names)
     batches = _batches(cfg, parts, shards, inputs=model.inputs)
     trainer = build_trainer(cfg, loggers)
     for logger in loggers:
@@ -80,6 +81,11 @@ def train_model(
     return manifest
 
 
+def judged_parts(parts: Mapping[str, PreparedDataset]) -> dict[str, PreparedDataset]:
+    """Return the data sets to validate and calibrate on: those whose questions were judged, or all if none was."""
+    return {name: part for name, part in parts.items() if not part.dataset.drafted} or dict(parts)
+
+
 def build_trainer(cfg: DictConfig, loggers: Sequence[Logger]) -> L.Trainer:
     """Build the chosen trainer with the chosen callbacks.
 
@@ -100,7 +106,11 @@ def _batches(
     drawn, settings = plain_arguments(cfg.augmentation), dict(cfg.batches)
     first = next(iter(parts.values()))
     augmentation = CandidateAugmentation(first.feature_names, **drawn) if any(drawn.values()) else None
-    mixed: dict[str, Any] = {"shares": None if cfg.shares is None else dict(cfg.shares), "augmentation": augmentation}
+    mixed: dict[str, Any] = {
+        "shares": None if cfg.shares is None else dict(cfg.shares),
+        "augmentation": augmentation,
+        "validated": list(judged_parts(parts)),
+    }
     if shards:
         return StreamedDataModule(parts, shards, inputs=inputs, **mixed, **settings)
     del settings["buffer"]

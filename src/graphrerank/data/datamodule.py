@@ -90,6 +90,7 @@ class MixtureDataModule(SplitDataModule):
         parts: Data sets with their candidates, by name; all with the same scores per candidate.
         shares: Share of the batches by name, relative to each other; the number of training queries when None.
         augmentation: Changes training batches; None leaves them as they are.
+        validated: Names of the data sets to validate on, in order; all when None.
 
     Raises:
         ValueError: If a share is missing, not positive or of an unknown data set, or the data sets' scores differ.
@@ -106,12 +107,14 @@ class MixtureDataModule(SplitDataModule):
         train_split: str = "train",
         val_split: str = "val",
         augmentation: CandidateAugmentation | None = None,
+        validated: Sequence[str] | None = None,
     ) -> None:
         super().__init__(batch_size, seed=seed, inputs=inputs, train_split=train_split, val_split=val_split)
         check_parts(parts, shares)
         self.parts = parts
         self.shares = shares
         self.augmentation = augmentation
+        self.validated = list(parts) if validated is None else list(validated)
 
     def train_dataloader(self) -> DataLoader[CandidateGraphs]:
         """Return shuffled batches of the training splits."""
@@ -130,10 +133,12 @@ class MixtureDataModule(SplitDataModule):
         return self.resumed(DataLoader(batches, batch_size=None, sampler=sampler))
 
     def val_dataloader(self) -> list[DataLoader[CandidateGraphs]]:
-        """Return batches of the validation splits, one loader per data set, in order."""
+        """Return batches of the validation splits, one loader per data set that is validated on, in order."""
         single = (
-            CandidateDataModule(part, batch_size=self.batch_size, inputs=self.inputs, val_split=self.val_split)
-            for part in self.parts.values()
+            CandidateDataModule(
+                self.parts[name], batch_size=self.batch_size, inputs=self.inputs, val_split=self.val_split
+            )
+            for name in self.validated
         )
         return [module.val_dataloader() for module in single]
 

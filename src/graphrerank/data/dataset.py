@@ -74,6 +74,7 @@ class RetrievalDataset:
     answers: Mapping[str, Sequence[str]] = field(default_factory=dict)
     encoded_by: str | None = None  # fingerprint of the encoder of vectors that came with the graph
     derived: DerivedEdges | None = None  # the graph's edges by origin, where some follow from its passages
+    drafted: bool = False  # whether its train and val questions were drafted from its passages: no evidence of quality
     known_fingerprint: InitVar[str | None] = None  # the fingerprint, where it was computed before
     fingerprint: str = field(init=False)
 
@@ -152,7 +153,8 @@ class RetrievalDataset:
         if self.graph.entities is not None:
             edges += f", {self.graph.entities.num_entities:,} shared entities"
         if self.knn and NEAREST not in self.edge_counts:
-            which = "each" if self.knn_below is None else f"each with fewer than {self.knn_below} neighbours"
+            few = self.knn_below is not None and self.knn_below < self.graph.num_nodes
+            which = f"each with fewer than {self.knn_below} neighbours" if few else "each"
             edges += f", {self.knn} nearest of {which} to come"
         return f"{self.name}: {self.graph.num_nodes:,} nodes, {edges}, queries: {queries}"
 

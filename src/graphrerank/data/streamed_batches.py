@@ -1,6 +1,6 @@
 """Batches of candidate graphs from shards on disk: in random order by shard and buffer, resumed within an epoch."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, cast
@@ -47,6 +47,7 @@ class StreamedDataModule(SplitDataModule):
         train_split: As of the shards.
         val_split: The split for validation.
         augmentation: Changes training batches; None leaves them as they are.
+        validated: Names of the data sets to validate on, if there are several; all when None.
 
     Raises:
         ValueError: If a size is not positive, the model reads pairs of query and passage, or as of
@@ -66,6 +67,7 @@ class StreamedDataModule(SplitDataModule):
         train_split: str = "train",
         val_split: str = "val",
         augmentation: CandidateAugmentation | None = None,
+        validated: Sequence[str] | None = None,
     ) -> None:
         super().__init__(batch_size, seed=seed, inputs=inputs, train_split=train_split, val_split=val_split)
         check_counts(buffer=buffer)
@@ -77,6 +79,7 @@ class StreamedDataModule(SplitDataModule):
         self.buffer = buffer
         self.shares = shares
         self.augmentation = augmentation
+        self.validated = validated
         self.is_mixed = len(parts) > 1 or augmentation is not None
         self._progress = _Progress()
 
@@ -118,7 +121,7 @@ class StreamedDataModule(SplitDataModule):
             "batch_size": self.batch_size, "inputs": self.inputs, "val_split": self.val_split,
         }  # fmt: skip
         if self.is_mixed:
-            return MixtureDataModule(self.parts, **settings).val_dataloader()
+            return MixtureDataModule(self.parts, validated=self.validated, **settings).val_dataloader()
         (prepared,) = self.parts.values()
         return CandidateDataModule(prepared, **settings).val_dataloader()
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.graphs.edge_lists import check_edges, lay_out_types, merge_parallel
-from graphrerank.graphs.edge_types import ENTITY, OTHER
+from graphrerank.graphs.edge_types import EDGE_TYPES, ENTITY, OTHER
 from graphrerank.graphs.entity_incidence import EntityIncidence
 from graphrerank.graphs.sparse_rows import row_slots
 from graphrerank.graphs.stored_index import StoredIndex
@@ -157,24 +157,31 @@ class CorpusGraph:
         """``[N]`` int64, how many neighbours :meth:`neighbours` lists of each node."""
         return self.degree if self.entities is None else self.degree + self.entities.num_partners
 
-    def count_neighbours(self, nodes: Tensor) -> Tensor:
-        """Return ``num_neighbours`` of some nodes, without counting those of the others."""
+    def count_neighbours(self, nodes: Tensor, edge_type: int | None = None) -> Tensor:
+        """Return how many neighbours :meth:`neighbours` lists of some nodes, without counting those of the others."""
+        if edge_type is not None:
+            return torch.bincount(self.neighbours(nodes, edge_type)[0], minlength=len(nodes))
         degree = (self.indptr[nodes + 1] if self.row_stop is None else self.row_stop[nodes]) - self.indptr[nodes]
         return degree if self.entities is None else degree + self.entities.count_partners(nodes)
 
-    def neighbours(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
+    def neighbours(self, nodes: Tensor, edge_type: int | None = None) -> tuple[Tensor, Tensor]:
         """List the neighbours of some nodes by edges, and by shared entities where there are any.
 
         Args:
             nodes: ``[P]`` int64 node numbers.
+            edge_type: The only type of edges to follow; None for all.
 
         Returns:
             For each neighbour the place of its node in ``nodes``, and its number. One that is joined in several ways
             comes several times: once by an edge, and once for each shared entity.
         """
         origin, slot = row_slots(self.indptr, nodes, self.row_stop)
+        if edge_type is not None:
+            place, _, types = self.types_of(slot)
+            followed = place[types == edge_type]
+            origin, slot = origin[followed], slot[followed]
         neighbour = self.indices[slot]
-        if self.entities is None:
+        if self.entities is None or edge_type not in (None, ENTITY):
             return origin, neighbour
         place, partner = self.entities.partners(nodes)
         return torch.cat([origin, place]), torch.cat([neighbour, partner])
@@ -304,24 +311,21 @@ class CorpusGraph:
 
     def of_type(self, edge_type: int) -> "CorpusGraph":
         """Return the same passages with the edges of one type only; entities stay where it is ``ENTITY``."""
-        edges, weight, types = self.typed_edges()
-        own = types == edge_type
-        ids, texts = self.node_ids, self.texts
-        graph = self.with_edges_of(
-            CorpusGraph.from_edges(ids, texts, edges[own], weight[own], edge_type=edge_type, undirected=False)
-        )
-        return graph if edge_type == ENTITY else replace(graph, entities=None)
+        return self._with_types([edge_type])
 
     def without_type(self, edge_type: int) -> "CorpusGraph":
         """Return the same passages without the edges of one type; entities stay unless it is ``ENTITY``."""
+        return self._with_types([number for number in range(len(EDGE_TYPES)) if number != edge_type])
+
+    def _with_types(self, kept: Sequence[int]) -> "CorpusGraph":
         edges, weight, types = self.typed_edges()
-        kept = types != edge_type
+        own = torch.isin(types, torch.tensor(kept, device=types.device))
         graph = self.with_edges_of(
             CorpusGraph.from_edges(
-                self.node_ids, self.texts, edges[kept], weight[kept], edge_type=types[kept], undirected=False
+                self.node_ids, self.texts, edges[own], weight[own], edge_type=types[own], undirected=False
             )
         )
-        return replace(graph, entities=None) if edge_type == ENTITY else graph
+        return graph if ENTITY in kept else replace(graph, entities=None)
 
     def edge_types(self) -> list[int]:
         """List the types that some edge has, ``ENTITY`` among them where passages are joined by entities."""

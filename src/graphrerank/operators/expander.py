@@ -56,7 +56,7 @@ class Expander:
             if min(self.quotas.values(), default=0) < 0 or sum(self.quotas.values()) > 1 + 1e-6:
                 raise ValueError(f"`quotas` must not be negative, nor above 1 together, got {dict(self.quotas)}")
             if self.hops != 1:
-                raise ValueError(f"`hops` must be 1 with `quotas`, got {self.hops}")
+                raise ValueError(f"`hops` must be 1 with `quotas` (or set `quotas` to null), got {self.hops}")
 
     def expand(self, nodes: Tensor, scores: Tensor, query_vectors: Tensor | None) -> tuple[Tensor, Tensor]:
         """Collect candidates: the top of the base ranking, neighbours, and the rest of the base ranking as needed.
@@ -81,9 +81,9 @@ class Expander:
         """Choose neighbours; and, ``[b, n]``, those of PageRank's passages that no edge joins with a seed."""
         room = self.top_k - self.base_k
 
-        def walk(graph: CorpusGraph, only: Tensor | None = None) -> Expansion:
+        def walk(edge_type: int | None = None, only: Tensor | None = None) -> Expansion:
             return semantic_topological_expansion(
-                graph,
+                self.graph,
                 seeds,
                 query_vectors,
                 top_k=room,
@@ -92,31 +92,28 @@ class Expander:
                 similarity_weight=self.similarity_weight,
                 structure_weight=self.structure_weight,
                 hops=self.hops,
+                edge_type=edge_type,
             )
 
         num_ranked = round(room * self.pagerank_share)
-        if self.quotas is None:
-            all_types = walk(self.graph)
+        if self.quotas is None or (self.graph.weight_by_type is None and self.graph.entities is None):  # of one type
+            all_types = walk()
             if not num_ranked:
                 return all_types, base[:, :0]
             lists, places = [all_types.nodes], [room - num_ranked]
         else:
-            lists = [walk(graph).nodes for graph in self._by_type]
+            lists = [walk(edge_type).nodes for edge_type in range(len(EDGE_TYPES))]
             places = [round((room - num_ranked) * self.quotas.get(name, 0)) for name in EDGE_TYPES]
         if num_ranked:
             lists.append(self._pagerank.expand(seeds, top_k=room, exclude=base).nodes)
             places.append(num_ranked)
         chosen = share_places(lists, places, room)
-        expansion = walk(self.graph, only=chosen)
+        expansion = walk(only=chosen)
         return expansion, chosen.where(~is_listed(chosen, expansion.nodes), -1)
 
     @cached_property
     def _pagerank(self) -> EntityPPR:
         return EntityPPR(corpus_entities(self.graph), num_seeds=self.num_seeds)
-
-    @cached_property
-    def _by_type(self) -> tuple[CorpusGraph, ...]:
-        return tuple(self.graph.of_type(edge_type) for edge_type in range(len(EDGE_TYPES)))
 
     def _walk_features(self, expansion: Expansion) -> Tensor:
         reciprocal_rank = torch.where(expansion.nodes >= 0, 1 / expansion.best_seed_rank, 0.0)

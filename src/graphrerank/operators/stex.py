@@ -40,6 +40,7 @@ def semantic_topological_expansion(
     similarity_weight: float = 1.0,
     structure_weight: float = 1.0,
     hops: int = 1,
+    edge_type: int | None = None,
 ) -> Expansion:
     r"""Find the best neighbours of each query's seeds, for all queries at once.
 
@@ -71,6 +72,7 @@ def semantic_topological_expansion(
         similarity_weight: Weight of the dot product, not negative; 0 reads no vectors.
         structure_weight: Weight of the structural score, not negative.
         hops: Maximum number of steps from a seed, at least 1.
+        edge_type: The only type of edges to follow, and to count in the degree; None for all.
 
     Returns:
         ``[B, top_k]``; only nodes within ``hops`` of a seed, so that a row may be mostly padding.
@@ -103,7 +105,7 @@ def semantic_topological_expansion(
     offset = torch.arange(len(seeds), device=excluded.device)[:, None] * graph.num_nodes
     forbidden = torch.unique((offset + excluded)[excluded >= 0])
     allowed = None if only is None else torch.unique((offset + only)[only >= 0])
-    step = _Step(graph, query_vectors, valid.sum(1), allowed, similarity_weight, structure_weight)
+    step = _Step(graph, query_vectors, valid.sum(1), allowed, similarity_weight, structure_weight, edge_type)
     remaining = torch.full_like(valid.sum(1), top_k)
     reached: list[_Reached] = []
     for hop in range(1, hops + 1):
@@ -137,6 +139,7 @@ class _Step:
     allowed: Tensor | None  # [A], sorted keys as `forbidden`: nodes that may be entered; None for all
     similarity_weight: float
     structure_weight: float
+    edge_type: int | None
 
     def walk(self, paths: Tensor, forbidden: Tensor, remaining: Tensor, hop: int) -> tuple[_Reached, Tensor]:
         """Take one step from the end of each path; return the nodes that each row takes, and the paths that go on."""
@@ -144,7 +147,7 @@ class _Step:
         # forbidden: [F], sorted keys `row * num_nodes + node` of nodes that must not be entered
         # remaining: [B], number of nodes that each row may still take; hop: steps from the seeds after this one
         num_nodes, width = self.graph.num_nodes, int(self.num_seeds.max()) + 1
-        step, neighbour = self.graph.neighbours(paths[1])
+        step, neighbour = self.graph.neighbours(paths[1], self.edge_type)
         key = paths[0][step] * num_nodes + neighbour
         is_new = ~_contains(forbidden, key)
         if self.allowed is not None:
@@ -172,7 +175,7 @@ class _Step:
 
     def _score(self, row: Tensor, node: Tensor, best_rank: Tensor, count: Tensor, hop: int) -> _Reached:
         max_rank = self.num_seeds[row]
-        max_count = torch.minimum(self.graph.count_neighbours(node), max_rank)
+        max_count = torch.minimum(self.graph.count_neighbours(node, self.edge_type), max_rank)
         proximity = torch.where(max_rank > 1, 1 - (best_rank - 1) / (max_rank - 1).clamp(min=1), 0.0)
         bridging = torch.where(max_count > 1, (count.minimum(max_count) - 1) / (max_count - 1).clamp(min=1), 0.0)
         similarity, structure = self._similarity(row, node), proximity + bridging

@@ -21,6 +21,7 @@ import torch
 
 from graphrerank.data.dataset import RetrievalDataset
 from graphrerank.data.derived_edges import DerivedEdges
+from graphrerank.data.drafted_questions import draft_questions
 from graphrerank.data.engines import LOCAL, Engine
 from graphrerank.data.enrichment.adjacency import adjacency_edges
 from graphrerank.data.enrichment.entity_names import entity_names
@@ -43,7 +44,8 @@ from graphrerank.knowledge import KnowledgeCache, KnowledgeExtractor, PatternEnt
 EDGES = "edges.tsv"  # read if present
 AUTO = "auto"  # instead of names of edge files: every kind of edge that the texts give
 NAME_WORDS = 6  # of `auto`: titles with more at the median are headlines, as of papers, and short ones occur by chance
-NEIGHBOURS = 3  # of `auto`: a passage with fewer gets its nearest ones by vectors
+NEAREST = 10  # of `auto`: edges to each passage's nearest ones by vectors
+NEIGHBOURS, ALL_NEAREST = 3, 1 << 17  # in a larger corpus only to those of passages with fewer neighbours
 logger = logging.getLogger(__name__)
 
 
@@ -62,6 +64,7 @@ def load_folder(
     entities: str | KnowledgeExtractor | None = None,
     max_entity_share: float = 0.001,
     knn: int = 0,
+    drafted: int = 0,
     cache: str | Path | None = None,
     engine: Engine = LOCAL,
     keep_derived: bool = False,
@@ -103,6 +106,8 @@ def load_folder(
             computed per query.
         max_entity_share: Share of the documents, in (0, 1]; an entity in more (and in more than 10) is ignored.
         knn: Edges to add from each document to its nearest neighbours, once there are vectors; 0 for none.
+        drafted: Questions to draft from the documents and their edges in the place of those of the splits ``train``
+            and ``val`` (:func:`~graphrerank.data.drafted_questions.draft_questions`); 0 for none.
         cache: Folder that keeps extracted entities, in its ``entities/``; nothing is kept when None.
         engine: Extracts entities, searches for mentions and joins what shares entities, in blocks.
         keep_derived: Whether to keep edges by origin (:attr:`RetrievalDataset.derived`), which a corpus folder needs to
@@ -147,13 +152,13 @@ def load_folder(
     graph = replace(graph, title_lengths=torch.tensor([len(doc.title) for doc in documents], dtype=torch.int32))
     if incidence is not None and not automatic:
         graph = graph.with_entities(incidence)
-    return judged_dataset(
+    dataset = judged_dataset(
         name or folder.resolve().name,
         graph,
         queries,
         judged,
-        knn=NEIGHBOURS if automatic else knn,
-        knn_below=NEIGHBOURS if automatic else None,
+        knn=NEAREST if automatic else knn,
+        knn_below=None if not automatic else len(ids) if len(ids) <= ALL_NEAREST else NEIGHBOURS,
         edge_counts=found.counts(),
         derived=None
         if not keep_derived or (mentioned is None and names is None)
@@ -168,6 +173,7 @@ def load_folder(
             makes_choices=chosen is not None,
         ),
     )
+    return draft_questions(dataset, drafted) if drafted else dataset
 
 
 def _number_documents(

@@ -1,0 +1,100 @@
+import dataclasses
+
+import pytest
+import torch
+
+from graphrerank.data import RetrievalDataset
+from graphrerank.data.drafted_questions import draft_questions
+from graphrerank.graphs import CorpusGraph
+
+COUNT = 200
+
+
+@pytest.fixture
+def dataset(dataset: RetrievalDataset) -> RetrievalDataset:
+    """The ring, with passages of more words, each with three that no other holds."""
+    texts = [f"heading{i} shared{i % 7} is about first{i} and the second{i} of shared{i % 5}" for i in range(60)]
+    return dataclasses.replace(dataset, graph=dataclasses.replace(dataset.graph, texts=texts), known_fingerprint=None)
+
+
+def relevant(dataset: RetrievalDataset) -> dict[str, tuple[str, list[int]]]:
+    """Texts and relevant passages of the questions of train and val, by id."""
+    found: dict[str, tuple[str, list[int]]] = {}
+    for split in ("train", "val"):
+        qrels = dataset.split(split)
+        for query, node in zip(qrels.query.tolist(), qrels.node.tolist(), strict=True):
+            found.setdefault(dataset.query_ids[query], (dataset.query_texts[query], []))[1].append(node)
+    return found
+
+
+def test_a_question_is_words_of_its_relevant_passages_which_edges_join(dataset: RetrievalDataset) -> None:
+    drafted = relevant(draft_questions(dataset, COUNT))
+    edges = {tuple(pair) for pair in dataset.graph.typed_edges()[0].tolist()}
+    sizes = set()
+    for text, nodes in drafted.values():
+        held = [set(dataset.graph.texts[node].split()) for node in nodes]
+        assert set(text.split()) <= set.union(*held)
+        assert all(any((node, other) in edges for other in nodes) for node in nodes if len(nodes) > 1)
+        sizes.add(len(nodes))
+    assert sizes == {1, 2, 3}
+    assert len(drafted) > 0.9 * COUNT
+
+
+def test_most_questions_of_two_passages_need_both(dataset: RetrievalDataset) -> None:
+    two = [
+        (set(text.split()), nodes)
+        for text, nodes in relevant(draft_questions(dataset, COUNT)).values()
+        if len(nodes) == 2
+    ]
+    needed = [
+        all(words & {f"{name}{node}" for name in ("heading", "first", "second")} for node in nodes)
+        for words, nodes in two
+    ]
+    assert sum(needed) > len(two) / 2
+
+
+def test_other_splits_stay(dataset: RetrievalDataset) -> None:
+    drafted = draft_questions(dataset, COUNT)
+    assert drafted.drafted
+    assert list(drafted.splits) == ["train", "val", "test"]
+    assert drafted.fingerprint != dataset.fingerprint
+    before, after = (
+        [
+            (d.query_ids[q], d.query_texts[q], n)
+            for q, n in zip(d.split("test").query, d.split("test").node, strict=True)
+        ]
+        for d in (dataset, drafted)
+    )
+    assert before == after
+    assert {query for query in drafted.query_ids if query.startswith("q")} == {query for query, _, _ in before}
+    num_val = len(drafted.split("val").queries)
+    assert num_val == (num_val + len(drafted.split("train").queries)) // 10
+
+
+def test_a_corpus_without_questions(dataset: RetrievalDataset) -> None:
+    bare = dataclasses.replace(dataset, query_ids=[], query_texts=[], splits={}, known_fingerprint=None)
+    assert relevant(draft_questions(bare, COUNT)) == relevant(draft_questions(dataset, COUNT))
+
+
+def test_one_seed_drafts_one_set(dataset: RetrievalDataset) -> None:
+    first, again, other = (draft_questions(dataset, COUNT, seed=seed) for seed in (1, 1, 2))
+    assert first.fingerprint == again.fingerprint != other.fingerprint
+    assert relevant(first) == relevant(again) != relevant(other)
+
+
+def test_without_edges_each_question_is_of_one_passage(dataset: RetrievalDataset) -> None:
+    bare = dataset.with_graph(dataset.graph.without_edges())
+    assert {len(nodes) for _, nodes in relevant(draft_questions(bare, COUNT)).values()} == {1}
+
+
+@pytest.mark.parametrize(
+    ("texts", "count", "message"),
+    [
+        (["of the", "a"], 5, "`dataset` 'small' must have passages with words to draft questions from"),
+        (["some words", "other words"], 0, "`count` must be a positive integer, got 0"),
+    ],
+)
+def test_refused(texts: list[str], count: int, message: str) -> None:
+    graph = CorpusGraph.from_edges(["a", "b"], texts, torch.tensor([[0, 1]]))
+    with pytest.raises(ValueError, match=message):
+        draft_questions(RetrievalDataset("small", graph, [], [], {}), count)
