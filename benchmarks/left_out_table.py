@@ -15,15 +15,17 @@ from base_table import AUTO, EXPAND, MEASURES, ROOT, percent
 
 from graphrerank.evaluation.run_json import with_new_names
 
+TWO_WIKI, HOTPOT = ["two_wiki", "two_wiki_auto", "two_wiki_drafted"], ["hotpotqa", "hotpotqa_auto"]
 LEFT_OUT = {  # test set -> what is left out of the mix
-    "spider": ["spider", "spider_auto"],
-    "bird": ["bird_train_auto"],  # and bird_train itself
-    "2wikimultihopqa": ["two_wiki", "two_wiki_auto"],
-    "hotpotqa": ["hotpotqa", "hotpotqa_auto"],
-    "scifact": ["scifact", "scifact_auto"],
+    "spider": ["spider", "spider_auto", "spider_drafted"],
+    "bird": ["bird_train_auto", "bird_train_drafted"],  # and bird_train itself
+    "2wikimultihopqa": TWO_WIKI,
+    "hotpotqa": HOTPOT,
+    "scifact": ["scifact", "scifact_auto", "scifact_drafted"],
     "nfcorpus": ["nfcorpus", "nfcorpus_auto"],
-    "attack": ["attack"],
-    "2wikimultihopqa, no multi-hop data": ["two_wiki", "two_wiki_auto", "hotpotqa", "hotpotqa_auto"],
+    "attack": ["attack", "attack_paths"],
+    "2wikimultihopqa, no multi-hop data": [*TWO_WIKI, *HOTPOT],
+    "hotpotqa, no multi-hop data": [*TWO_WIKI, *HOTPOT],
 }
 NO_BIRD = ["data=spider", "~mix.spider", "~shares.bird_train"]  # the first set of the mix is another
 SYSTEMS = {"retriever": "retriever", "gcs": "GCS", "gatv2": "without the set"}

@@ -13,6 +13,7 @@ from graphrerank.data.corpus_folder import compact_corpus, grow_corpus, open_cor
 from graphrerank.data.derived_edges import DerivedEdges
 from graphrerank.data.enrichment import mentions, shared_entities
 from graphrerank.data.enrichment.shared_entities import choose_neighbours, shared_weight
+from graphrerank.data.readers import folder as folder_reader
 from graphrerank.data.readers.folder import load_folder
 from graphrerank.graphs import CorpusGraph, EntityIncidence, entity_incidence
 from graphrerank.graphs.edge_types import ENTITY, SIMILARITY
@@ -151,7 +152,12 @@ def test_random_changes_against_a_preparation(
     assert edges_of(open_corpus(folder).graph) == pytest.approx(expected, abs=1e-6)
 
 
-def test_nearest_neighbours_are_for_passages_that_mentions_leave_with_few(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("all_nearest", "of_many"), [(1, False), (100, True)])
+def test_nearest_neighbours_of_a_large_corpus_are_for_passages_that_mentions_leave_with_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, all_nearest: int, of_many: bool
+) -> None:
+    monkeypatch.setattr(folder_reader, "ALL_NEAREST", all_nearest)
+    monkeypatch.setattr(folder_reader, "NEAREST", 3)
     base = load(tmp_path / "base", [Text(f"d{i}", f"Zebra{i}", f"It met okapi{i}.") for i in range(8)], edges="auto")
     folder = prepare_corpus(base, tmp_path / "corpus", encoder=HashEncoder(dim=32, by_word=True))
     new = [Text("many", "", "A Zebra1, a Zebra2 and a Zebra3."), Text("few", "", "A Zebra1 met okapi4.")]
@@ -160,7 +166,7 @@ def test_nearest_neighbours_are_for_passages_that_mentions_leave_with_few(tmp_pa
     kinds: dict[str, list[int]] = {}
     for source, _, kind in edges_of(open_corpus(folder).graph):
         kinds.setdefault(source, []).append(kind)
-    assert SIMILARITY not in kinds["many"]
+    assert (SIMILARITY in kinds["many"]) == of_many
     assert SIMILARITY in kinds["few"]
 
 
