@@ -316,6 +316,37 @@ def test_training_on_a_mix_with_augmentation(run_command, tiny_encoder: Path, tm
     assert "`mix` must name data sets beside `data`" in refused.stderr
 
 
+def test_drafted_questions_train_and_neither_validate_nor_calibrate(
+    run_command, tiny_encoder: Path, tmp_path: Path
+) -> None:
+    write_ring(tmp_path / "ring", 0)
+    settings = [
+        "data=folder", f"data.path={tmp_path / 'ring'}", "features=scores", "retriever=hybrid_expand",
+        "encoder=sentence_transformer", f"encoder.model={tiny_encoder}",
+        "retriever.top_k=8", "retriever.base_k=5", "retriever.num_seeds=2", "trainer.max_epochs=1", "~ablations.mlp",
+    ]  # fmt: skip
+    mix = f"mix={{drafted: {{data: folder, path: {tmp_path / 'ring'}, drafted: 60}}}}"
+    judged = {}
+    for run, chosen in (("mixed", [mix]), ("streamed", [mix, "batches.buffer=10000"]), ("alone", ["data.drafted=60"])):
+        done = run_command("train.py", *settings, *chosen, f"hydra.run.dir={tmp_path / run}")
+        assert done.returncode == 0, done.stderr
+        folder = tmp_path / run / "gatv2"
+        header = next((folder / "csv").rglob("metrics.csv")).read_text(encoding="utf-8").splitlines()[0]
+        fitted = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["calibration"]["fitted"]
+        validated = {
+            name.split("/")[1] for name in header.split(",") if name.startswith("val/") and name.count("/") == 2
+        }
+        judged[run] = validated, fitted["datasets"]
+    assert judged == {
+        "mixed": ({"folder"}, ["folder"]),
+        "streamed": ({"folder"}, ["folder"]),
+        "alone": (set(), ["folder"]),
+    }
+    again = run_command("train.py", f"calibrate={tmp_path / 'mixed'}", f"hydra.run.dir={tmp_path / 'again'}")
+    assert again.returncode == 0, again.stderr
+    assert "drafted val" not in again.stdout
+
+
 def write_ring(folder: Path, seed: int) -> None:
     """A data set folder of forty passages in a ring and thirty queries of two neighbours each."""
     rng = random.Random(seed)

@@ -74,7 +74,9 @@ class RetrievalDataset:
     answers: Mapping[str, Sequence[str]] = field(default_factory=dict)
     encoded_by: str | None = None  # fingerprint of the encoder of vectors that came with the graph
     derived: DerivedEdges | None = None  # the graph's edges by origin, where some follow from its passages
-    drafted: bool = False  # whether its train and val questions were drafted from its passages: no evidence of quality
+    drafted: bool = (
+        False  # whether its train and val questions were made from its passages or edges, and asked by nobody
+    )
     known_fingerprint: InitVar[str | None] = None  # the fingerprint, where it was computed before
     fingerprint: str = field(init=False)
 

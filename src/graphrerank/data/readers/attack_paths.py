@@ -114,7 +114,7 @@ def load_attack_paths(
         for name, rows in questions_of.items()
     }
     texts = [f"{question.sentence} {question.question}" for question in listed]
-    return RetrievalDataset("attack_paths", graph, [question.id for question in listed], texts, splits)
+    return RetrievalDataset("attack_paths", graph, [question.id for question in listed], texts, splits, drafted=True)
 
 
 def check_no_leak(
