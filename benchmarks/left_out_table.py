@@ -49,7 +49,8 @@ def run(arguments: argparse.Namespace, title: str) -> tuple[dict, dict]:
     trained, name = folder / "trained" / _file_name(same), title.partition(",")[0]
     command("train.py", trained, [*settings, *(NO_BIRD if name == "bird" else []), *common])
     found = []
-    for checkpoint, run_dir in ((str(trained), folder / "judged" / _file_name(title)), ("base", folder / "base" / name)):
+    judgings = {str(trained): folder / "judged" / _file_name(title), "base": folder / "base" / name}
+    for checkpoint, run_dir in judgings.items():
         judged = [f"checkpoint={checkpoint}", f"data={name}", EXPAND, "counterfactuals=[]", *common]
         command("evaluate.py", run_dir, [*judged, *([] if name == "attack" else [AUTO])])
         (results,) = with_new_names(json.loads((run_dir / "metrics.json").read_text()))["datasets"].values()
@@ -88,22 +89,22 @@ def main() -> None:
 
 PAGE = """# Data sets that the model never saw
 
-Written by `python benchmarks/left_out_table.py --datasets DIR`. For each set a model that was trained on all others of
-the mix (`python train.py experiment=base '~ablations.mlp' trainer.max_epochs=2`, without the set), one seed, on the
-set's test split (Spider and BIRD: dev) with `data.edges=auto retriever=hybrid_expand`; the last row of each set is the
-checkpoint that ships, which was trained on its train split, for five epochs. Percent. A set is left out with all that was
-drafted of it, ATT&CK with the questions along its edges.
+Written by `python benchmarks/left_out_table.py --datasets DIR`. For each set a model that was trained on all others
+of the mix (`python train.py experiment=base '~ablations.mlp' trainer.max_epochs=2`, without the set), one seed, on
+the set's test split (Spider and BIRD: dev) with `data.edges=auto retriever=hybrid_expand`; the last row of each set
+is the checkpoint that ships, which was trained on its train split, for five epochs. Percent. A set is left out with
+all that was drafted of it, ATT&CK with the questions along its edges.
 
 {table}
 
-What the training before this one reached (edges to nearest passages for few passages only, no drafted questions): R@5 on
-2WikiMultihopQA 92.2, and 81.7 without multi-hop data; nDCG@10 on SciFact 71.5, on ATT&CK 73.4, on Spider 90.8.
+What the training before this one reached (edges to nearest passages for few passages only, no drafted questions): R@5
+on 2WikiMultihopQA 92.2, and 81.7 without multi-hop data; nDCG@10 on SciFact 71.5, on ATT&CK 73.4, on Spider 90.8.
 
 ## What drafted questions add
 
-Trained without any multi-hop data, for one epoch, over `data.edges=auto`; judged on train questions of 2WikiMultihopQA (420)
-and HotpotQA (360), which none of these models saw. One seed, and a prototype of `data.drafted` with a fifth corpus, the
-transcripts of a podcast; a row adds to the one above:
+Trained without any multi-hop data, for one epoch, over `data.edges=auto`; judged on train questions of
+2WikiMultihopQA (420) and HotpotQA (360), which none of these models saw. One seed, and a prototype of `data.drafted`
+with a fifth corpus, the transcripts of a podcast; a row adds to the one above:
 
 | trained on | 2Wiki R@5 | PR@5 | PR@10 | HotpotQA R@5 | PR@5 | PR@10 |
 | --- | --: | --: | --: | --: | --: | --: |
@@ -112,16 +113,17 @@ transcripts of a podcast; a row adds to the one above:
 | questions along ATT&CK's edges (`attack_paths`) | 91.0 | 75.7 | 91.2 | 95.1 | 91.1 | 95.8 |
 | questions drafted from 2WikiMultihopQA's and HotpotQA's passages | 90.0 | 74.3 | 89.0 | 94.7 | 90.3 | 95.3 |
 
-So it is not the corpus that has to be known but the kind of question: drafts from the very corpus add nothing. On SciFact the
-drafts change little (nDCG@10 of 728 questions 74.6 before and after); where both table sets are left out they cost 1.2 points of
-nDCG@10 on BIRD's validation questions (68.7, 67.5) and gain 0.5 on Spider's (74.8, 75.3).
+So it is not the corpus that has to be known but the kind of question: drafts from the very corpus add nothing. On
+SciFact the drafts change little (nDCG@10 of 728 questions 74.6 before and after); where both table sets are left out
+they cost 1.2 points of nDCG@10 on BIRD's validation questions (68.7, 67.5) and gain 0.5 on Spider's (74.8, 75.3).
 
 ## Never seen, and no edges
 
-Measured on the training before this one. The hardest case for a stranger: a model that never saw the set, over candidates without any edge, from retrievers of which
-it may know nothing. nDCG@10 on validation questions, retriever and model, with the p of a paired randomisation test
-(`python evaluate.py checkpoint=RUN data=NAME split=val retriever=bm25 paths.datasets=DIR`, with `data.mentions=false`,
-`data.knn=0` or `data.edges=[]` where `conf/data/NAME.yaml` adds edges):
+Measured on the training before this one. The hardest case for a stranger: a model that never saw the set, over
+candidates without any edge, from retrievers of which it may know nothing. nDCG@10 on validation questions, retriever
+and model, with the p of a paired randomisation test (`python evaluate.py checkpoint=RUN data=NAME split=val
+retriever=bm25 paths.datasets=DIR`, with `data.mentions=false`, `data.knn=0` or `data.edges=[]` where
+`conf/data/NAME.yaml` adds edges):
 
 | data set | questions | hybrid | model | p | BM25 | model | p | dense | model | p |
 | --- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |

@@ -39,8 +39,8 @@ def draft_questions(dataset: RetrievalDataset, count: int, *, seed: int = 0) -> 
     retriever finds by them: it is found along the edge. Edges are drawn evenly from their types, so that no type is
     what makes passages relevant.
 
-    Ours. A model that was trained so, and on tables and single-hop questions besides, but on no multi-hop question,
-    gains ten points of PR@10 on 2WikiMultihopQA (docs/left_out.md).
+    Ours. A model that is trained so, and on judged tables and single-hop questions, but on no multi-hop question,
+    gains 13 points of PR@10 on 2WikiMultihopQA by it (docs/left_out.md).
 
     Args:
         dataset: The corpus; its questions of the splits ``train`` and ``val`` are replaced, those of others stay.
