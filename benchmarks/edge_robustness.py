@@ -26,7 +26,7 @@ from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER
 
 ROOT = Path(__file__).parents[1]
 SETS = ("2wikimultihopqa", "hotpotqa", "scifact")
-ENCODER = ("encoder=minilm", "encoder.dtype=bfloat16")
+ENCODER = ("encoder=minilm",)
 MEASURES = ("R@5", "PR@5")
 Edges = tuple[Tensor, Tensor, Tensor]  # pairs [M, 2] of nodes, weights [M], types [M]
 
@@ -147,7 +147,7 @@ def main() -> None:
 
 PAGE = """# `base` over other edges
 
-Written by `python benchmarks/edge_robustness.py --datasets DIR`. Test splits, percent, MiniLM in bfloat16,
+Written by `python benchmarks/edge_robustness.py --datasets DIR`. Test splits, percent, MiniLM,
 `retriever=hybrid_expand`. *all*: the edges of `data.edges=auto`, a pair that is joined by two types counted twice; *all
 and random*: as many again between random passages that are not joined, of type `other`. *Ceiling*: share of queries
 with all relevant passages among the 100 candidates.
