@@ -38,6 +38,7 @@ EXTRAS = {
     "faiss": Extra("retriever=dense, and searches in large corpora, on the CPU", ("faiss",)),
     "gpu": Extra("the same on CUDA 12", ("faiss",)),
     "wandb": Extra("logger=wandb", ("wandb",)),
+    "mlflow": Extra("logger=mlflow", ("mlflow",)),
     "tensorboard": Extra("logger=tensorboard", ("tensorboard",)),
     "ir-measures": Extra("evaluate measures=[...] beyond ours", ("ir_measures",)),
     "ir-datasets": Extra("data=ir_datasets", ("ir_datasets",)),

@@ -184,15 +184,3 @@ def test_mixed_precision_is_a_trainer_setting(run_command, small_job: tuple[str,
     arguments = ("debug=fast", "trainer.precision=bf16-mixed", "trainer.max_epochs=1")
     done = run_command("train.py", *small_job, *arguments, f"hydra.run.dir={tmp_path}")
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.slow  # wandb starts a process
-def test_wandb_logs_offline(run_process, small_job: tuple[str, ...], tmp_path: Path) -> None:
-    settings = ("logger=wandb", "debug=fast", "trainer.max_epochs=1")
-    done = run_process("train.py", *small_job, *settings, f"hydra.run.dir={tmp_path}")
-    assert done.returncode == 0, done.stderr
-    for system in ("mlp", "gatv2"):
-        assert len(list((tmp_path / system).glob("wandb/offline-run-*/run-*.wandb"))) == 1
-    table = list((tmp_path / "gatv2").glob("wandb/offline-run-*/files/media/table/test/results*.json"))
-    assert len(table) == 1
-    assert "nDCG@10" in table[0].read_text()

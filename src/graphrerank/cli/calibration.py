@@ -84,6 +84,7 @@ def calibrate_checkpoint(session: Session) -> Path:
         raise ValueError("`calibrate` needs a method: calibration=logistic or isotonic, got null")
     calibration_method(cfg.calibration)
     checkpoint = load_primary(cfg.calibrate)
+    session.tracking.reads_checkpoint(cfg.calibrate)
     manifest = checkpoint.graph_reranker
     if manifest.reads_cross_encoder:
         raise ValueError(

@@ -51,6 +51,7 @@ def diagnose(session: Session) -> Path:
     cfg = session.cfg
     source = "base" if OmegaConf.is_missing(cfg, "checkpoint") else str(cfg.checkpoint)
     checkpoint = load_primary(source)
+    session.tracking.reads_checkpoint(source)
     manifest = checkpoint.graph_reranker
     manifests = {source: manifest}
     retriever, _ = session.choose("retriever", manifests, None)

@@ -36,7 +36,7 @@ COMMANDS = {  # a setting of the command line -> the job that it asks for, in th
     "build": "graphrerank.cli.build.build",
 }
 
-LOGGER_EXTRAS = {"WandbLogger": "wandb", "TensorBoardLogger": "tensorboard"}
+LOGGER_EXTRAS = {"WandbLogger": "wandb", "MLflowLogger": "mlflow", "TensorBoardLogger": "tensorboard"}
 
 
 def run_job(cfg: DictConfig, schema: type, session: Callable[[DictConfig], Session]) -> Path | None:
@@ -48,14 +48,26 @@ def run_job(cfg: DictConfig, schema: type, session: Callable[[DictConfig], Sessi
     register_models(cfg.models)
     if "trainer" in cfg and not is_first_process():  # it helps to train; the first one prints, and holds the folder
         with redirect_stdout(StringIO()):
-            build_job(cfg)(session(cfg))
+            _do_job(build_job(cfg), session(cfg))
         return None
     Places(cfg.paths.cache).remember(cfg)
     job = build_job(cfg)
     with sole_use(Path(cfg.paths.run_dir)):
-        folder = job(session(cfg))
+        folder = _do_job(job, session(cfg))
     if folder is not None:
         print(folder, flush=True)
+    return folder
+
+
+def _do_job(job: Callable[[Any], Path | None], session: Session) -> Path | None:
+    """Call a job, and send what it read and wrote to the chosen loggers; if it fails, their runs say so."""
+    try:
+        folder = job(session)
+    except BaseException:
+        session.tracking.close(failed=True)
+        raise
+    session.tracking.reads_checkpoints_of(session.cfg.get("job"))
+    session.tracking.finish(session.cfg, folder, {"command": session.command, "config": session.config})
     return folder
 
 

@@ -72,6 +72,9 @@ def read_lineup(session: Session) -> Lineup:
     _check_run_files(named, names)
     _check_counterfactuals(cfg, [entry.label for entry in named if entry.kind == "pipeline"])
     loaded = {entry.label: _load(entry, listed=listed) for entry in named if entry.kind == "checkpoint"}
+    for entry in named:
+        if entry.kind == "checkpoint":
+            session.tracking.reads_checkpoint(entry.source)
     manifests = {label: list(models.values())[-1].reranker for label, models in loaded.items()}
     pipelines = {entry.label: session.pipeline(entry.source) for entry in named if entry.kind == "pipeline"}
     retriever, retriever_name = session.choose("retriever", manifests, "dense")

@@ -1,9 +1,6 @@
-"""The files of a run of ``evaluate.py``: its study, reports, metrics, capsule and tables for loggers."""
+"""The files of a run of ``evaluate.py``: its study, reports, metrics and capsule."""
 
 from collections.abc import Sequence
-from typing import Any
-
-from hydra.utils import instantiate
 
 from graphrerank.cli.session import Session
 from graphrerank.evaluation.across import across_datasets
@@ -14,7 +11,6 @@ from graphrerank.evaluation.study import DatasetStudy, Study
 from graphrerank.evaluation.study_files import write_study_files
 from graphrerank.evaluation.study_plan import StudyPlan
 from graphrerank.evaluation.study_report import print_study
-from graphrerank.evaluation.study_tables import study_tables
 from graphrerank.models.checkpoint import library_versions
 
 
@@ -27,7 +23,7 @@ class Results:
         self._datasets: list[DatasetStudy] = []
 
     def add(self, dataset: DatasetStudy, node_ids: Sequence[str]) -> None:
-        """Print a data set's table, and write run files, study, reports, metrics and capsule; tables go to loggers."""
+        """Print a data set's table, and write run files, study, reports, metrics and capsule."""
         session, plan = self._session, self._plan
         self._datasets.append(dataset)
         study = Study(
@@ -47,23 +43,3 @@ class Results:
         config, versions = session.config, library_versions()
         capsule = make_capsule(session.run_dir, study, overrides=session.overrides, config=config, versions=versions)
         write_capsule(session.run_dir, capsule)
-        for logger in (session.cfg.logger or {}).values():
-            log_study(instantiate(logger), study)
-
-
-def log_study(logger: Any, study: Study) -> None:
-    """Send the means to a Lightning logger, and all tables where it takes tables (W&B)."""
-    logger.log_metrics(
-        {
-            f"{name}/{system}/{measure}".lower(): mean
-            for name, dataset in study.datasets.items()
-            for system, judged in dataset.systems.items()
-            for measure, mean in judged.means.items()
-        }
-    )
-    if hasattr(logger, "log_table"):
-        for title, table in study_tables(study).items():
-            rows = [[str(cell) for cell in row] for row in table.rows]
-            logger.log_table(key=title, columns=list(table.header), data=rows)
-    logger.log_hyperparams({"command": study.command, **study.settings})
-    logger.finalize("success")

@@ -3,8 +3,7 @@
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +25,7 @@ from graphrerank.cli.compose import (
 )
 from graphrerank.cli.hints import expansion_hints
 from graphrerank.cli.systems import trained_system
+from graphrerank.cli.tracking import Tracking
 from graphrerank.data import (
     PairCache,
     PreparedDataset,
@@ -49,8 +49,8 @@ from graphrerank.pipelines import Pipeline
 class Session:
     """The interface of a command to its job (:class:`graphrerank.experiments.session.JobSession`)."""
 
-    def __init__(self, cfg: DictConfig) -> None:
-        self.cfg = cfg
+    def __init__(self, cfg: DictConfig, tracking: Tracking | None = None) -> None:
+        self.cfg, self.tracking = cfg, tracking or Tracking()
         self.run_dir, self.cache = Path(cfg.paths.run_dir), Path(cfg.paths.cache)
         self.device = torch.device(cfg.device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self.num_threads = int(cfg.num_threads)
@@ -109,15 +109,9 @@ class Session:
         """Build the object that a group describes."""
         return instantiate(group)
 
-    @contextmanager
-    def loggers(self) -> Iterator[list[Any]]:
-        """Open the chosen loggers, and close them at the end of the block: the next ones are runs of their own."""
-        loggers = [instantiate(logger) for logger in (self.cfg.logger or {}).values()]
-        yield loggers
-        for logger in loggers:
-            logger.finalize("success")
-            if type(logger).__name__ == "WandbLogger":
-                logger.experiment.finish()
+    def reads_files(self, name: str, files: Sequence[Path]) -> None:
+        """Note for loggers that the job reads a data set from files by itself."""
+        self.tracking.reads_files(name, files)
 
     def group_from_manifest(self, group: str, entry: GroupEntry) -> DictConfig:
         """Compose a checkpoint's training configuration (:func:`graphrerank.cli.compose.group_from_manifest`)."""
@@ -190,6 +184,7 @@ class Session:
         """Load a data set, and build what :meth:`prepare` prepares it with: the encoder, if any, and the retriever."""
         dataset, build_retriever = instantiate(data), instantiate(retriever)
         dataset.check_splits(*splits)
+        self.tracking.reads_data(dataset)
         for hint in expansion_hints(dataset, data, retriever):
             print(hint, file=sys.stderr)
         readers = {
@@ -258,6 +253,7 @@ class Session:
         }
 
         def build(group: Group, graph: CorpusGraph | None = None) -> Pipeline:
+            self.tracking.reads_checkpoints_of(group)
             pipeline: Pipeline = instantiate(group)(own_graph if graph is None else graph, **parts)
             return pipeline
 

@@ -1,12 +1,11 @@
 """``python train.py``: train a reranker and its ablations, and evaluate them beside the frozen systems."""
 
 from collections.abc import Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
-from lightning.pytorch.loggers import Logger, WandbLogger
 
 from graphrerank.cli.calibration import calibrate_system
 from graphrerank.cli.joint_training import is_first_process, joint_training
@@ -26,12 +25,12 @@ from graphrerank.evaluation import (
 from graphrerank.evaluation.measuring import judged_queries
 from graphrerank.evaluation.metrics_json import write_metrics
 from graphrerank.evaluation.run_files import write_runs
+from graphrerank.evaluation.study import Study
 from graphrerank.evaluation.study_plan import RERANKER_MEASURES
-from graphrerank.evaluation.study_report import print_study
-from graphrerank.evaluation.study_tables import quality_table
-from graphrerank.files import sole_use
+from graphrerank.evaluation.study_report import print_study, render_study
+from graphrerank.files import sole_use, write_text
 from graphrerank.models.checkpoint import load_checkpoint
-from graphrerank.models.manifest import MANIFEST, write_manifest
+from graphrerank.models.manifest import write_manifest
 from graphrerank.training import calibration_method
 
 
@@ -59,30 +58,28 @@ def _train(session: TrainingSession, run_dir: Path) -> Path:
     operators = session.tune_operators(prepared, cfg.batches.val_split)
 
     manifests: dict[str, dict[str, Any]] = {}
-    with ExitStack() as opened:
-        loggers: Sequence[Logger] = []
-        with joint_training():
-            for count, (name, row) in enumerate(rows_of.items(), 1):
-                print(f"training {name} ({count} of {len(names)})", flush=True)
-                opened.close()
-                loggers = opened.enter_context(row.loggers())
-                manifests[name] = train_model(row.cfg, parts, operators, loggers, session.shards)
-        if not is_first_process():
-            return run_dir
-        trained = {name: load_checkpoint(run_dir / name / CHECKPOINT).model for name in names}
-        rows = session.systems(with_frozen(trained, prepared), operators)
-        study = judge(prepared, cfg.test_split, rows)
-        for system in rows:
-            if system.name not in manifests:
-                continue
-            manifest = manifests[system.name]
-            if cfg.calibration is not None:
-                manifest |= calibrate_system(cfg.calibration, judged_parts(parts), cfg.batches.val_split, system)
-            metrics = {f"{study.name}/{study.split}": study.systems[system.name].means}
-            write_manifest(run_dir / system.name, manifest | {"metrics": metrics})
-        write_metrics(run_dir / "metrics.json", [study], encoder_counts=session.encoder_counts)
-        write_runs(run_dir / "runs", study, prepared.dataset.graph.node_ids)
-        _log_results(loggers, study, run_dir / cfg.system)
+    with joint_training():
+        for count, (name, row) in enumerate(rows_of.items(), 1):
+            print(f"training {name} ({count} of {len(names)})", flush=True)
+            loggers = session.tracking.open(row.cfg)
+            manifests[name] = train_model(row.cfg, parts, operators, loggers, session.shards)
+    if not is_first_process():
+        return run_dir
+    trained = {name: load_checkpoint(run_dir / name / CHECKPOINT).model for name in names}
+    rows = session.systems(with_frozen(trained, prepared), operators)
+    study = judge(prepared, cfg.test_split, rows)
+    for system in rows:
+        if system.name not in manifests:
+            continue
+        manifest = manifests[system.name]
+        if cfg.calibration is not None:
+            manifest |= calibrate_system(cfg.calibration, judged_parts(parts), cfg.batches.val_split, system)
+        metrics = {f"{study.name}/{study.split}": study.systems[system.name].means}
+        write_manifest(run_dir / system.name, manifest | {"metrics": metrics})
+    write_metrics(run_dir / "metrics.json", [study], encoder_counts=session.encoder_counts)
+    write_runs(run_dir / "runs", study, prepared.dataset.graph.node_ids)
+    report = Study(session.command, {study.name: study}, (), {"ties": "own"})
+    write_text(run_dir / "report.md", render_study(report))
     print_study(study, ties="own")
     print(f"peak memory {peak_memory_mib() / 1024:.2f} GiB")
     return run_dir
@@ -96,28 +93,3 @@ def judge(prepared: PreparedDataset, split: str, systems: Sequence[System]) -> D
     return build_study(
         RankedDataset(prepared.dataset, split, queries, ranked, candidates), StudyPlan(RERANKER_MEASURES)
     )
-
-
-def _log_results(loggers: Sequence[Logger], study: DatasetStudy, folder: Path) -> None:
-    """Send the final table, and where the logger keeps files the checkpoint, to every logger."""
-    for logger in loggers:
-        means = {
-            f"test/{name}/{measure.lower()}": mean
-            for name, system in study.systems.items()
-            for measure, mean in system.means.items()
-        }
-        logger.log_metrics(means)
-        if isinstance(logger, WandbLogger):
-            table = quality_table(study)
-            rows = [[cell.text for cell in row] for row in table.rows]
-            logger.log_table("test/results", columns=list(table.header), data=rows)
-            _log_artifact(logger, folder)
-
-
-def _log_artifact(logger: WandbLogger, folder: Path) -> None:
-    import wandb
-
-    artifact = wandb.Artifact(folder.name, type="model")
-    artifact.add_file(str(folder / CHECKPOINT), name=CHECKPOINT.as_posix())
-    artifact.add_file(str(folder / MANIFEST))
-    logger.experiment.log_artifact(artifact)

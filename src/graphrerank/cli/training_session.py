@@ -14,6 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from graphrerank.cli.compose import compose_group
 from graphrerank.cli.session import Session
+from graphrerank.cli.tracking import Tracking
 from graphrerank.cli.train_model import CHECKPOINT, build_trainer, train_model
 from graphrerank.data import PreparedDataset, prepare
 from graphrerank.data.candidate_shards import SHARD_QUERIES, CandidateShards, write_shards
@@ -28,8 +29,8 @@ from graphrerank.operators import GCS, PPR
 class TrainingSession(Session):
     """The interface of ``train.py`` to its job, beyond that of any command."""
 
-    def __init__(self, cfg: DictConfig, mix: Mapping[str, Any] | None = None) -> None:
-        super().__init__(cfg)
+    def __init__(self, cfg: DictConfig, mix: Mapping[str, Any] | None = None, tracking: Tracking | None = None) -> None:
+        super().__init__(cfg, tracking)
         self._mix = (cfg.mix or {}) if mix is None else mix
         self.shards: dict[
             str, CandidateShards
@@ -63,7 +64,7 @@ class TrainingSession(Session):
         cfg = compose("train", overrides=[*self.overrides, *overrides])
         cfg.paths, cfg.system = self.cfg.paths, system
         cfg.mix = {name: entry for name, entry in self._mix.items() if name in mix}
-        return TrainingSession(cfg, self._mix)
+        return TrainingSession(cfg, self._mix, self.tracking)
 
     def ablation(self, name: str, run_dir: Path) -> "TrainingSession":
         """Return the same run for one of its models: under its name, with the settings of ``ablations`` for it."""
@@ -71,7 +72,7 @@ class TrainingSession(Session):
         cfg.system, cfg.paths.run_dir = name, str(run_dir)
         OmegaConf.set_struct(cfg.model, True)
         cfg.model = OmegaConf.merge(cfg.model, cfg.ablations.get(name, {}))
-        return TrainingSession(cfg)
+        return TrainingSession(cfg, tracking=self.tracking)
 
     def dataset(self, name: str, *, reads_vectors: bool = True, splits: Sequence[str] | None = None) -> PreparedDataset:
         """Load and encode a data set, with candidates and features as models are trained on.
@@ -163,15 +164,16 @@ class TrainingSession(Session):
             for name in build
         }
 
-    def trainer(self, folder: Path, loggers: Sequence[Any]) -> L.Trainer:
-        """Build the chosen trainer with the chosen callbacks, which write to a run folder."""
+    def trainer(self, folder: Path) -> L.Trainer:
+        """Build the chosen trainer with the chosen callbacks and loggers, which write to a run folder."""
         self.cfg.paths.run_dir = str(folder)
-        return build_trainer(self.cfg, loggers)
+        return build_trainer(self.cfg, self.tracking.open(self.cfg))
 
     def train(self, folder: Path, parts: Mapping[str, PreparedDataset], operators: Mapping[str, float]) -> Path:
         """Train the model, or resume where its training stopped, and return the best checkpoint."""
         self.cfg.paths.run_dir = str(folder)
-        train_model(self.cfg, parts, operators, shards=self.shards)
+        train_model(self.cfg, parts, operators, self.tracking.open(self.cfg), self.shards)
+        self.tracking.close(trained=True)
         return folder / self.cfg.system / CHECKPOINT
 
     def training_folder(self) -> Path:

@@ -6,7 +6,6 @@ that it wrote to.
 """
 
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -51,13 +50,13 @@ class JobSession(Protocol):
     def data(self, name: str) -> Group:
         """Return the data set that the command chose, with its settings; else compose the one of a name."""
 
+    def reads_files(self, name: str, files: Sequence[Path]) -> None:
+        """Note for loggers that the job reads a data set from files by itself."""
+
     def prepare_for_pipelines(
         self, data: Group, *, retriever: Group | None = None, pair_encoder: Group | None = None
     ) -> tuple[PreparedDataset, PipelineFactory]:
         """Load and encode a data set, and return a factory of pipelines over it."""
-
-    def loggers(self) -> AbstractContextManager[Sequence[Any]]:
-        """Open the chosen loggers, and close them at the end of the block."""
 
 
 class TrainingSession(JobSession, Protocol):
@@ -86,8 +85,8 @@ class TrainingSession(JobSession, Protocol):
     def tune_operators(self, prepared: PreparedDataset, split: str) -> dict[str, float]:
         """Choose the frozen operators' restart probabilities on a split, except those that are set."""
 
-    def trainer(self, folder: Path, loggers: Sequence[Any]) -> Any:
-        """Build the Lightning trainer that the command chose, with its callbacks; they write to a run folder."""
+    def trainer(self, folder: Path) -> Any:
+        """Build the Lightning trainer that the command chose, with its callbacks and loggers, for a run folder."""
 
     def train(self, folder: Path, parts: Mapping[str, PreparedDataset], operators: Mapping[str, float]) -> Path:
         """Train the model, or resume where its training stopped, and return the best checkpoint."""

@@ -157,15 +157,23 @@ def load_checkpoints(name: str) -> dict[str, Checkpoint]:
     Raises:
         ValueError: If there is nothing of that name, or it holds no checkpoint.
     """
-    path = find_checkpoint(name)
-    if path.is_file() or (path / WEIGHTS).is_file():
-        files = [path]
-    else:
-        files = [folder.parent / "checkpoints" / "best.ckpt" for folder in path.glob(f"*/{MANIFEST}")]
-    if not files:
-        raise ValueError(f"{path}: holds neither {WEIGHTS} nor <system>/{MANIFEST}: not a run folder")
+    files = checkpoint_files(find_checkpoint(name))
     loaded = {checkpoint.manifest.name: checkpoint for checkpoint in map(load_checkpoint, files)}
     return {name: loaded[name] for name in sorted(loaded, key=lambda name: (name == PRIMARY, name))}
+
+
+def checkpoint_files(path: Path) -> list[Path]:
+    """List what a path holds to load: itself, or the best checkpoint of each system of a run folder.
+
+    Raises:
+        ValueError: If it holds none.
+    """
+    if path.is_file() or (path / WEIGHTS).is_file():
+        return [path]
+    files = [folder.parent / "checkpoints" / "best.ckpt" for folder in path.glob(f"*/{MANIFEST}")]
+    if not files:
+        raise ValueError(f"{path}: holds neither {WEIGHTS} nor <system>/{MANIFEST}: not a run folder")
+    return files
 
 
 def load_primary(name: str | Path) -> Checkpoint:

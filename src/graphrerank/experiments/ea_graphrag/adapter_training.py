@@ -94,23 +94,22 @@ class AdapterTraining:
         folder = run_dir / self.system
         manifest = _finished(folder, key)
         if manifest is None:
-            with session.loggers() as loggers:
-                trainer = session.trainer(run_dir, loggers)
-                manifest = self._train(folder, sets, (train, held), trainer)
-                manifest |= {
-                    "key": key,
-                    "config": session.config,
-                    "syntax": {
-                        "name": syntax.name,
-                        "fingerprint": syntax.fingerprint,
-                        "feature_names": [feature.name for feature in FEATURES],
-                    },
-                    "paths": {path: {"choice": getattr(self, path), "settings": settings[path]} for path in groups},
-                    "finished": True,
-                }
-                write_manifest(folder, manifest)
-                for logger in loggers:
-                    logger.log_metrics(manifest["metrics"])
+            trainer = session.trainer(run_dir)
+            manifest = self._train(folder, sets, (train, held), trainer)
+            manifest |= {
+                "key": key,
+                "config": session.config,
+                "syntax": {
+                    "name": syntax.name,
+                    "fingerprint": syntax.fingerprint,
+                    "feature_names": [feature.name for feature in FEATURES],
+                },
+                "paths": {path: {"choice": getattr(self, path), "settings": settings[path]} for path in groups},
+                "finished": True,
+            }
+            write_manifest(folder, manifest)
+            for logger in trainer.loggers:
+                logger.log_metrics(manifest["metrics"])
         report += ["## The adapter", adapter_text(manifest, len(train), len(held), self.system)]
         text = "\n\n".join(report) + "\n"
         write_text(run_dir / "report.md", text)

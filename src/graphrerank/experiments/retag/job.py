@@ -141,6 +141,7 @@ class _Bench:
         documents, questions = list(read_documents(folder)), list(read_queries(folder))[: plan.num_queries]
         if not questions:
             raise ValueError(f"{folder}: needed questions, found none")
+        session.reads_files(folder.name, sorted(file for file in folder.glob("*.jsonl*") if file.is_file()))
         self._encoder = VectorCache(plan.encoder, self._cache / "vectors")
         self._setup: ReTAGSetup = self._step["setup"]
         begin = time.perf_counter()
