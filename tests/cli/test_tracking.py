@@ -10,6 +10,7 @@ import pytest
 
 from graphrerank.cli.tracking import Tracking
 from tests.support.folders import write_dataset
+from tests.support.tracking import mlflow_files, mlflow_runs
 
 BLOCK, FULL, LAST = 1 << 15, 1, 4  # of a log: bytes of a block, records that are whole, last parts
 
@@ -90,7 +91,7 @@ def test_wandb_has_curves_numbers_tables_and_plots_of_a_training(runs: Path) -> 
     history = logged(runs / "train" / "gatv2")
     assert {"val/ndcg@10", "train/loss_epoch"} <= set(history)
     assert history["ring/gatv2/ndcg@10"] == metrics["datasets"]["ring"]["systems"]["gatv2"]["nDCG@10"]
-    assert any(isinstance(entry, dict) and entry.get("_type") == "images/separated" for entry in history.values())
+    assert history["plots/curves/_type"] == "images/separated"
     table = next(path for path in (runs / "train" / "gatv2").rglob("*.table.json") if "Quality" in path.name)
     content = json.loads(table.read_text())
     assert content["columns"][0] == "system"
@@ -102,9 +103,8 @@ def test_a_resumed_training_goes_on_with_its_runs(runs: Path) -> None:
     ids = json.loads((folder / "tracking.json").read_text())
     assert {record.run.run_id for record in records(folder) if record.HasField("run")} == {ids["wandb"]}
     assert len(list(folder.glob("wandb/offline-run-*"))) == 2
-    from mlflow.tracking import MlflowClient
-
-    run = MlflowClient(f"file:{runs}/mlruns").get_run(ids["mlflow"])
+    run = mlflow_runs(runs)["gatv2"]
+    assert run.info.run_id == ids["mlflow"]
     assert run.info.status == "FINISHED"
     assert run.data.params["config/trainer/max_epochs"] == "1"
     assert run.data.tags["resumed.config/trainer/max_epochs"] == "2"
@@ -120,11 +120,7 @@ def test_an_evaluation_has_the_lineage_of_its_training(runs: Path, data: Path) -
 
 
 def test_mlflow_has_the_same(runs: Path) -> None:
-    from mlflow.tracking import MlflowClient
-
-    client = MlflowClient(f"file:{runs}/mlruns")
-    experiment = client.get_experiment_by_name("graphrerank")
-    found = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
+    found = mlflow_runs(runs)
     assert sorted(found) == ["evaluate", "gatv2"]
     judged = found["evaluate"]
     metrics = json.loads((runs / "judge" / "metrics.json").read_text())
@@ -132,24 +128,18 @@ def test_mlflow_has_the_same(runs: Path) -> None:
     read = {entry.dataset.name: entry.dataset for entry in judged.inputs.dataset_inputs}
     assert sorted(read) == ["dataset-ring", "model-gatv2"]
     assert json.loads(read["dataset-ring"].profile)["queries"] == {"train": 4, "val": 2, "test": 2}
-    kept = {entry.path for entry in client.list_artifacts(judged.info.run_id)}
-    assert {"tables", "plots", "report", "settings.json"} <= kept
+    kept = mlflow_files(runs, judged)
+    assert {"report/judge/report.md", "report/judge/report.html", "settings.json"} <= kept
+    assert {"tables", "plots"} <= {Path(path).parts[0] for path in kept}
     assert "val/ndcg_at_10" in found["gatv2"].data.metrics
-    checkpoint = "model/gatv2/checkpoints/best.ckpt"
-    assert checkpoint in {
-        entry.path for entry in client.list_artifacts(found["gatv2"].info.run_id, str(Path(checkpoint).parent))
-    }
+    assert "model/gatv2/checkpoints/best.ckpt" in mlflow_files(runs, found["gatv2"])
 
 
 def test_a_failed_job_says_so(run_command, data: Path, tmp_path: Path) -> None:
-    from mlflow.tracking import MlflowClient
-
     job = ("data=folder", f"data.path={data}", "retriever=bm25", "features=scores", "encoder=none", "~ablations.mlp")
     fails = ("trainer.max_epochs=1", "+trainer.limit_train_batches=-1", "logger=mlflow", f"paths.runs={tmp_path}")
     assert run_command("train.py", *job, *fails, f"hydra.run.dir={tmp_path}/run").returncode == 1
-    client = MlflowClient(f"file:{tmp_path}/mlruns")
-    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
-    assert [run.info.status for run in client.search_runs(experiments)] == ["FAILED"]
+    assert [run.info.status for run in mlflow_runs(tmp_path).values()] == ["FAILED"]
 
 
 def test_checkpoints_are_found_at_any_depth() -> None:

@@ -9,6 +9,7 @@ import lightning as L
 import torch
 from hydra.core.hydra_config import HydraConfig
 from hydra.utils import get_object, instantiate
+from lightning.pytorch.callbacks import ProgressBar
 from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig
 
@@ -27,6 +28,7 @@ from graphrerank.models.granker_layers import measured_arguments
 from graphrerank.models.manifest import parse_manifest, read_manifest, write_manifest
 from graphrerank.models.registry import read_features, register_model
 from graphrerank.operators import CrossEncoder
+from graphrerank.training import EpochTable
 
 CHECKPOINT = Path("checkpoints", "best.ckpt")  # in a model's folder
 FINE_TUNED = "cross_encoder"  # folder of a system whose cross-encoder's last layers were trained
@@ -89,10 +91,15 @@ def judged_parts(parts: Mapping[str, PreparedDataset]) -> dict[str, PreparedData
 def build_trainer(cfg: DictConfig, loggers: Sequence[Logger]) -> L.Trainer:
     """Build the chosen trainer with the chosen callbacks.
 
-    A callback that is null is left out, and so are settings that a recipe makes for one that was not chosen.
+    A callback that is null is left out, and so are settings that a recipe makes for one that was not chosen. The epochs
+    are shown by :class:`EpochTable`, unless ``trainer.enable_progress_bar=false`` or a callback shows them.
     """
     callbacks = [instantiate(callback) for callback in cfg.callbacks.values() if callback and "_target_" in callback]
-    return instantiate(cfg.trainer, callbacks=callbacks, logger=list(loggers))
+    if any(isinstance(callback, ProgressBar) for callback in callbacks):
+        return instantiate(cfg.trainer, callbacks=callbacks, logger=list(loggers))
+    if cfg.trainer.get("enable_progress_bar", True):
+        callbacks.append(EpochTable())
+    return instantiate(cfg.trainer, callbacks=callbacks, logger=list(loggers), enable_progress_bar=False)
 
 
 def _batches(

@@ -16,6 +16,7 @@ try:
         nested_cross_validation,
     )
     from graphrerank.training.atomic_checkpoints import AtomicCheckpoints
+    from graphrerank.training.epoch_table import EpochTable
     from graphrerank.training.learning_curves import LearningCurves
     from graphrerank.training.list_confidence import fit_list_confidence, often_complete
     from graphrerank.training.reranker_module import RerankerModule
@@ -29,6 +30,7 @@ __all__ = [
     "AtomicCheckpoints",
     "Calibration",
     "Classifier",
+    "EpochTable",
     "LabelledRows",
     "LearningCurves",
     "RerankerModule",

