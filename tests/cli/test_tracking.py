@@ -95,7 +95,7 @@ def test_wandb_has_curves_numbers_tables_and_plots_of_a_training(runs: Path) -> 
     table = next(path for path in (runs / "train" / "gatv2").rglob("*.table.json") if "Quality" in path.name)
     content = json.loads(table.read_text())
     assert content["columns"][0] == "system"
-    assert [row[0] for row in content["data"]] == ["retriever", "ppr", "gcs", "gatv2"]
+    assert [row[0] for row in content["data"]] == ["retriever", "PPR", "GCS", "GATv2"]
 
 
 def test_a_resumed_training_goes_on_with_its_runs(runs: Path) -> None:

@@ -1,8 +1,15 @@
+import hashlib
 import json
+import os
+import re
 import shutil
+import subprocess
+import sys
+import threading
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import huggingface_hub
 import pytest
@@ -10,7 +17,7 @@ import torch
 
 from graphrerank import GraphReranker
 from graphrerank.inference import hub
-from graphrerank.inference.model_card import model_card
+from graphrerank.inference.model_card import model_card, read_measured
 from graphrerank.models import Checkpoint, load_checkpoint, parse_manifest
 from graphrerank.models.checkpoint import PRETRAINED
 from graphrerank.models.integrity import seal_manifest
@@ -132,9 +139,7 @@ def test_what_the_hub_does_not_have(fake_hub: FakeHub, monkeypatch: pytest.Monke
         raise huggingface_hub.errors.LocalEntryNotFoundError("offline")
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", refuse)
-    with pytest.raises(
-        ValueError, match="someone/reranker: no such path here, and not to be had from the hub: offline"
-    ):
+    with pytest.raises(ValueError, match=r"someone/reranker: no such path here, and not to be had from .*: offline"):
         GraphReranker.from_pretrained(HUB_ID)
 
 
@@ -192,3 +197,84 @@ def test_the_card_of_a_model_that_reads_types_of_edges(make_checkpoint: Callable
     card = model_card(make_checkpoint(num_edge_types=5).reranker, HUB_ID, "other")
     assert 'scores=scores, edges=[(0, 3)], edge_types=["citation"])' in card
     assert "It reads no embedding" in card
+
+
+class Mirror(BaseHTTPRequestHandler):
+    """The addresses of the hub that a download asks, for one model of one commit."""
+
+    commit = "c" * 40
+    folder = PRETRAINED / "attack"
+    asked: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        self.asked.append(self.path)
+        if "/tree/" in self.path:
+            found = [(file.name, file.stat().st_size) for file in self.folder.iterdir()]
+            files = [{"type": "file", "path": name, "size": size, "oid": "0" * 40} for name, size in found]
+            return self._answer(json.dumps(files).encode())
+        if self.path.startswith(f"/api/models/{HUB_ID}"):
+            names = [{"rfilename": file.name} for file in self.folder.iterdir()]
+            return self._answer(json.dumps({"id": HUB_ID, "sha": self.commit, "siblings": names}).encode())
+        if not self.path.startswith(f"/{HUB_ID}/resolve/"):
+            return self.send_error(404)
+        return self._answer((self.folder / Path(self.path).name).read_bytes())
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def _answer(self, content: bytes) -> None:
+        self.send_response(200)
+        sha256 = hashlib.sha256(content).hexdigest()
+        headers = {"Content-Length": len(content), "ETag": f'"{sha256}"', "X-Repo-Commit": self.commit}
+        for name, header in headers.items():
+            self.send_header(name, str(header))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(content)
+
+
+@pytest.mark.slow  # four processes
+def test_a_mirror_then_the_cache_and_the_commit_that_it_was(tmp_path: Path) -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Mirror)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    address = f"http://127.0.0.1:{server.server_port}"
+    code = f"from graphrerank import GraphReranker as G; print(G.from_pretrained({HUB_ID!r}, revision={{!r}}).source)"
+    environment = {**os.environ, "HF_ENDPOINT": address, "HF_HUB_CACHE": str(tmp_path), "HF_HUB_DISABLE_XET": "1"}
+
+    def load(revision: str, offline: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", code.format(revision)]
+        offline_too = {**environment, "HF_HUB_OFFLINE": offline}
+        return subprocess.run(command, capture_output=True, text=True, env=offline_too, check=False)
+
+    try:
+        online = load("main", "0")
+        assert online.stdout == f"{HUB_ID} at {Mirror.commit}, of {address} (HF_ENDPOINT)\n", online.stderr
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert not any(path.endswith("model.pt") for path in Mirror.asked)
+    place = f"the cache {tmp_path} (HF_HUB_OFFLINE), not {address} (HF_ENDPOINT)"
+    for revision in ("main", Mirror.commit):
+        assert load(revision, "1").stdout == f"{HUB_ID} at {Mirror.commit}, of {place}\n"
+    missing = load("v2", "1")
+    assert f"ValueError: {HUB_ID} at v2: no such path here, and not to be had from {place}: " in missing.stderr
+
+
+def test_a_card_shows_what_evaluate_measured(tmp_path: Path) -> None:
+    systems = {
+        "retriever": {"PR@5": 0.404, "PR@5/multi": 0.1, "nDCG@10": 0.7, "interval": {}, "tied_share": 0.0},
+        "attack": {"PR@5": 0.6449, "PR@5/multi": 0.1, "nDCG@10": 0.827, "interval": {}, "tied_share": 0.0},
+    }
+    toy = {"split": "test", "queries": 2062, "ceiling": 0.883, "systems": systems}
+    (tmp_path / "metrics.json").write_text(json.dumps({"datasets": {"toy": toy}}))
+    manifest = load_checkpoint(PRETRAINED / "attack").reranker
+    card = model_card(manifest, HUB_ID, "mit", measured=[read_measured(tmp_path)])
+    assert "### toy\n\n2,062 queries of test" in card
+    assert "The candidates hold 88.3% of what is relevant." in card
+    assert re.search(r"\| attack +\| +64\.5 \| +82\.7 \|", card)
+    (tmp_path / "metrics.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"metrics.json: needed the measures of a run of evaluate.py, found none"):
+        read_measured(tmp_path)

@@ -6,7 +6,7 @@ from omegaconf import DictConfig
 
 from graphrerank.caching import hash_texts, short_hash
 from graphrerank.files import hash_files
-from graphrerank.inference.hub import is_hub_id, locate_model
+from graphrerank.inference.hub import is_hub_id, locate_model, model_source
 from graphrerank.models import find_checkpoint, load_checkpoint
 from graphrerank.models.checkpoint import WEIGHTS, library_versions
 from graphrerank.models.manifest import MANIFEST
@@ -25,6 +25,7 @@ def artifact_folder(cfg: DictConfig) -> Path:
     located = locate_model(str(cfg.artifact), revision=cfg.revision)
     if not is_hub_id(str(cfg.artifact)):
         return find_checkpoint(located)
+    print(model_source(str(cfg.artifact), located), flush=True)
     downloaded, formats = Path(located), [cfg.format or "torchscript"]
     content = hash_files([downloaded / MANIFEST, downloaded / WEIGHTS])
     parts = [content, *formats, *(f"{name} {version}" for name, version in library_versions().items())]

@@ -12,6 +12,7 @@ from graphrerank.checks import check_not_negative
 from graphrerank.data.derived_edges import DerivedEdges
 from graphrerank.graphs import CorpusGraph
 from graphrerank.strangers import check_name
+from graphrerank.text.languages import ENGLISH
 
 TRAIN, VAL, TEST = "train", "val", "test"  # as conf names them
 SHARES = (":80%", "80%:90%", "90%:")  # of a file that holds all judgements
@@ -158,7 +159,8 @@ class RetrievalDataset:
             few = self.knn_below is not None and self.knn_below < self.graph.num_nodes
             which = f"each with fewer than {self.knn_below} neighbours" if few else "each"
             edges += f", {self.knn} nearest of {which} to come"
-        return f"{self.name}: {self.graph.num_nodes:,} nodes, {edges}, queries: {queries}"
+        language = "" if self.graph.language == ENGLISH else f", words of {self.graph.language}"
+        return f"{self.name}: {self.graph.num_nodes:,} nodes, {edges}, queries: {queries}{language}"
 
     @property
     def needs_vectors(self) -> bool:
@@ -189,6 +191,8 @@ class RetrievalDataset:
             tensors += [self.graph.entities.indptr, self.graph.entities.indices, self.graph.entities.sizes]
         if self.knn:
             tensors.append(torch.tensor([self.knn, *([] if self.knn_below is None else [self.knn_below])]))
+        if self.graph.language != ENGLISH:
+            sha.update(self.graph.language.encode())
         for tensor in tensors:
             sha.update(tensor.numpy().tobytes())
         return sha.hexdigest()

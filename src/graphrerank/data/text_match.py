@@ -18,6 +18,7 @@ from torch import Tensor
 from graphrerank.graphs import CorpusGraph, TextStems
 from graphrerank.graphs.algebra import graph_index
 from graphrerank.text import TextWords, WordTable, words
+from graphrerank.text.languages import ENGLISH
 from graphrerank.text.word_table import first_of_equals
 
 MATCH_FEATURES = ("query_coverage", "title_coverage", "neighbourhood_coverage")
@@ -136,10 +137,17 @@ class TextMatch:
         texts: The corpus, ``N`` texts, or their stems; or the candidates of one query without a corpus, which may have
             been read.
         table: Numbers the words, and has read ``texts`` if they were read; one of its own when None.
+        language: Of texts that no ``table`` reads.
     """
 
-    def __init__(self, texts: Sequence[str] | TextWords | TextStems, *, table: WordTable | None = None) -> None:
-        self._table = WordTable() if table is None else table
+    def __init__(
+        self,
+        texts: Sequence[str] | TextWords | TextStems,
+        *,
+        table: WordTable | None = None,
+        language: str = ENGLISH,
+    ) -> None:
+        self._language, self._table = language, WordTable(language) if table is None else table
         self._stems: TextStems | None = None  # that were read before; what they weigh is computed where it is asked for
         if isinstance(texts, TextStems):
             self._stems, self.num_nodes, self._num_words = texts, texts.num_texts, len(texts.words)
@@ -159,7 +167,7 @@ class TextMatch:
     @classmethod
     def of(cls, graph: CorpusGraph) -> "TextMatch":
         """Match with a corpus's texts, whose words may have been read before."""
-        return cls(graph.texts if graph.words is None else graph.words.stems)
+        return cls(graph.texts if graph.words is None else graph.words.stems, language=graph.language)
 
     def score(
         self,
@@ -266,7 +274,9 @@ class TextMatch:
             if isinstance(query_texts, TextWords):
                 raise ValueError("`query_texts` must be strings where the corpus's stems were numbered before")
             rank = self._stems.words.rank
-            number = _padded([[rank(word) for word in dict.fromkeys(words(text))] for text in query_texts], -2)
+            number = _padded(
+                [[rank(word) for word in dict.fromkeys(words(text, self._language))] for text in query_texts], -2
+            )
             held = number >= 0
             held[held] = self._stems.texts_with[number[held]] > 0
             return np.where(held, number, -1), number > -2

@@ -48,6 +48,7 @@ class CorpusGraph:
             None where there are none.
         title_lengths: ``[N]`` int32, how many characters at the start of a text are its title, on the CPU; None where
             nothing is known of titles.
+        language: In which the words of texts and queries are matched (:mod:`~graphrerank.text.languages`).
     """
 
     node_ids: Sequence[str]
@@ -64,6 +65,7 @@ class CorpusGraph:
     row_stop: Tensor | None = None
     removed: Tensor | None = None
     title_lengths: Tensor | None = None
+    language: str = "english"
 
     @classmethod
     def from_edges(

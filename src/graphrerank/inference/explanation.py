@@ -161,7 +161,7 @@ class Explainer:
 def _covered_without_each(given: RerankInput, graphs: CandidateGraphs, check: Callable[[], None]) -> Tensor:
     """Measure what the target of each edge covers together with its other neighbours, ``[E]``."""
     assert given.passages is not None
-    words, table = words_of(given.passages, check=check)
+    words, table = words_of(given.passages, language=given.language_of_passages, check=check)
     nodes = torch.arange(graphs.num_nodes)
     matched = TextMatch(words, table=table).matched_words([given.query], nodes, graphs.ptr, check=check)
     return matched.without_each(graphs.edge_index)

@@ -19,12 +19,13 @@ from graphrerank.graphs.list_confidence import ListConfidence
 from graphrerank.graphs.retriever import BASE_SCORE
 from graphrerank.inference.arrays import Matrix, Numbers, Pairs
 from graphrerank.inference.freed_memory import keep_freed_memory
-from graphrerank.inference.hub import locate_model, push_model
+from graphrerank.inference.hub import locate_model, model_source, push_model
 from graphrerank.inference.input_edges import input_edges
 from graphrerank.inference.input_features import KNOWN_FEATURES, input_features, unit_vectors
 from graphrerank.inference.rerank_input import RerankInput
 from graphrerank.inference.reranked_list import RerankedList
 from graphrerank.models import Checkpoint, RerankerManifest, load_primary
+from graphrerank.text.languages import AUTO
 
 HYBRID_WEIGHTS = {"bm25_weight": 0.3, "dense_weight": 0.7}  # GraphER's, for models of retrievers that have none
 Check = Callable[[], None]
@@ -67,13 +68,14 @@ class GraphReranker:
         self._calibration = manifest.calibration
         self._confidence = manifest.list_confidence
         self._checkpoint = checkpoint
+        self.source = str(checkpoint.path)
         self._model = checkpoint.model.to(self.device).eval()
         if self.device.type == "cpu":
             keep_freed_memory()
 
     def __repr__(self) -> str:
         reads = ", ".join(self.feature_names)
-        return f"GraphReranker({self.name!r} of {self._checkpoint.path}, reads {reads}; {self.device})"
+        return f"GraphReranker({self.name!r} of {self.source}, reads {reads}; {self.device})"
 
     @classmethod
     def from_pretrained(
@@ -84,22 +86,33 @@ class GraphReranker:
         Args:
             checkpoint: The name of one that ships with the package, a run folder (of its models the primary one), a
                 ``.ckpt`` file, an artifact's folder, or ``owner/name`` of a model on the Hugging Face hub.
-            revision: A branch, tag or commit on the hub.
+            revision: A branch, tag or commit on the hub; ``source`` of what is returned says which commit it was, and
+                of which hub: ``HF_ENDPOINT`` names a mirror, ``HF_HUB_OFFLINE=1`` leaves the cache alone.
             device: Where the model runs; None for the CPU.
 
         Raises:
             ValueError: If there is nothing of that name, or it cannot be loaded.
         """
         name = locate_model(str(checkpoint), revision=revision)
-        return cls(load_primary(name), device=device)
+        reranker = cls(load_primary(name), device=device)
+        reranker.source = model_source(str(checkpoint), name)
+        return reranker
 
-    def push_to_hub(self, repo_id: str, *, license_name: str, private: bool = True, token: str | None = None) -> str:
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        license_name: str,
+        private: bool = True,
+        token: str | None = None,
+        runs: Sequence[str | Path] = (),
+    ) -> str:
         """Upload the model with a model card to the Hugging Face hub; as :func:`~graphrerank.inference.hub.push_model`.
 
         Returns:
             The repository's address.
         """
-        return push_model(self._checkpoint, repo_id, license_name=license_name, private=private, token=token)
+        return push_model(self._checkpoint, repo_id, license_name=license_name, private=private, token=token, runs=runs)
 
     def rerank(
         self,
@@ -122,6 +135,7 @@ class GraphReranker:
         top_n: int | None = None,
         min_probability: float | None = None,
         min_perfect_recall: float | None = None,
+        language: str = AUTO,
     ) -> RerankedList:
         """Rank one query's candidates by relevance; an empty list stays empty.
 
@@ -148,6 +162,7 @@ class GraphReranker:
             top_n=top_n,
             min_probability=min_probability,
             min_perfect_recall=min_perfect_recall,
+            language=language,
         )
         return self.rerank_batch([given])[0]
 

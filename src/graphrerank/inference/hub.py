@@ -1,5 +1,6 @@
 """Models to and from the Hugging Face hub: manifest and safetensors, and nothing that could run unless it is named."""
 
+import os
 import re
 import tempfile
 from collections.abc import Sequence
@@ -7,7 +8,7 @@ from pathlib import Path
 
 from graphrerank.extras import optional
 from graphrerank.files import copy_file, write_text
-from graphrerank.inference.model_card import model_card
+from graphrerank.inference.model_card import model_card, read_measured
 from graphrerank.models import Checkpoint
 from graphrerank.models.checkpoint import WEIGHTS, save_weights
 from graphrerank.models.integrity import check_file, check_manifest
@@ -16,6 +17,7 @@ from graphrerank.strangers import file_of
 
 HUB_ID = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
 CARD = "README.md"
+SNAPSHOTS = "snapshots"  # of a model in the hub's cache: a folder for each commit
 
 
 def is_hub_id(name: str) -> bool:
@@ -31,6 +33,9 @@ def is_hub_id(name: str) -> bool:
 def download_model(hub_id: str, *, revision: str | None = None, files: Sequence[str] = ()) -> Path:
     """Download a model from the hub, or find it in the hub's cache.
 
+    The hub is that of ``HF_ENDPOINT`` (a mirror), else Hugging Face's; with ``HF_HUB_OFFLINE=1`` the cache alone counts
+    (``HF_HUB_CACHE``). What was downloaded once, by branch, tag or commit, is there again without the network.
+
     Args:
         hub_id: ``owner/name``.
         revision: A branch, tag or commit; the newest when None. Name a commit to get the same files forever.
@@ -41,7 +46,7 @@ def download_model(hub_id: str, *, revision: str | None = None, files: Sequence[
         A folder with ``manifest.json``, ``model.safetensors`` and the further files.
 
     Raises:
-        ValueError: If the hub cannot be reached, or has no such model or file.
+        ValueError: If the hub cannot be reached, or has no such model or file; names the hub, or the cache if offline.
     """
     huggingface_hub = optional("huggingface_hub", "a model of the hub")
 
@@ -49,10 +54,42 @@ def download_model(hub_id: str, *, revision: str | None = None, files: Sequence[
     try:
         folder = Path(huggingface_hub.snapshot_download(hub_id, revision=revision, allow_patterns=needed))
     except (OSError, ValueError, huggingface_hub.errors.HfHubHTTPError) as error:
-        raise ValueError(f"{hub_id}: no such path here, and not to be had from the hub: {error}") from error
+        asked = hub_id if revision is None else f"{hub_id} at {revision}"
+        raise ValueError(f"{asked}: no such path here, and not to be had from {hub_place()}: {error}") from error
     if missing := [name for name in needed if not (folder / name).is_file()]:
         raise ValueError(f"{hub_id}: needed {missing[0]} in the hub's repository, found none")
     return folder
+
+
+def hub_place() -> str:
+    """Name the hub that models come from: its address, and the cache where that alone is looked at.
+
+    Example:
+        >>> hub_place()  # doctest: +SKIP
+        'the cache /home/me/.cache/huggingface/hub (HF_HUB_OFFLINE), not https://hub.test (HF_ENDPOINT)'
+    """
+    constants = optional("huggingface_hub.constants", "a model of the hub")
+    address = str(constants.ENDPOINT) + (" (HF_ENDPOINT)" if "HF_ENDPOINT" in os.environ else "")
+    if constants.HF_HUB_OFFLINE:
+        return f"the cache {constants.HF_HUB_CACHE} (HF_HUB_OFFLINE), not {address}"
+    return address
+
+
+def model_source(name: str, located: str | Path) -> str:
+    """Say where a model was loaded from: of the hub the commit, by which the same files come again, and the hub.
+
+    Args:
+        name: As it was asked for.
+        located: Its path, as :func:`locate_model` returns it.
+
+    Example:
+        >>> model_source("base", "base")
+        'base'
+    """
+    folder = Path(located)
+    if str(located) == name or folder.parent.name != SNAPSHOTS:
+        return str(located)
+    return f"{name} at {folder.name}, of {hub_place()}"
 
 
 def locate_model(name: str, *, revision: str | None = None) -> str:
@@ -73,7 +110,13 @@ def locate_model(name: str, *, revision: str | None = None) -> str:
 
 
 def push_model(
-    checkpoint: Checkpoint, repo_id: str, *, license_name: str, private: bool = True, token: str | None = None
+    checkpoint: Checkpoint,
+    repo_id: str,
+    *,
+    license_name: str,
+    private: bool = True,
+    token: str | None = None,
+    runs: Sequence[str | Path] = (),
 ) -> str:
     """Upload a checkpoint with a model card; of an artifact all of its files.
 
@@ -83,18 +126,20 @@ def push_model(
         license_name: Of the weights, as the hub names it.
         private: Whether a new repository is seen by its owner alone.
         token: The hub's; the one of ``hf auth login`` when None.
+        runs: Run folders of ``evaluate.py``, whose measures the card shows, a table per data set.
 
     Returns:
         The repository's address.
 
     Raises:
-        ValueError: If ``repo_id`` is none, the model is no reranker, or a file of an artifact is a link or was changed.
+        ValueError: If ``repo_id`` is none, the model is no reranker, or a file of an artifact is a link or was changed,
+            or a run holds no ``metrics.json`` of an evaluation.
     """
     huggingface_hub = optional("huggingface_hub", "a model of the hub")
 
     if not HUB_ID.fullmatch(repo_id):
         raise ValueError(f"`repo_id` must be owner/name, got {repo_id!r}")
-    card = model_card(checkpoint.reranker, repo_id, license_name)
+    card = model_card(checkpoint.reranker, repo_id, license_name, measured=[read_measured(run) for run in runs])
     with tempfile.TemporaryDirectory() as work:
         folder = Path(work)
         if (artifact := checkpoint.manifest.artifact) is not None:

@@ -1,18 +1,52 @@
 """A model card: what a reader of the Hugging Face hub sees, written from the manifest alone."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from graphrerank.models import RerankerManifest
 
 
-def model_card(manifest: RerankerManifest, repo_id: str, license_name: str) -> str:
+@dataclass(frozen=True)
+class Measured:
+    """What ``evaluate.py`` measured on one data set."""
+
+    name: str  # of the data set
+    split: str
+    num_queries: int
+    ceiling: float  # share of what is relevant that the candidates hold, in [0, 1]
+    systems: Mapping[str, Mapping[str, Any]]  # measures by name, by the names of rows
+
+
+def read_measured(run: str | Path) -> list[Measured]:
+    """Read the measures of a run of ``evaluate.py``.
+
+    Raises:
+        ValueError: If the folder has no ``metrics.json`` of an evaluation.
+    """
+    path = Path(run) / "metrics.json"
+    try:
+        datasets = json.loads(path.read_text(encoding="utf-8"))["datasets"]
+        return [
+            Measured(name, entry["split"], int(entry["queries"]), float(entry["ceiling"]), entry["systems"])
+            for name, entry in datasets.items()
+        ]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path}: needed the measures of a run of evaluate.py, found none ({error!r})") from error
+
+
+def model_card(
+    manifest: RerankerManifest, repo_id: str, license_name: str, *, measured: Sequence[Sequence[Measured]] = ()
+) -> str:
     """Write the card of a reranker: use, features, data, measures, files, in Markdown with the hub's header.
 
     Args:
         manifest: Of the checkpoint or artifact.
         repo_id: Where the model will be, ``owner/name``.
         license_name: Of the weights, as the hub names it: ``apache-2.0``, ``mit``, ``other``.
+        measured: Of each run of ``evaluate.py``, what it measured: a table per data set, all of its systems.
     """
     parts = [
         _header(license_name),
@@ -26,6 +60,7 @@ def model_card(manifest: RerankerManifest, repo_id: str, license_name: str) -> s
         "\n".join(_data(manifest)),
         "## Measures",
         _measures(manifest),
+        *(part for run in measured for dataset in run for part in _measured(dataset)),
         *_calibration(manifest),
         *_files(manifest),
         "## Model",
@@ -79,6 +114,24 @@ def _measures(manifest: RerankerManifest) -> str:
         for split, row in sorted(metrics.items())
     ]
     return markdown_table(["data set/split", *names], rows)
+
+
+def _measured(dataset: Measured) -> Iterator[str]:
+    """Write a data set's table: a row per system, measures in percent."""
+    from graphrerank.evaluation.tables import markdown_table
+
+    names = [name for name, mean in next(iter(dataset.systems.values())).items() if isinstance(mean, float)]
+    names = [name for name in names if "@" in name and "/" not in name]
+    yield f"### {dataset.name}"
+    yield (
+        f"{dataset.num_queries:,} queries of {dataset.split}, by `graphrerank evaluate`; percent. The candidates hold "
+        f"{100 * dataset.ceiling:.1f}% of what is relevant."
+    )
+    rows = [
+        [system, *(f"{100 * means[name]:.1f}" if isinstance(means.get(name), float) else "" for name in names)]
+        for system, means in dataset.systems.items()
+    ]
+    yield markdown_table(["system", *names], rows)
 
 
 def _calibration(manifest: RerankerManifest) -> Iterator[str]:

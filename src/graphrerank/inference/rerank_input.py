@@ -6,6 +6,9 @@ from typing import Any
 
 from graphrerank.graphs.adaptive_k import check_ends
 from graphrerank.inference.arrays import Matrix, Numbers, Pairs
+from graphrerank.text.languages import AUTO, detect_language, language_of
+
+DETECTED_CHARS = 4000  # of a request's passages, by which their language is detected
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +49,8 @@ class RerankInput:
         min_probability: Leave out what is relevant with less than this probability, by the model's calibration.
         min_perfect_recall: Return as few as hold all that is relevant with at least this probability, by the model's
             ``list_confidence``; all that ``top_n`` and ``min_probability`` leave, if no number of them does.
+        language: In which words are matched, a name of :mod:`~graphrerank.text.languages`; ``auto``: that of the
+            passages, if their stop words are sure (:func:`~graphrerank.text.languages.detect_language`), else English.
     """
 
     query: str
@@ -67,6 +72,7 @@ class RerankInput:
     top_n: int | None = None
     min_probability: float | None = None
     min_perfect_recall: float | None = None
+    language: str = AUTO
 
     def __post_init__(self) -> None:
         if not isinstance(self.query, str) or not self.query:
@@ -98,7 +104,16 @@ class RerankInput:
         whole = isinstance(self.top_n, int) and not isinstance(self.top_n, bool)
         if self.top_n is not None and not (whole and self.top_n >= 1):
             raise ValueError(f"`top_n` must be a positive integer, got {self.top_n!r}")
+        if self.language != AUTO:
+            language_of(self.language)
         check_ends(min_probability=self.min_probability, min_perfect_recall=self.min_perfect_recall)
+
+    @property
+    def language_of_passages(self) -> str:
+        """The name of the language in which words are matched."""
+        if self.language != AUTO or self.passages is None:
+            return self.language
+        return detect_language(self.passages, max_chars=DETECTED_CHARS)
 
     @property
     def num_passages(self) -> int:

@@ -32,7 +32,7 @@ def text_features(
     is_matched = not set(TEXT_MATCH_FEATURES).isdisjoint(names)
     if given.passages is None or not (is_matched or BM25_SCORE in names):
         return columns
-    words, table = words_of(given.passages, check=check)
+    words, table = words_of(given.passages, language=given.language_of_passages, check=check)
     query = table.read([given.query])
     if BM25_SCORE in names:
         scores = torch.from_numpy(bm25_scores(words, query.tokens, check=check))

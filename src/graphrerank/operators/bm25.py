@@ -12,6 +12,7 @@ from torch import Tensor
 
 from graphrerank.graphs import CorpusGraph, Postings
 from graphrerank.operators.bm25_scores import rarity
+from graphrerank.text.languages import ENGLISH, language_of
 
 
 class LexicalIndex(Protocol):
@@ -25,18 +26,19 @@ class BM25:
     """BM25 as in Lucene over an in-memory corpus, through ``bm25s``.
 
     Source: Robertson and Zaragoza, *The Probabilistic Relevance Framework: BM25 and Beyond*, 2009, Eq. (3.15); the
-    ``lucene`` variant never scores below 0. English stop words are removed; words are not stemmed.
+    ``lucene`` variant never scores below 0. Stop words are removed; words of other languages than English are stemmed.
 
     Args:
         texts: The corpus, ``N`` texts.
         k1: Saturation of term frequency.
         b: Length normalisation in [0, 1].
+        language: Of the texts (:mod:`~graphrerank.text.languages`).
     """
 
-    def __init__(self, texts: Sequence[str], *, k1: float = 1.5, b: float = 0.75) -> None:
-        self.num_nodes = len(texts)
+    def __init__(self, texts: Sequence[str], *, k1: float = 1.5, b: float = 0.75, language: str = ENGLISH) -> None:
+        self.num_nodes, self._language = len(texts), language
         self._index = bm25s.BM25(k1=k1, b=b, method="lucene")
-        tokens = _tokens(texts)
+        tokens = _tokens(texts, language)
         self._is_empty = not any(tokens)
         if not self._is_empty:
             self._index.index(tokens, show_progress=False)
@@ -50,7 +52,7 @@ class BM25:
         """
         scores = np.zeros((len(query_texts), self.num_nodes), dtype=np.float32)
         if not self._is_empty:
-            for row, words in zip(scores, _tokens(query_texts), strict=True):
+            for row, words in zip(scores, _tokens(query_texts, self._language), strict=True):
                 known = [word for word in words if word in self._index.vocab_dict]
                 if known:
                     row[:] = self._index.get_scores(known)
@@ -66,16 +68,17 @@ class PostingsBM25:
         postings: The corpus's.
         k1: Saturation of term frequency.
         b: Length normalisation in [0, 1].
+        language: In which the texts were read.
     """
 
-    def __init__(self, postings: Postings, *, k1: float = 1.5, b: float = 0.75) -> None:
-        self._postings, self._k1, self._b = postings, k1, b
+    def __init__(self, postings: Postings, *, k1: float = 1.5, b: float = 0.75, language: str = ENGLISH) -> None:
+        self._postings, self._k1, self._b, self._language = postings, k1, b, language
         self.num_nodes = len(postings.lengths)
 
     def score_all(self, query_texts: Sequence[str]) -> Tensor:
         """Score every node for every query: ``[B, N]`` float32; as :meth:`BM25.score_all`, 0 for removed ones."""
         scores = np.zeros((len(query_texts), self.num_nodes), dtype=np.float32)
-        for row, words in zip(scores, _tokens(query_texts), strict=True):
+        for row, words in zip(scores, _tokens(query_texts, self._language), strict=True):
             held = {word: self._impact(word) for word in dict.fromkeys(words)}
             for word in words:  # one after the other, which is the order in which float32 is rounded
                 texts, impact = held[word]
@@ -107,10 +110,12 @@ class PostingsBM25:
 def lexical_index(graph: CorpusGraph, *, k1: float = 1.5, b: float = 0.75) -> LexicalIndex:
     """Return BM25 over a corpus: from its postings if its words were read before, else from its texts."""
     if graph.words is not None:
-        return PostingsBM25(graph.words.tokens, k1=k1, b=b)
-    return BM25(graph.texts, k1=k1, b=b)
+        return PostingsBM25(graph.words.tokens, k1=k1, b=b, language=graph.language)
+    return BM25(graph.texts, k1=k1, b=b, language=graph.language)
 
 
-def _tokens(texts: Sequence[str]) -> list[list[str]]:
+def _tokens(texts: Sequence[str], language: str) -> list[list[str]]:
+    if language != ENGLISH:
+        return [language_of(language).tokens(text) for text in texts]
     tokens: list[list[str]] = bm25s.tokenize(list(texts), stopwords="en", return_ids=False, show_progress=False)
     return tokens

@@ -2,6 +2,8 @@
 
 import re
 
+from graphrerank.text.languages import CHARACTERS, ENGLISH, language_of
+
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 _POSSESSIVE = re.compile(r"'s?$")
 _ENGLISH = """
@@ -24,10 +26,12 @@ you you'd you'll you're you've your yours yourself yourselves
 STOP_WORDS = frozenset(_ENGLISH.split())
 
 
-def find_keywords(text: str) -> list[str]:
-    """Return the unique words of a text in lower case, without English stop words and single letters.
+def find_keywords(text: str, language: str = ENGLISH) -> list[str]:
+    """Return the unique words of a text in lower case, without the language's stop words and single letters.
 
-    Source: KET-RAG, section 5.1 (words without stop words); the list of stop words is ours.
+    Of a script without spaces (``characters``) they are pairs of characters; nothing is stemmed, as keywords are shown.
+
+    Source: KET-RAG, section 5.1 (words without stop words); the list of English stop words is ours.
 
     Returns:
         In order of first occurrence.
@@ -36,6 +40,13 @@ def find_keywords(text: str) -> list[str]:
         >>> find_keywords("Who was the author of Lothair's 855 letters, and of the letters to O'Neill?")
         ['author', 'lothair', '855', 'letters', "o'neill"]
     """
+    if language != ENGLISH:
+        known = language_of(language)
+        runs = [run for run in _WORD.findall(text.casefold()) if len(run) > 1 or not run.isascii()]
+        found = (
+            known.all_terms(runs) if language == CHARACTERS else [run for run in runs if run not in known.stop_words]
+        )
+        return list(dict.fromkeys(found))
     keywords: dict[str, None] = {}
     for word in _WORD.findall(text.casefold().replace("’", "'")):  # noqa: RUF001
         stem = _POSSESSIVE.sub("", word)

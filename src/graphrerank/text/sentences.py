@@ -1,22 +1,35 @@
 """Sentence splitting by punctuation, for any script."""
 
 import re
+from functools import cache
 from itertools import pairwise
+
+from graphrerank.text.languages import ENGLISH
 
 Span = tuple[int, int]
 
 _END = re.compile(r"""[.!?…]+["'”’)\]]*(?=\s)|[。！？]+[”’」』）]*|\n\s*\n""")  # noqa: RUF001
-_ABBREVIATION = re.compile(  # may precede a full stop within a sentence: an initial, "e.g", a title
-    r"(?<!\w)(?:[^\W\d_]|(?:[^\W\d_]\.)+[^\W\d_]|Mr|Mrs|Ms|Dr|Prof|Rev|Gen|Col|Lt|Sgt|Capt|Gov|Sen|Rep|Hon|St|Mt|Jr|Sr"
-    r"|vs|etc|cf|al|Inc|Ltd|Co|Corp|No|Nos|Vol|pp|Figs?|Eq|Sec|Ch|eds?|approx|ca"
-    r"|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)$"
-)
+_INITIALS = r"[^\W\d_]|(?:[^\W\d_]\.)+[^\W\d_]"  # an initial, "e.g", "z.B"
+_ABBREVIATIONS = {  # that may precede a full stop within a sentence: titles, months, references
+    ENGLISH: "Mr|Mrs|Ms|Dr|Prof|Rev|Gen|Col|Lt|Sgt|Capt|Gov|Sen|Rep|Hon|St|Mt|Jr|Sr"
+    "|vs|etc|cf|al|Inc|Ltd|Co|Corp|No|Nos|Vol|pp|Figs?|Eq|Sec|Ch|eds?|approx|ca"
+    "|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec",
+    "german": "Hr|Fr|Dr|Prof|Dipl|Ing|St|Nr|Abs|Art|Abb|Tab|Kap|Bd|Jh|Mio|Mrd|bzw|usw|vgl|ca|evtl|ggf|inkl|sog|etc|bspw"
+    r"|Jan|Feb|Apr|Jun|Jul|Aug|Sept?|Okt|Nov|Dez|\d{1,2}",  # the 3. Oktober
+    "french": "M|MM|Mme|Mlle|Dr|Pr|St|Ste|art|av|apr|env|etc|cf|chap|fig|vol|janv|févr|avr|juill|sept|oct|nov|déc",
+    "spanish": "Sr|Sra|Srta|Dr|Dra|Ud|Uds|Prof|Av|núm|págs?|art|etc|cap|fig|vol|aprox|ene|feb|abr|ago|oct|nov|dic",
+    "italian": "Sig|Sigg|Dott|Prof|Avv|Ing|On|art|ecc|cfr|cap|fig|vol|pag|gen|feb|apr|giu|lug|ago|sett?|ott|nov|dic",
+    "portuguese": "Sr|Sra|Dr|Dra|Prof|Av|núm|pág|art|etc|cap|fig|vol|jan|fev|abr|ago|set|out|nov|dez",
+    "dutch": "dhr|mevr|dr|prof|drs|ir|mr|bijv|blz|enz|etc|nr|art|fig|jan|feb|apr|aug|sept?|okt|nov|dec",
+}
 
 
-def split_sentences(text: str) -> list[Span]:
+def split_sentences(text: str, language: str = ENGLISH) -> list[Span]:
     """Split a text after ``. ! ?`` before white space, after their full-width forms, and at blank lines.
 
-    A full stop ends no sentence after an initial or a common English abbreviation, or before a lower-case letter.
+    A full stop ends no sentence after an initial or a common abbreviation of the language
+    (:mod:`~graphrerank.text.languages`; Dutch, English, French, German, Italian, Portuguese and Spanish have some), or
+    before a lower-case letter.
 
     Returns:
         ``(start, stop)`` of each sentence, without surrounding white space.
@@ -25,19 +38,27 @@ def split_sentences(text: str) -> list[Span]:
         >>> text = "Mr. J. Smith left at 5 p.m. on Monday. Why? Nobody knows."
         >>> [text[start:stop] for start, stop in split_sentences(text)]
         ['Mr. J. Smith left at 5 p.m. on Monday.', 'Why?', 'Nobody knows.']
+        >>> len(split_sentences("Am 3. Oktober kam Fr. Weiß. Sie blieb.", "german"))
+        2
     """
-    bounds = [0, *(end.end() for end in _END.finditer(text) if _ends_sentence(text, end)), len(text)]
+    bounds = [0, *(end.end() for end in _END.finditer(text) if _ends_sentence(text, end, language)), len(text)]
     stripped = (_strip(text, start, stop) for start, stop in pairwise(bounds))
     return [(start, stop) for start, stop in stripped if start < stop]
 
 
-def _ends_sentence(text: str, end: re.Match[str]) -> bool:
+def _ends_sentence(text: str, end: re.Match[str], language: str) -> bool:
     if not end[0].startswith((".", "…")):
         return True
     following = text[end.end() : end.end() + 40].lstrip()
     if following[:1].islower():
         return False
-    return end[0] != "." or _ABBREVIATION.search(text[max(0, end.start() - 20) : end.start()]) is None
+    return end[0] != "." or _abbreviation(language).search(text[max(0, end.start() - 20) : end.start()]) is None
+
+
+@cache
+def _abbreviation(language: str) -> re.Pattern[str]:
+    known = f"|{_ABBREVIATIONS[language]}" if language in _ABBREVIATIONS else ""
+    return re.compile(rf"(?<!\w)(?:{_INITIALS}{known})$")
 
 
 def _strip(text: str, start: int, stop: int) -> Span:

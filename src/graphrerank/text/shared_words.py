@@ -7,6 +7,7 @@ from threading import Lock
 import numpy as np
 import numpy.typing as npt
 
+from graphrerank.text.languages import ENGLISH
 from graphrerank.text.word_table import TextWords, WordTable
 
 KEPT_BYTES = 1 << 25  # of texts and their words
@@ -23,12 +24,13 @@ class SharedWords:
     threads at once.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, language: str = ENGLISH) -> None:
         self._lock = Lock()
+        self._language = language
         self._start()
 
     def _start(self) -> None:
-        self.table = WordTable()
+        self.table = WordTable(self._language)
         self._entries: dict[str, Entry] = {}
         self._num_bytes = 0
 
@@ -60,22 +62,26 @@ class SharedWords:
             self._num_bytes += num_bytes
 
 
-_SHARED = SharedWords()
+_SHARED = {ENGLISH: SharedWords()}
 
 
-def words_of(texts: Sequence[str], *, check: Callable[[], None] = lambda: None) -> tuple[TextWords, WordTable]:
-    """Split a request's texts into words, by a table that all requests share.
+def words_of(
+    texts: Sequence[str], *, language: str = ENGLISH, check: Callable[[], None] = lambda: None
+) -> tuple[TextWords, WordTable]:
+    """Split a request's texts into words, by a table that all requests in a language share.
 
     Args:
         texts: ``n`` texts, one at least; where they are long, a table of their own reads them.
+        language: Of the texts.
         check: As of :meth:`WordTable.read`.
 
     Returns:
         The words, and the table that numbered them.
     """
     if sum(map(len, texts)) <= PRIVATE_CHARS:
-        return _SHARED.read(texts, check=check)
-    table = WordTable()
+        shared = _SHARED.get(language) or _SHARED.setdefault(language, SharedWords(language))
+        return shared.read(texts, check=check)
+    table = WordTable(language)
     return table.read(texts, check=check), table
 
 

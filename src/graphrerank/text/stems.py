@@ -2,9 +2,8 @@
 
 import re
 from collections.abc import Sequence
-from threading import local
 
-from Stemmer import Stemmer
+from graphrerank.text.languages import ENGLISH, language_of, stemmer
 
 # Words that say nothing about a sentence's subject.
 _STOP_WORDS = (
@@ -15,23 +14,25 @@ _STOP_WORDS = (
 )
 STOP_WORDS = frozenset(_STOP_WORDS.split())
 
-_LOCAL = local()  # a stemmer serves one thread at a time
 _WORD = re.compile(r"[^\W_]+")
 _WITHIN_COMPOUND = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[A-Za-z])(?=[0-9])")
 _END_OF_LEAD = re.compile(r"[.!?:;](?:\s|$)|\n")
 
 
-def words(text: str) -> list[str]:
+def words(text: str, language: str = ENGLISH) -> list[str]:
     """Split a text into stems of lower-case words without stop words; compounds also give their parts.
 
-    The stems are Snowball's for English, which leave most words of other languages unchanged. Compounds are names such
-    as ``shippedDate``, ``HTTPServer`` and ``top10``.
+    Stems and stop words are those of the language (:mod:`~graphrerank.text.languages`). Compounds are names such as
+    ``shippedDate``, ``HTTPServer`` and ``top10``.
 
     Example:
         >>> words("Which cities have the most bus_stops by shippedDate?")
         ['citi', 'bus', 'stop', 'shippedd', 'ship', 'date']
     """
-    return stems([word for word in map(str.lower, spelled_words(text)) if word not in STOP_WORDS])
+    lowered = [word.lower() for word in spelled_words(text)]
+    if language != ENGLISH:
+        return language_of(language).all_terms(lowered)
+    return stems([word for word in lowered if word not in STOP_WORDS])
 
 
 def spelled_words(text: str) -> list[str]:
@@ -53,10 +54,7 @@ def spelled_words(text: str) -> list[str]:
 
 def stems(plain: Sequence[str]) -> list[str]:
     """Return Snowball's English stem of each lower-case word."""
-    if not hasattr(_LOCAL, "stemmer"):
-        _LOCAL.stemmer = Stemmer("english")
-        _LOCAL.stemmer.maxCacheSize = 0  # its upkeep takes four times as long as stemming where words are new
-    stemmed: list[str] = _LOCAL.stemmer.stemWords(plain)
+    stemmed: list[str] = stemmer(ENGLISH).stemWords(plain)
     return stemmed
 
 

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from bm25s.stopwords import STOPWORDS_EN
 
-from graphrerank.text.stems import STOP_WORDS, lead, spelled_words, stems
+from graphrerank.text.languages import ENGLISH, language_of
+from graphrerank.text.stems import STOP_WORDS, lead, spelled_words, stems, words
 
 BLOCK_CHARS = 1 << 18  # of texts that are split at once
 FULL_RUNS = 1 << 17  # different runs in a table that is full, or
@@ -55,8 +56,11 @@ class TextWords:
 class WordTable:
     """Numbers tokens and stems, each from 0; for use by many threads at once.
 
-    Tokens are those of ``bm25s.tokenize(texts, stopwords="en")``, stems those of
-    :func:`~graphrerank.text.stems.words`.
+    Tokens are those of ``bm25s.tokenize(texts, stopwords="en")``, or of another language
+    (:mod:`~graphrerank.text.languages`), stems those of :func:`~graphrerank.text.stems.words`.
+
+    Args:
+        language: Of the texts.
 
     Example:
         >>> table = WordTable()
@@ -65,10 +69,12 @@ class WordTable:
         ([0, 1, 2, 3], [0, 1, 2, 2], [True, True, False, True])
     """
 
-    def __init__(self) -> None:
+    def __init__(self, language: str = ENGLISH) -> None:
         self._lock = Lock()
+        self._language = language_of(language)
         self._runs = _Runs()
-        self._token_numbers = _Numbers({**dict.fromkeys(STOPWORDS_EN, _STOP_WORD), _END: _NO_NUMBER})
+        stop_words = STOPWORDS_EN if language == ENGLISH else ()
+        self._token_numbers = _Numbers({**dict.fromkeys(stop_words, _STOP_WORD), _END: _NO_NUMBER})
         self._stem_numbers = _Numbers({})
         self._tokens, self._stems = _Rows(), _Rows()  # of each run
         self._num_chars = 0
@@ -141,6 +147,17 @@ class WordTable:
     def _analyse(self, runs: Sequence[str]) -> None:
         """Find the tokens and stems of new runs."""
         self._num_chars += sum(map(len, runs))
+        if self._language.name != ENGLISH:
+            tokens_of = [self._language.tokens(run) for run in runs]
+            stems_of = [words(run, self._language.name) for run in runs]
+            for rows, numbered, terms_of in (
+                (self._tokens, self._token_numbers, tokens_of),
+                (self._stems, self._stem_numbers, stems_of),
+            ):
+                row = np.repeat(np.arange(len(runs)), [len(terms) for terms in terms_of])
+                entries = [numbered[term] for terms in terms_of for term in terms]
+                rows.append(row, np.array(entries, dtype=np.int64), len(runs))
+            return
         found = _TOKEN.findall(_END.join(runs).lower())  # which lowers each run by itself
         tokens = np.fromiter(map(self._token_numbers.__getitem__, found), np.int64, len(found))
         is_token = tokens >= 0

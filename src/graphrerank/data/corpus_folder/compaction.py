@@ -122,6 +122,7 @@ def _only(dataset: RetrievalDataset, kept: Tensor) -> RetrievalDataset:
         graph.weight,
         weight_by_type=graph.weight_by_type,
         title_lengths=None if graph.title_lengths is None else graph.title_lengths[kept],
+        language=graph.language,
     )
     fingerprint = short_hash(hash_texts([dataset.fingerprint, "compacted"]))
     return replace(dataset, graph=chosen, splits=splits, encoded_by=None, known_fingerprint=fingerprint)

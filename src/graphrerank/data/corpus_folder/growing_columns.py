@@ -61,11 +61,11 @@ class GrowingColumns:
         self.entries[path.name] = file_column(path)
         last.unlink(missing_ok=True)  # who opens the folder now may still read the one between
 
-    def append_texts(self, node_ids: Sequence[str], texts: Sequence[str], index: WordIndex) -> None:
+    def append_texts(self, node_ids: Sequence[str], texts: Sequence[str], index: WordIndex, language: str) -> None:
         """Append ids, texts and their words, which follow those of an index."""
         if not node_ids:
             return
-        words = read_words(texts)
+        words = read_words(texts, language)
         self.append_strings("node_ids", PackedStrings.of(node_ids))
         self.append_strings("texts", PackedStrings.of(texts))
         self._append_tokens(words, index)

@@ -271,7 +271,7 @@ class _Growth:
         assert self._graph.words is not None
         if "title_lengths" in self.columns.entries:
             self.columns.append("title_lengths", np.array(title_lengths, dtype=np.int32))
-        self.columns.append_texts(node_ids, texts, self._graph.words)
+        self.columns.append_texts(node_ids, texts, self._graph.words, self._graph.language)
 
     def append_edges(
         self,

@@ -25,6 +25,7 @@ from graphrerank.graphs import (
 from graphrerank.graphs.content_hash import combined_hash
 from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.graphs.stored_index import StoredIndex
+from graphrerank.text.languages import ENGLISH, language_of
 
 MANIFEST = "corpus.json"
 ENTITIES = "entities"  # what the columns of entities are called, unless the manifest says otherwise
@@ -122,6 +123,7 @@ def map_graph(columns: Columns, manifest: Mapping[str, Any]) -> CorpusGraph:
         row_stop=row_stop,
         removed=None if removed is None else torch.from_numpy(removed),
         title_lengths=columns.tensor("title_lengths", "<i4") if "title_lengths" in columns else None,
+        language=language_of(manifest.get("language", ENGLISH)).name,
     )
 
 

@@ -20,6 +20,7 @@ from graphrerank.data.text_match import distinct_keys
 from graphrerank.files import load_tensors, save_tensors
 from graphrerank.graphs import PackedStrings
 from graphrerank.text import WordTable
+from graphrerank.text.languages import ENGLISH
 from graphrerank.text.word_table import first_of_equals
 
 FORMAT = 1  # raise it when the same passages would give other parts
@@ -47,16 +48,19 @@ class PartWriter:
         folder: Folder of the parts.
         encoder: Encodes the passages; None for no vectors.
         dtype: Type of the vectors' numbers.
+        language: Of the passages' words.
     """
 
-    def __init__(self, folder: Path, *, encoder: Encoder | None, dtype: torch.dtype) -> None:
+    def __init__(self, folder: Path, *, encoder: Encoder | None, dtype: torch.dtype, language: str = ENGLISH) -> None:
         self.folder = folder
         self.encoder = encoder
         self.dtype = dtype
+        self.language = language
 
     def part(self, number: int, node_ids: Sequence[str], texts: Sequence[str]) -> Part:
         """Name the part of some passages and its number among the parts."""
         settings = [str(FORMAT), "" if self.encoder is None else self.encoder.fingerprint, str(self.dtype)]
+        settings += [] if self.language == ENGLISH else [self.language]
         key = hash_texts(settings) + hash_texts(node_ids) + hash_texts(texts)
         names = (*STRINGS, *WORDS, *(() if self.encoder is None else ("vectors",)))
         return Part(self.folder / f"{number:06d}-{short_hash(key)}.safetensors", names)
@@ -67,7 +71,7 @@ class PartWriter:
         arrays = {
             **_columns("id", PackedStrings.of(ids)),
             **_columns("text", PackedStrings.of(texts)),
-            **read_words(texts),
+            **read_words(texts, self.language),
         }
         tensors = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
         if self.encoder is not None:
@@ -141,12 +145,12 @@ class EncodedParts:
         return check_vectors(vectors, len(texts), self.name)
 
 
-def read_words(texts: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
+def read_words(texts: Sequence[str], language: str) -> dict[str, npt.NDArray[Any]]:
     """Read the words of ``n`` texts: arrays as in :class:`~graphrerank.graphs.WordIndex`, named by :data:`WORDS`.
 
     ``stem.seen [V]`` are the stems in the order in which they first occur.
     """
-    table, size = WordTable(), max(1, len(texts))
+    table, size = WordTable(language), max(1, len(texts))
     read = table.read(texts)
     tokens, rank = _ascending(table.token_words)
     key = np.sort(rank[read.tokens] * size + read.text_of_token)

@@ -127,7 +127,7 @@ def prepare_corpus(
         if engine.workers > 1:
             share = -(-graph.num_nodes // (PARTS_OF_WORKER * engine.workers))
             part_size = min(part_size, max(SMALLEST_PART, share))
-        writer = PartWriter((folder / PARTS).resolve(), encoder=encoder, dtype=dtype)
+        writer = PartWriter((folder / PARTS).resolve(), encoder=encoder, dtype=dtype, language=graph.language)
         parts = write_parts(writer, graph.node_ids, graph.texts, part_size=part_size, engine=engine, progress=progress)
         if encoder is not None and dataset.knn:
             encoded = EncodedParts(encoder, parts)
@@ -153,6 +153,7 @@ def prepare_corpus(
             "nearest": nearest,
             "derived": rule,
             "num_nodes": graph.num_nodes,
+            "language": graph.language,
             "num_tokens": assembly.num_tokens,
             "num_stems": columns["stem.order"].shape[0],  # in order; those of added passages follow
             "splits": list(dataset.splits),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from graphrerank.text import split_sentences
+from graphrerank.text.languages import detect_language
 from graphrerank.text.sentences import Span
 
 Unit = Literal["words", "characters"]
@@ -55,7 +56,7 @@ def chunk_document(
         raise ValueError(
             f"`max_size` must be a positive integer and `overlap` lie between 0 and its half, got {max_size}, {overlap}"
         )
-    sentences = split_sentences(text)
+    sentences = split_sentences(text, detect_language([text]))
     pieces = [piece for sentence in sentences for piece in _cut(text, sentence, max_size, unit)]
     words = [0]
     for start, stop in pieces:

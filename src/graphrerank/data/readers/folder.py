@@ -40,6 +40,8 @@ from graphrerank.data.readers.records import existing_folder
 from graphrerank.graphs import CorpusGraph, EntityIncidence
 from graphrerank.graphs.edge_types import ADJACENCY, ENTITY, REFERENCE
 from graphrerank.knowledge import KnowledgeCache, KnowledgeExtractor, PatternEntityExtractor, SpacyEntityExtractor
+from graphrerank.text.languages import AUTO as AUTO_LANGUAGE
+from graphrerank.text.languages import detect_language, language_of
 
 EDGES = "edges.tsv"  # read if present
 AUTO = "auto"  # instead of names of edge files: every kind of edge that the texts give
@@ -68,6 +70,7 @@ def load_folder(
     cache: str | Path | None = None,
     engine: Engine = LOCAL,
     keep_derived: bool = False,
+    language: str = AUTO_LANGUAGE,
 ) -> RetrievalDataset:
     """Read and check a data set folder.
 
@@ -112,10 +115,14 @@ def load_folder(
         engine: Extracts entities, searches for mentions and joins what shares entities, in blocks.
         keep_derived: Whether to keep edges by origin (:attr:`RetrievalDataset.derived`), which a corpus folder needs to
             find mentions and entities of passages that are added to it.
+        language: In which words are matched, a name of :mod:`~graphrerank.text.languages`; ``auto``: that of the
+            documents, if their stop words are sure, else English.
 
     Raises:
         ValueError: If a file is missing or malformed, naming file and line.
     """
+    if language != AUTO_LANGUAGE:
+        language_of(language)  # refused before anything is read
     folder = existing_folder(path, needed="corpus.jsonl, queries.jsonl and qrels/<split>.tsv")
     node_number, documents = _number_documents(folder, corpus_where, drop_empty=drop_empty)
     queries, judged = read_judged_queries(folder, splits, node_number)
@@ -149,7 +156,11 @@ def load_folder(
     ids, passages = [doc.doc_id for doc in documents], [doc.passage for doc in documents]
     pairs, weight, edge_type = found.joined()
     graph = CorpusGraph.from_edges(ids, passages, pairs, weight, edge_type=edge_type)
-    graph = replace(graph, title_lengths=torch.tensor([len(doc.title) for doc in documents], dtype=torch.int32))
+    graph = replace(
+        graph,
+        title_lengths=torch.tensor([len(doc.title) for doc in documents], dtype=torch.int32),
+        language=detect_language(passages) if language == AUTO_LANGUAGE else language,
+    )
     if incidence is not None and not automatic:
         graph = graph.with_entities(incidence)
     dataset = judged_dataset(

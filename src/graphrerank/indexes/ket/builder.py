@@ -28,6 +28,7 @@ from graphrerank.knowledge import (
     TwoStageKnowledgeExtractor,
 )
 from graphrerank.text import Tokenizer, count_tokens, find_keywords
+from graphrerank.text.languages import detect_language
 
 FORMAT = 1  # increment when the content of a stage changes
 LINE_END = "\n"  # follows every text of a context and is counted with it
@@ -180,7 +181,8 @@ class _Build:
 
     def _graph(self, chunk_key: str, chunks: Chunks, texts: Texts) -> tuple[str, ChunkGraph]:
         def make() -> StageData:
-            keywords = [find_keywords(text) for text in chunks.texts]
+            language = detect_language(chunks.texts)
+            keywords = [find_keywords(text, language) for text in chunks.texts]
             graph = build_chunk_graph(keywords, texts.vectors, num_neighbours=self.settings.num_neighbours)
             return {"lexical": graph.lexical, "semantic": graph.semantic}, {}
 

@@ -9,6 +9,7 @@ from scipy import sparse
 from torch import Tensor
 
 from graphrerank.text import find_keywords, split_sentences
+from graphrerank.text.languages import detect_language
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,10 @@ class KeywordGraph:
 def keyword_sentences(texts: Sequence[str]) -> tuple[list[str], list[int], list[list[str]]]:
     """Split texts into sentences with a keyword; return them, and the text index and the keywords of each."""
     sentences, text_indices, keywords = [], [], []
+    language = detect_language(texts)
     for text_index, text in enumerate(texts):
-        for start, stop in split_sentences(text):
-            if sentence_keywords := find_keywords(text[start:stop]):
+        for start, stop in split_sentences(text, language):
+            if sentence_keywords := find_keywords(text[start:stop], language):
                 sentences.append(text[start:stop])
                 text_indices.append(text_index)
                 keywords.append(sentence_keywords)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.text import find_keywords
+from graphrerank.text.languages import detect_language
 
 ENTITIES_PER_TOPIC = 10  # a smaller corpus has fewer topics
 
@@ -46,7 +47,8 @@ def distinctive_words(groups: Sequence[Sequence[str]], *, num_words: int) -> lis
 
     Source: "BERTopic: Neural topic modeling with a class-based TF-IDF procedure", 2022, Eq. (2).
     """
-    counts = [Counter(word for text in texts for word in find_keywords(text)) for texts in groups]
+    language = detect_language([text for texts in groups for text in texts])
+    counts = [Counter(word for text in texts for word in find_keywords(text, language)) for texts in groups]
     total = sum(counts, Counter[str]())
     average = sum(total.values()) / max(1, len(groups))
     words = []

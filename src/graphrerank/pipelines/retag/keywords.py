@@ -16,6 +16,7 @@ from graphrerank.indexes.retag import ReTAGIndex, Topics
 from graphrerank.language_models import LanguageModelKeywords
 from graphrerank.operators import TextEncoder
 from graphrerank.text import find_keywords, split_sentences
+from graphrerank.text.languages import detect_language
 
 NO_TOPIC = "the whole collection"
 
@@ -37,6 +38,7 @@ class SummarySentences:
         vectors: ``[S, d]`` unit vectors, on the CPU.
         keywords: ``W`` words.
         weights: ``[S, W]`` sparse; the BM25 inverse document frequency of each word of a sentence, over all sentences.
+        language: Of the sentences.
     """
 
     def __init__(self, index: ReTAGIndex, encoder: TextEncoder) -> None:
@@ -45,7 +47,8 @@ class SummarySentences:
             split = (text[start:stop] for text in index.communities.texts for start, stop in split_sentences(text))
             texts = list(dict.fromkeys(split))
         column: dict[str, int] = {}
-        rows = [[column.setdefault(word, len(column)) for word in find_keywords(text)] for text in texts]
+        self.language = detect_language(texts)
+        rows = [[column.setdefault(word, len(column)) for word in find_keywords(text, self.language)] for text in texts]
         indices = np.asarray([word for row in rows for word in row], dtype=np.int64)
         num_texts = np.bincount(indices, minlength=len(column))
         idf = np.log1p((len(texts) - num_texts + 0.5) / (num_texts + 0.5))
@@ -86,7 +89,7 @@ class ExtractiveKeywords:
         weights = self._weights(queries.encoded.cpu())
         keywords = []
         for row, (text, inside) in enumerate(zip(queries.texts, graphs[:, 1:].tolist(), strict=True)):
-            known = set(find_keywords(text))
+            known = set(find_keywords(text, self.sentences.language))
             topic_terms = [terms for terms, is_inside in zip(self.topics.terms, inside, strict=True) if is_inside]
             terms = islice((term for term in _alternate(topic_terms) if term not in known), self.num_terms)
             begin, end = weights.indptr[row : row + 2]
