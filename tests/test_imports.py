@@ -27,7 +27,7 @@ LAYER_OF = {package: layer for layer, packages in enumerate(LAYERS) for package 
 NARROWER = {  # packages that may import less than all layers below
     "models": {"extensions", "extras", "files", "strangers", "graphs", "operators"},
     "pipelines": {"checks", "graphs", "text", "language_models", "knowledge", "indexes", "operators"},
-    "training": {"extras", "checks", "files", "graphs", "losses", "metrics"},
+    "training": {"extras", "checks", "files", "progress", "graphs", "losses", "metrics"},
     "integrations": {"graphs", "models", "inference"},
     # of evaluation the model card's table
     "inference": {

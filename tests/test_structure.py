@@ -70,6 +70,7 @@ COVERED = {
         "cli/schema.py", "cli/session.py", "cli/systems.py", "cli/train.py", "cli/train_model.py",
         "cli/training_session.py", "data/feature_columns.py", "experiments/session.py", "metrics/_validation.py",
     ),
+    "cli/test_tracking.py": ("cli/report_tables.py", "cli/results.py", "cli/tracked_runs.py"),
     "cli/test_runs_again.py": ("cli/verify.py",),
     "experiments/benchmark/test_job.py": ("experiments/benchmark/page.py",),
     "cli/test_compare.py": ("evaluation/study_files.py",),

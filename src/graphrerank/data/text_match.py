@@ -141,11 +141,7 @@ class TextMatch:
     """
 
     def __init__(
-        self,
-        texts: Sequence[str] | TextWords | TextStems,
-        *,
-        table: WordTable | None = None,
-        language: str = ENGLISH,
+        self, texts: Sequence[str] | TextWords | TextStems, *, table: WordTable | None = None, language: str = ENGLISH
     ) -> None:
         self._language, self._table = language, WordTable(language) if table is None else table
         self._stems: TextStems | None = None  # that were read before; what they weigh is computed where it is asked for
