@@ -109,6 +109,8 @@ class Tracking:
 
 def model_artifact(folder: Path) -> Artifact:
     """Describe a system's checkpoint: weights and manifest, and the runs that it was trained in."""
+    if folder.is_file():  # a .ckpt on its own
+        return Artifact("model", folder.stem, {"fingerprint": hash_files([folder])}, {folder.name: folder})
     files = {str(part): folder / part for part in (CHECKPOINT, Path(MANIFEST)) if (folder / part).is_file()}
     if not (folder / CHECKPOINT).is_file():  # exported, or shipped with the package
         files = {path.name: path for path in sorted(folder.glob("*.safetensors"))} | files
