@@ -65,7 +65,14 @@ def test_only_the_first_process_prints_and_writes(together: tuple[Path, str]) ->
     assert printed.count("training gatv2 (2 of 2)") == printed.count("peak memory") == 1
     assert printed.splitlines()[-1] == str(folder)
     assert sorted(path.name for path in folder.parent.iterdir()) == [folder.name]
-    assert sorted(path.name for path in folder.iterdir()) == [".hydra", "gatv2", "metrics.json", "mlp", "report.md", "runs"]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        ".hydra",
+        "gatv2",
+        "metrics.json",
+        "mlp",
+        "report.md",
+        "runs",
+    ]
     assert [path.name for path in (folder / "gatv2" / "csv").iterdir()] == ["version_0"]
     assert "trainer.devices=2" in (folder / ".hydra" / "overrides.yaml").read_text()
     assert json.loads((folder / "gatv2" / "manifest.json").read_text())["finished"]
