@@ -46,8 +46,7 @@ class CorpusGraph:
             whose rows lie in any order. None: each ends where the next begins.
         removed: ``[N]`` bool, passages that were removed and keep their numbers: without text and edges, never ranked.
             None where there are none.
-        title_lengths: ``[N]`` int32, how many characters at the start of a text are its title, on the CPU; None where
-            nothing is known of titles.
+        title_lengths: ``[N]`` int32, characters of its title at the start of a text, on the CPU; None if unknown.
         language: In which the words of texts and queries are matched (:mod:`~graphrerank.text.languages`).
     """
 
