@@ -137,12 +137,10 @@ class _Drafter:
         return [choice[place] for place in sorted(kept)]
 
     def _title(self, node: int) -> list[str]:
-        lengths = self.graph.title_lengths
-        return (
-            []
-            if lengths is None
-            else self._telling(_WORD.findall(self.graph.texts[node][: int(lengths[node])]))[:MAX_TITLE]
-        )
+        if self.graph.title_lengths is None:
+            return []
+        title = self.graph.texts[node][: int(self.graph.title_lengths[node])]
+        return self._telling(_WORD.findall(title))[:MAX_TITLE]
 
     def _words(self, node: int) -> list[str]:
         return _WORD.findall(self.graph.texts[node])
