@@ -6,6 +6,7 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
 from graphrerank.cli import schema
+from graphrerank.cli.tracked_runs import MLFLOW_SETTINGS
 from graphrerank.data import SentenceTransformerEncoder
 from graphrerank.graphs import CorpusGraph
 from graphrerank.language_models import TransformersLanguageModel
@@ -114,7 +115,9 @@ def test_every_feature_mode_instantiates(features: str) -> None:
 
 
 @pytest.mark.parametrize("logger", [choice for group, choice in CHOICES if group == "logger"])
-def test_every_logger_instantiates(logger: str, tmp_path: Path) -> None:
+def test_every_logger_instantiates(logger: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, setting in MLFLOW_SETTINGS.items():  # as every command sets them
+        monkeypatch.setenv(name, setting)
     cfg = _train(f"logger={logger}", run_dir=tmp_path)
     assert [instantiate(entry) for entry in cfg.logger.values()]
 
