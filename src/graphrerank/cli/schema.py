@@ -49,6 +49,7 @@ class Features:
     num_words: int = 0
     num_layers: int = MISSING
     residual: bool = True
+    pair_head: bool = False
 
 
 @dataclass
