@@ -10,6 +10,7 @@ from torch import Tensor
 
 from graphrerank.data import RunRetriever
 from graphrerank.graphs import CorpusGraph, Queries, Ranking
+from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.graphs.retriever import needs_vectors
 from graphrerank.operators import BM25, ExpandRetriever, HybridExpandRetriever, HybridRetriever, expand
 from tests.support import CONF
@@ -215,4 +216,6 @@ def test_config_holds_the_defaults() -> None:
     with initialize_config_dir(str(CONF), version_base="1.3"):
         factory = instantiate(compose("retriever/run_expand", overrides=["retriever.base.path=x"])["retriever"])
     assert (factory.func, factory.keywords["base"].func) == (ExpandRetriever, RunRetriever)
-    assert factory.keywords | {"base": None} == ExpandRetriever.__init__.__kwdefaults__ | {"base": None}
+    defaults = ExpandRetriever.__init__.__kwdefaults__
+    others = {"base": None, "quotas": dict.fromkeys(EDGE_TYPES, 0.2)}
+    assert factory.keywords | {"base": None} == defaults | others

@@ -7,6 +7,7 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
 from graphrerank.graphs import CorpusGraph, EntityIncidence, Queries, Ranking
+from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.operators import HybridRetriever, hybrid
 from graphrerank.operators.hybrid_expand import HybridExpandRetriever
 from tests.support import CONF
@@ -270,4 +271,4 @@ def test_config_holds_the_defaults() -> None:
     assert isinstance(factory, partial)
     assert factory.func is HybridExpandRetriever
     defaults = HybridExpandRetriever.__init__.__kwdefaults__
-    assert factory.keywords == defaults
+    assert factory.keywords == defaults | {"quotas": dict.fromkeys(EDGE_TYPES, 0.2)}

@@ -54,7 +54,8 @@ def test_reading_recall_and_answers(
     found = json.loads((tmp_path / "metrics.json").read_text())
     (tracked,) = mlflow_runs(tmp_path).values()
     assert tracked.data.metrics["index/passages"] == 8
-    assert [entry.dataset.name for entry in tracked.inputs.dataset_inputs] == [f"dataset-{folder.name}"]
+    read = sorted(entry.dataset.name for entry in tracked.inputs.dataset_inputs)
+    assert read == [f"dataset-{folder.name}", "model-base-1"]
     assert any(path.startswith("tables/") for path in mlflow_files(tmp_path, tracked))
     assert found["index"]["passages"] == 8
     first, *others = [row for row in found["reading"] if row["level"] == 0]
