@@ -16,6 +16,7 @@ from graphrerank.cli import schema
 from graphrerank.data import RetrievalDataset, VectorCache, load_named, prepare
 from graphrerank.data.candidates import encode_dataset
 from graphrerank.data.enrichment import nearest_neighbor_edges
+from graphrerank.data.readers import folder as folder_reader
 from graphrerank.data.readers.folder import load_folder
 from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.knowledge import Knowledge
@@ -284,7 +285,7 @@ def test_automatic_edges_are_of_every_kind(write_folder: Any, tmp_path: Path, ca
     assert joined["a1", "b1"] == ["reference"]
     assert joined["a0", "b0"] == joined["a2", "b1"] == ["entity"]
     assert list(dataset.edge_counts) == ["file", "mentions", "neighbouring chunks", "entities by Capitals"]
-    assert "3 nearest of each with fewer than 3 neighbours to come" in dataset.summary()
+    assert "10 nearest of each to come" in dataset.summary()
     assert "chunks: file 0.00 edges" in caplog.text
     assert "neighbouring chunks 0.60 edges" in caplog.text
     assert dataset.fingerprint != load_folder(folder).fingerprint
@@ -324,18 +325,25 @@ def test_a_name_of_no_list_of_files_is_refused(write_folder: Any, tmp_path: Path
         load_folder(write_chunks(write_folder, tmp_path / "chunks"), edges="edges.tsv")
 
 
-def test_passages_with_few_neighbours_get_the_nearest(write_folder: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("larger", [False, True])
+def test_nearest_neighbours_join_once_there_are_vectors(
+    write_folder: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, larger: bool
+) -> None:
     folder = write_chunks(write_folder, tmp_path / "chunks")
+    monkeypatch.setattr(folder_reader, "NEAREST", 1)
+    if larger:
+        monkeypatch.setattr(folder_reader, "ALL_NEAREST", 0)
     dataset = load_folder(folder, edges="auto", entities=Capitals())
     few = torch.nonzero(dataset.graph.degree < 3).flatten()
     assert 0 < len(few) < dataset.graph.num_nodes
+    joined = few if larger else torch.arange(dataset.graph.num_nodes)
     encoder = VectorCache(HashEncoder(), tmp_path / "vectors")
     encoded = encode_dataset(dataset, encoder, tmp_path / "candidates")
-    expected, _ = nearest_neighbor_edges(encoder.encode(dataset.graph.texts), k=3, nodes=few)
+    expected, _ = nearest_neighbor_edges(encoder.encode(dataset.graph.texts), k=1, nodes=joined)
     ids = dataset.graph.node_ids
     found = {pair for pair, types in types_of(encoded).items() if "similarity" in types}
     assert found == {(ids[i], ids[j]) for i, j in expected.tolist()}
-    assert {i for pair in expected.tolist() for i in pair} >= set(few.tolist())
+    assert {i for pair in expected.tolist() for i in pair} >= set(joined.tolist())
     build = partial(BM25Retriever, top_k=2)
     without = prepare(dataset, encoder=None, build_retriever=build, cache=tmp_path / "candidates")
     assert types_of(without.dataset) == types_of(dataset)  # no vectors, no such edges

@@ -45,7 +45,10 @@ def test_every_set_that_is_there(run_command, tmp_path: Path) -> None:
     without, trained = text.split("### 2wikimultihopqa: trained on this set's train questions")
     assert "| ours, `attack` | all-MiniLM-L6-v2 | none | attack |" in without
     assert "ours, `base`" not in without
-    assert "| ours, `base` | all-MiniLM-L6-v2 | none | bird_train, attack, hotpotqa," in trained.split("## part")[0]
+    assert (
+        "| ours, `base` | all-MiniLM-L6-v2 | none | bird_train, attack, attack_paths, hotpotqa,"
+        in trained.split("## part")[0]
+    )
     assert "Not run here: ours, `base`." in text
     assert "| HippoRAG 2 | reproduced in EA-GraphRAG's paper |" in text.split("### part: published")[1]
 

@@ -11,7 +11,7 @@ def test_of_the_checkpoints_that_ship() -> None:
     base, attack = load_primary("base").reranker, load_primary("attack").reranker
     assert training_sets(attack) == ["attack"]
     assert set(training_sets(base)) == {
-        "bird_train", "spider", "2wikimultihopqa_train", "hotpotqa", "scifact", "nfcorpus", "attack",
+        "bird_train", "spider", "2wikimultihopqa_train", "hotpotqa", "scifact", "nfcorpus", "attack", "attack_paths",
     }  # fmt: skip
     assert has_seen(base, ["2wikimultihopqa", "2wikimultihopqa_train"], "")
     assert not has_seen(base, ["musique"], "")
