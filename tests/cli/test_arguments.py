@@ -14,6 +14,7 @@ from graphrerank.cli.arguments import read_arguments
         ("report=runs/a", "report=['runs/a']"),
         ("datasets=a,b", "datasets=a,b"),
         ("-m", "-m"),
+        ("settings.fastinsight.budget=5", "+settings.fastinsight.budget=5"),
     ],
 )
 def test_a_list_may_be_written_with_commas(argument: str, expected: str) -> None:

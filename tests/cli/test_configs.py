@@ -100,6 +100,13 @@ def test_every_stage_of_answers_instantiates(choice: str, tmp_path: Path) -> Non
 
 
 def test_a_local_model_takes_the_place_of_an_endpoint() -> None:
+    thinking = [
+        "pipeline=ircot",
+        "language_model@shared.language_model=transformers",
+        "shared.language_model.model=nowhere",
+    ]
+    (step,) = instantiate(compose("evaluate", overrides=thinking).pipeline).keywords["steps"]
+    assert isinstance(step.keywords["language_model"], TransformersLanguageModel)
     model = ["language_model@answers.writer.model=transformers", "answers.writer.model.model=nowhere"]
     stage = instantiate(compose("evaluate", overrides=["answers=map_reduce", *model]).answers)
     assert isinstance(stage.writer.model, TransformersLanguageModel)

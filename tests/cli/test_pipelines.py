@@ -114,6 +114,27 @@ def test_a_checkpoint_in_a_pipeline_ranks_as_it_does_alone(
     assert len(ranked(within, pipeline)) == 36
 
 
+def test_settings_of_each_pipeline_in_a_table(run_command, folder: Path, reader: Path, tmp_path: Path) -> None:
+    common = [f"datasets=[{folder}]", "pair_encoder=cross_encoder", f"pair_encoder.model={reader}"]
+    common += ["pair_encoder.max_length=48", "measures=[R@5]"]
+    done = run_command(
+        "evaluate.py", *common, "systems=[vector_search,gar,fastinsight]", "settings.gar.budget=5",
+        "settings.fastinsight.budget=7", "settings.fastinsight.steps.1.smoothing=0.9",
+        "settings.fastinsight.steps.2.steps.1.smoothing=0.9",
+        f"hydra.run.dir={tmp_path / 'table'}",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = metrics(tmp_path / "table")["systems"]
+    assert [entry["cost"]["encodings"] for entry in found.values()] == [None, 5.0, 7.0]
+    alone = run_command(
+        "evaluate.py", *common, "pipeline=fastinsight", "pipeline.budget=7", "pipeline.steps.1.smoothing=0.9",
+        "pipeline.steps.2.steps.1.smoothing=0.9", f"hydra.run.dir={tmp_path / 'alone'}",
+    )  # fmt: skip
+    assert alone.returncode == 0, alone.stderr
+    (one,), (other,) = [[*(tmp_path / run / "runs").glob("*fastinsight*")] for run in ("table", "alone")]
+    assert one.read_text() == other.read_text()
+
+
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
@@ -124,6 +145,14 @@ def test_a_checkpoint_in_a_pipeline_ranks_as_it_does_alone(
             ["experiment=fastinsight_curves", "+job.settings.depth=[1]", "pair_encoder.model=x"],
             "`job.settings` must name settings of the steps of pipeline 'fastinsight', got 'depth'",
         ),
+        (["systems=[gar]", "settings.re2.budget=5"], "`settings` must be of pipelines in `systems` or `pipelines`"),
+        (["systems=[gar]", "settings.gar=5"], "`settings.gar` must be written as settings.gar.KEY=..., got 5"),
+        (["pipeline=gar", "settings.gar.budget=5"], "`settings` must be of pipelines in `systems` or `pipelines`, []"),
+        (
+            ["systems=[gar]", "settings.gar.depth=5"],
+            "`settings.gar.depth` does not fit conf/pipeline/gar.yaml: Key 'depth'",
+        ),
+        (["systems=[gar]", "settings.gar.steps.9.x=5"], "`settings.gar.steps.9.x` does not fit conf/pipeline/gar.yaml"),
         (["pipelines=[nothing]"], "`pipeline` must name a file of conf/pipeline, got 'nothing'"),
     ],
 )

@@ -73,6 +73,10 @@ BASE = ["checkpoint=attack"]
         "encoder=nothing",
         "experiment=../train",
         "nothing=1",
+        "+settings.fastinsight._target_=os.system",
+        "+settings.fastinsight={_target_:os.system}",
+        "+settings.ea_graphrag.steps.0.adapter.checkpoint=../x",
+        "++settings.fastinsight.budget=5",
         "_target_=os.system",
         "seed",
         "seed==1=",
@@ -98,10 +102,12 @@ def test_choices_and_plain_values_pass(places: Places) -> None:
         "resamples=200",
         "measures=[nDCG@10,R@5]",
         "device=null",
+        "+settings.fastinsight.steps.1.smoothing=0.4",
     ]
     cfg = compose_again(overrides, OWN, places)
     assert (cfg.encoder.model, cfg.retriever.top_k, cfg.resamples) == ("intfloat/multilingual-e5-large", 50, 200)
     assert OmegaConf.to_container(cfg.data.splits) == {"train": "train", "val": "dev", "test": "dev"}
+    assert OmegaConf.to_container(cfg.settings) == {"fastinsight": {"steps": {"1": {"smoothing": 0.4}}}}
     assert cfg.paths.run_dir == "out"
 
 

@@ -82,7 +82,7 @@ def build(
             f"shared.router_model={request.getfixturevalue('reader')}",
         ],
         "hyde": [f"pipeline.steps.0.language_model.base_url={endpoint[0]}"],
-        "ircot": [f"pipeline.steps.0.language_model.base_url={endpoint[0]}"],
+        "ircot": [f"shared.language_model.base_url={endpoint[0]}"],
         "ket": ["pipeline.steps.0.solution=keyword_rag"],  # no spaCy: tests/pipelines/ket has the others
         "retag": [  # no spaCy, likewise
             "shared.extractor.extractor._target_=tests.support.extractors.StatementExtractor",

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -43,19 +43,36 @@ def compose_group(cfg: DictConfig, group: str, choice: str, **arguments: Any) ->
     Raises:
         ValueError: If ``choice`` is not a plain name, there is no such file, or an argument is unknown to it.
     """
-    if not re.fullmatch(r"[\w-]+", choice):
-        raise ValueError(f"`{group}` must name a file of conf/{group}, got {choice!r}")
-    try:
-        composed = compose("evaluate", overrides=[f"{group}={choice}", "checkpoint=none"])
-    except MissingConfigException as error:
-        raise ValueError(f"`{group}` must name a file of conf/{group}, got {choice!r}: {error}") from error
-    composed.device, composed.paths = cfg.device, cfg.paths
-    node: DictConfig = composed[group]
-    OmegaConf.set_struct(node, True)
+    node: DictConfig = _composed(cfg, group, choice)[group]
     try:
         node.merge_with(arguments)
     except OmegaConfBaseException as error:
         raise ValueError(f"arguments do not fit conf/{group}/{choice}.yaml: {error}") from error
+    OmegaConf.resolve(node)
+    return node
+
+
+def compose_pipeline(cfg: DictConfig, name: str, settings: Mapping[str, Any]) -> DictConfig:
+    """Compose a file of ``conf/pipeline`` with settings of its own, and the folders and device of a command.
+
+    Args:
+        cfg: The command's.
+        name: The file.
+        settings: Nested, as their keys are below ``pipeline``; lists by their positions. Those below ``shared`` are of
+            the parts that the file refers to.
+
+    Raises:
+        ValueError: As :func:`compose_group`.
+    """
+    composed = _composed(cfg, "pipeline", name)
+    for key, setting in _dotted(settings):
+        place = key if key.startswith("shared.") else f"pipeline.{key}"
+        try:
+            OmegaConf.update(composed, place, setting)
+        except (OmegaConfBaseException, ValueError) as error:
+            problem = str(error).partition("\n")[0]
+            raise ValueError(f"`settings.{name}.{key}` does not fit conf/pipeline/{name}.yaml: {problem}") from error
+    node: DictConfig = composed.pipeline
     OmegaConf.resolve(node)
     return node
 
@@ -136,6 +153,28 @@ def check_strangers_settings(key: str, settings: Any, usual: Any, places: Places
             check_hub_model(**{key: settings})
         elif name != "model":
             places.check(key, settings)
+
+
+def _composed(cfg: DictConfig, group: str, choice: str) -> DictConfig:
+    """Compose the whole configuration around a file of ``conf/<group>``, to which no key can be added."""
+    if not re.fullmatch(r"[\w-]+", choice):
+        raise ValueError(f"`{group}` must name a file of conf/{group}, got {choice!r}")
+    try:
+        composed = compose("evaluate", overrides=[f"{group}={choice}", "checkpoint=none"])
+    except MissingConfigException as error:
+        raise ValueError(f"`{group}` must name a file of conf/{group}, got {choice!r}: {error}") from error
+    composed.device, composed.paths = cfg.device, cfg.paths
+    OmegaConf.set_struct(composed, True)
+    return composed
+
+
+def _dotted(settings: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """List nested settings by their whole keys."""
+    for key, setting in settings.items():
+        if isinstance(setting, Mapping) and "_target_" not in setting:
+            yield from _dotted(setting, f"{before}{key}.")
+        else:
+            yield f"{before}{key}", setting
 
 
 def plain_arguments(node: DictConfig) -> dict[str, Any]:

@@ -60,9 +60,8 @@ def read_lineup(session: Session) -> Lineup:
     listed = bool(cfg.systems) or (has_checkpoint and OmegaConf.is_list(cfg.checkpoint))
     chosen = [] if not has_checkpoint else [cfg.checkpoint] if not OmegaConf.is_list(cfg.checkpoint) else cfg.checkpoint
     sources = [str(source) for source in (*cfg.systems, *chosen)]
-    pipeline_names = [*(name for name in cfg.pipelines if cfg.pipeline is None or name != session.choice("pipeline"))]
-    if cfg.pipeline is not None:
-        pipeline_names.append(session.choice("pipeline"))
+    main = None if cfg.pipeline is None else session.choice("pipeline")
+    pipeline_names = [*(name for name in cfg.pipelines if name != main), *([] if main is None else [main])]
     if pipeline_names and sources:
         raise ValueError(
             f"`checkpoint` and `systems` must not be given with a pipeline, got {sources}: `systems` names pipelines "
@@ -70,6 +69,7 @@ def read_lineup(session: Session) -> Lineup:
         )
     named = [Named(name, "pipeline", name) for name in pipeline_names] or name_systems(sources)
     _check_run_files(named, names)
+    _check_settings(cfg, [entry.source for entry in named if entry.kind == "pipeline" and entry.source != main])
     _check_counterfactuals(cfg, [entry.label for entry in named if entry.kind == "pipeline"])
     loaded = {entry.label: _load(entry, listed=listed) for entry in named if entry.kind == "checkpoint"}
     for entry in named:
@@ -189,6 +189,18 @@ def _check_run_files(named: Sequence[Named], datasets: Sequence[str]) -> None:
                 f"`systems`: the run file {system.source} is of one data set, `datasets` names {len(datasets)}; write "
                 f"its path with {DATASET} in the place of the name"
             )
+
+
+def _check_settings(cfg: DictConfig, pipelines: Sequence[str]) -> None:
+    """Refuse settings of a pipeline that is none of those named; those of ``pipeline=`` are set below ``pipeline``."""
+    if strangers := set(cfg.settings) - set(pipelines):
+        raise ValueError(
+            f"`settings` must be of pipelines in `systems` or `pipelines`, {sorted(pipelines)}, got {sorted(strangers)}"
+        )
+    if plain := [name for name, own in cfg.settings.items() if not OmegaConf.is_dict(own)]:
+        raise ValueError(
+            f"`settings.{plain[0]}` must be written as settings.{plain[0]}.KEY=..., got {cfg.settings[plain[0]]!r}"
+        )
 
 
 def _check_counterfactuals(cfg: DictConfig, pipelines: Sequence[str]) -> None:

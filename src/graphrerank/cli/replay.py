@@ -18,6 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from graphrerank.cli.compose import CONF_ONLY, check_strangers_settings, is_free_text
 from graphrerank.cli.places import Places
 
+OPEN = "settings."  # of the pipelines, a mapping to which keys are added
 KEY = re.compile(r"[a-z]\w*(\.[a-zA-Z0-9][\w-]*)*", re.ASCII)
 OWN = ("hydra", "verify", "report", "logger", "models")  # settings of the command that verifies, not of the run
 
@@ -63,7 +64,8 @@ def _check(override: Override, places: Places) -> None:
     text, key = str(override.input_line), override.key_or_group
     parts = key.split(".")
     options, package = _options(key), override.package
-    if override.type != OverrideType.CHANGE or not KEY.fullmatch(key):
+    added = override.type == OverrideType.ADD and key.startswith(OPEN)
+    if not (override.type == OverrideType.CHANGE or added) or not KEY.fullmatch(key):
         raise ValueError(f"a capsule's overrides must set known keys, without + and ~, got {text[:200]!r}")
     if package is not None and not (options and KEY.fullmatch(package) and package.split(".")[0] not in OWN):
         raise ValueError(f"a capsule's overrides must choose files of conf at known places, got {text[:200]!r}")

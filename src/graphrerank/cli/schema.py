@@ -125,6 +125,7 @@ class EvaluateConfig:
     scorer: Any = None
     scorers: list[str] = field(default_factory=list)
     systems: list[str] = field(default_factory=list)
+    settings: dict[str, Any] = field(default_factory=dict)
     datasets: list[str] = field(default_factory=list)
     split: str = "test"
     measures: list[str] = field(default_factory=list)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from graphrerank.cli.compose import (
     compose_group,
+    compose_pipeline,
     data_group,
     group_from_manifest,
     portable_config,
@@ -138,9 +139,10 @@ class Session:
         return with_trained_splits(self.group("data", name), manifests)
 
     def pipeline(self, name: str) -> DictConfig:
-        """Take the pipeline that ``pipeline=`` chose, with its settings; else compose the one of a name."""
-        chosen = self.cfg.pipeline is not None and self.choice("pipeline") == name
-        return self.cfg.pipeline if chosen else self.group("pipeline", name)
+        """Take the pipeline that ``pipeline=`` chose; else compose the one of a name, with ``settings`` of it."""
+        if self.cfg.pipeline is not None and self.choice("pipeline") == name:
+            return self.cfg.pipeline
+        return compose_pipeline(self.cfg, name, self.cfg.get("settings", {}).get(name, {}))
 
     def choose(
         self, group: str, manifests: Mapping[str, RerankerManifest], usual: str | None

@@ -1,9 +1,10 @@
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 import torch
 
-from graphrerank.answers import AnswerStage, Packing, Price, PromptedWriter
+from graphrerank.answers import AnswerStage, Context, Packing, Price, PromptedWriter
 from graphrerank.experiments.ket.contexts import BATCH, Questions, judge_contexts
 from graphrerank.graphs import Queries, Ranking
 from graphrerank.language_models import Prompt, Reply
@@ -23,7 +24,7 @@ class Parrot:
 def contexts(queries: Queries) -> Contexts:
     assert len(queries) <= BATCH
     nothing = Ranking(torch.zeros(len(queries), 0, dtype=torch.int64), torch.zeros(len(queries), 0))
-    return Contexts(nothing, [f"{text} Metz" for text in queries.texts], torch.arange(len(queries)), {})
+    return Contexts(nothing, [(f"{text} Metz", "Nice") for text in queries.texts], torch.arange(len(queries)), {})
 
 
 @pytest.fixture
@@ -55,6 +56,21 @@ def test_answers_are_those_of_the_model_from_the_context(questions: Questions) -
     assert found.answers is not None
     assert found.answers.context_tokens == found.context_tokens
     assert found.to_json()["answers"]["usd"] == pytest.approx(20 * 11 / 1e6)
+
+
+def test_a_writer_reads_the_passages_one_by_one(questions: Questions) -> None:
+    class Second:
+        """Says a context's second passage."""
+
+        name = "second"
+
+        def write(self, questions: Sequence[str], contexts: Sequence[Context]) -> list[Reply]:
+            return [Reply(context.passages[1], "answered", "second", 0, 0) for context in contexts]
+
+    found = judge_contexts(
+        contexts, replace(questions, answers=[["nice"]] * 20), answers=AnswerStage(Packing(1), Second())
+    )
+    assert found.mean("EM") == 100.0
 
 
 def test_the_first_questions(questions: Questions) -> None:

@@ -156,6 +156,9 @@ def draw_curves(path: Path, curves: Curves) -> None:
             axes.axvline(values.index(curves.defaults[setting]), color="C1", lw=6, alpha=0.3, label="the paper's")
         axes.set(xlabel=name, ylabel="R@10, capped (%)", title=f"FastInsight's {name}")
     for axes in panels.flat:
+        if not axes.lines:  # a setting that is not varied
+            axes.set_visible(False)
+            continue
         axes.grid(alpha=0.3)
         axes.legend()
     save_figure(path, figure)

@@ -4,6 +4,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import starmap
 from typing import Any
 
 import torch
@@ -92,7 +93,7 @@ def judge_contexts(
     """
     retrieve(questions.queries.block(0, BATCH))  # warm
     texts: list[str] = []
-    tokens: list[int] = []
+    packed: list[Context] = []
     milliseconds: list[float] = []
     for start in range(0, len(questions.queries), BATCH):
         block = questions.queries.block(start, start + BATCH)
@@ -100,14 +101,14 @@ def judge_contexts(
         contexts = retrieve(block)
         milliseconds.append(1000 * (time.perf_counter() - begin) / len(block))
         texts += contexts.texts
-        tokens += contexts.num_tokens.tolist()
+        packed += starmap(Context, zip(contexts.passages, contexts.num_tokens.tolist(), strict=True))
+    mean_tokens = statistics.mean(context.num_tokens for context in packed)
     values = {"Coverage": _measured(coverage, texts, questions.answers)}
     if answers is not None:
-        packed = [Context((text,), count) for text, count in zip(texts, tokens, strict=True)]
         (said,) = answers.answer_from(questions.queries.texts, {"": packed}, questions.answers).values()
         values |= {name: said.values[name] for name in CONTEXT_MEASURES[1:]}
         described["answers"] = said.counts
-    return ContextResult(values, statistics.median(milliseconds), statistics.mean(tokens), **described)
+    return ContextResult(values, statistics.median(milliseconds), mean_tokens, **described)
 
 
 def _measured(

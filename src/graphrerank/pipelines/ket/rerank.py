@@ -42,8 +42,8 @@ def pack_chunks(index: KETIndex, ranking: Ranking, context_tokens: int) -> Conte
     fitting = fits(query, chunks.num_tokens.to(chunk.device)[chunk], limits)
     query, chunk = query[fitting], chunk[fitting]
     nodes = pad_rows(query, chunk, len(ranking), fill=-1)
-    texts = ["".join(f"{chunks.texts[node]}\n" for node in row if node >= 0) for row in nodes.tolist()]
+    passages = [tuple(chunks.texts[node] for node in row if node >= 0) for row in nodes.tolist()]
     scores = ranking.scores[:, : nodes.shape[1]].masked_fill(nodes < 0, -torch.inf)
     lengths = torch.zeros(len(ranking), dtype=torch.int64)
     lengths.index_add_(0, query.cpu(), chunks.num_tokens[chunk.cpu()])
-    return Contexts(Ranking(nodes, scores), texts, lengths, {"text": nodes})
+    return Contexts(Ranking(nodes, scores), passages, lengths, {"text": nodes})

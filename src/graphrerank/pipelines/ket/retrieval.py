@@ -65,11 +65,16 @@ class Contexts:
     """Contexts that a solution retrieved for ``B`` queries."""
 
     ranking: Ranking  # `[B, C]` unique sub-chunks of each context, by their cosine with the query
-    texts: Sequence[str]  # `B` contexts: entities, relations and chunks, each followed by a line end
+    passages: Sequence[tuple[str, ...]]  # `B` contexts: texts of entities, relations and chunks
     num_tokens: Tensor  # `[B]` int64, sum of the lengths of these texts
     # indices of these texts by kind, in order, `[B, n]` int64 padded with -1: `entities`, `relations` and `graph`
     # (their chunks), `keyword`, `text` and `neighbours`, as far as the solution has them
     parts: Mapping[str, Tensor]
+
+    @property
+    def texts(self) -> list[str]:
+        """The contexts as text, each passage followed by a line end."""
+        return ["".join(f"{passage}\n" for passage in row) for row in self.passages]
 
 
 class KETRetrieval(nn.Module):
@@ -144,14 +149,14 @@ class KETRetrieval(nn.Module):
             else:
                 pairs[name] = channel(queries, self.limits[name])
         parts = {kind: pad_rows(rows[:, 0], rows[:, 1], len(queries), fill=-1) for kind, rows in pairs.items()}
-        texts, num_tokens = [], []
+        passages, num_tokens = [], []
         for row in range(len(queries)):
             content = [(kind, index) for kind, rows in parts.items() for index in rows[row].tolist() if index >= 0]
-            texts.append("".join(f"{self._texts[kind][index]}\n" for kind, index in content))
+            passages.append(tuple(self._texts[kind][index] for kind, index in content))
             num_tokens.append(sum(int(self._lengths[kind][index]) for kind, index in content))
         none = torch.zeros(0, 2, dtype=torch.int64, device=queries.device)
         chunks = torch.cat([none, *(rows for kind, rows in pairs.items() if kind in CHANNELS)])
-        return Contexts(self._ranked(queries, chunks), texts, torch.tensor(num_tokens, dtype=torch.int64), parts)
+        return Contexts(self._ranked(queries, chunks), passages, torch.tensor(num_tokens, dtype=torch.int64), parts)
 
     def _ranked(self, queries: Tensor, pairs: Tensor) -> Ranking:
         if not len(pairs):
