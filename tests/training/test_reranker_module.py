@@ -8,7 +8,7 @@ from typing import Any
 import lightning as L
 import pytest
 import torch
-from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.callbacks import EMAWeightAveraging, ModelCheckpoint
 
 from graphrerank.data import PreparedDataset
 from graphrerank.data.datamodule import CandidateDataModule
@@ -112,12 +112,16 @@ def weights(made: L.LightningModule) -> dict[str, torch.Tensor]:
     return {name: value.clone() for name, value in made.state_dict().items()}
 
 
+@pytest.mark.parametrize("averaged", [False, True], ids=["weights", "averaged weights"])
 @pytest.mark.parametrize("stop_at", [2 * STEPS_PER_EPOCH, 2 * STEPS_PER_EPOCH + 3], ids=["between", "within an epoch"])
-def test_resumed_run_equals_unbroken_run_bit_for_bit(stop_at: int, toy: PreparedDataset, tmp_path: Path) -> None:
+def test_resumed_run_equals_unbroken_run_bit_for_bit(
+    stop_at: int, averaged: bool, toy: PreparedDataset, tmp_path: Path
+) -> None:
     def run(name: str, *callbacks: L.Callback) -> tuple[RerankerModule, L.Trainer, CandidateDataModule]:
         keep = ModelCheckpoint(tmp_path / name, save_last=True)
         data = CandidateDataModule(toy, batch_size=BATCH_SIZE, seed=7)
-        return module(dropout=0.3, seed=5), trainer(tmp_path, keep, *callbacks), data
+        average = [EMAWeightAveraging(decay=0.9)] if averaged else []
+        return module(dropout=0.3, seed=5), trainer(tmp_path, keep, *average, *callbacks), data
 
     unbroken, unbroken_trainer, data = run("unbroken")
     unbroken_trainer.fit(unbroken, data)
