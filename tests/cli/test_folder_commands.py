@@ -1,6 +1,24 @@
+import json
+
 import pytest
 
 from graphrerank.cli.main import main
+from graphrerank.data.readers.folder import load_folder
+
+PAGES = {
+    "lake.md": "# Lake\n\nThe lake Baikal is deep, and its water freezes in January. See [seal](seal.md).",
+    "seal.md": "# Seal\n\nSeals of the lake hunt sculpins below the ice, and rest on islands.",
+    "bread.md": "# Bread\n\nBread is baked of flour, water and salt in a hot oven.",
+}
+
+
+@pytest.fixture
+def pages(tmp_path):
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    for name, text in PAGES.items():
+        (folder / name).write_text(text)
+    return folder
 
 
 def test_index(tmp_path, capsys):
@@ -9,9 +27,50 @@ def test_index(tmp_path, capsys):
     assert main(["index", str(tmp_path / "docs"), "--out", str(tmp_path / "data")]) == 0
     shown = capsys.readouterr().out
     assert "1 documents, 1 passages, 0 links" in shown
+    assert "no drafted questions: the passages have too few words" in shown
     assert f"index={tmp_path / 'data'}" in shown
     assert main(["index", str(tmp_path / "docs"), "--out", str(tmp_path / "data")]) == 1
     assert "`out` must not exist" in capsys.readouterr().err
+
+
+def test_drafted_questions(pages, tmp_path, capsys):
+    out = tmp_path / "data"
+    assert main(["index", str(pages), "--out", str(out), "--questions", "40"]) == 0
+    rows = [json.loads(line) for line in (out / "drafted.jsonl").read_text().splitlines()]
+    assert f"{len(rows)} drafted questions, which nobody asked" in capsys.readouterr().out
+    assert 20 < len(rows) <= 40
+    for row in rows:
+        held = " ".join(PAGES[name.removesuffix(":0")] for name in row["relevant"])
+        assert row["drafted_by"] == "words"
+        assert all(word in held for word in row["text"].split())
+    assert {"lake.md:0", "seal.md:0"} in [set(row["relevant"]) for row in rows]  # along the link
+    assert load_folder(out).splits == {}  # nothing takes them for judged
+    assert main(["index", str(pages), "--out", str(tmp_path / "none"), "--questions", "0"]) == 0
+    assert not (tmp_path / "none" / "drafted.jsonl").exists()
+    assert main(["index", str(pages), "--out", str(tmp_path / "no"), "--questions", "-1"]) == 1
+    assert "`--questions` must not be negative, got -1" in capsys.readouterr().err
+
+
+def test_a_language_model_writes_them(pages, tmp_path, capsys, endpoint, monkeypatch):
+    pytest.importorskip("httpx", reason="httpx is optional")
+    monkeypatch.setenv("GRAPHRERANK_CACHE", str(tmp_path / "cache"))
+
+    def answer(self, question, echo):
+        written = {"question": f"What of {question.count('- ')} passages?"}
+        return {"choices": [{"message": {"content": json.dumps(written)}}]}
+
+    endpoint[1].answer = answer
+    asks = ["--questions", "8", "--language-model", "m", "--endpoint", endpoint[0]]
+    assert main(["index", str(pages), "--out", str(tmp_path / "data"), *asks]) == 0
+    rows = [json.loads(line) for line in (tmp_path / "data" / "drafted.jsonl").read_text().splitlines()]
+    assert rows
+    for row in rows:
+        assert row["text"] == f"What of {len(row['relevant'])} passages?"
+        assert row["drafted_by"] == "m"
+    count = len(endpoint[1].requests)
+    assert main(["index", str(pages), "--out", str(tmp_path / "again"), *asks]) == 0
+    assert (tmp_path / "again" / "drafted.jsonl").read_bytes() == (tmp_path / "data" / "drafted.jsonl").read_bytes()
+    assert len(endpoint[1].requests) == count  # answers are kept
 
 
 def test_build(tmp_path, capsys):

@@ -7,6 +7,8 @@ from contextlib import closing
 from pathlib import Path
 
 MAX_WORDS = 200
+QUESTIONS = 1500  # as many as the data sets of `base` have
+ENDPOINT = "http://localhost:8000/v1"
 
 
 def index_command(arguments: Sequence[str]) -> int:
@@ -20,7 +22,23 @@ def index_command(arguments: Sequence[str]) -> int:
     parser.add_argument("--engine", choices=("local", "ray"), default="local", help="who reads the files (local)")
     parser.add_argument("--workers", type=int, default=2, help="of a Ray cluster (2)")
     parser.add_argument("--address", help="of a Ray cluster, `auto` for the one of this machine; else one is started")
+    parser.add_argument(
+        "--questions",
+        type=int,
+        default=QUESTIONS,
+        help=f"to draft from the passages, at most, for training without judgements ({QUESTIONS}); 0: none",
+    )
+    parser.add_argument(
+        "--language-model", metavar="NAME", help="writes the questions; without, they are words of their passages"
+    )
+    parser.add_argument(
+        "--endpoint",
+        default=ENDPOINT,
+        help=f"of the language model, OpenAI's form ({ENDPOINT}); OPENAI_API_KEY is its key",
+    )
     given = parser.parse_args(arguments)
+    if given.questions < 0:
+        raise ValueError(f"`--questions` must not be negative, got {given.questions}")
     from graphrerank.data.documents import index_folder
     from graphrerank.data.engines import LOCAL, Engine, RayEngine
 
@@ -28,9 +46,29 @@ def index_command(arguments: Sequence[str]) -> int:
     if given.engine == "ray":
         engine = RayEngine(given.out.absolute().parent, workers=given.workers, address=given.address)
     with closing(engine):
-        print(index_folder(given.source, given.out, max_words=given.max_words, engine=engine))
+        print(index_folder(given.source, given.out, max_words=given.max_words, engine=engine), flush=True)
+    if given.questions:
+        print(_drafted(given.out, given.questions, given.language_model, given.endpoint))
     print(f"graphrerank serve artifact=base index={given.out}    # search it, and look at the page")
     return 0
+
+
+def _drafted(folder: Path, count: int, name: str | None, endpoint: str) -> str:
+    """Draft questions, and say how many there are and what trains on them."""
+    from graphrerank.cli.doctor import cache_folder
+    from graphrerank.data.documents import draft_folder
+    from graphrerank.data.readers.drafted_file import DRAFTED
+
+    if name is None:
+        made = draft_folder(folder, count)
+    else:
+        from graphrerank.language_models import AnswerCache, LanguageModel
+
+        asked = AnswerCache(LanguageModel(endpoint, name), Path(cache_folder(dict(os.environ))) / "answers")
+        made = draft_folder(folder, count, model=asked, drafted_by=name)
+    if not made:
+        return "no drafted questions: the passages have too few words"
+    return f"{made:,} drafted questions, which nobody asked: {folder / DRAFTED} (data.drafted={made} trains on them)"
 
 
 def build_command(arguments: Sequence[str]) -> int:

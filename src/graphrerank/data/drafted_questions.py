@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 
@@ -13,6 +14,7 @@ from graphrerank.checks import check_counts
 from graphrerank.data.dataset import TRAIN, VAL, Qrels, RetrievalDataset
 from graphrerank.graphs import CorpusGraph
 from graphrerank.text import split_sentences
+from graphrerank.text.languages import ENGLISH, language_of
 from graphrerank.text.stems import STOP_WORDS
 
 SHARE_SINGLE = 0.25  # of the questions: words of one passage, which alone is relevant
@@ -28,6 +30,13 @@ FREQUENT = 0.1  # a short word in a larger share of the passages is in no questi
 SHORT = 6  # letters
 
 _WORD = re.compile(r"[^\W_]+")
+
+
+class Draft(NamedTuple):
+    """A drafted question: its text, and the numbers of its relevant passages."""
+
+    text: str
+    nodes: list[int]
 
 
 def draft_questions(dataset: RetrievalDataset, count: int, *, seed: int = 0) -> RetrievalDataset:
@@ -53,43 +62,54 @@ def draft_questions(dataset: RetrievalDataset, count: int, *, seed: int = 0) -> 
     Raises:
         ValueError: If ``count`` is not positive, or no passage has the words for a question.
     """
-    check_counts(count=count)
-    drafted = list(_Drafter(dataset.graph, random.Random(seed)).questions(count))
-    if not drafted:
+    drafts = list_drafts(dataset.graph, count, seed=seed)
+    if not drafts:
         raise ValueError(f"`dataset` {dataset.name!r} must have passages with words to draft questions from, got none")
+    return with_drafts(dataset, drafts)
+
+
+def list_drafts(graph: CorpusGraph, count: int, *, seed: int = 0) -> list[Draft]:
+    """Draft the questions of :func:`draft_questions`; none where no passage has the words for one."""
+    check_counts(count=count)
+    return list(_Drafter(graph, random.Random(seed)).questions(count))
+
+
+def with_drafts(dataset: RetrievalDataset, drafts: Sequence[Draft]) -> RetrievalDataset:
+    """Replace the questions of ``train`` and ``val`` by drafts (one at least): the last tenth of them is ``val``."""
     judged = [qrels.query for name, qrels in dataset.splits.items() if name not in (TRAIN, VAL)]
     others = dataset.with_queries(torch.unique(torch.cat([torch.zeros(0, dtype=torch.int64), *judged])))
-    first, num_val = len(others.query_ids), int(VALIDATION * len(drafted))
-    numbers = {TRAIN: range(len(drafted) - num_val), VAL: range(len(drafted) - num_val, len(drafted))}
-    splits = {name: _qrels(drafted, split, first) for name, split in numbers.items() if split}
+    first, num_val = len(others.query_ids), int(VALIDATION * len(drafts))
+    numbers = {TRAIN: range(len(drafts) - num_val), VAL: range(len(drafts) - num_val, len(drafts))}
+    splits = {name: _qrels(drafts, split, first) for name, split in numbers.items() if split}
     return replace(
         others,
-        query_ids=[*others.query_ids, *(f"drafted-{number}" for number in range(len(drafted)))],
-        query_texts=[*others.query_texts, *(text for text, _ in drafted)],
+        query_ids=[*others.query_ids, *(f"drafted-{number}" for number in range(len(drafts)))],
+        query_texts=[*others.query_texts, *(draft.text for draft in drafts)],
         splits={**splits, **others.splits},
         drafted=True,
         known_fingerprint=None,
     )
 
 
-def _qrels(drafted: Sequence[tuple[str, list[int]]], numbers: Sequence[int], first: int) -> Qrels:
-    pairs = [(first + number, node) for number in numbers for node in drafted[number][1]]
+def _qrels(drafts: Sequence[Draft], numbers: Sequence[int], first: int) -> Qrels:
+    pairs = [(first + number, node) for number in numbers for node in drafts[number].nodes]
     query, node = torch.tensor(pairs).T
     return Qrels(query, node, torch.ones(len(pairs)))
 
 
 class _Drafter:
-    """Draws questions from a corpus: texts, each with the numbers of its relevant passages."""
+    """Draws questions from a corpus."""
 
     def __init__(self, graph: CorpusGraph, rng: random.Random) -> None:
         self.graph, self.rng = graph, rng
+        self.stop_words = STOP_WORDS if graph.language == ENGLISH else language_of(graph.language).stop_words
         self.passages_with: Counter[str] = Counter()
         for text in graph.texts:
             self.passages_with.update({word.lower() for word in _WORD.findall(text)})
         pairs, _, types = graph.typed_edges()
         self.pairs_of_types = [pairs[types == number].tolist() for number in torch.unique(types).tolist()]
 
-    def questions(self, count: int) -> Iterator[tuple[str, list[int]]]:
+    def questions(self, count: int) -> Iterator[Draft]:
         for _ in range(count):
             kind = self.rng.random()
             if kind < SHARE_SINGLE or not self.pairs_of_types:
@@ -99,7 +119,7 @@ class _Drafter:
                 nodes, parts = self._joined(is_even=kind < SHARE_SINGLE + SHARE_EVEN)
             words = [word for part in parts for word in part]
             if len(words) >= MIN_WORDS and all(parts):
-                yield " ".join(words), nodes
+                yield Draft(" ".join(words), nodes)
 
     def _joined(self, *, is_even: bool) -> tuple[list[int], list[list[str]]]:
         """Draw two or three passages that edges join, and words of each."""
@@ -147,11 +167,11 @@ class _Drafter:
 
     def _telling(self, words: Sequence[str]) -> list[str]:
         """Leave out single letters, and short words that many passages hold."""
-        limit = FREQUENT * self.graph.num_nodes
+        limit = max(1, FREQUENT * self.graph.num_nodes)
         return [
             word
             for word in words
             if len(word) > 1
-            and word.lower() not in STOP_WORDS
+            and word.lower() not in self.stop_words
             and not (len(word) <= SHORT and self.passages_with[word.lower()] > limit)
         ]

@@ -5,6 +5,7 @@
 - ``qrels/<split>.tsv``: the header ``query-id corpus-id score``; a score of 0 means judged not relevant.
 - ``edges.tsv``, optional: ``source target type [weight]``.
 - ``entities.jsonl``, optional: ``{"_id", "entities": ["...", ...], "triples": [["h", "r", "t"], ...]}`` a line.
+- ``drafted.jsonl``, optional: questions drafted from the corpus, ``{"text", "relevant": ["d1", ...]}`` a line.
 
 Gzipped JSONL and Parquet are read too, so that BEIR data sets of the Hugging Face hub are such folders. An unknown id,
 an empty text or a score that is no number is an error that names file and line.
@@ -21,7 +22,7 @@ import torch
 
 from graphrerank.data.dataset import RetrievalDataset
 from graphrerank.data.derived_edges import DerivedEdges
-from graphrerank.data.drafted_questions import draft_questions
+from graphrerank.data.drafted_questions import draft_questions, with_drafts
 from graphrerank.data.engines import LOCAL, Engine
 from graphrerank.data.enrichment.adjacency import adjacency_edges
 from graphrerank.data.enrichment.entity_names import entity_names
@@ -29,13 +30,12 @@ from graphrerank.data.enrichment.incidence import normalized_names
 from graphrerank.data.enrichment.mentions import find_mentions
 from graphrerank.data.enrichment.shared_entities import choose_neighbours, shared_weight
 from graphrerank.data.readers.documents import Document, read_documents
+from graphrerank.data.readers.drafted_file import DRAFTED, read_drafted
 from graphrerank.data.readers.edge_list import FILTERED, read_edges
 from graphrerank.data.readers.edges_by_source import EdgesBySource
 from graphrerank.data.readers.entities import ENTITIES, read_entities
 from graphrerank.data.readers.judged_queries import judged_dataset, read_judged_queries
-from graphrerank.data.readers.judgements import (
-    Splits,
-)
+from graphrerank.data.readers.judgements import Splits
 from graphrerank.data.readers.records import existing_folder
 from graphrerank.graphs import CorpusGraph, EntityIncidence
 from graphrerank.graphs.edge_types import ADJACENCY, ENTITY, REFERENCE
@@ -109,8 +109,9 @@ def load_folder(
             computed per query.
         max_entity_share: Share of the documents, in (0, 1]; an entity in more (and in more than 10) is ignored.
         knn: Edges to add from each document to its nearest neighbours, once there are vectors; 0 for none.
-        drafted: Questions to draft from the documents and their edges in the place of those of the splits ``train``
-            and ``val`` (:func:`~graphrerank.data.drafted_questions.draft_questions`); 0 for none.
+        drafted: Take as many drafted questions, at most, in the place of those of the splits ``train`` and ``val``: the
+            first ones of ``drafted.jsonl``, if present, else drafted from the documents and their edges
+            (:func:`~graphrerank.data.drafted_questions.draft_questions`). 0 for none.
         cache: Folder that keeps extracted entities, in its ``entities/``; nothing is kept when None.
         engine: Extracts entities, searches for mentions and joins what shares entities, in blocks.
         keep_derived: Whether to keep edges by origin (:attr:`RetrievalDataset.derived`), which a corpus folder needs to
@@ -184,6 +185,8 @@ def load_folder(
             makes_choices=chosen is not None,
         ),
     )
+    if drafted and (folder / DRAFTED).is_file():
+        return with_drafts(dataset, read_drafted(folder / DRAFTED, node_number)[:drafted])
     return draft_questions(dataset, drafted) if drafted else dataset
 
 

@@ -1,0 +1,47 @@
+"""Draft questions of a data set folder, in a file of their own."""
+
+from pathlib import Path
+
+from graphrerank.data.drafted_questions import Draft, list_drafts
+from graphrerank.data.readers.drafted_file import DRAFTED, drafted_lines
+from graphrerank.data.readers.folder import AUTO, load_folder
+from graphrerank.files import write_text
+from graphrerank.language_models import ChatModel
+from graphrerank.language_models.questions import write_questions
+
+WORDS = "words"  # what drafts without a language model
+
+
+def draft_folder(
+    folder: str | Path, count: int, *, model: ChatModel | None = None, drafted_by: str = WORDS, seed: int = 0
+) -> int:
+    """Write ``drafted.jsonl``: questions of single passages, and of two or three that ``data.edges=auto`` joins.
+
+    Without a model they are words of their passages (:func:`~graphrerank.data.drafted_questions.draft_questions`); a
+    model writes a question for each in their place, and what it gives no usable answer to is left out.
+
+    Args:
+        folder: A data set folder.
+        count: Questions, at most.
+        model: Writes the questions; None for words.
+        drafted_by: What the file says of each question: the model's name.
+        seed: Of the choice of passages and words.
+
+    Returns:
+        How many were written; 0, and no file, where no passage has the words for one.
+
+    Raises:
+        ValueError: If the model gives no usable answer, or its endpoint refuses.
+    """
+    graph = load_folder(folder, edges=AUTO).graph
+    drafts = list_drafts(graph, count, seed=seed)
+    if not drafts:
+        return 0
+    if model is not None:
+        texts = graph.texts
+        written = write_questions(model, [[texts[node] for node in draft.nodes] for draft in drafts])
+        drafts = [Draft(text, draft.nodes) for text, draft in zip(written, drafts, strict=True) if text is not None]
+        if not drafts:
+            raise ValueError(f"the language model {drafted_by} gave no usable question; ask another one")
+    write_text(Path(folder) / DRAFTED, drafted_lines(drafts, graph.node_ids, drafted_by=drafted_by))
+    return len(drafts)
