@@ -87,6 +87,7 @@ def test_trouble_is_counted_and_told(run, arguments: list[str], mine: Path, endp
         "metal": (200, "rubbish"),
         "cloud": (200, chat("cloud", finish_reason="length")),
         "forest": (200, {**chat("forest"), "model": "chat-2"}),
+        "engine": (200, {**chat(""), "choices": [{"message": {"content": None, "refusal": "I will not."}}]}),
     }
     posted = endpoint[1].do_POST
 
@@ -99,11 +100,11 @@ def test_trouble_is_counted_and_told(run, arguments: list[str], mine: Path, endp
                  "answers=endpoint", "answers.writer.model.max_retries=1", "answers.writer.cache=null")  # fmt: skip
     (dataset,) = json.loads((folder / "metrics.json").read_text())["datasets"].values()
     counts = dataset["systems"]["ring.mine"]["answers"]
-    assert counts["outcomes"] == {"answered": 2, "cut": 1, "refused": 0, "rejected": 1, "failed": 2, "unusable": 0}
+    assert counts["outcomes"] == {"answered": 1, "cut": 1, "refused": 1, "rejected": 1, "failed": 2, "unusable": 0}
     assert counts["models"] == {"chat-1": 2, "chat-2": 1}
     assert counts["repeated"] == 2
     report = (folder / "report.md").read_text()
-    assert "answers of ring.mine: 1 cut, 1 rejected, 2 failed of 6" in report
+    assert "answers of ring.mine: 1 cut, 1 refused, 1 rejected, 2 failed of 6" in report
     assert "the model changed its name, chat-1, chat-2" in report
 
 
