@@ -1,5 +1,7 @@
 from pathlib import Path
+from typing import Any
 
+import pytest
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
@@ -51,6 +53,12 @@ steps:
     _partial_: true
     scorer: {_target_: graphrerank.inference.CheckpointScorer, _partial_: true, checkpoint: base, device: cpu}
 """
+BM25 = """
+_target_: graphrerank.pipelines.Pipeline
+_partial_: true
+budget: 6
+steps: [{_target_: graphrerank.pipelines.VectorSearch, _partial_: true}]
+"""
 PASSAGES = ["red river", "red stone", "green river", "old stone bridge", "river bridge", "a red bridge", "metal", "ice"]
 
 
@@ -84,6 +92,34 @@ def test_a_corpus_folder_is_searched_as_its_data_set(tmp_path: Path) -> None:
     assert answers[0] == answers[1]
     assert encoders[0] is encoders[1]  # loaded once in a worker, whichever engine asks
     assert shared_encoder(OmegaConf.to_yaml(encoder, resolve=True)) is encoders[0]
+
+
+def test_the_language_of_an_index(tmp_path: Path) -> None:
+    rows = [{"_id": f"p{i}", "text": text} for i, text in enumerate(PASSAGES)]
+    folder = write_dataset(tmp_path / "data", corpus=rows, queries=[{"_id": "q", "text": "any"}], test=[("q", "p0")])
+    prepare_corpus(load_folder(folder, language="finnish"), tmp_path / "corpus", encoder=None)
+    reads = OmegaConf.create({"_target_": "graphrerank.data.load_folder", "language": "auto"})
+    opens = OmegaConf.create({"_target_": "graphrerank.data.open_corpus"})
+    settings: dict[str, Any] = {
+        "encoder": None,
+        "retriever": OmegaConf.create({"_target_": "graphrerank.operators.BM25Retriever", "_partial_": True}),
+        "pipeline": OmegaConf.create(BM25),
+        "compared": {},
+        "cache": tmp_path,
+        "device": "cpu",
+    }
+    used = [
+        load_corpus(path, data=data, language=language, **settings).graph.language
+        for path, data, language in (
+            (folder, reads, "auto"),
+            (folder, reads, "german"),
+            (tmp_path / "corpus", opens, "auto"),
+            (tmp_path / "corpus", opens, "finnish"),
+        )
+    ]
+    assert used == ["english", "german", "finnish", "finnish"]
+    with pytest.raises(ValueError, match=r"`language` must be auto or finnish, in which .*corpus was prepared"):
+        load_corpus(tmp_path / "corpus", data=opens, language="german", **settings)
 
 
 def test_the_page_offers_questions_of_the_corpus(tmp_path: Path) -> None:

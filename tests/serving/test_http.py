@@ -41,6 +41,7 @@ def test_an_answer(client, artifact, encoder, path):
         "api_version": {"version": path[2]},
         "billed_units": {"search_units": 1},
         "model": "test-model",
+        "language": "english",
     }
     assert [set(result) for result in found["results"]] == [{"index", "relevance_score"}] * 2
     assert client.get("/health").json() == {"status": "ok"}

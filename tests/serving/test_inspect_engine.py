@@ -72,7 +72,11 @@ def test_the_last_ranking_is_that_of_a_search(inspect: Callable[..., InspectResp
     assert len(found.nodes) == len(vectors.nodes) == 6
     assert first.probabilities is vectors.probabilities is None
     assert set(found.milliseconds) == {"encode query", "retrieve", "graph", "rerank"}
-    assert found.meta == {"index": search.current[0], "model": load_primary("base").graph_reranker.name}
+    assert found.meta == {
+        "index": search.current[0],
+        "language": "english",
+        "model": load_primary("base").graph_reranker.name,
+    }
     assert all(node.text == TEXTS[int(node.doc_id[1:])] and node.explanation is None for node in found.nodes)
 
 

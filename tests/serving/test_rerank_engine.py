@@ -227,3 +227,28 @@ def test_vectors_of_texts_that_come_again_are_kept(artifact, encoder, monkeypatc
 
 def test_warm_up(artifact, encoder):
     RerankEngine(artifact, encoder).warm_up()
+
+
+GERMAN = ["Die alten Häuser an dem Fluss sind aus Stein.", "Der Fluss fließt durch die Stadt und ist nicht tief."]
+
+
+@pytest.mark.parametrize(
+    ("setting", "asked", "used"),
+    [("auto", None, "german"), ("auto", "none", "none"), ("english", None, "english"), ("english", "auto", "english")],
+)
+def test_words_are_matched_in_the_language_of_request_setting_or_documents(artifact, setting, asked, used):
+    engine = RerankEngine(artifact, language=setting)
+    request = RerankRequest(query="Haus", documents=GERMAN * 3, language=asked)
+    answer = engine.rerank({"a": request})["a"]
+    ranking = GraphReranker.from_pretrained(artifact.folder).rerank("Haus", GERMAN * 3, language=used)
+    assert answer.meta["language"] == used
+    assert [result.index for result in answer.results] == ranking.indices.tolist()
+    scores = {result.index: result.relevance_score for result in answer.results}
+    assert (scores[0] > scores[1]) == (used == "german")  # "Häuser" and "Haus" have one stem
+    assert "language" not in engine.rerank({"a": RerankRequest(query="q", scores=[1.0, 2.0])})["a"].meta
+
+
+def test_an_unknown_language_is_refused_without_repeating_it():
+    with pytest.raises(ValueError, match=r"`language` must be auto or one of \['english'") as refused:
+        RerankRequest(query="q", documents=["a"], language="klingon")
+    assert "klingon" not in refused.value.errors()[0]["msg"]

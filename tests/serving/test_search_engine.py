@@ -45,7 +45,7 @@ def test_a_batch_of_searches(folder):
     assert [one["doc_id"] for one in first["results"]] == ["d0"]
     assert second["results"][0]["doc_id"] == "d1"
     assert "document" not in second["results"][0]
-    assert first["meta"] == second["meta"] == {"index": corpus_version(folder / "one")}
+    assert first["meta"] == second["meta"] == {"index": corpus_version(folder / "one"), "language": "english"}
     assert ask(engine, "apple", return_documents=True)["results"][0]["document"] == {"text": "red apple"}
 
 

@@ -41,6 +41,7 @@ from graphrerank.serving.routes import Route
 from graphrerank.serving.search_engine import SearchableCorpus, SearchEngine, SearchRequest, SearchResponse
 from graphrerank.serving.settings import PageSettings
 from graphrerank.serving.tei_rerank import TeiRequest, TeiResult, render_tei
+from graphrerank.text.languages import AUTO, language_of
 
 NUM_QUESTIONS = 4  # of a corpus, to try on the page
 MAX_QUESTION = 300  # characters
@@ -80,6 +81,8 @@ def serve_http(cfg: DictConfig) -> Path:
     if cfg.artifact is None:
         raise ValueError("mode=http needs `artifact`: a folder that `python serve.py mode=export checkpoint=...` wrote")
     check_exposure(cfg.host, cfg.api_key, allow_no_key=cfg.allow_no_key)
+    if cfg.language != AUTO:
+        language_of(cfg.language)
     settings = service_settings(cfg)
     folder = artifact_folder(cfg)
     format_name = cfg.format or fastest_format(read_artifact_manifest(folder), settings.device)
@@ -101,6 +104,7 @@ def serve_http(cfg: DictConfig) -> Path:
             settings.limits,
             format_name=format_name,
             vector_cache_bytes=cfg.vector_cache_bytes,
+            language=cfg.language,
         )
         engines, encodes = {"rerank": rerank}, make_encoder is not None
         routes = [RERANK, TEI]
@@ -150,6 +154,7 @@ def load_corpus(
     compared: Mapping[str, DictConfig],
     cache: Path,
     device: str,
+    language: str = AUTO,
 ) -> SearchableCorpus:
     """Index a data set folder, or map a corpus folder, for a pipeline, in a worker.
 
@@ -162,11 +167,18 @@ def load_corpus(
         compared: Further pipelines, by name.
         cache: Folder that keeps the corpus's vectors; those of queries are not kept.
         device: Where the corpus and the models are.
+        language: In which words are matched; of a corpus folder the one that it was prepared in, or ``auto``.
 
     Raises:
         ValueError: If the data set is damaged, or a part does not fit another.
     """
-    dataset = instantiate(data, path=str(folder))
+    # a data set folder is read in a language, a corpus folder has one
+    dataset = instantiate(data, path=str(folder), **({"language": language} if "language" in data else {}))
+    if language not in (AUTO, dataset.graph.language):
+        raise ValueError(
+            f"`language` must be auto or {dataset.graph.language}, in which {folder} was prepared (data.language), "
+            f"got {language!r}"
+        )
     # of its own: what it encodes in the background must not wait for requests, nor they for it; loaded if it encodes
     corpus_encoder = None if encoder is None else VectorCache(instantiate(encoder), cache / "vectors")
     graph = with_vectors(dataset, corpus_encoder, cache / "candidates").graph.to(device)
@@ -252,6 +264,7 @@ def _corpus_loader(cfg: DictConfig, artifact: Artifact) -> Callable[[Path], Sear
         compared=_compared(session, own, str(artifact.folder)),
         cache=session.cache,
         device=str(session.device),
+        language=session.cfg.language,
     )
 
 

@@ -216,6 +216,7 @@ class ServeConfig:
     bench: BenchPlan = field(default_factory=BenchPlan)
     index: str | None = None
     compare: list[str] = field(default_factory=list)
+    language: str = "auto"
     page: bool = True
     browser: bool = True
     documents: bool = True

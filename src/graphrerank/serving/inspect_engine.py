@@ -86,7 +86,8 @@ class InspectResponse(BaseModel):
         edges: Undirected edges ``[i, j, weight, type]`` among them, ``i`` below ``j``, one for each type.
         rankings: After each step of the pipeline, and by the pipelines to compare with.
         milliseconds: Time of each stage; of a comparison not measured.
-        meta: ``index``, the version of the corpus; ``model``, the reranker's name.
+        meta: ``index``, the version of the corpus; ``language``, in which words are matched; ``model``, the reranker's
+            name.
     """
 
     id: str
@@ -150,7 +151,11 @@ class InspectEngine:
             edges=_edges(corpus.graph, numbers),
             rankings=[_ranking(name, step, place_of) for name, step in found],
             milliseconds={stage: round(1000 * taken, 3) for stage, taken in seconds.items()},
-            meta={"index": version, "model": getattr(scorer_of(traced[-1].step), "name", None)},
+            meta={
+                "index": version,
+                "language": corpus.graph.language,
+                "model": getattr(scorer_of(traced[-1].step), "name", None),
+            },
         )
 
     def _explain(

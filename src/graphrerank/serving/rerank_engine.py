@@ -13,8 +13,10 @@ from torch import Tensor
 
 from graphrerank.data import MemoryVectorCache
 from graphrerank.data.encoder import Encoder, check_vectors
+from graphrerank.data.text_match import TEXT_MATCH_FEATURES
 from graphrerank.graphs.queries import query_encoder
 from graphrerank.inference import Explainer, GraphReranker, RerankedList, RerankInput
+from graphrerank.inference.text_features import BM25_SCORE
 from graphrerank.models import Checkpoint, load_checkpoint
 from graphrerank.serving.artifact import Artifact, load_artifact
 from graphrerank.serving.engine import Check
@@ -28,6 +30,9 @@ from graphrerank.serving.rerank_response import (
     explanation_of,
     rerank_response,
 )
+from graphrerank.text.languages import AUTO
+
+WORD_COLUMNS = {BM25_SCORE, *TEXT_MATCH_FEATURES}
 
 
 class RerankEngine:
@@ -39,6 +44,7 @@ class RerankEngine:
             None for models that read no vectors: the cosine is then 0 for all documents.
         limits: Limits of requests.
         device: Device of the model.
+        language: In which words are matched, of requests that name none; ``auto``: that of their documents.
 
     Raises:
         ValueError: If the encoder is not that of the manifest, there is none and the model reads vectors, or the model
@@ -52,6 +58,7 @@ class RerankEngine:
         *,
         limits: Limits | None = None,
         device: str = "cpu",
+        language: str = AUTO,
     ) -> None:
         checkpoint = Checkpoint(artifact.module, artifact.manifest, artifact.folder)
         self._reranker = GraphReranker(checkpoint, device=device)
@@ -61,6 +68,7 @@ class RerankEngine:
         if self._reranker.inputs.reads_vectors:  # others read cosines, of any encoder
             checkpoint.check_encoder(getattr(encoder, "name", None), getattr(encoder, "fingerprint", None))
         self._encoder = encoder
+        self._language = language
 
     def answer(self, jobs: Mapping[str, RerankJob], check: Check = lambda: None) -> dict[str, RankedDocuments]:
         """Rank the documents of a batch of jobs, by id.
@@ -72,7 +80,7 @@ class RerankEngine:
         Raises:
             ValueError: If a job is invalid.
         """
-        inputs = self._encoded([job.candidates for job in jobs.values()])
+        inputs = self._encoded([self._in_language(job.candidates) for job in jobs.values()])
         check()
         with metrics().stage_seconds.labels("rerank").time():
             rankings = self._reranker.rerank_batch(inputs, check=check)
@@ -84,6 +92,7 @@ class RerankEngine:
                 ranking.scores.tolist(),
                 self._explain(candidates, ranking, check) if job.explain else None,
                 _perfect_recall(ranking) if job.confidence else None,
+                candidates.language if self._matches_words(candidates) else None,
             )
             for (uid, job), candidates, ranking in zip(jobs.items(), inputs, rankings, strict=True)
         }
@@ -108,6 +117,18 @@ class RerankEngine:
             for _ in range(2):
                 self.rerank({"first": request, "second": request})
         self.rerank({"explained": request.model_copy(update={"explain": True})})
+
+    def _matches_words(self, given: RerankInput) -> bool:
+        """Return whether words of the passages are matched with the query's."""
+        reads = not WORD_COLUMNS.isdisjoint(self._reranker.feature_names)
+        return given.passages is not None and (reads or given.scores is None)
+
+    def _in_language(self, given: RerankInput) -> RerankInput:
+        """Name the language in which words are matched, if they are: the request's, else the service's."""
+        if not self._matches_words(given):
+            return given
+        language = given.language if given.language != AUTO else self._language
+        return replace(given, language=given.language_of_passages if language == AUTO else language)
 
     def _encoded(self, candidates: Sequence[RerankInput]) -> list[RerankInput]:
         """Add the vectors of candidates with texts and without vectors, all encoded in one call."""
@@ -175,6 +196,7 @@ def load_rerank_engine(
     *,
     format_name: str | None = None,
     vector_cache_bytes: int = 1 << 28,
+    language: str = AUTO,
 ) -> RerankEngine:
     """Load an artifact in a worker.
 
@@ -185,9 +207,10 @@ def load_rerank_engine(
         device: Device of the model.
         format_name: See :func:`load_artifact`.
         vector_cache_bytes: Memory for the vectors of texts that come again.
+        language: See :class:`RerankEngine`.
 
     Raises:
         ValueError: As :func:`load_artifact` and :class:`RerankEngine`.
     """
     encoder = None if make_encoder is None else MemoryVectorCache(make_encoder(), max_bytes=vector_cache_bytes)
-    return RerankEngine(load_artifact(folder, format_name), encoder, limits=limits, device=device)
+    return RerankEngine(load_artifact(folder, format_name), encoder, limits=limits, device=device, language=language)

@@ -26,6 +26,7 @@ from graphrerank.inference.input_edges import LARGEST_WEIGHT, SMALLEST_WEIGHT
 from graphrerank.serving.edge_arrays import EdgeArrays, check_ends, read_edges
 from graphrerank.serving.limits import Probability, limits_of
 from graphrerank.serving.work import rerank_seconds
+from graphrerank.text.languages import AUTO, LANGUAGES
 from graphrerank.text.tokenizer import WordTokenizer
 
 Score = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False, strict=True)]
@@ -117,6 +118,7 @@ class RerankRequest(BaseModel):
         rank_fields: Fields of documents that are objects, joined by line breaks; None for ``text``.
         max_tokens_per_doc: Number of words of a document that are read; None for all. The encoder has its own limit.
         max_doc_length: Jina's name of ``max_tokens_per_doc``.
+        language: In which words are matched; None for the service's setting, by default that of the documents.
         explain: Whether results explain their scores.
         return_confidence: Whether the response has ``perfect_recall``; the artifact must have a ``list_confidence``.
         model: Ignored: a service has one model.
@@ -146,6 +148,7 @@ class RerankRequest(BaseModel):
     rank_fields: Annotated[list[str], Field(min_length=1, fail_fast=True)] | None = None
     max_tokens_per_doc: Positive | None = None
     max_doc_length: Positive | None = None
+    language: str | None = None
     explain: Flag = False
     return_confidence: Flag = False
     model: str | None = None
@@ -188,6 +191,7 @@ class RerankRequest(BaseModel):
             top_n=self.top_n,
             min_probability=self.min_probability,
             min_perfect_recall=self.min_perfect_recall,
+            language=self.language or AUTO,
         )
         seconds = rerank_seconds(candidates, explain=self.explain)
         return RerankJob(candidates, self.explain, self.return_confidence, seconds)
@@ -204,6 +208,13 @@ class RerankRequest(BaseModel):
             if count > limits.entities:
                 raise ValueError(f"`entities` must have at most {limits.entities} names, got {count}")
         return given
+
+    @field_validator("language")
+    @classmethod
+    def _a_known_language(cls, language: str | None) -> str | None:
+        if language not in (None, AUTO, *LANGUAGES):
+            raise ValueError(f"`language` must be {AUTO} or one of {list(LANGUAGES)}")
+        return language
 
     @field_validator("query")
     @classmethod

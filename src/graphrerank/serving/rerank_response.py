@@ -72,7 +72,8 @@ class RerankResponse(BaseModel):
         results: Best first by the model's score, ties by index.
         perfect_recall: If ``return_confidence`` is set, for each result the probability that no document below it, nor
             one that was not sent, is relevant.
-        meta: ``api_version`` and ``billed_units`` as Cohere's clients expect them, and the model's name.
+        meta: ``api_version`` and ``billed_units`` as Cohere's clients expect them, the model's name, and, if words were
+            matched, the ``language`` in which.
     """
 
     id: str
@@ -92,6 +93,7 @@ class RankedDocuments:
         scores: The model's scores of these documents.
         explanations: Explanations of these documents, or None.
         perfect_recall: For each rank, the probability that all relevant documents are at or above it, or None.
+        language: In which words were matched; None if none were.
     """
 
     model: str
@@ -100,6 +102,7 @@ class RankedDocuments:
     scores: list[float]
     explanations: list[Explanation] | None = None
     perfect_recall: list[float] | None = None
+    language: str | None = None
 
 
 def explanation_of(explanation: DocumentExplanation, probability: float | None) -> Explanation:
@@ -134,6 +137,7 @@ def rerank_response(request: RerankRequest, ranked: RankedDocuments, uid: str, v
     for result, explanation in zip(results, ranked.explanations or (), strict=False):
         result["explanation"] = explanation
     meta = {"api_version": {"version": version}, "billed_units": {"search_units": 1}, "model": ranked.model}
+    meta |= {} if ranked.language is None else {"language": ranked.language}
     confidence = {} if ranked.perfect_recall is None else {"perfect_recall": ranked.perfect_recall}
     return {"id": uid, "results": results, **confidence, "meta": meta}
 

@@ -71,7 +71,7 @@ class SearchResponse(BaseModel):
         results: Best first.
         perfect_recall: If ``return_confidence`` is set, for each result the probability that nothing below it, nor
             anything that was not found, is relevant.
-        meta: ``index``, the version of the corpus that was searched.
+        meta: ``index``, the version of the corpus that was searched, and ``language``, in which its words are matched.
     """
 
     id: str
@@ -246,7 +246,8 @@ def _response(
         assert probabilities is not None
         assert confidence is not None
         perfect_recall = confidence.perfect_recall(probabilities)[:count].tolist()
-    return SearchResponse(id=uid, results=results, perfect_recall=perfect_recall, meta={"index": version})
+    meta = {"index": version, "language": corpus.graph.language}
+    return SearchResponse(id=uid, results=results, perfect_recall=perfect_recall, meta=meta)
 
 
 def _document(graph: CorpusGraph, node: int) -> dict[str, str]:
