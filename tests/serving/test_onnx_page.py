@@ -1,10 +1,12 @@
-"""docs/onnx.md: the file's interface, and its JavaScript in Node."""
+"""docs/onnx.md: the file's interface, its JavaScript in Node, and its Rust."""
 
 import json
 import os
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from graphrerank.models.checkpoint import PRETRAINED
 from graphrerank.serving import export_artifact
 from graphrerank.serving.artifact import load_artifact
 from graphrerank.serving.parity import TOLERANCE
-from graphrerank.serving.parity_batches import parity_batches
+from graphrerank.serving.parity_batches import Batch, parity_batches
 from graphrerank.serving.schema import input_names
 from tests.support import ROOT
 
@@ -28,6 +30,33 @@ PAGE = (ROOT / "docs" / "onnx.md").read_text(encoding="utf-8")
 SCRIPT = re.findall(r"^```javascript\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)[0]
 PACKAGE = "onnxruntime-web"
 NUM_BATCHES = 60
+RUST = ROOT / "docs" / "rerank.rs"
+RUST_HARNESS = """
+#[path = "rerank.rs"]
+#[allow(dead_code)]
+mod rerank;
+use rerank::{Data, Model, Tensor};
+
+fn numbers<T: std::str::FromStr>(text: &str) -> Vec<T> {
+    text.split_whitespace().map(|number| number.parse().ok().unwrap()).collect()
+}
+
+fn main() {
+    let model = Model::load(&std::env::args().nth(1).unwrap()).unwrap();
+    for line in std::fs::read_to_string("batches.txt").unwrap().lines() {
+        let tensors = line.split(';').map(|tensor| {
+            let parts: Vec<&str> = tensor.split(':').collect();
+            let data = match parts[1] {
+                "int64" => Data::Integers(numbers(parts[3])),
+                _ => Data::Floats(numbers(parts[3])),
+            };
+            Tensor { name: parts[0].into(), shape: numbers(parts[2]), data }
+        });
+        let found = model.run(&tensors.collect::<Vec<_>>()).unwrap();
+        println!("{{\\"scores\\": {:?}, \\"probabilities\\": {:?}}}", found["scores"], found["probabilities"]);
+    }
+}
+"""
 HARNESS = """
 const fs = require("node:fs");
 const { load, run } = require("./rerank.cjs");
@@ -57,6 +86,35 @@ def node() -> dict[str, str]:
     if found.returncode:
         pytest.skip(f"npm install {PACKAGE}: Node does not find it, in NODE_PATH or in node_modules")
     return {**os.environ, "NODE_PATH": found.stdout.partition(f"/{PACKAGE}/")[0]}
+
+
+@pytest.fixture(scope="module")
+def rust(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the compiled programs of the page and of the harness, beside ONNX Runtime's library."""
+    if shutil.which("rustc") is None:
+        pytest.skip("rustc is not installed")
+    package = find_spec("onnxruntime")
+    found = [] if package is None else [*Path(str(package.origin)).parent.glob("capi/libonnxruntime.so.*")]
+    if not found:
+        pytest.skip("no libonnxruntime.so in the package onnxruntime")
+    folder = tmp_path_factory.mktemp("rust")
+    for name in ("libonnxruntime.so", "libonnxruntime.so.1"):
+        (folder / name).symlink_to(found[0])
+    shutil.copy(RUST, folder)
+    (folder / "parity.rs").write_text(RUST_HARNESS)
+    for name in ("rerank.rs", "parity.rs"):
+        command = ["rustc", "--edition", "2021", "-O", "-D", "warnings", name, "-L", ".", "-l", "onnxruntime"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+        assert done.returncode == 0, done.stderr
+    return folder
+
+
+def run_rust(folder: Path, name: str, artifact: Path) -> str:
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(folder)}
+    command = [str(folder / name), str(artifact)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def run_node(node: dict[str, str], folder: Path, script: str, artifact: Path) -> str:
@@ -93,15 +151,39 @@ def test_the_page_states_the_interface(artifact: Path) -> None:
 
 @pytest.mark.slow
 def test_javascript_scores_the_parity_batches(artifact: Path, node: dict[str, str], tmp_path: Path) -> None:
-    loaded = load_checkpoint(artifact)
-    batches = list(islice(parity_batches(loaded.manifest, NUM_BATCHES), NUM_BATCHES))
-    names = loaded.manifest.inputs.names
+    names, batches = batches_of(artifact)
     content = [dict(zip(names, map(flat, batch.inputs), strict=True)) for batch in batches]
     (tmp_path / "batches.json").write_text(json.dumps(content))
     (tmp_path / "rerank.cjs").write_text(SCRIPT)
     (tmp_path / "parity.cjs").write_text(HARNESS)
     run_node(node, tmp_path, "parity.cjs", artifact)
-    outputs = json.loads((tmp_path / "outputs.json").read_text())
+    check_parity(artifact, json.loads((tmp_path / "outputs.json").read_text()))
+
+
+@pytest.mark.slow  # a compiler
+def test_rust_scores_the_parity_batches(artifact: Path, rust: Path) -> None:
+    names, batches = batches_of(artifact)
+    lines = [
+        ";".join(
+            f"{name}:{str(tensor.dtype).removeprefix('torch.')}:{' '.join(map(str, tensor.shape))}:"
+            f"{' '.join(map(repr, tensor.flatten().tolist()))}"
+            for name, tensor in zip(names, batch.inputs, strict=True)
+        )
+        for batch in batches
+    ]
+    (rust / "batches.txt").write_text("\n".join(lines))
+    check_parity(artifact, [json.loads(line) for line in run_rust(rust, "parity", artifact).splitlines()])
+
+
+def batches_of(artifact: Path) -> tuple[Sequence[str], list[Batch]]:
+    """Names of the inputs, and the batches."""
+    manifest = load_checkpoint(artifact).manifest
+    return manifest.inputs.names, list(islice(parity_batches(manifest, NUM_BATCHES), NUM_BATCHES))
+
+
+def check_parity(artifact: Path, outputs: Sequence[dict[str, list[float]]]) -> None:
+    """Hold the outputs of each batch against the eager model's."""
+    loaded, (_, batches) = load_checkpoint(artifact), batches_of(artifact)
     assert len(outputs) == NUM_BATCHES
     calibration = loaded.reranker.calibration
     assert calibration is not None
@@ -116,7 +198,18 @@ def test_javascript_scores_the_parity_batches(artifact: Path, node: dict[str, st
 @pytest.mark.slow
 def test_javascript_ranks_as_python(artifact: Path, node: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "rerank.cjs").write_text(SCRIPT)
-    rows = [line.rsplit(" ", 2) for line in run_node(node, tmp_path, "rerank.cjs", artifact).splitlines()]
+    check_ranking(artifact, run_node(node, tmp_path, "rerank.cjs", artifact))
+
+
+@pytest.mark.slow
+def test_rust_ranks_as_python(artifact: Path, rust: Path) -> None:
+    assert ", ".join(map(json.dumps, EDGE_TYPES)) in RUST.read_text(encoding="utf-8")
+    check_ranking(artifact, run_rust(rust, "rerank", artifact))
+
+
+def check_ranking(artifact: Path, shown: str) -> None:
+    """Hold what an example shows against :class:`GraphReranker`."""
+    rows = [line.rsplit(" ", 2) for line in shown.splitlines()]
     ids = ["Solaris", "film director", "Paris", "Andrei Tarkovsky"]
     reranker = GraphReranker.from_pretrained(artifact)
     scores = [0.71, 0.55, 0.21, 0.34]
