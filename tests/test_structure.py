@@ -12,6 +12,7 @@ CROSS_CUTTING = {
     "test_extending.py": "docs/extending.md, as a package of somebody else's",
     "test_imports.py": "layers, circles, and what importing loads",
     "test_readme.py": "README and docs",
+    "test_release.py": ".ci/release.py",
     "test_security.py": "SECURITY.md",
     "test_structure.py": "this",
     "test_writers.py": "who writes files",
