@@ -144,7 +144,7 @@ def test_processes_share_each_batch(
 class Noting(L.LightningModule):
     """Notes the queries of each step; may fail at one, as a machine may."""
 
-    def __init__(self, stop_at: int | None = None, *, steps: int = 18) -> None:
+    def __init__(self, stop_at: int | None, *, steps: int) -> None:
         super().__init__()
         self.steps = steps
         self.weight = torch.nn.Parameter(torch.ones(1))
@@ -168,28 +168,35 @@ class Noting(L.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
 
+def fit(
+    folder: Path, data: StreamedDataModule, *, max_epochs: int, steps: int,
+    stop_at: int | None = None, resume: Path | None = None,
+) -> list[list[int]]:  # fmt: skip
+    """Train with a checkpoint after each step, until the end or a power cut; return each batch's queries."""
+    keep = ModelCheckpoint(folder, save_last=True, every_n_train_steps=1)
+    trainer = L.Trainer(
+        max_epochs=max_epochs, callbacks=[keep], logger=False, enable_progress_bar=False, accelerator="cpu",
+        use_distributed_sampler=False, enable_model_summary=False,
+    )  # fmt: skip
+    noting = Noting(stop_at, steps=steps)
+    try:
+        trainer.fit(noting, datamodule=data, ckpt_path=resume, weights_only=True)
+    except RuntimeError:
+        assert stop_at is not None
+    return noting.seen
+
+
 @pytest.mark.parametrize("stop_at", [3, 6, 9, 12])
 def test_a_broken_run_goes_on_within_the_epoch(
     prepared: PreparedDataset, shards: CandidateShards, tmp_path: Path, stop_at: int
 ) -> None:
-    def run(name: str, stop_at: int | None = None, resume: Path | None = None) -> list[list[int]]:
-        keep = ModelCheckpoint(tmp_path / name, save_last=True, every_n_train_steps=1)
-        trainer = L.Trainer(
-            max_epochs=3, callbacks=[keep], logger=False, enable_progress_bar=False, accelerator="cpu",
-            use_distributed_sampler=False, enable_model_summary=False,
-        )  # fmt: skip
-        noting = Noting(stop_at)
+    def run(name: str, **stopped: Any) -> list[list[int]]:
         data = StreamedDataModule({"d": prepared}, {"d": shards}, buffer=10, batch_size=4, seed=1)
-        try:
-            trainer.fit(noting, datamodule=data, ckpt_path=resume, weights_only=True)
-        except RuntimeError:
-            assert noting.stop_at is not None
-        return noting.seen
+        return fit(tmp_path / name, data, max_epochs=3, steps=18, **stopped)
 
     whole = run("whole")
     assert len(whole) == 18
-    before = run("broken", stop_at)
-    assert before == whole[:stop_at]
+    assert run("broken", stop_at=stop_at) == whole[:stop_at]
     assert run("resumed", resume=tmp_path / "broken" / "last.ckpt") == whole[stop_at:]
 
 
@@ -265,20 +272,10 @@ def test_mixed_sets_share_a_small_buffer(mixed: dict[str, Any], buffer: int, mon
 
 
 def test_a_broken_mixed_run_goes_on_within_the_epoch(mixed: dict[str, Any], tmp_path: Path) -> None:
-    def run(name: str, stop_at: int | None = None, resume: Path | None = None) -> list[list[int]]:
-        keep = ModelCheckpoint(tmp_path / name, save_last=True, every_n_train_steps=1)
-        trainer = L.Trainer(
-            max_epochs=2, callbacks=[keep], logger=False, enable_progress_bar=False, accelerator="cpu",
-            use_distributed_sampler=False, enable_model_summary=False,
-        )  # fmt: skip
-        noting = Noting(stop_at, steps=24)
+    def run(name: str, **stopped: Any) -> list[list[int]]:
         data = StreamedDataModule(**mixed, buffer=20, batch_size=4, seed=1)
-        try:
-            trainer.fit(noting, datamodule=data, ckpt_path=resume, weights_only=True)
-        except RuntimeError:
-            assert noting.stop_at is not None
-        return noting.seen
+        return fit(tmp_path / name, data, max_epochs=2, steps=24, **stopped)
 
     whole = run("whole")
-    assert run("broken", 17) == whole[:17]
+    assert run("broken", stop_at=17) == whole[:17]
     assert run("resumed", resume=tmp_path / "broken" / "last.ckpt") == whole[17:]
