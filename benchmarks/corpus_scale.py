@@ -7,20 +7,24 @@ vectors are those of a hashing encoder. Each measurement is a process of its own
 """
 
 import argparse
+import http.client
 import json
 import re
 import resource
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 import zlib
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
+import psutil
 import torch
 
 from graphrerank.data import (
@@ -343,6 +347,71 @@ def evaluate(folder: Path) -> dict[str, float]:
     return {"seconds": seconds, "cpu_seconds": used.ru_utime + used.ru_stime, "peak_mb": used.ru_maxrss / 1e3}
 
 
+def serve(folder: Path) -> dict[str, float]:
+    """Time ``serve.py``: until it is ready, and ``POST /search`` of half of the questions, alone, after the other."""
+    dataset = open_corpus(folder)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    settings = ["artifact=base", "encoder=none", f"index={folder.absolute()}", "pipeline=vector_search"]
+    settings += ["retriever=bm25", "workers=2", f"port={port}", "browser=false"]
+    start = time.perf_counter()
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}  # a line for each request
+    service = subprocess.Popen([sys.executable, str(ROOT / "serve.py"), *settings], **quiet)
+    try:
+        while not _is_ready(port):
+            if service.poll() is not None:
+                raise RuntimeError(f"the service ended with {service.returncode}")
+            time.sleep(0.1)
+        ready = time.perf_counter() - start
+        processes = [psutil.Process(service.pid), *psutil.Process(service.pid).children(recursive=True)]
+        half = len(dataset.query_texts) // 2
+        _search_by_http(port, dataset.query_texts[:half])
+        before = sum(sum(process.cpu_times()[:2]) for process in processes)
+        times, stages = _search_by_http(port, dataset.query_texts[half:])
+        cpu = sum(sum(process.cpu_times()[:2]) for process in processes) - before
+        memory = [process.memory_full_info() for process in processes]
+    finally:
+        service.terminate()
+        service.wait()
+    return {
+        "ready_seconds": ready, "p50_ms": float(np.median(times)), "p95_ms": float(np.quantile(times, 0.95)),
+        "cpu_mean_ms": 1000 * cpu / len(times),
+        **{f"{name}_p50_ms": float(np.median(of)) for name, of in stages.items()},
+        "largest_mb": max(of.rss for of in memory) / 1e6, "largest_own_mb": max(of.uss for of in memory) / 1e6,
+    }  # fmt: skip
+
+
+def _is_ready(port: int) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request("GET", "/ready")
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
+def _search_by_http(port: int, questions: Sequence[str]) -> tuple[list[float], dict[str, list[float]]]:
+    """Ask one question after the other; return milliseconds, and those of each stage that the answers name."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    times, stages = [], defaultdict(list)
+    for text in questions:
+        start = time.perf_counter()
+        body = json.dumps({"query": text})
+        connection.request("POST", "/search", body, {"content-type": "application/json"})
+        answer = connection.getresponse()
+        content = answer.read()
+        times.append(1000 * (time.perf_counter() - start))
+        if answer.status != 200:
+            raise RuntimeError(f"POST /search answered {answer.status}: {content[:200]!r}")
+        for name, milliseconds in re.findall(r"([\w/]+);dur=([\d.]+)", answer.headers["server-timing"]):
+            stages[name].append(float(milliseconds))
+    connection.close()
+    return times, stages
+
+
 def main() -> None:
     """Measure each step of each size in a process of its own, and print a line for each."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -364,6 +433,8 @@ def main() -> None:
             found = compare(args.source, folder, args.sizes[0])
         elif args.step == "evaluate":
             found = evaluate(folder)
+        elif args.step == "serve":
+            found = serve(folder)
         elif args.step in ("titled", "grow_titled"):
             found = (prepare_titled if args.step == "titled" else grow_titled)(args.source, folder, args.sizes[0])
         elif args.step == "grow_ivf":
@@ -375,7 +446,7 @@ def main() -> None:
         print(json.dumps(found))
         return
     for size in args.sizes:
-        steps = ["prepare", "prepare_ivf", *args.systems, "evaluate"]
+        steps = ["prepare", "prepare_ivf", *args.systems, "evaluate", "serve"]
         if size <= COMPARED:
             steps += ["compare", "titled", "grow_titled", "grow_ivf"]
         steps.append("grow")

@@ -1,7 +1,7 @@
 """The corpus as a graph: node ids, texts, edges in compressed sparse rows, and node vectors."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor
 from graphrerank.graphs.edge_lists import check_edges, lay_out_types, merge_parallel
 from graphrerank.graphs.edge_types import EDGE_TYPES, ENTITY, OTHER
 from graphrerank.graphs.entity_incidence import EntityIncidence
+from graphrerank.graphs.mapped_pages import MappedPages
 from graphrerank.graphs.sparse_rows import row_slots
 from graphrerank.graphs.stored_index import StoredIndex
 from graphrerank.graphs.word_index import WordIndex
@@ -48,6 +49,7 @@ class CorpusGraph:
             None where there are none.
         title_lengths: ``[N]`` int32, characters of its title at the start of a text, on the CPU; None if unknown.
         language: In which the words of texts and queries are matched (:mod:`~graphrerank.text.languages`).
+        pages: Those that it is mapped by; who has read for some queries calls its ``release``. None in memory.
     """
 
     node_ids: Sequence[str]
@@ -65,6 +67,7 @@ class CorpusGraph:
     removed: Tensor | None = None
     title_lengths: Tensor | None = None
     language: str = "english"
+    pages: MappedPages = field(default_factory=MappedPages)
 
     @classmethod
     def from_edges(
@@ -287,14 +290,8 @@ class CorpusGraph:
     def with_edges_of(self, other: "CorpusGraph") -> "CorpusGraph":
         """Return the same graph with the edges of another one of the same passages."""
         moved = other.to(self.device)
-        return replace(
-            self,
-            indptr=moved.indptr,
-            indices=moved.indices,
-            weight=moved.weight,
-            weight_by_type=moved.weight_by_type,
-            row_stop=moved.row_stop,
-        )
+        held = ("indptr", "indices", "weight", "weight_by_type", "row_stop")
+        return replace(self, **{name: getattr(moved, name) for name in held})
 
     def with_rows_in_order(self) -> "CorpusGraph":
         """Return the same graph with each row where the one before ends."""

@@ -50,6 +50,7 @@ class BM25Retriever:
             )
             features = scores.masked_fill(nodes < 0, 0.0).unsqueeze(-1).expand(-1, -1, 2)
             rankings.append(Ranking(nodes, scores, features))
+            self._graph.pages.release()
         return Ranking.concatenate(rankings)
 
     @cached_property

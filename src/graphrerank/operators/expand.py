@@ -125,6 +125,7 @@ class ExpandRetriever:
             *(self._text_scores(name, queries, candidates) for name in self._added),
         ]
         features = torch.cat([*columns, walk_features], dim=-1).masked_fill((candidates < 0).unsqueeze(-1), 0.0)
+        self._graph.pages.release()
         return rank_candidates(candidates, features, self.top_k, base_nodes=ranking.nodes)
 
     def _text_scores(self, name: str, queries: Queries, nodes: Tensor) -> Tensor:

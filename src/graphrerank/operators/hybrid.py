@@ -136,6 +136,7 @@ class HybridRetriever:
         for block in queries.blocks(rows):
             vectors = block.encoded.to(self._embedding.device)
             lexical = lexical_scores(self._bm25, block.texts).to(vectors.device)
+            self._graph.pages.release()
             if self._dense is not None:
                 yield vectors, self._proposed(block, vectors, lexical)
                 continue

@@ -90,6 +90,7 @@ class Pipeline:
             for step in self._steps:
                 state = step.run(state)
             states.append(state)
+            self._resources.graph.pages.release()
             if advance is not None:
                 advance(len(batch))
         routes = [state.routes.cpu() for state in states if state.routes is not None]

@@ -11,6 +11,7 @@ from graphrerank.data import RetrievalDataset, prepare
 from graphrerank.data.corpus_folder import open_corpus, prepare_corpus
 from graphrerank.data.text_match import TEXT_MATCH_FEATURES, TextMatch
 from graphrerank.graphs import Queries, RetrieverFactory
+from graphrerank.graphs.mapped_pages import RESIDENT, MappedPages
 from graphrerank.graphs.model_inputs import ModelInputs
 from graphrerank.operators import (
     BM25Retriever,
@@ -18,6 +19,7 @@ from graphrerank.operators import (
     ExpandRetriever,
     HybridExpandRetriever,
     HybridRetriever,
+    hybrid,
 )
 from tests.data.corpus_folder.conftest import MakeDataset
 from tests.support.encoders import HashEncoder
@@ -73,6 +75,27 @@ def test_retrievers_rank_as_in_memory(make_dataset: MakeDataset, tmp_path: Path,
     assert here.ranking.features is not None
     assert there.ranking.features is not None
     assert torch.equal(there.ranking.features, here.ranking.features)
+
+
+@pytest.mark.parametrize("name", ["bm25", "hybrid", "hybrid_expand", "expand"])
+def test_pages_that_are_given_back_between_questions_change_nothing(
+    make_dataset: MakeDataset, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = HashEncoder(dim=32, by_word=True)
+    dataset = make_dataset()
+    kept, released = (mapped(dataset, tmp_path / "corpus", encoder=encoder).graph for _ in range(2))
+    queries = Queries(dataset.query_ids, dataset.query_texts, encoder.encode(dataset.query_texts))
+    monkeypatch.setattr(hybrid, "BLOCK_SCORES", 1)  # one question at a time
+    expected = RETRIEVERS[name](kept).retrieve(queries)
+    given_back: list[bool] = []
+    release = MappedPages.release
+    monkeypatch.setattr(released.pages, "_most_bytes", -1)
+    monkeypatch.setattr(MappedPages, "release", lambda pages: given_back.append(release(pages)))
+    found = RETRIEVERS[name](released).retrieve(queries)
+    assert torch.equal(found.nodes, expected.nodes)
+    assert torch.equal(found.scores, expected.scores)
+    assert len(given_back) >= len(queries)
+    assert all(given_back) or not RESIDENT.is_file()
 
 
 @pytest.mark.parametrize("name", ["dense", "hybrid", "hybrid_expand"])

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from graphrerank.files import append_bytes, hash_files, write_chunks
 from graphrerank.graphs import PackedStrings
+from graphrerank.graphs.mapped_pages import MappedPages
 
 Array = npt.NDArray[Any]
 DTYPES = ("<i8", "<i4", "<f4", "<f2", "|u1", "|b1")
@@ -107,10 +108,15 @@ class Columns:
     Raises:
         ValueError: If an entry is malformed, or a file is missing, of another size, damaged or another corpus's; the
             message names it.
+
+    Attributes:
+        folder: Their folder.
+        pages: The pages of those that were mapped to be read.
     """
 
     def __init__(self, folder: Path, entries: Mapping[str, Any], *, thorough: bool = False) -> None:
         self.folder = folder
+        self.pages = MappedPages()
         self._columns = {name: _parsed(folder, name, entry) for name, entry in entries.items()}
         for name, column in self._columns.items():
             _check_file(folder / name, column, thorough=thorough)
@@ -140,7 +146,9 @@ class Columns:
             raise ValueError(f"{self.folder}: needed a column {name!r} of type {dtype}, found {column}")
         if not column.num_bytes:
             return np.zeros(column.shape, dtype=dtype)
-        return np.asarray(np.memmap(self.folder / name, dtype=dtype, mode="c" if private else "r", shape=column.shape))
+        if private:
+            return np.asarray(np.memmap(self.folder / name, dtype=dtype, mode="c", shape=column.shape))
+        return self.pages.map(self.folder / name, dtype, column.shape)
 
     def tensor(self, name: str, dtype: str, row_shape: tuple[int, ...] = ()) -> Tensor:
         """Map a column as a tensor, which must not be written to."""

@@ -124,6 +124,7 @@ def map_graph(columns: Columns, manifest: Mapping[str, Any]) -> CorpusGraph:
         removed=None if removed is None else torch.from_numpy(removed),
         title_lengths=columns.tensor("title_lengths", "<i4") if "title_lengths" in columns else None,
         language=language_of(manifest.get("language", ENGLISH)).name,
+        pages=columns.pages,
     )
 
 

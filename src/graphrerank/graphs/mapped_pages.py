@@ -1,0 +1,63 @@
+"""Pages of mapped files that a process has read: they count as its memory until they are given back."""
+
+import mmap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+MOST_BYTES = 1 << 29  # 0.5 GiB
+RESIDENT = Path("/proc/self/statm")  # of Linux; its third number is pages of files
+
+
+class MappedPages:
+    """Maps files to read them, and gives back what was read of them when that is much.
+
+    Whoever reads a few rows here and there has soon touched all pages of a large file, as the kernel maps some around
+    each. Pages that are given back stay in the kernel's cache while there is room, so that to read one again costs a
+    fault, not a read from disk. Where the kernel does not say how many there are, or cannot take them back (macOS,
+    Windows), nothing is given back.
+
+    Args:
+        most_bytes: Pages of files that the process may hold beyond those that it cannot give back: libraries, and
+            an index that FAISS has mapped.
+    """
+
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._maps: list[mmap.mmap] = []
+        self._kept_bytes = 0  # left when pages were given back last
+
+    def __reduce__(self) -> tuple[type["MappedPages"], tuple[int]]:
+        """Arrays are copied to another process, and so are no pages of files there."""
+        return MappedPages, (self._most_bytes,)
+
+    def map(self, path: Path, dtype: str, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+        """Map the start of a file as an array that cannot be written to; it must have at least a byte."""
+        with path.open("rb") as file:
+            size = int(np.dtype(dtype).itemsize * np.prod(shape, dtype=np.int64))
+            mapped = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
+        self._maps.append(mapped)
+        return np.frombuffer(mapped, dtype=dtype).reshape(shape)
+
+    def release(self) -> bool:
+        """Give all pages back if they are more than ``most_bytes``; say whether. Without a map nothing is done.
+
+        Arrays stay what they are, also for another thread that is reading them.
+        """
+        if not self._maps or not hasattr(mmap, "MADV_DONTNEED"):
+            return False
+        resident = _resident_bytes()
+        self._kept_bytes = min(self._kept_bytes, resident)
+        if resident - self._kept_bytes <= self._most_bytes:
+            return False
+        for mapped in self._maps:
+            mapped.madvise(mmap.MADV_DONTNEED)
+        self._kept_bytes = _resident_bytes()
+        return True
+
+
+def _resident_bytes() -> int:
+    """Return the bytes of the pages of files that this process has mapped and touched; 0 if unknown."""
+    return int(RESIDENT.read_text().split()[2]) * mmap.PAGESIZE if RESIDENT.is_file() else 0
