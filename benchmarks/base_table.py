@@ -14,7 +14,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from graphrerank.evaluation.across import across_datasets
+from graphrerank.evaluation.findings import PairedTest
 from graphrerank.evaluation.run_json import with_new_names
+from graphrerank.evaluation.study import DatasetStudy, read_study
 
 ROOT = Path(__file__).parents[1]
 SETS = ("spider", "bird", "2wikimultihopqa", "hotpotqa", "scifact", "nfcorpus", "attack")
@@ -51,6 +54,7 @@ EXTRA = {  # further rows of the first table: title -> data set and settings
 SYSTEMS = {"retriever": "retriever", "ppr": "PPR", "gcs": "GCS", "gatv2": "`base`"}
 MEASURES = ("PR@5", "PR@10", "R@2", "R@5", "R@10", "nDCG@10")
 BY_EDGES = ("R@5", "PR@5", "PR@10", "nDCG@10")
+ABLATED, MULTI_HOP = ("PR@5", "PR@10", "R@5", "nDCG@10"), ("2wikimultihopqa", "hotpotqa")
 
 
 def run_folder(arguments: argparse.Namespace, checkpoint: str, title: str, name: str) -> Path:
@@ -192,6 +196,30 @@ def no_harm_table(results: dict[str, dict[str, dict]], measure: str = "nDCG@10")
     return "\n".join(lines)
 
 
+def ablation_table(datasets: Sequence[DatasetStudy]) -> str:
+    """Lay out by how much GATv2 is above the MLP on every data set, on the multi-hop ones and on all together."""
+    lines = [
+        f"| data set |{''.join(f' {measure} | p |' for measure in ABLATED)}",
+        f"| --- |{' --: | --: |' * len(ABLATED)}",
+    ]
+    for dataset in datasets:
+        tests = {test.measure: test for test in dataset.tests if (test.system, test.baseline) == ("gatv2", "mlp")}
+        lines.append(f"| {dataset.name} | {' | '.join(_difference(tests[measure]) for measure in ABLATED)} |")
+    multi_hop = [dataset for dataset in datasets if dataset.name in MULTI_HOP]
+    for title, together in {"the two multi-hop sets": multi_hop, "all together": datasets}.items():
+        found = {
+            entry.measure: f"{100 * entry.difference:+.1f} | {entry.p_combined:.2g}"
+            for entry in across_datasets(together)
+            if (entry.system, entry.baseline) == ("gatv2", "mlp")
+        }
+        lines.append(f"| {title} | {' | '.join(found[measure] for measure in ABLATED)} |")
+    return "\n".join(lines)
+
+
+def _difference(test: PairedTest) -> str:
+    return f"{100 * test.difference:+.1f} | {test.p_randomization:.2g}"
+
+
 def percent(share: float) -> str:
     """Format a share in percent."""
     return f"{100 * share:.1f}"
@@ -203,6 +231,7 @@ def main() -> None:
     parser.add_argument("--datasets", type=Path, required=True)
     parser.add_argument("--checkpoint", nargs="+", default=["base"], help="the page is of the first")
     parser.add_argument("--trainings", nargs="*", default=[], help="the same training with other seeds: run folders")
+    parser.add_argument("--ablations", type=Path, help="the run of experiment=base, with its MLP")
     parser.add_argument("--settings", nargs="*", default=[], help="of evaluate.py, added to every run")
     parser.add_argument("--folder", type=Path, default=Path("runs/base_table"))
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "base.md")
@@ -215,9 +244,18 @@ def main() -> None:
     }
     trainings = [results["auto"], *(run_all(arguments, other, AUTO_ALONE)["auto"] for other in arguments.trainings)]
     studies = [run_folder(arguments, first, "auto", name) / "study.json" for name in SETS]
+    ablations = ABLATIONS_NOT_RUN
+    if arguments.ablations:
+        ablated = str(arguments.ablations.resolve())
+        tested = {"auto": [*RETRIEVERS["auto"], f"tested=[{','.join(ABLATED)}]"]}
+        run_all(arguments, ablated, tested)
+        folders = [run_folder(arguments, ablated, "auto", name) for name in SETS]
+        table = ablation_table([dataset for folder in folders for dataset in read_study(folder).datasets.values()])
+        ablations = ABLATIONS.format(table=table)
     page = PAGE.format(
         full=full_table(results["auto"] | extra),
         tests=tests_table(results["auto"] | extra),
+        ablations=ablations,
         trainings=TRAININGS.format(table=trainings_table(trainings)) if arguments.trainings else TRAINED_ONCE,
         probabilities=probabilities_table(studies),
         lists=lists_table(studies),
@@ -231,6 +269,15 @@ def main() -> None:
     print(arguments.out)
 
 
+ABLATIONS = """`base` minus the MLP of the same training (`python train.py experiment=base`), which has the same
+features of nodes, those over edges among them, but no attention along edges and no score of best pairs. Points, with
+the p of a two-sided paired randomisation test over queries; together: the mean over data sets, each of which counts the
+same.
+
+{table}"""
+
+ABLATIONS_NOT_RUN = """The MLP of the same training was not judged (`--ablations RUN`)."""
+
 TRAININGS = """Mean and standard deviation over trainings with different seeds, of which
 the one that ships is one; otherwise as above. A difference below two such deviations is none.
 
@@ -242,8 +289,8 @@ on 2WikiMultihopQA). A difference below two such deviations is none."""
 
 PAGE = """# The checkpoint `base`
 
-Written by `python benchmarks/base_table.py --datasets DIR`. Trained by `python train.py experiment=base` on train
-splits and on questions drafted from the same corpora; every number on this page is of a test split (Spider and BIRD:
+Written by `python benchmarks/base_table.py --datasets DIR --ablations RUN`. RUN is of `python train.py experiment=base`,
+which trained on train splits and on questions drafted from the same corpora; every number on this page is of a test split (Spider and BIRD:
 dev). Percent. GCS and PPR: restart probability tuned on BIRD train. Latency of the reranking
 stage for one query at a time, one CPU thread, beside other jobs. Vectors of MiniLM in float32.
 
@@ -259,6 +306,10 @@ edges of its own.
 Difference in points; p of a two-sided paired randomisation test over queries.
 
 {tests}
+
+### Does the graph help?
+
+{ablations}
 
 ### Trained again
 
