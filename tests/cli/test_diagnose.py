@@ -60,6 +60,17 @@ def test_without_questions(run_command: RunCommand, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "reference: 12 edges, 1.00 neighbours of a passage, 100.0% of the passages have one" in done.stdout
     assert "No questions: write queries.jsonl" in done.stdout
+    assert "data.drafted=200" in done.stdout
+
+
+@pytest.mark.slow
+def test_drafted_questions_are_named(run_command: RunCommand, small_encoder: tuple[str, ...], tmp_path: Path) -> None:
+    folder = write_films(tmp_path / "films", edges=True, judged=False, questions=False)
+    data = ("data=folder", f"data.path={folder}", "data.drafted=30", f"hydra.run.dir={tmp_path / 'run'}")
+    done = run_command("evaluate.py", f"diagnose={folder}", *data, *small_encoder)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "run" / "diagnosis.json").read_text())["questions"] == "drafted questions"
+    assert "On drafted questions the graph changes" in done.stdout
 
 
 @pytest.mark.parametrize(("name", "message"), [("nowhere/", "no such folder"), ("nothing", "`data` must name a file")])

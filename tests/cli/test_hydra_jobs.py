@@ -54,6 +54,12 @@ def test_hydras_advice_does_not_lead_into_the_next_error(run_command: RunCommand
     assert "HYDRA_FULL_ERROR" not in done.stderr
 
 
+def test_a_setting_of_a_group_that_was_not_chosen_names_the_choice(run_command: RunCommand) -> None:
+    done = run_command("evaluate.py", "checkpoint=base", "datasets=[attack]", "data.mentions=true")
+    assert done.returncode == 1
+    assert done.stderr.rstrip().endswith("beside it: data=folder data.path=DIR data.mentions=...")
+
+
 def test_what_hydra_could_not_build_is_told_by_its_cause() -> None:
     error = InstantiationException("Error in call to target")
     error.__cause__ = ValueError("`path` must be a folder")

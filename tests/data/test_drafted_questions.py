@@ -76,6 +76,12 @@ def test_a_corpus_without_questions(dataset: RetrievalDataset) -> None:
     assert relevant(draft_questions(bare, COUNT)) == relevant(draft_questions(dataset, COUNT))
 
 
+def test_that_none_was_judged_is_said_where_a_test_is_asked_for(dataset: RetrievalDataset) -> None:
+    bare = dataclasses.replace(dataset, query_ids=[], query_texts=[], splits={}, known_fingerprint=None)
+    with pytest.raises(ValueError, match=r"no question was judged: add qrels/test.tsv, or test_split=val"):
+        draft_questions(bare, COUNT).split("test")
+
+
 def test_one_seed_drafts_one_set(dataset: RetrievalDataset) -> None:
     first, again, other = (draft_questions(dataset, COUNT, seed=seed) for seed in (1, 1, 2))
     assert first.fingerprint == again.fingerprint != other.fingerprint

@@ -1,10 +1,10 @@
 import json
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from graphrerank.evaluation.diagnosis import (
+    DRAFTED,
     WITH,
     WITHOUT,
     Diagnosis,
@@ -35,7 +35,7 @@ def changed(edges: str, difference: float, p: float) -> Counterfactual:
 
 def diagnosis(difference: float = 0.05, p: float = 0.001, **fields: Any) -> Diagnosis:
     tests = [paired(0.1, 0.001, "retriever"), paired(difference, p, half_width=fields.pop("half_width", 0.02))]
-    given: Mapping[str, Any] = {
+    given: dict[str, Any] = {
         "base_ceiling": 0.8,
         "ceiling": 0.8,
         "counterfactuals": [changed("shuffled", 0.04, 0.001), changed("removed", 0.05, 0.001)],
@@ -44,7 +44,7 @@ def diagnosis(difference: float = 0.05, p: float = 0.001, **fields: Any) -> Diag
     }
     return Diagnosis(
         dataset="mine",
-        questions="split test",
+        questions=given.pop("questions", "split test"),
         measure="nDCG@10",
         shape=SHAPE,
         ceilings={"reference": 0.9, "similarity": 0.85},
@@ -53,6 +53,13 @@ def diagnosis(difference: float = 0.05, p: float = 0.001, **fields: Any) -> Diag
         edges_of_type=[EdgesOfType("reference", 3.0, 0.5, 0.6, 0.2, 0.02)],
         **given,
     )
+
+
+def test_drafted_questions_say_little_of_the_graph() -> None:
+    found = verdict(diagnosis(questions=DRAFTED))
+    assert found.kind == "drafted"
+    assert "bound to help" in found.sentence
+    assert "queries.jsonl" in found.next_step
 
 
 def test_it_helps() -> None:

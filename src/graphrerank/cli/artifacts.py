@@ -24,7 +24,13 @@ def artifact_folder(cfg: DictConfig) -> Path:
         raise ValueError(f"`format` must be one of {list(FORMATS)} or null, got {cfg.format!r}")
     located = locate_model(str(cfg.artifact), revision=cfg.revision)
     if not is_hub_id(str(cfg.artifact)):
-        return find_checkpoint(located)
+        folder = find_checkpoint(located)
+        if not (folder / MANIFEST).is_file():
+            raise ValueError(
+                f"`artifact` must be a folder that an export wrote (serve mode=export checkpoint={cfg.artifact} "
+                f"artifact=DIR), got {cfg.artifact!r}, which has no {MANIFEST}"
+            )
+        return folder
     print(model_source(str(cfg.artifact), located), flush=True)
     downloaded, formats = Path(located), [cfg.format or "torchscript"]
     content = hash_files([downloaded / MANIFEST, downloaded / WEIGHTS])

@@ -12,10 +12,12 @@ from graphrerank.cli.compose import with_trained_splits
 from graphrerank.cli.session import Session
 from graphrerank.cli.systems import check_encoder
 from graphrerank.data import PreparedDataset, RetrievalDataset, prepare
+from graphrerank.data.dataset import TRAIN, VAL
 from graphrerank.data.readers.folder import AUTO
 from graphrerank.evaluation import RETRIEVER, RankedDataset, RankedSystem, StudyPlan, System, build_study, rerank
 from graphrerank.evaluation.counterfactual import EDGES, OtherEdges
 from graphrerank.evaluation.diagnosis import (
+    DRAFTED,
     WITH,
     WITHOUT,
     Diagnosis,
@@ -61,6 +63,7 @@ def diagnose(session: Session) -> Path:
     print("\n".join(shape_lines(graph_shape(dataset.graph))), flush=True)
     if not len(dataset.query_ids):
         print("No questions: write queries.jsonl, and run this again for a set to judge.")
+        print("Or judge by drafted questions, which were made along the edges: data.drafted=200.")
         return session.run_dir
     prepared = session.prepare(data, encoder, retriever, reads_vectors=manifest.inputs.reads_vectors)
     torch.set_num_threads(session.num_threads)
@@ -99,9 +102,13 @@ def _one_split(prepared: PreparedDataset, split: str) -> tuple[PreparedDataset, 
     dataset = prepared.dataset
     if not dataset.splits:
         return prepared, ALL
-    judged = dataset.splits[split] if split in dataset.splits else dataset.merged()
+    others = {name: qrels for name, qrels in dataset.splits.items() if not (dataset.drafted and name in (TRAIN, VAL))}
+    if split in dataset.splits:
+        questions, judged = f"split {split}", dataset.splits[split]
+    else:
+        questions, judged = (ALL if others else DRAFTED), replace(dataset, splits=others or dataset.splits).merged()
     single = replace(dataset, splits={ALL: judged}, known_fingerprint=dataset.fingerprint)
-    return replace(prepared, dataset=single), f"split {split}" if split in dataset.splits else ALL
+    return replace(prepared, dataset=single), questions
 
 
 class _Parts:

@@ -1,6 +1,7 @@
 """``train``, ``evaluate`` and ``serve`` as Hydra runs them, and how their errors are printed."""
 
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ from graphrerank.extensions import check_settings, settings_folders
 
 FULL_ERROR = "HYDRA_FULL_ERROR"  # set by the user: every error with its traceback
 INTERRUPTED = 130  # exit status of a command that Ctrl+C ended, as shells give it
+UNCHOSEN = re.compile(r"Could not override '(?P<group>data|encoder|retriever|pipeline)\.(?P<key>[\w.]+)'")
 PACKAGE = Path(__file__).parents[1]
 
 
@@ -88,7 +90,7 @@ def run_hydra(name: str, arguments: Sequence[str], conf: Path) -> int:
         elif asked or not is_users(error):
             traceback.print_exception(error)
         else:
-            print(message_of(error), file=sys.stderr)
+            print(with_advice(message_of(error), arguments), file=sys.stderr)
         return 1
     finally:
         os.environ[FULL_ERROR] = str(int(asked))
@@ -122,6 +124,22 @@ def is_users(error: BaseException) -> bool:
     frames = list(traceback.walk_tb(error.__traceback__))
     ours = bool(frames) and Path(frames[-1][0].f_code.co_filename).is_relative_to(PACKAGE)
     return ours and isinstance(error, ValueError | ImportError)
+
+
+def with_advice(message: str, arguments: Sequence[str]) -> str:
+    r"""Add to Hydra's message about a setting of a group that the command has not chosen how to choose it.
+
+    Example:
+        >>> print(with_advice("Could not override 'data.edges'.\nKey 'edges' is not in struct", ["data.edges=auto"]))
+        Could not override 'data.edges'.
+        Key 'edges' is not in struct
+        choose a file of conf/data beside it: data=folder data.path=DIR data.edges=...
+    """
+    found = UNCHOSEN.search(message)
+    if found is None or any(argument.startswith(f"{found['group']}=") for argument in arguments):
+        return message
+    example = "data=folder data.path=DIR" if found["group"] == "data" else f"{found['group']}=NAME"
+    return f"{message}\nchoose a file of conf/{found['group']} beside it: {example} {found['group']}.{found['key']}=..."
 
 
 def message_of(error: BaseException) -> str:

@@ -93,16 +93,23 @@ def prepare_arguments(arguments: Sequence[str]) -> list[str]:
 
 
 def diagnose_arguments(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments of ``evaluate.py`` that diagnose a data set.
+    """Return the arguments of ``evaluate.py`` that diagnose a data set, whose settings need its group.
 
     Example:
         >>> diagnose_arguments(["my_data", "encoder=minilm"])
         ['diagnose=my_data', 'encoder=minilm']
+        >>> diagnose_arguments(["attack", "data.edges=auto"])
+        ['diagnose=attack', 'data.edges=auto', 'data=attack']
     """
     named = [argument for argument in arguments if "=" not in argument and not argument.startswith("-")]
     if len(named) > 1:
         raise ValueError(f"graphrerank doctor takes one data set, got {named}")
-    return [f"diagnose={argument}" if argument in named else argument for argument in arguments]
+    written = [f"diagnose={argument}" if argument in named else argument for argument in arguments]
+    has_settings = any(argument.startswith("data.") for argument in arguments)
+    if named and has_settings and not any(argument.startswith("data=") for argument in arguments):
+        is_folder = Path(named[0]).is_dir()
+        written += ["data=folder", f"data.path={named[0]}"] if is_folder else [f"data={named[0]}"]
+    return written
 
 
 def _help(arguments: Sequence[str]) -> int:

@@ -114,6 +114,8 @@ class RetrievalDataset:
                 made = _splits_of(list(self.splits))
                 rule = "data.splits=auto, or " if len(self.splits) == 1 else ""
                 remedy = f"; to divide what there is: {rule}'data.splits={{{made}}}'" if made else ""
+                if self.drafted and name == TEST:
+                    remedy = f"; no question was judged: add qrels/test.tsv, or test_split={VAL} for the drafted ones"
                 raise ValueError(f"data set {self.name!r} has the splits {list(self.splits)}, got {name!r}{remedy}")
 
     def merged(self) -> Qrels:

@@ -20,6 +20,7 @@ from graphrerank.evaluation.tables import (
 )
 
 WITH, WITHOUT = "with the graph", "without the graph"
+DRAFTED = "drafted questions"  # which some of its edges were drawn for
 SHUFFLED, REMOVED = "shuffled", "removed"
 NOTICEABLE = 0.01  # of a measure, or of the questions: less is no noticeable gain
 
@@ -72,7 +73,7 @@ class Diagnosis:
 class GraphVerdict:
     """Whether the graph helps, in a sentence, and what to do next."""
 
-    kind: str  # `helps`, `helps, as other edges do`, `hurts`, `no help`, `no difference` or `unclear`
+    kind: str  # `helps`, `helps, as other edges do`, `hurts`, `no help`, `no difference`, `unclear` or `drafted`
     sentence: str
     next_step: str
 
@@ -81,6 +82,13 @@ def verdict(found: Diagnosis) -> GraphVerdict:
     """Judge by the paired randomisation tests at the level 0.05, and by what so many questions can show."""
     test = found.benefit
     amount = f"{found.measure} {points_cell(test.difference, test.interval)}, {p_text(test.p_randomization)}"
+    if found.questions == DRAFTED:
+        return GraphVerdict(
+            "drafted",
+            f"On drafted questions the graph changes {amount}. Most of them were drafted along its edges, so that it "
+            "is bound to help: this says that the edges can be used, not that your users need them.",
+            "Write some questions of your own into queries.jsonl, and run this again for a set to judge.",
+        )
     if found.minimum is None:
         return GraphVerdict(
             "no difference",
