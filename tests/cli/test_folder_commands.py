@@ -1,4 +1,5 @@
 import json
+import sys
 
 import pytest
 
@@ -71,6 +72,13 @@ def test_a_language_model_writes_them(pages, tmp_path, capsys, endpoint, monkeyp
     assert main(["index", str(pages), "--out", str(tmp_path / "again"), *asks]) == 0
     assert (tmp_path / "again" / "drafted.jsonl").read_bytes() == (tmp_path / "data" / "drafted.jsonl").read_bytes()
     assert len(endpoint[1].requests) == count  # answers are kept
+
+
+def test_a_language_model_without_its_package_is_refused_before_anything_is_read(pages, tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "httpx", None)
+    assert main(["index", str(pages), "--out", str(tmp_path / "data"), "--language-model", "m"]) == 1
+    assert "pip install 'graphrerank[llm]'" in capsys.readouterr().err
+    assert not (tmp_path / "data").exists()
 
 
 def test_build(tmp_path, capsys):

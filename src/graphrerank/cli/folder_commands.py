@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
+from graphrerank.extras import require_extra
+
 MAX_WORDS = 200
 QUESTIONS = 1500  # as many as the data sets of `base` have
 ENDPOINT = "http://localhost:8000/v1"
@@ -39,6 +41,8 @@ def index_command(arguments: Sequence[str]) -> int:
     given = parser.parse_args(arguments)
     if given.questions < 0:
         raise ValueError(f"`--questions` must not be negative, got {given.questions}")
+    if given.language_model is not None:
+        require_extra("llm", "graphrerank index --language-model")
     from graphrerank.data.documents import index_folder
     from graphrerank.data.engines import LOCAL, Engine, RayEngine
 

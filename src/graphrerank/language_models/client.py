@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from graphrerank.checks import check_counts, check_not_negative
+from graphrerank.extras import optional
 from graphrerank.language_models.reply import FAILED, REJECTED, Reply, read_reply
 
 Answer = TypeVar("Answer")
@@ -135,8 +136,7 @@ class LanguageModel:
     @contextmanager
     def _conversations(self, system: str | None) -> Iterator[Callable[..., "Future[tuple[Any, int]]"]]:
         """Yield what asks a question in the background; at an error, those that are not asked yet are dropped."""
-        import httpx
-
+        httpx = optional("httpx", "a language model's endpoint")
         key = os.environ.get(self.api_key_variable)
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         prefix = [] if system is None else [{"role": "system", "content": system}]
@@ -191,8 +191,7 @@ def post(
         RefusedError: If the endpoint refuses for good.
         UnusableError: If no attempt gave a usable answer.
     """
-    import httpx
-
+    httpx = optional("httpx", "an endpoint")
     problem = ""
     for attempt in range(max_retries + 1):
         wait_seconds = pause * 2**attempt
