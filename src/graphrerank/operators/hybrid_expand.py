@@ -92,6 +92,7 @@ class HybridExpandRetriever:
             quotas=quotas,
         )
         self.top_k = top_k
+        self._pages = graph.pages
 
     def retrieve(self, queries: Queries) -> Ranking:
         """Rank the candidates of each of ``B`` texts with unit vectors by hybrid score, ties broken by node index.
@@ -105,6 +106,7 @@ class HybridExpandRetriever:
 
     def _retrieve_block(self, query_vectors: Tensor, table: HybridScores | ProposedScores) -> Ranking:
         nodes, scores = table.top(self.top_k)
+        self._pages.release()
         candidates, walk_features = self._expander.expand(nodes, scores, query_vectors)
         features = torch.cat([table.gather(candidates), walk_features], dim=-1)
         return rank_candidates(candidates, features, self.top_k, base_nodes=nodes)

@@ -89,8 +89,8 @@ class Pipeline:
             state = RetrievalState.start(batch, self._resources.graph.device)
             for step in self._steps:
                 state = step.run(state)
+                self._resources.graph.pages.release()
             states.append(state)
-            self._resources.graph.pages.release()
             if advance is not None:
                 advance(len(batch))
         routes = [state.routes.cpu() for state in states if state.routes is not None]
