@@ -34,6 +34,7 @@ CROSS_CUTTING = {
     "cli/test_runs_again.py": "commands on finished runs",
     "cli/test_sql_schema.py": "commands on a database",
     "cli/test_ten_minutes.py": "docs/ten_minutes.md",
+    "integrations/test_lightrag.py": "the service as the rerank endpoint of LightRAG",
     "cli/test_stranger.py": "a stranger's manifest",
     "data/test_enriched_folder.py": "edges from passages, as settings of a folder",
     "evaluation/html/test_browser.py": "the page in a browser",
