@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from graphrerank.evaluation.across import across_datasets
-from graphrerank.evaluation.findings import PairedTest
+from graphrerank.evaluation.findings import Counterfactual, PairedTest
 from graphrerank.evaluation.run_json import with_new_names
 from graphrerank.evaluation.study import DatasetStudy, read_study
 
@@ -54,6 +54,7 @@ EXTRA = {  # further rows of the first table: title -> data set and settings
 SYSTEMS = {"retriever": "retriever", "ppr": "PPR", "gcs": "GCS", "gatv2": "`base`"}
 MEASURES = ("PR@5", "PR@10", "R@2", "R@5", "R@10", "nDCG@10")
 BY_EDGES = ("R@5", "PR@5", "PR@10", "nDCG@10")
+OTHER_EDGES = ("shuffled", "removed")
 ABLATED, MULTI_HOP = ("PR@5", "PR@10", "R@5", "nDCG@10"), ("2wikimultihopqa", "hotpotqa")
 
 
@@ -216,7 +217,17 @@ def ablation_table(datasets: Sequence[DatasetStudy]) -> str:
     return "\n".join(lines)
 
 
-def _difference(test: PairedTest) -> str:
+def other_edges_table(datasets: Sequence[DatasetStudy]) -> str:
+    """Lay out by how much ``base`` is above itself over other edges among the same candidates."""
+    lines = [f"| data set |{''.join(f' edges {kind} | p |' for kind in OTHER_EDGES)}"]
+    lines.append(f"| --- |{' --: | --: |' * len(OTHER_EDGES)}")
+    for dataset in datasets:
+        found = {entry.edges: entry for entry in dataset.counterfactuals if entry.system == "gatv2"}
+        lines.append(f"| {dataset.name} | {' | '.join(_difference(found[kind]) for kind in OTHER_EDGES)} |")
+    return "\n".join(lines)
+
+
+def _difference(test: PairedTest | Counterfactual) -> str:
     return f"{100 * test.difference:+.1f} | {test.p_randomization:.2g}"
 
 
@@ -247,11 +258,13 @@ def main() -> None:
     ablations = ABLATIONS_NOT_RUN
     if arguments.ablations:
         ablated = str(arguments.ablations.resolve())
-        tested = {"auto": [*RETRIEVERS["auto"], f"tested=[{','.join(ABLATED)}]"]}
+        tested = {
+            "auto": [*RETRIEVERS["auto"], f"tested=[{','.join(ABLATED)}]", f"counterfactuals=[{','.join(OTHER_EDGES)}]"]
+        }
         run_all(arguments, ablated, tested)
         folders = [run_folder(arguments, ablated, "auto", name) for name in SETS]
-        table = ablation_table([dataset for folder in folders for dataset in read_study(folder).datasets.values()])
-        ablations = ABLATIONS.format(table=table)
+        judged = [dataset for folder in folders for dataset in read_study(folder).datasets.values()]
+        ablations = ABLATIONS.format(mlp=ablation_table(judged), other_edges=other_edges_table(judged))
     page = PAGE.format(
         full=full_table(results["auto"] | extra),
         tests=tests_table(results["auto"] | extra),
@@ -274,7 +287,12 @@ features of nodes, those over edges among them, but no attention along edges and
 the p of a two-sided paired randomisation test over queries; together: the mean over data sets, each of which counts the
 same.
 
-{table}"""
+{mlp}
+
+`base` minus itself in PR@5, the same candidates with other edges among them: *shuffled*, each candidate has as many
+neighbours of each type as before, but others; *removed*, none.
+
+{other_edges}"""
 
 ABLATIONS_NOT_RUN = """The MLP of the same training was not judged (`--ablations RUN`)."""
 
