@@ -23,6 +23,7 @@ from graphrerank.language_models.constrained import FormMask, form_tokenizer
 from graphrerank.language_models.keywords import parse_keywords
 from graphrerank.language_models.map_reduce import parse_final_answer, parse_partial_answer
 from graphrerank.language_models.query_levels import parse_levels
+from graphrerank.language_models.questions import parse_question
 from graphrerank.language_models.summaries import parse_summary
 from graphrerank.language_models.topics import parse_relevant, parse_topic, parse_topics
 from graphrerank.operators.fact_rerank import _read
@@ -38,6 +39,7 @@ TEXT = [LETTERS, 'Metz lies in Lorraine; "Who?" asked 3 kings: {"answer": ["Metz
 ENDS = ('"', "}", "]", '"]', '"}', "]}", "yes")
 PARSERS: dict[str, Callable[[str], Any]] = {
     "citations": _read_numbers,
+    "drafted_question": parse_question,
     "ea_graphrag_entities": parse_names,
     "ea_graphrag_facts": _read,
     "ea_graphrag_triples": parse_relations,
