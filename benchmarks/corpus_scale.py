@@ -11,7 +11,6 @@ import http.client
 import json
 import re
 import resource
-import socket
 import subprocess
 import sys
 import tempfile
@@ -24,8 +23,8 @@ from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
-import psutil
 import torch
+from running_service import running_service, serve_command
 
 from graphrerank.data import (
     NewEdge,
@@ -350,47 +349,24 @@ def evaluate(folder: Path) -> dict[str, float]:
 def serve(folder: Path) -> dict[str, float]:
     """Time ``serve.py``: until it is ready, and ``POST /search`` of half of the questions, alone, after the other."""
     dataset = open_corpus(folder)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     settings = ["artifact=base", "encoder=none", f"index={folder.absolute()}", "pipeline=vector_search"]
-    settings += ["retriever=bm25", "workers=2", f"port={port}", "browser=false"]
+    settings += ["retriever=bm25", "workers=2", "browser=false"]
     start = time.perf_counter()
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}  # a line for each request
-    service = subprocess.Popen([sys.executable, str(ROOT / "serve.py"), *settings], **quiet)
-    try:
-        while not _is_ready(port):
-            if service.poll() is not None:
-                raise RuntimeError(f"the service ended with {service.returncode}")
-            time.sleep(0.1)
+    with running_service(serve_command(*settings)) as (port, service):
         ready = time.perf_counter() - start
-        processes = [psutil.Process(service.pid), *psutil.Process(service.pid).children(recursive=True)]
+        processes = [service, *service.children(recursive=True)]
         half = len(dataset.query_texts) // 2
         _search_by_http(port, dataset.query_texts[:half])
         before = sum(sum(process.cpu_times()[:2]) for process in processes)
         times, stages = _search_by_http(port, dataset.query_texts[half:])
         cpu = sum(sum(process.cpu_times()[:2]) for process in processes) - before
         memory = [process.memory_full_info() for process in processes]
-    finally:
-        service.terminate()
-        service.wait()
     return {
         "ready_seconds": ready, "p50_ms": float(np.median(times)), "p95_ms": float(np.quantile(times, 0.95)),
         "cpu_mean_ms": 1000 * cpu / len(times),
         **{f"{name}_p50_ms": float(np.median(of)) for name, of in stages.items()},
         "largest_mb": max(of.rss for of in memory) / 1e6, "largest_own_mb": max(of.uss for of in memory) / 1e6,
     }  # fmt: skip
-
-
-def _is_ready(port: int) -> bool:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-    try:
-        connection.request("GET", "/ready")
-        return connection.getresponse().status == 200
-    except OSError:
-        return False
-    finally:
-        connection.close()
 
 
 def _search_by_http(port: int, questions: Sequence[str]) -> tuple[list[float], dict[str, list[float]]]:

@@ -100,8 +100,8 @@ all that was drafted of it, ATT&CK with the questions along its edges.
 Trainings before this one: with fewer edges to nearest passages and without drafted questions R@5 on 2WikiMultihopQA was
 92.2, and 81.7 without multi-hop data; nDCG@10 on SciFact 71.5, on ATT&CK 73.4, on Spider 90.8. With a quarter of the
 batches of drafted questions in place of a sixth, and without averages of weights, they were: without multi-hop data R@5
-91.3 and PR@10 91.3; SciFact 73.6, ATT&CK 71.2, Spider 90.1. So drafts are what a model needs most where no multi-hop
-question was judged, and cost a little elsewhere.
+91.3 and PR@10 91.3; SciFact 73.6, ATT&CK 71.2, Spider 90.1. Several things differ between them, and each has one seed:
+fewer drafts may be what costs where no multi-hop question was judged, and gains a little elsewhere.
 
 ## What drafted questions add
 

@@ -12,11 +12,7 @@ import argparse
 import collections
 import http.client
 import json
-import os
 import random
-import socket
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -28,7 +24,6 @@ from typing import Any
 
 import psutil
 
-ROOT = Path(__file__).parents[1]
 PATHS = ("/v1/rerank", "/v2/rerank", "/rerank", "/search")
 HEADERS = {"content-type": "application/json"}
 MAX_BODY = 12_000_000  # about, in bytes: more than the service takes
@@ -187,41 +182,16 @@ def main() -> None:
 @contextmanager
 def _service(folder: Path, adapter: Path | None, workers: int) -> Iterator[tuple[int, psutil.Process]]:
     """Start a service, with a small corpus to search or of an adapter; yield its port and process when it is ready."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    settings = [f"port={port}", f"workers={workers}", f"artifact={adapter or 'base'}"]
-    if adapter is None:
-        from serve_chaos import write_corpus  # beside this script; tests import this module as part of a package
+    # beside this script; tests import this module as part of a package
+    from running_service import running_service, serve_command
+    from serve_chaos import write_corpus
 
+    settings = [f"workers={workers}", f"artifact={adapter or 'base'}"]
+    if adapter is None:
         settings += ["encoder=none", "pipeline=vector_search", "retriever=bm25"]
         settings += [f"index={write_corpus(folder / 'corpus', 0)}", f"paths.cache={folder / 'cache'}"]
-    process = subprocess.Popen(
-        [sys.executable, str(ROOT / "serve.py"), *settings],
-        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src")},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        while not _is_ready(port):
-            time.sleep(0.2)
-            if process.poll() is not None:
-                raise SystemExit(f"{' '.join(settings)}: ended with {process.returncode}")
-        yield port, psutil.Process(process.pid)
-    finally:
-        process.terminate()
-        process.wait(60)
-
-
-def _is_ready(port: int) -> bool:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-    try:
-        connection.request("GET", "/ready")
-        return connection.getresponse().status == 200
-    except OSError:
-        return False
-    finally:
-        connection.close()
+    with running_service(serve_command(*settings)) as started:
+        yield started
 
 
 if __name__ == "__main__":

@@ -14,16 +14,13 @@ end. The clients share the machine with the services.
 import argparse
 import http.client
 import json
-import os
 import random
 import re
 import socket
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.util import find_spec
@@ -31,6 +28,7 @@ from pathlib import Path
 
 import psutil
 import torch
+from running_service import running_service
 from torch import Tensor, nn
 from torch_geometric.nn import GATv2Conv
 
@@ -198,32 +196,10 @@ def command_of(arguments: argparse.Namespace, name: str, port: int) -> list[str]
     return [str(python), str(Path(checkout) / "serve.py"), *settings]
 
 
-@contextmanager
-def service(arguments: argparse.Namespace, name: str) -> Iterator[tuple[int, psutil.Process]]:
+def service(arguments: argparse.Namespace, name: str) -> AbstractContextManager[tuple[int, psutil.Process]]:
     """Run a service in its own processes."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     source = Path(arguments.checkout if name == "other" else ROOT) / "src"
-    environment = os.environ | {"PYTHONPATH": str(source), "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(
-        command_of(arguments, name, port), env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    try:
-        while True:
-            try:
-                connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-                connection.request("GET", "/ready")
-                if connection.getresponse().status == 200:
-                    break
-            except OSError:
-                time.sleep(0.2)
-            if process.poll() is not None:
-                raise SystemExit(f"the service {name!r} did not start")
-        yield port, psutil.Process(process.pid)
-    finally:
-        process.terminate()
-        process.wait(timeout=60)
+    return running_service(lambda port: command_of(arguments, name, port), source)
 
 
 def stages_of(port: int) -> str:

@@ -7,17 +7,10 @@ becomes of those before. Each has a connection of its own and 100 texts; with --
 import argparse
 import asyncio
 import collections
-import os
-import socket
-import subprocess
-import sys
 import time
-from pathlib import Path
-from typing import Any
 
+from running_service import running_service, serve_command
 from serve_load import HEADERS, LENGTH, request_bodies
-
-ROOT = Path(__file__).parents[1]
 
 
 async def ask(port: int, body: bytes, patience: float) -> tuple[int, float]:
@@ -66,20 +59,6 @@ async def open_loop(
     return collections.Counter(status for status, _ in ended), sorted(took for status, took in ended if status == 200)
 
 
-def wait_until_ready(process: subprocess.Popen[Any], port: int) -> None:
-    """Wait for ``GET /ready``."""
-    while process.poll() is None:
-        try:
-            with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
-                connection.sendall(b"GET /ready HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
-                if connection.recv(100).startswith(b"HTTP/1.1 200"):
-                    return
-        except OSError:
-            pass
-        time.sleep(0.2)
-    raise SystemExit("the service did not start")
-
-
 def main() -> None:
     """Start a service, measure, and print two lines."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -91,21 +70,10 @@ def main() -> None:
     parser.add_argument("--patience", type=float, default=60, help="seconds that a client waits")
     parser.add_argument("settings", nargs="*", help="further settings of the service")
     arguments = parser.parse_args()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    settings = [f"port={port}", f"artifact={arguments.artifact}", f"workers={arguments.workers}", *arguments.settings]
+    settings = [f"artifact={arguments.artifact}", f"workers={arguments.workers}", *arguments.settings]
     settings.append("encoder=minilm" if arguments.encoder else "encoder=none")
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src")}
-    process = subprocess.Popen(
-        [sys.executable, str(ROOT / "serve.py"), *settings],
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
     bodies = request_bodies(num_words=12)
-    try:
-        wait_until_ready(process, port)
+    with running_service(serve_command(*settings)) as (port, _):
         asyncio.run(closed_loop(port, bodies, 4, 3, arguments.patience))
         peak = asyncio.run(closed_loop(port, bodies, 16, arguments.seconds, arguments.patience))
         print(f"peak: {peak:.1f} answers a second")
@@ -120,9 +88,6 @@ def main() -> None:
         print(f"p50 {p50:.2f} s, p99 {p99:.2f} s, statuses {dict(sorted(statuses.items()))}")
         after = asyncio.run(closed_loop(port, bodies, 4, 5, arguments.patience))
         print(f"afterwards: {after:.1f} answers a second of 4 clients")
-    finally:
-        process.terminate()
-        process.wait(60)
 
 
 if __name__ == "__main__":
