@@ -61,6 +61,28 @@ def test_runs_with_other_candidates(
     assert "…" not in printed
 
 
+def test_answers_of_two_runs_are_tested_as_if_they_were_one(
+    run: Callable[..., Path], ring: Path, session: MakeSession
+) -> None:
+    settings = (f"datasets=[{ring}]", "measures=[nDCG@10]", "answers=extractive", "retriever=bm25")
+    names = ["vector_search", "g_retriever", "hipporag2_ppr"]
+    one = run(*settings, f"systems=[{names[0]}]", folder="one")
+    two = run(*settings, f"systems=[{names[1]},{names[2]}]", folder="two")
+    whole = run(*settings, f"systems=[{','.join(names)}]", "tested=[EM,F1,nDCG@10]", folder="whole")
+    folder = compare(session(f"report=[{one},{two}]", "tested=[EM,F1,nDCG@10]", folder="report"))
+    found, expected = (read_study(path).datasets["ring"] for path in (folder, whole))
+    assert list(found.systems) == names
+    assert [(test.baseline, test.measure) for test in found.tests] == [
+        (name, measure) for name in names[:2] for measure in ("EM", "F1", "nDCG@10")
+    ]
+    assert any(test.difference for test in found.tests)
+    assert [test.to_json() for test in found.tests] == [test.to_json() for test in expected.tests]
+    assert "times and memory of a system are those of its own run" in found.notes
+    assert "'tested=[EM,F1,nDCG@10]'" in read_study(folder).command
+    with pytest.raises(ValueError, match=r"`tested` must be of measures that every run has, got \['R@5'\]; of ring"):
+        compare(session(f"report=[{one},{two}]", "tested=[EM,R@5]", folder="refused"))
+
+
 def test_what_cannot_be_compared_or_rendered_leaves_no_file(
     runs: tuple[Path, Path], session: MakeSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

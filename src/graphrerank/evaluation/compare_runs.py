@@ -8,6 +8,7 @@ import torch
 
 from graphrerank.evaluation.across import across_datasets
 from graphrerank.evaluation.build_study import with_comparisons
+from graphrerank.evaluation.measuring import parse_measures
 from graphrerank.evaluation.study import DatasetStudy, Study, SystemStudy
 from graphrerank.evaluation.study_plan import StudyPlan
 
@@ -18,6 +19,7 @@ def compare_runs(
     studies: Mapping[str, Study],
     *,
     command: str,
+    tested: Sequence[str] = (),
     notes: Sequence[str] = (),
     resamples: int = 10_000,
     seed: int = 0,
@@ -25,8 +27,9 @@ def compare_runs(
     """Put the systems of several runs into one study, over the data sets that all of them judged.
 
     Two systems of one name are one where they scored every query alike; else the run's name is added to each. The last
-    system of the last run is the primary one, and tests are made anew; findings of single systems are taken over. The
-    notes of a data set say how the runs differ: their commands, and their candidates.
+    system of the last run is the primary one, and tests are made anew, of ``tested`` (empty: what the first run tested
+    and every run measured); findings of single systems are taken over. The notes of a data set say how the runs differ:
+    their commands, and their candidates.
     """
     if len(studies) < 2:
         raise ValueError(f"`report` must name two runs or more, got {list(studies)}")
@@ -36,11 +39,14 @@ def compare_runs(
         judged = {run: list(study.datasets) for run, study in studies.items()}
         raise ValueError(f"`report` must name runs over one data set at least, got {judged}")
     datasets = {
-        name: _compare_dataset({run: study.datasets[name] for run, study in studies.items()}, resamples, seed)
+        name: _compare_dataset({run: study.datasets[name] for run, study in studies.items()}, tested, resamples, seed)
         for name in shared
     }
     runs = [*(f"{run}: {study.command}" for run, study in studies.items()), *notes]
-    datasets = {name: replace(dataset, notes=(*runs, *dataset.notes)) for name, dataset in datasets.items()}
+    datasets = {
+        name: replace(dataset, notes=(*runs, *dataset.notes, *_of_own_runs(dataset)))
+        for name, dataset in datasets.items()
+    }
     left_out = {run: [name for name in study.datasets if name not in shared] for run, study in studies.items()}
     ties = {run: study.settings.get("ties", "own") for run, study in studies.items()}
     if len(set(ties.values())) > 1:
@@ -59,11 +65,14 @@ def compare_runs(
     return Study(command, datasets, across, settings)
 
 
-def _compare_dataset(parts: Mapping[str, DatasetStudy], resamples: int, seed: int) -> DatasetStudy:
+def _compare_dataset(
+    parts: Mapping[str, DatasetStudy], tested: Sequence[str], resamples: int, seed: int
+) -> DatasetStudy:
     _check_same_queries(parts)
     query_ids = next(iter(parts.values())).query_ids
     parts = {run: _in_order(part, query_ids) for run, part in parts.items()}
-    measures, tested = _shared_measures(parts)
+    measures = _shared_measures(parts)
+    tested = _shared_tests(parts, measures, tested)
     names = _names(parts)
     systems: dict[str, SystemStudy] = {}
     for run, part in parts.items():
@@ -102,6 +111,12 @@ def _with_candidates(merged: DatasetStudy, parts: Mapping[str, DatasetStudy]) ->
     return replace(merged, densities=part.densities, candidates=None, ceiling=None, base_ceiling=None, notes=(note,))
 
 
+def _of_own_runs(dataset: DatasetStudy) -> list[str]:
+    """Note that times were not measured side by side."""
+    timed = sum(system.cost is not None for system in dataset.systems.values())
+    return ["times and memory of a system are those of its own run"] if timed > 1 else []
+
+
 def _in_order(part: DatasetStudy, query_ids: Sequence[str]) -> DatasetStudy:
     """Put the queries of a study into another order."""
     if part.query_ids == query_ids:
@@ -137,14 +152,26 @@ def _check_same_queries(parts: Mapping[str, DatasetStudy]) -> None:
             )
 
 
-def _shared_measures(parts: Mapping[str, DatasetStudy]) -> tuple[list[str], list[str]]:
+def _shared_measures(parts: Mapping[str, DatasetStudy]) -> list[str]:
     first, *others = parts.values()
-    measures = [name for name in first.measures if all(name in other.measures for other in others)]
-    tested = [name for name in first.tested if name in measures]
-    if not tested:
+    return [name for name in first.measures if all(name in other.measures for other in others)]
+
+
+def _shared_tests(parts: Mapping[str, DatasetStudy], measures: Sequence[str], asked: Sequence[str]) -> list[str]:
+    """Choose what is tested: what was asked for, else what the first run tested, of the measures of all runs."""
+    first = next(iter(parts.values()))
+    if asked:
+        names = list(parse_measures(asked))
+        if lacking := [name for name in names if name not in measures]:
+            known = {run: part.measures for run, part in parts.items()}
+            raise ValueError(
+                f"`tested` must be of measures that every run has, got {lacking}; of {first.name}: {known}"
+            )
+        return names
+    if not (tested := [name for name in first.tested if name in measures]):
         known = {run: list(part.tested) for run, part in parts.items()}
         raise ValueError(f"`report` must name runs that test one measure at least, of {first.name} they test {known}")
-    return measures, tested
+    return tested
 
 
 def _names(parts: Mapping[str, DatasetStudy]) -> dict[str, dict[str, str]]:
