@@ -88,6 +88,28 @@ def test_shipped_checkpoint_on_a_run_needs_no_encoder(run_command: Any, tmp_path
     assert metrics(tmp_path / "o")["systems"]["retriever"]["R@10"] == 0.25  # q8 finds one of two, q9 nothing
 
 
+@pytest.mark.parametrize("encoder", [["encoder=none"], []], ids=["none", "of the checkpoint"])
+def test_edges_to_nearest_neighbours_where_there_is_an_encoder(
+    run_command: Any, tmp_path: Path, encoder: list[str]
+) -> None:
+    folder = write_folder(tmp_path / "things")
+    settings = ["data=folder", f"data.path={folder}", "data.edges=auto", "retriever=bm25", f"paths.cache={tmp_path}/c"]
+    done = run_command("evaluate.py", "checkpoint=base", *settings, *encoder, f"hydra.run.dir={tmp_path / 'o'}")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "c" / "vectors").exists() == (encoder == [])
+    assert ("not the 10 nearest of each: no encoder" in done.stdout) == (encoder != [])
+    assert ("candidates: bm25, vectors: minilm of base" in done.stdout) == (encoder == [])
+
+
+def test_pipelines_and_the_doctor_go_without_an_encoder(run_command: Any, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "things")
+    settings = [f"paths.cache={tmp_path}/c", "encoder=none", f"hydra.run.dir={tmp_path / 'o'}"]
+    done = run_command("evaluate.py", "pipeline=vector_search", f"datasets=[{folder}]", "retriever=bm25", *settings)
+    assert done.returncode == 0, done.stderr
+    done = run_command("evaluate.py", f"diagnose={folder}", *settings)
+    assert "`encoder` must be chosen (encoder=minilm) for a retriever that reads vectors, got none" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -286,6 +286,7 @@ def test_automatic_edges_are_of_every_kind(write_folder: Any, tmp_path: Path, ca
     assert joined["a0", "b0"] == joined["a2", "b1"] == ["entity"]
     assert list(dataset.edge_counts) == ["file", "mentions", "neighbouring chunks", "entities by Capitals"]
     assert "10 nearest of each to come" in dataset.summary()
+    assert "not the 10 nearest of each: no encoder" in dataset.summary(encoded=False)
     assert "chunks: file 0.00 edges" in caplog.text
     assert "neighbouring chunks 0.60 edges" in caplog.text
     assert dataset.fingerprint != load_folder(folder).fingerprint

@@ -14,7 +14,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from graphrerank.cli.artifacts import artifact_folder
 from graphrerank.cli.lineup import name_systems
-from graphrerank.cli.session import Session
+from graphrerank.cli.session import NONE, Session
 from graphrerank.data import VectorCache
 from graphrerank.data.candidates import with_vectors
 from graphrerank.data.corpus_folder import is_corpus_folder
@@ -124,7 +124,7 @@ def serve_http(cfg: DictConfig) -> Path:
         print(f"page: {address}/")
     print(artifact.folder, flush=True)
     forked = not settings.device.startswith("cuda")
-    if forked and (encodes or cfg.index is not None) and Session(cfg).choice("encoder") != "none":
+    if forked and (encodes or cfg.index is not None) and Session(cfg).choice("encoder") != NONE:
         _import_encoders()
     run(Service(engines, routes, replace(settings, encodes=encodes), model_info(artifact.manifest)))
     return artifact.folder
@@ -240,7 +240,7 @@ def _encoder_factory(cfg: DictConfig, trained: EncoderEntry | None) -> Callable[
     """Return the factory of the chosen encoder, else of the one used in training; None where the model needs none."""
     if cfg.encoder is not None:
         return partial(shared_encoder, OmegaConf.to_yaml(cfg.encoder, resolve=True))
-    if trained is None or Session(cfg).choice("encoder") == "none":
+    if trained is None or Session(cfg).choice("encoder") == NONE:
         return None
     return partial(
         shared_encoder, OmegaConf.to_yaml(Session(cfg).group_from_manifest("encoder", trained), resolve=True)
@@ -253,7 +253,7 @@ def _corpus_loader(cfg: DictConfig, artifact: Artifact) -> Callable[[Path], Sear
     if not folder.is_dir():
         raise ValueError(f"`index` must be a data set folder or a corpus folder, got {cfg.index!r}")
     session = Session(cfg)
-    encoder = _index_encoder(session)
+    encoder = session.usual_encoder()
     own = cfg.pipeline or session.group("pipeline", "expand_then_rerank")
     return partial(
         load_corpus,
@@ -285,14 +285,9 @@ def _shared_search_engine(load: Callable[[Path], SearchableCorpus], folder: Path
     return SearchEngine(load, folder)
 
 
-def _index_encoder(session: Session) -> DictConfig | None:
-    """Return the settings of the encoder of corpus and queries; None to go without vectors."""
-    return None if session.choice("encoder") == "none" else session.cfg.encoder or session.group("encoder", "minilm")
-
-
 def _documents_factory(cfg: DictConfig) -> EngineFactory:
     """Return the factory of the engine that adds and removes passages."""
-    encoder = _index_encoder(Session(cfg))
+    encoder = Session(cfg).usual_encoder()
     make_encoder = None if encoder is None else partial(shared_encoder, OmegaConf.to_yaml(encoder, resolve=True))
     return partial(_documents_engine, Path(cfg.index), make_encoder)
 

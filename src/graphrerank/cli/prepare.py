@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from graphrerank.cli.session import Session
+from graphrerank.cli.session import NONE, Session
 from graphrerank.data import RetrievalDataset, prepare_corpus
 from graphrerank.data.corpus_folder.preparation import check_own_folder
 
@@ -28,10 +28,9 @@ def prepare_folder(session: Session) -> Path:
     check_own_folder(Path(cfg.prepare))
     with closing(instantiate(cfg.engine)) as engine:
         dataset = _dataset(session, names[0], engine)
-        print(dataset.summary(), flush=True)
-        encoder = None
-        if session.choice("encoder") != "none":
-            encoder = session.text_encoder(cfg.encoder or session.group("encoder", "minilm"))
+        print(dataset.summary(encoded=session.choice("encoder") != NONE), flush=True)
+        chosen = session.usual_encoder()
+        encoder = None if chosen is None else session.text_encoder(chosen)
         console = Console(stderr=True)
         columns = (TextColumn("passages"), BarColumn(), MofNCompleteColumn(), _Speed(), TimeRemainingColumn())
         with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:

@@ -53,7 +53,8 @@ class Rankings:
         candidates = None
         if lineup.checkpoints or lineup.pipelines:
             models = [checkpoint for loaded in lineup.checkpoints.values() for checkpoint in loaded.values()]
-            vectors = bool(lineup.pipelines) or any(checkpoint.reranker.inputs.reads_vectors for checkpoint in models)
+            vectors = any(checkpoint.reranker.inputs.reads_vectors for checkpoint in models)
+            vectors |= bool(lineup.pipelines) and lineup.encoder is not None
             prepared = session.prepare(
                 data, lineup.encoder, lineup.retriever, reads_vectors=vectors, splits=[session.split]
             )
@@ -140,7 +141,6 @@ class Rankings:
         cfg = session.cfg
         if cfg.pair_encoder is not None:
             prepared = session.with_pair_encoder(prepared, cfg.pair_encoder)
-        assert lineup.encoder is not None  # a lineup with pipelines has one
         build = session.pipeline_factory(prepared, lineup.encoder, lineup.retriever)
         pipelines = {label: build(group) for label, group in lineup.pipelines.items()}
         ranked = run_pipelines(prepared, queries, pipelines, progress=True, alone=TIMED_ALONE)

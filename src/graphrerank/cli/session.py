@@ -46,6 +46,8 @@ from graphrerank.operators import GCS, PPR
 from graphrerank.passwords import without_passwords
 from graphrerank.pipelines import Pipeline
 
+NONE = "none"  # the file of `conf/encoder` that says: without
+
 
 class Session:
     """The interface of a command to its job (:class:`graphrerank.experiments.session.JobSession`)."""
@@ -147,7 +149,12 @@ class Session:
     def choose(
         self, group: str, manifests: Mapping[str, RerankerManifest], usual: str | None
     ) -> tuple[DictConfig | Any, str]:
-        """Return the command's group and its name in notes, else the first checkpoint's, else the ``usual`` file's."""
+        """Return the command's group and its name in notes, else the first checkpoint's, else the ``usual`` file's.
+
+        None, if the command says ``none``.
+        """
+        if self.choice(group) == NONE:
+            return None, ""
         if self.cfg[group] is not None:
             return self.cfg[group], self.choice(group)
         for label, manifest in manifests.items():
@@ -166,8 +173,10 @@ class Session:
     ) -> PreparedDataset:
         """Load, encode and rank a data set, from the caches where possible.
 
-        The encoder is not loaded where neither a model nor the retriever reads vectors; where one does, it must be
-        given. ``splits`` are those that will be read, which are checked before anything is computed.
+        The encoder is not loaded where neither a model, the retriever nor edges to nearest neighbours read vectors;
+        where a model or the retriever does, or ``data.knn`` asks for these edges, it must be given. ``data.edges=auto``
+        has them where there is an encoder. ``splits`` are those that will be read, which are checked before anything is
+        computed.
         """
         dataset, encodes, build_retriever = self.load(
             data, encoder, retriever, reads_vectors=reads_vectors, splits=splits
@@ -192,12 +201,13 @@ class Session:
         readers = {
             "a model that reads vectors (features=scores does not)": reads_vectors,
             "a retriever that reads vectors": needs_vectors(build_retriever),
-            "edges to nearest neighbours (data.knn)": dataset.needs_vectors,
+            "edges to nearest neighbours (data.knn)": dataset.needs_vectors
+            or (dataset.knn > 0 and encoder is not None),
         }
         reader = next((reader for reader, reads in readers.items() if reads), None)
         if encoder is None and reader is not None:
             raise ValueError(f"`encoder` must be chosen (encoder=minilm) for {reader}, got none")
-        print(dataset.summary(), flush=True)
+        print(dataset.summary(encoded=encoder is not None), flush=True)
         return dataset, None if reader is None else self.text_encoder(encoder), build_retriever
 
     def with_pair_encoder(self, prepared: PreparedDataset, pair_encoder: Group) -> PreparedDataset:
@@ -212,6 +222,10 @@ class Session:
         label = f"reading pairs of {prepared.dataset.name}"
         reads = PairCache(instantiate(pair_encoder), self.cache / "pairs", label=label)
         return with_cross_encoder(prepared, reads, queries, top_k=top_k)
+
+    def usual_encoder(self) -> DictConfig | None:
+        """Return the encoder that the command chose, else MiniLM; None for ``encoder=none``."""
+        return None if self.choice("encoder") == NONE else self.cfg.encoder or self.group("encoder", "minilm")
 
     def text_encoder(self, encoder: Group | None) -> VectorCache:
         """Build an encoder of texts with a cache of vectors on disk."""
@@ -229,19 +243,19 @@ class Session:
     def prepare_for_pipelines(
         self, data: Group, *, retriever: Group | None = None, pair_encoder: Group | None = None
     ) -> tuple[PreparedDataset, PipelineFactory]:
-        """Prepare a data set for pipelines, with the chosen encoder, or else MiniLM.
+        """Prepare a data set for pipelines, with :meth:`usual_encoder`.
 
         ``retriever`` is that of vector searches that name none; None: dense. Returns the data set, and a factory of
         pipelines over its graph.
         """
-        encoder = self.cfg.encoder or self.group("encoder", "minilm")
+        encoder = self.usual_encoder()
         retriever = retriever or self.group("retriever", "dense")
         prepared = self.prepare(data, encoder, retriever)
         if pair_encoder is not None:
             prepared = self.with_pair_encoder(prepared, pair_encoder)
         return prepared, self.pipeline_factory(prepared, encoder, retriever)
 
-    def pipeline_factory(self, prepared: PreparedDataset, encoder: Group, retriever: Group) -> PipelineFactory:
+    def pipeline_factory(self, prepared: PreparedDataset, encoder: Group | None, retriever: Group) -> PipelineFactory:
         """Return a factory of pipelines over a data set's graph, or over another, on the device.
 
         ``retriever`` is that of vector searches that name none.
@@ -251,7 +265,7 @@ class Session:
         parts = {
             "retriever": instantiate(retriever),
             "pair_encoder": prepared.pair_encoder,
-            "text_encoder": self.text_encoder(encoder),
+            "text_encoder": None if encoder is None else self.text_encoder(encoder),
         }
 
         def build(group: Group, graph: CorpusGraph | None = None) -> Pipeline:

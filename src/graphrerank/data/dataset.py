@@ -150,8 +150,11 @@ class RetrievalDataset:
             known_fingerprint=short_hash(hash_texts([self.fingerprint, *ids])),
         )
 
-    def summary(self) -> str:
-        """Describe the data set in one line: nodes, edges (by type, if counted), and queries per split."""
+    def summary(self, *, encoded: bool = True) -> str:
+        """Describe the data set in one line: nodes, edges (by type, if counted), and queries per split.
+
+        ``encoded`` is whether there is an encoder, without which nodes have no nearest neighbours.
+        """
         queries = ", ".join(f"{name} {len(qrels.queries):,}" for name, qrels in self.splits.items())
         types = [f"{name} {count:,}" for name, count in self.edge_counts.items()]
         edges = f"{self.graph.num_edges // 2:,} edges" + (f" ({', '.join(types)})" if types else "")
@@ -160,7 +163,8 @@ class RetrievalDataset:
         if self.knn and NEAREST not in self.edge_counts:
             few = self.knn_below is not None and self.knn_below < self.graph.num_nodes
             which = f"each with fewer than {self.knn_below} neighbours" if few else "each"
-            edges += f", {self.knn} nearest of {which} to come"
+            nearest = f"{self.knn} nearest of {which}"
+            edges += f", {nearest} to come" if encoded else f", not the {nearest}: no encoder"
         language = "" if self.graph.language == ENGLISH else f", words of {self.graph.language}"
         return f"{self.name}: {self.graph.num_nodes:,} nodes, {edges}, queries: {queries}{language}"
 

@@ -40,6 +40,14 @@ def test_tabs_and_a_cut(tmp_path: Path) -> None:
     assert run.ranking.nodes.tolist() == [[0], [-1], [-1]]  # the tie straddles the cut
 
 
+def test_ids_with_blanks_of_our_own_run_are_read_back(tmp_path: Path) -> None:
+    queries, nodes = ["a b", "a", "x Q0"], ["d d", "d\u3000e", "Q0"]
+    ranking = Ranking(torch.tensor([[1, 0], [2, -1], [0, 1]]), torch.tensor([[2.0, 1], [3, -torch.inf], [5, 4]]))
+    (tmp_path / "run.trec").write_text(trec_run(queries[:2], nodes, ranking.select(torch.arange(2)), tag="t"))
+    run = read_run(tmp_path / "run.trec", query_ids=queries[:2], node_ids=nodes, top_k=2)
+    assert torch.equal(run.ranking.nodes, ranking.nodes[:2])
+
+
 def lines(*records: Any) -> str:
     return "".join(json.dumps(record) + "\n" for record in records)
 

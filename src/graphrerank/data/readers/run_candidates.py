@@ -47,7 +47,8 @@ def read_run(
 
     ``*.jsonl``, perhaps gzipped, has one query a line: ``{"query_id", "candidates": [{"doc_id", "score",
     "features"?}]}``, with the same named numbers as ``features`` of every candidate. Any other file is a TREC run,
-    ``query-id Q0 doc-id rank score tag``, separated by blanks or tabs; a document's id may hold single blanks.
+    ``query-id Q0 doc-id rank score tag``, separated by blanks or tabs; ids may hold single blanks, a query's only where
+    the second column is ``Q0``.
 
     Args:
         path: The file.
@@ -130,13 +131,15 @@ def _rank(
 
 def _read_trec_run(path: Path) -> Iterator[_Candidate]:
     for line, text in read_lines(path):
-        columns = [column.strip() for column in text.split("\t")] if "\t" in text else text.split()
-        if len(columns) < 6 or ("\t" in text and len(columns) > 6):
+        by_tabs = "\t" in text
+        columns = [column.strip() for column in text.split("\t")] if by_tabs else [c for c in text.split(" ") if c]
+        if len(columns) < 6 or (by_tabs and len(columns) > 6):
             raise bad_line(path, line, needed="6 columns (query-id Q0 doc-id rank score tag)", found=text)
         score = parse_number(columns[-2])
         if math.isnan(score):
             raise bad_line(path, line, needed="a finite number as score", found=columns[-2])
-        yield line, columns[0], " ".join(columns[2:-3]), (score,)
+        second = columns.index("Q0", 1) if "Q0" in columns[1:-4] else 1
+        yield line, " ".join(columns[:second]), " ".join(columns[second + 1 : -3]), (score,)
 
 
 def _read_jsonl_run(path: Path, feature_names: list[str]) -> Iterator[_Candidate]:
