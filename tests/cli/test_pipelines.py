@@ -138,7 +138,12 @@ def test_settings_of_each_pipeline_in_a_table(run_command, folder: Path, reader:
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["pipeline=re2"], "`pair_encoder` must be given for a step that scores pairs"),
+        (["pipeline=re2"], "re2: `pair_encoder` must be given for a step that scores pairs"),
+        (
+            ["systems=[vector_search,ea_graphrag]"],
+            "`settings.ea_graphrag.steps.0.adapter.checkpoint` must be given for ea_graphrag",
+        ),
+        (["pipeline=ea_graphrag"], "`pipeline.steps.0.adapter.checkpoint` must be given for ea_graphrag"),
         (["pipeline=re2", "checkpoint=attack"], "`checkpoint` and `systems` must not be given with a pipeline"),
         (["experiment=fastinsight_curves", "job.budgets=[]"], "`job.budgets` must name at least one budget"),
         (

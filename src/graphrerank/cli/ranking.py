@@ -19,9 +19,11 @@ from graphrerank.evaluation.cost import retrieval_times
 from graphrerank.evaluation.counterfactual import OtherEdges, other_graphs
 from graphrerank.evaluation.measuring import judged_queries
 from graphrerank.evaluation.run_files import read_run_file
+from graphrerank.experiments.session import PipelineFactory
 from graphrerank.files import hash_files, hash_json
 from graphrerank.graphs import Queries
 from graphrerank.models import Checkpoint, RerankerManifest
+from graphrerank.pipelines import Pipeline
 
 TIMED_ALONE = 50  # queries that pipelines retrieve once more, one at a time
 MACHINE_SETTINGS = (
@@ -142,7 +144,7 @@ class Rankings:
         if cfg.pair_encoder is not None:
             prepared = session.with_pair_encoder(prepared, cfg.pair_encoder)
         build = session.pipeline_factory(prepared, lineup.encoder, lineup.retriever)
-        pipelines = {label: build(group) for label, group in lineup.pipelines.items()}
+        pipelines = {label: _built(build, group, label) for label, group in lineup.pipelines.items()}
         ranked = run_pipelines(prepared, queries, pipelines, progress=True, alone=TIMED_ALONE)
         rows: Rows = {row.name: [row] for row in ranked}
         data, graph = prepared.dataset, prepared.dataset.graph.to(session.device)
@@ -160,6 +162,14 @@ def _counts_note(counts: Mapping[str, int]) -> list[str]:
     """Say what an encoder's endpoint was asked, if there is one."""
     listed = ", ".join(f"{count:,} {what.replace('_', ' ')}" for what, count in counts.items())
     return [f"the encoder's endpoint, so far in this run: {listed}"] if listed else []
+
+
+def _built(build: PipelineFactory, group: DictConfig, label: str) -> Pipeline:
+    """Build a pipeline; an error names it."""
+    try:
+        return build(group)
+    except ValueError as error:
+        raise ValueError(f"{label}: {error}") from error
 
 
 def _frozen_settings(manifest: RerankerManifest) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """One run of a command: its settings as plain numbers, and the parts that it builds from the configuration."""
 
+import re
 import shlex
 import sys
 from collections import Counter
@@ -141,10 +142,18 @@ class Session:
         return with_trained_splits(self.group("data", name), manifests)
 
     def pipeline(self, name: str) -> DictConfig:
-        """Take the pipeline that ``pipeline=`` chose; else compose the one of a name, with ``settings`` of it."""
-        if self.cfg.pipeline is not None and self.choice("pipeline") == name:
-            return self.cfg.pipeline
-        return compose_pipeline(self.cfg, name, self.cfg.get("settings", {}).get(name, {}))
+        """Take the pipeline that ``pipeline=`` chose; else compose the one of a name, with ``settings`` of it.
+
+        Raises:
+            ValueError: If a setting that has no default is not given.
+        """
+        chosen = self.cfg.pipeline is not None and self.choice("pipeline") == name
+        own = self.cfg.get("settings", {}).get(name, {})
+        group = self.cfg.pipeline if chosen else compose_pipeline(self.cfg, name, own)
+        if missing := sorted(OmegaConf.missing_keys(group)):
+            key = re.sub(r"\[(\d+)\]", r".\1", missing[0]).removeprefix("pipeline.")
+            raise ValueError(f"`{'pipeline' if chosen else f'settings.{name}'}.{key}` must be given for {name}")
+        return group
 
     def choose(
         self, group: str, manifests: Mapping[str, RerankerManifest], usual: str | None
