@@ -2,6 +2,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -59,8 +60,13 @@ def modules() -> dict[str, Path]:
 MODULES = modules()
 
 
-def own_imports(path: Path) -> Iterator[str]:
+@cache
+def own_imports(path: Path) -> tuple[str, ...]:
     """Modules of this package that a file imports, anywhere in it."""
+    return tuple(_own_imports(path))
+
+
+def _own_imports(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "graphrerank")
@@ -100,29 +106,42 @@ def test_no_import_goes_in_a_circle() -> None:
     assert graph == {}
 
 
+FIGURES = (*HEAVY, "torchmetrics", "sklearn", "matplotlib", "jinja2")
+
+
 @pytest.mark.parametrize(
-    ("module", "light"),
+    "steps",  # modules that one process imports in turn: none before loads what a later one must not
     [
-        ("graphrerank", (*UNUSED, "torch", "numpy")),
-        ("graphrerank.inference", UNUSED),
-        *(
-            pytest.param(*case, marks=pytest.mark.slow)
-            for case in (
+        [("graphrerank", (*UNUSED, "torch", "numpy")), ("graphrerank.inference", UNUSED)],
+        pytest.param(
+            [
+                ("graphrerank.evaluation", FIGURES),
+                ("graphrerank.evaluation.html", FIGURES),
                 ("graphrerank.operators", HEAVY),
                 ("graphrerank.models", HEAVY),
                 ("graphrerank.pipelines", (*HEAVY, "faiss")),
-                ("graphrerank.data", tuple(name for name in HEAVY if name != "lightning")),
-                ("graphrerank.evaluation", (*HEAVY, "torchmetrics", "sklearn", "matplotlib", "jinja2")),
-                ("graphrerank.evaluation.html", (*HEAVY, "torchmetrics", "sklearn", "matplotlib", "jinja2")),
                 ("graphrerank.cli.evaluate", (*(name for name in HEAVY if name != "hydra"), "torchmetrics", "sklearn")),
+            ],
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            [
+                ("graphrerank.data", tuple(name for name in HEAVY if name != "lightning")),
                 # lightning loads torchmetrics, and that transformers
                 ("graphrerank.training", tuple(name for name in HEAVY if name not in {"lightning", "transformers"})),
-            )
+            ],
+            marks=pytest.mark.slow,
         ),
     ],
+    ids=["reranking", "judging", "training"],
 )
-def test_importing_loads_nothing_heavy(module: str, light: tuple[str, ...]) -> None:
-    code = f"import sys, {module}; print(*[name for name in {light!r} if name in sys.modules])"
+def test_importing_loads_nothing_heavy(steps: list[tuple[str, tuple[str, ...]]]) -> None:
+    code = f"""
+import importlib, sys
+for module, light in {steps!r}:
+    importlib.import_module(module)
+    print(*[f"{{module}}: {{name}}" for name in light if name in sys.modules])
+"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
 
