@@ -13,6 +13,7 @@ import pytest
 
 from tests.cli.conftest import QUERIES, WORDS
 from tests.support import ROOT
+from tests.support.commands import run_script
 
 pytest.importorskip("httpx", reason="httpx is optional")
 
@@ -119,8 +120,8 @@ class Words(dict):
         return self.get(question)
 
 
-@pytest.mark.slow  # two processes
-def test_killed_and_resumed(arguments: list[str], endpoint: tuple[str, Any], cache: Path, tmp_path: Path) -> None:
+@pytest.mark.slow  # a process
+def test_killed_and_resumed(arguments: list[str], endpoint: tuple[str, Any], tmp_path: Path) -> None:
     answer, started = endpoint[1].answer, []
 
     def answer_or_kill(self: Any, question: str, echo: Any) -> Any:
@@ -130,20 +131,22 @@ def test_killed_and_resumed(arguments: list[str], endpoint: tuple[str, Any], cac
 
     endpoint[1].answer = answer_or_kill
 
-    def go(name: str, kept: str) -> int:
-        environment = {**os.environ, "GRAPHRERANK_CACHE": str(tmp_path / kept)}
-        command = [sys.executable, str(ROOT / "evaluate.py"), *arguments, "answers=endpoint", "resamples=200",
-                   "answers.writer.model.concurrency=1", f"hydra.run.dir={tmp_path / name}"]  # fmt: skip
-        started.append(subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL))
-        return started[-1].wait()
+    def command(name: str) -> list[str]:
+        return ["evaluate.py", *arguments, "answers=endpoint", "resamples=200",
+                "answers.writer.model.concurrency=1", f"hydra.run.dir={tmp_path / name}"]  # fmt: skip
 
-    assert go("killed", "cache") == -signal.SIGKILL
+    environment = {**os.environ, "GRAPHRERANK_CACHE": str(tmp_path / "cache")}
+    process = [sys.executable, *command("killed")]
+    started.append(subprocess.Popen(process, env=environment, cwd=ROOT, stdout=subprocess.DEVNULL))
+    assert started[0].wait() == -signal.SIGKILL
     assert len(endpoint[1].requests) == 4
-    assert go("again", "cache") == 0
+    done = run_script(*command("again"), folder=tmp_path, cache=tmp_path / "cache")
+    assert done.returncode == 0, done.stderr
     asked = Counter(request["messages"][-1]["content"] for request in endpoint[1].requests)
     (twice,) = [question for question, times in asked.items() if times > 1]  # the one that was never answered
     assert twice == endpoint[1].requests[3]["messages"][-1]["content"]
-    assert go("whole", "other") == 0
+    done = run_script(*command("whole"), folder=tmp_path, cache=tmp_path / "other")
+    assert done.returncode == 0, done.stderr
     for file in ("answers/ring.jsonl", "runs/ring.ring.mine.trec"):
         assert (tmp_path / "again" / file).read_text() == (tmp_path / "whole" / file).read_text()
     first, second = (json.loads((tmp_path / name / "metrics.json").read_text()) for name in ("again", "whole"))

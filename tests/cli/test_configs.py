@@ -4,6 +4,7 @@ import pytest
 import torch
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
+from omegaconf import OmegaConf
 
 from graphrerank.cli import schema
 from graphrerank.cli.tracked_runs import MLFLOW_SETTINGS
@@ -148,13 +149,17 @@ EXPERIMENTS = [
 ]
 
 
-SMALLER = {  # minutes of encoding left out
-    "base": [
-        f"~{key}.{name}"
-        for key in ("mix", "shares")
-        for name in ("spider", "two_wiki", "hotpotqa", "scifact", "nfcorpus")
-    ],
-}
+def smaller_base(small_attack: Path) -> list[str]:
+    """One corpus with its hand-chosen and automatic edges and its drafts, few of its questions, and a small ATT&CK."""
+    shares = OmegaConf.load(CONF / "experiment" / "base.yaml").shares
+    others = [name for name in shares if not name.startswith(("bird_train", "attack"))]
+    few = "splits={train: 'train[:2%]', val: 'train[98%:]'}"
+    return [
+        *(f"~{key}.{name}" for key in ("mix", "shares") for name in others),
+        *(f"data.{few}", f"+mix.bird_train_auto.{few}", f"+mix.bird_train_drafted.{few}"),
+        "mix.bird_train_drafted.drafted=50",
+        *(f"+mix.{name}.path={small_attack}" for name in ("attack", "attack_paths")),
+    ]
 
 
 @pytest.mark.parametrize("file", EXPERIMENTS)
@@ -178,7 +183,8 @@ def test_every_experiment_runs(
     elif "paths.datasets=DIR" in command:
         if not datasets_folder.is_dir():
             pytest.skip("needs data set folders: set GRAPHRERANK_DATASETS")
-        small = [f"paths.datasets={datasets_folder}", *small_encoder, *SMALLER.get(file.stem, [])]
+        small = [f"paths.datasets={datasets_folder}", *small_encoder]
+        small += smaller_base(small_attack) if file.stem == "base" else []
     else:
         small = [f"data.path={small_attack}", *small_encoder, "retriever.top_k=30"]
     done = run_command("train.py", f"experiment={file.stem}", "debug=fast", *small, f"hydra.run.dir={tmp_path}")

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from contextlib import nullcontext, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
@@ -66,26 +67,41 @@ class Finished:
 RunCommand = Callable[..., Finished]
 
 
+def run_here(
+    call: Callable[[], object], *arguments: str, folder: Path, cache: Path, pictures: bool = False
+) -> Finished:
+    """Do what a command does that is called by ``call``, in this process.
+
+    Args:
+        call: Runs the command.
+        arguments: Its ``sys.argv``.
+        folder: Its working folder.
+        cache: Its cache.
+        pictures: Whether to draw them; else they are blank.
+    """
+    environment = {"GRAPHRERANK_CACHE": str(cache), "WANDB_MODE": "offline", "COLUMNS": "120"}
+    stdout, stderr, code = StringIO(), StringIO(), 0
+    drawn = nullcontext() if pictures else blank_pictures()
+    with redirect_stdout(stdout), redirect_stderr(stderr), isolated(environment, folder), drawn:
+        sys.argv = list(arguments)
+        try:
+            call()
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    return Finished(code, stdout.getvalue(), stderr.getvalue())
+
+
+def run_script(script: str, *arguments: str, folder: Path, cache: Path, pictures: bool = False) -> Finished:
+    """Do what ``python train.py``, ``evaluate.py`` or ``serve.py`` does with some arguments, in this process."""
+    path = str(ROOT / script)
+    call = partial(runpy.run_path, path, run_name="__main__")
+    return run_here(call, path, *arguments, folder=folder, cache=cache, pictures=pictures)
+
+
 @pytest.fixture(scope="session")
 def run_command(cache: Path) -> RunCommand:
-    """Do what ``python train.py``, ``evaluate.py`` or ``serve.py`` does with some arguments, in this process.
-
-    Pictures are blank but with ``pictures=True``.
-    """
-
-    def run(script: str, *arguments: str, pictures: bool = False) -> Finished:
-        environment = {"GRAPHRERANK_CACHE": str(cache), "WANDB_MODE": "offline", "COLUMNS": "120"}
-        stdout, stderr, code = StringIO(), StringIO(), 0
-        drawn = nullcontext() if pictures else blank_pictures()
-        with redirect_stdout(stdout), redirect_stderr(stderr), isolated(environment, cache), drawn:
-            sys.argv = [str(ROOT / script), *arguments]
-            try:
-                runpy.run_path(sys.argv[0], run_name="__main__")
-            except SystemExit as end:
-                code = end.code if isinstance(end.code, int) else int(end.code is not None)
-        return Finished(code, stdout.getvalue(), stderr.getvalue())
-
-    return run
+    """:func:`run_script` with the session's cache; pictures are blank but with ``pictures=True``."""
+    return partial(run_script, folder=cache, cache=cache)
 
 
 @pytest.fixture(scope="session")
