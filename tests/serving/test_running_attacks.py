@@ -153,7 +153,8 @@ def test_a_killed_service_leaves_nobody_and_starts_anew(tmp_path):
 
 def test_a_port_that_is_taken(service, tmp_path):
     port = service.url.rpartition(":")[2]
-    command = [sys.executable, str(ROOT / "serve.py"), f"port={port}", "artifact=attack", f"paths.runs={tmp_path}"]
+    settings = (f"port={port}", "artifact=attack", "encoder=none", f"paths.runs={tmp_path}")
+    command = [sys.executable, str(ROOT / "serve.py"), *settings]
     refused = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert refused.returncode == 1
     assert f"`port` {port} of 127.0.0.1 cannot be used" in refused.stderr

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.slow  # many processes
 QUERY = "spreads by removable media"
 DOCUMENTS = ["a cake", "malware on removable media", "a dog"]
 BODY = {"query": QUERY, "documents": DOCUMENTS, "edges": [[0, 2]]}
+KEY = {"x-api-key": "k"}
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +31,14 @@ def service(tmp_path_factory):
     with running(
         tmp_path_factory.mktemp("service"), "artifact=attack", "encoder=none", "limits.body_seconds=3"
     ) as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory):
+    """Two workers and two HTTP processes behind a key from the environment."""
+    settings = ("artifact=attack", "encoder=none", "workers=2", "http_processes=2")
+    with running(tmp_path_factory.mktemp("locked"), *settings, environment={"GRAPHRERANK_API_KEY": "k"}) as service:
         yield service
 
 
@@ -130,45 +139,40 @@ def test_a_killed_worker(service):
     assert service.workers()[0].pid != worker.pid
 
 
-def test_the_key_comes_from_the_environment(tmp_path):
+def test_the_key_comes_from_the_environment(locked):
     """And a service of two workers and two HTTP processes is one."""
-    key = {"GRAPHRERANK_API_KEY": "k"}
-    settings = ("artifact=attack", "encoder=none", "workers=2", "http_processes=2")
-    with running(tmp_path, *settings, environment=key) as service:
-        assert httpx.post(f"{service.url}/v2/rerank", json=BODY).status_code == 401
-        for _ in range(6):
-            found = httpx.post(f"{service.url}/v2/rerank", json=BODY, headers={"x-api-key": "k"}, timeout=60)
-            assert found.status_code == 200
-        text = httpx.get(f"{service.url}/metrics", headers={"x-api-key": "k"}).text
-        assert float(re.search(r'stage_seconds_count{stage="queue"} (\S+)', text).group(1)) == 6
-        assert len(service.workers()) == 2
+    assert httpx.post(f"{locked.url}/v2/rerank", json=BODY).status_code == 401
+    for _ in range(6):
+        assert httpx.post(f"{locked.url}/v2/rerank", json=BODY, headers=KEY, timeout=60).status_code == 200
+    text = httpx.get(f"{locked.url}/metrics", headers=KEY).text
+    assert float(re.search(r'stage_seconds_count{stage="queue"} (\S+)', text).group(1)) == 6
+    assert len(locked.workers()) == 2
 
 
-def test_sigterm_resets_no_connection_that_is_kept(tmp_path):
-    """Each client learns from an answer that its connection is closed, and finds nobody at the next one."""
-    with running(tmp_path, "artifact=attack", "encoder=none") as service:
-        ends, answered = [], []
+def test_sigterm_resets_no_connection_that_is_kept(locked):
+    """Each client learns from an answer that its connection is closed, and finds nobody then. It ends the service."""
+    ends, answered = [], []
 
-        def call():
-            with httpx.Client(base_url=service.url, timeout=60) as client:
-                while True:
-                    try:
-                        answered.append(client.post("/v2/rerank", json=BODY).headers.get("connection"))
-                    except httpx.TransportError as error:
-                        ends.append(type(error))
-                        return
+    def call():
+        with httpx.Client(base_url=locked.url, headers=KEY, timeout=60) as client:
+            while True:
+                try:
+                    answered.append(client.post("/v2/rerank", json=BODY).headers.get("connection"))
+                except httpx.TransportError as error:
+                    ends.append(type(error))
+                    return
 
-        threads = [threading.Thread(target=call) for _ in range(6)]
-        for thread in threads:
-            thread.start()
-        while len(answered) < 60:
-            time.sleep(0.05)
-        os.kill(service.process.pid, signal.SIGTERM)
-        for thread in threads:
-            thread.join()
-        assert set(ends) == {httpx.ConnectError}
-        assert answered.count("close") == 6
-        assert service.process.wait(timeout=120) == 0
+    threads = [threading.Thread(target=call) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    while len(answered) < 60:
+        time.sleep(0.05)
+    os.kill(locked.process.pid, signal.SIGTERM)
+    for thread in threads:
+        thread.join()
+    assert set(ends) == {httpx.ConnectError}
+    assert answered.count("close") == 6
+    assert locked.process.wait(timeout=120) == 0
 
 
 def test_sigterm_under_load_loses_nothing(service):
