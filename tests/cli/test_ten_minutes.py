@@ -1,7 +1,6 @@
 """docs/ten_minutes.md: its commands, one after another, on a few pages; fewer questions and epochs than there."""
 
 import json
-import os
 import re
 import shlex
 import shutil
@@ -12,7 +11,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from graphrerank.cli.main import main
 from tests.support import ROOT
+from tests.support.commands import run_here
 from tests.support.running import running
 
 pytestmark = pytest.mark.slow  # MiniLM and a training
@@ -58,9 +59,8 @@ def test_the_page(tmp_path: Path) -> None:
 
 
 def run(folder: Path, *arguments: str) -> str:
-    command = [sys.executable, "-m", "graphrerank.cli.main", *arguments]
-    environment = {**os.environ, "COLUMNS": "80", "GRAPHRERANK_CACHE": str(folder / "cache")}
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment)
+    """Run a command of the wheel in this process, with the folder as its working folder."""
+    done = run_here(lambda: sys.exit(main()), "graphrerank", *arguments, folder=folder, cache=folder / "cache")
     assert done.returncode == 0, (arguments, done.stderr)
     return done.stdout
 
