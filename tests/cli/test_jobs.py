@@ -15,7 +15,7 @@ from graphrerank.cli import schema
 from graphrerank.cli.calibration import calibrate_checkpoint
 from graphrerank.cli.compare import compare
 from graphrerank.cli.evaluate import evaluate
-from graphrerank.cli.jobs import build_job
+from graphrerank.cli.jobs import build_job, register_models
 from graphrerank.cli.train import train
 from graphrerank.cli.verify import verify
 
@@ -160,3 +160,9 @@ def test_the_configuration_is_left_as_it_was() -> None:
     before = OmegaConf.to_yaml(cfg)
     build_job(cfg)
     assert OmegaConf.to_yaml(cfg) == before
+
+
+@pytest.mark.parametrize("path", ["os.system", "pathlib.Path", "nowhere.Model"])
+def test_models_are_classes_of_models(path: str) -> None:
+    with pytest.raises(ValueError, match=f"`models` must name classes of models, got '{path}'"):
+        register_models([path])
