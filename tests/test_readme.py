@@ -1,47 +1,18 @@
-"""README and docs: commands compose, links lead somewhere, tables agree, words are those of the field."""
+"""README and docs: links lead somewhere, tables agree, words are those of the field; their code: test_pages.py."""
 
 import re
-import shlex
 import tomllib
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_dir
 
-from graphrerank.cli import schema
-from graphrerank.cli.arguments import read_arguments
 from tests.support import ROOT
+from tests.support.pages import PAGES
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "benchmarks" / "README.md", *(ROOT / "docs").glob("*.md")]
 WORDED = [ROOT / "CHANGELOG.md", *PAGES, *(ROOT / "benchmarks").glob("*.py"), *(ROOT / "conf").rglob("*.yaml")]
 PRIVATE_WORDS = re.compile(r"\b(doors?|rooms?|hangs? on|on the mean|tells? whether|whom to ask)\b", re.IGNORECASE)
 NAMES = {"Spider": "spider", "BIRD": "bird", "ATT&CK": "attack"}  # of the README's table in docs/base.md
-
-
-def commands_of(page: Path) -> list[tuple[str, str, list[str]]]:
-    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
-    found = re.findall(r"^python (train|evaluate|serve)\.py(.*)$", text, re.MULTILINE)
-    return [(str(page.relative_to(ROOT)), command, shlex.split(rest, comments=True)) for command, rest in found]
-
-
-COMMANDS = [entry for page in PAGES for entry in commands_of(page)]
-
-
-def test_readme_names_every_command() -> None:
-    commands = [command for page, command, _ in COMMANDS if page == "README.md"]
-    assert set(commands) == {"train", "evaluate", "serve"}
-    assert len(COMMANDS) >= 60
-
-
-@pytest.mark.parametrize(("page", "command", "arguments"), COMMANDS)
-def test_every_command_composes(page: str, command: str, arguments: list[str]) -> None:
-    schema.register()
-    sweep = "-m" in arguments
-    overrides = [argument.split(",")[0] if sweep else argument for argument in arguments if argument != "-m"]
-    overrides = read_arguments(overrides)
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        compose(command, overrides=overrides)
 
 
 def test_first_screen_holds_the_two_commands() -> None:

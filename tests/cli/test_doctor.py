@@ -18,6 +18,7 @@ def test_it_tells_versions_extras_device_and_cache(tmp_path: Path, monkeypatch: 
     train = next(place for place, line in enumerate(lines) if line.split()[:1] == ["train"])
     assert lines[train].split()[1:3] == ["in", "part"]
     assert "lightning" in lines[train + 1]
+    assert max(len(line) for line in lines if "without" in line) <= 80
     assert f"cache: {tmp_path}, 2.0 MB" in "\n".join(lines)
     assert f"rm -r {tmp_path}" in lines[-1]
     assert "empty" in examination({"GRAPHRERANK_CACHE": str(tmp_path / "none")}).splitlines()[-1]

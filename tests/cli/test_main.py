@@ -3,12 +3,14 @@
 import subprocess
 import sys
 import tomllib
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 import graphrerank
-from graphrerank.cli.main import main, prepare_arguments
+from graphrerank.cli.main import HYDRA_JOBS, main, prepare_arguments
+from graphrerank.extras import EXTRAS
 from tests.support import ROOT
 
 
@@ -49,6 +51,18 @@ def test_prepare_takes_its_folder_first() -> None:
     assert prepare_arguments(["--help"]) == ["--help"]
     with pytest.raises(ValueError, match="one folder"):
         prepare_arguments(["a", "b"])
+
+
+@pytest.mark.parametrize("command", [*HYDRA_JOBS, "doctor", "index", "build", "completion"])
+def test_help_needs_no_extra(command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for module in {name for extra in EXTRAS.values() for name in extra.modules}:
+        monkeypatch.setitem(sys.modules, module, None)
+    with suppress(SystemExit):  # of argparse
+        assert main([command, "--help"]) == 0
+    told = capsys.readouterr()
+    assert f"graphrerank {command} " in told.out
+    assert told.err == ""
+    assert command not in HYDRA_JOBS or "  - paths: default" in told.out
 
 
 def test_a_command_needs_its_extra(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

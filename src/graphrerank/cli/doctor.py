@@ -5,10 +5,12 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from shlex import quote
+from textwrap import wrap
 
 from graphrerank.extras import EXTRAS, missing_modules
 
 CORE = ("torch", "numpy", "safetensors", "bm25s", "PyStemmer", "pyahocorasick")
+WIDTH = 80
 
 
 def examination(environment: Mapping[str, str]) -> str:
@@ -38,12 +40,14 @@ def _versions() -> list[str]:
 
 def _extras() -> list[str]:
     lines, width = ["extras (pip install 'graphrerank[NAME]', or [all]):"], max(map(len, EXTRAS))
+    margin = " " * (width + 13)
     for name, extra in EXTRAS.items():
         missing = missing_modules(name)
         state = "missing" if len(missing) == len(extra.modules) else "in part"
         lines.append(f"  {name:{width}}  {state if missing else 'yes':7}  {extra.purpose}")
         if missing and state == "in part":
-            lines.append(f"  {'':{width}}           without {', '.join(missing)}")
+            without = f"without {', '.join(missing)}"
+            lines += wrap(without, WIDTH, initial_indent=margin, subsequent_indent=margin, break_on_hyphens=False)
     return lines
 
 

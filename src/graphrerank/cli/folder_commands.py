@@ -13,8 +13,8 @@ QUESTIONS = 1500  # as many as the data sets of `base` have
 ENDPOINT = "http://localhost:8000/v1"
 
 
-def index_command(arguments: Sequence[str]) -> int:
-    """Write a folder of documents as a data set folder, print what was made and the commands that go on."""
+def index_parser() -> ArgumentParser:
+    """Build the parser of ``graphrerank index``."""
     parser = ArgumentParser("graphrerank index", description="A data set folder from a folder of documents.")
     parser.add_argument(
         "source", type=Path, help="Markdown, HTML, text, JSON, JSONL, PDF and code, in any folders within"
@@ -38,7 +38,12 @@ def index_command(arguments: Sequence[str]) -> int:
         default=ENDPOINT,
         help=f"of the language model, OpenAI's form ({ENDPOINT}); OPENAI_API_KEY is its key",
     )
-    given = parser.parse_args(arguments)
+    return parser
+
+
+def index_command(arguments: Sequence[str]) -> int:
+    """Write a folder of documents as a data set folder, print what was made and the commands that go on."""
+    given = index_parser().parse_args(arguments)
     if given.questions < 0:
         raise ValueError(f"`--questions` must not be negative, got {given.questions}")
     if given.language_model is not None:
@@ -75,8 +80,8 @@ def _drafted(folder: Path, count: int, name: str | None, endpoint: str) -> str:
     return f"{made:,} drafted questions, which nobody asked: {folder / DRAFTED} (data.drafted={made} trains on them)"
 
 
-def build_command(arguments: Sequence[str]) -> int:
-    """Build a public data set from its authors' files."""
+def build_parser() -> ArgumentParser:
+    """Build the parser of ``graphrerank build``."""
     parser = ArgumentParser(
         "graphrerank build", description="A data set folder from the files that its authors publish."
     )
@@ -84,7 +89,13 @@ def build_command(arguments: Sequence[str]) -> int:
     parser.add_argument("--from", dest="files", nargs="+", required=True, help="paths, archives, URLs#sha256=...")
     parser.add_argument("--out", type=Path, required=True, help="the folder to write")
     parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="of this builder")
-    given = parser.parse_args(arguments)
+    return parser
+
+
+def build_command(arguments: Sequence[str]) -> int:
+    """Build a public data set from its authors' files."""
+    given = build_parser().parse_args(arguments)
+    require_extra("train", "graphrerank build")
     from graphrerank.cli.build import build_folder
     from graphrerank.cli.doctor import cache_folder
 

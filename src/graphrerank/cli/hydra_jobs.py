@@ -16,8 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from graphrerank.cli import schema
 from graphrerank.cli.arguments import read_arguments
-from graphrerank.cli.settings_help import is_asked, settings_help
-from graphrerank.extensions import check_settings, settings_folders
+from graphrerank.extensions import check_settings
 
 FULL_ERROR = "HYDRA_FULL_ERROR"  # set by the user: every error with its traceback
 INTERRUPTED = 130  # exit status of a command that Ctrl+C ended, as shells give it
@@ -70,9 +69,6 @@ def run_hydra(name: str, arguments: Sequence[str], conf: Path) -> int:
     os.environ[FULL_ERROR] = "1"  # so that Hydra lets errors through to this function
     try:
         check_settings(conf)
-        if is_asked(arguments):
-            print(settings_help(name, arguments, [conf, *settings_folders()]), end="")
-            return 0
         sys.argv[1:] = read_arguments(arguments)
         hydra.main(version_base="1.3", config_path=str(conf), config_name=name)(_stopping(TASKS[name]))()
     except KeyboardInterrupt:

@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
+from graphrerank.cli.settings_help import is_asked, settings_help
 from graphrerank.conf_folder import conf_folder
+from graphrerank.extensions import settings_folders
 from graphrerank.extras import require_extra
 
 HYDRA_JOBS = {
@@ -29,7 +31,7 @@ HELP = """graphrerank: learned graph rerankers for graph RAG
   graphrerank doctor DATA               whether the graph of a data set folder helps, or what to judge to find out
   graphrerank completion SHELL          a script for bash, zsh or fish that completes commands and settings
 
-graphrerank COMMAND --help lists a command's settings; they are the same as those of train.py, evaluate.py and serve.py.
+graphrerank COMMAND --help lists its settings, which are those of train.py, evaluate.py and serve.py.
 """
 
 
@@ -60,21 +62,45 @@ def main(arguments: Sequence[str] | None = None, *, conf: Path | None = None) ->
 
 
 def run_job_command(command: str, arguments: Sequence[str], conf: Path) -> int:
-    """Run one of ``HYDRA_JOBS`` with overrides of the settings in the folder ``conf``.
+    """Run one of ``HYDRA_JOBS`` with overrides of the settings in the folder ``conf``, or print these for ``--help``.
 
     Raises:
-        MissingExtraError: If its extra is not installed.
+        MissingExtraError: If its extra is not installed; ``--help`` needs none.
     """
+    name, settings = script_and_settings(command, arguments)
+    if is_asked(arguments):
+        print(lines_of_help(command), settings_help(name, settings, [conf, *settings_folders()]), sep="\n\n", end="")
+        return 0
     require_extra(HYDRA_JOBS.get(command, "train"), f"graphrerank {command}")
     from graphrerank.cli.hydra_jobs import run_hydra
 
+    return run_hydra(name, settings, conf.absolute())
+
+
+def lines_of_help(command: str) -> str:
+    """Return what the list of commands says of one.
+
+    Example:
+        >>> print(lines_of_help("demo"))
+          graphrerank demo                      look at rankings of MITRE ATT&CK in the browser, from what is installed
+    """
+    return "\n".join(line for line in HELP.splitlines() if line.split()[:2] == ["graphrerank", command])
+
+
+def script_and_settings(command: str, arguments: Sequence[str]) -> tuple[str, list[str]]:
+    """Return which of ``train``, ``evaluate`` and ``serve`` a command is, and with which settings.
+
+    Example:
+        >>> script_and_settings("demo", ["port=8080"])
+        ('serve', ['mode=demo', 'port=8080'])
+    """
     if command == "prepare":
-        command, arguments = "evaluate", prepare_arguments(arguments)
+        return "evaluate", prepare_arguments(arguments)
     if command == "doctor":
-        command, arguments = "evaluate", diagnose_arguments(arguments)
+        return "evaluate", diagnose_arguments(arguments)
     if command == "demo":
-        command, arguments = "serve", ["mode=demo", *arguments]
-    return run_hydra(command, arguments, conf.absolute())
+        return "serve", ["mode=demo", *arguments]
+    return command, list(arguments)
 
 
 def prepare_arguments(arguments: Sequence[str]) -> list[str]:
@@ -136,7 +162,6 @@ def _index(arguments: Sequence[str]) -> int:
 
 
 def _build(arguments: Sequence[str]) -> int:
-    require_extra("train", "graphrerank build")
     from graphrerank.cli.folder_commands import build_command
 
     return build_command(arguments)
@@ -145,6 +170,9 @@ def _build(arguments: Sequence[str]) -> int:
 def _completion(arguments: Sequence[str]) -> int:
     from graphrerank.cli.completion import completion_script
 
+    if is_asked(arguments):
+        print(lines_of_help("completion"))
+        return 0
     print(completion_script(*arguments), end="")
     return 0
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphrerank.data.text_match import WORD_FEATURES
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.adaptive_k import adaptive_k
 from graphrerank.graphs.edge_lists import merge_parallel, merge_parallel_of_types
@@ -74,7 +75,9 @@ class GraphReranker:
             keep_freed_memory()
 
     def __repr__(self) -> str:
-        reads = ", ".join(self.feature_names)
+        words = [name for name in self.feature_names if name in WORD_FEATURES]
+        others = [name for name in self.feature_names if name not in WORD_FEATURES]
+        reads = ", ".join([*others, *([f"{words[0]} to {words[-1]}"] if words else [])])
         return f"GraphReranker({self.name!r} of {self.source}, reads {reads}; {self.device})"
 
     @classmethod

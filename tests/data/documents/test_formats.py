@@ -26,6 +26,19 @@ def test_markdown(tmp_path):
     assert document.sections[2].links == ()
 
 
+def test_what_markdown_does_not_show(tmp_path):
+    front = '---\ntitle: "My: page"\ntags:\n  - a\n---\n'
+    content = f"{front}<!-- a\nnote -->\n# Guide\none <!-- b --> two\n```\n<!-- code -->\n```\n<!-- c -->"
+    (document,) = read(tmp_path, "a.md", content)
+    assert document.title == "My: page"
+    assert [(s.heading, s.text) for s in document.sections] == [
+        ("", ""),
+        ("Guide", "one  two\n```\n<!-- code -->\n```"),
+    ]
+    (document,) = read(tmp_path, "b.md", "---\nA rule above, and no settings.\n\n---\n\nEnd <!-- of it")
+    assert document.sections[0].text == "---\nA rule above, and no settings.\n\n---\n\nEnd <!-- of it"
+
+
 def test_html(tmp_path):
     content = (
         "<html><head><title>The &amp; page</title><style>p{}</style></head><body><p>One <b>bold</b>\n word.</p>"

@@ -13,6 +13,9 @@ from graphrerank.extras import optional
 HEADING = re.compile(r"^(#{1,6})\s+(.*?)\s*#*\s*$")
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(\s*<?([^)\s>]+)")
 FENCE = re.compile(r"^\s*(```|~~~)")
+FRONT_MATTER = re.compile(r"\A---[ \t]*\n((?:(?:[\w-]+:.*|[ \t#-].*)?\n)*?)---[ \t]*(?:\n|\Z)")
+FRONT_TITLE = re.compile(r"^title:\s*([\"']?)(.+?)\1\s*$", re.MULTILINE)
+CODE_OR_COMMENT = re.compile(r"(^\s*(```|~~~).*?(?:^\s*\2|\Z))|<!--.*?-->", re.MULTILINE | re.DOTALL)
 TEXT_KEYS, TITLE_KEYS, ID_KEYS = ("text", "content", "body", "abstract"), ("title", "name"), ("_id", "id")
 IGNORED = {"script", "style", "noscript", "template", "svg", "head"}
 BLOCK_TAGS = """address article aside blockquote br dd div dl dt figure footer form header hr li main nav ol p pre table
@@ -21,11 +24,17 @@ BLOCKS = frozenset(BLOCK_TAGS.split())
 
 
 def read_markdown(path: Path, name: str) -> list[Document]:
-    """Read a document whose sections are its headings'; lines of code are no headings."""
-    lines = _text_of(path).splitlines()
+    """Read a document whose sections are its headings'; lines of code are no headings.
+
+    Of YAML before the text only a title is read; comments are left out.
+    """
+    text = _text_of(path)
+    front = FRONT_MATTER.match(text)
+    titled = FRONT_TITLE.search(front[1] or "") if front else None
+    text = CODE_OR_COMMENT.sub(lambda found: found[1] or "", text[front.end() :] if front else text)
     sections: list[tuple[str, list[str]]] = [("", [])]
-    title, in_code = "", False
-    for line in lines:
+    title, in_code = titled[2] if titled else "", False
+    for line in text.splitlines():
         in_code ^= FENCE.match(line) is not None
         found = None if in_code else HEADING.match(line)
         if found is None:
