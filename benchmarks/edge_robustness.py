@@ -19,6 +19,7 @@ from torch import Tensor
 from graphrerank.cli import schema
 from graphrerank.data import VectorCache
 from graphrerank.data.candidates import encode_dataset
+from graphrerank.data.enrichment import random_edges
 from graphrerank.evaluation.run_json import with_new_names
 from graphrerank.files import write_text
 from graphrerank.graphs import CorpusGraph
@@ -41,7 +42,7 @@ def conditions(graph: CorpusGraph, *, seed: int) -> dict[str, Edges]:
         of_type = types == number
         by_type[EDGE_TYPES[number]] = (pairs[of_type], weight[of_type], types[of_type])
     by_type["all"] = (pairs, weight, types)
-    random = random_pairs(pairs, graph.num_nodes, seed=seed)
+    random = random_edges(pairs, len(torch.unique(pairs, dim=0)), num_nodes=graph.num_nodes, seed=seed)
     others = torch.full((len(random),), OTHER)
     by_type["all and random"] = (
         torch.cat([pairs, random]),
@@ -49,18 +50,6 @@ def conditions(graph: CorpusGraph, *, seed: int) -> dict[str, Edges]:
         torch.cat([types, others]),
     )
     return by_type
-
-
-def random_pairs(pairs: Tensor, num_nodes: int, *, seed: int) -> Tensor:
-    """Draw as many pairs of different nodes as there are joined, none of them joined."""
-    joined = torch.unique(pairs[:, 0] * num_nodes + pairs[:, 1])
-    generator, drawn = torch.Generator().manual_seed(seed), joined[:0]
-    while len(drawn) < len(joined):
-        ends = torch.randint(0, num_nodes, (2 * len(joined), 2), generator=generator).sort(dim=1).values
-        keys = (ends[:, 0] * num_nodes + ends[:, 1])[ends[:, 0] != ends[:, 1]]
-        drawn = torch.unique(torch.cat([drawn, keys[~torch.isin(keys, joined)]]))
-    drawn = drawn[torch.randperm(len(drawn), generator=generator)[: len(joined)]]
-    return torch.stack([torch.div(drawn, num_nodes, rounding_mode="floor"), drawn % num_nodes], dim=1)
 
 
 def write_folder(source: Path, target: Path, graph: CorpusGraph, edges: Edges) -> None:

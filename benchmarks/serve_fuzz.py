@@ -27,6 +27,7 @@ import psutil
 PATHS = ("/v1/rerank", "/v2/rerank", "/rerank", "/search")
 HEADERS = {"content-type": "application/json"}
 MAX_BODY = 12_000_000  # about, in bytes: more than the service takes
+BLOCK = 1000  # requests that a client sends in turn
 ODD_NUMBERS = (float("nan"), float("inf"), -float("inf"), 1e308, -1e308, 1e-320, 2**63, -(2**70), 10**400, -0.0, 0)
 ODD_TEXTS = ("", " ", "\x00", "\ud800", "\udfff\ud800", "a" * 120_000, "é" * 1000, "\u202e", "word " * 5000, "[" * 300)
 VALID: tuple[dict[str, Any], ...] = (
@@ -132,8 +133,8 @@ def _stand_by(port: int, path: str, ended: Any) -> list[tuple[float, int]]:
     """Send small valid requests until the end; return the seconds and the status of each."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     body = json.dumps({"query": "a worm on drives"} if path == "/route" else VALID[0]).encode()
-    answers = []
-    while not ended.wait(0.05):
+    answers: list[tuple[float, int]] = []
+    while not (answers and ended.wait(0.05)):
         start = time.perf_counter()
         connection.request("POST", path, body, HEADERS)
         answer = connection.getresponse()
@@ -157,11 +158,12 @@ def main() -> None:
         Manager() as shared,
         _service(Path(folder), arguments.adapter, arguments.workers) as (port, service),
     ):
-        _send(port, paths, 0, 2000)  # until memory has its size
+        _send(port, paths, 0, 2 * BLOCK)  # until memory has its size
         before, ended, start = _memory(service), shared.Event(), time.perf_counter()
         bystander = clients.submit(_stand_by, port, paths[0], ended)
-        blocks = range(1, 1 + arguments.requests // 1000)
-        sent = [clients.submit(_send, port, paths, seed, 1000) for seed in blocks]
+        starts = range(0, arguments.requests, BLOCK)
+        counts = [min(BLOCK, arguments.requests - first) for first in starts]
+        sent = [clients.submit(_send, port, paths, seed, count) for seed, count in enumerate(counts, start=1)]
         statuses = sum((each.result() for each in sent), collections.Counter())
         took = time.perf_counter() - start
         ended.set()

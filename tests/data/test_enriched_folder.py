@@ -244,7 +244,7 @@ ENRICHABLE = [f.stem for f in sorted((CONF / "data").glob("*.yaml")) if "\nmenti
 @pytest.mark.parametrize("choice", ENRICHABLE)
 def test_every_data_set_with_mentions_has_the_settings(composed: Any, tmp_path: Path, choice: str) -> None:
     data = composed(f"data={choice}", *(["data.path=x"] if choice == "folder" else []))
-    settings = {key: data[key] for key in ("adjacency", "entities", "max_entity_share", "knn", "cache")}
+    settings = {key: data[key] for key in ("adjacency", "entities", "max_entity_share", "knn", "random_edges", "cache")}
     defaults = load_folder.__kwdefaults__
     entities = "spacy" if choice in CONCEPTUAL else defaults["entities"]
     chosen = {"cache": str(tmp_path), "knn": NEAREST.get(choice, 0), "entities": entities}
@@ -319,6 +319,18 @@ def test_automatic_edges_read_the_folders_files_first(write_folder: Any, tmp_pat
         "mentions",
         "entities by spelling",
     ]
+
+
+def test_random_edges_come_beside_those_that_there_are(write_folder: Any, tmp_path: Path) -> None:
+    folder = write_chunks(write_folder, tmp_path / "chunks")
+    settings = {"edges": "auto", "entities": Capitals()}
+    plain, noisy = (load_folder(folder, random_edges=number, **settings) for number in (0, 1))
+    found = types_of(plain)
+    assert {pair: types for pair, types in types_of(noisy).items() if pair in found} == found
+    added = {pair: types for pair, types in types_of(noisy).items() if pair not in found}
+    free = len(CHUNKS) * (len(CHUNKS) - 1) // 2 - len(found)
+    assert list(added.values()) == [["other"]] * min(len(CHUNKS), free)
+    assert noisy.edge_counts == {**plain.edge_counts, "random": len(added)}
 
 
 def test_a_name_of_no_list_of_files_is_refused(write_folder: Any, tmp_path: Path) -> None:

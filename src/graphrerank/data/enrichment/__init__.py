@@ -6,6 +6,7 @@ from graphrerank.data.enrichment.citations import CitationPatterns, LanguageMode
 from graphrerank.data.enrichment.incidence import entity_incidence
 from graphrerank.data.enrichment.knn import nearest_neighbor_edges
 from graphrerank.data.enrichment.mentions import mention_edges
+from graphrerank.data.enrichment.random_edges import random_edges
 from graphrerank.data.enrichment.shared_entities import shared_entity_edges
 
 __all__ = [
@@ -18,5 +19,6 @@ __all__ = [
     "entity_incidence",
     "mention_edges",
     "nearest_neighbor_edges",
+    "random_edges",
     "shared_entity_edges",
 ]

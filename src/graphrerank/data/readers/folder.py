@@ -28,6 +28,7 @@ from graphrerank.data.enrichment.adjacency import adjacency_edges
 from graphrerank.data.enrichment.entity_names import entity_names
 from graphrerank.data.enrichment.incidence import normalized_names
 from graphrerank.data.enrichment.mentions import find_mentions
+from graphrerank.data.enrichment.random_edges import random_edges as draw_edges
 from graphrerank.data.enrichment.shared_entities import choose_neighbours, shared_weight
 from graphrerank.data.readers.documents import Document, read_documents
 from graphrerank.data.readers.drafted_file import DRAFTED, read_drafted
@@ -66,6 +67,7 @@ def load_folder(
     entities: str | KnowledgeExtractor | None = None,
     max_entity_share: float = 0.001,
     knn: int = 0,
+    random_edges: int = 0,
     drafted: int = 0,
     cache: str | Path | None = None,
     engine: Engine = LOCAL,
@@ -109,6 +111,7 @@ def load_folder(
             computed per query.
         max_entity_share: Share of the documents, in (0, 1]; an entity in more (and in more than 10) is ignored.
         knn: Edges to add from each document to its nearest neighbours, once there are vectors; 0 for none.
+        random_edges: Edges to draw for each document, of type ``other``, between two that no edge above joins: noise.
         drafted: Take as many drafted questions, at most, in the place of those of the splits ``train`` and ``val``: the
             first ones of ``drafted.jsonl``, if present, else drafted from the documents and their edges
             (:func:`~graphrerank.data.drafted_questions.draft_questions`). 0 for none.
@@ -155,6 +158,9 @@ def load_folder(
         found.add(f"entities by {source}", *chosen, edge_type=ENTITY)
         logger.info("%s: %s", name or folder.resolve().name, found.costs(len(documents)))
     ids, passages = [doc.doc_id for doc in documents], [doc.passage for doc in documents]
+    if random_edges:
+        noise = draw_edges(found.joined()[0], random_edges * len(ids), num_nodes=len(ids))
+        found.add("random", noise)
     pairs, weight, edge_type = found.joined()
     graph = CorpusGraph.from_edges(ids, passages, pairs, weight, edge_type=edge_type)
     graph = replace(
