@@ -15,13 +15,14 @@ from base_table import AUTO, EXPAND, MEASURES, ROOT, percent
 
 from graphrerank.evaluation.run_json import with_new_names
 
-TWO_WIKI, HOTPOT = ["two_wiki", "two_wiki_auto", "two_wiki_drafted"], ["hotpotqa", "hotpotqa_auto"]
+TWO_WIKI = ["two_wiki", "two_wiki_auto", "two_wiki_drafted", "two_wiki_noisy"]
+HOTPOT = ["hotpotqa", "hotpotqa_auto"]
 LEFT_OUT = {  # test set -> what is left out of the mix
     "spider": ["spider", "spider_auto", "spider_drafted"],
     "bird": ["bird_train_auto", "bird_train_drafted"],  # and bird_train itself
     "2wikimultihopqa": TWO_WIKI,
     "hotpotqa": HOTPOT,
-    "scifact": ["scifact", "scifact_auto", "scifact_drafted"],
+    "scifact": ["scifact", "scifact_auto", "scifact_drafted", "scifact_noisy"],
     "nfcorpus": ["nfcorpus", "nfcorpus_auto"],
     "attack": ["attack", "attack_paths"],
     "2wikimultihopqa, no multi-hop data": [*TWO_WIKI, *HOTPOT],
