@@ -302,8 +302,8 @@ the one that ships is one; otherwise as above. A difference below two such devia
 {table}"""
 
 TRAINED_ONCE = """This training has one seed, which was set before. Of an earlier one, without drafted questions
-and random edges, three seeds deviated from their mean by 0.0 to 0.4 points of nDCG@10 and by 0.0 to 0.7 points of R@5 (most
-on 2WikiMultihopQA). A difference below two such deviations is none."""
+and random edges, three seeds deviated from their mean by 0.0 to 0.4 points of nDCG@10 and by 0.0 to 0.7 points of R@5
+(most on 2WikiMultihopQA). A difference below two such deviations is none."""
 
 PAGE = """# The checkpoint `base`
 
