@@ -17,7 +17,7 @@ def index_parser() -> ArgumentParser:
     """Build the parser of ``graphrerank index``."""
     parser = ArgumentParser("graphrerank index", description="A data set folder from a folder of documents.")
     parser.add_argument(
-        "source", type=Path, help="Markdown, HTML, text, JSON, JSONL, PDF and code, in any folders within"
+        "source", type=Path, help="Markdown, HTML, text, JSON, JSONL, CSV, PDF and code, in any folders within"
     )
     parser.add_argument("--out", type=Path, required=True, help="the folder to write; must not exist")
     parser.add_argument("--max-words", type=int, default=MAX_WORDS, help=f"words of a passage, at most ({MAX_WORDS})")

@@ -25,7 +25,7 @@ HELP = """graphrerank: learned graph rerankers for graph RAG
   graphrerank serve artifact=...        export a checkpoint (mode=export), or answer HTTP requests from one
   graphrerank demo                      look at rankings of MITRE ATT&CK in the browser, from what is installed
   graphrerank prepare FOLDER data=...   write a data set as a corpus folder, encoded and indexed
-  graphrerank index DOCUMENTS --out F   write a folder of Markdown, HTML, JSON, PDF or code as a data set folder
+  graphrerank index DOCUMENTS --out F   write a folder of Markdown, HTML, JSON, CSV, PDF or code as a data set folder
   graphrerank build NAME --from F ...   write a public data set from the files that its authors publish
   graphrerank doctor                    what is installed, and what is missing for what; device; cache
   graphrerank doctor DATA               whether the graph of a data set folder helps, or what to judge to find out

@@ -38,11 +38,11 @@ FEWEST_WORDS = 20  # by which a language is detected
 SURE_SHARE = 0.15  # of the words, which the stop words of a language must be
 SURE_RATIO = 1.5  # of these to those of every other language
 UNSPACED_SHARE = 0.3  # of the letters
+# a class of characters: Han, kana, Thai, Lao, Burmese, Khmer
+UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 
 _RUN, _WORD = re.compile(r"\w+"), re.compile(r"\w\w+")
-_UNSPACED = re.compile(  # Han, kana, Thai, Lao, Burmese, Khmer
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+"
-)
+_UNSPACED = re.compile(f"[{UNSPACED}]+")
 _LOCAL = local()  # a stemmer serves one thread at a time
 
 

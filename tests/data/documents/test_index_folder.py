@@ -30,7 +30,9 @@ def documents(tmp_path):
 def test_passages_places_and_links(documents, tmp_path):
     made = index_folder(documents, tmp_path / "out")
     assert (made.documents, made.chunks, made.links) == (3, 4, 3)
-    assert made.unread == {".png: no known format": 1, "hidden": 1, "a link of the file system": 1}
+    assert made.unread == {
+        ".png: no known format": ["picture.png"], "hidden": [".hidden.md"], "a link of the file system": ["linked.md"],
+    }  # fmt: skip
     rows = [json.loads(line) for line in (tmp_path / "out" / "corpus.jsonl").read_text().splitlines()]
     assert [row["_id"] for row in rows] == ["index.md:0", "page.html:0", "api/use.md:0", "api/use.md:1"]
     assert rows[3]["title"] == "Use - First steps"
@@ -57,9 +59,24 @@ def test_bad_arguments_leave_nothing(documents, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match="`source` must hold documents"):
         index_folder(tmp_path / "empty", tmp_path / "out")
-    (documents / "bad.json").write_text("{")
-    with pytest.raises(ValueError, match=r"bad.json: not JSON"):
-        index_folder(documents, tmp_path / "out")
+    (tmp_path / "empty" / "bad.json").write_text("{")
+    with pytest.raises(ValueError, match=r"found no text in .*empty; not read: 1 x not JSON \(bad.json\)"):
+        index_folder(tmp_path / "empty", tmp_path / "out")
     assert not (tmp_path / "out").exists()
     with pytest.raises(ValueError, match="`out` must not exist"):
         index_folder(documents, tmp_path / "empty")
+
+
+def test_what_cannot_be_read_is_named_and_the_rest_is_read(documents, tmp_path):
+    (documents / "old.txt").write_bytes(b"caf\xe9")
+    (documents / "bad.json").write_text("{")
+    (documents / "rows.json").write_text('[{"text": "one"}, {"text": " "}, 3]')
+    (documents / "only.md").write_text("# Heading\n")
+    (documents / " blank.md").write_text("text")
+    made = index_folder(documents, tmp_path / "out")
+    assert made.unread["not UTF-8"] == ["old.txt"]
+    assert made.unread["not JSON"] == ["bad.json"]
+    assert made.unread["no text"] == ["only.md", "rows.json#2", "rows.json#3"]
+    assert sum("begins with a blank" in reason for reason in made.unread) == 1
+    assert "not read: 3 x no text (only.md, rows.json#2, rows.json#3)" in str(made)
+    assert "rows.json#1:0" in load_folder(tmp_path / "out").graph.node_ids

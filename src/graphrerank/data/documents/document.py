@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+Link = tuple[int, str]
+
 
 @dataclass(frozen=True)
 class Section:
@@ -10,12 +12,13 @@ class Section:
     Attributes:
         heading: Empty before the first one.
         text: Paragraphs, separated by empty lines.
-        links: Targets of the links in it, as they are written.
+        links: Of each link its place in the text, in characters, and its target as it is written; ``[[NAME]]`` is one
+            of a wiki.
     """
 
     heading: str
     text: str
-    links: tuple[str, ...] = ()
+    links: tuple[Link, ...] = ()
 
 
 @dataclass(frozen=True)

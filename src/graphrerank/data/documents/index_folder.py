@@ -2,22 +2,23 @@
 
 import json
 import os
-import re
-from collections import Counter
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from posixpath import normpath
-from urllib.parse import unquote
 
 from graphrerank.checks import check_counts
 from graphrerank.data.documents.document import Document
 from graphrerank.data.documents.formats import FORMATS, divide
+from graphrerank.data.documents.links import linked_passages
+from graphrerank.data.documents.text_files import UnreadableError
 from graphrerank.data.engines import LOCAL, Block, Engine
 from graphrerank.files import atomic_folder, write_text
 
 MAX_BYTES = 50_000_000  # of a file; larger ones are listed, not read
+SHOWN = 3  # names of files that were not read, for each reason
 BLOCK_FILES = 1 << 8  # read and divided by a worker at once
 
 
@@ -30,20 +31,24 @@ class IndexedFolder:
         documents: How many there were.
         chunks: How many passages they make.
         links: Links between two of the documents: edges.
-        unread: Files that were not read, by reason.
+        unread: Files that were not read, and records without a text, by reason.
     """
 
     folder: Path
     documents: int
     chunks: int
     links: int
-    unread: dict[str, int]
+    unread: Mapping[str, Sequence[str]]
 
     def __str__(self) -> str:
         """Say what was made, and what was not read."""
         rows = [f"{self.documents:,} documents, {self.chunks:,} passages, {self.links:,} links: {self.folder}"]
-        rows += [f"not read: {count:,} x {reason}" for reason, count in sorted(self.unread.items())]
-        return "\n".join(rows)
+        return "\n".join([*rows, *_unread_rows(self.unread)])
+
+
+def _unread_rows(unread: Mapping[str, Sequence[str]]) -> list[str]:
+    shown = {reason: ", ".join([*names[:SHOWN], *["..."] * (len(names) > SHOWN)]) for reason, names in unread.items()}
+    return [f"not read: {len(unread[reason]):,} x {reason} ({shown[reason]})" for reason in sorted(unread)]
 
 
 @dataclass(frozen=True)
@@ -70,14 +75,20 @@ class ChunkFiles:
         self.max_words = max_words
 
     def __call__(self, block: Block) -> Block:
-        """Return the passages of the files ``paths``, in JSON."""
-        chunks = (
-            chunk
-            for name in block["paths"]
-            for document in FORMATS[PurePosixPath(name).suffix.lower()](self.source / name, name)
-            for chunk in _chunks(document, self.max_words)
-        )
-        return {"chunks": [json.dumps(asdict(chunk)) for chunk in chunks]}
+        """Return the passages of the files ``paths``, in JSON, and among them what was not read: reason and name."""
+        found: list[object] = []
+        for name in map(str, block["paths"]):
+            try:
+                documents = FORMATS[PurePosixPath(name).suffix.lower()](self.source / name, name)
+            except UnreadableError as error:
+                found.append([str(error), name])
+                continue
+            if not documents:
+                found.append(["no text", name])
+            for document in documents:
+                chunks = list(map(asdict, _chunks(document, self.max_words)))
+                found += chunks if chunks else [["no text", document.name]]
+        return {"found": [json.dumps(each) for each in found]}
 
 
 def index_folder(source: str | Path, out: str | Path, *, max_words: int = 200, engine: Engine = LOCAL) -> IndexedFolder:
@@ -85,8 +96,8 @@ def index_folder(source: str | Path, out: str | Path, *, max_words: int = 200, e
 
     A passage's id is its document's path and number; its title is the document's, with the section's heading. Numbers
     join neighbouring passages (``data.adjacency=true``, ``data.edges=auto``); links between the files are edges of the
-    type ``link``, from the passage that has the link to the first of the section that it names. Hidden files, links of
-    the file system, and files of unknown formats are left out and counted.
+    type ``link`` (:func:`~graphrerank.data.documents.links.linked_passages`). Hidden files, links of the file system,
+    files of unknown formats, files that are not of their format and records without a text are left out and named.
 
     Args:
         source: The folder.
@@ -95,7 +106,7 @@ def index_folder(source: str | Path, out: str | Path, *, max_words: int = 200, e
         engine: Reads and divides the files; its workers must see ``source``.
 
     Raises:
-        ValueError: If there is no such folder or nothing to read in it, ``out`` exists, or a file is not of its format.
+        ValueError: If there is no such folder or nothing to read in it, or ``out`` exists.
         MissingExtraError: If there is a PDF file and no package to read it.
     """
     check_counts(max_words=max_words)
@@ -104,14 +115,22 @@ def index_folder(source: str | Path, out: str | Path, *, max_words: int = 200, e
         raise ValueError(f"`source` must be a folder of documents, got {source}")
     if out.exists():
         raise ValueError(f"`out` must not exist, got {out}; remove it, or name another folder")
-    unread: Counter[str] = Counter()
+    unread: defaultdict[str, list[str]] = defaultdict(list)
     names = (path.relative_to(source).as_posix() for path in _files(source, out, unread))
     blocks: Iterator[Block] = ({"paths": block} for block in iter(lambda: list(islice(names, BLOCK_FILES)), []))
     done = engine.map(ChunkFiles(source.absolute(), max_words=max_words), blocks)
-    chunks = [_parsed(str(chunk)) for block in done for chunk in block["chunks"]]
+    chunks: list[_Chunk] = []
+    for each in (json.loads(str(each)) for block in done for each in block["found"]):
+        if isinstance(each, list):
+            unread[each[0]].append(each[1])
+        else:
+            chunks.append(_Chunk(**(each | {"links": tuple(each["links"])})))
     if not chunks:
-        raise ValueError(f"`source` must hold documents ({', '.join(sorted(FORMATS))}), found no text in {source}")
-    edges = _edges(chunks)
+        found = "".join(f"; {row}" for row in _unread_rows(unread))
+        raise ValueError(
+            f"`source` must hold documents ({', '.join(sorted(FORMATS))}), found no text in {source}{found}"
+        )
+    edges = linked_passages(chunks)
     with atomic_folder(out) as temporary:
         write_text(temporary / "corpus.jsonl", "".join(f"{json.dumps(_row(c), ensure_ascii=False)}\n" for c in chunks))
         if edges:
@@ -121,63 +140,46 @@ def index_folder(source: str | Path, out: str | Path, *, max_words: int = 200, e
     return IndexedFolder(out, len({chunk.document for chunk in chunks}), len(chunks), len(edges), dict(unread))
 
 
-def _files(source: Path, out: Path, unread: Counter[str]) -> Iterator[Path]:
+def _files(source: Path, out: Path, unread: defaultdict[str, list[str]]) -> Iterator[Path]:
     for folder, names, files in os.walk(source):
         names[:] = sorted(n for n in names if not n.startswith(".") and not (Path(folder) / n).is_symlink())
         for name in sorted(files):
             path = Path(folder) / name
-            if name.startswith("."):
-                unread["hidden"] += 1
-            elif path.is_symlink():
-                unread["a link of the file system"] += 1
-            elif path.suffix.lower() not in FORMATS:
-                unread[f"{path.suffix.lower() or 'no suffix'}: no known format"] += 1
-            elif path.stat().st_size > MAX_BYTES:
-                unread[f"larger than {MAX_BYTES // 1_000_000} MB"] += 1
+            own = path.relative_to(source).as_posix()
+            if reason := _why_not(path, own):
+                unread[reason].append(own.encode("utf-8", "replace").decode())
             else:
                 yield path
+
+
+def _why_not(path: Path, own: str) -> str:
+    """Return why a file, with its path within the folder, is not read; empty if it is."""
+    if path.name.startswith("."):
+        return "hidden"
+    if path.is_symlink():
+        return "a link of the file system"
+    if path.suffix.lower() not in FORMATS:
+        return f"{path.suffix.lower() or 'no suffix'}: no known format"
+    if path.stat().st_size > MAX_BYTES:
+        return f"larger than {MAX_BYTES // 1_000_000} MB"
+    is_id = own == own.lstrip() and not set(own) & set("\t\r\n") and own.encode("utf-8", "replace").decode() == own
+    return "" if is_id else "a name that begins with a blank, or with tabs, line breaks or bytes that are not UTF-8"
 
 
 def _chunks(document: Document, max_words: int) -> Iterator[_Chunk]:
     number = 0
     for section in document.sections:
         title = " - ".join(dict.fromkeys(filter(None, (document.title, section.heading))))
-        for place, text in enumerate(divide(section, max_words)):
-            # a link that the text does not show, as in HTML, is the first passage's
-            links = tuple(k for k in section.links if k in text or (place == 0 and k not in section.text))
-            yield _Chunk(f"{document.name}:{number}", title, text, document.name, number, section.heading, links)
+        chunks = list(divide(section.text, max_words))
+        starts = [start for start, _ in chunks]
+        links: list[list[str]] = [[] for _ in chunks]
+        for place, target in section.links if chunks else ():
+            links[max(0, bisect_right(starts, place) - 1)].append(target)
+        for (_, text), own in zip(chunks, links, strict=True):
+            yield _Chunk(f"{document.name}:{number}", title, text, document.name, number, section.heading, tuple(own))
             number += 1
-
-
-def _parsed(chunk: str) -> _Chunk:
-    content = json.loads(chunk)
-    return _Chunk(**(content | {"links": tuple(content["links"])}))
 
 
 def _row(chunk: _Chunk) -> dict[str, object]:
     metadata = {"doc_id": chunk.document, "chunk_id": chunk.number, "heading": chunk.heading}
     return {"_id": chunk.id, "title": chunk.title, "text": chunk.text, "metadata": metadata}
-
-
-def _edges(chunks: list[_Chunk]) -> list[tuple[str, str]]:
-    first: dict[str, str] = {}
-    of_section: dict[tuple[str, str], str] = {}
-    for chunk in chunks:
-        first.setdefault(chunk.document, chunk.id)
-        of_section.setdefault((chunk.document, _anchor(chunk.heading)), chunk.id)
-    found: dict[tuple[str, str], None] = {}
-    for chunk in chunks:
-        for link in chunk.links:
-            path, _, anchor = unquote(link).partition("#")
-            if "://" in path or path.startswith("/"):
-                continue
-            own = chunk.document
-            document = normpath(str(PurePosixPath(own).parent / path)) if path else own
-            target = of_section.get((document, _anchor(anchor)), first.get(document)) if anchor else first.get(document)
-            if target is not None and target != chunk.id:
-                found[chunk.id, target] = None
-    return list(found)
-
-
-def _anchor(heading: str) -> str:
-    return re.sub(r"[^\w-]", "", heading.lower().replace(" ", "-"))
