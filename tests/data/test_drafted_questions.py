@@ -53,6 +53,15 @@ def test_most_questions_of_two_passages_need_both(dataset: RetrievalDataset) -> 
     assert sum(needed) > len(two) / 2
 
 
+def test_words_of_scripts_without_spaces_are_pairs_of_characters(dataset: RetrievalDataset) -> None:
+    texts = ["".join(chr(0x4E00 + 20 * i + k) for k in range(12)) + "。ABC" for i in range(60)]
+    graph = dataclasses.replace(dataset.graph, texts=texts, language="characters")
+    drafted = relevant(draft_questions(dataclasses.replace(dataset, graph=graph, known_fingerprint=None), COUNT))
+    words = {word for text, _ in drafted.values() for word in text.split()}
+    assert {len(word) for word in words} == {2}
+    assert all(any(word in text for text in texts) for word in words)
+
+
 def test_other_splits_stay(dataset: RetrievalDataset) -> None:
     drafted = draft_questions(dataset, COUNT)
     assert drafted.drafted

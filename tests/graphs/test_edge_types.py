@@ -17,7 +17,9 @@ def test_types_are_numbered_in_their_order() -> None:
         ("next_chunk", "adjacency"),
         ("nearest", "similarity"),
         ("likes", "other"),
-        ("Entity", "other"),
+        ("Entity", "entity"),
+        ("FOREIGN KEY", "reference"),
+        ("Next-Chunk", "adjacency"),
     ],
 )
 def test_names_of_edge_files_have_a_meaning(name: str, expected: str) -> None:

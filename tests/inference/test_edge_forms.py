@@ -53,6 +53,9 @@ def test_a_graphs_weights_and_types() -> None:
     graph.add_edge(10, 20, weight=2.0, type="citation")
     expected = edges_of(edges=[(0, 1)], edge_weights=[2.0], edge_types=["citation"])
     assert edges_of(edges=graph, ids=[10, 20, 30, 40]) == expected
+    graph.add_edge(30, 40)  # one edge without them takes them from no other
+    expected = edges_of(edges=[(0, 1), (2, 3)], edge_weights=[2.0, 1.0], edge_types=["citation", "other"])
+    assert edges_of(edges=graph, ids=[10, 20, 30, 40]) == expected
 
 
 @pytest.mark.parametrize(

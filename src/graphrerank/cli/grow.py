@@ -1,6 +1,6 @@
 """``python evaluate.py prepare=CORPUS add=FOLDER``, ``remove=FILE``, ``compact=true``: change a corpus folder."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from graphrerank.cli.session import Session
@@ -37,7 +37,7 @@ def grow_folder(session: Session) -> Path:
             folder,
             [document.doc_id for document in documents],
             [document.passage for document in documents],
-            edges=[] if source is None else _read_edges(source / EDGES),
+            edges=[] if source is None else _read_edges(source / EDGES, _edge_meanings(session)),
             entities=None if rule.get("entity_source") in EXTRACTORS else _read_entities(source, documents),
             remove=remove,
             replace=cfg.replace,
@@ -50,12 +50,18 @@ def grow_folder(session: Session) -> Path:
     return folder
 
 
-def _read_edges(path: Path) -> list[NewEdge]:
+def _edge_meanings(session: Session) -> Mapping[str, str] | None:
+    """Return ``data.edge_meanings`` of a data set that the command names."""
+    data = session.cfg.data
+    return None if data is None or not data.get("edge_meanings") else dict(data.edge_meanings)
+
+
+def _read_edges(path: Path, meanings: Mapping[str, str] | None) -> list[NewEdge]:
     """Read edges of any ids; none if there is no such file."""
     if not path.is_file():
         return []
     ids = _Numbering()
-    pairs, weight, types = read_edges([path], ids)
+    pairs, weight, types = read_edges([path], ids, edge_meanings=meanings)
     names = list(ids)
     rows = zip(pairs.tolist(), weight.tolist(), types.tolist(), strict=True)
     return [NewEdge(names[source], names[target], w, edge_type) for (source, target), w, edge_type in rows]

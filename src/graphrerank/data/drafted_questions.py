@@ -14,7 +14,7 @@ from graphrerank.checks import check_counts
 from graphrerank.data.dataset import TRAIN, VAL, Qrels, RetrievalDataset
 from graphrerank.graphs import CorpusGraph
 from graphrerank.text import split_sentences
-from graphrerank.text.languages import ENGLISH, language_of
+from graphrerank.text.languages import CHARACTERS, ENGLISH, UNSPACED, language_of
 from graphrerank.text.stems import STOP_WORDS
 
 SHARE_SINGLE = 0.25  # of the questions: words of one passage, which alone is relevant
@@ -30,6 +30,8 @@ FREQUENT = 0.1  # a short word in a larger share of the passages is in no questi
 SHORT = 6  # letters
 
 _WORD = re.compile(r"[^\W_]+")
+# of scripts without spaces, whose runs are whole clauses: pairs of characters, as they are matched
+_SHORT_WORD = re.compile(rf"[{UNSPACED}]{{1,2}}|[^\W_{UNSPACED}]+")
 
 
 class Draft(NamedTuple):
@@ -102,10 +104,11 @@ class _Drafter:
 
     def __init__(self, graph: CorpusGraph, rng: random.Random) -> None:
         self.graph, self.rng = graph, rng
+        self.word = _SHORT_WORD if graph.language == CHARACTERS else _WORD
         self.stop_words = STOP_WORDS if graph.language == ENGLISH else language_of(graph.language).stop_words
         self.passages_with: Counter[str] = Counter()
         for text in graph.texts:
-            self.passages_with.update({word.lower() for word in _WORD.findall(text)})
+            self.passages_with.update({word.lower() for word in self.word.findall(text)})
         pairs, _, types = graph.typed_edges()
         self.pairs_of_types = [pairs[types == number].tolist() for number in torch.unique(types).tolist()]
 
@@ -149,7 +152,7 @@ class _Drafter:
         text, rng = self.graph.texts[node], self.rng
         sentences = [text[start:stop] for start, stop in split_sentences(text)]
         drawn = rng.sample(sentences, min(len(sentences), rng.choice([1, 2, 2, 3])))
-        words = dict.fromkeys(word for sentence in drawn for word in self._telling(_WORD.findall(sentence)))
+        words = dict.fromkeys(word for sentence in drawn for word in self._telling(self.word.findall(sentence)))
         choice = [word for word in words if word.lower() not in without]
         rarity = [math.log1p(self.graph.num_nodes / self.passages_with[word.lower()]) for word in choice]
         keys = [rng.random() * (1 / weight if common else weight) for weight in rarity]
@@ -160,10 +163,10 @@ class _Drafter:
         if self.graph.title_lengths is None:
             return []
         title = self.graph.texts[node][: int(self.graph.title_lengths[node])]
-        return self._telling(_WORD.findall(title))[:MAX_TITLE]
+        return self._telling(self.word.findall(title))[:MAX_TITLE]
 
     def _words(self, node: int) -> list[str]:
-        return _WORD.findall(self.graph.texts[node])
+        return self.word.findall(self.graph.texts[node])
 
     def _telling(self, words: Sequence[str]) -> list[str]:
         """Leave out single letters, and short words that many passages hold."""

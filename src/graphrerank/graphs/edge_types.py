@@ -27,17 +27,18 @@ def edge_type_of(name: str, meanings: Mapping[str, str] | None = None) -> int:
     """Return the number of the type that a name in an edge file means; names that mean nothing here are ``other``.
 
     Args:
-        name: Any name.
+        name: Any name; capitals, and blanks or hyphens in the place of underscores, are no difference.
         meanings: A user's own names: one of :data:`EDGE_TYPES` for each.
 
     Raises:
         ValueError: If ``meanings`` gives it something else.
 
     Example:
-        >>> EDGE_TYPES[edge_type_of("foreign_key")], EDGE_TYPES[edge_type_of("likes", {"likes": "reference"})]
+        >>> EDGE_TYPES[edge_type_of("FOREIGN KEY")], EDGE_TYPES[edge_type_of("likes", {"likes": "reference"})]
         ('reference', 'reference')
     """
-    meaning = (meanings or {}).get(name, _TYPE_OF_NAME.get(name, name if name in EDGE_TYPES else "other"))
+    plain = name.strip().lower().replace(" ", "_").replace("-", "_")
+    meaning = (meanings or {}).get(name, _TYPE_OF_NAME.get(plain, plain if plain in EDGE_TYPES else "other"))
     return edge_type_numbers([meaning], argument=f"edge_meanings[{name!r}]")[0]
 
 

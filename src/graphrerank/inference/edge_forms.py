@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER
 from graphrerank.inference.arrays import Numbers, to_integers
 from graphrerank.inference.rerank_input import RerankInput
 
@@ -69,7 +70,11 @@ def _from_graph(given: RerankInput) -> Numbered:
     pairs = torch.tensor([pair[:2] for pair in found], dtype=torch.int64).reshape(-1, 2)
     types = [attributes.get("type") for *_, attributes in found]
     weights = [attributes.get("weight") for *_, attributes in found]
-    return pairs, None if None in types else types, None if None in weights else weights
+    return (
+        pairs,
+        [EDGE_TYPES[OTHER] if name is None else name for name in types],
+        [1.0 if weight is None else weight for weight in weights],
+    )
 
 
 def _name_ids(edges: Sequence[Any]) -> bool:

@@ -26,7 +26,7 @@ class RerankInput:
             passages, mixed with the cosine where there are vectors.
         edges: ``[M, 2]`` undirected pairs of two different passages: numbered from 0 in the order they are given, or
             with ``ids`` that are no integers, pairs of those. Or a networkx graph over ``ids``: its edges among the
-            passages, with their ``weight`` and ``type`` where all have one.
+            passages, with their ``weight``, 1 where there is none, and ``type``.
         edge_index: ``[2, M]`` numbered pairs, PyG's form, in the place of ``edges``; a self-loop or a pair in both
             directions is one of ``edges`` or none.
         edge_weights: ``[M]`` weights in [1e-9, 1e9]; 1 for each edge when None.

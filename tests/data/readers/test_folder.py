@@ -211,7 +211,8 @@ def test_parallel_edges_become_one_with_the_largest_weight(write_folder) -> None
 
 def test_edges_keep_what_their_type_means(write_folder) -> None:
     folder = write_folder(edges="a\tb\tfollows\t2\na\tb\tcites\t1\nb\tc\tlikes\t1\n")
-    dataset = load_folder(folder, edge_meanings={"follows": "adjacency"})
+    with pytest.warns(UserWarning, match=r"edges of the types 'likes' are `other`.*\{likes: reference\}"):
+        dataset = load_folder(folder, edge_meanings={"follows": "adjacency"})
     edges, weight, types = dataset.graph.typed_edges()
     ids = dataset.graph.node_ids
     found = {
@@ -221,6 +222,8 @@ def test_edges_keep_what_their_type_means(write_folder) -> None:
     assert found == one_way | {(b, a, t, w) for a, b, t, w in one_way}
     with pytest.raises(ValueError, match=r"`edge_meanings\['follows'\]` must be of"):
         load_folder(folder, edge_meanings={"follows": "next"})
+    with pytest.raises(ValueError, match=r"`edge_meanings` must name types in .*got 'like'; there are \['cites', 'fol"):
+        load_folder(folder, edge_meanings={"like": "reference"})
 
 
 def test_edges_without_header(write_folder, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Edges of a corpus graph in a TSV file: ``source target type [weight]``."""
 
+import warnings
 from array import array
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -9,9 +10,10 @@ import torch
 from torch import Tensor
 
 from graphrerank.data.readers.records import bad_line, check_columns, parse_number, read_tsv
-from graphrerank.graphs.edge_types import edge_type_of
+from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER, edge_type_of
 
 HEADER = ("source", "target", "type")
+SHOWN = 5  # names in a warning
 FILTERED = -1  # the node number of a document that is left out
 
 
@@ -25,7 +27,7 @@ def read_edges(
     """Read edges: pairs of node numbers ``[M, 2]`` int64, weights ``[M]`` float32, 1 if a file has none, and types.
 
     A type ``[M]`` is the number of what its name in the file means (:func:`~graphrerank.graphs.edge_types.edge_type_of`
-    with ``edge_meanings``).
+    with ``edge_meanings``); a warning names those that mean nothing.
 
     A file may begin with a header, which may name ``weight`` and further columns, which are ignored. Without a header
     the columns are source, target, type and, if there is a fourth, weight. A node number of -1 marks a node that is
@@ -55,8 +57,28 @@ def read_edges(
             f"`edge_types` must name types in {[str(path) for path in files]}, got {absent[0]!r}; "
             f"there are {sorted(number_of)}"
         )
+    unused = sorted(set(edge_meanings or ()) - set(number_of))
+    if unused and files:
+        raise ValueError(
+            f"`edge_meanings` must name types in {[str(path) for path in files]}, got {unused[0]!r}; "
+            f"there are {sorted(number_of)}"
+        )
+    kept = [kind for kind in number_of if edge_types is None or kind in edge_types]
+    _warn_of_others(files, [kind for kind in kept if number_of[kind] == OTHER], edge_meanings or {})
     columns = [torch.from_numpy(np.array(column)) for column in (pairs, weights, types)]
     return columns[0].reshape(-1, 2), columns[1], columns[2]
+
+
+def _warn_of_others(files: Sequence[Path], kinds: Sequence[str], edge_meanings: Mapping[str, str]) -> None:
+    meant = (*edge_meanings, EDGE_TYPES[OTHER])
+    kinds = [kind for kind in kinds if kind not in meant]
+    if kinds:
+        shown = ", ".join([*map(repr, kinds[:SHOWN]), *["..."] * (len(kinds) > SHOWN)])
+        warnings.warn(
+            f"{files[0].parent}: edges of the types {shown} are `other`, as the names mean nothing here; "
+            f"`edge_meanings` says what they mean: {{{kinds[0]}: reference}}",
+            stacklevel=3,
+        )
 
 
 def _rows(path: Path) -> Iterator[tuple[int, str, str, str, str]]:
