@@ -6,16 +6,21 @@ A plain ``pip install graphrerank`` reranks. All else is in extras, imported whe
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.metadata import distributions
 from importlib.util import find_spec
 from typing import Any
 
 
 @dataclass(frozen=True)
 class Extra:
-    """What an extra is for, and the modules that it installs beyond a plain installation."""
+    """What an extra is for, and the modules that it installs beyond a plain installation.
+
+    ``package`` is what brings them, where another extra's package has modules of the same names.
+    """
 
     purpose: str
     modules: tuple[str, ...]
+    package: str | None = None
 
 
 COMMAND_LINE = ("hydra", "rich", "pydantic")
@@ -36,7 +41,7 @@ EXTRAS = {
     "encoders": Extra("MiniLM, other encoders and cross-encoders, the Hugging Face hub", ENCODERS),
     "documents": Extra("graphrerank index: PDF files", ("pypdf",)),
     "faiss": Extra("retriever=dense, and searches in large corpora, on the CPU", ("faiss",)),
-    "gpu": Extra("the same on CUDA 12", ("faiss",)),
+    "gpu": Extra("the same on CUDA 12", ("faiss",), "faiss-gpu-cu12"),
     "wandb": Extra("logger=wandb", ("wandb",)),
     "mlflow": Extra("logger=mlflow", ("mlflow",)),
     "tensorboard": Extra("logger=tensorboard", ("tensorboard",)),
@@ -82,7 +87,10 @@ def is_installed(module: str) -> bool:
 
 def missing_modules(extra: str) -> list[str]:
     """List the modules of an extra that are not installed."""
-    return [module for module in dict.fromkeys(EXTRAS[extra].modules) if not is_installed(module)]
+    modules, package = dict.fromkeys(EXTRAS[extra].modules), EXTRAS[extra].package
+    if package is not None and not any(distributions(name=package)):
+        return list(modules)
+    return [module for module in modules if not is_installed(module)]
 
 
 def require_extra(extra: str, what: str) -> None:

@@ -1,4 +1,5 @@
 import sys
+from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ def test_it_tells_versions_extras_device_and_cache(tmp_path: Path, monkeypatch: 
     assert any(line.startswith("torch ") for line in lines)
     assert any(line.startswith("device: ") for line in lines)
     assert any(line.split()[:2] == ["wandb", "missing"] for line in lines)
+    of_cuda = "yes" if any(distributions(name="faiss-gpu-cu12")) else "missing"  # whatever [faiss] installs as `faiss`
+    assert any(line.split()[:2] == ["gpu", of_cuda] for line in lines)
     train = next(place for place, line in enumerate(lines) if line.split()[:1] == ["train"])
     assert lines[train].split()[1:3] == ["in", "part"]
     assert "lightning" in lines[train + 1]

@@ -45,6 +45,12 @@ def test_a_mistake_is_one_message(
     assert err.count("\n") == 1
 
 
+def test_a_reader_that_stops_is_no_error() -> None:
+    command = f"{sys.executable} -m graphrerank.cli.main --help | true; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("", "")
+
+
 def test_prepare_takes_its_folder_first() -> None:
     assert prepare_arguments(["out", "data=folder"]) == ["prepare=out", "data=folder"]
     assert prepare_arguments(["prepare=out"]) == ["prepare=out"]

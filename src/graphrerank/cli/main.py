@@ -48,17 +48,23 @@ def main(arguments: Sequence[str] | None = None, *, conf: Path | None = None) ->
     command, *rest = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     try:
         if command in HYDRA_JOBS or (command == "doctor" and rest):
-            return run_job_command(command, rest, conf or conf_folder())
-        if command in COMMANDS:
-            return COMMANDS[command](rest)
+            status = run_job_command(command, rest, conf or conf_folder())
+        elif command in COMMANDS:
+            status = COMMANDS[command](rest)
+        else:
+            print(f"unknown command {command!r}; graphrerank --help lists them", file=sys.stderr)
+            return 2
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # as `head` reads no further
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except (ValueError, OSError) as error:  # of reading arguments, and of packages that are missing
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
-    print(f"unknown command {command!r}; graphrerank --help lists them", file=sys.stderr)
-    return 2
 
 
 def run_job_command(command: str, arguments: Sequence[str], conf: Path) -> int:
