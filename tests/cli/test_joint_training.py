@@ -45,9 +45,9 @@ def together(job: tuple[str, ...], run_process: Any, tmp_path_factory: pytest.Te
 
 @pytest.mark.slow
 def test_two_processes_train_what_one_does(
-    together: tuple[Path, str], job: tuple[str, ...], run_process: Any, tmp_path: Path
+    together: tuple[Path, str], job: tuple[str, ...], run_command: Any, tmp_path: Path
 ) -> None:
-    done = run_process("train.py", *job, "trainer.max_epochs=3", f"hydra.run.dir={tmp_path / 'alone'}")
+    done = run_command("train.py", *job, "trainer.max_epochs=3", f"hydra.run.dir={tmp_path / 'alone'}")
     assert done.returncode == 0, done.stderr
     for system in ("mlp", "gatv2"):
         one, two = (logged(folder / system) for folder in (tmp_path / "alone", together[0]))
@@ -80,7 +80,7 @@ def test_only_the_first_process_prints_and_writes(together: tuple[Path, str]) ->
 
 @pytest.mark.slow
 def test_resumed_equals_unbroken(
-    together: tuple[Path, str], job: tuple[str, ...], run_process: Any, tmp_path: Path
+    together: tuple[Path, str], job: tuple[str, ...], run_process: Any, run_command: Any, tmp_path: Path
 ) -> None:
     """After a stop in the second epoch; on one device too."""
     broken = tmp_path / "broken"
@@ -91,8 +91,8 @@ def test_resumed_equals_unbroken(
     assert done.returncode != 0
     alone = tmp_path / "alone"
     shutil.copytree(broken, alone)
-    for folder, devices in ((broken, DDP), (alone, ())):
-        done = run_process("train.py", *job, *devices, "trainer.max_epochs=3", "~ablations.mlp", f"ckpt_path={folder}")
+    for run, folder, devices in ((run_process, broken, DDP), (run_command, alone, ())):
+        done = run("train.py", *job, *devices, "trainer.max_epochs=3", "~ablations.mlp", f"ckpt_path={folder}")
         assert done.returncode == 0, done.stderr
         found = {name: score for name, score in measures(folder).items() if "mlp" not in name}
         assert found == pytest.approx({name: measures(together[0])[name] for name in found}, abs=2e-3)

@@ -9,15 +9,17 @@ import torch
 
 
 @pytest.mark.slow
-def test_a_sweep_on_two_workers_is_that_of_one_process(small_attack: Path, run_process: Any, tmp_path: Path) -> None:
+def test_a_sweep_on_two_workers_is_that_of_one_process(
+    small_attack: Path, run_command: Any, run_process: Any, tmp_path: Path
+) -> None:
     pytest.importorskip("ray", reason="Ray is optional: pip install 'graphrerank[ray]'")
     job = (
         "-m", "seed=1,2", "features=scores,scores_match", f"data.path={small_attack}", "encoder=none", "retriever=bm25",
         "retriever.top_k=10", "trainer.max_epochs=1", "+trainer.enable_progress_bar=false", "~ablations.mlp",
     )  # fmt: skip
     ray = ("hydra/launcher=ray", "hydra.launcher.num_cpus=2")
-    for name, launcher in (("basic", ()), ("ray", ray)):
-        done = run_process("train.py", *job, *launcher, f"hydra.sweep.dir={tmp_path / name}")
+    for run, name, launcher in ((run_command, "basic", ()), (run_process, "ray", ray)):
+        done = run("train.py", *job, *launcher, f"hydra.sweep.dir={tmp_path / name}")
         assert done.returncode == 0, done.stderr
         assert done.stdout.splitlines()[-1] == str(tmp_path / name / "summary.md")
     weights = [
