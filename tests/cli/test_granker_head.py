@@ -55,16 +55,18 @@ def test_training_moved_the_head_and_the_smoothing(run: Path, reader: Path) -> N
 
 
 @pytest.mark.slow
-def test_two_processes_train_the_head_as_one_does(arguments: tuple[str, ...], run_process, tmp_path: Path) -> None:
+def test_two_processes_train_the_head_as_one_does(
+    arguments: tuple[str, ...], run_command, run_process, tmp_path: Path
+) -> None:
     job = (
         *arguments, "model.dropout=0", "pair_encoder.max_length=48", "~ablations.cross_encoder_head",
         "+trainer.enable_progress_bar=false",
     )  # fmt: skip
-    devices = {"alone": (), "together": ("trainer.devices=2", "trainer.strategy=ddp")}
-    for name, added in devices.items():
-        done = run_process("train.py", *job, *added, f"hydra.run.dir={tmp_path / name}")
+    both = ("trainer.devices=2", "trainer.strategy=ddp")
+    for run, name, added in ((run_command, "alone", ()), (run_process, "together", both)):
+        done = run("train.py", *job, *added, f"hydra.run.dir={tmp_path / name}")
         assert done.returncode == 0, done.stderr
-    alone, together = (measures(tmp_path / name) for name in devices)
+    alone, together = (measures(tmp_path / name) for name in ("alone", "together"))
     assert list(together) == [system for system in SYSTEMS if system != "cross_encoder_head"]
     for system, found in together.items():
         assert found == pytest.approx(alone[system], abs=5e-3)
