@@ -17,6 +17,8 @@ from tests.support.encoders import HashEncoder
 
 DIM = 8
 NAMES = ["base_score", "bm25_score", "dense_score"]
+SMALL = {"num_layers": 1, "restart_prob": 0.9}  # one step of smoothing less to trace for each step less
+TYPED = {**SMALL, "edge_features": True, "num_edge_types": 5, "num_words": 1, "pair_head": True}
 
 
 @pytest.fixture(autouse=True, scope="module")
