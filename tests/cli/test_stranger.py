@@ -9,7 +9,13 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
 from graphrerank.cli import schema
-from graphrerank.cli.compose import data_group, group_from_manifest, with_trained_splits
+from graphrerank.cli.compose import (
+    compose_group,
+    compose_pipeline,
+    data_group,
+    group_from_manifest,
+    with_trained_splits,
+)
 from graphrerank.cli.places import Places
 from graphrerank.models.entries import GroupEntry
 from tests.support import ROOT
@@ -31,6 +37,15 @@ def targets(content: Any) -> list[str]:
 
 
 CALL = {"_target_": "os.mkdir", "path": "/nowhere"}
+
+
+def test_what_is_composed_again_is_as_conf_says(composed):
+    usual = compose_group(composed, "data", "spider")
+    changed = compose_group(composed, "data", "spider", knn=3)
+    changed.name = "other"
+    assert compose_group(composed, "data", "spider") == usual
+    settings = compose_pipeline(composed, "gar", {"budget": 5})
+    assert (settings.budget, compose_group(composed, "pipeline", "gar").budget) == (5, 100)
 
 
 @pytest.mark.parametrize("prompt", [CALL, [CALL], [[{"deep": [CALL]}]]])

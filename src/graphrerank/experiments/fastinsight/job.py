@@ -43,12 +43,18 @@ class FastInsightCurves:
     def __call__(self, session: JobSession) -> Path:
         """Measure, draw and print the curves of every data set named."""
         run_dir = session.run_dir
+        default = session.group("pipeline", VARIED)
+        for setting in self.settings:
+            if not _steps_with(default, setting):
+                raise ValueError(
+                    f"`job.settings` must name settings of the steps of pipeline {VARIED!r}, got {setting!r}"
+                )
         measured: list[Curves] = []
         for name in session.dataset_names():
             prepared, build = session.prepare_for_pipelines(
                 session.data(name), retriever=session.chosen("retriever"), pair_encoder=session.chosen("pair_encoder")
             )
-            curves = self._measure(session, prepared, build)
+            curves = self._measure(session, prepared, build, default)
             measured.append(curves)
             draw_curves(run_dir / f"{curves.dataset}.png", curves)
             draw_quartiles(
@@ -65,7 +71,9 @@ class FastInsightCurves:
         print(report)
         return run_dir
 
-    def _measure(self, session: JobSession, prepared: PreparedDataset, build: PipelineFactory) -> Curves:
+    def _measure(
+        self, session: JobSession, prepared: PreparedDataset, build: PipelineFactory, default: Group
+    ) -> Curves:
         budget = max(self.budgets)
         groups: dict[tuple[str, float], Group] = {
             (SEARCH, START): session.group("pipeline", SEARCH, budget=START),
@@ -85,7 +93,6 @@ class FastInsightCurves:
         queries = judged_queries(prepared.dataset, self.split, self.num_queries)
         ranked = run_pipelines(prepared, queries, pipelines, progress=True)
         result = build_study(RankedDataset(prepared.dataset, self.split, queries, ranked), plan).systems
-        default = session.group("pipeline", VARIED)
         return Curves(
             dataset=prepared.dataset.name,
             split=self.split,
@@ -113,10 +120,7 @@ class FastInsightCurves:
 
 def with_setting(group: Group, name: str, value: float) -> Group:
     """Set a setting of all steps of a pipeline that have it."""
-    steps = _steps_with(group, name)
-    if not steps:
-        raise ValueError(f"`job.settings` must name settings of the steps of pipeline {VARIED!r}, got {name!r}")
-    for step in steps:
+    for step in _steps_with(group, name):
         step[name] = value
     return group
 
