@@ -147,6 +147,9 @@ def test_candidates_and_their_ceiling_by_hand() -> None:
     assert (found.candidates, found.ceiling, found.base_ceiling) == (2, 1 / NUM_QUERIES, 0.0)
     assert found.densities == [0.0] * NUM_QUERIES
     assert found.notes == ("candidates: mine",)
+    wide = torch.full((NUM_QUERIES, data.graph.num_nodes + 5), -1)  # as of retriever.top_k above the corpus's size
+    padded = Ranking(wide, torch.zeros(wide.shape))
+    assert judged(data, [system], candidates=padded).candidates == data.graph.num_nodes
     without = judged(data, [system])
     assert (without.candidates, without.ceiling) == (None, None)
     assert without.densities == mean_degree(data.graph, system.ranking.nodes).tolist()

@@ -100,7 +100,7 @@ def build_study(ranked: RankedDataset, plan: StudyPlan) -> DatasetStudy:
         base = candidates.nodes if candidates.base_nodes is None else candidates.base_nodes
         study = replace(
             study,
-            candidates=candidates.nodes.shape[1],
+            candidates=min(candidates.nodes.shape[1], graph.num_nodes),
             ceiling=qrels.share_complete(queries, candidates.nodes, num_nodes=graph.num_nodes),
             base_ceiling=qrels.share_complete(queries, base, num_nodes=graph.num_nodes),
         )
