@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 import torch
 
+from graphrerank.cli.training_session import check_resumed
 from graphrerank.training import RerankerModule
+from tests.support import ROOT
 from tests.support.folders import write_dataset
 
 MEASURES = ("PR@5", "PR@10", "PR@5/multi", "PR@10/multi", "R@2", "R@5", "R@10", "nDCG@10")
@@ -193,6 +195,17 @@ def test_resume_refuses_another_feature_mode(
     assert "Traceback" not in done.stderr
     assert f"'features': '{features}'" in done.stderr
     assert "'features': 'full'" in done.stderr
+
+
+def test_resuming_needs_the_settings_of_the_run(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "src" / "graphrerank" / "pretrained" / "attack", tmp_path / "gatv2")
+    (tmp_path / ".hydra").mkdir()
+    (tmp_path / ".hydra" / "overrides.yaml").write_text("- retriever=hybrid\n- data.path=a b\n- hydra.run.dir=x\n")
+    choices = {"data": "attack", "retriever": "hybrid"}
+    check_resumed(tmp_path, choices)
+    message = r"trained with data=attack, got data=folder; give .* retriever=hybrid 'data.path=a b' ckpt_path="
+    with pytest.raises(ValueError, match=message):
+        check_resumed(tmp_path, {**choices, "data": "folder"})
 
 
 def test_checkpoint_of_another_feature_mode_is_refused(trained: Path, run_command, tmp_path: Path) -> None:

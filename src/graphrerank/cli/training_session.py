@@ -1,5 +1,6 @@
 """A run of ``train.py``: its data sets with the candidates that models are trained on, and the training of a model."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
@@ -22,7 +23,7 @@ from graphrerank.data.candidates import with_vectors
 from graphrerank.data.text_match import MATCH_FEATURES, WORD_FEATURES, TextMatch
 from graphrerank.evaluation import tune_restart_prob
 from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
-from graphrerank.models.manifest import MANIFEST
+from graphrerank.models.manifest import MANIFEST, read_manifest
 from graphrerank.operators import GCS, PPR
 
 
@@ -190,4 +191,21 @@ class TrainingSession(Session):
             raise ValueError(
                 f"`ckpt_path` must lie in a run folder of train.py, but {run_dir} holds no <system>/{MANIFEST}"
             )
+        check_resumed(run_dir, {group: self.choice(group) for group in ("data", "retriever")})
         return run_dir
+
+
+def check_resumed(run_dir: Path, choices: Mapping[str, str]) -> None:
+    """Refuse to resume a run of other choices, before anything is trained; the error has the run's settings."""
+    for path in sorted(run_dir.glob(f"*/{MANIFEST}")):
+        before = read_manifest(path.parent).content
+        for group, choice in choices.items():
+            was = (before.get(group) or {}).get("choice", choice)
+            if was != choice:
+                file = run_dir / ".hydra" / "overrides.yaml"
+                given = map(str, OmegaConf.load(file)) if file.is_file() else ["..."]
+                settings = shlex.join(part for part in given if not part.startswith(("ckpt_path=", "hydra.run.dir=")))
+                raise ValueError(
+                    f"`ckpt_path` needs the settings of its run, which was trained with {group}={was}, got "
+                    f"{group}={choice}; give them again: {settings} ckpt_path={run_dir}"
+                )
