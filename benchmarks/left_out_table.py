@@ -106,10 +106,10 @@ Trainings before this one, one seed each, by what they had otherwise:
 | a quarter of the batches drafted, no averages of weights | - | 91.3, 91.3 | 73.6 | 71.2 | 90.1 |
 | a sixth drafted; no random edges, three times as much of SciFact | 93.2 | 90.7, 88.0 | 73.1 | 72.5 | 90.3 |
 
-So random edges, which keep a graph of noise from doing harm ([edge_robustness.md](edge_robustness.md)), gain nothing on sets that were
-never seen, and may cost a point. On ATT&CK, whose graph joins other pairs than those that its questions ask for, the model that never
-saw it is above the retriever in nDCG@10 (+1.6, p = 0.0002) and below it in PR@10 (-2.6, p = 0.005): there a graph reranker wants some
-questions of the corpus, judged or along its edges (`data=attack_paths`).
+So random edges, which keep a graph of noise from doing harm ([edge_robustness.md](edge_robustness.md)), gain nothing on
+sets that were never seen, and may cost a point. On ATT&CK, whose graph joins other pairs than those that its questions
+ask for, the model that never saw it is above the retriever in nDCG@10 (+1.6, p = 0.0002) and below it in PR@10 (-2.6,
+p = 0.005): there a graph reranker wants some questions of the corpus, judged or along its edges (`data=attack_paths`).
 
 ## What drafted questions add
 
