@@ -139,7 +139,7 @@ def test_all_work_can_be_pickled_and_gives_the_same_in_any_blocks(
 def test_documents_are_read_by_workers_as_here(
     engine: RayEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two files a block; also where work is pickled, and a file that is not of its format is named."""
+    """Two files a block; also where work is pickled, and a file that is not of its format is left out and named."""
     monkeypatch.setattr(index_folder, "BLOCK_FILES", 2)
     source = tmp_path / "docs"
     source.mkdir()
@@ -153,8 +153,9 @@ def test_documents_are_read_by_workers_as_here(
         for file in ("corpus.jsonl", "edges.tsv"):
             assert (tmp_path / name / file).read_bytes() == (tmp_path / "local" / file).read_bytes()
     (source / "bad.json").write_text("{")
-    with pytest.raises(ValueError, match=r"bad\.json: not JSON"):
-        index_folder.index_folder(source, tmp_path / "bad", engine=engine)
+    made = index_folder.index_folder(source, tmp_path / "bad", max_words=20, engine=engine)
+    assert made.unread == {"not JSON": ["bad.json"]}
+    assert (tmp_path / "bad" / "corpus.jsonl").read_bytes() == (tmp_path / "local" / "corpus.jsonl").read_bytes()
 
 
 def test_an_error_keeps_its_words(tmp_path: Path) -> None:
