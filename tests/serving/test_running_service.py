@@ -149,6 +149,17 @@ def test_the_key_comes_from_the_environment(locked):
     assert len(locked.workers()) == 2
 
 
+def terminate_under_load(service, call, answered, *, count):
+    """Call in six threads, which are returned, and send SIGTERM after so many answers."""
+    threads = [threading.Thread(target=call) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    while len(answered) < count:
+        time.sleep(0.05)
+    os.kill(service.process.pid, signal.SIGTERM)
+    return threads
+
+
 def test_sigterm_resets_no_connection_that_is_kept(locked):
     """Each client learns from an answer that its connection is closed, and finds nobody then. It ends the service."""
     ends, answered = [], []
@@ -162,13 +173,7 @@ def test_sigterm_resets_no_connection_that_is_kept(locked):
                     ends.append(type(error))
                     return
 
-    threads = [threading.Thread(target=call) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    while len(answered) < 60:
-        time.sleep(0.05)
-    os.kill(locked.process.pid, signal.SIGTERM)
-    for thread in threads:
+    for thread in terminate_under_load(locked, call, answered, count=60):
         thread.join()
     assert set(ends) == {httpx.ConnectError}
     assert answered.count("close") == 6
@@ -186,12 +191,7 @@ def test_sigterm_under_load_loses_nothing(service):
             except httpx.TransportError:
                 return  # no longer listening
 
-    threads = [threading.Thread(target=call) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    while len(answered) < 20:
-        time.sleep(0.05)
-    os.kill(service.process.pid, signal.SIGTERM)
+    threads = terminate_under_load(service, call, answered, count=20)
     assert service.process.wait(timeout=120) == 0
     stop.set()
     for thread in threads:

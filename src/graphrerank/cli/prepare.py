@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from graphrerank.cli.session import NONE, Session
+from graphrerank.cli.session import Session
 from graphrerank.data import RetrievalDataset, prepare_corpus
 from graphrerank.data.corpus_folder.preparation import check_own_folder
 
@@ -28,8 +28,8 @@ def prepare_folder(session: Session) -> Path:
     check_own_folder(Path(cfg.prepare))
     with closing(instantiate(cfg.engine)) as engine:
         dataset = _dataset(session, names[0], engine)
-        print(dataset.summary(encoded=session.choice("encoder") != NONE), flush=True)
         chosen = session.usual_encoder()
+        print(dataset.summary(encoded=chosen is not None), flush=True)
         encoder = None if chosen is None else session.text_encoder(chosen)
         console = Console(stderr=True)
         columns = (TextColumn("passages"), BarColumn(), MofNCompleteColumn(), _Speed(), TimeRemainingColumn())

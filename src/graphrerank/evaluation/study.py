@@ -148,9 +148,8 @@ class DatasetStudy:
     num_relevant: Sequence[int]  # `Q` numbers of relevant nodes
     systems: Mapping[str, SystemStudy]  # by name, in the order of the tables' rows; the last is the primary one
     tested: Sequence[str]  # names of the measures that are tested; findings about queries use the first
-    candidates: int | None = (
-        None  # most candidates of a query that checkpoints rerank; None where there is no checkpoint
-    )
+    # most candidates of a query that checkpoints rerank; None where there is no checkpoint
+    candidates: int | None = None
     # share of the queries whose relevant nodes are all candidates; None where there is no checkpoint
     ceiling: float | None = None
     base_ceiling: float | None = None  # the same before expansion

@@ -51,18 +51,12 @@ def read_edges(
                 pairs.extend((start, end))
                 weights.append(weight)
                 types.append(number_of[kind])
-    absent = sorted(set(edge_types or ()) - set(number_of))
-    if absent:
-        raise ValueError(
-            f"`edge_types` must name types in {[str(path) for path in files]}, got {absent[0]!r}; "
-            f"there are {sorted(number_of)}"
-        )
-    unused = sorted(set(edge_meanings or ()) - set(number_of))
-    if unused and files:
-        raise ValueError(
-            f"`edge_meanings` must name types in {[str(path) for path in files]}, got {unused[0]!r}; "
-            f"there are {sorted(number_of)}"
-        )
+    for argument, names in (("edge_types", edge_types), ("edge_meanings", edge_meanings if files else None)):
+        if absent := sorted(set(names or ()) - set(number_of)):
+            raise ValueError(
+                f"`{argument}` must name types in {[str(path) for path in files]}, got {absent[0]!r}; "
+                f"there are {sorted(number_of)}"
+            )
     kept = [kind for kind in number_of if edge_types is None or kind in edge_types]
     _warn_of_others(files, [kind for kind in kept if number_of[kind] == OTHER], edge_meanings or {})
     columns = [torch.from_numpy(np.array(column)) for column in (pairs, weights, types)]
