@@ -331,6 +331,8 @@ def test_random_edges_come_beside_those_that_there_are(write_folder: Any, tmp_pa
     free = len(CHUNKS) * (len(CHUNKS) - 1) // 2 - len(found)
     assert list(added.values()) == [["other"]] * min(len(CHUNKS), free)
     assert noisy.edge_counts == {**plain.edge_counts, "random": len(added)}
+    with pytest.raises(ValueError, match=r"`random_edges` must not be negative, got -1"):
+        load_folder(folder, random_edges=-1)
 
 
 def test_a_name_of_no_list_of_files_is_refused(write_folder: Any, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from graphrerank.checks import check_not_negative
 from graphrerank.data.dataset import RetrievalDataset
 from graphrerank.data.derived_edges import DerivedEdges
 from graphrerank.data.drafted_questions import draft_questions, with_drafts
@@ -127,6 +128,7 @@ def load_folder(
     """
     if language != AUTO_LANGUAGE:
         language_of(language)  # refused before anything is read
+    check_not_negative(random_edges=random_edges)
     folder = existing_folder(path, needed="corpus.jsonl, queries.jsonl and qrels/<split>.tsv")
     node_number, documents = _number_documents(folder, corpus_where, drop_empty=drop_empty)
     queries, judged = read_judged_queries(folder, splits, node_number)
