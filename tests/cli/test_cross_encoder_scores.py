@@ -8,6 +8,7 @@ import torch
 
 from graphrerank import GraphReranker
 from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
+from graphrerank.models import load_primary
 from graphrerank.serving import RerankEngine, RerankRequest, load_artifact
 
 PASSAGES, SCORES = ["a worm", "a removable drive", "a key logger"], [0.5, 0.4, 0.3]
@@ -90,16 +91,62 @@ def test_the_service_takes_scores_or_goes_without(artifact: Path) -> None:
 
 def test_scores_for_a_model_that_does_not_read_them_are_refused() -> None:
     with pytest.raises(ValueError, match=r"`cross_encoder_scores` need a model .* \(features=scores_match_typed_cross"):
-        GraphReranker.from_pretrained("base").rerank("q", PASSAGES, cross_encoder_scores=SCORES)
+        GraphReranker.from_pretrained("attack").rerank("q", PASSAGES, cross_encoder_scores=SCORES)
 
 
-def test_calibrating_anew_is_refused(run: Path, run_command, tmp_path: Path) -> None:
+def test_calibrating_anew_goes_without_the_scores(run: Path, run_command, tmp_path: Path) -> None:
     done = run_command("train.py", f"calibrate={run}", f"hydra.run.dir={tmp_path}")
-    assert done.returncode != 0
-    assert "`calibrate` must name a checkpoint without a cross-encoder's scores" in done.stderr + done.stdout
+    assert done.returncode == 0, done.stderr
+    assert "calibrated without a cross-encoder's scores" in done.stdout
+    found, before = (json.loads(path.read_text()) for path in (tmp_path / "manifest.json", run / "gatv2/manifest.json"))
+    assert found["calibration"]["fitted"]["pairs"] == before["calibration"]["fitted"]["pairs"]
+    assert found["calibration"]["slope"] != before["calibration"]["slope"]
 
 
 def test_queries_of_unknown_data_sets_are_refused(arguments: tuple[str, ...], run_command, tmp_path: Path) -> None:
     done = run_command("train.py", *arguments, "cross_encoder_queries={atack: 3}", f"hydra.run.dir={tmp_path}")
     assert done.returncode != 0
     assert "`cross_encoder_queries` must name data sets of ['attack'], got ['atack']" in done.stderr + done.stdout
+
+
+@pytest.fixture(scope="module")
+def finished(arguments: tuple[str, ...], run_command, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A training that knew no cross-encoder."""
+    folder = tmp_path_factory.mktemp("finished")
+    settings = ("features=scores_match_typed", *(a for a in arguments if not a.startswith(("features", "pair_enc"))))
+    done = run_command("train.py", *settings, f"hydra.run.dir={folder}")
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_a_layer_for_the_scores_behind_finished_weights(
+    finished: Path, arguments: tuple[str, ...], run_command, tmp_path: Path
+) -> None:
+    settings = (
+        *arguments, f"start={finished}", "train_only=[lin_pairs]", "calibration=start",
+        "features.cross_encoder_dropout=0", "cross_encoder_queries=8",
+    )  # fmt: skip
+    done = run_command("train.py", *settings, f"hydra.run.dir={tmp_path / 'run'}")
+    assert done.returncode == 0, done.stderr
+    before, after = (load_primary(folder) for folder in (finished, tmp_path / "run"))
+    weights = after.model.state_dict()
+    assert weights.pop("lin_pairs.weight").abs().sum() > 0
+    for name, weight in before.model.state_dict().items():
+        assert torch.equal(weights.pop(name), weight), name
+    assert not weights
+    assert after.manifest.content["calibration"] == before.manifest.content["calibration"]
+    assert after.manifest.content["start"]["name"] == finished.name
+    assert list(after.reranker.trained_on) == [f"{finished.name}/attack", "attack"]
+
+    given = {"scores": SCORES, "edges": [(0, 1)]}
+    plain, more = (GraphReranker.from_pretrained(folder) for folder in (finished, tmp_path / "run"))
+    expected, found = (one.rerank("what spreads", PASSAGES, **given) for one in (plain, more))
+    assert torch.equal(torch.as_tensor(expected.scores), torch.as_tensor(found.scores))
+    read = more.rerank("what spreads", PASSAGES, cross_encoder_scores=[1.0, 5.0, 2.0], **given)
+    assert not torch.equal(torch.as_tensor(read.scores), torch.as_tensor(found.scores))
+
+    again = run_command("train.py", *settings, f"ckpt_path={tmp_path / 'run'}", f"hydra.run.dir={tmp_path / 'other'}")
+    assert again.returncode == 0, again.stderr
+    other = [setting for setting in settings if not setting.startswith("start=")]
+    refused = run_command("train.py", *other, f"ckpt_path={tmp_path / 'run'}", f"hydra.run.dir={tmp_path / 'no'}")
+    assert refused.returncode != 0

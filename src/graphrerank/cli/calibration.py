@@ -87,10 +87,7 @@ def calibrate_checkpoint(session: Session) -> Path:
     session.tracking.reads_checkpoint(cfg.calibrate)
     manifest = checkpoint.graph_reranker
     if manifest.reads_cross_encoder:
-        raise ValueError(
-            f"`calibrate` must name a checkpoint without a cross-encoder's scores, whose training calibrates, got "
-            f"{cfg.calibrate}"
-        )
+        print("calibrated without a cross-encoder's scores, as lists are that give none")
     if session.overrides_key("data"):
         return calibrate_for_corpus(session, checkpoint)
     if cfg.calibrate_queries is not None:
@@ -122,9 +119,9 @@ def _trained_on(session: Session, manifest: RerankerManifest) -> dict[str, Prepa
     encoder = session.group_from_manifest("encoder", trained_with) if trained_with else None
     retriever = session.group_from_manifest("retriever", manifest.retriever)
     groups, drafted = {}, {}
-    for name, entry in {str(manifest.data.choice): manifest.data, **manifest.mix}.items():
+    for name, entry in manifest.trained_on.items():
         arguments = dict(entry.arguments)
-        choice = str(arguments.pop("data", name))
+        choice = str(arguments.pop("data"))
         group = session.group_from_manifest("data", GroupEntry(choice, arguments))
         dataset = instantiate(group)
         if (fingerprint := dataset.fingerprint) != entry.fingerprint:  # all before one is encoded

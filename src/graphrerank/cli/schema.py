@@ -110,6 +110,8 @@ class TrainConfig:
     calibrate: str | None = None
     calibrate_queries: int | None = None
     ckpt_path: str | None = None
+    start: str | None = None
+    train_only: list[str] | None = None
     num_threads: int = 1
     device: str | None = None
     test_split: str = "test"

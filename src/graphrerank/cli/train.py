@@ -10,7 +10,7 @@ import torch
 from graphrerank.cli.calibration import calibrate_system
 from graphrerank.cli.joint_training import is_first_process, joint_training
 from graphrerank.cli.systems import declared_inputs, with_frozen
-from graphrerank.cli.train_model import CHECKPOINT, judged_parts, train_model
+from graphrerank.cli.train_model import CHECKPOINT, FROM_START, judged_parts, train_model
 from graphrerank.cli.training_session import TrainingSession
 from graphrerank.data import PreparedDataset
 from graphrerank.evaluation import (
@@ -37,7 +37,7 @@ from graphrerank.training import calibration_method
 def train(session: TrainingSession) -> Path:
     """Train the model and its ablations, evaluate them, and return the run folder."""
     cfg = session.cfg
-    if cfg.calibration is not None:
+    if cfg.calibration not in (None, FROM_START):
         calibration_method(cfg.calibration)  # refused before training, not after
     run_dir = session.training_folder()
     with sole_use(run_dir) if session.resumed is not None and is_first_process() else nullcontext():
@@ -46,7 +46,7 @@ def train(session: TrainingSession) -> Path:
 
 def _train(session: TrainingSession, run_dir: Path) -> Path:
     cfg = session.cfg
-    names = [*cfg.ablations, cfg.system]
+    names = [*(name for name, settings in cfg.ablations.items() if settings is not None), cfg.system]
     rows_of = {name: session.ablation(name, run_dir) for name in names}
     inputs = [declared_inputs(row.cfg.model) for row in rows_of.values()]
     reads_vectors = any(declared.reads_vectors for declared in inputs)
@@ -72,7 +72,7 @@ def _train(session: TrainingSession, run_dir: Path) -> Path:
         if system.name not in manifests:
             continue
         manifest = manifests[system.name]
-        if cfg.calibration is not None:
+        if cfg.calibration not in (None, FROM_START):
             manifest |= calibrate_system(cfg.calibration, judged_parts(parts), cfg.batches.val_split, system)
         metrics = {f"{study.name}/{study.split}": study.systems[system.name].means}
         write_manifest(run_dir / system.name, manifest | {"metrics": metrics})

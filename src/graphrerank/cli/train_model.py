@@ -23,14 +23,24 @@ from graphrerank.data.candidate_shards import CandidateShards
 from graphrerank.data.datamodule import CandidateDataModule, MixtureDataModule
 from graphrerank.data.streamed_batches import StreamedDataModule
 from graphrerank.graphs import ModelInputs
-from graphrerank.models.checkpoint import build_model, library_versions, load_checkpoint
+from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
+from graphrerank.models.checkpoint import (
+    Checkpoint,
+    build_model,
+    find_checkpoint,
+    library_versions,
+    load_checkpoint,
+    load_primary,
+)
 from graphrerank.models.granker_layers import measured_arguments
 from graphrerank.models.manifest import parse_manifest, read_manifest, write_manifest
 from graphrerank.models.registry import read_features, register_model
+from graphrerank.models.start import start_entry, start_from, train_only
 from graphrerank.operators import CrossEncoder
 from graphrerank.training import EpochTable
 
 CHECKPOINT = Path("checkpoints", "best.ckpt")  # in a model's folder
+FROM_START = "start"  # the calibration of the checkpoint that a training starts from
 FINE_TUNED = "cross_encoder"  # folder of a system whose cross-encoder's last layers were trained
 
 
@@ -49,7 +59,8 @@ def train_model(
     L.seed_everything(cfg.seed, verbose=False)  # here: what was trained or resumed before must not decide the weights
     arguments = _model_arguments(cfg, prepared)
     model = instantiate(cfg.model, **arguments)
-    manifest = _manifest(cfg, parts, operators, model, arguments)
+    start = None if cfg.start is None else load_primary(find_checkpoint(cfg.start))
+    manifest = _manifest(cfg, parts, operators, model, arguments, start)
     with torch.device("meta"):
         build_model(parse_manifest(manifest, folder))  # so that what cannot be loaded is refused before training
     last = _resume_from(cfg, folder, manifest)
@@ -59,6 +70,10 @@ def train_model(
         write_manifest(folder, manifest)
     if model.inputs.reads_pairs:
         model.start_from(own_encoder(prepared))
+    if start is not None:
+        start_from(model, arguments, prepared.feature_names, start)
+    if cfg.train_only is not None:
+        train_only(model, cfg.train_only)
     val_names = list(judged_parts(parts)) if len(parts) > 1 else []
     module = instantiate(cfg.module, model, instantiate(cfg.loss), val_names=val_names)
     batches = _batches(cfg, parts, shards, inputs=model.inputs)
@@ -144,9 +159,9 @@ def _resume_from(cfg: DictConfig, folder: Path, manifest: Mapping[str, Any]) -> 
     if not last.is_file():
         return None
     before = read_manifest(folder).content
-    for key in ("model", "features", "encoder", "pair_encoder", "retriever", "data", "mix"):
-        if before.get(key) != manifest[key]:
-            raise ValueError(f"{last}: was trained with {key}={before.get(key)}, this job has {manifest[key]}")
+    for key in ("model", "features", "encoder", "pair_encoder", "retriever", "data", "mix", "start"):
+        if before.get(key) != manifest.get(key):
+            raise ValueError(f"{last}: was trained with {key}={before.get(key)}, this job has {manifest.get(key)}")
     return last
 
 
@@ -156,6 +171,8 @@ def _model_arguments(cfg: DictConfig, prepared: PreparedDataset) -> dict[str, An
     if declared_inputs(cfg.model).reads_pairs:
         return measured_arguments(arguments, own_encoder(prepared))
     sizes = {"num_scores": len(prepared.feature_names)}
+    if of_pairs := len(set(CROSS_ENCODER_FEATURES) & set(prepared.feature_names)):
+        sizes["num_pair_scores"] = of_pairs
     if (embedding := prepared.dataset.graph.embedding) is not None:
         sizes["embedding_dim"] = embedding.shape[1]
     takes = inspect.signature(get_object(cfg.model._target_)).parameters
@@ -169,6 +186,7 @@ def _manifest(
     operators: Mapping[str, float],
     model: Any,
     arguments: Mapping[str, Any],
+    start: Checkpoint | None,
 ) -> dict[str, Any]:
     prepared = next(iter(parts.values()))
     choices = HydraConfig.get().runtime.choices
@@ -189,6 +207,12 @@ def _manifest(
             "fingerprint": prepared.encoder_fingerprint,
             "dim": embedding.shape[1],
         }
+    of_start = {}
+    if start is not None:
+        of_start["start"] = start_entry(start, Path(cfg.start).name)
+        if cfg.calibration == FROM_START:
+            kept = ("calibration", "list_confidence")
+            of_start |= {key: start.manifest.content[key] for key in kept if key in start.manifest.content}
     return {
         "name": cfg.system,
         "finished": False,
@@ -215,4 +239,5 @@ def _manifest(
         "config": portable_config(cfg),
         "versions": library_versions(),
         "metrics": {},
+        **of_start,
     }

@@ -12,6 +12,7 @@ import lightning as L
 import torch
 from hydra import compose
 from omegaconf import DictConfig, OmegaConf
+from torch import Tensor
 
 from graphrerank.cli.compose import compose_group
 from graphrerank.cli.session import Session
@@ -24,6 +25,7 @@ from graphrerank.data.text_match import MATCH_FEATURES, WORD_FEATURES, TextMatch
 from graphrerank.evaluation import tune_restart_prob
 from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
 from graphrerank.models.manifest import MANIFEST, read_manifest
+from graphrerank.models.start import ADDED_PART
 from graphrerank.operators import GCS, PPR
 
 
@@ -138,7 +140,10 @@ class TrainingSession(Session):
         return self._with_features(prepare(others, encoder=encoder, build_retriever=build, cache=cache))
 
     def _read_pairs(self, name: str, prepared: PreparedDataset) -> PreparedDataset:
-        """Let the cross-encoder read as ``cross_encoder_queries`` says, as much of validation, and for the table."""
+        """Let the cross-encoder read as ``cross_encoder_queries`` says, as much of validation, and for the table.
+
+        Where nothing is trained but what reads its scores, all other queries would teach nothing, and are left out.
+        """
         cfg, limit = self.cfg, self.cfg.cross_encoder_queries
         if OmegaConf.is_dict(limit):
             known = {self.choice("data"), *map(str, self._mix)}
@@ -147,15 +152,18 @@ class TrainingSession(Session):
                     f"`cross_encoder_queries` must name data sets of {sorted(known)}, got {sorted(strangers)}"
                 )
             limit = limit.get(name, 0)
-        train, val = (prepared.dataset.split(cfg.batches[split]).queries for split in ("train_split", "val_split"))
-        share = 1.0 if limit is None else min(1.0, limit / len(train))
-        if not share:
-            return prepared
-        read = [train[: round(share * len(train))], val[: round(share * len(val))]]
-        if name == self.choice("data"):
-            read.append(prepared.dataset.split(cfg.test_split).queries)
+        dataset, splits = prepared.dataset, [str(cfg.batches.train_split), str(cfg.batches.val_split)]
+        train, val = (dataset.split(split).queries for split in splits)
+        share = 1.0 if limit is None else min(1.0, limit / max(1, len(train)))
+        read = [_evenly_spaced(train, share), _evenly_spaced(val, share)]
+        if cfg.train_only is not None and set(cfg.train_only) == {ADDED_PART}:
+            few = {split: dataset.split(split).of_queries(some) for split, some in zip(splits, read, strict=True)}
+            dataset = replace(dataset, splits={**dataset.splits, **few}, known_fingerprint=dataset.fingerprint)
+        if share and name == self.choice("data"):
+            read.append(dataset.split(cfg.test_split).queries)
         top_k = cfg.features.cross_encoder_top_k
-        return self.with_cross_encoder(prepared, cfg.pair_encoder, torch.cat(read), top_k=top_k)
+        prepared = self.with_cross_encoder(prepared, cfg.pair_encoder, torch.cat(read), top_k=top_k)
+        return replace(prepared, dataset=dataset)
 
     def tune_operators(self, prepared: PreparedDataset, split: str) -> dict[str, float]:
         """Choose the frozen operators' restart probabilities on a split, except those that are set."""
@@ -193,6 +201,12 @@ class TrainingSession(Session):
             )
         check_resumed(run_dir, {group: self.choice(group) for group in ("data", "retriever")})
         return run_dir
+
+
+def _evenly_spaced(queries: Tensor, share: float) -> Tensor:
+    """Return a share of queries, from the first on; neighbours in a split often ask about the same thing."""
+    count = round(share * len(queries))
+    return queries[torch.arange(count) * len(queries) // max(1, count)]
 
 
 def check_resumed(run_dir: Path, choices: Mapping[str, str]) -> None:

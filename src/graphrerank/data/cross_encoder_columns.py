@@ -53,7 +53,7 @@ def with_cross_encoder(
     Args:
         prepared: The data set with its candidates; its ``pair_encoder`` is not asked.
         pair_encoder: Reads the pairs; wrap it in a ``PairCache`` so that none is read twice.
-        queries: ``[Q']`` int64 numbers of queries; of all others the new features are 0.
+        queries: ``[Q']`` int64 numbers of queries; of all others the new features are 0. Of no query nothing is read.
         top_k: How many candidates of a query are read, the first ones of its base ranking.
 
     Returns:
@@ -66,7 +66,7 @@ def with_cross_encoder(
     ranking = prepared.ranking
     assert ranking.features is not None
     scores, read = torch.zeros(ranking.nodes.shape), torch.zeros(ranking.nodes.shape, dtype=torch.bool)
-    for block in torch.split(torch.unique(queries), QUERIES_AT_ONCE):
+    for block in torch.split(torch.unique(queries), QUERIES_AT_ONCE) if len(queries) else ():
         read[block, :top_k] = ranking.nodes[block, :top_k] >= 0
         logits = pair_encoder.head(pair_encoder.encode(*prepared.pairs(block, top_k=top_k))).cpu()
         scores[block] = scores[block].masked_scatter(read[block], logits)

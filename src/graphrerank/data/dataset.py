@@ -32,6 +32,11 @@ class Qrels:
         """``[Q]`` int64, the queries that have a judgement, ascending."""
         return torch.unique(self.query)
 
+    def of_queries(self, queries: Tensor) -> "Qrels":
+        """Keep the judgements of some queries, ``[Q']``."""
+        kept = torch.isin(self.query, queries)
+        return Qrels(self.query[kept], self.node[kept], self.gain[kept])
+
     def relevance(self, queries: Tensor, nodes: Tensor, *, num_nodes: int) -> Tensor:
         """Look up the gains ``[B, K]`` float32, or 0, of nodes ``[B, K]``, padded with -1, for queries ``[B]``."""
         key, order = torch.sort(self.query * num_nodes + self.node)

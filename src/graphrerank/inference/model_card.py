@@ -96,7 +96,7 @@ def _usage(manifest: RerankerManifest, repo_id: str) -> Iterator[str]:
 
 
 def _data(manifest: RerankerManifest) -> Iterator[str]:
-    for name, entry in {str(manifest.data.choice): manifest.data, **manifest.mix}.items():
+    for name, entry in manifest.trained_on.items():
         yield f"- {name}, fingerprint `{entry.fingerprint[:12]}`"
     scores = ", ".join(f"`{name}`" for name in manifest.retriever.feature_names)
     yield f"- candidates of the retriever {manifest.retriever.choice}, with {scores}"

@@ -52,6 +52,24 @@ class DataEntry(GroupEntry):
 
 
 @dataclass(frozen=True, kw_only=True)
+class StartEntry:
+    """The finished checkpoint whose weights a training began from.
+
+    Attributes:
+        name: What it was called.
+        sha256: Hash of its weights.
+        trained_on: The data sets of its training, by name; their arguments name the data set.
+    """
+
+    name: str
+    sha256: str
+    trained_on: Mapping[str, DataEntry] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_name(name=self.name)
+
+
+@dataclass(frozen=True, kw_only=True)
 class PairEncoderEntry(GroupEntry):
     """The cross-encoder whose vectors of (query, passage) pairs were trained on.
 

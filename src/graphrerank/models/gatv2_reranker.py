@@ -11,6 +11,8 @@ Notable about it:
 - With ``num_edge_types`` attention reads the type of each edge, and ``scores`` and ``full`` have features of each type.
 - With ``num_words`` attention reads what the ends of an edge cover of the query together, and so does ``pair_head``.
 - Plain tensors in and out: the module scripts, and does GCS and all normalisation inside itself.
+- With ``num_pair_scores`` a layer of its own reads what comes of a cross-encoder's scores, and adds nothing where there
+  are none: trained alone, behind finished weights, it leaves every score without them as it was, to the last bit.
 - ``message_passing=False`` is the paper's MLP ablation: the same depth, width and features, no edges.
 """
 
@@ -52,6 +54,8 @@ class GATv2Reranker(nn.Module):
         num_edge_types: Number of types of edges that the model reads, all; 0 for edges whose types are merged.
         num_words: How many of the scores, the last ones, say which of the query's words a candidate holds
             (``WORD_FEATURES`` of :mod:`graphrerank.data.text_match`); read by ``scores`` and ``full``.
+        num_pair_scores: How many of the scores, the last ones before the words, are a cross-encoder's, if there is one
+            (``CROSS_ENCODER_FEATURES``), to be read by a layer of their own; not in ``paper`` mode.
         pair_head: Whether a score of each candidate's best pair is added (:class:`PairHead`).
         message_passing: False for the MLP ablation, which has no pair head either.
         restart_prob: GCS's share of a node's own score in each step.
@@ -72,6 +76,7 @@ class GATv2Reranker(nn.Module):
         edge_features: bool = False,
         num_edge_types: int = 0,
         num_words: int = 0,
+        num_pair_scores: int = 0,
         pair_head: bool = False,
         message_passing: bool = True,
         restart_prob: float = 0.5,
@@ -98,7 +103,13 @@ class GATv2Reranker(nn.Module):
             restart_prob=restart_prob,
             num_edge_types=0 if features == "paper" else num_edge_types,
         )
-        num_columns = self.score_features.num_columns
+        if not 0 <= num_pair_scores < self.score_features.num_scores:
+            raise ValueError(
+                f"`num_pair_scores` must lie in [0, {self.score_features.num_scores}), the scores that are no words, "
+                f"got {num_pair_scores}"
+            )
+        of_pairs = [] if features == "paper" else self.score_features.columns_of_pairs(num_pair_scores)
+        num_columns = self.score_features.num_columns - len(of_pairs)
         if features == "paper":
             in_channels = 1 + 2 * embedding_dim
         elif features == "full":
@@ -109,6 +120,10 @@ class GATv2Reranker(nn.Module):
         self.project_query = nn.Linear(embedding_dim, projection_channels) if features == "full" else nn.Identity()
         self.project_node = deepcopy(self.project_query)
         self.lin_in = nn.Linear(in_channels, hidden_channels)
+        self.lin_pairs = nn.Linear(len(of_pairs), hidden_channels, bias=False) if of_pairs else None
+        others = sorted(set(range(self.score_features.num_columns)).difference(of_pairs))
+        self.register_buffer("of_pairs", torch.tensor(of_pairs, dtype=torch.int64), persistent=False)
+        self.register_buffer("of_others", torch.tensor(others, dtype=torch.int64), persistent=False)
         edge_dim = int(edge_features) + num_edge_types + (len(PAIR_EVIDENCE) if num_words else 0)
         self.blocks = nn.ModuleList(
             GATv2Block(
@@ -129,6 +144,8 @@ class GATv2Reranker(nn.Module):
         if features != "paper":
             nn.init.zeros_(self.lin_out.weight)
             nn.init.zeros_(self.lin_out.bias)
+        if self.lin_pairs is not None:
+            nn.init.zeros_(self.lin_pairs.weight)
 
     @staticmethod
     def inputs_of(*, features: str = "scores", num_edge_types: int = 0, **_: Any) -> ModelInputs:
@@ -192,8 +209,10 @@ class GATv2Reranker(nn.Module):
         num_scores = base_features.shape[1] - self.num_words
         gcs = scores[:, num_scores]
         graph = graph_of_nodes(ptr, num_nodes)
-        others = scores[:, 1:num_scores]
-        evidence = _has_evidence(others, edge_index, graph, ptr.numel() - 1)
+        evidence = _has_evidence(scores[:, 1:num_scores], edge_index, graph, ptr.numel() - 1)
+        pairs = scores
+        if self.lin_pairs is not None:
+            pairs, scores = scores.index_select(1, self.of_pairs), scores.index_select(1, self.of_others)
         if self.features == "paper":
             x = torch.cat([gcs.unsqueeze(1), query_vectors.index_select(0, graph), node_vectors], dim=1)
         elif self.features == "full":
@@ -203,7 +222,10 @@ class GATv2Reranker(nn.Module):
             x = torch.cat([scores, query, node, product, product.sum(1, keepdim=True)], dim=1)
         else:
             x = scores
-        x = F.relu(self.lin_in(x))
+        x = self.lin_in(x)
+        if self.lin_pairs is not None:
+            x = x + self.lin_pairs(pairs)
+        x = F.relu(x)
         edge_attr = edge_weight.unsqueeze(1) if self.edge_features else edge_weight.new_zeros([edge_weight.numel(), 0])
         if self.num_edge_types > 0:
             assert edge_type is not None

@@ -6,7 +6,7 @@ is registered here (:mod:`graphrerank.models.registry`), never a class to import
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from graphrerank.models.entries import (
     ModelEntry,
     PairEncoderEntry,
     RetrieverEntry,
+    StartEntry,
     SyntaxEntry,
     ThresholdsEntry,
 )
@@ -105,6 +106,7 @@ class RerankerManifest(Manifest):
         data: The data set that it was trained on.
         operators: Restart probabilities of the frozen operators beside it, ``gcs`` and ``ppr``, in [0.001, 1].
         mix: Further data sets that it was trained on, by name.
+        start: The checkpoint whose weights its training began from; None where it began anew.
         encoder: Of the texts; None where nothing was encoded.
         pair_encoder: Whose vectors or states of pairs the model reads; None where it reads none.
         calibration: Turns scores into probabilities; None where there is none.
@@ -116,6 +118,7 @@ class RerankerManifest(Manifest):
     data: DataEntry
     operators: Mapping[str, float]
     mix: Mapping[str, DataEntry] = field(default_factory=dict)
+    start: StartEntry | None = None
     encoder: EncoderEntry | None = None
     pair_encoder: PairEncoderEntry | None = None
     calibration: Calibration | None = None
@@ -133,6 +136,18 @@ class RerankerManifest(Manifest):
                 raise ValueError(f"the manifest needs an entry `{name}` for a model that reads it, found none")
         if self.list_confidence is not None and self.calibration is None:
             raise ValueError("the manifest needs an entry `calibration` for its `list_confidence`, found none")
+
+    @property
+    def trained_on(self) -> Mapping[str, DataEntry]:
+        """All data sets that it was trained on, by name, first those of the checkpoint that it started from.
+
+        Each has its file of ``conf/data`` among its arguments, as ``data``.
+        """
+        own = {str(self.data.choice): self.data, **self.mix}
+        named = {name: replace(entry, arguments={"data": name, **entry.arguments}) for name, entry in own.items()}
+        if self.start is None:
+            return named
+        return {f"{self.start.name}/{name}": entry for name, entry in self.start.trained_on.items()} | named
 
     @property
     def reads_cross_encoder(self) -> bool:

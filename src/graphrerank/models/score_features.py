@@ -102,6 +102,12 @@ class ScoreFeatures(nn.Module):
         of_words = ["covered_with_neighbours", *PAIR_EVIDENCE] if self.num_words else []
         return ["gcs", "log_degree", f"mean_neighbour_{score_names[0]}", *best, *of_words]
 
+    def columns_of_pairs(self, num_pair_scores: int) -> list[int]:
+        """Number the columns that are 0 where the last ``num_pair_scores`` scores, words aside, are."""
+        mark = "\0"
+        names = self.names([*[""] * (self.num_scores - num_pair_scores), *[mark] * num_pair_scores])
+        return [index for index, name in enumerate(names) if mark in name]
+
     @property
     def num_columns(self) -> int:
         """Number of columns."""

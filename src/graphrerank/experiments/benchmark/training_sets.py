@@ -11,10 +11,13 @@ def training_sets(manifest: RerankerManifest) -> list[str]:
 
     An entry of ``mix`` that names no data set of its own is called by its key, as in ``conf``.
     """
-    data = manifest.data
-    first = data.arguments.get("path") if data.choice in (None, "folder", "corpus_folder") else data.choice
-    names = [str(first or data.arguments.get("name")), *_mixed(manifest)]
-    return list(dict.fromkeys(PurePath(name).name for name in names))
+    named = []
+    for entry in manifest.trained_on.values():
+        given = entry.arguments
+        data = str(given["data"])
+        own = data in ("None", "folder", "corpus_folder")
+        named.append(PurePath(str(given.get("path") or given.get("name")) if own else data).name)
+    return list(dict.fromkeys(named))
 
 
 def has_seen(manifest: RerankerManifest, names: Collection[str], fingerprint: str) -> bool:
@@ -25,13 +28,5 @@ def has_seen(manifest: RerankerManifest, names: Collection[str], fingerprint: st
         names: Of the set and of its training splits, where these are data sets of their own.
         fingerprint: Of the set that is evaluated.
     """
-    entries = (manifest.data, *manifest.mix.values())
-    return bool(set(names) & set(training_sets(manifest))) or fingerprint in {entry.fingerprint for entry in entries}
-
-
-def _mixed(manifest: RerankerManifest) -> list[str]:
-    named = []
-    for key, entry in manifest.mix.items():
-        data = entry.arguments.get("data", key)
-        named.append(str(entry.arguments.get("path", data) if data in ("folder", "corpus_folder") else data))
-    return named
+    fingerprints = {entry.fingerprint for entry in manifest.trained_on.values()}
+    return bool(set(names) & set(training_sets(manifest))) or fingerprint in fingerprints

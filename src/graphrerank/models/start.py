@@ -1,0 +1,79 @@
+"""Training that begins from finished weights: fine-tuning, and layers learned behind a model that stays as it is."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import nn
+
+from graphrerank.files import hash_files
+from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
+from graphrerank.models.checkpoint import Checkpoint
+from graphrerank.models.registry import model_name
+
+ADDED = ("num_scores", "num_pair_scores")  # arguments that a cross-encoder's scores change
+ADDED_PART = "lin_pairs"  # the layer that reads them
+
+
+def start_from(model: nn.Module, arguments: Mapping[str, Any], feature_names: Sequence[str], start: Checkpoint) -> None:
+    """Give a new model the weights of a finished one.
+
+    Both must be the same model with the same arguments that reads the same scores. One exception: a model that reads a
+    cross-encoder's scores may start from one that does not; the layer that reads them keeps its own weights, zeros.
+
+    Args:
+        model: The new model; changed.
+        arguments: What it was built with.
+        feature_names: Names of the scores that it reads, in order.
+        start: The finished model.
+
+    Raises:
+        ValueError: If they differ otherwise; names what differs.
+    """
+    before = start.reranker
+    if (name := model_name(type(model))) != before.model.name:
+        raise ValueError(f"`start` must be a {name}, {start.path} holds a {before.model.name}")
+    of_before = dict(before.model.arguments)
+    adds = bool(arguments.get("num_pair_scores")) and not of_before.get("num_pair_scores")
+    compared = (arguments.keys() | of_before.keys()).difference(ADDED if adds else ())
+    differing = [
+        f"{key}={of_before.get(key)} (here {arguments.get(key)})"
+        for key in sorted(compared)
+        if key in arguments and key in of_before and arguments[key] != of_before[key]
+    ]
+    if differing:
+        raise ValueError(f"`start` needs the model that {start.path} holds, with {', '.join(differing)}")
+    kept = [name for name in feature_names if not (adds and name in CROSS_ENCODER_FEATURES)]
+    if kept != list(before.retriever.feature_names):
+        raise ValueError(
+            f"`start` needs the scores that {start.path} was trained on, {list(before.retriever.feature_names)}, got "
+            f"{kept}"
+        )
+    missing, unexpected = model.load_state_dict(start.model.state_dict(), strict=False)
+    strangers = [name for name in missing if not (adds and name.startswith(ADDED_PART))] + unexpected
+    if strangers:
+        raise ValueError(f"`start`: the weights of {start.path} do not fit the model: {strangers}")
+
+
+def start_entry(start: Checkpoint, name: str) -> dict[str, Any]:
+    """Say in the manifest of a training what it began from: name, hash of the weights, and their training's data."""
+    return {
+        "name": name,
+        "sha256": hash_files([start.path]),
+        "trained_on": {
+            key: {"arguments": dict(entry.arguments), "fingerprint": entry.fingerprint}
+            for key, entry in start.reranker.trained_on.items()
+        },
+    }
+
+
+def train_only(model: nn.Module, parts: Sequence[str]) -> None:
+    """Leave all weights of a model as they are but those of some parts, the first words of its parameters' names.
+
+    Raises:
+        ValueError: If the model has no such part.
+    """
+    known = {name.split(".")[0] for name, _ in model.named_parameters()}
+    if strangers := sorted(set(parts) - known):
+        raise ValueError(f"`train_only` must name parts of the model, {sorted(known)}, got {strangers}")
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(name.split(".")[0] in parts)
