@@ -65,6 +65,7 @@ EXTRAS = {
     "txtai": Extra("graphrerank.integrations.txtai", ("txtai",)),
     "lancedb": Extra("retriever=lancedb, graphrerank.integrations.lancedb", ("lancedb", "pyarrow")),
     "graphiti": Extra("graphrerank.integrations.graphiti", ("graphiti_core",)),
+    "cognee": Extra("graphrerank.integrations.cognee, without [encoders]", ("cognee",)),
     "graph-retriever": Extra("graphrerank.integrations.graph_retriever", ("graph_retriever",)),
     "pyg": Extra("model=pyg_reranker, graphrerank.integrations.pyg", ("torch_geometric",)),
     "ray": Extra("prepare engine=ray, train -m hydra/launcher=ray", ("ray", "pandas", "pyarrow")),
