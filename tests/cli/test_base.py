@@ -8,6 +8,7 @@ import torch
 
 from graphrerank import GraphReranker
 from graphrerank.models.checkpoint import PRETRAINED
+from graphrerank.models.manifest import read_manifest
 
 TRAINED_ON = {"bird_train", "spider", "2wikimultihopqa_train", "hotpotqa", "scifact", "nfcorpus", "attack"}
 MADE = {"base": {"attack_paths"}, "base-1": set()}  # and on questions along a graph's edges
@@ -52,12 +53,23 @@ def test_is_small_and_names_no_folder_of_the_machine_that_made_it(name: str, man
 
 def test_reads_scores_alone_and_was_trained_on_train_splits(name: str, manifest: dict) -> None:
     assert manifest["model"]["arguments"]["features"] == "scores"
-    mixed = {part["arguments"].get("data", part_name) for part_name, part in manifest["mix"].items()}
-    assert {manifest["data"]["choice"], *mixed} == TRAINED_ON | MADE[name]
-    for entry in (manifest["data"], *manifest["mix"].values()):
-        splits = entry["arguments"].get("splits") or {"train": "train"}
+    trained_on = read_manifest(PRETRAINED / name).trained_on
+    assert {entry.arguments["data"] for entry in trained_on.values()} == TRAINED_ON | MADE[name]
+    for entry in trained_on.values():
+        splits = entry.arguments.get("splits") or {"train": "train"}
         assert splits["train"].startswith("train")
     assert manifest["config"]["batches"]["train_split"] == "train"
+
+
+def test_base_takes_the_scores_of_a_cross_encoder_and_needs_none() -> None:
+    base, more = GraphReranker.from_pretrained("base"), {"scores": SCORES, "edges": [(0, 3)]}
+    plain = base.rerank(QUESTION, PASSAGES, **more)
+    nothing_read = base.rerank(QUESTION, PASSAGES, cross_encoder_scores=[None] * 5, **more)
+    assert plain.scores.tolist() == nothing_read.scores.tolist()
+    for favourite in range(5):
+        given = [3.0 if place == favourite else -3.0 for place in range(5)]
+        read = base.rerank(QUESTION, PASSAGES, cross_encoder_scores=given, **more)
+        assert read.ids.index(favourite) <= plain.ids.index(favourite)
 
 
 def test_a_neighbour_that_covers_the_rest_of_the_question_rises(reranker: GraphReranker) -> None:

@@ -180,6 +180,14 @@ def test_every_experiment_runs(
             *small_encoder, "pair_encoder.max_length=48",
             "retriever.top_k=6", "retriever.base_k=4", "retriever.num_seeds=4",
         ]  # fmt: skip
+    elif file.stem == "base_cross_encoder":
+        mixed = [name for name in OmegaConf.load(file).mix if name != "attack"]
+        small = [
+            "data=attack_paths", f"data.path={small_attack}", f"+mix.attack.path={small_attack}", "~data.edges",
+            *(f"~mix.{name}" for name in mixed), "cross_encoder_queries=8", *small_encoder,
+            f"pair_encoder.model={reader}", "pair_encoder.max_length=48", "retriever.top_k=30",
+            "retriever.base_k=20", "retriever.num_seeds=10",
+        ]  # fmt: skip
     elif "paths.datasets=DIR" in command:
         if not datasets_folder.is_dir():
             pytest.skip("needs data set folders: set GRAPHRERANK_DATASETS")

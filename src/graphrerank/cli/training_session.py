@@ -140,7 +140,7 @@ class TrainingSession(Session):
         return self._with_features(prepare(others, encoder=encoder, build_retriever=build, cache=cache))
 
     def _read_pairs(self, name: str, prepared: PreparedDataset) -> PreparedDataset:
-        """Let the cross-encoder read as ``cross_encoder_queries`` says, as much of validation, and for the table.
+        """Let the cross-encoder read as ``cross_encoder_queries`` says, half as many of validation, and for the table.
 
         Where nothing is trained but what reads its scores, all other queries would teach nothing, and are left out.
         """
@@ -154,12 +154,11 @@ class TrainingSession(Session):
             limit = limit.get(name, 0)
         dataset, splits = prepared.dataset, [str(cfg.batches.train_split), str(cfg.batches.val_split)]
         train, val = (dataset.split(split).queries for split in splits)
-        share = 1.0 if limit is None else min(1.0, limit / max(1, len(train)))
-        read = [_evenly_spaced(train, share), _evenly_spaced(val, share)]
+        read = [train, val] if limit is None else [_evenly_spaced(train, limit), _evenly_spaced(val, -(-limit // 2))]
         if cfg.train_only is not None and set(cfg.train_only) == {ADDED_PART}:
             few = {split: dataset.split(split).of_queries(some) for split, some in zip(splits, read, strict=True)}
             dataset = replace(dataset, splits={**dataset.splits, **few}, known_fingerprint=dataset.fingerprint)
-        if share and name == self.choice("data"):
+        if len(read[0]) and name == self.choice("data"):
             read.append(dataset.split(cfg.test_split).queries)
         top_k = cfg.features.cross_encoder_top_k
         prepared = self.with_cross_encoder(prepared, cfg.pair_encoder, torch.cat(read), top_k=top_k)
@@ -203,9 +202,9 @@ class TrainingSession(Session):
         return run_dir
 
 
-def _evenly_spaced(queries: Tensor, share: float) -> Tensor:
-    """Return a share of queries, from the first on; neighbours in a split often ask about the same thing."""
-    count = round(share * len(queries))
+def _evenly_spaced(queries: Tensor, limit: int) -> Tensor:
+    """Return at most so many of some queries, from the first on; neighbours in a split often ask about the same."""
+    count = min(limit, len(queries))
     return queries[torch.arange(count) * len(queries) // max(1, count)]
 
 

@@ -34,11 +34,11 @@ def start_from(model: nn.Module, arguments: Mapping[str, Any], feature_names: Se
         raise ValueError(f"`start` must be a {name}, {start.path} holds a {before.model.name}")
     of_before = dict(before.model.arguments)
     adds = bool(arguments.get("num_pair_scores")) and not of_before.get("num_pair_scores")
-    compared = (arguments.keys() | of_before.keys()).difference(ADDED if adds else ())
+    ignored = (*(ADDED if adds else ()), *(() if before.inputs.reads_vectors else ("embedding_dim",)))
     differing = [
         f"{key}={of_before.get(key)} (here {arguments.get(key)})"
-        for key in sorted(compared)
-        if key in arguments and key in of_before and arguments[key] != of_before[key]
+        for key in sorted(arguments.keys() & of_before.keys())
+        if key not in ignored and arguments[key] != of_before[key]
     ]
     if differing:
         raise ValueError(f"`start` needs the model that {start.path} holds, with {', '.join(differing)}")
