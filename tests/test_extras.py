@@ -1,13 +1,20 @@
 import builtins
+import importlib
 import sys
 import tomllib
 from typing import Any
 
 import pytest
 
-from graphrerank.extras import EXTRAS, MissingExtraError, missing_modules, optional, require_extra
+from graphrerank.extras import EXTRAS, MissingExtraError, importing, missing_modules, optional, require_extra
 from tests.support import ROOT
 
+ADAPTERS = {file.stem for file in (ROOT / "src" / "graphrerank" / "integrations").glob("*.py")} - {
+    "__init__",
+    "cross_encoder",
+    "graph_libraries",
+    "metadata",
+}
 SHARED = ("adapters", "all", "dev", "docs")  # of other extras, and what builds the pages
 
 
@@ -29,6 +36,24 @@ def test_a_missing_package_is_named_with_the_line_that_installs_it(monkeypatch: 
     with pytest.raises(ModuleNotFoundError, match="no_such_module"):
         optional("no_such_module", "a test")
     assert optional("json", "a test").loads("1") == 1
+
+
+@pytest.mark.parametrize("adapter", sorted(ADAPTERS))
+def test_an_adapter_names_its_extra(adapter: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    extra, module = adapter.replace("_", "-"), f"graphrerank.integrations.{adapter}"
+    monkeypatch.delitem(sys.modules, module, raising=False)
+    for name in EXTRAS[extra].modules:
+        for loaded in [loaded for loaded in sys.modules if loaded.partition(".")[0] == name]:
+            monkeypatch.delitem(sys.modules, loaded)
+        monkeypatch.setitem(sys.modules, name, None)
+    message = rf"^{module} needs {EXTRAS[extra].modules[0]}.* installed: pip install 'graphrerank\[{extra}\]'$"
+    with pytest.raises(MissingExtraError, match=message):
+        importlib.import_module(module)
+
+
+def test_what_an_installed_package_lacks_is_its_own_error() -> None:
+    with pytest.raises(ModuleNotFoundError, match="no_such_module"), importing("encoders", "a test"):
+        importlib.import_module("no_such_module")
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ NARROWER = {  # packages that may import less than all layers below
     "models": {"extensions", "extras", "files", "strangers", "graphs", "operators"},
     "pipelines": {"checks", "graphs", "text", "language_models", "knowledge", "indexes", "operators"},
     "training": {"extras", "checks", "files", "progress", "graphs", "losses", "metrics"},
-    "integrations": {"graphs", "models", "inference"},
+    "integrations": {"extras", "graphs", "models", "inference"},
     # of evaluation the model card's table
     "inference": {
         "checks",

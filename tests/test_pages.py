@@ -52,7 +52,7 @@ def test_python_runs(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         monkeypatch.delitem(sys.modules, name)  # pytest's doctests leave those there that could not be imported
     try:
         exec(compile(block.code, str(block), "exec"), {"__name__": "__main__"})
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         if error.name is None or extra_of(error.name.split(".")[0]) is None:
             raise
         pytest.skip(str(error))

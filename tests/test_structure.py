@@ -154,7 +154,7 @@ COVERED = {
         "serving/formats/registry.py", "serving/formats/torchscript.py",
     ),
     "serving/test_http.py": (
-        "serving/http_guard.py", "serving/json_log.py", "serving/limits.py", "serving/metrics.py", "serving/routes.py",
+        "serving/http_guard.py", "serving/json_log.py", "serving/metrics.py", "serving/routes.py",
     ),
     "serving/test_parity.py": ("serving/parity_batches.py", "serving/schema.py"),
     "serving/test_rerank_engine.py": ("serving/engine.py",),

@@ -3,7 +3,8 @@
 A plain ``pip install graphrerank`` reranks. All else is in extras, imported when first used.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import distributions
@@ -118,6 +119,20 @@ def optional(module: str, what: str) -> Any:
         return import_module(module)
     except ModuleNotFoundError as error:
         raise explained(error, what) from error
+
+
+@contextmanager
+def importing(extra: str, what: str) -> Iterator[None]:
+    """Import modules of an extra within, for ``what``, as the user calls it.
+
+    Raises:
+        MissingExtraError: Naming those that are not installed, and the line that installs them.
+    """
+    try:
+        yield
+    except ModuleNotFoundError:
+        require_extra(extra, what)
+        raise
 
 
 def explained(error: ModuleNotFoundError, what: str) -> ImportError:

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from graphrerank.cli.training_session import check_resumed
+from graphrerank.models.manifest import read_manifest
 from graphrerank.training import RerankerModule
 from tests.support import ROOT
 from tests.support.folders import write_dataset
@@ -201,11 +202,20 @@ def test_resuming_needs_the_settings_of_the_run(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "src" / "graphrerank" / "pretrained" / "attack", tmp_path / "gatv2")
     (tmp_path / ".hydra").mkdir()
     (tmp_path / ".hydra" / "overrides.yaml").write_text("- retriever=hybrid\n- data.path=a b\n- hydra.run.dir=x\n")
-    choices = {"data": "attack", "retriever": "hybrid"}
-    check_resumed(tmp_path, choices)
-    message = r"trained with data=attack, got data=folder; give .* retriever=hybrid 'data.path=a b' ckpt_path="
-    with pytest.raises(ValueError, match=message):
-        check_resumed(tmp_path, {**choices, "data": "folder"})
+    trained = read_manifest(tmp_path / "gatv2").content
+    asked = {group: {key: trained[group][key] for key in ("choice", "arguments")} for group in ("data", "retriever")}
+    check_resumed(tmp_path, asked)
+    for change, message in [
+        ({"data": {"choice": "folder", "arguments": {}}}, "data=attack, got data=folder"),
+        (
+            {"data": asked["data"] | {"arguments": asked["data"]["arguments"] | {"path": "b"}}},
+            "data.path=None, got .*=b",
+        ),
+        ({"retriever": {"choice": "hybrid", "arguments": {}}}, "retriever.bm25_weight=0.3, got .*=None"),
+        ({"mix": {"nfcorpus": {"arguments": {}}}}, r"mix=\[\], got mix=\['nfcorpus'\]"),
+    ]:
+        with pytest.raises(ValueError, match=f"{message}; give .* retriever=hybrid 'data.path=a b' ckpt_path="):
+            check_resumed(tmp_path, {**asked, **change})
 
 
 def test_checkpoint_of_another_feature_mode_is_refused(trained: Path, run_command, tmp_path: Path) -> None:

@@ -39,6 +39,20 @@ def test_own_meanings_come_first() -> None:
     assert EDGE_TYPES[edge_type_of("mention", {"likes": "adjacency"})] == "reference"
 
 
+def test_one_meaning_for_all_names_without_one() -> None:
+    meanings = {"other": "reference", "hates": "other"}
+    found = {name: EDGE_TYPES[edge_type_of(name, meanings)] for name in ("likes", "other", "hates", "knn", "Entity")}
+    assert found == {
+        "likes": "reference",
+        "other": "reference",
+        "hates": "other",
+        "knn": "similarity",
+        "Entity": "entity",
+    }
+    with pytest.raises(ValueError, match=r"`edge_meanings\['other'\]` must be of .*, got 'wrong'"):
+        edge_type_of("likes", {"other": "wrong"})
+
+
 def test_an_unknown_type_is_refused() -> None:
     with pytest.raises(ValueError, match=r"`edge_meanings\['likes'\]` must be of .* got 'link' at place 0"):
         edge_type_of("likes", {"likes": "link"})

@@ -261,7 +261,8 @@ def test_threads_answer_as_one_does(any_reranker) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"query": ""}, "`query` must be a text that is not empty, got ''"),
+        ({"query": ""}, "`query` must be a text that is not blank, got ''"),
+        ({"query": " \n"}, "`query` must be a text that is not blank, got"),
         ({"query": None}, "`query` must be a text"),
         ({"passages": None, "scores": None}, "`passages` or `scores` must be given"),
         ({"ids": [1, 2, 3, 4, 5, 1]}, "`ids` must each be there once, got 1 a second time"),

@@ -181,7 +181,8 @@ def test_weights_that_do_not_fit_the_default_arguments_are_refused(folder: Path)
 
 
 def test_library_versions_name_torch() -> None:
-    assert library_versions()["torch"] == torch.__version__
+    written, imported = library_versions()["torch"], torch.__version__
+    assert written.partition("+")[0] == imported.partition("+")[0]  # some builds' metadata lack what follows, +cu130
 
 
 def test_checkpoints_are_found_by_name_or_path(folder: Path) -> None:

@@ -68,7 +68,7 @@ def compose_pipeline(cfg: DictConfig, name: str, settings: Mapping[str, Any]) ->
         ValueError: As :func:`compose_group`.
     """
     composed = _composed(cfg, "pipeline", name)
-    for key, setting in _dotted(settings):
+    for key, setting in dotted_settings(settings):
         place = key if key.startswith("shared.") else f"pipeline.{key}"
         try:
             OmegaConf.update(composed, place, setting)
@@ -178,11 +178,11 @@ def _composed_once(folders: tuple[str, ...], group: str, choice: str) -> DictCon
     return compose("evaluate", overrides=[f"{group}={choice}", "checkpoint=none"])
 
 
-def _dotted(settings: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+def dotted_settings(settings: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
     """List nested settings by their whole keys."""
     for key, setting in settings.items():
         if isinstance(setting, Mapping) and "_target_" not in setting:
-            yield from _dotted(setting, f"{before}{key}.")
+            yield from dotted_settings(setting, f"{before}{key}.")
         else:
             yield f"{before}{key}", setting
 

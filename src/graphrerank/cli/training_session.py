@@ -14,7 +14,7 @@ from hydra import compose
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
-from graphrerank.cli.compose import compose_group
+from graphrerank.cli.compose import compose_group, dotted_settings, plain_arguments, portable_arguments
 from graphrerank.cli.session import Session
 from graphrerank.cli.tracking import Tracking
 from graphrerank.cli.train_model import CHECKPOINT, build_trainer, train_model
@@ -198,7 +198,13 @@ class TrainingSession(Session):
             raise ValueError(
                 f"`ckpt_path` must lie in a run folder of train.py, but {run_dir} holds no <system>/{MANIFEST}"
             )
-        check_resumed(run_dir, {group: self.choice(group) for group in ("data", "retriever")})
+        cfg, mix = self.cfg, plain_arguments(self.cfg.mix) if self.cfg.mix else {}
+        asked = {
+            "data": {"choice": self.choice("data"), "arguments": portable_arguments(cfg.data)},
+            "retriever": {"choice": self.choice("retriever"), "arguments": plain_arguments(cfg.retriever)},
+            "mix": {name: {"arguments": entry or {}} for name, entry in mix.items()},
+        }
+        check_resumed(run_dir, asked)
         return run_dir
 
 
@@ -208,17 +214,34 @@ def _evenly_spaced(queries: Tensor, limit: int) -> Tensor:
     return queries[torch.arange(count) * len(queries) // max(1, count)]
 
 
-def check_resumed(run_dir: Path, choices: Mapping[str, str]) -> None:
-    """Refuse to resume a run of other choices, before anything is trained; the error has the run's settings."""
+def check_resumed(run_dir: Path, asked: Mapping[str, Any]) -> None:
+    """Refuse to resume a run of other settings, before anything is read; the error has the run's settings.
+
+    Args:
+        run_dir: The run folder.
+        asked: The entries ``data``, ``retriever`` and ``mix`` of a manifest of this training, but for fingerprints.
+
+    Raises:
+        ValueError: Naming the first setting that is another.
+    """
+    now = _by_name(asked)
     for path in sorted(run_dir.glob(f"*/{MANIFEST}")):
-        before = read_manifest(path.parent).content
-        for group, choice in choices.items():
-            was = (before.get(group) or {}).get("choice", choice)
-            if was != choice:
+        before = _by_name(read_manifest(path.parent).content)
+        for name in dict.fromkeys((*before, *now)):
+            if before.get(name) != now.get(name):
                 file = run_dir / ".hydra" / "overrides.yaml"
                 given = map(str, OmegaConf.load(file)) if file.is_file() else ["..."]
                 settings = shlex.join(part for part in given if not part.startswith(("ckpt_path=", "hydra.run.dir=")))
                 raise ValueError(
-                    f"`ckpt_path` needs the settings of its run, which was trained with {group}={was}, got "
-                    f"{group}={choice}; give them again: {settings} ckpt_path={run_dir}"
+                    f"`ckpt_path` needs the settings of its run, which was trained with {name}={before.get(name)}, got "
+                    f"{name}={now.get(name)}; give them again: {settings} ckpt_path={run_dir}"
                 )
+
+
+def _by_name(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the choices of a manifest, and the settings of its data sets and retriever, by their whole names."""
+    mix, entries = manifest.get("mix") or {}, {group: manifest.get(group) or {} for group in ("data", "retriever")}
+    named = {group: entry.get("choice") for group, entry in entries.items()} | {"mix": sorted(map(str, mix))}
+    for group, entry in (entries | {f"mix.{name}": entry for name, entry in mix.items()}).items():
+        named |= {f"{group}.{key}": setting for key, setting in dotted_settings(entry.get("arguments") or {})}
+    return named

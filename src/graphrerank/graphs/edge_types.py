@@ -28,7 +28,7 @@ def edge_type_of(name: str, meanings: Mapping[str, str] | None = None) -> int:
 
     Args:
         name: Any name; capitals, and blanks or hyphens in the place of underscores, are no difference.
-        meanings: A user's own names: one of :data:`EDGE_TYPES` for each.
+        meanings: A user's own names: one of :data:`EDGE_TYPES` for each, and with ``other`` for all that mean nothing.
 
     Raises:
         ValueError: If ``meanings`` gives it something else.
@@ -36,9 +36,13 @@ def edge_type_of(name: str, meanings: Mapping[str, str] | None = None) -> int:
     Example:
         >>> EDGE_TYPES[edge_type_of("FOREIGN KEY")], EDGE_TYPES[edge_type_of("likes", {"likes": "reference"})]
         ('reference', 'reference')
+        >>> [EDGE_TYPES[edge_type_of(name, {"other": "reference"})] for name in ("likes", "knows", "Entity")]
+        ['reference', 'reference', 'entity']
     """
-    plain = name.strip().lower().replace(" ", "_").replace("-", "_")
-    meaning = (meanings or {}).get(name, _TYPE_OF_NAME.get(plain, plain if plain in EDGE_TYPES else "other"))
+    own, plain = meanings or {}, name.strip().lower().replace(" ", "_").replace("-", "_")
+    meaning = own.get(name, _TYPE_OF_NAME.get(plain, plain if plain in EDGE_TYPES else "other"))
+    if meaning == "other" and name not in own:
+        name, meaning = "other", own.get("other", "other")
     return edge_type_numbers([meaning], argument=f"edge_meanings[{name!r}]")[0]
 
 

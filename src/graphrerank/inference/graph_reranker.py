@@ -6,6 +6,7 @@
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from inspect import getdoc
 from pathlib import Path
 from typing import Any
 
@@ -248,9 +249,8 @@ class GraphReranker:
 
 def _with_arguments(method: Any) -> None:
     """Write the arguments into a docstring, as :class:`RerankInput` describes them."""
-    described = str(RerankInput.__doc__).split("Attributes:\n", 1)[1].rstrip()
-    indented = "\n".join(f"    {line}" if line else "" for line in described.split("\n"))
-    method.__doc__ = method.__doc__.replace("        Raises:", f"        Args:\n{indented}\n\n        Raises:", 1)
+    described = str(getdoc(RerankInput)).split("Attributes:\n", 1)[1]
+    method.__doc__ = str(getdoc(method)).replace("Raises:", f"Args:\n{described}\n\nRaises:", 1)
 
 
 if GraphReranker.rerank.__doc__ is not None:  # python -OO has none

@@ -20,7 +20,7 @@ class RerankInput:
     the scores.
 
     Attributes:
-        query: The query, not empty.
+        query: The query, not blank.
         passages: ``n`` texts; None to go without BM25, where ``scores`` are given.
         scores: ``[n]`` scores of the caller's retriever, of any scale, higher is better. None for BM25 among the
             passages, mixed with the cosine where there are vectors.
@@ -75,8 +75,8 @@ class RerankInput:
     language: str = AUTO
 
     def __post_init__(self) -> None:
-        if not isinstance(self.query, str) or not self.query:
-            raise ValueError(f"`query` must be a text that is not empty, got {self.query!r}")
+        if not isinstance(self.query, str) or not self.query.strip():
+            raise ValueError(f"`query` must be a text that is not blank, got {self.query!r}")
         if self.passages is None and self.scores is None:
             raise ValueError("`passages` or `scores` must be given, got neither")
         if isinstance(self.passages, str):

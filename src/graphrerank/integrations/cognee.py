@@ -7,15 +7,17 @@ from collections.abc import Callable, Sequence
 from itertools import combinations, pairwise
 from typing import Any
 
-from cognee.modules.graph.cognee_graph.CogneeGraphElements import Edge as Triplet
-from cognee.modules.graph.cognee_graph.CogneeGraphElements import Node
-from cognee.modules.graph.utils.fact_conflicts import effective_date_display, status_label
-from cognee.modules.retrieval.graph_completion_retriever import GraphCompletionRetriever
-from cognee.modules.retrieval.register_retriever import use_retriever
-from cognee.modules.search.types import SearchType
-
+from graphrerank.extras import importing
 from graphrerank.inference import GraphReranker, RerankInput
 from graphrerank.integrations.metadata import Edge, input_from_metadata
+
+with importing("cognee", __name__):
+    from cognee.modules.graph.cognee_graph.CogneeGraphElements import Edge as Triplet
+    from cognee.modules.graph.cognee_graph.CogneeGraphElements import Node
+    from cognee.modules.graph.utils.fact_conflicts import effective_date_display, status_label
+    from cognee.modules.retrieval.graph_completion_retriever import GraphCompletionRetriever
+    from cognee.modules.retrieval.register_retriever import use_retriever
+    from cognee.modules.search.types import SearchType
 
 FindTripletEdges = Callable[[Sequence[Triplet]], Sequence[Edge]]
 

@@ -53,7 +53,7 @@ class GraphCrossEncoder:
             if the model is calibrated, else its score.
 
         Raises:
-            ValueError: If the query is empty, or a document is no text.
+            ValueError: If the query is blank, or a document is no text.
         """
         if not documents:
             return []

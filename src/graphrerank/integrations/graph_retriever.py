@@ -4,10 +4,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import combinations
 
-from graph_retriever import Node
-from graph_retriever.strategies import NodeTracker, Strategy
-
+from graphrerank.extras import importing
 from graphrerank.inference import GraphReranker, RerankInput
+
+with importing("graph-retriever", __name__):
+    from graph_retriever import Node
+    from graph_retriever.strategies import NodeTracker, Strategy
 
 
 @dataclass(kw_only=True)

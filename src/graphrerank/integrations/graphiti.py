@@ -2,10 +2,12 @@
 
 import asyncio
 
-from graphiti_core.cross_encoder.client import CrossEncoderClient
-
+from graphrerank.extras import importing
 from graphrerank.inference import GraphReranker
 from graphrerank.integrations.cross_encoder import FindEdges, GraphCrossEncoder
+
+with importing("graphiti", __name__):
+    from graphiti_core.cross_encoder.client import CrossEncoderClient
 
 
 class GraphitiReranker(CrossEncoderClient):
@@ -29,7 +31,7 @@ class GraphitiReranker(CrossEncoderClient):
             Passages and their probabilities of relevance (scores, if the model is not calibrated), best first.
 
         Raises:
-            ValueError: If the query is empty.
+            ValueError: If the query is blank.
         """
         rows = await asyncio.to_thread(self._encoder.rank, query, passages, return_documents=True)
         return [(row["text"], row["score"]) for row in rows]

@@ -4,10 +4,12 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
-from haystack import Document, component, default_from_dict, default_to_dict
-
+from graphrerank.extras import importing
 from graphrerank.inference import GraphReranker
 from graphrerank.integrations.metadata import CHUNK_ID, DOC_ID, input_from_metadata
+
+with importing("haystack", __name__):
+    from haystack import Document, component, default_from_dict, default_to_dict
 
 SPLITTER_KEYS = {"source_id": DOC_ID, "split_id": CHUNK_ID}  # of Haystack's DocumentSplitter, whose chunks are joined
 
@@ -57,7 +59,7 @@ class GraphRerankRanker:
             calibrated, else the model's score.
 
         Raises:
-            ValueError: If the query is empty, a document has no text, or metadata have another form.
+            ValueError: If the query is blank, a document has no text, or metadata have another form.
         """
         if not documents:
             return {"documents": []}

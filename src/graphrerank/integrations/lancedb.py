@@ -2,12 +2,14 @@
 
 from collections import Counter
 
-import pyarrow as pa
-from lancedb.rerankers import Reranker
-
+from graphrerank.extras import importing
 from graphrerank.inference import GraphReranker
 from graphrerank.integrations.cross_encoder import FindEdges
 from graphrerank.integrations.metadata import input_from_metadata
+
+with importing("lancedb", __name__):
+    import pyarrow as pa
+    from lancedb.rerankers import Reranker
 
 RELEVANCE, DISTANCE, SCORE, ROW = "_relevance_score", "_distance", "_score", "_rowid"  # LanceDB's columns
 RANK_OFFSET = 60  # of reciprocal rank fusion, LanceDB's own
@@ -43,7 +45,7 @@ class GraphRerankReranker(Reranker):
         """Rank the union of both searches' rows, best first, with a column ``_relevance_score``.
 
         Raises:
-            ValueError: If the query is empty, or there is no column of texts.
+            ValueError: If the query is blank, or there is no column of texts.
         """
         fused: Counter[int] = Counter()
         for found in (vector_results, fts_results):

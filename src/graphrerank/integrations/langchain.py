@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Sequence
 
-from langchain_core.callbacks import Callbacks
-from langchain_core.documents import BaseDocumentCompressor, Document
-from pydantic import ConfigDict
-
+from graphrerank.extras import importing
 from graphrerank.inference import GraphReranker
 from graphrerank.integrations.metadata import Edge, input_from_metadata
+
+with importing("langchain", __name__):
+    from langchain_core.callbacks import Callbacks
+    from langchain_core.documents import BaseDocumentCompressor, Document
+    from pydantic import ConfigDict
 
 
 class GraphRerankCompressor(BaseDocumentCompressor):
@@ -52,7 +54,7 @@ class GraphRerankCompressor(BaseDocumentCompressor):
             calibrated, else its score.
 
         Raises:
-            ValueError: If the query is empty, or metadata have another form.
+            ValueError: If the query is blank, or metadata have another form.
         """
         if not documents:
             return []

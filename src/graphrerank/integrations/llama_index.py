@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 
-from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle
-from pydantic import Field
-
+from graphrerank.extras import importing
 from graphrerank.inference import GraphReranker
 from graphrerank.integrations.metadata import Edge, input_from_metadata
+
+with importing("llama-index", __name__):
+    from llama_index.core.postprocessor.types import BaseNodePostprocessor
+    from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle
+    from pydantic import Field
 
 
 class GraphRerankPostprocessor(BaseNodePostprocessor):

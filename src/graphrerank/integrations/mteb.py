@@ -3,10 +3,12 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mteb.models.model_meta import ModelMeta
-
+from graphrerank.extras import importing
 from graphrerank.inference import GraphReranker, RerankInput
 from graphrerank.integrations.metadata import Edge, input_from_metadata
+
+with importing("mteb", __name__):
+    from mteb.models.model_meta import ModelMeta
 
 BATCH = 32  # queries in one pass of the model
 

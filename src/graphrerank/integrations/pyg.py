@@ -9,12 +9,15 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.data import Data, HeteroData
 
+from graphrerank.extras import importing
 from graphrerank.graphs import CandidateGraphs, CorpusGraph
 from graphrerank.graphs.edge_types import OTHER, edge_type_of
 from graphrerank.inference import GraphReranker, RerankInput
 from graphrerank.models import PyGReranker
+
+with importing("pyg", __name__):
+    from torch_geometric.data import Data, HeteroData
 
 
 def corpus_from_pyg(

@@ -4,11 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
-import pyterrier as pt
-import pyterrier_adaptive
 
+from graphrerank.extras import importing
 from graphrerank.inference import GraphReranker, RerankInput
+
+with importing("pyterrier", __name__):
+    import pandas as pd
+    import pyterrier as pt
+    import pyterrier_adaptive
 
 
 class EdgeGraph(pyterrier_adaptive.CorpusGraph):

@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 
-from rerankers.documents import Document
-from rerankers.models.ranker import BaseRanker
-from rerankers.results import RankedResults, Result
-from rerankers.utils import prep_docs
-
+from graphrerank.extras import importing
 from graphrerank.inference import GraphReranker
 from graphrerank.integrations.metadata import Edge, input_from_metadata
+
+with importing("rerankers", __name__):
+    from rerankers.documents import Document
+    from rerankers.models.ranker import BaseRanker
+    from rerankers.results import RankedResults, Result
+    from rerankers.utils import prep_docs
 
 
 class GraphRanker(BaseRanker):
@@ -41,7 +43,7 @@ class GraphRanker(BaseRanker):
         ``edges`` are pairs of places among ``docs``, or pairs with a type.
 
         Raises:
-            ValueError: If the query is empty, or metadata or edges have another form.
+            ValueError: If the query is blank, or metadata or edges have another form.
         """
         single = isinstance(docs, str | Document)
         if not single and not docs:

@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from txtai.pipeline import Pipeline
-
+from graphrerank.extras import importing
 from graphrerank.inference import GraphReranker
 from graphrerank.integrations.cross_encoder import FindEdges, GraphCrossEncoder
+
+with importing("txtai", __name__):
+    from txtai.pipeline import Pipeline
 
 
 class GraphSimilarity(Pipeline):
@@ -32,7 +34,7 @@ class GraphSimilarity(Pipeline):
             ``(place, score)`` of each text, best first; for a list of queries one such list each.
 
         Raises:
-            ValueError: If a query is empty, or a text is no text.
+            ValueError: If a query is blank, or a text is no text.
         """
         if not isinstance(query, str):
             return [self(one, texts) for one in query]

@@ -34,7 +34,7 @@ class InspectRequest(QueryRequest):
     """Body of ``POST /inspect``.
 
     Attributes:
-        query: The query, not empty.
+        query: The query, not blank.
         explain: Whether to measure which edges change each passage's score most.
     """
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
 
 from graphrerank.serving.work import query_seconds
 
@@ -66,11 +66,13 @@ class Limits:
                 raise ValueError(f"`limits.{field.name}` must be positive, got {limit}")
 
     def check_query(self, query: str) -> str:
-        """Return a query unless it is too long.
+        """Return a query unless it is too long, or blank.
 
         Raises:
-            ValueError: If it is too long.
+            ValueError: If it is.
         """
+        if not query.strip():
+            raise ValueError("`query` must be a text that is not blank")
         if len(query) > self.query_chars:
             raise ValueError(f"`query` must have at most {self.query_chars} characters, got {len(query)}")
         return query
@@ -81,21 +83,23 @@ def limits_of(info: ValidationInfo) -> Limits:
     return info.context if isinstance(info.context, Limits) else Limits()
 
 
+Query = Annotated[
+    str,
+    Field(json_schema_extra={"minLength": 1, "pattern": r"\S"}),
+    AfterValidator(lambda query, info: limits_of(info).check_query(query)),
+]
+
+
 class QueryRequest(BaseModel):
     """A request with a query.
 
     Attributes:
-        query: The query, not empty.
+        query: The query, not blank.
     """
 
     model_config = ConfigDict(extra="forbid")
 
-    query: Annotated[str, Field(min_length=1)]
-
-    @field_validator("query")
-    @classmethod
-    def _not_too_long(cls, query: str, info: ValidationInfo) -> str:
-        return limits_of(info).check_query(query)
+    query: Query
 
     @property
     def num_documents(self) -> int:

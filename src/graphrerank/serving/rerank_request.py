@@ -24,7 +24,7 @@ from graphrerank.inference import RerankInput
 from graphrerank.inference.arrays import LARGEST
 from graphrerank.inference.input_edges import LARGEST_WEIGHT, SMALLEST_WEIGHT
 from graphrerank.serving.edge_arrays import EdgeArrays, check_ends, read_edges
-from graphrerank.serving.limits import Probability, limits_of
+from graphrerank.serving.limits import Probability, Query, limits_of
 from graphrerank.serving.work import rerank_seconds
 from graphrerank.text.languages import AUTO, LANGUAGES
 from graphrerank.text.tokenizer import WordTokenizer
@@ -94,7 +94,7 @@ class RerankRequest(BaseModel):
     """Body of ``POST /v1/rerank`` and ``POST /v2/rerank``.
 
     Attributes:
-        query: The query, not empty.
+        query: The query, not blank.
         documents: Texts, or objects with a text; None to use ``scores`` alone.
         scores: One base score per document, of any scale, higher is better; None for BM25 among the documents, mixed
             with the cosine if there are vectors.
@@ -129,7 +129,7 @@ class RerankRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 
-    query: Annotated[str, Field(min_length=1)]
+    query: Query
     documents: Annotated[list[Document], Field(min_length=1, fail_fast=True)] | None = None
     scores: Annotated[list[Score], Field(min_length=1, fail_fast=True)] | None = None
     edges: Annotated[EdgeArrays | None, PlainValidator(_edges), WithJsonSchema(_EDGE_SCHEMA)] = None
@@ -215,11 +215,6 @@ class RerankRequest(BaseModel):
         if language not in (None, AUTO, *LANGUAGES):
             raise ValueError(f"`language` must be {AUTO} or one of {list(LANGUAGES)}")
         return language
-
-    @field_validator("query")
-    @classmethod
-    def _not_too_long(cls, query: str, info: ValidationInfo) -> str:
-        return limits_of(info).check_query(query)
 
     @field_validator("scores", "entities", "doc_ids", "chunk_ids", "vectors", "cross_encoder_scores")
     @classmethod

@@ -18,7 +18,7 @@ class RouteRequest(QueryRequest):
     """Body of ``POST /route``.
 
     Attributes:
-        query: The query, not empty.
+        query: The query, not blank.
     """
 
 

@@ -31,7 +31,7 @@ class SearchRequest(QueryRequest):
     """Body of ``POST /search``.
 
     Attributes:
-        query: The query, not empty.
+        query: The query, not blank.
         top_n: Number of results; fewer if the pipeline finds fewer.
         return_documents: Whether results contain titles and texts.
         min_probability: Leave out what is relevant with less than this probability; the artifact must be calibrated.

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, model_validator
 
 from graphrerank.serving.engine import Answer
+from graphrerank.serving.limits import Query
 from graphrerank.serving.rerank_request import Flag, RerankJob, RerankRequest
 from graphrerank.serving.rerank_response import RankedDocuments
 
@@ -13,7 +14,7 @@ class TeiRequest(BaseModel):
     """Body of ``POST /rerank``.
 
     Attributes:
-        query: The query, not empty.
+        query: The query, not blank.
         texts: The documents.
         raw_scores: Whether to return the model's scores in place of probabilities.
         return_text: Whether results contain the texts.
@@ -23,7 +24,7 @@ class TeiRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    query: Annotated[str, Field(min_length=1)]
+    query: Query
     texts: Annotated[list[str], Field(min_length=1, fail_fast=True)]
     raw_scores: Flag = False
     return_text: Flag = False

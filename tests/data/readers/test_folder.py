@@ -2,6 +2,7 @@ import gzip
 import json
 import math
 import random
+import warnings
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -220,6 +221,12 @@ def test_edges_keep_what_their_type_means(write_folder) -> None:
     }
     one_way = {("a", "b", "adjacency", 2.0), ("a", "b", "reference", 1.0), ("b", "c", "other", 1.0)}
     assert found == one_way | {(b, a, t, w) for a, b, t, w in one_way}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        _, _, types = load_folder(folder, edge_meanings={"other": "reference"}).graph.typed_edges()
+    assert {EDGE_TYPES[t] for t in types} == {"reference"}
+    with pytest.raises(ValueError, match=r"`edge_types` must name types in .*got 'other'"):
+        load_folder(folder, edge_types=["other"], edge_meanings={"other": "reference"})
     with pytest.raises(ValueError, match=r"`edge_meanings\['follows'\]` must be of"):
         load_folder(folder, edge_meanings={"follows": "next"})
     with pytest.raises(ValueError, match=r"`edge_meanings` must name types in .*got 'like'; there are \['cites', 'fol"):

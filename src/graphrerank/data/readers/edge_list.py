@@ -51,7 +51,8 @@ def read_edges(
                 pairs.extend((start, end))
                 weights.append(weight)
                 types.append(number_of[kind])
-    for argument, names in (("edge_types", edge_types), ("edge_meanings", edge_meanings if files else None)):
+    meant = set(edge_meanings or ()) - {EDGE_TYPES[OTHER]} if files else ()
+    for argument, names in (("edge_types", edge_types), ("edge_meanings", meant)):
         if absent := sorted(set(names or ()) - set(number_of)):
             raise ValueError(
                 f"`{argument}` must name types in {[str(path) for path in files]}, got {absent[0]!r}; "
@@ -70,7 +71,7 @@ def _warn_of_others(files: Sequence[Path], kinds: Sequence[str], edge_meanings: 
         shown = ", ".join([*map(repr, kinds[:SHOWN]), *["..."] * (len(kinds) > SHOWN)])
         warnings.warn(
             f"{files[0].parent}: edges of the types {shown} are `other`, as the names mean nothing here; "
-            f"`edge_meanings` says what they mean: {{{kinds[0]}: reference}}",
+            f"`edge_meanings` says what they mean: {{{kinds[0]}: reference}}, or all of them: {{other: reference}}",
             stacklevel=3,
         )
 

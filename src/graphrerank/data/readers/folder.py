@@ -97,7 +97,8 @@ def load_folder(
             ``adjacency`` and ``knn`` are not read then.
         edge_types: Types of edges to keep, as the files name them; None keeps all.
         edge_meanings: What names of types in the files mean, one of :data:`~graphrerank.graphs.edge_types.EDGE_TYPES`
-            for each; of names that are not here :func:`~graphrerank.graphs.edge_types.edge_type_of` decides.
+            for each, and with ``other`` for all that mean nothing; of names that are not here
+            :func:`~graphrerank.graphs.edge_types.edge_type_of` decides.
         corpus_where: Keep only documents whose metadata holds these entries (for a list: one of its members), and the
             edges among them: ``{"split": "dev"}``. Judgements of other documents are an error: name the ``splits`` that
             belong to the documents kept.

@@ -1,0 +1,40 @@
+"""What every request with a query refuses."""
+
+import pytest
+from pydantic import ValidationError
+
+from graphrerank.serving.inspect_engine import InspectRequest
+from graphrerank.serving.limits import Limits
+from graphrerank.serving.rerank_request import RerankRequest
+from graphrerank.serving.route_engine import RouteRequest
+from graphrerank.serving.search_engine import SearchRequest
+from graphrerank.serving.tei_rerank import TeiRequest
+
+BODIES = {
+    SearchRequest: {},
+    InspectRequest: {},
+    RouteRequest: {},
+    RerankRequest: {"documents": ["a text"]},
+    TeiRequest: {"texts": ["a text"]},
+}
+
+
+@pytest.mark.parametrize("request_class", BODIES)
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("", "`query` must be a text that is not blank"),
+        (" \t\n\u3000", "`query` must be a text that is not blank"),
+        ("four words of a query", "`query` must have at most 20 characters, got 21"),
+    ],
+)
+def test_queries_that_are_blank_or_too_long(request_class, query, message):
+    body, limits = BODIES[request_class], Limits(query_chars=20)
+    assert request_class.model_validate({**body, "query": " a query "}, context=limits).query == " a query "
+    with pytest.raises(ValidationError, match=message):
+        request_class.model_validate({**body, "query": query}, context=limits)
+
+
+def test_a_limit_must_be_positive():
+    with pytest.raises(ValueError, match=r"`limits\.edges` must be positive, got 0"):
+        Limits(edges=0)
