@@ -18,6 +18,10 @@ def lines(folder):
     return [json.loads(line) for line in (folder / "drafted.jsonl").read_text().splitlines()]
 
 
+def test_few_passages_have_few_questions(folder):
+    assert draft_folder(folder, 5_000) == len(lines(folder)) == 10 * len(TEXTS)
+
+
 def test_one_seed_drafts_one_file(folder):
     assert draft_folder(folder, 30) == len(lines(folder)) > 0
     first = lines(folder)

@@ -10,6 +10,7 @@ from graphrerank.language_models import ChatModel
 from graphrerank.language_models.questions import write_questions
 
 WORDS = "words"  # what drafts without a language model
+MOST_PER_PASSAGE = 10  # of few passages, more questions would ask for the same words again
 
 
 def draft_folder(
@@ -22,7 +23,7 @@ def draft_folder(
 
     Args:
         folder: A data set folder.
-        count: Questions, at most.
+        count: Questions, at most; and at most ten for each passage.
         model: Writes the questions; None for words.
         drafted_by: What the file says of each question: the model's name.
         seed: Of the choice of passages and words.
@@ -34,7 +35,7 @@ def draft_folder(
         ValueError: If the model gives no usable answer, or its endpoint refuses.
     """
     graph = load_folder(folder, edges=AUTO).graph
-    drafts = list_drafts(graph, count, seed=seed)
+    drafts = list_drafts(graph, min(count, MOST_PER_PASSAGE * graph.num_nodes), seed=seed)
     if not drafts:
         return 0
     if model is not None:
