@@ -195,6 +195,7 @@ def test_every_experiment_runs(
         small += smaller_base(small_attack) if file.stem == "base" else []
     else:
         small = [f"data.path={small_attack}", *small_encoder, "retriever.top_k=30"]
+        small += ["retriever.base_k=20", "retriever.num_seeds=10"] if file.stem == "fine_tune" else []
     done = run_command("train.py", f"experiment={file.stem}", "debug=fast", *small, f"hydra.run.dir={tmp_path}")
     assert done.returncode == 0, done.stderr
 

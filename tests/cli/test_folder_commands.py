@@ -39,7 +39,7 @@ def test_drafted_questions(pages, tmp_path, capsys):
     assert main(["index", str(pages), "--out", str(out), "--questions", "40"]) == 0
     rows = [json.loads(line) for line in (out / "drafted.jsonl").read_text().splitlines()]
     assert f"{len(rows)} drafted questions, which nobody asked" in capsys.readouterr().out
-    assert len(rows) == 10 * len(PAGES)
+    assert 10 < len(rows) <= 10 * len(PAGES)
     for row in rows:
         held = " ".join(PAGES[name.removesuffix(":0")] for name in row["relevant"])
         assert row["drafted_by"] == "words"
