@@ -310,8 +310,9 @@ PAGE = """# The checkpoint `base`
 Written by `python benchmarks/base_table.py --datasets DIR --ablations RUN`, where RUN is of `python train.py
 experiment=base`. It was trained on train splits and on questions drafted from the same corpora; every number on this
 page is of a test split (Spider and BIRD: dev). Percent. GCS and PPR: restart probability tuned on BIRD train. Latency
-of the reranking stage for one query at a time, one CPU thread, beside other jobs. Vectors of MiniLM in float32. What ships takes a cross-encoder's scores, too
-([expand_then_rerank.md](expand_then_rerank.md#with-a-cross-encoder)); without them, as here, it ranks as this training does.
+of the reranking stage for one query at a time, one CPU thread, beside other jobs. Vectors of MiniLM in float32.
+What ships takes a cross-encoder's scores, too ([expand_then_rerank.md](expand_then_rerank.md#with-a-cross-encoder));
+without them, as here, it ranks as this training does.
 
 ## All data sets, candidates expanded along the graph
 

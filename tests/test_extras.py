@@ -1,5 +1,6 @@
 import builtins
 import importlib
+import subprocess
 import sys
 import tomllib
 from typing import Any
@@ -23,6 +24,13 @@ def test_every_extra_of_the_package_is_described() -> None:
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     assert set(EXTRAS) == set(listed) - set(SHARED)
     assert "graphrerank[all]" in listed["dev"]
+
+
+def test_the_service_needs_nothing_that_training_alone_installs() -> None:
+    absent = sorted(set(EXTRAS["train"].modules).difference(EXTRAS["serve"].modules))
+    code = f"import sys\nsys.modules |= dict.fromkeys({absent})\nimport graphrerank.cli.serve"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_missing_package_is_named_with_the_line_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
