@@ -150,3 +150,9 @@ def test_a_layer_for_the_scores_behind_finished_weights(
     other = [setting for setting in settings if not setting.startswith("start=")]
     refused = run_command("train.py", *other, f"ckpt_path={tmp_path / 'run'}", f"hydra.run.dir={tmp_path / 'no'}")
     assert refused.returncode != 0
+
+
+def test_the_calibration_of_no_start_is_refused(arguments: tuple[str, ...], run_command, tmp_path: Path) -> None:
+    done = run_command("train.py", *arguments, "calibration=start", f"hydra.run.dir={tmp_path}")
+    assert done.returncode != 0
+    assert "`calibration=start` needs a checkpoint whose calibration is kept, got start=null" in done.stderr

@@ -37,6 +37,8 @@ from graphrerank.training import calibration_method
 def train(session: TrainingSession) -> Path:
     """Train the model and its ablations, evaluate them, and return the run folder."""
     cfg = session.cfg
+    if cfg.calibration == FROM_START and cfg.start is None:
+        raise ValueError("`calibration=start` needs a checkpoint whose calibration is kept, got start=null")
     if cfg.calibration not in (None, FROM_START):
         calibration_method(cfg.calibration)  # refused before training, not after
     run_dir = session.training_folder()
