@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphrerank.cli.corpus_calibration import _errors, _out_of_fold
+from graphrerank.cli.corpus_calibration import _errors, _fit, _out_of_fold, _predict
 from graphrerank.evaluation.reliability import LabelledLists
 from graphrerank.graphs.calibration import Calibration, LogisticCalibration
+from graphrerank.graphs.list_confidence import ListConfidence
 from graphrerank.models import load_checkpoint, load_primary
 from graphrerank.models.checkpoint import PRETRAINED
 from graphrerank.training import calibration_method
@@ -30,24 +31,44 @@ def _lists(num_queries: int, slope: float, intercept: float, seed: int = 0) -> L
 
 def test_a_few_dozen_questions_mend_a_foreign_calibration() -> None:
     lists = _lists(30, slope=0.8, intercept=-3.0)
-    before = _errors(lists, lists.probabilities(LogisticCalibration(0.8, -1.0)))
-    after = _errors(lists, _out_of_fold(lists, calibration_method("logistic")))
+    before = _errors(lists, lists.probabilities(LogisticCalibration(0.8, -1.0)), None)
+    p, complete = _out_of_fold(lists, calibration_method("logistic"), with_confidence=False)
+    after = _errors(lists, p, complete)
     assert before["ece"] > 0.1
     assert after["ece"] < 0.03
     assert after["ece_top"] < before["ece_top"] / 3
     assert after["brier"] < before["brier"]
-    p = _out_of_fold(lists, calibration_method("logistic"))
     assert torch.equal(p[:, 45:], torch.zeros(30, 5))
 
 
+def test_forty_questions_mend_a_foreign_confidence() -> None:
+    lists, foreign = _lists(40, slope=1.5, intercept=-7.5), ListConfidence(beyond=-0.5, within=0.5, intercept=3.0)
+    sure = _errors(lists, *_predict(lists, LogisticCalibration(1.5, -7.5), foreign))
+    mended = _errors(lists, *_out_of_fold(lists, calibration_method("logistic"), with_confidence=True))
+    assert sure["ece_PR@5"] > 0.2
+    assert mended["ece_PR@5"] < sure["ece_PR@5"] / 2
+
+
+def test_lists_that_are_never_complete_give_no_confidence() -> None:
+    lists = _lists(40, slope=0.8, intercept=-2.0)
+    endless = LabelledLists(lists.scores, lists.relevant, lists.num_relevant + 1)
+    _, confidence = _fit(endless, calibration_method("logistic"), with_confidence=True)
+    _, complete = _out_of_fold(endless, calibration_method("logistic"), with_confidence=True)
+    assert confidence is None
+    assert complete is None
+
+
 def test_a_part_is_calibrated_without_its_own_labels() -> None:
-    lists = _lists(20, slope=0.8, intercept=-2.0)
-    whole = _out_of_fold(lists, calibration_method("isotonic"))
+    lists = _lists(20, slope=1.5, intercept=-7.5)
     turned = lists.relevant.clone()
     turned[::5] = ~turned[::5]  # the first part
-    changed = _out_of_fold(LabelledLists(lists.scores, turned, turned.sum(1)), calibration_method("isotonic"))
-    assert torch.equal(changed[::5], whole[::5])
-    assert not torch.equal(changed[1::5], whole[1::5])
+    changed = LabelledLists(lists.scores, turned, turned.sum(1))
+    whole, found = (
+        _out_of_fold(part, calibration_method("isotonic"), with_confidence=True) for part in (lists, changed)
+    )
+    for before, after in zip(whole, found, strict=True):
+        assert torch.equal(after[::5], before[::5])
+        assert not torch.equal(after[1::5], before[1::5])
 
 
 def test_base_for_a_folder(run_command: RunCommand, small_encoder: tuple[str, ...], tmp_path: Path) -> None:

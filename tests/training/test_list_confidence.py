@@ -43,6 +43,15 @@ def test_data_sets_without_complete_lists_teach_nothing() -> None:
     assert fit_list_confidence({**lists, "never": (p, never)}) == fit_list_confidence(lists)
 
 
+def test_a_data_set_by_itself_teaches_however_rarely_its_lists_are_complete() -> None:
+    p, complete = lists_of(200, 3)
+    rarely = complete & (torch.arange(200) % 20 == 0).unsqueeze(1)
+    found = fit_list_confidence({"rarely": (p, rarely)}).perfect_recall(p)
+    share = float(rarely[:, 9].double().mean())
+    assert 0 < share < 0.1
+    assert float(found[:, 9].mean()) == pytest.approx(share, abs=0.05)
+
+
 def test_lists_that_teach_nothing_are_refused() -> None:
     p = torch.tensor([[0.9, 0.5]])
     for complete in (torch.tensor([[True, True]]), torch.tensor([[False, False]])):

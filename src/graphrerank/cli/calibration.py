@@ -18,7 +18,7 @@ from graphrerank.models import RerankerManifest, load_primary
 from graphrerank.models.checkpoint import save_weights
 from graphrerank.models.entries import GroupEntry
 from graphrerank.models.manifest import write_manifest
-from graphrerank.training import calibration_method, fit_list_confidence, often_complete
+from graphrerank.training import calibration_method, fit_list_confidence, teach_confidence
 
 
 def calibrate_system(method: str, parts: Mapping[str, PreparedDataset], split: str, system: System) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def _fit_confidence(
         name: {found.measure: found.ece for found in judge_confidence(system.name, calibration, confidence, part)}
         for name, part in lists.items()
     }
-    taught_by = [name for name, part in lists.items() if often_complete(part.complete)]
+    taught_by = teach_confidence({name: part.complete for name, part in lists.items()})
     fitted = {
         "datasets": taught_by,
         "split": split,

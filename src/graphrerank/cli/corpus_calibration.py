@@ -11,8 +11,9 @@ from graphrerank.cli.session import Session
 from graphrerank.cli.systems import check_encoder
 from graphrerank.data import RetrievalDataset
 from graphrerank.evaluation import rerank
-from graphrerank.evaluation.reliability import LabelledLists, label_ranking
+from graphrerank.evaluation.reliability import CONFIDENCE_RANKS, LabelledLists, label_ranking
 from graphrerank.graphs.calibration import Calibration
+from graphrerank.graphs.list_confidence import ListConfidence
 from graphrerank.metrics import brier_score, expected_calibration_error
 from graphrerank.models import Checkpoint
 from graphrerank.models.checkpoint import save_weights
@@ -21,7 +22,7 @@ from graphrerank.training import calibration_method, fit_list_confidence
 
 FEWEST = 10  # questions
 FOLDS = 5
-ENOUGH_LISTS = 100  # for a list_confidence
+ENOUGH_LISTS = 40  # for a list_confidence
 SHOWN = 10  # passages that people see
 JUDGED = "all judged questions"
 
@@ -59,15 +60,20 @@ def calibrate_for_corpus(session: Session, checkpoint: Checkpoint) -> Path:
     lists = label_ranking(rerank(part, queries, system), qrels, queries, num_nodes=dataset.graph.num_nodes)
     fitted, others = _rows(lists, slice(0, count)), _rows(lists, slice(count, None))
     method = calibration_method(cfg.calibration)
-    calibration = method(*fitted.pairs)
+    with_confidence = count >= ENOUGH_LISTS
+    calibration, confidence = _fit(fitted, method, with_confidence=with_confidence)
+    if with_confidence and confidence is None:
+        print(f"no list_confidence: of {count:,} lists all are complete, or none")
     if count < len(queries):
-        judged, after, how = others, others.probabilities(calibration), f"{len(others.scores):,} questions not used"
+        judged, how = others, f"{len(others.scores):,} questions not used"
+        after = _predict(others, calibration, confidence)
     else:
-        judged, after, how = fitted, _out_of_fold(fitted, method), f"cross-validated over {FOLDS} parts"
-    old = manifest.calibration
-    errors = {"after": _errors(judged, after)}
-    if old is not None:
-        errors = {"before": _errors(judged, judged.probabilities(old)), **errors}
+        judged, how = fitted, f"cross-validated over {FOLDS} parts"
+        after = _out_of_fold(fitted, method, with_confidence=confidence is not None)
+    errors = {"after": _errors(judged, *after)}
+    if manifest.calibration is not None:
+        before = _predict(judged, manifest.calibration, manifest.list_confidence)
+        errors = {"before": _errors(judged, *before), **errors}
     scores, labels = fitted.pairs
     own = calibration.probabilities(scores)
     ece = expected_calibration_error(own, labels)
@@ -83,7 +89,9 @@ def calibrate_for_corpus(session: Session, checkpoint: Checkpoint) -> Path:
         "held_out": {"how": how, **errors},
     }
     entries: dict[str, Any] = {"calibration": {**calibration.to_json(), "fitted": entry}}
-    entries |= _confidence(fitted, calibration, dataset.name, split or JUDGED)
+    if confidence is not None:
+        of_lists = {"datasets": [dataset.name], "split": split or JUDGED, "queries": count}
+        entries["list_confidence"] = {**confidence.to_json(), "fitted": of_lists}
     folder = session.run_dir
     save_weights(folder, checkpoint.model.cpu())
     write_manifest(folder, {**manifest.without("artifact", "list_confidence").content, **entries})
@@ -93,6 +101,8 @@ def calibrate_for_corpus(session: Session, checkpoint: Checkpoint) -> Path:
             f"{when}: expected calibration error {found['ece']:.4f}, of the first {SHOWN} {found['ece_top']:.4f}, "
             f"Brier score {found['brier']:.4f} ({how})"
         )
+        if listed := [f"{name[4:]} {error:.4f}" for name, error in found.items() if name.startswith("ece_PR")]:
+            print(f"{when}: expected calibration error of lists {', '.join(listed)} ({how})")
     return folder
 
 
@@ -113,36 +123,52 @@ def _rows(lists: LabelledLists, rows: slice | Tensor) -> LabelledLists:
     return LabelledLists(lists.scores[rows], lists.relevant[rows], lists.num_relevant[rows])
 
 
-def _out_of_fold(lists: LabelledLists, method: Any) -> Tensor:
-    """Calibrate each fifth of the lists by the other four: ``[Q, K]``."""
+def _fit(lists: LabelledLists, method: Any, *, with_confidence: bool) -> tuple[Calibration, ListConfidence | None]:
+    """Fit the probabilities of candidates and, if asked for and possible, of complete lists."""
+    calibration: Calibration = method(*lists.pairs)
+    if not with_confidence:
+        return calibration, None
+    try:
+        return calibration, fit_list_confidence({"": (lists.probabilities(calibration), lists.complete)})
+    except ValueError:  # all are complete, or none
+        return calibration, None
+
+
+def _predict(
+    lists: LabelledLists, calibration: Calibration, confidence: ListConfidence | None
+) -> tuple[Tensor, Tensor | None]:
+    """Predict which candidates are relevant and, with a confidence, which tops complete; both ``[Q, K]``."""
+    p = lists.probabilities(calibration)
+    return p, None if confidence is None else confidence.perfect_recall(p)
+
+
+def _out_of_fold(lists: LabelledLists, method: Any, *, with_confidence: bool) -> tuple[Tensor, Tensor | None]:
+    """Predict for each fifth of the lists by the other four, as :func:`_predict` does."""
     fold = torch.arange(len(lists.scores)) % FOLDS
-    p = torch.zeros_like(lists.scores)
+    p, complete = torch.zeros_like(lists.scores), torch.zeros_like(lists.scores)
     for number in range(FOLDS):
-        calibration: Calibration = method(*_rows(lists, fold != number).pairs)
-        p[fold == number] = _rows(lists, fold == number).probabilities(calibration)
-    return p
+        calibration, confidence = _fit(_rows(lists, fold != number), method, with_confidence=with_confidence)
+        p[fold == number], of_tops = _predict(_rows(lists, fold == number), calibration, confidence)
+        with_confidence = of_tops is not None
+        if of_tops is not None:
+            complete[fold == number] = of_tops
+    return p, complete if with_confidence else None
 
 
-def _errors(lists: LabelledLists, probabilities: Tensor) -> dict[str, float]:
-    """Compare probabilities ``[Q, K]`` with the labels, over all candidates and over the first ten."""
+def _errors(lists: LabelledLists, probabilities: Tensor, complete: Tensor | None) -> dict[str, float]:
+    """Compare probabilities with what is so, over all candidates, over the first ten, and of complete tops."""
     ranked, labels = lists.scores.isfinite(), lists.relevant.double()
     top = ranked.clone()
     top[:, SHOWN:] = False
-    return {
+    errors = {
         "ece": expected_calibration_error(probabilities[ranked], labels[ranked]),
         "ece_top": expected_calibration_error(probabilities[top], labels[top]),
         "brier": brier_score(probabilities[ranked], labels[ranked]),
     }
-
-
-def _confidence(lists: LabelledLists, calibration: Calibration, name: str, split: str) -> dict[str, Any]:
-    """Fit how likely lists are complete, where there are enough of them."""
-    if len(lists.scores) < ENOUGH_LISTS:
-        return {}
-    try:
-        confidence = fit_list_confidence({name: (lists.probabilities(calibration), lists.complete)})
-    except ValueError as error:
-        print(f"no list_confidence: {error}")
-        return {}
-    fitted = {"datasets": [name], "split": split, "queries": len(lists.scores)}
-    return {"list_confidence": {**confidence.to_json(), "fitted": fitted}}
+    if complete is None:
+        return errors
+    return errors | {
+        f"ece_PR@{rank}": expected_calibration_error(complete[:, rank - 1], lists.complete[:, rank - 1].double())
+        for rank in CONFIDENCE_RANKS
+        if rank <= complete.shape[1]
+    }

@@ -18,7 +18,7 @@ try:
     from graphrerank.training.atomic_checkpoints import AtomicCheckpoints
     from graphrerank.training.epoch_table import EpochTable
     from graphrerank.training.learning_curves import LearningCurves
-    from graphrerank.training.list_confidence import fit_list_confidence, often_complete
+    from graphrerank.training.list_confidence import fit_list_confidence, teach_confidence
     from graphrerank.training.reranker_module import RerankerModule
     from graphrerank.training.score_calibration import calibration_method, fit_isotonic, fit_logistic
 except ModuleNotFoundError as error:
@@ -49,5 +49,5 @@ __all__ = [
     "learning_curve",
     "learning_curve_table",
     "nested_cross_validation",
-    "often_complete",
+    "teach_confidence",
 ]

@@ -15,8 +15,7 @@ PENALTY = 1.0  # inverse weight of the squared weights, of statistics with unit 
 def fit_list_confidence(lists: Mapping[str, tuple[Tensor, Tensor]], ranks: Sequence[int] = RANKS) -> ListConfidence:
     """Fit a logistic regression on lists of several data sets, each of which counts the same.
 
-    Left out are data sets whose lists are not :func:`often_complete`, as where queries have dozens of relevant ones:
-    nothing in a list tells them from others, so that they would lower the confidence everywhere.
+    Of several, those that :func:`teach_confidence` leaves out do not count.
 
     Args:
         lists: By data set: ``[Q, K]`` probabilities of relevance, best first, 0 where padded; and ``[Q, K]`` bool,
@@ -29,10 +28,9 @@ def fit_list_confidence(lists: Mapping[str, tuple[Tensor, Tensor]], ranks: Seque
     from sklearn.linear_model import LogisticRegression
 
     rows, labels, weights = [], [], []
-    for probabilities, complete in lists.values():
+    for name in teach_confidence({name: complete for name, (_, complete) in lists.items()}, ranks):
+        probabilities, complete = lists[name]
         at = [rank - 1 for rank in ranks if rank <= probabilities.shape[1]]
-        if not often_complete(complete, ranks):
-            continue
         rows.append(list_statistics(probabilities)[:, at].flatten(0, 1))
         labels.append(complete[:, at].flatten())
         weights.append(torch.full((len(labels[-1]),), 1 / max(1, len(labels[-1]))))
@@ -41,7 +39,7 @@ def fit_list_confidence(lists: Mapping[str, tuple[Tensor, Tensor]], ranks: Seque
     if not 0 < count < total:
         raise ValueError(
             f"`lists` must be complete at some ranks and incomplete at others, got {count} of {total} in "
-            f"{len(labels)} data sets with a complete list in ten"
+            f"{len(labels)} data sets, of several those with a complete list in ten"
         )
     x, y, weight = torch.cat(rows), torch.cat(labels), torch.cat(weights).double()
     mean, spread = x.mean(0), x.std(0, correction=0).clamp(min=1e-9)
@@ -52,12 +50,21 @@ def fit_list_confidence(lists: Mapping[str, tuple[Tensor, Tensor]], ranks: Seque
     return ListConfidence(beyond, within, intercept=float(model.intercept_[0] - slope @ mean))
 
 
-def often_complete(complete: Tensor, ranks: Sequence[int] = RANKS) -> bool:
-    """Return whether at least a tenth of a data set's lists is complete at the last rank that they have.
+def teach_confidence(complete: Mapping[str, Tensor], ranks: Sequence[int] = RANKS) -> list[str]:
+    """Name the data sets that a fit is taught by: the only one, or of several those often complete.
+
+    Where queries have dozens of relevant passages, hardly a list ever is. Nothing in a list tells these from others, so
+    that they would lower the confidence everywhere.
 
     Args:
-        complete: ``[Q, K]`` bool, as in :func:`fit_list_confidence`.
-        ranks: As in :func:`fit_list_confidence`.
+        complete: By data set ``[Q, K]`` bool, as in :func:`fit_list_confidence`.
+        ranks: As in :func:`fit_list_confidence`; at the last that lists have, a tenth of them must be complete.
     """
+    if len(complete) == 1:
+        return list(complete)
+    return [name for name, of in complete.items() if _share_complete(of, ranks) >= MIN_COMPLETE]
+
+
+def _share_complete(complete: Tensor, ranks: Sequence[int]) -> float:
     last = max(rank for rank in ranks if rank <= complete.shape[1])
-    return float(complete[:, last - 1].double().mean()) >= MIN_COMPLETE
+    return float(complete[:, last - 1].double().mean())
