@@ -1,0 +1,109 @@
+"""python benchmarks/ablation_table.py --datasets DIR: what types of edges, pair evidence and expansion are worth.
+
+Trains as ``experiment=base``, without the MLP and with two epochs, once with types of edges and once with all types
+merged; the first with the same model without pair evidence as its ablation. Evaluates on all test splits with
+``data.edges=auto`` and writes docs/ablations.md. A run that is already in the output folder is read, not repeated.
+"""
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+
+from base_table import ABLATED, AUTO, EXPAND, HYBRID, MULTI_HOP, ROOT, SETS
+from left_out_table import command
+
+from graphrerank.evaluation.replicability import combined_randomization
+from graphrerank.evaluation.significance import paired_randomization
+from graphrerank.evaluation.study import SystemStudy, read_study
+
+TRAIN = ("experiment=base", "~ablations.mlp", "trainer.max_epochs=2")
+TRAININGS = {
+    "typed": ["+ablations.no_pair_head.pair_head=false"],
+    "merged": [
+        "features.num_edge_types=0",
+        *(f"augmentation.type_{change}=0" for change in ("merge", "swap", "dropout")),
+    ],
+}
+VARIANTS = {  # title -> training, retriever, system
+    "all types of edges merged into one weight": ("merged", EXPAND, "gatv2"),
+    "without pair evidence and the head that reads it": ("typed", EXPAND, "no_pair_head"),
+    "the same weights without expansion along the graph": ("typed", HYBRID, "gatv2"),
+}
+FULL = ("typed", EXPAND, "gatv2")
+
+
+def train(arguments: argparse.Namespace, training: str) -> Path:
+    """Train with one of the two settings; return the run folder."""
+    run_dir = arguments.folder.resolve() / "trained" / training
+    command("train.py", run_dir, [*TRAIN, *TRAININGS[training], *_common(arguments)])
+    return run_dir
+
+
+def judge(arguments: argparse.Namespace, training: str, retriever: str, system: str) -> dict[str, SystemStudy]:
+    """Evaluate a model of a training on every data set."""
+    found = {}
+    for name in SETS:
+        run_dir = arguments.folder.resolve() / f"{training}_{retriever.partition('=')[2]}" / name
+        settings = [f"checkpoint={train(arguments, training)}", f"data={name}", retriever, "counterfactuals=[]"]
+        edges = [] if name == "attack" else [AUTO]  # it has edges of its own and no others
+        command("evaluate.py", run_dir, [*settings, *edges, *_common(arguments)])
+        (dataset,) = read_study(run_dir).datasets.values()
+        found[name] = dataset.systems[system]
+    return found
+
+
+def _common(arguments: argparse.Namespace) -> list[str]:
+    return [f"paths.datasets={arguments.datasets.resolve()}", *arguments.settings]
+
+
+def table(full: Mapping[str, SystemStudy], variant: Mapping[str, SystemStudy]) -> str:
+    """Lay out by how much the full model is above a variant on every data set, and on several together."""
+    lines = [
+        f"| data set |{''.join(f' {measure} | p |' for measure in ABLATED)}",
+        f"| --- |{' --: | --: |' * len(ABLATED)}",
+    ]
+    differences = {
+        name: {of: full[name].values[of] - variant[name].values[of] for of in ABLATED} for name in full
+    }  # [queries] each
+    for name in full:
+        tests = {of: paired_randomization(full[name].values[of], variant[name].values[of]) for of in ABLATED}
+        cells = [f"{100 * float(differences[name][of].nanmean()):+.1f} | {float(tests[of]):.2g}" for of in ABLATED]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    for title, names in {"the two multi-hop sets": MULTI_HOP, "all together": SETS}.items():
+        together = [combined_randomization([differences[name][of] for name in names]) for of in ABLATED]
+        lines.append(f"| {title} | {' | '.join(f'{100 * mean:+.1f} | {p:.2g}' for mean, p in together)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Run what is missing and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--datasets", type=Path, required=True)
+    parser.add_argument("--settings", nargs="*", default=[], help="of both commands, added to every run")
+    parser.add_argument("--folder", type=Path, default=Path("runs/ablations"))
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "ablations.md")
+    arguments = parser.parse_args()
+    full = judge(arguments, *FULL)
+    sections = [
+        f"## {title[0].upper()}{title[1:]}\n\n{table(full, judge(arguments, *variant))}"
+        for title, variant in VARIANTS.items()
+    ]
+    arguments.out.write_text(PAGE.format(sections="\n\n".join(sections)), encoding="utf-8")
+    print(arguments.out)
+
+
+PAGE = """# What types, pairs and expansion are worth
+
+Written by `python benchmarks/ablation_table.py --datasets DIR`. Each model was trained as `base`, with two epochs in
+place of eight and one seed (`python train.py experiment=base '~ablations.mlp' trainer.max_epochs=2`), and judged on
+test splits (Spider and BIRD: dev) with `data.edges=auto`. Each table is the full model minus one that lacks something:
+points, with the p of a two-sided paired randomisation test over queries; together: the mean over data sets, each of
+which counts the same. The MLP, which lacks attention and pairs, and shuffled edges are in
+[base.md](base.md#does-the-graph-help).
+
+{sections}
+"""
+
+
+if __name__ == "__main__":
+    main()
