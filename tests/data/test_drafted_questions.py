@@ -62,6 +62,16 @@ def test_words_of_scripts_without_spaces_are_pairs_of_characters(dataset: Retrie
     assert all(any(word in text for text in texts) for word in words)
 
 
+def test_targets_of_markdown_links_are_in_no_question(dataset: RetrievalDataset) -> None:
+    texts = [
+        f"[label{i}](https://example.org/target{i}) and [more{i}](../folder{i}.md), [ion{i}](free{i})" for i in range(60)
+    ]
+    graph = dataclasses.replace(dataset.graph, texts=texts)
+    drafted = relevant(draft_questions(dataclasses.replace(dataset, graph=graph, known_fingerprint=None), COUNT))
+    words = {word.rstrip("0123456789") for text, _ in drafted.values() for word in text.split()}
+    assert words == {"label", "more", "ion", "free"}
+
+
 def test_other_splits_stay(dataset: RetrievalDataset) -> None:
     drafted = draft_questions(dataset, COUNT)
     assert drafted.drafted

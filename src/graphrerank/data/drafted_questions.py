@@ -29,6 +29,9 @@ MAX_TITLE = 6  # words of a title that a question takes
 FREQUENT = 0.1  # a short word in a larger share of the passages is in no question
 SHORT = 6  # letters
 
+_LINK_TARGET = re.compile(
+    r"(?<=\])\([^()\s]*[/.#][^()\s]*\)"
+)  # of Markdown: a path or an address, which nobody asks for
 _WORD = re.compile(r"[^\W_]+")
 # of scripts without spaces, whose runs are whole clauses: pairs of characters, as they are matched
 _SHORT_WORD = re.compile(rf"[{UNSPACED}]{{1,2}}|[^\W_{UNSPACED}]+")
@@ -149,7 +152,7 @@ class _Drafter:
 
     def _draw(self, node: int, count: int, without: Set[str] = frozenset(), *, common: bool = False) -> list[str]:
         """Draw words of one to three sentences of a passage, in their order: rare ones rather than common ones."""
-        text, rng = self.graph.texts[node], self.rng
+        text, rng = _LINK_TARGET.sub("", self.graph.texts[node]), self.rng
         sentences = [text[start:stop] for start, stop in split_sentences(text)]
         drawn = rng.sample(sentences, min(len(sentences), rng.choice([1, 2, 2, 3])))
         words = dict.fromkeys(word for sentence in drawn for word in self._telling(self.word.findall(sentence)))
