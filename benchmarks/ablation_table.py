@@ -1,7 +1,7 @@
-"""python benchmarks/ablation_table.py --datasets DIR: what types of edges, pair evidence and expansion are worth.
+"""python benchmarks/ablation_table.py --datasets DIR: what types of edges, the pair head and expansion are worth.
 
 Trains as ``experiment=base``, without the MLP and with two epochs, once with types of edges and once with all types
-merged; the first with the same model without pair evidence as its ablation. Evaluates on all test splits with
+merged; the first with the same model without its pair head as an ablation. Evaluates on all test splits with
 ``data.edges=auto`` and writes docs/ablations.md. A run that is already in the output folder is read, not repeated.
 """
 
@@ -26,7 +26,7 @@ TRAININGS = {
 }
 VARIANTS = {  # title -> training, retriever, system
     "all types of edges merged into one weight": ("merged", EXPAND, "gatv2"),
-    "without pair evidence and the head that reads it": ("typed", EXPAND, "no_pair_head"),
+    "without the head that scores best pairs": ("typed", EXPAND, "no_pair_head"),
     "the same weights without expansion along the graph": ("typed", HYBRID, "gatv2"),
 }
 FULL = ("typed", EXPAND, "gatv2")
@@ -92,7 +92,7 @@ def main() -> None:
     print(arguments.out)
 
 
-PAGE = """# What types, pairs and expansion are worth
+PAGE = """# What types, the pair head and expansion are worth
 
 Written by `python benchmarks/ablation_table.py --datasets DIR`. Each model was trained as `base`, with two epochs in
 place of eight and one seed (`python train.py experiment=base '~ablations.mlp' trainer.max_epochs=2`), and judged on
@@ -100,6 +100,10 @@ test splits (Spider and BIRD: dev) with `data.edges=auto`. Each table is the ful
 points, with the p of a two-sided paired randomisation test over queries; together: the mean over data sets, each of
 which counts the same. The MLP, which lacks attention and pairs, and shuffled edges are in
 [base.md](base.md#does-the-graph-help).
+
+Over all sets together, expansion is worth 7.0 points of PR@5 and 2.6 of nDCG@10, most of them on 2WikiMultihopQA, and
+types of edges 1.8 and 0.6. The head that scores each candidate's best pair is worth 0.2 of nDCG@10 (p = 0.02) and
+nothing in PR@5: attention reads the evidence of pairs, too, and keeps it here.
 
 {sections}
 """
