@@ -110,12 +110,11 @@ class GATv2Reranker(nn.Module):
             )
         of_pairs = [] if features == "paper" else self.score_features.columns_of_pairs(num_pair_scores)
         num_columns = self.score_features.num_columns - len(of_pairs)
-        if features == "paper":
-            in_channels = 1 + 2 * embedding_dim
-        elif features == "full":
-            in_channels = num_columns + 3 * projection_channels + 1
-        else:
-            in_channels = num_columns
+        in_channels = {
+            "scores": num_columns,
+            "paper": 1 + 2 * embedding_dim,
+            "full": num_columns + 3 * projection_channels + 1,
+        }[features]
         self.inputs = self.inputs_of(features=features, num_edge_types=num_edge_types)
         self.project_query = nn.Linear(embedding_dim, projection_channels) if features == "full" else nn.Identity()
         self.project_node = deepcopy(self.project_query)
