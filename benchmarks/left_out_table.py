@@ -141,10 +141,10 @@ def main() -> None:
 PAGE = """# Data sets that the model never saw
 
 Written by `python benchmarks/left_out_table.py --datasets DIR`. For each set a model that was trained on all others
-of the mix (`python train.py experiment=base '~ablations.mlp' trainer.max_epochs=2 seed=N`, without the set), on the
-set's test split (Spider and BIRD: dev) with `data.edges=auto retriever=hybrid_expand`; the last row of each set is the
-checkpoint that ships, which was trained on its train split, for eight epochs. Percent; ±: standard deviation over
-seeds. A set is left out with all that was drafted of it, ATT&CK with the questions along its edges.
+of the mix (`python train.py experiment=base '~ablations.mlp' trainer.max_epochs=2`, without the set, with other seeds),
+on the set's test split (Spider and BIRD: dev) with `data.edges=auto retriever=hybrid_expand`; the last row of each set
+is the checkpoint that ships, which was trained on its train split, for eight epochs. Percent; ±: standard deviation
+over seeds. A set is left out with all that was drafted of it, ATT&CK with the questions along its edges.
 
 {table}
 
