@@ -64,7 +64,8 @@ def test_words_of_scripts_without_spaces_are_pairs_of_characters(dataset: Retrie
 
 def test_targets_of_markdown_links_are_in_no_question(dataset: RetrievalDataset) -> None:
     texts = [
-        f"[label{i}](https://example.org/target{i}) and [more{i}](../folder{i}.md), [ion{i}](free{i})" for i in range(60)
+        f"[label{i}](https://example.org/target{i}) and [more{i}](../folder{i}.md), [ion{i}](free{i})"
+        for i in range(60)
     ]
     graph = dataclasses.replace(dataset.graph, texts=texts)
     drafted = relevant(draft_questions(dataclasses.replace(dataset, graph=graph, known_fingerprint=None), COUNT))
