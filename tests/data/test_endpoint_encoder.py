@@ -1,9 +1,7 @@
 """Vectors from an endpoint on this machine, which encodes a text as its length and its first letter."""
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -13,40 +11,28 @@ import torch
 from graphrerank.data import EndpointEncoder, VectorCache
 from graphrerank.graphs.queries import query_encoder
 from tests.support.folders import write_dataset
+from tests.support.web import Endpoint, listening
 
 pytest.importorskip("httpx", reason="httpx is optional")
 
 
-class Embeddings(BaseHTTPRequestHandler):
+class Embeddings(Endpoint):
     requests: list[dict[str, Any]]
     troubles: list[tuple[int, Any]]  # of the next answers
 
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+    def reply(self, body: Any) -> tuple[int, Any]:
         type(self).requests.append(body | {"path": self.path, "key": self.headers.get("Authorization")})
         data = [{"index": i, "embedding": [len(text), ord(text[0])]} for i, text in enumerate(body["input"])]
-        status, answer = 200, {"data": data[::-1], "usage": {"prompt_tokens": 3 * len(data)}}
         if self.troubles:
-            status, answer = type(self).troubles.pop(0)
-        content = json.dumps(answer).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *_: object) -> None:
-        pass
+            return type(self).troubles.pop(0)
+        return 200, {"data": data[::-1], "usage": {"prompt_tokens": 3 * len(data)}}
 
 
 @pytest.fixture
 def embeddings() -> Iterator[tuple[str, type[Embeddings]]]:
     handler = type("Own", (Embeddings,), {"requests": [], "troubles": []})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/v1", handler
-    server.shutdown()
-    server.server_close()
+    with listening(handler) as address:
+        yield f"{address}/v1", handler
 
 
 def expected(*texts: str) -> torch.Tensor:

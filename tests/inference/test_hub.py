@@ -5,9 +5,8 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,6 +21,7 @@ from graphrerank.models import Checkpoint, load_checkpoint, parse_manifest
 from graphrerank.models.checkpoint import PRETRAINED
 from graphrerank.models.integrity import seal_manifest
 from graphrerank.models.manifest import write_manifest
+from tests.support.web import listening
 
 HUB_ID = "someone/reranker"
 
@@ -238,23 +238,17 @@ class Mirror(BaseHTTPRequestHandler):
 
 @pytest.mark.slow  # four processes
 def test_a_mirror_then_the_cache_and_the_commit_that_it_was(tmp_path: Path) -> None:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Mirror)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    address = f"http://127.0.0.1:{server.server_port}"
     code = f"from graphrerank import GraphReranker as G; print(G.from_pretrained({HUB_ID!r}, revision={{!r}}).source)"
-    environment = {**os.environ, "HF_ENDPOINT": address, "HF_HUB_CACHE": str(tmp_path), "HF_HUB_DISABLE_XET": "1"}
+    environment = {**os.environ, "HF_HUB_CACHE": str(tmp_path), "HF_HUB_DISABLE_XET": "1"}
 
     def load(revision: str, offline: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-c", code.format(revision)]
-        offline_too = {**environment, "HF_HUB_OFFLINE": offline}
+        offline_too = {**environment, "HF_HUB_OFFLINE": offline, "HF_ENDPOINT": address}
         return subprocess.run(command, capture_output=True, text=True, env=offline_too, check=False)
 
-    try:
+    with listening(Mirror) as address:
         online = load("main", "0")
         assert online.stdout == f"{HUB_ID} at {Mirror.commit}, of {address} (HF_ENDPOINT)\n", online.stderr
-    finally:
-        server.shutdown()
-        server.server_close()
     assert not any(path.endswith("model.pt") for path in Mirror.asked)
     place = f"the cache {tmp_path} (HF_HUB_OFFLINE), not {address} (HF_ENDPOINT)"
     for revision in ("main", Mirror.commit):

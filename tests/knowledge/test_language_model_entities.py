@@ -1,7 +1,4 @@
 import json
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -9,54 +6,21 @@ import pytest
 from graphrerank.knowledge import Knowledge, LanguageModelEntityExtractor
 from graphrerank.knowledge.language_model_entities import parse_entities
 from graphrerank.language_models import Prompt, shipped_prompt
+from tests.support.language_models import ChatEndpoint
 
-
-class Endpoint(BaseHTTPRequestHandler):
-    """A local stand-in for a chat endpoint that plays a script of (status, content) per text."""
-
-    script: dict[str, list[tuple[int, str]]]
-    requests: list[dict[str, Any]]
-    keys: list[str | None]
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.requests.append({"path": self.path, **body})
-        self.keys.append(self.headers.get("Authorization"))
-        status, content = self.script[body["messages"][-1]["content"]].pop(0)
-        raw = json.dumps({"choices": [{"message": {"content": content}}]}).encode()
-        self.send_response(status)
-        if status == 429:
-            self.send_header("Retry-After", "0")
-        self.send_header("Content-Length", str(len(raw)))
-        self.end_headers()
-        self.wfile.write(raw)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-@pytest.fixture
-def endpoint() -> Iterator[tuple[str, type[Endpoint]]]:
-    pytest.importorskip("httpx", reason="httpx is optional")
-    handler = type("Scripted", (Endpoint,), {"script": {}, "requests": [], "keys": []})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/v1/", handler
-    server.shutdown()
-    server.server_close()
-
-
+Endpoint = tuple[str, type[ChatEndpoint]]
 PLAIN = Prompt("p", "{text}", system="p")
 
 
-def answer(*names: str) -> tuple[int, str]:
-    return 200, json.dumps({"entities": list(names)})
+def says(content: str) -> tuple[int, Any]:
+    return 200, {"choices": [{"message": {"content": content}}]}
 
 
-def test_language_model_in_order_and_with_key(
-    endpoint: tuple[str, type[Endpoint]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def answer(*names: str) -> tuple[int, Any]:
+    return says(json.dumps({"entities": list(names)}))
+
+
+def test_language_model_in_order_and_with_key(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     url, handler = endpoint
     monkeypatch.setenv("SOME_KEY", "secret")
     handler.script = {"one": [answer("A")], "two": [answer()], "thr": [answer("B", "C")]}
@@ -68,28 +32,28 @@ def test_language_model_in_order_and_with_key(
     ]
     assert {request["path"] for request in handler.requests} == {"/v1/chat/completions"}
     assert {(request["model"], request["temperature"]) for request in handler.requests} == {("m", 0)}
-    assert set(handler.keys) == {"Bearer secret"}
+    assert {request["key"] for request in handler.requests} == {"Bearer secret"}
     assert "secret" not in extractor.fingerprint
 
 
 @pytest.mark.parametrize(
-    "trouble", [(429, ""), (500, ""), (503, ""), (200, "Sure! Here you are"), (200, '{"entities": [1]}')]
+    "trouble", [(429, ""), (500, ""), (503, ""), says("Sure! Here you are"), says('{"entities": [1]}')]
 )
-def test_language_model_tries_again(endpoint: tuple[str, type[Endpoint]], trouble: tuple[int, str]) -> None:
+def test_language_model_tries_again(endpoint: Endpoint, trouble: tuple[int, Any]) -> None:
     url, handler = endpoint
     handler.script = {"one": [trouble, answer("A")]}
     assert LanguageModelEntityExtractor(url, "m", pause=0.0).extract(["one"])[0].names == ["A"]
     assert len(handler.requests) == 2
 
 
-def test_language_model_gives_up(endpoint: tuple[str, type[Endpoint]]) -> None:
+def test_language_model_gives_up(endpoint: Endpoint) -> None:
     url, handler = endpoint
     handler.script = {"one": [(500, "")] * 3}
     with pytest.raises(ValueError, match=r"no usable answer in 3 tries for the text 'one'; last: status 500"):
         LanguageModelEntityExtractor(url, "m", pause=0.0, max_retries=2).extract(["one"])
 
 
-def test_language_model_refusal_is_final(endpoint: tuple[str, type[Endpoint]]) -> None:
+def test_language_model_refusal_is_final(endpoint: Endpoint) -> None:
     url, handler = endpoint
     handler.script = {"one": [(401, "")]}
     with pytest.raises(ValueError, match="refused with status 401"):
@@ -115,20 +79,20 @@ def test_fingerprint_changes_with_all_that_decides_the_answers() -> None:
     assert elsewhere.fingerprint == plain.fingerprint
 
 
-def test_repeated_and_blank_names_are_left_out(endpoint: tuple[str, type[Endpoint]]) -> None:
+def test_repeated_and_blank_names_are_left_out(endpoint: Endpoint) -> None:
     url, handler = endpoint
     handler.script = {"one": [answer("B", " ", "A", "B")]}
     assert LanguageModelEntityExtractor(url, "m").extract(["one"])[0].names == ["B", "A"]
 
 
-def test_graphers_prompt_asks_for_dates_and_reads_a_python_list(endpoint: tuple[str, type[Endpoint]]) -> None:
+def test_graphers_prompt_asks_for_dates_and_reads_a_python_list(endpoint: Endpoint) -> None:
     url, handler = endpoint
     prompt = shipped_prompt("grapher_entities")
     text = "Lothair died in Piacenza on 8 August 869."
     asked = prompt.fill(text=text)
     assert "dates" in asked
     assert asked.endswith(f"Text:\n\n{text}\n\nOutput:")
-    handler.script = {asked: [(200, "Sure!"), (200, "```python\n['Lothair', 'Piacenza', '8 August 869']\n```")]}
+    handler.script = {asked: [says("Sure!"), says("```python\n['Lothair', 'Piacenza', '8 August 869']\n```")]}
     extractor = LanguageModelEntityExtractor(url, "m", prompt=prompt, pause=0.0)
     assert extractor.extract([text])[0].names == ["Lothair", "Piacenza", "8 August 869"]
     assert [message["role"] for message in handler.requests[0]["messages"]] == ["user"]  # A.1.1 is one message

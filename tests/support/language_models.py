@@ -1,9 +1,7 @@
 """Language models: a scripted one, a local endpoint and a real small one."""
 
 import json
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 import pytest
 
 from graphrerank.language_models import ChatModel
+from tests.support.web import Endpoint, listening
 
 Reply = Callable[[str, str], Any]  # system message, question -> what is written as JSON
 
@@ -39,44 +38,30 @@ def scripted_model() -> Callable[[Reply], ChatModel]:
     return ScriptedModel
 
 
-class ChatEndpoint(BaseHTTPRequestHandler):
+class ChatEndpoint(Endpoint):
     """A local chat endpoint that plays a script of (status, body) per question; at its end it echoes."""
 
     script: dict[str, list[tuple[int, Any]]]
     requests: list[dict[str, Any]]
 
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+    def reply(self, body: Any) -> tuple[int, Any]:
         self.requests.append({"path": self.path, "key": self.headers.get("Authorization"), **body})
         question = body["messages"][-1]["content"]
         echo = {"choices": [{"message": {"content": f"<{question}>"}}]}
-        status, answer = (
-            self.script[question].pop(0) if self.script.get(question) else (200, self.answer(question, echo))
-        )
-        raw = json.dumps(answer).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(raw)))
-        self.send_header("Retry-After", "0")
-        self.end_headers()
-        self.wfile.write(raw)
+        scripted = self.script.get(question)
+        return scripted.pop(0) if scripted else (200, self.answer(question, echo))
 
     def answer(self, question: str, echo: dict[str, Any]) -> Any:
         """What is answered where no script says otherwise."""
         return echo
-
-    def log_message(self, *_: object) -> None:
-        pass
 
 
 @pytest.fixture
 def endpoint() -> Iterator[tuple[str, type[ChatEndpoint]]]:
     """A chat endpoint's address, and its handler to script and to look at."""
     handler = type("Scripted", (ChatEndpoint,), {"script": {}, "requests": []})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()  # polls every 10 ms
-    yield f"http://127.0.0.1:{server.server_port}/v1/", handler
-    server.shutdown()
-    server.server_close()
+    with listening(handler) as address:
+        yield f"{address}/v1/", handler
 
 
 @pytest.fixture

@@ -1,10 +1,49 @@
-"""A server of bytes on this machine, which knows ranges and can cut its answers short."""
+"""Servers on this machine: of any handler, and of bytes, which knows ranges and can cut its answers short."""
 
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+class Endpoint(BaseHTTPRequestHandler):
+    """Answers JSON with JSON, and tells whoever is to try again to do so at once."""
+
+    def do_POST(self) -> None:
+        status, answer = self.reply(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        content = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("Retry-After", "0")
+        self.end_headers()
+        self.wfile.write(content)
+
+    def reply(self, body: Any) -> tuple[int, Any]:
+        """Return the status and the answer to what was sent."""
+        raise NotImplementedError
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class Server(ThreadingHTTPServer):
+    request_queue_size = 128  # a client beyond the 5 that are usual waits a second before it tries again
+
+
+@contextmanager
+def listening(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """Answer requests until the block ends, at the address that is given."""
+    with Server(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 @dataclass
@@ -45,13 +84,5 @@ def serving(files: dict[str, bytes]) -> Iterator[Web]:
         def log_message(self, *_: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    web.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
+    with listening(Handler) as web.url:
         yield web
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
