@@ -1,8 +1,9 @@
-"""python benchmarks/ablation_table.py --datasets DIR: what types of edges, the pair head and expansion are worth.
+"""python benchmarks/ablation_table.py --datasets DIR: what types of edges, evidence of pairs and expansion are worth.
 
 Trains as ``experiment=base``, without the MLP and with two epochs, once with types of edges and once with all types
-merged; the first with the same model without its pair head as an ablation. Evaluates on all test splits with
-``data.edges=auto`` and writes docs/ablations.md. A run that is already in the output folder is read, not repeated.
+merged; the first with the same model without its pair head, and without all evidence of pairs. Evaluates on all test
+splits with ``data.edges=auto`` and writes docs/ablations.md. A run that is already in the output folder is read, not
+repeated.
 """
 
 import argparse
@@ -18,7 +19,10 @@ from graphrerank.evaluation.study import SystemStudy, read_study
 
 TRAIN = ("experiment=base", "~ablations.mlp", "trainer.max_epochs=2")
 TRAININGS = {
-    "typed": ["+ablations.no_pair_head.pair_head=false"],
+    "typed": [
+        "+ablations.no_pair_head.pair_head=false",
+        "+ablations.no_pairs={pair_head: false, pair_evidence: false}",
+    ],
     "merged": [
         "features.num_edge_types=0",
         *(f"augmentation.type_{change}=0" for change in ("merge", "swap", "dropout")),
@@ -27,6 +31,7 @@ TRAININGS = {
 VARIANTS = {  # title -> training, retriever, system
     "all types of edges merged into one weight": ("merged", EXPAND, "gatv2"),
     "without the head that scores best pairs": ("typed", EXPAND, "no_pair_head"),
+    "without that head and all evidence of pairs": ("typed", EXPAND, "no_pairs"),
     "the same weights without expansion along the graph": ("typed", HYBRID, "gatv2"),
 }
 FULL = ("typed", EXPAND, "gatv2")

@@ -300,7 +300,12 @@ WORDS = {"num_scores": 7, "num_words": 4, "num_edge_types": 5, "pair_head": True
 
 @every_mode
 @pytest.mark.parametrize(
-    ("prepare", "arguments"), [(typed, {"edge_features": True, "num_edge_types": 5}), (with_words, WORDS)]
+    ("prepare", "arguments"),
+    [
+        (typed, {"edge_features": True, "num_edge_types": 5}),
+        (with_words, WORDS),
+        (with_words, WORDS | {"pair_evidence": False}),
+    ],
 )
 def test_scripted_equals_eager_with_types_and_words(
     prepare: MakeBatch, arguments: dict[str, object], features: str, random_batch: MakeBatch
@@ -337,6 +342,23 @@ def test_attention_reads_what_pairs_cover(random_batch: MakeBatch) -> None:
         model.lin_in.weight[:, 3:] = 0  # no features of words
         less = replace(graphs, x=torch.cat([graphs.x[:, :3], graphs.x[:, 3:] / 2], dim=1))
         assert not torch.equal(score(model, less), score(model, graphs))
+
+
+def test_without_pair_evidence_only_features_read_words(random_batch: MakeBatch) -> None:
+    graphs, without = with_words(random_batch()), {"pair_evidence": False}
+    model = reranker(**(WORDS | without))
+    features = model.score_features(graphs.x, graphs.edge_index, graphs.edge_attr, graphs.ptr, graphs.edge_type)
+    names = model.feature_names(["base", "bm25", "dense", *"abcd"])
+    assert len(names) == features.shape[1]
+    assert "covered_with_neighbours" in names
+    assert not [name for name in names if "beyond" in name]
+    full = reranker(**WORDS)
+    places = [full.feature_names(["base", "bm25", "dense", *"abcd"]).index(name) for name in names]
+    of_full = full.score_features(graphs.x, graphs.edge_index, graphs.edge_attr, graphs.ptr, graphs.edge_type)
+    assert torch.equal(features, of_full[:, places])
+    less = replace(graphs, x=torch.cat([graphs.x[:, :3], graphs.x[:, 3:] / 2], dim=1))
+    model.score_features.forward = lambda *_: features  # type: ignore[method-assign]
+    assert torch.equal(score(model, less), score(model, graphs))
 
 
 @every_mode

@@ -9,7 +9,8 @@ Notable about it:
   residual. Both projections start equal, so that the dot product starts as a similarity.
 - A list with nothing but one score and no edge keeps its order in ``scores``: there is nothing to rerank by.
 - With ``num_edge_types`` attention reads the type of each edge, and ``scores`` and ``full`` have features of each type.
-- With ``num_words`` attention reads what the ends of an edge cover of the query together, and so does ``pair_head``.
+- With ``num_words`` attention reads what the ends of an edge cover of the query together, and so does ``pair_head``;
+  ``pair_evidence=False`` is the ablation of that.
 - Plain tensors in and out: the module scripts, and does GCS and all normalisation inside itself.
 - With ``num_pair_scores`` a layer of its own reads what comes of a cross-encoder's scores, and adds nothing where there
   are none: trained alone, behind finished weights, it leaves every score without them as it was, to the last bit.
@@ -56,6 +57,7 @@ class GATv2Reranker(nn.Module):
             (``WORD_FEATURES`` of :mod:`graphrerank.data.text_match`); read by ``scores`` and ``full``.
         num_pair_scores: How many of the scores, the last ones before the words, are a cross-encoder's, if there is one
             (``CROSS_ENCODER_FEATURES``), to be read by a layer of their own; not in ``paper`` mode.
+        pair_evidence: Whether edges and features say what the ends of an edge cover together, where there are words.
         pair_head: Whether a score of each candidate's best pair is added (:class:`PairHead`).
         message_passing: False for the MLP ablation, which has no pair head either.
         restart_prob: GCS's share of a node's own score in each step.
@@ -77,6 +79,7 @@ class GATv2Reranker(nn.Module):
         num_edge_types: int = 0,
         num_words: int = 0,
         num_pair_scores: int = 0,
+        pair_evidence: bool = True,
         pair_head: bool = False,
         message_passing: bool = True,
         restart_prob: float = 0.5,
@@ -97,9 +100,11 @@ class GATv2Reranker(nn.Module):
         self.edge_features = edge_features
         self.num_edge_types = num_edge_types
         self.num_words = num_words
+        self.pair_evidence = pair_evidence and num_words > 0
         self.score_features = ScoreFeatures(
             num_scores=num_scores,
             num_words=num_words,
+            pairs=self.pair_evidence,
             restart_prob=restart_prob,
             num_edge_types=0 if features == "paper" else num_edge_types,
         )
@@ -123,7 +128,7 @@ class GATv2Reranker(nn.Module):
         others = sorted(set(range(self.score_features.num_columns)).difference(of_pairs))
         self.register_buffer("of_pairs", torch.tensor(of_pairs, dtype=torch.int64), persistent=False)
         self.register_buffer("of_others", torch.tensor(others, dtype=torch.int64), persistent=False)
-        edge_dim = int(edge_features) + num_edge_types + (len(PAIR_EVIDENCE) if num_words else 0)
+        edge_dim = int(edge_features) + num_edge_types + (len(PAIR_EVIDENCE) if self.pair_evidence else 0)
         self.blocks = nn.ModuleList(
             GATv2Block(
                 hidden_channels,
@@ -230,7 +235,7 @@ class GATv2Reranker(nn.Module):
             assert edge_type is not None
             types = torch.arange(self.num_edge_types, device=edge_type.device)
             edge_attr = torch.cat([edge_attr, (edge_type.unsqueeze(1) == types).to(edge_attr.dtype)], dim=1)
-        if self.num_words > 0:
+        if self.pair_evidence:
             words = base_features[:, num_scores:]
             edge_attr = torch.cat([edge_attr, pair_evidence(words, edge_index)], dim=1)
         layer_index, layer_attr, rowptr = self.layer_edges(edge_index, edge_attr, num_nodes)

@@ -73,18 +73,25 @@ class ScoreFeatures(nn.Module):
     nodes that are joined in several ways are then several times neighbours.
 
     With words, the last ``num_words`` scores are shares of the query's weight, 0 where a candidate does not hold the
-    word, and depend on edges too: what the candidate covers together with all neighbours, scaled as scores are; and
-    the largest :func:`pair_evidence` over its edges.
+    word, and depend on edges too: what the candidate covers together with all neighbours, scaled as scores are; and,
+    with ``pairs``, the largest :func:`pair_evidence` over its edges.
     """
 
     def __init__(
-        self, *, num_scores: int, num_words: int = 0, restart_prob: float = 0.5, num_edge_types: int = 0
+        self,
+        *,
+        num_scores: int,
+        num_words: int = 0,
+        pairs: bool = True,
+        restart_prob: float = 0.5,
+        num_edge_types: int = 0,
     ) -> None:
         super().__init__()
         if not 0 <= num_words < num_scores:
             raise ValueError(f"`num_words` must lie in [0, `num_scores`) = [0, {num_scores}), got {num_words}")
         self.num_scores = num_scores - num_words  # that are no words
         self.num_words = num_words
+        self.pairs = pairs and num_words > 0
         self.num_edge_types = num_edge_types
         self.restart_prob = restart_prob
         self.num_steps = num_smoothing_steps(restart_prob)
@@ -99,8 +106,9 @@ class ScoreFeatures(nn.Module):
     def _edge_columns(self, score_names: Sequence[str]) -> list[str]:
         """Name the columns of :meth:`_from_edges`."""
         best = (f"best_neighbour_{name}" for name in score_names)
-        of_words = ["covered_with_neighbours", *PAIR_EVIDENCE] if self.num_words else []
-        return ["gcs", "log_degree", f"mean_neighbour_{score_names[0]}", *best, *of_words]
+        of_words = ["covered_with_neighbours"] if self.num_words else []
+        of_pairs = PAIR_EVIDENCE if self.pairs else ()
+        return ["gcs", "log_degree", f"mean_neighbour_{score_names[0]}", *best, *of_words, *of_pairs]
 
     def columns_of_pairs(self, num_pair_scores: int) -> list[int]:
         """Number the columns that are 0 where the last ``num_pair_scores`` scores, words aside, are."""
@@ -111,7 +119,8 @@ class ScoreFeatures(nn.Module):
     @property
     def num_columns(self) -> int:
         """Number of columns."""
-        from_edges = self.num_scores + (6 if self.num_words else 3)
+        of_words = 0 if self.num_words == 0 else 3 if self.pairs else 1
+        from_edges = self.num_scores + 3 + of_words
         return self.num_scores + 2 + from_edges * (1 + self.num_edge_types)
 
     def forward(
@@ -129,7 +138,7 @@ class ScoreFeatures(nn.Module):
         scores = min_max_by_graph(base_features[:, : self.num_scores], graph, ptr.numel() - 1)
         rank = rank_by_graph(base_features[:, 0], graph, ptr).to(scores.dtype)
         ranks = torch.stack([1 / rank, torch.log(rank) / 5], dim=1)
-        evidence = pair_evidence(words, edge_index) if self.num_words > 0 else edge_weight
+        evidence = pair_evidence(words, edge_index) if self.pairs else edge_weight
         joined = self._from_edges(scores, words, edge_index, edge_weight, evidence, graph, ptr.numel() - 1)
         features = torch.cat([scores, joined[:, :1], ranks, joined[:, 1:]], dim=1)
         if self.num_edge_types == 0:
@@ -158,7 +167,7 @@ class ScoreFeatures(nn.Module):
     ) -> Tensor:
         """Compute what depends on edges, from scaled scores ``[N, num_scores]`` and words ``[N, num_words]``.
 
-        ``evidence`` is that of :func:`pair_evidence`, not read without words.
+        ``evidence`` is that of :func:`pair_evidence`, not read without ``pairs``.
         """
         num_nodes = scores.shape[0]
         gcs = graph_cohesive_smoothing(scores[:, 0], edge_index, edge_weight, self.restart_prob, self.num_steps)
@@ -173,5 +182,7 @@ class ScoreFeatures(nn.Module):
         around = scatter_max(words.index_select(0, source), target, num_nodes)
         covered = torch.maximum(words, around).sum(1, keepdim=True)
         covered = min_max_by_graph(covered, graph, num_graphs, 1e-5)
-        partner = scatter_max(evidence, target, num_nodes)
-        return torch.cat([columns, covered, partner], dim=1)
+        columns = torch.cat([columns, covered], dim=1)
+        if not self.pairs:
+            return columns
+        return torch.cat([columns, scatter_max(evidence, target, num_nodes)], dim=1)
