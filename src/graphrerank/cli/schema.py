@@ -1,6 +1,7 @@
 """The root of each command's configuration: a key that is not here is refused by name."""
 
 from dataclasses import dataclass, field, fields
+from functools import cache
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
@@ -244,6 +245,7 @@ class ServeConfig:
     limits: ServiceLimits = field(default_factory=ServiceLimits)
 
 
+@cache
 def register() -> None:
     """Make the schemas and the folders of extensions known to Hydra; call before ``@hydra.main`` composes."""
     OmegaConf.register_new_resolver("graphrerank_extensions", _extension_paths, replace=True)
