@@ -290,8 +290,8 @@ same.
 {mlp}
 
 `base` minus itself in PR@5, the same candidates with other edges among them: *shuffled*, each candidate has as many
-neighbours of each type as before, but others; *removed*, none. What types of edges, the pair head and expansion along
-the graph are worth: [ablations.md](ablations.md).
+neighbours of each type as before, but others; *removed*, none. What types of edges, evidence of pairs and expansion are
+worth: [ablations.md](ablations.md).
 
 {other_edges}"""
 

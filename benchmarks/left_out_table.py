@@ -168,7 +168,8 @@ Three seeds of a model are nowhere significantly below the retriever. Least sure
 pairs than those that its questions ask for: nDCG@10 is above the retriever's (+1.9, p = 0.0001), PR@10 not (-1.5,
 p = 0.09), and differs by some two points from seed to seed. There a graph reranker wants some questions of the corpus,
 judged or along its edges (`data=attack_paths`). Another processor, on which vectors round differently, is another seed
-in effect: seed 1 had a PR@10 of 52.7 there on one machine, and 54.9 on the one of this table.
+in effect: seed 1 had a PR@10 of 52.7 there on one machine, and 54.9 on the one of this table. (Spider, BIRD, HotpotQA
+and NFCorpus are of one machine, the other rows of another; a row's seeds are always of one.)
 
 ## What drafted questions add
 
