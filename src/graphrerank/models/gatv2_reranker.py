@@ -100,14 +100,14 @@ class GATv2Reranker(nn.Module):
         self.edge_features = edge_features
         self.num_edge_types = num_edge_types
         self.num_words = num_words
-        self.pair_evidence = pair_evidence and num_words > 0
         self.score_features = ScoreFeatures(
             num_scores=num_scores,
             num_words=num_words,
-            pairs=self.pair_evidence,
+            pairs=pair_evidence,
             restart_prob=restart_prob,
             num_edge_types=0 if features == "paper" else num_edge_types,
         )
+        self.pair_evidence = self.score_features.pairs
         if not 0 <= num_pair_scores < self.score_features.num_scores:
             raise ValueError(
                 f"`num_pair_scores` must lie in [0, {self.score_features.num_scores}), the scores that are no words, "

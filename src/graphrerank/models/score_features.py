@@ -119,8 +119,7 @@ class ScoreFeatures(nn.Module):
     @property
     def num_columns(self) -> int:
         """Number of columns."""
-        of_words = 0 if self.num_words == 0 else 3 if self.pairs else 1
-        from_edges = self.num_scores + 3 + of_words
+        from_edges = self.num_scores + 3 + int(self.num_words > 0) + 2 * int(self.pairs)
         return self.num_scores + 2 + from_edges * (1 + self.num_edge_types)
 
     def forward(
@@ -177,12 +176,10 @@ class ScoreFeatures(nn.Module):
         best = scatter_max(scores.index_select(0, source), target, num_nodes)
         columns = torch.stack([gcs, torch.log1p(degree) / 3, total / degree.clamp(min=1)], dim=1)
         columns = torch.cat([columns, best], dim=1)
-        if self.num_words == 0:
-            return columns
-        around = scatter_max(words.index_select(0, source), target, num_nodes)
-        covered = torch.maximum(words, around).sum(1, keepdim=True)
-        covered = min_max_by_graph(covered, graph, num_graphs, 1e-5)
-        columns = torch.cat([columns, covered], dim=1)
-        if not self.pairs:
-            return columns
-        return torch.cat([columns, scatter_max(evidence, target, num_nodes)], dim=1)
+        if self.num_words > 0:
+            around = scatter_max(words.index_select(0, source), target, num_nodes)
+            covered = torch.maximum(words, around).sum(1, keepdim=True)
+            columns = torch.cat([columns, min_max_by_graph(covered, graph, num_graphs, 1e-5)], dim=1)
+        if self.pairs:
+            columns = torch.cat([columns, scatter_max(evidence, target, num_nodes)], dim=1)
+        return columns

@@ -113,7 +113,7 @@ def test_an_update_asks_for_what_is_touched(
     before = dict(zip(map(tuple, index.communities.members.tolist()), index.communities.texts, strict=True))
     own = grown.communities
     for members, text in zip(own.members.tolist(), own.texts, strict=True):
-        if grown.entities.index("Metz9") not in members and grown.entities.index("Nancy9") not in members:
+        if metz not in members and grown.entities.index("Nancy9") not in members:
             assert before[tuple(members)] == text
 
 
