@@ -1,13 +1,19 @@
 """The application of an HTTP process, without workers."""
 
+import asyncio
+import signal
+import socket
 import warnings
+from collections.abc import Awaitable, Callable
+from threading import Event
 
 import pytest
+import uvicorn
 
 from graphrerank.cli.http_service import RERANK
 from graphrerank.serving import Limits, ServiceSettings
 from graphrerank.serving.dispatcher import Dispatcher
-from graphrerank.serving.http_process import _allow_files, create_app
+from graphrerank.serving.http_process import _allow_files, _Server, create_app
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # starlette asks for httpx2 where there is httpx only
@@ -38,6 +44,31 @@ def test_what_it_says_of_itself() -> None:
 def test_connections_are_closed_at_the_end() -> None:
     assert make_client(is_ending=True).get("/health").headers["connection"] == "close"
     assert "connection" not in make_client().get("/health").headers
+
+
+def test_a_connection_that_is_not_accepted_when_the_end_begins_is_answered() -> None:
+    ending = Event()
+
+    async def app(scope: object, receive: object, send: Callable[[dict[str, object]], Awaitable[None]]) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body"})
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        server = _Server(uvicorn.Config(app, http="h11", lifespan="off", log_config=None), listener, ending)
+
+        async def connect_and_end() -> bytes:
+            serving = asyncio.create_task(server.serve(sockets=[listener]))
+            while not server.started:
+                await asyncio.sleep(0.01)
+            with socket.create_connection(listener.getsockname()) as client:  # the event loop sees it later
+                client.sendall(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
+                server.handle_exit(signal.SIGTERM, None)
+                answer = await asyncio.to_thread(client.recv, 1000)
+            await serving
+            return answer
+
+        assert asyncio.run(connect_and_end()).startswith(b"HTTP/1.1 200")
 
 
 def test_pages_that_may_call_are_told_so_without_a_key() -> None:

@@ -1,6 +1,7 @@
 """An HTTP process: reads and checks requests, lets workers answer them, and sends the answers."""
 
 import asyncio
+import contextlib
 import gc
 import os
 import resource
@@ -8,7 +9,6 @@ import shutil
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -116,7 +116,7 @@ def serve_http(
         encodes=settings.encodes,
     )
 
-    @asynccontextmanager
+    @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with dispatcher.serving(workers):
             alive = asyncio.create_task(_say_ready(lifeline))
@@ -143,17 +143,25 @@ def serve_http(
         backlog=BACKLOG,
     )
     Thread(target=_end_with, args=(lifeline,), daemon=True).start()
-    _Server(config, ending).run(sockets=[listener])
+    _Server(config, listener, ending).run(sockets=[listener])
     if lifeline.is_cut():  # the supervisor, which would remove it, was killed
         shutil.rmtree(folder, ignore_errors=True)
 
 
 class _Server(uvicorn.Server):
-    """A server that answers open connections for a moment after SIGTERM, and closes each with its answer."""
+    """A server that answers open connections for a moment after SIGTERM, and closes each with its answer.
 
-    def __init__(self, config: uvicorn.Config, ending: Event) -> None:
+    Args:
+        config: Configuration of uvicorn.
+        listener: Socket of the clients; it does not block.
+        ending: Set when the end begins.
+    """
+
+    def __init__(self, config: uvicorn.Config, listener: socket.socket, ending: Event) -> None:
         super().__init__(config)
+        self._listener = listener
         self._ending = ending
+        self._draining: asyncio.Task[None] | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to end."""
@@ -162,17 +170,34 @@ class _Server(uvicorn.Server):
             asyncio.get_running_loop().call_soon_threadsafe(self._drain)
 
     def _drain(self) -> None:
-        """Accept no further connection, and end when the clients of open ones know."""
+        """Accept those that are connected, nobody after them, and end when the clients of all connections know."""
+        self._draining = asyncio.create_task(self._end(self._take_connected()))
         for server in self.servers:
-            server.close()
-        loop = asyncio.get_running_loop()
-        self._look(loop, loop.time() + DRAIN_SECONDS)
+            server.close()  # at once: who connects in between is reset
 
-    def _look(self, loop: asyncio.AbstractEventLoop, last: float) -> None:
-        if self.server_state.connections and loop.time() < last:
-            loop.call_later(DRAIN_LOOK_SECONDS, self._look, loop, last)
-        else:
-            self.should_exit = True
+    def _take_connected(self) -> list[socket.socket]:
+        """Return the connections that the system has made, and the event loop has not seen."""
+        taken = []
+        with contextlib.suppress(OSError):  # no more of them, or no more files
+            while True:
+                taken.append(self._listener.accept()[0])
+        return taken
+
+    async def _end(self, taken: list[socket.socket]) -> None:
+        """Serve these connections and all others, until their clients know."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + DRAIN_SECONDS
+        for connection in taken:
+            with contextlib.suppress(OSError):  # already gone
+                await loop.connect_accepted_socket(self._protocol, connection)
+        await asyncio.sleep(DRAIN_LOOK_SECONDS)  # until connections that the event loop accepts are counted
+        while self.server_state.connections and loop.time() < deadline:
+            await asyncio.sleep(DRAIN_LOOK_SECONDS)
+        self.should_exit = True
+
+    def _protocol(self) -> asyncio.Protocol:
+        create: Callable[..., asyncio.Protocol] = self.config.http_protocol_class
+        return create(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
 
 
 async def _say_ready(lifeline: Lifeline) -> None:
