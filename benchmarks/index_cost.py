@@ -1,6 +1,6 @@
 """What the indexes of the systems cost on a corpus: each built in a process of its own, without any cache.
 
-    python benchmarks/index_cost.py small/hotpotqa
+    python benchmarks/index_cost.py data/2wikimultihopqa
     python benchmarks/index_cost.py data/2wikimultihopqa --kept FOLDER --parts passages knowledge
 
 CPU seconds of one thread and the process's peak memory, both with loading the models. A system's index is its parts:
