@@ -9,6 +9,7 @@ from threading import Event
 
 import pytest
 import uvicorn
+import uvloop
 
 from graphrerank.cli.http_service import RERANK
 from graphrerank.serving import Limits, ServiceSettings
@@ -46,16 +47,17 @@ def test_connections_are_closed_at_the_end() -> None:
     assert "connection" not in make_client().get("/health").headers
 
 
-def test_a_connection_that_is_not_accepted_when_the_end_begins_is_answered() -> None:
-    ending = Event()
-
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_connection_that_is_not_accepted_when_the_end_begins_is_answered(
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
     async def app(scope: object, receive: object, send: Callable[[dict[str, object]], Awaitable[None]]) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
         await send({"type": "http.response.body"})
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setblocking(False)
-        server = _Server(uvicorn.Config(app, http="h11", lifespan="off", log_config=None), listener, ending)
+        server = _Server(uvicorn.Config(app, http="h11", lifespan="off", log_config=None), listener, Event())
 
         async def connect_and_end() -> bytes:
             serving = asyncio.create_task(server.serve(sockets=[listener]))
@@ -68,7 +70,8 @@ def test_a_connection_that_is_not_accepted_when_the_end_begins_is_answered() -> 
             await serving
             return answer
 
-        assert asyncio.run(connect_and_end()).startswith(b"HTTP/1.1 200")
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            assert runner.run(connect_and_end()).startswith(b"HTTP/1.1 200")
 
 
 def test_pages_that_may_call_are_told_so_without_a_key() -> None:

@@ -171,9 +171,10 @@ class _Server(uvicorn.Server):
 
     def _drain(self) -> None:
         """Accept those that are connected, nobody after them, and end when the clients of all connections know."""
-        self._draining = asyncio.create_task(self._end(self._take_connected()))
+        taken = self._take_connected()
         for server in self.servers:
             server.close()  # at once: who connects in between is reset
+        self._draining = asyncio.create_task(self._end(taken))
 
     def _take_connected(self) -> list[socket.socket]:
         """Return the connections that the system has made, and the event loop has not seen."""
