@@ -27,12 +27,14 @@ def write(name):
     with (folder / name).open("a") as file:
         file.write(f"{os.getpid()}\\n")
 
-def work(lifeline):
+def work(lifeline, seconds=0.0):
     write("work")
     print("a library has something to say", file=sys.stderr, flush=True)
     lifeline.say_ready_always()
     while not lifeline.is_cut():
         time.sleep(0.02)
+    write("work cut")
+    time.sleep(seconds)
     write("work ended")
 
 def serve(lifeline, seconds=0.0):
@@ -59,6 +61,7 @@ def die(lifeline):
 programs = {
     "good": [Program("serve", serve, ends_first=True), Program("work", work)],
     "two": [Program("serve", serve, (seconds,), ends_first=True) for seconds in (0.0, 1.0)],
+    "long work": [Program("serve", serve, ends_first=True), Program("work", work, (1.5,))],
     "refuse": [Program("work", work), Program("refuse", refuse)],
     "lose": [Program("lose", lose)],
     "die": [Program("work", work), Program("die", die)],
@@ -151,6 +154,17 @@ def test_an_http_process_that_has_ended_is_not_started_anew_while_others_finish(
     assert "process died" not in process.stderr.read()  # one ends a second before the other
     assert lines(tmp_path, "serve") == served
     assert sorted(lines(tmp_path, "serve ended")) == sorted(served)
+
+
+def test_a_process_that_ends_last_has_time_and_is_continued_where_it_was_stopped(tmp_path, start):
+    process = start("long work")
+    (pid,) = wait_for(tmp_path, "work", 1)
+    process.terminate()
+    wait_for(tmp_path, "work cut", 1)
+    os.kill(int(pid), signal.SIGSTOP)
+    assert process.wait(30) == 0
+    assert lines(tmp_path, "work ended") == [pid]
+    assert "process died" not in process.stderr.read()
 
 
 def test_nobody_outlives_a_killed_supervisor(tmp_path, start):

@@ -31,6 +31,7 @@ LONGEST_PAUSE_SECONDS = 5.0  # before a process that failed to start is started 
 LOOK_SECONDS = 0.5
 DIED_OF = "died of "  # opens the report of an error that another start may not meet
 SILENT_SECONDS = 30.0  # after which a process is taken for hung
+LAST_SECONDS = 5.0  # for the processes that end last, which have no request left to finish
 
 
 @dataclass(frozen=True)
@@ -135,16 +136,21 @@ class Supervisor:
     def _finish(self) -> None:
         """Let the processes finish their requests, and mend the other ones meanwhile."""
         self._on_end()
-        deadline = time.monotonic() + self._shutdown_seconds
         first = [slot for slot in self._slots if slot.program.ends_first]
         for slot in first:
             slot.signal(signal.SIGTERM)
-        while any(slot.is_alive() for slot in first) and time.monotonic() < deadline:
+        self._wait_for_end(first, self._shutdown_seconds)
+        self._lifeline.close()
+        self._wait_for_end(self._slots, LAST_SECONDS)
+
+    def _wait_for_end(self, slots: Sequence["_Slot"], seconds: float) -> None:
+        """Wait for processes that were told to end; one of them that was stopped is continued, none is replaced."""
+        deadline = time.monotonic() + seconds
+        for slot in slots:
+            slot.is_ending = True
+        while any(slot.is_alive() for slot in slots) and time.monotonic() < deadline:
             self._mend()
             self._wait(0.1)
-        self._lifeline.close()
-        for slot in self._slots:
-            slot.join(1.0)
 
     def _wait(self, seconds: float) -> None:
         deaths = [slot.process.sentinel for slot in self._slots if slot.process is not None]
@@ -157,7 +163,10 @@ class Supervisor:
         for slot in self._slots:
             slot.read_reports()
             slot.continue_or_kill()
-            if slot.is_alive() or (self._is_ending and slot.program.ends_first):
+            if slot.is_alive():
+                continue
+            if slot.is_ending:
+                slot.clear()
                 continue
             slot.note_death()
             if time.monotonic() >= slot.start_at:
@@ -176,6 +185,7 @@ class _Slot:
         failures: Number of starts in a row that failed.
         start_at: Time from which on it may be started.
         cause: The last error that ended it; empty for none.
+        is_ending: Whether it was told to end, and is not replaced.
     """
 
     program: Program
@@ -185,6 +195,7 @@ class _Slot:
     failures: int = 0
     start_at: float = field(default_factory=time.monotonic)
     cause: str = ""
+    is_ending: bool = False
 
     def start(self, lifeline_end: Connection, lifeline: Connection) -> None:
         """Start the process."""
@@ -246,7 +257,6 @@ class _Slot:
         self.read_reports()  # those that came since the last look
         code = self.process.exitcode
         log("process died", level=logging.ERROR, process=self.program.name, exit_code=code)
-        forget_process(self.process.pid or 0)
         pause = 0.0
         if self.reported_at is None:
             self.failures += 1
@@ -257,7 +267,13 @@ class _Slot:
                     f"{self.program.name} died {self.failures} times before it was ready, exit code {code}{cause}"
                 )
         self.start_at = time.monotonic() + pause
-        self.process.close()
+        self.clear()
+
+    def clear(self) -> None:
+        """Let go of a process that is dead."""
+        if self.process is not None:
+            forget_process(self.process.pid or 0)
+            self.process.close()
         self.process = self.reports = None
 
     def signal(self, signum: int) -> None:
