@@ -23,6 +23,31 @@ def test_counts_and_money() -> None:
     assert AnswerCounts.from_json(json.loads(json.dumps(counts.to_json()))) == counts
 
 
+@pytest.mark.parametrize("usd", ["abc", "1", float("nan"), float("inf"), -0.1, True])
+def test_a_price_is_a_number(usd: object) -> None:
+    for prices in ((usd, 1.0), (1.0, usd)):
+        with pytest.raises(ValueError, match=r"`price\.(input|output)` must be USD per million tokens, 0 or more, got"):
+            Price(*prices)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="`price` must have both `input` and `output` or neither"):
+        Price(1.0)
+
+
+def test_without_a_price() -> None:
+    assert Price().of([Reply("Metz", "answered", "m", 1, 1)]) is None
+
+
+def test_an_endpoint_without_a_name_counts_too() -> None:
+    counts = AnswerCounts.of("w", [Reply("Metz", "answered", "", 1000, 10)], [Context((), 0)], Price(1.0, 1.0))
+    assert (counts.input_tokens, counts.output_tokens, counts.usd) == (1000, 10, pytest.approx(1010e-6))
+
+
+def test_counts_of_an_older_report() -> None:
+    counts = AnswerCounts.of("w", [Reply("Metz", "answered", "m", 1, 1)], [Context((), 0)], None)
+    content = counts.to_json()
+    del content["problems"]
+    assert AnswerCounts.from_json(content) == counts
+
+
 def test_no_money_without_counts() -> None:
     counts = AnswerCounts.of("w", [Reply("Metz", "answered", "m")], [Context((), 0)], Price(1.0, 1.0))
     assert (counts.usd, counts.input_tokens) == (None, None)

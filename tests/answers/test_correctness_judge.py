@@ -11,12 +11,12 @@ PROMPT = Prompt("p", "{query}|{generated_answer}|{ground_truth_answer}")
 def test_verdicts() -> None:
     model = Scripted({"a|Metz|Metz or Nancy": "Explanation: x\nDecision: yes", "b|Paris|Metz": "who knows"})
     scores, verdicts = CorrectnessJudge(model, PROMPT).judge(
-        ["a", "b", "c", "d", "e", "f"],
-        ["Metz", "Paris", " ", "x", "", "x"],
-        [["Metz", "Nancy"], ["Metz"], ["Metz"], [], [], None],
+        ["a", "b", "c", "d", "e", "f", "g", "h"],
+        ["Metz", "Paris", " ", "x", "", "x", None, None],
+        [["Metz", "Nancy"], ["Metz"], ["Metz"], [], [], None, ["Metz"], []],
     )
-    assert scores.nan_to_num(-1.0).tolist() == [1.0, 0.0, 0.0, 0.0, 1.0, -1.0]
-    assert [verdict is None for verdict in verdicts] == [False, False, True, True, True, True]
+    assert scores.nan_to_num(-1.0).tolist() == [1.0, 0.0, 0.0, 0.0, 1.0, -1.0, 0.0, 0.0]
+    assert [verdict is None for verdict in verdicts] == [False, False, *[True] * 6]
     assert len(model.asked) == 2
 
 

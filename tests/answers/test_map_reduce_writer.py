@@ -63,7 +63,7 @@ def test_it_abstains_where_nothing_helps_and_without_passages() -> None:
     nothing = Reply('{"answer": "", "helpfulness": 0, "summaries": []}', "answered", "m", 10, 2)
     first, second = written(Reader({1: nothing}), PASSAGES[:1], ())
     assert (first.text, first.outcome, first.helpfulness, first.input_tokens) == ("", "answered", (0,), 10)
-    assert (second.text, second.outcome, second.input_tokens, second.attempts) == ("", "answered", None, 1)
+    assert (second.text, second.outcome, second.input_tokens, second.attempts) == ("", "answered", 0, 1)
 
 
 def test_an_equal_part_of_two_contexts_counts_for_both() -> None:

@@ -31,6 +31,19 @@ def test_the_prompt_is_what_is_asked_and_once() -> None:
     assert writer.name == f"short {prompt.fingerprint}"
 
 
+def test_a_sentence_of_not_knowing_is_whole_words() -> None:
+    model = Scripted({": a": "Canada", ": b": "N/A.", ": c": "It is N/A here", ": d": "the end is nigh"})
+    writer = PromptedWriter(model, Prompt("p", "{context}: {question}", abstention="N/A"))
+    replies = writer.write(["a", "b", "c", "d"], [Context((), 0)] * 4)
+    assert [reply.text for reply in replies] == ["Canada", "", "", "the end is nigh"]
+
+
+@pytest.mark.parametrize("form", ["yes|(no", "{type: object", '{"type": '])
+def test_a_form_that_is_none(form: str) -> None:
+    with pytest.raises(ValueError, match="the `form` of prompt 'p' must be a JSON schema"):
+        Prompt("p", "{context}{question}", form=form)
+
+
 def test_a_prompt_of_other_places() -> None:
     with pytest.raises(ValueError, match=r"must have the places \['context', 'question'\], got \['query'\]"):
         PromptedWriter(Scripted({}), Prompt("p", "{query}"))

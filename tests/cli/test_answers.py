@@ -54,11 +54,11 @@ def _other_run(mine: Path) -> None:
     (mine.parent / "other.trec").write_text(f"q{QUERIES - 1} Q0 p0 1 1.0 x\nq0 Q0 p0 1 1.0 x\n")
 
 
-PRICE = "answers.price={_target_: graphrerank.answers.Price, input: 2.0, output: 10.0}"
+PRICE = ("answers.price.input=2.0", "answers.price.output=10.0")
 
 
 def test_answers_in_every_file(run, arguments: list[str], endpoint: tuple[str, Any]) -> None:
-    folder = run(*arguments, "answers=judged", PRICE)
+    folder = run(*arguments, "answers=judged", *PRICE)
     (dataset,) = json.loads((folder / "metrics.json").read_text())["datasets"].values()
     counts = dataset["systems"]["ring.mine"]["answers"]
     assert dataset["systems"]["ring.mine"]["EM"] == pytest.approx(5 / 6)  # all but the one about metal

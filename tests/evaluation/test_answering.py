@@ -5,16 +5,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphrerank.answers import AnswerStage, Packing, PromptedWriter
+from graphrerank.answers import AnswerStage, CorrectnessJudge, Packing, Price, PromptedWriter
 from graphrerank.data import Qrels, RetrievalDataset
 from graphrerank.evaluation import RankedDataset, RankedSystem, StudyPlan, build_study
 from graphrerank.evaluation.answer_tables import answer_notes, answers_table, wins_table
 from graphrerank.evaluation.answering import answer_queries, write_answers
 from graphrerank.evaluation.study import DatasetStudy, SystemStudy
+from graphrerank.evaluation.study_report import print_study
 from graphrerank.graphs import CorpusGraph, Ranking
-from graphrerank.language_models import PairwiseJudge, Prompt
+from graphrerank.language_models import PairwiseJudge, Prompt, RecordedModel, Reply
 from tests.answers.test_prompted_writer import Scripted
 
+PROMPT = Prompt("p", "{context} {question}")
 TEXTS = ["Metz fell.", "Nancy stood.", "Nothing."]
 
 
@@ -32,9 +34,7 @@ def ranked(answers: dict[str, list[str]]) -> RankedDataset:
 
 def stage() -> AnswerStage:
     said = {"Metz fell. fell?": "Metz", "Nancy stood. stood?": "Nancy", "Nothing. what?": "", "Nancy stood. fell?": "N"}
-    return AnswerStage(
-        Packing(9), PromptedWriter(Scripted({**said, " what?": "x"}), Prompt("p", "{context} {question}"))
-    )
+    return AnswerStage(Packing(9), PromptedWriter(Scripted({**said, " what?": "x"}), PROMPT))
 
 
 RIGHT: dict[str, list[str]] = {"x": ["Metz"], "y": ["Nancy"], "z": []}
@@ -48,10 +48,10 @@ def test_answers_stand_beside_retrieval(tmp_path: Path) -> None:
     assert [system.means["EM"] for system in study.systems.values()] == [1.0, pytest.approx(1 / 3)]
     assert [test.measure for test in study.tests] == ["F1", "EM"]
     kinds = {(entry.group, entry.num_queries): entry.means for entry in study.breakdowns if entry.by == "kind"}
-    assert {key: means["two"] for key, means in kinds.items() if key[0] != "x"} == {
+    assert {key: means["two"] for key, means in kinds.items()} == {  # unanswerable: Context-Coverage has none
         ("multi-hop", 1): 0.0,
         ("single-hop", 1): 1.0,
-        ("unanswerable", 1): pytest.approx(float("nan"), nan_ok=True),  # of Context-Coverage, the last measure
+        ("unanswerable", 1): 0.0,
     }
     table = answers_table(study)
     assert [row[0].text for row in table.rows] == ["one", "two"]
@@ -100,3 +100,69 @@ def test_the_last_systems_answers_are_compared() -> None:
     assert [row[0].text for row in wins_table(study).rows] == ["one"]
     again = DatasetStudy.from_json("toy", json.loads(json.dumps(study.to_json())))
     assert again.win_rates[0].wins == 1
+
+
+class Replying(Judge):
+    """The same as a replying model, of which one question fails."""
+
+    def replies(self, questions, *, system):  # type: ignore[no-untyped-def]
+        for index, text in enumerate(questions):
+            (content,) = self.ask([text], system=system, read=str)
+            failed = Reply("", "failed", attempts=2, problem="down")
+            yield index, failed if "Answer 1: N\n" in text else Reply(content, "answered", "m", 10, 2)
+
+
+def test_what_a_comparison_takes_is_told_and_its_verdicts_are_written(tmp_path: Path, capsys) -> None:  # type: ignore[no-untyped-def]
+    judge = PairwiseJudge(RecordedModel(Replying()), criteria={"length": "Which is longer?"}, tries=1)
+    compared = replace(stage(), comparison=judge, comparison_price=Price(1.0, 1.0))
+    answered = answer_queries(compared, ranked(RIGHT))
+    took = "comparison of answers: 2 requests, 1 of them failed or rejected; 10 tokens read, 2 written, 0.0000 USD"
+    assert list(answered.notes) == [took]
+    write_answers(tmp_path / "toy.jsonl", answered)
+    lines = [json.loads(line) for line in (tmp_path / "toy_comparisons.jsonl").read_text().splitlines()]
+    assert [(line["query_id"], line["score"], line["shown_first"], line["shown_second"]) for line in lines] == [
+        ("x", None, None, 0.0),
+        ("y", 0.5, 0.5, 0.5),
+        ("z", 1.0, 1.0, 1.0),
+    ]
+    print_study(build_study(answered, StudyPlan(("R@1", "F1"), resamples=100)), ties="own")
+    assert "answers of two against those of the others" in capsys.readouterr().out
+
+
+def test_one_system_cannot_be_compared() -> None:
+    compared = replace(stage(), comparison=PairwiseJudge(Judge()))
+    with pytest.raises(ValueError, match="`answers` that are compared need two systems, got 'one' alone"):
+        answer_queries(compared, one_system())
+
+
+class Failing(Scripted):
+    """Fails at all but one question."""
+
+    def replies(self, questions, *, system):  # type: ignore[no-untyped-def]
+        for index, question in enumerate(questions):
+            down = Reply("", "failed", attempts=3, problem="status 500")
+            yield index, Reply("Metz", "answered", "m") if "fell?" in question else down
+
+
+def test_why_answers_failed_is_told(tmp_path: Path) -> None:
+    answered = answer_queries(replace(stage(), writer=PromptedWriter(Failing({}), PROMPT)), ranked(RIGHT))
+    study = build_study(answered, StudyPlan(("R@1", "F1"), resamples=100))
+    assert answer_notes(study)[0] == "answers of one: 2 failed of 3; 2 times: status 500"
+    write_answers(tmp_path / "toy.jsonl", answered)
+    lines = [json.loads(line) for line in (tmp_path / "toy.jsonl").read_text().splitlines()]
+    assert [line.get("problem") for line in lines[:3]] == [None, "status 500", "status 500"]
+
+
+def test_verdicts_that_fail_are_told() -> None:
+    prompt = Prompt("judge", "{query}{generated_answer}{ground_truth_answer}")
+    judge = CorrectnessJudge(Scripted({"fell?MetzMetz": "who knows", "stood?NancyNancy": "Decision: yes"}), prompt)
+    study = build_study(answer_queries(replace(stage(), judge=judge), one_system()), StudyPlan(("R@1",), resamples=100))
+    assert answer_notes(study) == ["answers of one: 1 of 2 verdicts unusable, which count as wrong"]
+    table = answers_table(study)
+    shown = dict(zip(table.header, (cell.text for cell in table.rows[0]), strict=True))
+    assert (shown["unusable"], shown["verdicts"], shown["unusable verdicts"]) == ("0", "2", "1")
+
+
+def one_system() -> RankedDataset:
+    every = ranked(RIGHT)
+    return replace(every, systems=every.systems[:1])

@@ -72,6 +72,13 @@ def test_equal_and_empty_answers_are_not_asked_about(scripted_model: Callable[..
     assert model.asked == []
 
 
+def test_what_is_missing_is_not_compared(scripted_model: Callable[..., Any]) -> None:
+    model = scripted_model(longest)
+    verdicts = PairwiseJudge(model, criteria=ONE).compare(["q"] * 3, ["a", None, None], [None, "", None])
+    assert verdicts.scores.isnan().all()
+    assert model.asked == []
+
+
 def test_what_is_unusable_does_not_count(scripted_model: Callable[..., Any]) -> None:
     def reply(system: str, question: str) -> Any:
         return "The first." if pair(question)[0].startswith("bad") else {"reason": "", "winner": 1}

@@ -4,6 +4,8 @@ from typing import Any
 import pytest
 
 from graphrerank.language_models import LanguageModel, Reply, all_replies
+from graphrerank.language_models.client import UnusableError, post
+from graphrerank.language_models.reply import read_reply
 
 pytest.importorskip("httpx", reason="httpx is optional")
 
@@ -19,6 +21,11 @@ TROUBLES: dict[str, tuple[list[tuple[int, Any]], Reply]] = {
     "counts no tokens": ([], Reply("<counts no tokens>", "answered")),
     "another name": ([(200, body("Metz", model="m-2"))], Reply("Metz", "answered", "m-2", 7, 2)),
     "too many tokens": ([(200, body("Met", finish="length"))], Reply("Met", "cut", "m-1", 7, 2)),
+    "reasons too long": ([(200, body(None, finish="length"))], Reply("", "cut", "m-1", 7, 2)),
+    "half a character": (
+        [(200, body("bad \ud83d end"))],
+        Reply("bad \N{REPLACEMENT CHARACTER} end", "answered", "m-1", 7, 2),
+    ),
     "refuses": ([(200, body(None, refusal="I will not."))], Reply("", "refused", "m-1", 7, 2)),
     "filtered": ([(200, body(None, finish="content_filter"))], Reply("", "refused", "m-1", 7, 2)),
     "fails once": ([(503, ""), (200, body("Metz"))], Reply("Metz", "answered", "m-1", 7, 2, attempts=2)),
@@ -35,23 +42,84 @@ def test_what_becomes_of_a_question(endpoint: tuple[str, Any]) -> None:
 
 def test_what_fails_or_is_too_long_stops_no_other(endpoint: tuple[str, Any]) -> None:
     url, handler = endpoint
-    handler.script = {"fails": [(500, "")] * 3, "rubbish": [(200, "x")] * 3, "too long": [(400, {"error": "too long"})]}
+    handler.script = {
+        "fails": [(500, "")] * 3,
+        "rubbish": [(200, "x")] * 3,
+        "too long": [(500, ""), (400, {"error": "too long"})],
+    }
     questions = ["fails", "rubbish", "too long", "last"]
     replies = all_replies(LanguageModel(url, "m", pause=0.0, max_retries=2), questions, system=None)
     assert [reply.outcome for reply in replies] == ["failed", "failed", "rejected", "answered"]
-    assert [reply.attempts for reply in replies] == [3, 3, 1, 1]
-    assert "status 500" in replies[0].problem
+    assert [reply.attempts for reply in replies] == [3, 3, 2, 1]
+    assert replies[0].problem == "status 500"
+    assert replies[2].problem.startswith("status 400: ")
     assert "too long" in replies[2].problem
 
 
 def test_a_slow_endpoint_fails(endpoint: tuple[str, Any]) -> None:
-    model = LanguageModel("http://127.0.0.1:1/v1", "m", pause=0.0, max_retries=1)  # reaches no server
-    assert [reply.outcome for reply in all_replies(model, ["a"], system=None)] == ["failed"]
     over = threading.Event()
     endpoint[1].answer = lambda *_: over.wait(60)
     model = LanguageModel(endpoint[0], "m", pause=0.0, max_retries=1, timeout=0.05)
     assert [(reply.outcome, reply.attempts) for reply in all_replies(model, ["a"], system=None)] == [("failed", 2)]
     over.set()
+
+
+def test_no_server_stops_the_run() -> None:
+    model = LanguageModel("http://127.0.0.1:1/v1", "m", pause=0.0, max_retries=1)
+    with pytest.raises(ValueError, match=r"http://127.0.0.1:1/v1/chat/completions gave no usable .*ConnectError"):
+        all_replies(model, ["a", "b"], system=None)
+
+
+def test_a_server_that_goes_away_stops_no_run(endpoint: tuple[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    import httpx
+
+    post = httpx.Client.post
+
+    def answer(self: Any, url: str, *, json: Any) -> Any:
+        if json["messages"][-1]["content"] != "first":
+            raise httpx.ConnectError("refused")
+        return post(self, url, json=json)
+
+    monkeypatch.setattr(httpx.Client, "post", answer)
+    model = LanguageModel(endpoint[0], "m", pause=0.0, max_retries=0, concurrency=1)
+    replies = all_replies(model, ["first", "second"], system=None)
+    assert [reply.outcome for reply in replies] == ["answered", "failed"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "content", "problem"),
+    [({"content-encoding": "gzip"}, b"no gzip", "DecodingError("), ({}, b"[" * 100_000, "RecursionError(")],
+)
+def test_a_body_that_cannot_be_read_fails(headers: Any, content: bytes, problem: str) -> None:
+    import httpx
+
+    def answer(_: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, headers=headers, stream=httpx.ByteStream(content))
+
+    with httpx.Client(transport=httpx.MockTransport(answer)) as client, pytest.raises(UnusableError) as raised:
+        post(client, "http://a", {}, read_reply, shown="a", max_retries=1, pause=0.0)
+    assert (raised.value.attempts, raised.value.is_reached) == (2, True)
+    assert raised.value.problem.startswith(problem)
+
+
+@pytest.mark.parametrize("base_url", ["127.0.0.1:9/v1", "ftp://a/v1", "http://", "http://a:port/v1", "localhost"])
+def test_what_is_no_address(base_url: str) -> None:
+    with pytest.raises(ValueError, match="`base_url` must be an address such as http://localhost:8000/v1, got"):
+        LanguageModel(base_url, "m")
+
+
+@pytest.mark.parametrize("setting", [{"timeout": 0}, {"timeout": -1.0}, {"pause": -1.0}])
+def test_times_are_checked(setting: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=f"`{next(iter(setting))}` must"):
+        LanguageModel("http://a/v1", "m", **setting)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("key", ["secret\n", "se cret", "s\N{LATIN SMALL LETTER E WITH ACUTE}cret"])
+def test_a_key_that_no_header_can_hold(endpoint: tuple[str, Any], monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    with pytest.raises(ValueError, match="`OPENAI_API_KEY` must hold ASCII characters without blanks") as raised:
+        all_replies(LanguageModel(endpoint[0], "m"), ["a"], system=None)
+    assert "cret" not in str(raised.value)
 
 
 def test_a_wrong_key_stops_the_run(endpoint: tuple[str, Any]) -> None:

@@ -19,8 +19,8 @@ class CorrectnessJudge:
     """Asks a chat model whether a right answer is in an answer.
 
     Source: GraphER, appendix A.1.3, whose prompt is ``conf/prompt/grapher_judge.yaml``. *Where we differ:* several
-    right answers stand in it with "or" between them, blank answers are wrong without asking, and so are answers without
-    a usable verdict, which are counted.
+    right answers stand in it with "or" between them, blank and missing answers are wrong without asking, and so
+    are those without a usable verdict, which are counted.
     """
 
     model: ReplyingModel
@@ -33,31 +33,29 @@ class CorrectnessJudge:
         self.prompt.instructions()
 
     def judge(
-        self, questions: Sequence[str], said: Sequence[str], right: Sequence[Sequence[str] | None]
+        self, questions: Sequence[str], said: Sequence[str | None], right: Sequence[Sequence[str] | None]
     ) -> tuple[Tensor, list[Reply | None]]:
-        """Judge ``Q`` answers.
+        """Judge ``Q`` answers; None where there is none, as of a failed request.
 
         Returns:
             ``[Q]`` float64: 1 for right, 0 for wrong; of a question without an answer 1 if the answer is blank; NaN
             where nothing is said of the right answer. And each verdict in the model's words, None where it was not
             asked.
         """
-        rows = [row for row, answers in enumerate(right) if answers and said[row].strip()]
+        asked = {row: text for row, text in enumerate(said) if right[row] and text and text.strip()}
         messages = [
-            self.prompt.fill(
-                query=questions[row], generated_answer=said[row], ground_truth_answer=OR.join(right[row] or ())
-            )
-            for row in rows
+            self.prompt.fill(query=questions[row], generated_answer=text, ground_truth_answer=OR.join(right[row] or ()))
+            for row, text in asked.items()
         ]
         verdicts: list[Reply | None] = [None] * len(questions)
         replies = all_replies(
             ReplyCache(in_form(self.model, self.prompt.form), self.cache), messages, system=self.prompt.instructions()
         )
-        for row, reply in zip(rows, replies, strict=True):
+        for row, reply in zip(asked, replies, strict=True):
             verdicts[row] = reply
         scores = [
             torch.nan if answers is None
-            else float(not text.strip()) if not answers
+            else float(text is not None and not text.strip()) if not answers
             else float(verdict is not None and parse_decision(verdict.text) is True)
             for text, answers, verdict in zip(said, right, verdicts, strict=True)
         ]  # fmt: skip

@@ -98,8 +98,8 @@ def _reply(answer: CitedAnswer, recorder: RecordedModel) -> CitedReply:
         outcome = outcomes.pop() if len(outcomes) == 1 and outcomes <= LOST else UNUSABLE
     told: dict[str, Any] = {}
     for name in ("input_tokens", "output_tokens"):
-        counts = [getattr(reply, name) for reply in replies if reply.model]
-        told[name] = sum(counts) if counts and None not in counts else None
+        counts = [getattr(reply, name) for reply in replies if reply.has_come]
+        told[name] = None if None in counts else sum(counts)
     return CitedReply(
         answer.text,
         outcome,

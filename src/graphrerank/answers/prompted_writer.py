@@ -9,7 +9,17 @@ from pathlib import Path
 from typing import Protocol
 
 from graphrerank.answers.packing import Context
-from graphrerank.language_models import UNUSABLE, Prompt, Reply, ReplyCache, ReplyingModel, all_replies, in_form
+from graphrerank.language_models import (
+    ANSWERED,
+    UNUSABLE,
+    Prompt,
+    Reply,
+    ReplyCache,
+    ReplyingModel,
+    all_replies,
+    in_form,
+    is_schema,
+)
 from graphrerank.metrics import normalize_answer
 
 
@@ -64,8 +74,9 @@ class PromptedWriter:
             except ValueError:
                 return replace(reply, text="", outcome=UNUSABLE)
         abstention = normalize_answer(self.prompt.abstention or "")
-        abstains = abstention and abstention in normalize_answer(text)
-        return replace(reply, text="" if abstains else text.strip())
+        if abstention and f" {abstention} " in f" {normalize_answer(text)} ":  # whole words: no "N/A" in "Canada"
+            return replace(reply, text="", outcome=ANSWERED)  # also where the rest was cut
+        return replace(reply, text=text.strip())
 
     @cached_property
     def _cached(self) -> ReplyCache:
@@ -79,7 +90,7 @@ def answer_in_form(text: str, form: str) -> str:
         >>> answer_in_form('{"answer": "Metz"}', '{"type": "object"}'), answer_in_form("yes", "yes|no")
         ('Metz', 'yes')
     """
-    if not form.lstrip().startswith("{"):
+    if not is_schema(form):
         if re.fullmatch(form, text.strip()) is None:
             raise ValueError(f"the answer must match {form!r}, got {text[:80]!r}")
         return text

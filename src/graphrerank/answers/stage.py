@@ -26,9 +26,9 @@ class SystemAnswers:
     verdicts: Sequence[Reply | None] = ()  # `Q` verdicts of the judge in its words; empty without a judge
 
     @property
-    def texts(self) -> list[str]:
-        """The answers; a blank one abstains."""
-        return [reply.text for reply in self.replies]
+    def said(self) -> list[str | None]:
+        """The answers; a blank one abstains, None is missing."""
+        return [reply.said for reply in self.replies]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,9 +42,13 @@ class AnswerStage:
     judge: CorrectnessJudge | None = None  # judges whether answers are right; None: no model does
     judge_price: Price | None = None  # of the judge's model
     comparison: PairwiseJudge | None = None  # prefers one of two systems' answers; None: no model does
+    comparison_price: Price | None = None  # of the comparison's model
     measures: tuple[str, ...] = field(init=False)  # names of the measures of `SystemAnswers.values`
 
     def __post_init__(self) -> None:
+        for name in ("price", "judge_price", "comparison_price"):
+            if not isinstance(price := getattr(self, name), Price | None):
+                raise ValueError(f"`{name}` must have `input` and `output`, USD per million tokens, got {price!r}")
         object.__setattr__(self, "measures", SCORED if self.judge is None else (*SCORED, JUDGED))
 
     def answer(
@@ -72,7 +76,7 @@ class AnswerStage:
     def _system(
         self, questions: Sequence[str], replies: Sequence[Reply], contexts: Sequence[Context], right: Right
     ) -> SystemAnswers:
-        said = [reply.text for reply in replies]
+        said = [reply.said for reply in replies]
         values = score_answers(said, [context.text for context in contexts], right)
         if self.judge is None:
             counts = AnswerCounts.of(self.writer.name, replies, contexts, self.price)

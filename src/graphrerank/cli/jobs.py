@@ -54,6 +54,7 @@ def run_job(cfg: DictConfig, schema: type, session: Callable[[DictConfig], Sessi
     job = build_job(cfg)
     with sole_use(Path(cfg.paths.run_dir)):
         folder = _do_job(job, session(cfg))
+    Places(cfg.paths.cache).remember(cfg)  # also of folders that it made, as of a cache
     if folder is not None:
         print(folder, flush=True)
     return folder

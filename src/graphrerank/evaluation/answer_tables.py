@@ -37,14 +37,15 @@ def answers_table(dataset: DatasetStudy) -> Table:
         "Answers from the packed contexts. Tokens read and written and USD are of all questions, as if this system "
         "were the only one. Model: the names under which it answered. Cut: by the limit of tokens. Refused: by the "
         "model or a filter. Rejected: a request at fault, as one that is too long. Failed: no usable answer in all "
-        "attempts. Unusable: not in the form that the prompt asks for. These four count as blank. Abstained: blank, or "
-        "said not to know. Repeated: requests beyond the first of a question."
+        "attempts. Unusable: not in the form that the prompt asks for. These four are missing, and right nowhere. "
+        "Abstained: blank, or said not to know. Repeated: requests beyond the first of a question. Tokens and USD are "
+        "without what was rejected or failed."
     )
     if any(_counts(system).verdicts for system in answered):
         columns = {
             **columns,
             "verdicts": lambda system: number_cell(_counts(system).verdicts, ",.0f"),
-            "unusable": lambda system: number_cell(_counts(system).verdicts_unusable, ",.0f"),
+            "unusable verdicts": lambda system: number_cell(_counts(system).verdicts_unusable, ",.0f"),
             "USD of verdicts": lambda system: number_cell(_counts(system).judge_usd, ".4f"),
         }
         caption += " Verdicts: of the model that judges answers; an unusable one counts as wrong."
@@ -67,15 +68,15 @@ def wins_table(dataset: DatasetStudy) -> Table:
     caption = (
         "Answers of the last system against those of each other one, judged by a model in both orders: a win in one "
         "order and a tie in the other is a win, opposite verdicts are a tie, and ties count half. No verdict: both are "
-        "blank, or an order lacks a usable verdict; these do not count. Win rate: percent with its 95% bootstrap "
-        "interval; p: paired randomisation test against one half. Same: percent of the pairs with one verdict in both "
-        "orders."
+        "blank, one is missing, or an order lacks a usable verdict; these do not count. Win rate: percent with its 95% "
+        "bootstrap interval; p: paired randomisation test against one half. Same: percent of the pairs with one "
+        "verdict in both orders."
     )
     return build_table("win rates", caption, dataset.win_rates, columns, text_columns=2)
 
 
 def answer_notes(dataset: DatasetStudy) -> list[str]:
-    """List what a reader must know of the answers: questions without one, and models that changed."""
+    """List what a reader must know of the answers: questions without one, why, and models that changed."""
     notes = []
     for system in dataset.systems.values():
         if (counts := system.answers) is None:
@@ -83,10 +84,22 @@ def answer_notes(dataset: DatasetStudy) -> list[str]:
         lost = {name: n for name, n in counts.outcomes.items() if name != OUTCOMES[0] and n}
         if lost:
             listed = ", ".join(f"{n} {name}" for name, n in lost.items())
-            notes.append(f"answers of {system.name}: {listed} of {counts.questions:,}")
+            notes.append(f"answers of {system.name}: {listed} of {counts.questions:,}{_commonest(counts)}")
+        if counts.verdicts_unusable:
+            notes.append(
+                f"answers of {system.name}: {counts.verdicts_unusable:,} of {counts.verdicts:,} verdicts unusable, "
+                "which count as wrong"
+            )
         if len(counts.models) > 1:
             notes.append(f"answers of {system.name}: the model changed its name, {', '.join(counts.models)}")
     return notes
+
+
+def _commonest(counts: AnswerCounts) -> str:
+    if not counts.problems:
+        return ""
+    problem, number = max(counts.problems.items(), key=lambda entry: entry[1])
+    return f"; {number:,} times: {problem}"
 
 
 def _counts(system: SystemStudy) -> AnswerCounts:

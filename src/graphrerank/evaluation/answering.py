@@ -1,14 +1,16 @@
 """Answers to the queries of a data set from what its systems ranked, and the file that keeps them."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from graphrerank.answers import AnswerStage, passages_of
+from graphrerank.answers import AnswerCounts, AnswerStage, Price, passages_of
 from graphrerank.data import RetrievalDataset
 from graphrerank.evaluation.ranked_system import RankedDataset
 from graphrerank.files import write_text
+from graphrerank.language_models import PairwiseJudge, RecordedModel, Reply
 
 
 def answer_queries(stage: AnswerStage, ranked: RankedDataset) -> RankedDataset:
@@ -19,6 +21,8 @@ def answer_queries(stage: AnswerStage, ranked: RankedDataset) -> RankedDataset:
     """
     dataset, queries = ranked.dataset, ranked.queries.tolist()
     right = right_answers_of(dataset, queries)
+    if stage.comparison is not None and len(ranked.systems) < 2:
+        raise ValueError(f"`answers` that are compared need two systems, got {ranked.systems[0].name!r} alone")
     if all(answers is None for answers in right) and stage.comparison is None:
         raise ValueError(
             f"`answers` needs an `answer` in the metadata of queries, found none in data set {dataset.name!r}"
@@ -28,13 +32,35 @@ def answer_queries(stage: AnswerStage, ranked: RankedDataset) -> RankedDataset:
     }
     answers = stage.answer([dataset.query_texts[query] for query in queries], passages, right)
     *others, primary = answers
-    verdicts = {}
+    verdicts, notes = {}, list(ranked.notes)
     if stage.comparison is not None:
         asked = [dataset.query_texts[query] for query in queries]
+        before = {id(reply) for reply in _recorded(stage.comparison)}
         for other in others:
-            verdicts[other] = stage.comparison.compare(asked, answers[primary].texts, answers[other].texts)
+            verdicts[other] = stage.comparison.compare(asked, answers[primary].said, answers[other].said)
+        asked_for = [reply for reply in _recorded(stage.comparison) if id(reply) not in before]
+        notes += _took(asked_for, stage.comparison_price)
     systems = [replace(system, answers=answers[system.name]) for system in ranked.systems]
-    return replace(ranked, systems=systems, verdicts=verdicts)
+    return replace(ranked, systems=systems, verdicts=verdicts, notes=notes)
+
+
+def _recorded(judge: PairwiseJudge) -> list[Reply]:
+    return judge.model.replies_to() if isinstance(judge.model, RecordedModel) else []
+
+
+def _took(replies: Sequence[Reply], price: Price | None) -> list[str]:
+    """Say what a comparison took, where its model was recorded."""
+    if not replies:
+        return []
+    counts = AnswerCounts.of("comparison", replies, [], price)
+    tokens = (
+        "tokens not counted"
+        if counts.input_tokens is None or counts.output_tokens is None
+        else f"{counts.input_tokens:,} tokens read, {counts.output_tokens:,} written"
+    )
+    usd = "" if counts.usd is None else f", {counts.usd:.4f} USD"
+    failed = sum(not reply.has_come for reply in replies)
+    return [f"comparison of answers: {len(replies):,} requests, {failed:,} of them failed or rejected; {tokens}{usd}"]
 
 
 def right_answers_of(dataset: RetrievalDataset, queries: Sequence[int]) -> list[Sequence[str] | None]:
@@ -43,7 +69,11 @@ def right_answers_of(dataset: RetrievalDataset, queries: Sequence[int]) -> list[
 
 
 def write_answers(path: Path, ranked: RankedDataset) -> None:
-    """Write a line of JSON for each system and query: the answer, its outcome, the right ones and its scores."""
+    """Write a line of JSON for each system and query: the answer, its outcome, the right ones and its scores.
+
+    Where answers were compared, ``<name>_comparisons.jsonl`` beside it has a line for each other system, criterion and
+    query.
+    """
     right = right_answers_of(ranked.dataset, ranked.queries.tolist())
     lines = []
     for system in ranked.systems:
@@ -58,9 +88,41 @@ def write_answers(path: Path, ranked: RankedDataset) -> None:
                     "query_id": ranked.dataset.query_ids[query],
                     "answer": answers.replies[row].text,
                     "outcome": answers.replies[row].outcome,
+                    **({"problem": problem} if (problem := answers.replies[row].problem) else {}),
                     "right": right[row],
-                    **{name: None if column[row] != column[row] else column[row] for name, column in scores.items()},
+                    **{name: _or_none(column[row]) for name, column in scores.items()},
                     **({} if verdict is None else {"verdict": verdict.text}),
                 }
             )
+    _write_lines(path, lines)
+    if ranked.verdicts:
+        _write_lines(path.with_name(f"{path.stem}_comparisons.jsonl"), list(_comparisons(ranked)))
+
+
+def _comparisons(ranked: RankedDataset) -> Iterator[dict[str, Any]]:
+    """Describe each verdict: 1 if the last system's answer is better, 0.5 for a tie, 0 if the other's is."""
+    ids = [ranked.dataset.query_ids[query] for query in ranked.queries.tolist()]
+    for other, verdicts in ranked.verdicts.items():
+        columns = {
+            "score": verdicts.scores,
+            "shown_first": (1 + verdicts.forward) / 2,
+            "shown_second": (1 + verdicts.backward) / 2,
+        }
+        for number, criterion in enumerate(verdicts.criteria):
+            values = {name: column[number].tolist() for name, column in columns.items()}
+            for row, query_id in enumerate(ids):
+                yield {
+                    "system": ranked.systems[-1].name,
+                    "against": other,
+                    "criterion": criterion,
+                    "query_id": query_id,
+                    **{name: _or_none(column[row]) for name, column in values.items()},
+                }
+
+
+def _or_none(number: float) -> float | None:
+    return None if number != number else number
+
+
+def _write_lines(path: Path, lines: Sequence[Mapping[str, Any]]) -> None:
     write_text(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))

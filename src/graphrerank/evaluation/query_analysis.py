@@ -48,13 +48,16 @@ def query_differences(
 def break_down(
     scores: Mapping[str, Tensor], groups: Mapping[str, Mapping[str, Tensor]], *, measure: str
 ) -> list[Breakdown]:
-    """Average every system, ``[Q]`` with NaN = does not count, over each group of queries, ``[Q]`` bool."""
+    """Average every system, ``[Q]`` with NaN = does not count, over each group of queries, ``[Q]`` bool.
+
+    The queries of a group are those that count for any system; a group without one is left out.
+    """
+    counts = torch.stack([~row.isnan() for row in scores.values()]).any(0)
     return [
-        Breakdown(
-            by, group, int(inside.sum()), measure, {name: float(row[inside].nanmean()) for name, row in scores.items()}
-        )
+        Breakdown(by, group, number, measure, {name: float(row[inside].nanmean()) for name, row in scores.items()})
         for by, parts in groups.items()
         for group, inside in parts.items()
+        if (number := int((inside & counts).sum()))
     ]
 
 

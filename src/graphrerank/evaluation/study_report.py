@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
+from graphrerank.evaluation.answer_tables import wins_table
 from graphrerank.evaluation.study import DatasetStudy, Study
 from graphrerank.evaluation.study_notes import notes_of, title_of, verdicts
 from graphrerank.evaluation.study_tables import across_table, dataset_tables, quality_table
-from graphrerank.evaluation.tables import Cell, Table, markdown_table
+from graphrerank.evaluation.tables import Cell, Table, markdown_table, row_name
 from graphrerank.evaluation.terminal import print_table
 
 SHOWN_TEXT = 120  # characters of a text of several sentences
@@ -27,13 +28,15 @@ def render_study(study: Study) -> str:
 
 
 def print_study(dataset: DatasetStudy, *, ties: str) -> None:
-    """Print the quality of all systems, the ceiling, ties, missing queries and the results of the tests.
+    """Print the quality of all systems, the ceiling, ties, missing queries, the results of the tests, and win rates.
 
     Means over queries with several relevant nodes (``/multi``) are left to the reports.
     """
     lines = [*notes_of(dataset, ties), *(verdict.line for verdict in verdicts(dataset))]
     shown = [measure for measure in dataset.measures if not measure.endswith("/multi")] or dataset.measures
     print_table(quality_table(dataset, shown), title=title_of(dataset), lines=lines)
+    if dataset.win_rates:
+        print_table(wins_table(dataset), title=f"answers of {row_name(dataset.primary)} against those of the others")
 
 
 def _bullets(sentences: Sequence[str]) -> str:

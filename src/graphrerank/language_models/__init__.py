@@ -6,7 +6,7 @@ from graphrerank.language_models.client import LanguageModel
 from graphrerank.language_models.keywords import LanguageModelKeywords
 from graphrerank.language_models.local import TransformersLanguageModel
 from graphrerank.language_models.map_reduce import CitedAnswer, MapReduceAnswers, Summary
-from graphrerank.language_models.prompt import Prompt, in_form, shipped_prompt
+from graphrerank.language_models.prompt import Prompt, in_form, is_schema, shipped_prompt
 from graphrerank.language_models.recorded_model import RecordedModel
 from graphrerank.language_models.reply import (
     ANSWERED,
@@ -48,6 +48,7 @@ __all__ = [
     "all_replies",
     "ask_strictly",
     "in_form",
+    "is_schema",
     "remembering",
     "shipped_prompt",
 ]

@@ -56,7 +56,8 @@ class PairwiseJudge:
     Source: Edge et al., *From Local to Global: A GraphRAG Approach to Query-Focused Summarization*, 2024, section 4.1.1
     (head-to-head comparison and its criteria), adopted by ReTAG; the criteria's wording is ours.
     *Where we differ:* both orders are asked once, instead of one order five times, as a model may prefer a position.
-    Equal answers are a tie without asking, a blank answer loses to any other, and two blank ones are not compared.
+    Equal answers are a tie without asking, a blank answer loses to any other, and two blank ones are not compared, nor
+    is anything with an answer that is missing.
     """
 
     model: ChatModel  # best wrapped in an `AnswerCache`
@@ -73,24 +74,24 @@ class PairwiseJudge:
         self._message("", "", "", "")
         self.prompt.instructions()
 
-    def compare(self, questions: Sequence[str], first: Sequence[str], second: Sequence[str]) -> Verdicts:
-        """Compare the answers of two systems to ``Q`` questions."""
+    def compare(self, questions: Sequence[str], first: Sequence[str | None], second: Sequence[str | None]) -> Verdicts:
+        """Compare the answers of two systems to ``Q`` questions; None where there is none, as of a failed request."""
         if not len(questions) == len(first) == len(second):
             raise ValueError(
                 f"`first` and `second` must be as many as `questions` ({len(questions)}), got {len(first)} and "
                 f"{len(second)}"
             )
-        known = torch.tensor([_known_score(*pair) for pair in zip(first, second, strict=True)], dtype=torch.float64)
-        rows = [row for row in known.isnan().nonzero().flatten().tolist() if first[row].strip()]
+        pairs = [
+            ("", "") if one is None or other is None else (one, other) for one, other in zip(first, second, strict=True)
+        ]
+        known = torch.tensor([_known_score(*pair) for pair in pairs], dtype=torch.float64)
+        rows = [row for row in known.isnan().nonzero().flatten().tolist() if pairs[row][0].strip()]
         cells = [(criterion, row) for criterion in range(len(self.criteria)) for row in rows]
         texts = list(self.criteria.values())
         orders = []
-        for shown_first, shown_second in ((first, second), (second, first)):
+        for order in (slice(None), slice(None, None, -1)):
             scores = known.repeat(len(self.criteria), 1)
-            messages = [
-                self._message(texts[criterion], questions[row], shown_first[row], shown_second[row])
-                for criterion, row in cells
-            ]
+            messages = [self._message(texts[criterion], questions[row], *pairs[row][order]) for criterion, row in cells]
             for cell, score in zip(cells, self._ask(messages), strict=True):
                 scores[cell] = score
             orders.append(scores)

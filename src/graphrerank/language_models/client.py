@@ -9,10 +9,12 @@ from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, replace
 from itertools import islice
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
-from graphrerank.checks import check_counts, check_not_negative
+from graphrerank.checks import check_counts, check_not_negative, check_positive
 from graphrerank.extras import optional
-from graphrerank.language_models.reply import FAILED, REJECTED, Reply, read_reply
+from graphrerank.language_models.prompt import is_schema
+from graphrerank.language_models.reply import FAILED, REJECTED, Reply, read_reply, whole_characters
 
 Answer = TypeVar("Answer")
 
@@ -24,12 +26,20 @@ MAX_WAIT = 60.0  # seconds between two attempts
 class UnusableError(ValueError):
     """An endpoint gave no usable answer in all attempts."""
 
+    def __init__(self, message: str, problem: str, *, attempts: int, is_reached: bool) -> None:
+        super().__init__(message)
+        self.problem = problem  # the last attempt's
+        self.attempts = attempts
+        self.is_reached = is_reached  # False where no attempt found a server
+
 
 class RefusedError(ValueError):
     """An endpoint refused a request for good."""
 
-    def __init__(self, message: str, status: int) -> None:
+    def __init__(self, message: str, problem: str, *, attempts: int, status: int) -> None:
         super().__init__(message)
+        self.problem = problem
+        self.attempts = attempts
         self.status = status
 
 
@@ -59,7 +69,9 @@ class LanguageModel:
 
     def __post_init__(self) -> None:
         check_counts(concurrency=self.concurrency)
-        check_not_negative(max_retries=self.max_retries, temperature=self.temperature)
+        check_not_negative(max_retries=self.max_retries, temperature=self.temperature, pause=self.pause)
+        check_positive(timeout=self.timeout)
+        _check_address(self.base_url)
         if reserved := sorted({"model", "messages", "temperature"} & set(self.request or ())):
             raise ValueError(f"`request` must not set fields of the client, got {reserved}")
         self.base_url = self.base_url.rstrip("/")
@@ -76,7 +88,7 @@ class LanguageModel:
 
         A ``response_format`` of ``request`` is the user's and stays.
         """
-        if not (self.constrained and form.lstrip().startswith("{")) or "response_format" in (self.request or {}):
+        if not (self.constrained and is_schema(form)) or "response_format" in (self.request or {}):
             return self
         schema = {"name": "answer", "strict": True, "schema": json.loads(form)}
         asked = {"type": "json_schema", "json_schema": schema}
@@ -98,7 +110,8 @@ class LanguageModel:
         """
 
         def read_text(body: Any) -> Answer:
-            return read(body["choices"][0]["message"]["content"])
+            content = body["choices"][0]["message"]["content"]
+            return read(whole_characters(content) if isinstance(content, str) else content)
 
         with self._conversations(system) as submit:
             futures = [submit(question, read_text) for question in questions]
@@ -111,33 +124,34 @@ class LanguageModel:
         questions are under way, those included whose replies were not taken yet.
 
         Raises:
-            ValueError: If the endpoint refuses whatever is asked: a wrong key, address or model.
+            ValueError: If the endpoint refuses whatever is asked (a wrong key, address or model), or no server is
+                there from the beginning.
         """
         waiting = iter(enumerate(questions))
+        found: list[bool] = []  # not empty from the first answer of a server on
+
+        def read(body: Any) -> Reply:
+            found.append(True)
+            return read_reply(body)
+
         with self._conversations(system) as submit:
-            under_way = {submit(text, read_reply): index for index, text in islice(waiting, self.concurrency)}
+            under_way = {submit(text, read): index for index, text in islice(waiting, self.concurrency)}
             while under_way:
                 done, _ = wait(under_way, return_when=FIRST_COMPLETED)
                 for future in done:
-                    yield under_way.pop(future), self._reply(future)
-                    under_way |= {submit(text, read_reply): index for index, text in islice(waiting, 1)}
-
-    def _reply(self, future: "Future[tuple[Reply, int]]") -> Reply:
-        try:
-            reply, attempts = future.result()
-        except UnusableError as error:
-            return Reply("", FAILED, attempts=self.max_retries + 1, problem=str(error))
-        except RefusedError as error:
-            if error.status not in REQUEST_AT_FAULT:
-                raise
-            return Reply("", REJECTED, problem=str(error))
-        return replace(reply, attempts=attempts)
+                    yield under_way.pop(future), _reply(future, is_found=bool(found))
+                    under_way |= {submit(text, read): index for index, text in islice(waiting, 1)}
 
     @contextmanager
     def _conversations(self, system: str | None) -> Iterator[Callable[..., "Future[tuple[Any, int]]"]]:
         """Yield what asks a question in the background; at an error, those that are not asked yet are dropped."""
         httpx = optional("httpx", "a language model's endpoint")
         key = os.environ.get(self.api_key_variable)
+        if key and not all("!" <= character <= "~" for character in key):
+            raise ValueError(
+                f"`{self.api_key_variable}` must hold ASCII characters without blanks and line breaks, got another one "
+                f"among its {len(key)}"
+            )
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         prefix = [] if system is None else [{"role": "system", "content": system}]
         with (
@@ -161,6 +175,31 @@ class LanguageModel:
         body = {"model": self.model, "messages": messages, "temperature": self.temperature, **(self.request or {})}
         url, shown = f"{self.base_url}/chat/completions", f"the text {messages[-1]['content'][:60]!r}"
         return post(client, url, body, read, shown=shown, max_retries=self.max_retries, pause=self.pause)
+
+
+def _check_address(base_url: str) -> None:
+    try:
+        parts = urlsplit(base_url)
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number
+        is_address = False
+    if not is_address:
+        raise ValueError(f"`base_url` must be an address such as http://localhost:8000/v1, got {base_url!r}")
+
+
+def _reply(future: "Future[tuple[Reply, int]]", *, is_found: bool) -> Reply:
+    """Make a reply of what became of a request; raises what concerns all requests."""
+    try:
+        reply, attempts = future.result()
+    except UnusableError as error:
+        if not (error.is_reached or is_found):
+            raise
+        return Reply("", FAILED, attempts=error.attempts, problem=error.problem)
+    except RefusedError as error:
+        if error.status not in REQUEST_AT_FAULT:
+            raise
+        return Reply("", REJECTED, attempts=error.attempts, problem=error.problem)
+    return replace(reply, attempts=attempts)
 
 
 def post(
@@ -192,29 +231,33 @@ def post(
         UnusableError: If no attempt gave a usable answer.
     """
     httpx = optional("httpx", "an endpoint")
-    problem = ""
+    problem, is_reached = "", False
     for attempt in range(max_retries + 1):
         wait_seconds = pause * 2**attempt
         try:
             response = client.post(url, json=body)
-        except (httpx.TimeoutException, httpx.TransportError) as error:
+        except httpx.RequestError as error:
             problem = repr(error)
+            is_reached = is_reached or not isinstance(error, httpx.ConnectError)
         else:
+            is_reached = True
             if response.status_code == 200:
                 try:
                     return read(response.json()), attempt + 1
-                except (ValueError, LookupError, TypeError, AttributeError) as error:
+                except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
                     problem = repr(error)
             elif response.status_code in RETRIED:
                 problem = f"status {response.status_code}"
                 wait_seconds = _retry_after(response.headers.get("Retry-After"), wait_seconds)
             else:
-                raise RefusedError(
-                    f"{url} refused with status {response.status_code}: {response.text[:200]!r}", response.status_code
-                )
+                problem = f"status {response.status_code}: {response.text[:200]!r}"
+                message = f"{url} refused with {problem}"
+                raise RefusedError(message, problem, attempts=attempt + 1, status=response.status_code)
         if attempt < max_retries:
             time.sleep(min(wait_seconds, MAX_WAIT))
-    raise UnusableError(f"{url} gave no usable answer in {max_retries + 1} tries for {shown}; last: {problem}")
+    tries = max_retries + 1
+    message = f"{url} gave no usable answer in {tries} tries for {shown}; last: {problem}"
+    raise UnusableError(message, problem, attempts=tries, is_reached=is_reached)
 
 
 def _plain(value: Any) -> Any:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.extras import optional
+from graphrerank.language_models.prompt import is_schema
 
 UNSPELT = "NoExtensionBias"  # why llguidance stops where no token fits
 
@@ -58,7 +59,7 @@ class FormMask:
 def form_grammar(form: str) -> str:
     """Return a form in the terms of ``llguidance``; a ValueError if it begins like a schema and is none."""
     matcher = optional("llguidance", "constrained decoding").LLMatcher
-    if not form.lstrip().startswith("{"):
+    if not is_schema(form):
         return str(matcher.grammar_from_regex(form))
     try:
         json.loads(form)

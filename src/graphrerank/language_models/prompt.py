@@ -1,6 +1,7 @@
 """Prompts, which are files of ``conf/prompt`` that a user edits."""
 
 import hashlib
+import json
 import re
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
@@ -24,6 +25,17 @@ class Prompt:
     # form of what the model writes, which a local one cannot leave: a JSON schema (begins with `{`) or a regular
     # expression; None for any text
     form: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.form is None:
+            return
+        try:
+            json.loads(self.form) if is_schema(self.form) else re.compile(self.form)
+        except (ValueError, re.error) as error:
+            raise ValueError(
+                f"the `form` of prompt {self.name!r} must be a JSON schema, which begins with {{, or a regular "
+                f"expression, got {self.form!r}: {error}"
+            ) from error
 
     def fill(self, **texts: str) -> str:
         """Return the user's message with texts in their places.
@@ -74,6 +86,11 @@ class Prompt:
         return hashlib.sha256(
             repr((self.system, self.user, self.abstention, *(() if self.form is None else (self.form,)))).encode()
         ).hexdigest()[:12]
+
+
+def is_schema(form: str) -> bool:
+    """Return whether a form is a JSON schema, else it is a regular expression."""
+    return form.lstrip().startswith("{")
 
 
 ModelT = TypeVar("ModelT")

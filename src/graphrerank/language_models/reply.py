@@ -28,6 +28,21 @@ class Reply:
     attempts: int = 1  # requests that it took
     problem: str = ""  # of what was rejected or failed, in the endpoint's words
 
+    def __post_init__(self) -> None:
+        for name in ("text", "model", "problem"):
+            object.__setattr__(self, name, whole_characters(getattr(self, name)))
+
+    @property
+    def said(self) -> str | None:
+        """The answer, blank where it abstains; None where there is none, which is neither right nor an abstention."""
+        is_answer = self.outcome == ANSWERED or (self.outcome == CUT and self.text.strip())
+        return self.text if is_answer else None
+
+    @property
+    def has_come(self) -> bool:
+        """Whether a model replied, so that its tokens count."""
+        return self.outcome not in (REJECTED, FAILED)
+
     def to_bytes(self) -> bytes:
         """Write the content of a cache."""
         return json.dumps(asdict(self)).encode()
@@ -57,6 +72,20 @@ class ReplyingModel(Protocol):
         """
 
 
+def whole_characters(text: str) -> str:
+    r"""Replace halves of characters, which no file can hold, as of an emoji that the limit of tokens cut.
+
+    Example:
+        >>> whole_characters("\ud83d \ud83d\ude00") == "\N{REPLACEMENT CHARACTER} \N{GRINNING FACE}"
+        True
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
 def read_reply(body: Mapping[str, Any]) -> Reply:
     """Read a response of an OpenAI-compatible chat endpoint.
 
@@ -73,6 +102,9 @@ def read_reply(body: Mapping[str, Any]) -> Reply:
     }
     if message.get("refusal") or finish == "content_filter":
         return Reply("", REFUSED, **told)
-    if not isinstance(message["content"], str):
-        raise ValueError(f"the answer must be a text, got {message['content']!r}")
-    return Reply(message["content"], CUT if finish == "length" else ANSWERED, **told)
+    content = message.get("content")
+    if content is None and finish == "length":
+        content = ""  # the limit of tokens ended it before the answer began, as of a model that reasons first
+    if not isinstance(content, str):
+        raise ValueError(f"the answer must be a text, got {content!r}")
+    return Reply(content, CUT if finish == "length" else ANSWERED, **told)

@@ -34,7 +34,7 @@ class ReplyCache:
         known = store.known(list(rows))
         waiting = [key for key in rows if key not in known]
         for key in rows.keys() - set(waiting):
-            reply = Reply.from_bytes(known[key])
+            reply = _read(known[key], path)
             yield from ((row, reply) for row in rows[key])
         if waiting:
             store.check_writable()
@@ -42,6 +42,13 @@ class ReplyCache:
             if reply.outcome in KEPT:
                 store.add([waiting[index]], [reply.to_bytes()])
             yield from ((row, reply) for row in rows[waiting[index]])
+
+
+def _read(content: bytes, path: Path | None) -> Reply:
+    try:
+        return Reply.from_bytes(content)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}; delete the file to ask again") from error
 
 
 def all_replies(model: ReplyingModel, questions: Sequence[str], *, system: str | None) -> list[Reply]:

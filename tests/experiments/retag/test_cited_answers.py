@@ -11,7 +11,7 @@ SOME: list[Reply] = [
     CitedReply("Metz fell.", "answered", "m", 30, 4, citations=(0, 3), helpfulness=(70, 0, None)),
     CitedReply("", "unusable", "m", 10, 4, helpfulness=(None,)),
     CitedReply("It rose.", "answered", "m", 20, 4, citations=(1,), helpfulness=(10,)),
-    CitedReply("", "answered"),  # nothing to read
+    CitedReply("", "answered", "", 0, 0),  # nothing to read
 ]
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from graphrerank.data.readers.records import Record, bad_line, find_record_files, read_records
+from graphrerank.data.readers.right_answers import right_answers
 
 _ENDS = (".", "!", "?", ":", ";")
 _BREAKS = set("\t\r\n")  # would not survive a TSV file
@@ -61,7 +62,12 @@ def read_queries(folder: str | Path) -> Iterator[Query]:
         text = _text(file, line, record, "text")
         if not text:
             raise bad_line(file, line, needed="a `text`", found=record)
-        yield Query(query_id, text, _metadata(file, line, record))
+        metadata = _metadata(file, line, record)
+        try:
+            right_answers(metadata)
+        except ValueError as error:
+            raise bad_line(file, line, needed=str(error), found=metadata) from None
+        yield Query(query_id, text, metadata)
 
 
 def _identified(folder: Path, table: str) -> Iterator[tuple[Path, int, Record, str]]:

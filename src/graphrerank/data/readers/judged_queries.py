@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from graphrerank.data.dataset import RetrievalDataset
 from graphrerank.data.derived_edges import DerivedEdges
@@ -18,6 +17,7 @@ from graphrerank.data.readers.judgements import (
     share_of_queries,
 )
 from graphrerank.data.readers.records import bad_line, has_records
+from graphrerank.data.readers.right_answers import right_answers
 from graphrerank.graphs import CorpusGraph
 
 
@@ -70,22 +70,6 @@ def judged_dataset(
         },
         derived=derived,
     )
-
-
-def right_answers(metadata: Mapping[str, Any]) -> list[str]:
-    """List the right answers in a query's metadata: ``answer`` and ``answer_aliases``, strings or lists of strings.
-
-    There is none where ``answerable`` is false, whatever else the metadata say.
-
-    Example:
-        >>> right_answers({"answer": "Detroit", "answer_aliases": ["Detroit", "Motor City"]})
-        ['Detroit', 'Motor City']
-    """
-    if metadata.get("answerable") is False:
-        return []
-    entries = [metadata.get(key) or [] for key in ("answer", "answer_aliases")]
-    answers = [answer for entry in entries for answer in (entry if isinstance(entry, list) else [entry])]
-    return list(dict.fromkeys(str(answer) for answer in answers if str(answer).strip()))
 
 
 def _read_splits(

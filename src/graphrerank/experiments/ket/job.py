@@ -12,7 +12,7 @@ import torch
 from graphrerank.data import PairCache, VectorCache
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.readers.documents import read_documents, read_queries
-from graphrerank.data.readers.judged_queries import right_answers
+from graphrerank.data.readers.right_answers import right_answers
 from graphrerank.experiments.ket.contexts import ContextResult, Questions, judge_contexts
 from graphrerank.experiments.ket.degrees import Degrees, count_degrees, draw_degrees
 from graphrerank.experiments.ket.page import Sweep, draw_sweep, render_ket

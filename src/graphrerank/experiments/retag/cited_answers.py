@@ -32,7 +32,7 @@ def count_answers(system: str, answers: SystemAnswers) -> CitedAnswers:
     parts = [helpfulness for reply in cited for helpfulness in reply.helpfulness]
     return CitedAnswers(
         system,
-        sum(bool(text) for text in answers.texts),
+        sum(bool(text) for text in answers.said),
         sum(numbers) / len(numbers) if numbers else float("nan"),
         len(parts),
         sum(helpfulness is None for helpfulness in parts),

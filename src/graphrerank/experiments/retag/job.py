@@ -256,7 +256,7 @@ class _Bench:
         wins = {}
         if stage.comparison is not None:
             for name in list(answers)[:-1]:
-                verdicts = stage.comparison.compare(texts, answers[name].texts, answers[GRAPHRAG].texts)
+                verdicts = stage.comparison.compare(texts, answers[name].said, answers[GRAPHRAG].said)
                 wins[f"{name} against {GRAPHRAG}"] = win_rates(verdicts, system=name, baseline=GRAPHRAG, seed=plan.seed)
         return [count_answers(*entry) for entry in answers.items()], wins
 

@@ -1,0 +1,40 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphrerank.data.readers.documents import read_queries
+from graphrerank.data.readers.right_answers import right_answers
+
+
+@pytest.mark.parametrize(
+    ("metadata", "answers"),
+    [
+        ({"answer": 0}, ["0"]),
+        ({"answer": 1.5}, ["1.5"]),
+        ({"answer": False}, ["no"]),
+        ({"answer": ["Metz", None, " ", "Metz"], "answer_aliases": [True, ["a"]]}, ["Metz", "yes", "a"]),
+        ({"answer": None, "answer_aliases": "Metz"}, ["Metz"]),
+        ({"answer": "Metz", "answerable": True}, ["Metz"]),
+        ({"answer": "Metz", "answerable": False}, []),
+        ({}, []),
+    ],
+)
+def test_by_hand(metadata: dict[str, Any], answers: list[str]) -> None:
+    assert right_answers(metadata) == answers
+
+
+@pytest.mark.parametrize(
+    ("metadata", "needed"),
+    [
+        ({"answer": {"text": "Metz"}}, "a text, a number, true or false, or a list of them as `answer`"),
+        ({"answer_aliases": ["a", {}]}, "a text, a number, true or false, or a list of them as `answer_aliases`"),
+        ({"answer": "a", "answerable": "false"}, "true or false as `answerable`"),
+    ],
+)
+def test_errors_name_file_and_line(tmp_path: Path, metadata: dict[str, Any], needed: str) -> None:
+    rows = [{"_id": "a", "text": "x"}, {"_id": "b", "text": "y", "metadata": metadata}]
+    (tmp_path / "queries.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(ValueError, match=rf"queries\.jsonl, line 2: needed {needed}, found {{"):
+        list(read_queries(tmp_path))
