@@ -86,10 +86,8 @@ class RerankInput:
             if not isinstance(passage, str):
                 raise ValueError(f"`passages` must hold texts, got {type(passage).__name__} at place {place}")
         for place, names in enumerate(() if self.entities is None else self.entities):
-            if isinstance(names, str):
-                raise ValueError(
-                    f"`entities` must hold a list of names per passage, got the text {names!r} at place {place}"
-                )
+            if isinstance(names, str) or not isinstance(names, Iterable):
+                raise ValueError(f"`entities` must hold a list of names per passage, got {names!r} at place {place}")
         for first, second in (("doc_ids", "chunk_ids"), ("query_vector", "vectors")):
             given = [name for name in (first, second) if getattr(self, name) is not None]
             if len(given) == 1:

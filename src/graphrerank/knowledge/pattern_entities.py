@@ -26,11 +26,14 @@ def _ranges(characters: Iterator[int]) -> str:
 _UPPER = _ranges(code for code in range(LAST_CASED) if chr(code).isupper() or chr(code).istitle())
 _NAME_WORD = rf"(?:[{_UPPER}]\.(?=[ ]?[{_UPPER}])|[{_UPPER}]\w*(?:[-'’&/]\w+)*)"  # noqa: RUF001
 _NUMBER = r"\d+(?:[.,:]\d+)*"
+# before it: a match would have begun there, and a long row of numbers would be read from each of them on
+_NO_NUMBER = "".join(rf"(?<!\b\d{{{digits}}}[.,:])" for digits in range(1, 21))
 _ENTITY = re.compile(
-    rf"""(?P<identifier>\b(?:\w*[a-z]\w*(?:_\w+)+|_*[A-Za-z]\w+(?:(?:\.|::)[A-Za-z_]\w+)+(?:\(\))?|[a-z]+[A-Z]\w*)\b)
+    rf"""(?P<identifier>\b(?:[^\Wa-z]*+[a-z][^\W_]*+_\w++
+    |_*[A-Za-z]\w+(?:(?:\.|::)[A-Za-z_]\w+)+(?:\(\))?|[a-z]+[A-Z]\w*)\b)
     |(?P<date>\b(?:\d{{1,2}}[ ][{_UPPER}]\w+[ ]\d{{4}}|[{_UPPER}]\w+[ ]\d{{1,2}},[ ]\d{{4}})\b)
     |(?P<name>\b{_NAME_WORD}(?:[ ](?:(?:{LINKS})[ ]){{0,2}}{_NAME_WORD}|(?<=\.){_NAME_WORD})*)
-    |(?P<amount>[$€£]\s?{_NUMBER}(?:\s(?:[mb]illion|trillion))?|\b{_NUMBER}[ ]?(?:{UNITS})(?!\w))
+    |(?P<amount>[$€£]\s?{_NUMBER}(?:\s(?:[mb]illion|trillion))?|\b{_NO_NUMBER}{_NUMBER}[ ]?(?:{UNITS})(?!\w))
     """,
     re.VERBOSE,
 )

@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 from graphrerank.checks import check_counts, check_not_negative, check_positive
 from graphrerank.extras import optional
 from graphrerank.language_models.prompt import is_schema
-from graphrerank.language_models.reply import FAILED, REJECTED, Reply, read_reply, whole_characters
+from graphrerank.language_models.reply import FAILED, REJECTED, Reply, read_reply
+from graphrerank.text.characters import whole_characters
 
 Answer = TypeVar("Answer")
 

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Protocol
 
+from graphrerank.text.characters import whole_characters
+
 # What became of a question. What is rejected or failed says nothing about the model: the next run asks again.
 ANSWERED = "answered"
 CUT = "cut"  # the limit of tokens ended the text, which counts as it is
@@ -70,20 +72,6 @@ class ReplyingModel(Protocol):
         Raises:
             ValueError: If no question can be answered at all, as with a wrong key.
         """
-
-
-def whole_characters(text: str) -> str:
-    r"""Replace halves of characters, which no file can hold, as of an emoji that the limit of tokens cut.
-
-    Example:
-        >>> whole_characters("\ud83d \ud83d\ude00") == "\N{REPLACEMENT CHARACTER} \N{GRINNING FACE}"
-        True
-    """
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
 
 
 def read_reply(body: Mapping[str, Any]) -> Reply:

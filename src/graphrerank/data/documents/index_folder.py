@@ -16,6 +16,7 @@ from graphrerank.data.documents.links import linked_passages
 from graphrerank.data.documents.text_files import UnreadableError
 from graphrerank.data.engines import LOCAL, Block, Engine
 from graphrerank.files import atomic_folder, write_text
+from graphrerank.text.characters import whole_characters
 
 MAX_BYTES = 50_000_000  # of a file; larger ones are listed, not read
 SHOWN = 3  # names of files that were not read, for each reason
@@ -158,6 +159,8 @@ def _why_not(path: Path, own: str) -> str:
         return "hidden"
     if path.is_symlink():
         return "a link of the file system"
+    if not path.is_file():
+        return "no regular file"  # a pipe, of which reading waits for ever
     if path.suffix.lower() not in FORMATS:
         return f"{path.suffix.lower() or 'no suffix'}: no known format"
     if path.stat().st_size > MAX_BYTES:
@@ -176,7 +179,8 @@ def _chunks(document: Document, max_words: int) -> Iterator[_Chunk]:
         for place, target in section.links if chunks else ():
             links[max(0, bisect_right(starts, place) - 1)].append(target)
         for (_, text), own in zip(chunks, links, strict=True):
-            yield _Chunk(f"{document.name}:{number}", title, text, document.name, number, section.heading, tuple(own))
+            title, heading, text = map(whole_characters, (title, section.heading, text))
+            yield _Chunk(f"{document.name}:{number}", title, text, document.name, number, heading, tuple(own))
             number += 1
 
 
