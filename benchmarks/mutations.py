@@ -237,8 +237,8 @@ MUTATIONS = (
     Mutation(
         "serving/supervisor.py",
         "an HTTP process that ended is started anew",
-        "if slot.is_alive() or (self._is_ending and slot.program.ends_first):",
-        "if slot.is_alive():",
+        "if slot.is_ending:",
+        "if False:",
     ),
     Mutation(
         "serving/supervisor.py",

@@ -1,6 +1,7 @@
 """Folders of documents, and what reads data set folders on what is made of them."""
 
 import json
+import os
 
 import pytest
 
@@ -80,3 +81,13 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_read(documents, tmp_path):
     assert sum("begins with a blank" in reason for reason in made.unread) == 1
     assert "not read: 3 x no text (only.md, rows.json#2, rows.json#3)" in str(made)
     assert "rows.json#1:0" in load_folder(tmp_path / "out").graph.node_ids
+
+
+def test_a_pipe_is_not_read_and_half_a_character_is_replaced(documents, tmp_path):
+    os.mkfifo(documents / "pipe.txt")
+    (documents / "half.jsonl").write_text('{"title": "T \\ud83d", "text": "half \\ud83d an emoji"}')
+    made = index_folder(documents, tmp_path / "out")
+    assert made.unread["no regular file"] == ["pipe.txt"]
+    rows = [json.loads(line) for line in (tmp_path / "out" / "corpus.jsonl").read_text().splitlines()]
+    (row,) = (row for row in rows if row["_id"].startswith("half.jsonl"))
+    assert (row["title"], row["text"]) == ("T \N{REPLACEMENT CHARACTER}", "half \N{REPLACEMENT CHARACTER} an emoji")
