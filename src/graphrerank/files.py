@@ -205,7 +205,12 @@ def copy_file(source: Path, target: Path) -> None:
 
 def write_json(path: Path, content: Any) -> None:
     """Write a JSON file atomically; numbers that are NaN or infinite, which JSON does not have, become null."""
-    write_text(path, json.dumps(_finite(content), indent=2, allow_nan=False) + "\n")
+    write_text(path, json.dumps(without_nan(content), indent=2, allow_nan=False) + "\n")
+
+
+def write_json_lines(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
+    """Write a JSON object a line atomically; numbers as :func:`write_json`."""
+    write_text(path, "".join(f"{json.dumps(without_nan(line), ensure_ascii=False)}\n" for line in lines))
 
 
 def save_figure(path: Path, figure: Any) -> None:
@@ -235,11 +240,12 @@ def load_tensors(path: Path, names: tuple[str, ...]) -> dict[str, Tensor]:
     return tensors
 
 
-def _finite(content: Any) -> Any:
+def without_nan(content: Any) -> Any:
+    """Return content for JSON, in which numbers that are NaN or infinite are None."""
     if isinstance(content, Mapping):
-        return {key: _finite(value) for key, value in content.items()}
+        return {key: without_nan(value) for key, value in content.items()}
     if isinstance(content, list | tuple):
-        return [_finite(value) for value in content]
+        return [without_nan(value) for value in content]
     return None if isinstance(content, float) and not math.isfinite(content) else content
 
 

@@ -1,7 +1,6 @@
 """Answers to the queries of a data set from what its systems ranked, and the file that keeps them."""
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 from graphrerank.answers import AnswerCounts, AnswerStage, Price, passages_of
 from graphrerank.data import RetrievalDataset
 from graphrerank.evaluation.ranked_system import RankedDataset
-from graphrerank.files import write_text
+from graphrerank.files import write_json_lines
 from graphrerank.language_models import PairwiseJudge, RecordedModel, Reply
 
 
@@ -90,13 +89,13 @@ def write_answers(path: Path, ranked: RankedDataset) -> None:
                     "outcome": answers.replies[row].outcome,
                     **({"problem": problem} if (problem := answers.replies[row].problem) else {}),
                     "right": right[row],
-                    **{name: _or_none(column[row]) for name, column in scores.items()},
+                    **{name: column[row] for name, column in scores.items()},
                     **({} if verdict is None else {"verdict": verdict.text}),
                 }
             )
-    _write_lines(path, lines)
+    write_json_lines(path, lines)
     if ranked.verdicts:
-        _write_lines(path.with_name(f"{path.stem}_comparisons.jsonl"), list(_comparisons(ranked)))
+        write_json_lines(path.with_name(f"{path.stem}_comparisons.jsonl"), _comparisons(ranked))
 
 
 def _comparisons(ranked: RankedDataset) -> Iterator[dict[str, Any]]:
@@ -116,13 +115,5 @@ def _comparisons(ranked: RankedDataset) -> Iterator[dict[str, Any]]:
                     "against": other,
                     "criterion": criterion,
                     "query_id": query_id,
-                    **{name: _or_none(column[row]) for name, column in values.items()},
+                    **{name: column[row] for name, column in values.items()},
                 }
-
-
-def _or_none(number: float) -> float | None:
-    return None if number != number else number
-
-
-def _write_lines(path: Path, lines: Sequence[Mapping[str, Any]]) -> None:
-    write_text(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
+from graphrerank.files import without_nan
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -12,7 +14,7 @@ class Finding:
 
     def to_json(self) -> dict[str, Any]:
         """Return this record for JSON."""
-        return {name: _without_nan(entry) for name, entry in asdict(self).items()}
+        return {name: without_nan(entry) for name, entry in asdict(self).items()}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
@@ -166,14 +168,6 @@ class Replication(Finding):
     replicated: tuple[str, ...]  # the data sets on which the win holds by Holm's procedure over the data sets
     difference: float  # mean over the data sets of the mean differences
     p_combined: float  # of `difference`, by sign flips of all queries of all data sets, two-sided
-
-
-def _without_nan(entry: Any) -> Any:
-    if isinstance(entry, float):
-        return entry if math.isfinite(entry) else None
-    if isinstance(entry, dict):
-        return {name: _without_nan(inner) for name, inner in entry.items()}
-    return [_without_nan(inner) for inner in entry] if isinstance(entry, list | tuple) else entry
 
 
 def _restored(kind: Any, entry: Any) -> Any:

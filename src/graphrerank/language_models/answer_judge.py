@@ -89,9 +89,9 @@ class PairwiseJudge:
         cells = [(criterion, row) for criterion in range(len(self.criteria)) for row in rows]
         texts = list(self.criteria.values())
         orders = []
-        for order in (slice(None), slice(None, None, -1)):
+        for shown in (pairs, [(other, one) for one, other in pairs]):
             scores = known.repeat(len(self.criteria), 1)
-            messages = [self._message(texts[criterion], questions[row], *pairs[row][order]) for criterion, row in cells]
+            messages = [self._message(texts[criterion], questions[row], *shown[row]) for criterion, row in cells]
             for cell, score in zip(cells, self._ask(messages), strict=True):
                 scores[cell] = score
             orders.append(scores)

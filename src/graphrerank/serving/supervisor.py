@@ -257,6 +257,7 @@ class _Slot:
         self.read_reports()  # those that came since the last look
         code = self.process.exitcode
         log("process died", level=logging.ERROR, process=self.program.name, exit_code=code)
+        self.clear()
         pause = 0.0
         if self.reported_at is None:
             self.failures += 1
@@ -267,7 +268,6 @@ class _Slot:
                     f"{self.program.name} died {self.failures} times before it was ready, exit code {code}{cause}"
                 )
         self.start_at = time.monotonic() + pause
-        self.clear()
 
     def clear(self) -> None:
         """Let go of a process that is dead."""

@@ -1,11 +1,11 @@
 """Documents and queries of a data set folder, one line each."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from graphrerank.data.readers.records import Record, bad_line, find_record_files, read_records
-from graphrerank.data.readers.right_answers import right_answers
+from graphrerank.data.readers.right_answers import ANSWERABLE, right_answers
 
 _ENDS = (".", "!", "?", ":", ";")
 _BREAKS = set("\t\r\n")  # would not survive a TSV file
@@ -44,6 +44,7 @@ class Query(NamedTuple):
     query_id: str
     text: str
     metadata: Mapping[str, Any]
+    answers: Sequence[str] | None  # that are right; empty if the metadata say that there is none, None if nothing
 
 
 def read_documents(folder: str | Path, *, drop_empty: bool = False) -> Iterator[Document]:
@@ -64,10 +65,11 @@ def read_queries(folder: str | Path) -> Iterator[Query]:
             raise bad_line(file, line, needed="a `text`", found=record)
         metadata = _metadata(file, line, record)
         try:
-            right_answers(metadata)
+            answers = right_answers(metadata)
         except ValueError as error:
             raise bad_line(file, line, needed=str(error), found=metadata) from None
-        yield Query(query_id, text, metadata)
+        is_told = answers or metadata.get(ANSWERABLE) is False
+        yield Query(query_id, text, metadata, answers if is_told else None)
 
 
 def _identified(folder: Path, table: str) -> Iterator[tuple[Path, int, Record, str]]:

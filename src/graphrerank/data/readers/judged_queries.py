@@ -17,7 +17,6 @@ from graphrerank.data.readers.judgements import (
     share_of_queries,
 )
 from graphrerank.data.readers.records import bad_line, has_records
-from graphrerank.data.readers.right_answers import right_answers
 from graphrerank.graphs import CorpusGraph
 
 
@@ -63,11 +62,7 @@ def judged_dataset(
         knn,
         knn_below,
         edge_counts,
-        {
-            query.query_id: answers
-            for query in queries
-            if (answers := right_answers(query.metadata)) or query.metadata.get("answerable") is False
-        },
+        {query.query_id: query.answers for query in queries if query.answers is not None},
         derived=derived,
     )
 

@@ -12,7 +12,6 @@ import torch
 from graphrerank.data import PairCache, VectorCache
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.readers.documents import read_documents, read_queries
-from graphrerank.data.readers.right_answers import right_answers
 from graphrerank.experiments.ket.contexts import ContextResult, Questions, judge_contexts
 from graphrerank.experiments.ket.degrees import Degrees, count_degrees, draw_degrees
 from graphrerank.experiments.ket.page import Sweep, draw_sweep, render_ket
@@ -205,7 +204,7 @@ class _Bench:
 
 def _questions(folder: Path, encoder: VectorCache) -> Questions:
     queries = list(read_queries(folder))
-    answers = [right_answers(query.metadata) for query in queries]
+    answers = [query.answers or [] for query in queries]
     if missing := next((query.query_id for query, right in zip(queries, answers, strict=True) if not right), None):
         raise ValueError(f"{folder}: every question needs an `answer` in its metadata, found none in {missing!r}")
     texts = [query.text for query in queries]

@@ -1,6 +1,5 @@
 """``python evaluate.py experiment=retag_podcast``: ReTAG's retrieval of summaries and its answers beside GraphRAG's."""
 
-import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -30,7 +29,7 @@ from graphrerank.experiments.retag.summary_retrieval import (
     time_retrieval,
 )
 from graphrerank.experiments.session import JobSession
-from graphrerank.files import write_json, write_text
+from graphrerank.files import write_json, write_json_lines, write_text
 from graphrerank.graphs import PairEncoder, Queries
 from graphrerank.graphs.queries import query_encoder
 from graphrerank.indexes import ReTAGIndex
@@ -252,7 +251,7 @@ class _Bench:
         texts = self._queries.texts
         answers = stage.answer_from(texts, contexts, [None] * len(texts))
         lines = [line for name, written in answers.items() for line in self._lines(name, written, names[name])]
-        write_text(file, "\n".join(json.dumps(line, ensure_ascii=False) for line in lines) + "\n")
+        write_json_lines(file, lines)
         wins = {}
         if stage.comparison is not None:
             for name in list(answers)[:-1]:
