@@ -15,10 +15,11 @@ from pathlib import Path
 import torch
 from interleaved import median_seconds
 
-from graphrerank.data.enrichment import entity_incidence
 from graphrerank.graphs import conceptual_edges
 from graphrerank.graphs.entity_incidence import MIN_COMMON
-from graphrerank.knowledge import KnowledgeCache, SpacyEntityExtractor
+from graphrerank.graphs.incidence import entity_incidence
+from graphrerank.knowledge.knowledge_cache import KnowledgeCache
+from graphrerank.knowledge.spacy_entities import SpacyEntityExtractor
 from graphrerank.text import normalize_entity
 
 NUM_QUERIES, NUM_CANDIDATES = 64, 200
@@ -72,7 +73,7 @@ def main() -> None:
         entities, source = synthetic_entities(), "synthetic"
         rankings = [random.Random(q).sample(range(len(entities)), NUM_CANDIDATES) for q in range(NUM_QUERIES)]
     else:
-        from graphrerank.operators import BM25
+        from graphrerank.operators.bm25 import BM25
 
         texts, entities = read_corpus(arguments.corpus, arguments.cache)
         source = arguments.corpus.name

@@ -26,20 +26,21 @@ import numpy as np
 import torch
 from running_service import running_service, serve_command
 
-from graphrerank.data import (
-    NewEdge,
-    Qrels,
-    RetrievalDataset,
-    grow_corpus,
-    open_corpus,
-    prepare_corpus,
-    read_documents,
-)
+from graphrerank.data.corpus_folder.growth import NewEdge, grow_corpus
+from graphrerank.data.corpus_folder.opening import open_corpus
+from graphrerank.data.corpus_folder.preparation import prepare_corpus
+from graphrerank.data.dataset import Qrels, RetrievalDataset
+from graphrerank.data.readers.documents import read_documents
 from graphrerank.data.readers.folder import load_folder
 from graphrerank.graphs import CorpusGraph, Queries
 from graphrerank.inference.checkpoint_scorer import CheckpointScorer
-from graphrerank.operators import BM25Retriever, DenseRetriever, HybridExpandRetriever, HybridRetriever
-from graphrerank.pipelines import GraphRerank, Pipeline, VectorSearch
+from graphrerank.operators.bm25_retriever import BM25Retriever
+from graphrerank.operators.dense import DenseRetriever
+from graphrerank.operators.hybrid import HybridRetriever
+from graphrerank.operators.hybrid_expand import HybridExpandRetriever
+from graphrerank.pipelines.graph_rerank import GraphRerank
+from graphrerank.pipelines.pipeline import Pipeline
+from graphrerank.pipelines.vector_search import VectorSearch
 
 NUM_QUERIES = 200
 NUM_SENTENCES = 3  # of a passage

@@ -17,9 +17,9 @@ from hydra.utils import instantiate
 from torch import Tensor
 
 from graphrerank.cli import schema
-from graphrerank.data import VectorCache
 from graphrerank.data.candidates import encode_dataset
 from graphrerank.data.enrichment import random_edges
+from graphrerank.data.vector_cache import VectorCache
 from graphrerank.evaluation.run_json import with_new_names
 from graphrerank.files import write_text
 from graphrerank.graphs import CorpusGraph

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import torch
 
-from graphrerank.data import MemoryVectorCache, SentenceTransformerEncoder, packaged_model
-from graphrerank.data.encoder import Encoder
+from graphrerank.data.encoder import Encoder, SentenceTransformerEncoder, packaged_model
+from graphrerank.data.memory_vector_cache import MemoryVectorCache
 
 SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 TEXTS, TURNS = 192, 5

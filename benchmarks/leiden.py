@@ -14,7 +14,7 @@ import torch
 from interleaved import median_seconds
 from retag_tables import Podcast
 
-from graphrerank.indexes.retag.leiden import hierarchical_leiden
+from graphrerank_papers.retag.leiden import hierarchical_leiden
 
 
 def hierarchical_louvain(graph: nx.Graph, max_community: int) -> list[set[int]]:

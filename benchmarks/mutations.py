@@ -8,7 +8,7 @@ class Mutation:
     """One broken line.
 
     Attributes:
-        file: The module, relative to the package.
+        file: The module, relative to `src`.
         kind: What is broken, in a few words.
         old: Text that stands exactly once in the file.
         new: What takes its place.
@@ -22,277 +22,321 @@ class Mutation:
 
 MUTATIONS = (
     Mutation(
-        "files.py",
+        "graphrerank/files.py",
         "an older folder is not put back",
         "                old.rename(folder)\n            raise",
         "                pass\n            raise",
     ),
-    Mutation("graphs/ranking.py", "boundary of the cut", "kept = rank < top_k", "kept = rank <= top_k - 2"),
+    Mutation("graphrerank/graphs/ranking.py", "boundary of the cut", "kept = rank < top_k", "kept = rank <= top_k - 2"),
     Mutation(
-        "graphs/algebra.py",
+        "graphrerank/graphs/algebra.py",
         "rows and columns exchanged",
         "return _normalize(edge_weight, edge_index[1], num_nodes)",
         "return _normalize(edge_weight, edge_index[0], num_nodes)",
     ),
-    Mutation("graphs/algebra.py", "mean over edges becomes their sum", " / count.clamp(min=1).unsqueeze(1)", ""),
     Mutation(
-        "text/names.py",
+        "graphrerank/graphs/algebra.py", "mean over edges becomes their sum", " / count.clamp(min=1).unsqueeze(1)", ""
+    ),
+    Mutation(
+        "graphrerank/text/names.py",
         "articles are kept",
         "while words and words[0] in _ARTICLES:",
         "while False and words[0] in _ARTICLES:",
     ),
     Mutation(
-        "text/sentences.py",
+        "graphrerank/text/sentences.py",
         "a full stop ends a sentence before a lower-case letter",
         "if following[:1].islower():",
         "if following[:1].isdigit():",
     ),
     Mutation(
-        "syntax/interactions.py",
+        "graphrerank_papers/ea_graphrag/syntax/interactions.py",
         "a wrong factor",
         '"depth_times_clauses": features["max_depth"] * features["C"]',
         '"depth_times_clauses": features["max_depth"] * features["DC"]',
     ),
     Mutation(
-        "indexes/chunks.py",
+        "graphrerank_papers/ket/chunks.py",
         "the second half is the longer one",
         "((start + stop + 1) // 2, stop, chunk)",
         "((start + stop) // 2, stop, chunk)",
     ),
     Mutation(
-        "indexes/ket/skeleton.py", "all sub-chunks count as the best", "if count == max(counts)]", "if count >= 0]"
+        "graphrerank_papers/ket/skeleton.py",
+        "all sub-chunks count as the best",
+        "if count == max(counts)]",
+        "if count >= 0]",
     ),
     Mutation(
-        "indexes/ket/keyword_graph.py",
+        "graphrerank_papers/ket/keyword_graph.py",
         "keyword vectors are not normalised",
         "torch.nn.functional.normalize(torch.from_numpy(averaging @ vectors.numpy()), dim=1)",
         "torch.from_numpy(averaging @ vectors.numpy())",
     ),
     Mutation(
-        "operators/gcs.py",
+        "graphrerank/operators/gcs.py",
         "never below its own score: dropped",
         "return torch.maximum(smoothed, scores)",
         "return smoothed",
     ),
-    Mutation("operators/ppr.py", "lost mass does not return to the seeds", " + lost * reset", ""),
-    Mutation("operators/stex.py", "guard of the proximity", "torch.where(max_rank > 1,", "torch.where(max_rank > 0,"),
+    Mutation("graphrerank/operators/ppr.py", "lost mass does not return to the seeds", " + lost * reset", ""),
     Mutation(
-        "operators/fusion.py",
+        "graphrerank/operators/stex.py",
+        "guard of the proximity",
+        "torch.where(max_rank > 1,",
+        "torch.where(max_rank > 0,",
+    ),
+    Mutation(
+        "graphrerank/operators/fusion.py",
         "ranks from 0",
         "rank = torch.arange(1, ranking.nodes.shape[1] + 1, device=nodes.device)",
         "rank = torch.arange(0, ranking.nodes.shape[1], device=nodes.device)",
     ),
     Mutation(
-        "operators/granker.py",
+        "graphrerank/operators/granker.py",
         "an ignored argument",
         "return torch.lerp(vectors, neighbour_context(vectors, edge_index, degree), smoothing)",
         "return torch.lerp(vectors, neighbour_context(vectors, edge_index, degree), 0.2)",
     ),
     Mutation(
-        "losses/lambdaloss.py",
+        "graphrerank/losses/lambdaloss.py",
         "distance without an absolute value",
         "(rank[:, :, None] - rank[:, None, :]).abs().clamp(min=1)",
         "(rank[:, :, None] - rank[:, None, :]).clamp(min=1)",
     ),
-    Mutation("losses/listwise.py", "temperature multiplies", "(scores / temperature)", "(scores * temperature)"),
-    Mutation("metrics/recall.py", "the cap is dropped", ".clamp(max=top_k)", ""),
     Mutation(
-        "metrics/ndcg.py", "the ideal ranking is not sorted", "qrels.sort(dim=1, descending=True).values", "qrels"
+        "graphrerank/losses/listwise.py", "temperature multiplies", "(scores / temperature)", "(scores * temperature)"
     ),
-    Mutation("data/text_match.py", "a title's coverage of unbounded weight", "title.clamp(max=1.0)", "title"),
+    Mutation("graphrerank/metrics/recall.py", "the cap is dropped", ".clamp(max=top_k)", ""),
     Mutation(
-        "data/augmentation.py",
+        "graphrerank/metrics/ndcg.py",
+        "the ideal ranking is not sorted",
+        "qrels.sort(dim=1, descending=True).values",
+        "qrels",
+    ),
+    Mutation(
+        "graphrerank/features/text_match.py", "a title's coverage of unbounded weight", "title.clamp(max=1.0)", "title"
+    ),
+    Mutation(
+        "graphrerank/data/augmentation.py",
         "score dropout takes the probability of edge dropout",
         "hidden = (draws.uniform() < probability)[graph]",
         "hidden = (draws.uniform() < self.edge_dropout)[graph]",
     ),
     Mutation(
-        "models/gatv2.py",
+        "graphrerank/models/gatv2.py",
         "attention is not normalised",
         "weight / total.index_select(0, target), self.dropout",
         "weight, self.dropout",
     ),
     Mutation(
-        "pipelines/router.py",
+        "graphrerank/pipelines/router.py",
         "weights of the paths exchanged",
         "torch.stack([1 - scores, scores], dim=1)",
         "torch.stack([scores, 1 - scores], dim=1)",
     ),
-    Mutation("training/score_calibration.py", "the intercept ignores the mean", " - slope * mean)", ")"),
+    Mutation("graphrerank/training/score_calibration.py", "the intercept ignores the mean", " - slope * mean)", ")"),
     Mutation(
-        "evaluation/significance.py",
+        "graphrerank/evaluation/significance.py",
         "one-sided test takes the other side",
         "(flipped >= observed - allowed)",
         "(flipped <= observed - allowed)",
     ),
     Mutation(
-        "evaluation/significance.py",
+        "graphrerank/evaluation/significance.py",
         "Holm without the running maximum",
         "(factors * flat[order]).cummax(0).values.clamp(max=1)",
         "(factors * flat[order]).clamp(max=1)",
     ),
     Mutation(
-        "evaluation/hub_bias.py",
+        "graphrerank/evaluation/hub_bias.py",
         "lift is not divided by the share of hubs",
         "float(hub[top[top >= 0]].double().mean()) / share",
         "float(hub[top[top >= 0]].double().mean())",
     ),
     Mutation(
-        "inference/input_edges.py",
+        "graphrerank/inference/input_edges.py",
         "edges go one way",
         "pairs += [undirected, undirected.flip(1)]",
         "pairs += [undirected, undirected]",
     ),
     Mutation(
-        "integrations/metadata.py",
+        "graphrerank/integrations/metadata.py",
         "repeated edges are kept",
         'sorted({(min(i, j), max(i, j), *(named or ("other",))) for i, j, *named in edges})',
         'sorted((min(i, j), max(i, j), *(named or ("other",))) for i, j, *named in edges)',
     ),
     Mutation(
-        "models/pair_head.py",
+        "graphrerank/models/pair_head.py",
         "the best source reads the wrong end",
         "self.lin_source(x).index_select(0, edge_index[0])",
         "self.lin_source(x).index_select(0, edge_index[1])",
     ),
     Mutation(
-        "data/type_augmentation.py",
+        "graphrerank/data/type_augmentation.py",
         "merged edges are dropped",
         "dropped &= ~merged.unsqueeze(1)",
         "dropped &= merged.unsqueeze(1)",
     ),
     Mutation(
-        "data/enrichment/shared_entities.py",
+        "graphrerank/data/enrichment/shared_entities.py",
         "the least specific neighbours are kept",
         "torch.argsort(total, descending=True, stable=True)",
         "torch.argsort(total, stable=True)",
     ),
     Mutation(
-        "serving/rerank_request.py",
+        "graphrerank/serving/rerank_request.py",
         "boundary of the length",
         "if not 0 < len(text) <= limits.text_chars:",
         "if not 0 < len(text) <= limits.text_chars + 1:",
     ),
     Mutation(
-        "serving/edge_arrays.py", "a limit on edges is ignored", "if len(given) > most:", "if len(given) > 10 * most:"
+        "graphrerank/serving/edge_arrays.py",
+        "a limit on edges is ignored",
+        "if len(given) > most:",
+        "if len(given) > 10 * most:",
     ),
     Mutation(
-        "language_models/answer_judge.py", "the second order keeps its sign", "        backward[:, rows] *= -1\n", ""
+        "graphrerank_papers/answers/answer_judge.py",
+        "the second order keeps its sign",
+        "        backward[:, rows] *= -1\n",
+        "",
     ),
     Mutation(
-        "language_models/client.py",
+        "graphrerank/language_models/client.py",
         "the pause does not grow",
         "wait_seconds = pause * 2**attempt",
         "wait_seconds = pause",
     ),
     Mutation(
-        "evaluation/win_rates.py",
+        "graphrerank_papers/answers/win_rates.py",
         "tested against the wrong side",
         "(scores, 1 - scores, seed=seed)",
         "(scores, scores, seed=seed)",
     ),
     Mutation(
-        "experiments/ea_graphrag/two_paths.py",
+        "graphrerank_papers/ea_graphrag/two_paths.py",
         "an ignored depth",
         "return (relevance[:, :top_k] > 0).any(1)",
         "return (relevance > 0).any(1)",
     ),
     Mutation(
-        "cli/lineup.py",
+        "graphrerank/cli/lineup.py",
         "a checkpoint may take a frozen row's name",
         "_joined(path, count + 1) if name in FROZEN else name",
         "name",
     ),
     Mutation(
-        "knowledge/spacy_extractor.py",
+        "graphrerank_papers/knowledge/spacy_extractor.py",
         "boundary of a title's words",
         "0 < len(words) <= MAX_TITLE_WORDS",
         "0 < len(words) < MAX_TITLE_WORDS",
     ),
-    Mutation("caching.py", "what is known is computed again", "if key not in known]", "if key is not None]"),
     Mutation(
-        "serving/dispatcher.py",
+        "graphrerank/caching.py", "what is known is computed again", "if key not in known]", "if key is not None]"
+    ),
+    Mutation(
+        "graphrerank/serving/dispatcher.py",
         "expired requests are handed out",
         "if waiting.result.done() or waiting.deadline <= now:",
         "if waiting.result.done():",
     ),
     Mutation(
-        "serving/dispatcher.py",
+        "graphrerank/serving/dispatcher.py",
         "the wait ignores other HTTP processes",
         "self.slowness * self._work * self._http_processes",
         "self.slowness * self._work",
     ),
     Mutation(
-        "serving/dispatcher.py",
+        "graphrerank/serving/dispatcher.py",
         "a dead worker's requests change their order",
         "self._waiting.extendleft(reversed(requests))",
         "self._waiting.extendleft(requests)",
     ),
     Mutation(
-        "serving/dispatcher.py",
+        "graphrerank/serving/dispatcher.py",
         "a worker is killed at the first deadline of its batch",
         "now > max(waiting.deadline for",
         "now > min(waiting.deadline for",
     ),
     Mutation(
-        "serving/supervisor.py",
+        "graphrerank/serving/supervisor.py",
         "an HTTP process that ended is started anew",
         "if slot.is_ending:",
         "if False:",
     ),
     Mutation(
-        "serving/supervisor.py",
+        "graphrerank/serving/supervisor.py",
         "failed starts are never forgotten",
         "self.reported_at, self.failures = time.monotonic(), 0",
         "self.reported_at = time.monotonic()",
     ),
     Mutation(
-        "serving/connection.py",
+        "graphrerank/serving/connection.py",
         "boundary of the number of connections",
         "if len(self.connections) > self._limits.connections and",
         "if len(self.connections) >= self._limits.connections and",
     ),
-    Mutation("serving/connection.py", "the latest idle connection gives way", "min(idle, key", "max(idle, key"),
     Mutation(
-        "serving/http_guard.py",
+        "graphrerank/serving/connection.py", "the latest idle connection gives way", "min(idle, key", "max(idle, key"
+    ),
+    Mutation(
+        "graphrerank/serving/http_guard.py",
         "the beginning of the key is enough",
         'hmac.compare_digest(key.encode("latin-1"), self._api_key.encode())',
         "len(key) > 0 and self._api_key.startswith(key)",
     ),
-    Mutation("serving/http_guard.py", "held bytes are not given back", "self._held_bytes -= body.held", "pass"),
-    Mutation("serving/work.py", "edges that are explained cost nothing", "if explain:", "if False:"),
     Mutation(
-        "serving/worker.py",
+        "graphrerank/serving/http_guard.py", "held bytes are not given back", "self._held_bytes -= body.held", "pass"
+    ),
+    Mutation("graphrerank/serving/work.py", "edges that are explained cost nothing", "if explain:", "if False:"),
+    Mutation(
+        "graphrerank/serving/worker.py",
         "an HTTP process that was replaced is not joined",
         "if not is_ending():",
         "if is_ending():",
     ),
-    Mutation("strangers.py", "a level too deep", "range(bounds.depth + 1)", "range(bounds.depth + 2)"),
-    Mutation("strangers.py", "negative numbers are unbounded", "abs(entry) > bounds.number", "entry > bounds.number"),
+    Mutation("graphrerank/strangers.py", "a level too deep", "range(bounds.depth + 1)", "range(bounds.depth + 2)"),
     Mutation(
-        "text/word_table.py",
+        "graphrerank/strangers.py",
+        "negative numbers are unbounded",
+        "abs(entry) > bounds.number",
+        "entry > bounds.number",
+    ),
+    Mutation(
+        "graphrerank/features/word_table.py",
         "stems of later blocks count for the first texts",
         "part.text_of_stem + start for",
         "part.text_of_stem for",
     ),
-    Mutation("text/word_table.py", "a token's text by twice its number", "part[token_of] >> 1", "part[token_of]"),
     Mutation(
-        "text/shared_words.py",
+        "graphrerank/features/word_table.py",
+        "a token's text by twice its number",
+        "part[token_of] >> 1",
+        "part[token_of]",
+    ),
+    Mutation(
+        "graphrerank/features/shared_words.py",
         "the lead has a word more",
         "place < np.array(leads)[text_of_stem]",
         "place <= np.array(leads)[text_of_stem]",
     ),
     Mutation(
-        "inference/text_features.py",
+        "graphrerank/inference/text_features.py",
         "BM25 is not normalised",
         "scores / scores.amax().clamp(min=torch.finfo(torch.float32).tiny)",
         "scores",
     ),
     Mutation(
-        "cli/replay.py",
+        "graphrerank/cli/replay.py",
         "a capsule may change which classes are built",
         "if _targets(again) != _targets(usual):",
         "if _targets(again) != _targets(again):",
     ),
-    Mutation("cli/places.py", "a file may name any folder", "if leads_elsewhere(text) and not", "if False and not"),
+    Mutation(
+        "graphrerank/cli/places.py",
+        "a file may name any folder",
+        "if leads_elsewhere(text) and not",
+        "if False and not",
+    ),
 )

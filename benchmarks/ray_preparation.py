@@ -25,7 +25,8 @@ from omegaconf import OmegaConf
 
 from graphrerank.data.corpus_folder.parts import PartWriter
 from graphrerank.data.encoder import Encoder
-from graphrerank.data.engines import LOCAL, Block, Engine, RayEngine
+from graphrerank.data.engines.local import LOCAL, Block, Engine
+from graphrerank.data.engines.ray_data import RayEngine
 
 NUM_PARTS = 12
 TURNS = 3
@@ -55,7 +56,7 @@ def make_encoder(name: str) -> Encoder:
     """Make the encoder of a name."""
     if name == "hashing":
         return HashingEncoder()
-    from graphrerank.data import SentenceTransformerEncoder
+    from graphrerank.data.encoder import SentenceTransformerEncoder
 
     return SentenceTransformerEncoder(instantiate(OmegaConf.load(MODEL)), device="cpu")
 

@@ -16,12 +16,16 @@ from pathlib import Path
 
 import torch
 
-from graphrerank.data import SentenceTransformerEncoder, VectorCache, packaged_model
+from graphrerank.data.encoder import SentenceTransformerEncoder, packaged_model
+from graphrerank.data.vector_cache import VectorCache
 from graphrerank.evaluation.tables import markdown_table
-from graphrerank.indexes.retag import ReTAGIndex, ReTAGIndexBuilder, ReTAGSettings, index_difference
-from graphrerank.indexes.retag.entity_graph import EntityGraph, build_entity_graph
-from graphrerank.knowledge import KnowledgeCache, SpacyKnowledgeExtractor
+from graphrerank.knowledge.knowledge_cache import KnowledgeCache
 from graphrerank.text import TransformersTokenizer
+from graphrerank_papers.knowledge.spacy_extractor import SpacyKnowledgeExtractor
+from graphrerank_papers.retag.builder import ReTAGIndexBuilder
+from graphrerank_papers.retag.difference import index_difference
+from graphrerank_papers.retag.entity_graph import EntityGraph, build_entity_graph
+from graphrerank_papers.retag.index import ReTAGIndex, ReTAGSettings
 
 MINILM = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 

@@ -32,8 +32,11 @@ from running_service import running_service
 from torch import Tensor, nn
 from torch_geometric.nn import GATv2Conv
 
-from graphrerank.models import find_checkpoint, load_checkpoint
-from graphrerank.serving import RerankEngine, Service, ServiceSettings, load_artifact, run
+from graphrerank.models.checkpoint import find_checkpoint, load_checkpoint
+from graphrerank.serving.artifact import load_artifact
+from graphrerank.serving.rerank_engine import RerankEngine
+from graphrerank.serving.server import Service, run
+from graphrerank.serving.settings import ServiceSettings
 
 CANDIDATES, EDGES, TURN_S, BODIES = 100, 300, 10.0, 64
 HEADERS = b"POST /v2/rerank HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"

@@ -19,13 +19,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from graphrerank.data import PreparedDataset, Qrels, RetrievalDataset, prepare
 from graphrerank.data.candidate_shards import write_shards
+from graphrerank.data.candidates import PreparedDataset, prepare
 from graphrerank.data.datamodule import CandidateDataModule
+from graphrerank.data.dataset import Qrels, RetrievalDataset
 from graphrerank.data.readers.folder import load_folder
 from graphrerank.data.streamed_batches import StreamedDataModule
-from graphrerank.data.text_match import MATCH_FEATURES, TextMatch
-from graphrerank.operators import BM25Retriever
+from graphrerank.features.text_match import MATCH_FEATURES, TextMatch
+from graphrerank.operators.bm25_retriever import BM25Retriever
 
 BATCH_SIZE = 32
 RETRIEVER = partial(BM25Retriever, top_k=100)

@@ -16,9 +16,12 @@ from typing import Any
 
 import torch
 
-from graphrerank.syntax import DependencyUnits, StanzaParser, SyntaxFeatures, Units, count_units, read_tree
-from graphrerank.syntax.syntax_features import COMPONENTS
 from graphrerank.text.spacy_pipeline import ENGLISH, load_spacy
+from graphrerank_papers.ea_graphrag.syntax.dependency_units import DependencyUnits
+from graphrerank_papers.ea_graphrag.syntax.stanza_parser import StanzaParser
+from graphrerank_papers.ea_graphrag.syntax.syntax_features import COMPONENTS, SyntaxFeatures
+from graphrerank_papers.ea_graphrag.syntax.tree import read_tree
+from graphrerank_papers.ea_graphrag.syntax.units import Units, count_units
 
 BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
 FREE = "genres whose licence allows commercial use"

@@ -3,7 +3,7 @@
 python benchmarks/train_reader.py --datasets DIR [--write]
 
 Contexts are of ten passages, the relevant ones and the best others by BM25, in BM25's order; once with all relevant
-passages, once as BM25 ranks. --write: put the weights where graphrerank.answers finds them.
+passages, once as BM25 ranks. --write: put the weights where graphrerank_papers.answers finds them.
 """
 
 import argparse
@@ -13,14 +13,15 @@ from pathlib import Path
 
 import torch
 
-from graphrerank.answers import Context, score_answers
-from graphrerank.answers.answer_spans import answer_spans
-from graphrerank.answers.extractive_reader import NUM_WEIGHTS, WEIGHTS, ExtractiveReader, feature_rows
 from graphrerank.data.readers.folder import load_folder
 from graphrerank.files import save_tensors
 from graphrerank.graphs import Queries
-from graphrerank.metrics import normalize_answer
-from graphrerank.operators import BM25Retriever
+from graphrerank.operators.bm25_retriever import BM25Retriever
+from graphrerank_papers.answers.answer_spans import answer_spans
+from graphrerank_papers.answers.extractive_reader import NUM_WEIGHTS, WEIGHTS, ExtractiveReader, feature_rows
+from graphrerank_papers.answers.measures import normalize_answer
+from graphrerank_papers.answers.packing import Context
+from graphrerank_papers.answers.scoring import score_answers
 
 TOP_K, EPOCHS, LEARNING_RATE = 10, 4, 0.05
 TRAIN = (("2wikimultihopqa_train", "train"), ("hotpotqa", "train"))

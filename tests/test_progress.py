@@ -70,7 +70,7 @@ def test_a_cache_counts_what_it_computes_once(monkeypatch: pytest.MonkeyPatch) -
 
 def test_batches_of_an_encoder_are_those_of_the_model() -> None:
     """Against one call of the model's own batches, and in the order of the texts."""
-    from graphrerank.data import SentenceTransformerEncoder
+    from graphrerank.data.encoder import SentenceTransformerEncoder
 
     calls: list[list[str]] = []
 

@@ -3,7 +3,9 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from graphrerank.inference import GraphReranker, RerankedList, RerankInput
+    from graphrerank.inference.graph_reranker import GraphReranker
+    from graphrerank.inference.rerank_input import RerankInput
+    from graphrerank.inference.reranked_list import RerankedList
 
 __version__ = "0.2.0"
 __all__ = ["GraphReranker", "RerankInput", "RerankedList"]

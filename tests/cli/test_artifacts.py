@@ -11,11 +11,10 @@ from omegaconf import DictConfig
 from graphrerank.cli import http_service, schema
 from graphrerank.cli.artifacts import artifact_folder
 from graphrerank.cli.serve import serve
-from graphrerank.models import load_checkpoint
-from graphrerank.models.checkpoint import PRETRAINED
+from graphrerank.models.checkpoint import PRETRAINED, load_checkpoint
 from graphrerank.models.manifest import read_manifest
-from graphrerank.serving import Artifact, load_artifact
-from graphrerank.serving.formats import Runner
+from graphrerank.serving.artifact import Artifact, load_artifact
+from graphrerank.serving.formats.exportable import Runner
 from graphrerank.serving.parity_batches import random_graphs
 from tests.support import ROOT
 

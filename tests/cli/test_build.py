@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.data.builders.test_spider import FILES
+from tests.papers.builders.test_spider import FILES
 from tests.support.commands import RunCommand
 
 pytest.importorskip("sqlglot")

@@ -9,12 +9,13 @@ import torch
 from graphrerank import GraphReranker
 from graphrerank.cli.calibration import calibrate_system
 from graphrerank.cli.session import Session
-from graphrerank.data import PreparedDataset, Qrels, RetrievalDataset
-from graphrerank.evaluation import System, base_ranking
+from graphrerank.data.candidates import PreparedDataset
+from graphrerank.data.dataset import Qrels, RetrievalDataset
+from graphrerank.evaluation.system import System, base_ranking
 from graphrerank.graphs import CorpusGraph, Ranking
 from graphrerank.graphs.calibration import Calibration, IsotonicCalibration
 from graphrerank.graphs.list_confidence import ListConfidence
-from graphrerank.models import load_checkpoint
+from graphrerank.models.checkpoint import load_checkpoint
 
 PASSAGES = ["worm on removable drives", "a cake recipe", "infected USB sticks"]
 

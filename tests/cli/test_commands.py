@@ -9,7 +9,7 @@ import torch
 
 from graphrerank.cli.training_session import check_resumed
 from graphrerank.models.manifest import read_manifest
-from graphrerank.training import RerankerModule
+from graphrerank.training.reranker_module import RerankerModule
 from tests.support import ROOT
 from tests.support.folders import write_dataset
 
@@ -62,7 +62,7 @@ def test_training_leaves_a_whole_run_folder(trained: Path) -> None:
 def test_trec_runs_against_ir_measures(trained: Path, small_attack: Path) -> None:
     import ir_measures
 
-    from graphrerank.data import load_attack
+    from graphrerank.data.readers.attack import load_attack
 
     dataset = load_attack(small_attack)
     qrels = dataset.split("test")

@@ -8,10 +8,10 @@ from omegaconf import OmegaConf
 
 from graphrerank.cli import schema
 from graphrerank.cli.tracked_runs import MLFLOW_SETTINGS
-from graphrerank.data import SentenceTransformerEncoder
+from graphrerank.data.encoder import SentenceTransformerEncoder
 from graphrerank.graphs import CorpusGraph
-from graphrerank.language_models import TransformersLanguageModel
-from graphrerank.operators import CrossEncoder
+from graphrerank.operators.cross_encoder import CrossEncoder
+from graphrerank_papers.answers.local import TransformersLanguageModel
 from tests.support import CONF
 
 CHOICES = [

@@ -11,9 +11,8 @@ from graphrerank.cli.corpus_calibration import _errors, _fit, _out_of_fold, _pre
 from graphrerank.evaluation.reliability import LabelledLists
 from graphrerank.graphs.calibration import Calibration, LogisticCalibration
 from graphrerank.graphs.list_confidence import ListConfidence
-from graphrerank.models import load_checkpoint, load_primary
-from graphrerank.models.checkpoint import PRETRAINED
-from graphrerank.training import calibration_method
+from graphrerank.models.checkpoint import PRETRAINED, load_checkpoint, load_primary
+from graphrerank.training.score_calibration import calibration_method
 from tests.support.commands import RunCommand
 from tests.support.folders import write_films
 

@@ -8,8 +8,10 @@ import torch
 
 from graphrerank import GraphReranker
 from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
-from graphrerank.models import load_primary
-from graphrerank.serving import RerankEngine, RerankRequest, load_artifact
+from graphrerank.models.checkpoint import load_primary
+from graphrerank.serving.artifact import load_artifact
+from graphrerank.serving.rerank_engine import RerankEngine
+from graphrerank.serving.rerank_request import RerankRequest
 
 PASSAGES, SCORES = ["a worm", "a removable drive", "a key logger"], [0.5, 0.4, 0.3]
 

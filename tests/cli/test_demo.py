@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from graphrerank.cli.demo import QUESTIONS, has_screen, open_page, write_demo_corpus
-from graphrerank.data import load_folder
 from graphrerank.data.readers.attack import attack_graph, read_attack
+from graphrerank.data.readers.folder import load_folder
 
 
 def test_the_corpus_is_that_of_the_package(tmp_path: Path) -> None:

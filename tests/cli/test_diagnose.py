@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from graphrerank.data import load_folder
+from graphrerank.data.readers.folder import load_folder
 from tests.support.commands import RunCommand
 from tests.support.folders import write_films
 

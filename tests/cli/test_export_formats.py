@@ -6,9 +6,9 @@ import torch
 from omegaconf import OmegaConf
 
 from graphrerank.cli.serve import serve
-from graphrerank.models import ComplexityAdapter
 from graphrerank.models.checkpoint import save_weights
 from graphrerank.models.manifest import write_manifest
+from graphrerank_papers.ea_graphrag.complexity_adapter import ComplexityAdapter
 from tests.support.manifests import make_manifest
 
 

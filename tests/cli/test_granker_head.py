@@ -5,9 +5,10 @@ import pytest
 import torch
 from transformers import BertForSequenceClassification
 
-from graphrerank.inference import GraphReranker
-from graphrerank.models import GRankerHead, load_checkpoints
-from graphrerank.serving import load_artifact
+from graphrerank.inference.graph_reranker import GraphReranker
+from graphrerank.models.checkpoint import load_checkpoints
+from graphrerank.models.granker_head import GRankerHead
+from graphrerank.serving.artifact import load_artifact
 
 SYSTEMS = ["retriever", "ppr", "gcs", "cross_encoder", "granker", "cross_encoder_head", "granker_head"]
 

@@ -9,12 +9,13 @@ import pytest
 import torch
 from transformers import BertForSequenceClassification
 
-from graphrerank.inference import GraphReranker
-from graphrerank.models import load_checkpoint, load_checkpoints
+from graphrerank.inference.graph_reranker import GraphReranker
+from graphrerank.models.checkpoint import load_checkpoint, load_checkpoints
 from graphrerank.models.granker_layers import GRankerLayers
-from graphrerank.operators import CrossEncoder
-from graphrerank.serving import export_artifact, load_artifact
-from graphrerank.training import RerankerModule
+from graphrerank.operators.cross_encoder import CrossEncoder
+from graphrerank.serving.artifact import load_artifact
+from graphrerank.serving.export import export_artifact
+from graphrerank.training.reranker_module import RerankerModule
 from tests.support.folders import write_dataset
 
 

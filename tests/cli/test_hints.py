@@ -3,10 +3,10 @@ from pathlib import Path
 import pytest
 
 from graphrerank.cli.hints import expansion_hints
-from graphrerank.data import load_folder
+from graphrerank.data.readers.folder import load_folder
 from tests.support.folders import write_dataset
 
-EXPAND = {"_target_": "graphrerank.operators.HybridExpandRetriever"}
+EXPAND = {"_target_": "graphrerank.operators.hybrid_expand.HybridExpandRetriever"}
 
 
 @pytest.fixture

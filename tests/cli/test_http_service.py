@@ -6,10 +6,10 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from graphrerank.cli.http_service import fastest_format, load_corpus, model_info, page_settings, shared_encoder
-from graphrerank.data import load_folder, prepare_corpus
+from graphrerank.data.corpus_folder.preparation import prepare_corpus
+from graphrerank.data.readers.folder import load_folder
 from graphrerank.graphs.edge_types import EDGE_TYPES, edge_type_of
-from graphrerank.models import parse_manifest
-from graphrerank.models.manifest import read_manifest
+from graphrerank.models.manifest import parse_manifest, read_manifest
 from graphrerank.serving.search_engine import SearchEngine, SearchRequest
 from graphrerank.serving.settings import PageSettings
 from tests.support import ROOT
@@ -42,22 +42,30 @@ def test_what_is_said_of_types_of_edges() -> None:
 
 
 PIPELINE = """
-_target_: graphrerank.pipelines.Pipeline
+_target_: graphrerank.pipelines.pipeline.Pipeline
 _partial_: true
 budget: 6
 steps:
-  - _target_: graphrerank.pipelines.VectorSearch
+  - _target_: graphrerank.pipelines.vector_search.VectorSearch
     _partial_: true
-    retriever: {_target_: graphrerank.operators.HybridExpandRetriever, _partial_: true, base_k: 3, num_seeds: 2}
-  - _target_: graphrerank.pipelines.GraphRerank
+    retriever:
+      _target_: graphrerank.operators.hybrid_expand.HybridExpandRetriever
+      _partial_: true
+      base_k: 3
+      num_seeds: 2
+  - _target_: graphrerank.pipelines.graph_rerank.GraphRerank
     _partial_: true
-    scorer: {_target_: graphrerank.inference.CheckpointScorer, _partial_: true, checkpoint: base, device: cpu}
+    scorer:
+      _target_: graphrerank.inference.checkpoint_scorer.CheckpointScorer
+      _partial_: true
+      checkpoint: base
+      device: cpu
 """
 BM25 = """
-_target_: graphrerank.pipelines.Pipeline
+_target_: graphrerank.pipelines.pipeline.Pipeline
 _partial_: true
 budget: 6
-steps: [{_target_: graphrerank.pipelines.VectorSearch, _partial_: true}]
+steps: [{_target_: graphrerank.pipelines.vector_search.VectorSearch, _partial_: true}]
 """
 PASSAGES = ["red river", "red stone", "green river", "old stone bridge", "river bridge", "a red bridge", "metal", "ice"]
 
@@ -73,14 +81,19 @@ def test_a_corpus_folder_is_searched_as_its_data_set(tmp_path: Path) -> None:
     encoder = OmegaConf.create({"_target_": "tests.support.encoders.HashEncoder", "dim": 16, "by_word": True})
     settings = {
         "encoder": encoder,
-        "retriever": OmegaConf.create({"_target_": "graphrerank.operators.BM25Retriever", "_partial_": True}),
+        "retriever": OmegaConf.create(
+            {"_target_": "graphrerank.operators.bm25_retriever.BM25Retriever", "_partial_": True}
+        ),
         "pipeline": OmegaConf.create(PIPELINE),
         "compared": {"other": OmegaConf.create(PIPELINE)},
         "cache": tmp_path,
         "device": "cpu",
     }
     prepare_corpus(load_folder(folder), tmp_path / "corpus", encoder=instantiate(encoder), vectors="float32")
-    readers = {folder: "graphrerank.data.load_folder", tmp_path / "corpus": "graphrerank.data.open_corpus"}
+    readers = {
+        folder: "graphrerank.data.readers.folder.load_folder",
+        tmp_path / "corpus": "graphrerank.data.corpus_folder.opening.open_corpus",
+    }
     answers, encoders = [], []
     for path, reader in readers.items():
         corpus = load_corpus(path, data=OmegaConf.create({"_target_": reader}), **settings)
@@ -98,11 +111,13 @@ def test_the_language_of_an_index(tmp_path: Path) -> None:
     rows = [{"_id": f"p{i}", "text": text} for i, text in enumerate(PASSAGES)]
     folder = write_dataset(tmp_path / "data", corpus=rows, queries=[{"_id": "q", "text": "any"}], test=[("q", "p0")])
     prepare_corpus(load_folder(folder, language="finnish"), tmp_path / "corpus", encoder=None)
-    reads = OmegaConf.create({"_target_": "graphrerank.data.load_folder", "language": "auto"})
-    opens = OmegaConf.create({"_target_": "graphrerank.data.open_corpus"})
+    reads = OmegaConf.create({"_target_": "graphrerank.data.readers.folder.load_folder", "language": "auto"})
+    opens = OmegaConf.create({"_target_": "graphrerank.data.corpus_folder.opening.open_corpus"})
     settings: dict[str, Any] = {
         "encoder": None,
-        "retriever": OmegaConf.create({"_target_": "graphrerank.operators.BM25Retriever", "_partial_": True}),
+        "retriever": OmegaConf.create(
+            {"_target_": "graphrerank.operators.bm25_retriever.BM25Retriever", "_partial_": True}
+        ),
         "pipeline": OmegaConf.create(BM25),
         "compared": {},
         "cache": tmp_path,

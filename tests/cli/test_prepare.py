@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphrerank.data import open_corpus
+from graphrerank.data.corpus_folder.opening import open_corpus
 from tests.support.commands import RunCommand
 from tests.support.folders import write_dataset
 

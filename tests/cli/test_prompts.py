@@ -5,10 +5,10 @@ from hydra import compose, initialize_config_dir
 
 from graphrerank.cli import schema
 from graphrerank.cli.prompts import prompts_of
-from graphrerank.language_models import shipped_prompt
+from graphrerank.language_models.prompt import shipped_prompt
 from tests.support import ROOT
 
-MODEL = "{_target_: graphrerank.language_models.LanguageModel, base_url: u, model: m}"
+MODEL = "{_target_: graphrerank.language_models.client.LanguageModel, base_url: u, model: m}"
 
 
 @pytest.fixture(autouse=True)

@@ -1,5 +1,5 @@
 from graphrerank.cli.ranking import training_config
-from graphrerank.models import RerankerManifest, parse_manifest
+from graphrerank.models.manifest import RerankerManifest, parse_manifest
 from tests.support.manifests import make_manifest
 
 

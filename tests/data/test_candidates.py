@@ -8,12 +8,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphrerank.data import PreparedDataset, RetrievalDataset, candidates, prepare
-from graphrerank.data.text_match import TextMatch
+from graphrerank.data import candidates
+from graphrerank.data.candidates import PreparedDataset, prepare
+from graphrerank.data.dataset import RetrievalDataset
+from graphrerank.features.text_match import TextMatch
 from graphrerank.files import load_tensors, save_tensors
 from graphrerank.graphs import CorpusGraph, Queries, Ranking, induced_edges
 from graphrerank.graphs.model_inputs import PAIRS, VECTORS, token_states
-from graphrerank.operators import ExpandRetriever, HybridRetriever
+from graphrerank.operators.expand import ExpandRetriever
+from graphrerank.operators.hybrid import HybridRetriever
 from tests.support.encoders import HashEncoder
 
 

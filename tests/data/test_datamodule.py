@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank.data import PreparedDataset, RetrievalDataset, datamodule, prepare
+from graphrerank.data import datamodule
 from graphrerank.data.augmentation import CandidateAugmentation
+from graphrerank.data.candidates import PreparedDataset, prepare
 from graphrerank.data.datamodule import CandidateDataModule, EpochBatches, MixtureDataModule
+from graphrerank.data.dataset import RetrievalDataset
 from graphrerank.graphs.model_inputs import SCORES, VECTORS
-from graphrerank.operators import HybridRetriever
+from graphrerank.operators.hybrid import HybridRetriever
 from tests.support.encoders import HashEncoder
 
 

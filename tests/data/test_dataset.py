@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphrerank.data import Qrels, RetrievalDataset
+from graphrerank.data.dataset import Qrels, RetrievalDataset
 from graphrerank.graphs import EntityIncidence
 
 NUM_QUERIES, NUM_NODES = 12, 15

@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 import torch
 
-from graphrerank.data import RetrievalDataset
+from graphrerank.data.dataset import RetrievalDataset
 from graphrerank.data.drafted_questions import draft_questions
 from graphrerank.graphs import CorpusGraph
 

@@ -13,14 +13,18 @@ from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 
 from graphrerank.cli import schema
-from graphrerank.data import RetrievalDataset, VectorCache, load_named, prepare
-from graphrerank.data.candidates import encode_dataset
-from graphrerank.data.enrichment import nearest_neighbor_edges
+from graphrerank.data.candidates import encode_dataset, prepare
+from graphrerank.data.dataset import RetrievalDataset
+from graphrerank.data.enrichment.knn import nearest_neighbor_edges
 from graphrerank.data.readers import folder as folder_reader
 from graphrerank.data.readers.folder import load_folder
+from graphrerank.data.readers.named import load_named
+from graphrerank.data.vector_cache import VectorCache
 from graphrerank.graphs.edge_types import EDGE_TYPES
-from graphrerank.knowledge import Knowledge
-from graphrerank.operators import BM25Retriever, HybridExpandRetriever, HybridRetriever
+from graphrerank.knowledge.passage_knowledge import Knowledge
+from graphrerank.operators.bm25_retriever import BM25Retriever
+from graphrerank.operators.hybrid import HybridRetriever
+from graphrerank.operators.hybrid_expand import HybridExpandRetriever
 from tests.support import CONF
 from tests.support.encoders import HashEncoder
 
@@ -253,7 +257,7 @@ def test_every_data_set_with_mentions_has_the_settings(composed: Any, tmp_path: 
 
 def test_an_extractor_by_configuration(composed: Any, write_folder: Any, tmp_path: Path) -> None:
     folder = write_chunks(write_folder, tmp_path / "chunks")
-    target = "graphrerank.knowledge.LanguageModelEntityExtractor"
+    target = "graphrerank_papers.knowledge.language_model_entities.LanguageModelEntityExtractor"
     extractor = f"{{_target_: {target}, base_url: 'http://127.0.0.1:9/v1', model: m, max_retries: 0, concurrency: 1}}"
     data = composed("data=folder", f"data.path={folder}", f"data.entities={extractor}")
     with pytest.raises(InstantiationException, match=r"127\.0\.0\.1:9/v1/chat/completions gave no usable answer"):

@@ -5,7 +5,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphrerank.data import MemoryVectorCache, memory_vector_cache
+from graphrerank.data import memory_vector_cache
+from graphrerank.data.memory_vector_cache import MemoryVectorCache
 from tests.support.encoders import HashEncoder
 
 TEXTS = ["alpha", "beta beta", "gamma gamma gamma", "", "delta"]

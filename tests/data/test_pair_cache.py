@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from graphrerank import caching
-from graphrerank.data import PairCache, pair_cache
+from graphrerank.data import pair_cache
+from graphrerank.data.pair_cache import PairCache
 from graphrerank.graphs import PairEncoder
 from tests.support.encoders import HashPairEncoder
 

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank.data import RunRetriever, prepare, read_run
+from graphrerank.data.candidates import prepare
 from graphrerank.data.readers.folder import load_folder
-from graphrerank.data.readers.run_candidates import run_feature_names
+from graphrerank.data.readers.run_candidates import read_run, run_feature_names
+from graphrerank.data.run_retriever import RunRetriever
 from graphrerank.graphs import CorpusGraph, Queries
 from graphrerank.graphs.retriever import needs_vectors
 

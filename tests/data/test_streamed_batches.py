@@ -11,16 +11,17 @@ import pytest
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 
-from graphrerank.data import PreparedDataset, RetrievalDataset, candidate_shards, prepare
+from graphrerank.data import candidate_shards
 from graphrerank.data import streamed_batches as module
 from graphrerank.data.augmentation import CandidateAugmentation
 from graphrerank.data.candidate_shards import CandidateShards, write_shards
-from graphrerank.data.candidates import with_vectors
+from graphrerank.data.candidates import PreparedDataset, prepare, with_vectors
 from graphrerank.data.datamodule import CandidateDataModule, MixtureDataModule
+from graphrerank.data.dataset import RetrievalDataset
 from graphrerank.data.streamed_batches import ShardOrder, StreamedDataModule
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.model_inputs import PAIRS, VECTORS
-from graphrerank.operators import BM25Retriever
+from graphrerank.operators.bm25_retriever import BM25Retriever
 from tests.support.encoders import HashEncoder
 
 RETRIEVER = partial(BM25Retriever, top_k=5)

@@ -3,7 +3,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphrerank.data import VectorCache, vector_cache
+from graphrerank.data import vector_cache
+from graphrerank.data.vector_cache import VectorCache
 from graphrerank.files import save_tensors
 from tests.support.encoders import HashEncoder
 

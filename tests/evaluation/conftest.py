@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from graphrerank.data import PreparedDataset, Qrels, RetrievalDataset
-from graphrerank.evaluation import bootstrap_interval
+from graphrerank.data.candidates import PreparedDataset
+from graphrerank.data.dataset import Qrels, RetrievalDataset
 from graphrerank.evaluation.findings import (
     Breakdown,
     Counterfactual,
@@ -18,6 +18,7 @@ from graphrerank.evaluation.findings import (
     SeedSpread,
 )
 from graphrerank.evaluation.query_browser import QueryBrowser, browse_queries
+from graphrerank.evaluation.significance import bootstrap_interval
 from graphrerank.evaluation.study import Cost, DatasetStudy, Study, SystemStudy
 from graphrerank.graphs import CorpusGraph, Ranking
 

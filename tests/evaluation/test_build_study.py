@@ -5,14 +5,16 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank.data import Qrels, RetrievalDataset
-from graphrerank.evaluation import RankedDataset, RankedSystem, StudyPlan, build_study, paired_randomization
+from graphrerank.data.dataset import Qrels, RetrievalDataset
 from graphrerank.evaluation.across import across_datasets
+from graphrerank.evaluation.build_study import build_study
 from graphrerank.evaluation.measuring import measure_ranking
 from graphrerank.evaluation.query_analysis import mean_degree
-from graphrerank.evaluation.significance import holm
+from graphrerank.evaluation.ranked_system import RankedDataset, RankedSystem
+from graphrerank.evaluation.significance import holm, paired_randomization
 from graphrerank.evaluation.study import Cost, DatasetStudy, read_study, write_study
 from graphrerank.evaluation.study import Study as WholeStudy
+from graphrerank.evaluation.study_plan import StudyPlan
 from graphrerank.graphs import CorpusGraph, Ranking
 
 NUM_NODES, NUM_QUERIES, DEPTH = 30, 40, 12

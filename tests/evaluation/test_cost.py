@@ -5,11 +5,19 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from graphrerank.data import RunRetriever, prepare
+from graphrerank.data.candidates import prepare
 from graphrerank.data.readers.folder import load_folder
-from graphrerank.evaluation import peak_memory_mib
-from graphrerank.evaluation.cost import Laps, retrieval_times, stage_quantiles, time_stages, with_peak_memory
-from graphrerank.operators import BM25Retriever, ExpandRetriever
+from graphrerank.data.run_retriever import RunRetriever
+from graphrerank.evaluation.cost import (
+    Laps,
+    peak_memory_mib,
+    retrieval_times,
+    stage_quantiles,
+    time_stages,
+    with_peak_memory,
+)
+from graphrerank.operators.bm25_retriever import BM25Retriever
+from graphrerank.operators.expand import ExpandRetriever
 
 MIB = 1 << 18  # float32 numbers
 

@@ -3,13 +3,14 @@ from dataclasses import replace
 import pytest
 import torch
 
-from graphrerank.data import PreparedDataset
-from graphrerank.data.text_match import MATCH_FEATURES, TextMatch
-from graphrerank.evaluation import System, base_ranking, rerank
+from graphrerank.data.candidates import PreparedDataset
 from graphrerank.evaluation.counterfactual import OtherEdges, other_graphs
+from graphrerank.evaluation.reranking import rerank
+from graphrerank.evaluation.system import System, base_ranking
+from graphrerank.features.text_match import MATCH_FEATURES, TextMatch
 from graphrerank.graphs import CandidateGraphs, CorpusGraph, ModelInputs, candidate_edges
 from graphrerank.graphs.model_inputs import SCORES
-from graphrerank.operators import GCS
+from graphrerank.operators.gcs import GCS
 
 QUERIES = torch.arange(3)
 

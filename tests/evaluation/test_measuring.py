@@ -7,7 +7,7 @@ import ir_measures
 import pytest
 import torch
 
-from graphrerank.data import Qrels, RetrievalDataset
+from graphrerank.data.dataset import Qrels, RetrievalDataset
 from graphrerank.data.readers.run_candidates import read_run
 from graphrerank.evaluation.measuring import break_ties, measure_ranking, parse_measures, relevant_nodes, tied_share
 from graphrerank.graphs import CorpusGraph, Ranking

@@ -4,9 +4,8 @@ import pytest
 import torch
 from scipy import stats
 
-from graphrerank.evaluation import paired_randomization
 from graphrerank.evaluation.paired_tests import bootstrap_tests, compare_pairs
-from graphrerank.evaluation.significance import holm, randomization_tests
+from graphrerank.evaluation.significance import holm, paired_randomization, randomization_tests
 
 
 def simulated(*shape: int, seed: int = 0) -> torch.Tensor:

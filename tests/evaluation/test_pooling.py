@@ -3,7 +3,7 @@ from io import StringIO
 
 import torch
 
-from graphrerank.data import RetrievalDataset
+from graphrerank.data.dataset import RetrievalDataset
 from graphrerank.evaluation.pooling import HEADER, chosen_queries, pool_csv
 from graphrerank.graphs import CorpusGraph, Ranking
 

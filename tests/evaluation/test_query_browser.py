@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import torch
 
-from graphrerank.data import PreparedDataset
+from graphrerank.data.candidates import PreparedDataset
 from graphrerank.evaluation.query_browser import QueryBrowser, browse_queries, browser_data
 from graphrerank.graphs import CorpusGraph, Ranking
 

@@ -3,9 +3,9 @@ import math
 import pytest
 import torch
 
-from graphrerank.data import PreparedDataset
-from graphrerank.evaluation import System, base_ranking
+from graphrerank.data.candidates import PreparedDataset
 from graphrerank.evaluation.reliability import LabelledLists, judge_confidence, judge_reliability, labelled_lists
+from graphrerank.evaluation.system import System, base_ranking
 from graphrerank.graphs.calibration import IsotonicCalibration, LogisticCalibration
 from graphrerank.graphs.list_confidence import ListConfidence
 

@@ -4,9 +4,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from graphrerank.data import PreparedDataset
-from graphrerank.evaluation import System, base_ranking, measure_queries, peak_memory_mib, rerank, run_reranker
+from graphrerank.data.candidates import PreparedDataset
+from graphrerank.evaluation.cost import peak_memory_mib
 from graphrerank.evaluation.counterfactual import OtherEdges
+from graphrerank.evaluation.reranking import measure_queries, rerank, run_reranker
+from graphrerank.evaluation.system import System, base_ranking
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.model_inputs import PAIRS, VECTORS
 

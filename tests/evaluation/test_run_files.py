@@ -3,10 +3,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphrerank.data import PreparedDataset
-from graphrerank.evaluation import RankedDataset, StudyPlan, System, base_ranking, build_study, run_reranker
+from graphrerank.data.candidates import PreparedDataset
+from graphrerank.evaluation.build_study import build_study
+from graphrerank.evaluation.ranked_system import RankedDataset
+from graphrerank.evaluation.reranking import run_reranker
 from graphrerank.evaluation.run_files import read_run_file, write_runs
 from graphrerank.evaluation.study import DatasetStudy
+from graphrerank.evaluation.study_plan import StudyPlan
+from graphrerank.evaluation.system import System, base_ranking
 
 QUERIES = torch.arange(3)
 

@@ -3,12 +3,17 @@ from functools import partial
 import pytest
 import torch
 
-from graphrerank.data import PreparedDataset, Qrels, RetrievalDataset
-from graphrerank.evaluation import RankedDataset, StudyPlan, build_study, run_pipelines
+from graphrerank.data.candidates import PreparedDataset
+from graphrerank.data.dataset import Qrels, RetrievalDataset
+from graphrerank.evaluation.build_study import build_study
 from graphrerank.evaluation.measuring import judged_queries
+from graphrerank.evaluation.ranked_system import RankedDataset
+from graphrerank.evaluation.run_pipelines import run_pipelines
 from graphrerank.evaluation.study import DatasetStudy
+from graphrerank.evaluation.study_plan import StudyPlan
 from graphrerank.graphs import CorpusGraph, Queries, Ranking
-from graphrerank.pipelines import Pipeline, VectorSearch
+from graphrerank.pipelines.pipeline import Pipeline
+from graphrerank.pipelines.vector_search import VectorSearch
 
 
 class Fixed:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from scipy import stats
 
-from graphrerank.evaluation import bootstrap_interval, paired_randomization
+from graphrerank.evaluation.significance import bootstrap_interval, paired_randomization
 
 
 def simulated(*shape: int, seed: int = 0) -> torch.Tensor:

@@ -1,7 +1,6 @@
 import pytest
 
-from graphrerank.evaluation import StudyPlan
-from graphrerank.evaluation.study_plan import MIXED_MEASURES, PIPELINE_MEASURES, RERANKER_MEASURES
+from graphrerank.evaluation.study_plan import MIXED_MEASURES, PIPELINE_MEASURES, RERANKER_MEASURES, StudyPlan
 
 
 def test_measures_have_one_name() -> None:

@@ -4,7 +4,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphrerank.data import Qrels, RetrievalDataset, open_corpus, prepare_corpus
+from graphrerank.data.corpus_folder.opening import open_corpus
+from graphrerank.data.corpus_folder.preparation import prepare_corpus
+from graphrerank.data.dataset import Qrels, RetrievalDataset
 from graphrerank.graphs import CorpusGraph
 from graphrerank.graphs.content_hash import content_hash
 

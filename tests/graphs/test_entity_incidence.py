@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphrerank.data.enrichment import entity_incidence
 from graphrerank.graphs import CorpusGraph, conceptual_edges, induced_edges
 from graphrerank.graphs import entity_incidence as incidence
+from graphrerank.graphs.incidence import entity_incidence
 from graphrerank.text import normalize_entity
 
 

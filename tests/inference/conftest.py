@@ -6,8 +6,10 @@ import pytest
 import torch
 
 from graphrerank import GraphReranker
-from graphrerank.models import Checkpoint, GATv2Reranker, parse_manifest
-from graphrerank.operators import HybridExpandRetriever
+from graphrerank.models.checkpoint import Checkpoint
+from graphrerank.models.gatv2_reranker import GATv2Reranker
+from graphrerank.models.manifest import parse_manifest
+from graphrerank.operators.hybrid_expand import HybridExpandRetriever
 
 DIM = 8
 ALL_NAMES = HybridExpandRetriever.feature_names

@@ -7,16 +7,23 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank.data import PreparedDataset, Qrels, RetrievalDataset
-from graphrerank.evaluation import System, rerank
+from graphrerank.data.candidates import PreparedDataset
+from graphrerank.data.dataset import Qrels, RetrievalDataset
+from graphrerank.evaluation.reranking import rerank
+from graphrerank.evaluation.system import System
 from graphrerank.graphs import CorpusGraph, EntityIncidence, Queries, RetrieverFactory
-from graphrerank.inference import CheckpointScorer
-from graphrerank.models import GRankerHead, load_checkpoints
-from graphrerank.models.checkpoint import save_weights
+from graphrerank.inference.checkpoint_scorer import CheckpointScorer
+from graphrerank.models.checkpoint import load_checkpoints, save_weights
 from graphrerank.models.gatv2_reranker import GATv2Reranker
+from graphrerank.models.granker_head import GRankerHead
 from graphrerank.models.manifest import write_manifest
-from graphrerank.operators import BM25Retriever, HybridExpandRetriever, HybridRetriever
-from graphrerank.pipelines import GraphRerank, PageRank, Pipeline, VectorSearch
+from graphrerank.operators.bm25_retriever import BM25Retriever
+from graphrerank.operators.hybrid import HybridRetriever
+from graphrerank.operators.hybrid_expand import HybridExpandRetriever
+from graphrerank.pipelines.graph_rerank import GraphRerank
+from graphrerank.pipelines.page_rank import PageRank
+from graphrerank.pipelines.pipeline import Pipeline
+from graphrerank.pipelines.vector_search import VectorSearch
 
 WORDS = ["fox", "dog", "bird", "tree", "river", "stone", "cloud", "engine", "violin", "planet"]
 EXPAND = partial(HybridExpandRetriever, base_k=12, num_seeds=6)

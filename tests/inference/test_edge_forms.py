@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from graphrerank.inference import RerankInput
 from graphrerank.inference.input_edges import input_edges
+from graphrerank.inference.rerank_input import RerankInput
 
 IDS = ["a", "b", "c", "d"]
 PAIRS = [(0, 1), (1, 2), (0, 3)]

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from graphrerank import GraphReranker, RerankInput
-from graphrerank.inference import Explainer, explanation
-from graphrerank.models import Checkpoint
+from graphrerank.inference import explanation
+from graphrerank.inference.explanation import Explainer
+from graphrerank.models.checkpoint import Checkpoint
 
 WORDS = [f"w{number}" for number in range(60)]
 

@@ -11,13 +11,15 @@ import torch
 from torch import Tensor
 
 from graphrerank import GraphReranker, RerankedList, RerankInput
-from graphrerank.data.cross_encoder_columns import cross_encoder_columns
-from graphrerank.data.text_match import MATCH_FEATURES, TextMatch
+from graphrerank.features.cross_encoder_columns import cross_encoder_columns
+from graphrerank.features.text_match import MATCH_FEATURES, TextMatch
 from graphrerank.graphs import CorpusGraph, Queries, induced_edges
 from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
 from graphrerank.models.checkpoint import PRETRAINED, save_weights
 from graphrerank.models.manifest import write_manifest
-from graphrerank.operators import BM25, HybridExpandRetriever, HybridRetriever
+from graphrerank.operators.bm25 import BM25
+from graphrerank.operators.hybrid import HybridRetriever
+from graphrerank.operators.hybrid_expand import HybridExpandRetriever
 
 QUERY = "who wrote the red book"
 PASSAGES = ["the red book", "a green pear", "who is who", "the author wrote it", "the red book", ""]

@@ -2,9 +2,9 @@ import numpy as np
 import torch
 
 from graphrerank import GraphReranker, RerankInput
-from graphrerank.data.enrichment import entity_incidence
 from graphrerank.graphs import CorpusGraph, candidate_edges, conceptual_edges
 from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER
+from graphrerank.graphs.incidence import entity_incidence
 from graphrerank.inference.input_edges import input_edges
 
 PASSAGES = ["one", "two", "three", "four"]

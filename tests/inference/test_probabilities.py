@@ -9,10 +9,12 @@ import torch
 from graphrerank import GraphReranker
 from graphrerank.graphs.calibration import IsotonicCalibration, LogisticCalibration
 from graphrerank.graphs.list_confidence import ListConfidence
-from graphrerank.models import load_checkpoint
-from graphrerank.models.checkpoint import PRETRAINED, save_weights
+from graphrerank.models.checkpoint import PRETRAINED, load_checkpoint, save_weights
 from graphrerank.models.manifest import write_manifest
-from graphrerank.serving import RerankEngine, RerankRequest, export_artifact, load_artifact
+from graphrerank.serving.artifact import load_artifact
+from graphrerank.serving.export import export_artifact
+from graphrerank.serving.rerank_engine import RerankEngine
+from graphrerank.serving.rerank_request import RerankRequest
 
 PASSAGES = ["the red book", "a green pear", "who is who", "the author wrote it"]
 LOGISTIC, ISOTONIC = LogisticCalibration(0.7, -1.0), IsotonicCalibration((-1.0, 1.0), (0.25, 0.25))

@@ -4,9 +4,10 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank.data.text_match import MATCH_FEATURES, TextMatch
-from graphrerank.inference import RerankInput, text_features
-from graphrerank.operators import BM25
+from graphrerank.features.text_match import MATCH_FEATURES, TextMatch
+from graphrerank.inference import text_features
+from graphrerank.inference.rerank_input import RerankInput
+from graphrerank.operators.bm25 import BM25
 
 QUERY, PASSAGES = "director of Solaris born in", ["Solaris. A film by Tarkovsky.", "Tarkovsky. Born in Russia.", "Rome"]
 EDGES = torch.tensor([[0, 1], [1, 0]])

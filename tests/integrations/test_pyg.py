@@ -13,14 +13,8 @@ from torch_geometric.llm import RAGQueryLoader
 from graphrerank import GraphReranker
 from graphrerank.graphs import CandidateGraphs, CorpusGraph
 from graphrerank.graphs.edge_types import ENTITY, OTHER, REFERENCE
-from graphrerank.integrations.pyg import (
-    ExplainedModel,
-    candidates_to_pyg,
-    corpus_from_pyg,
-    corpus_to_pyg,
-    keep_best,
-)
-from graphrerank.models import PyGReranker
+from graphrerank.integrations.pyg import ExplainedModel, candidates_to_pyg, corpus_from_pyg, corpus_to_pyg, keep_best
+from graphrerank.models.pyg_reranker import PyGReranker
 from tests.integrations.conftest import QUERY, TEXTS
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from graphrerank.caching import BlobStore, hash_text
-from graphrerank.knowledge import Entity, Knowledge, Relation, knowledge_cache
+from graphrerank.knowledge import knowledge_cache
 from graphrerank.knowledge.knowledge_cache import KnowledgeCache
+from graphrerank.knowledge.passage_knowledge import Entity, Knowledge, Relation
 
 
 class Reader:

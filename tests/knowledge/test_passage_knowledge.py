@@ -1,6 +1,6 @@
 import pytest
 
-from graphrerank.knowledge import Entity, Knowledge, Relation
+from graphrerank.knowledge.passage_knowledge import Entity, Knowledge, Relation
 
 METZ, LOTHAIR = Entity("Metz", "GPE", "A town."), Entity("Lothair II", "PERSON", "A king.")
 

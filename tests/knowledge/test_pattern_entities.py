@@ -2,7 +2,7 @@
 
 import pytest
 
-from graphrerank.knowledge import PatternEntityExtractor
+from graphrerank.knowledge.pattern_entities import PatternEntityExtractor
 
 
 def names(text: str) -> list[str]:

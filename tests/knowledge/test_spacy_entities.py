@@ -1,6 +1,7 @@
 import pytest
 
-from graphrerank.knowledge import Entity, SpacyEntityExtractor
+from graphrerank.knowledge.passage_knowledge import Entity
+from graphrerank.knowledge.spacy_entities import SpacyEntityExtractor
 
 TEXTS = ["Angela Merkel met Barack Obama in Berlin.", "Nothing here.", "Microsoft bought GitHub in 2018."]
 

@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
-from graphrerank.language_models import AnswerCache, LanguageModel, answer_cache, remembering
+from graphrerank.language_models import answer_cache
+from graphrerank.language_models.answer_cache import AnswerCache, remembering
+from graphrerank.language_models.client import LanguageModel
 
 
 class Counting:

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from graphrerank.language_models import LanguageModel, in_form
-from graphrerank.language_models.client import MAX_WAIT
+from graphrerank.language_models.client import MAX_WAIT, LanguageModel
+from graphrerank.language_models.prompt import in_form
 
 pytest.importorskip("httpx", reason="httpx is optional")
 

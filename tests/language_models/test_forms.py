@@ -11,23 +11,23 @@ import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from graphrerank.answers.correctness_judge import parse_decision
-from graphrerank.answers.prompted_writer import answer_in_form
-from graphrerank.data.enrichment.citations import _read_numbers
-from graphrerank.knowledge.language_model_entities import parse_entities
-from graphrerank.knowledge.language_model_extractor import parse_knowledge
-from graphrerank.knowledge.two_stage_extractor import parse_names, parse_relations
-from graphrerank.language_models import shipped_prompt
-from graphrerank.language_models.answer_judge import parse_winner
-from graphrerank.language_models.constrained import FormMask, form_tokenizer
-from graphrerank.language_models.keywords import parse_keywords
-from graphrerank.language_models.map_reduce import parse_final_answer, parse_partial_answer
-from graphrerank.language_models.query_levels import parse_levels
+from graphrerank.language_models.prompt import shipped_prompt
 from graphrerank.language_models.questions import parse_question
-from graphrerank.language_models.summaries import parse_summary
-from graphrerank.language_models.topics import parse_relevant, parse_topic, parse_topics
-from graphrerank.operators.fact_rerank import _read
 from graphrerank.text import WordTokenizer
+from graphrerank_papers.answers.answer_judge import parse_winner
+from graphrerank_papers.answers.constrained import FormMask, form_tokenizer
+from graphrerank_papers.answers.correctness_judge import parse_decision
+from graphrerank_papers.answers.map_reduce import parse_final_answer, parse_partial_answer
+from graphrerank_papers.answers.prompted_writer import answer_in_form
+from graphrerank_papers.grapher.citations import _read_numbers
+from graphrerank_papers.hipporag.fact_rerank import _read
+from graphrerank_papers.indexing.summaries import parse_summary
+from graphrerank_papers.knowledge.language_model_entities import parse_entities
+from graphrerank_papers.knowledge.language_model_extractor import parse_knowledge
+from graphrerank_papers.knowledge.two_stage_extractor import parse_names, parse_relations
+from graphrerank_papers.light_rag.query_levels import parse_levels
+from graphrerank_papers.retag.language_model_keywords import parse_keywords
+from graphrerank_papers.retag.language_model_topics import parse_relevant, parse_topic, parse_topics
 from tests.support import CONF
 
 pytest.importorskip("llguidance", reason="llguidance is optional")

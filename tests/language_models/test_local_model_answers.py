@@ -2,8 +2,10 @@ from collections.abc import Callable
 
 import pytest
 
-from graphrerank.language_models import MapReduceAnswers, PairwiseJudge, Summary, TransformersLanguageModel
 from graphrerank.text import WordTokenizer
+from graphrerank_papers.answers.answer_judge import PairwiseJudge
+from graphrerank_papers.answers.local import TransformersLanguageModel
+from graphrerank_papers.answers.map_reduce import MapReduceAnswers, Summary
 
 QUESTION = "Which towns fell?"
 SUMMARIES = [

@@ -2,7 +2,7 @@ import pytest
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from graphrerank.language_models import Prompt, shipped_prompt
+from graphrerank.language_models.prompt import Prompt, shipped_prompt
 from tests.support import CONF
 
 

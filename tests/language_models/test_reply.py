@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
-from graphrerank.language_models import LanguageModel, Reply, all_replies
-from graphrerank.language_models.client import UnusableError, post
-from graphrerank.language_models.reply import read_reply
+from graphrerank.language_models.client import LanguageModel, UnusableError, post
+from graphrerank.language_models.reply import Reply, read_reply
+from graphrerank_papers.answers.reply_cache import all_replies
 
 pytest.importorskip("httpx", reason="httpx is optional")
 

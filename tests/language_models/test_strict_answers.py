@@ -3,8 +3,9 @@ from typing import Any
 
 import pytest
 
-from graphrerank.language_models import AnswerCache, LanguageModel, ask_strictly
-from graphrerank.language_models.strict_answers import REFUSED
+from graphrerank.language_models.answer_cache import AnswerCache
+from graphrerank.language_models.client import LanguageModel
+from graphrerank.language_models.strict_answers import REFUSED, ask_strictly
 
 pytest.importorskip("httpx", reason="httpx is optional")
 

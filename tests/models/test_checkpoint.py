@@ -9,13 +9,16 @@ import torch
 from torch import nn
 
 from graphrerank.graphs import CandidateGraphs
-from graphrerank.models import GATv2Reranker, find_checkpoint, load_checkpoint, load_checkpoints
 from graphrerank.models.checkpoint import (
     PRETRAINED,
     WEIGHTS,
+    find_checkpoint,
     library_versions,
+    load_checkpoint,
+    load_checkpoints,
     save_weights,
 )
+from graphrerank.models.gatv2_reranker import GATv2Reranker
 from graphrerank.models.manifest import MANIFEST, read_manifest, write_manifest
 
 ARGUMENTS = {"features": "scores", "hidden_channels": 16, "num_layers": 2, "embedding_dim": 8}

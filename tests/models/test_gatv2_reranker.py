@@ -8,11 +8,10 @@ from torch import Tensor, nn
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.algebra import graph_index
 from graphrerank.graphs.model_inputs import SCORES
-from graphrerank.models import GATv2Reranker
 from graphrerank.models.gatv2 import GATv2Layer
-from graphrerank.models.gatv2_reranker import FEATURE_MODES
+from graphrerank.models.gatv2_reranker import FEATURE_MODES, GATv2Reranker
 from graphrerank.models.score_features import min_max_by_graph
-from graphrerank.operators import GCS
+from graphrerank.operators.gcs import GCS
 
 MakeBatch = Callable[..., CandidateGraphs]
 every_mode = pytest.mark.parametrize("features", FEATURE_MODES)

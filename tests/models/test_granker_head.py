@@ -5,12 +5,12 @@ import torch
 from torch import Tensor, nn
 
 from graphrerank.losses import listwise_softmax_cross_entropy
-from graphrerank.models import GRankerHead, load_checkpoint
-from graphrerank.models.checkpoint import save_weights
-from graphrerank.models.granker_head import head_arguments
+from graphrerank.models.checkpoint import load_checkpoint, save_weights
+from graphrerank.models.granker_head import GRankerHead, head_arguments
 from graphrerank.models.manifest import write_manifest
 from graphrerank.models.registry import model_name
-from graphrerank.operators import ClassificationHead, smooth_vectors
+from graphrerank.operators.classification_head import ClassificationHead
+from graphrerank.operators.granker import smooth_vectors
 from tests.support.manifests import make_manifest
 
 HIDDEN = 8

@@ -5,13 +5,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphrerank.models import GRankerHead, load_checkpoint
-from graphrerank.models.checkpoint import save_weights
-from graphrerank.models.granker_head import head_arguments
+from graphrerank.models.checkpoint import load_checkpoint, save_weights
+from graphrerank.models.granker_head import GRankerHead, head_arguments
 from graphrerank.models.granker_layers import GRankerLayers, trainable_granker
 from graphrerank.models.manifest import write_manifest
 from graphrerank.models.registry import model_name
-from graphrerank.operators import CrossEncoder
+from graphrerank.operators.cross_encoder import CrossEncoder
 from tests.operators.test_cross_encoder import KINDS, PASSAGES, QUERIES, build
 from tests.support.manifests import make_manifest
 

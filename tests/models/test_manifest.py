@@ -8,9 +8,15 @@ import pytest
 
 from graphrerank.graphs.calibration import LogisticCalibration
 from graphrerank.graphs.model_inputs import PAIRS, QUERIES, SCORES, VECTORS, token_states
-from graphrerank.models import AdapterManifest, RerankerManifest, parse_manifest
 from graphrerank.models.checkpoint import PRETRAINED
-from graphrerank.models.manifest import MANIFEST, read_manifest, write_manifest
+from graphrerank.models.manifest import (
+    MANIFEST,
+    AdapterManifest,
+    RerankerManifest,
+    parse_manifest,
+    read_manifest,
+    write_manifest,
+)
 from tests.support.manifests import make_manifest
 
 READS_VECTORS = {"name": "gatv2_reranker", "arguments": {"features": "full"}}

@@ -5,9 +5,9 @@ import torch
 
 pytest.importorskip("torch_geometric", reason="PyTorch Geometric is optional")
 
-from graphrerank.models import GATv2Reranker, PyGReranker
 from graphrerank.models.gatv2 import GATv2Layer
-from graphrerank.models.pyg_reranker import PyGLayer
+from graphrerank.models.gatv2_reranker import GATv2Reranker
+from graphrerank.models.pyg_reranker import PyGLayer, PyGReranker
 from graphrerank.models.registry import MODELS
 
 SMALL = {"hidden_channels": 16, "num_layers": 2, "num_scores": 3}

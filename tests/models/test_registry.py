@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from graphrerank.extensions import GROUP
 from graphrerank.graphs import ModelInputs
 from graphrerank.graphs.model_inputs import SCORES
-from graphrerank.models import GATv2Reranker, load_checkpoint, registry
-from graphrerank.models.checkpoint import save_weights
+from graphrerank.models import registry
+from graphrerank.models.checkpoint import load_checkpoint, save_weights
+from graphrerank.models.gatv2_reranker import GATv2Reranker
 from graphrerank.models.manifest import read_manifest, write_manifest
 from graphrerank.models.registry import find_model, model_name, read_features, read_inputs, register_model
 from tests.support.manifests import make_manifest

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.models.score_features import ScoreFeatures, min_max_by_graph, rank_by_graph
-from graphrerank.operators import graph_cohesive_smoothing
+from graphrerank.operators.gcs import graph_cohesive_smoothing
 
 NUM_SCORES = 3
 EDGE_COLUMNS = ("gcs", "log_degree", "mean_neighbour_a", *(f"best_neighbour_{name}" for name in "abc"))

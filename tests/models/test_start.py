@@ -8,7 +8,9 @@ import pytest
 import torch
 
 from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
-from graphrerank.models import Checkpoint, GATv2Reranker, load_primary, parse_manifest
+from graphrerank.models.checkpoint import Checkpoint, load_primary
+from graphrerank.models.gatv2_reranker import GATv2Reranker
+from graphrerank.models.manifest import parse_manifest
 from graphrerank.models.start import start_entry, start_from, train_only
 
 

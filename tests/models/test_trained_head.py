@@ -4,9 +4,14 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank.models import GRankerHead, TrainedHead
-from graphrerank.operators import ClassificationHead
-from graphrerank.pipelines import GRanker, Pipeline, STeX, UntilBudget, VectorSearch
+from graphrerank.models.granker_head import GRankerHead
+from graphrerank.models.trained_head import TrainedHead
+from graphrerank.operators.classification_head import ClassificationHead
+from graphrerank.pipelines.granker import GRanker
+from graphrerank.pipelines.pipeline import Pipeline
+from graphrerank.pipelines.stex import STeX
+from graphrerank.pipelines.until_budget import UntilBudget
+from graphrerank.pipelines.vector_search import VectorSearch
 from tests.support.encoders import HashPairEncoder
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from bm25s.stopwords import STOPWORDS_EN
 
-from graphrerank.operators import BM25
+from graphrerank.operators.bm25 import BM25
 
 TEXTS = [
     "The quick brown fox jumps over the lazy dog",

@@ -2,7 +2,9 @@ import pytest
 import torch
 
 from graphrerank.graphs import CorpusGraph, Queries
-from graphrerank.operators import BM25, BM25Retriever, hybrid
+from graphrerank.operators import hybrid
+from graphrerank.operators.bm25 import BM25
+from graphrerank.operators.bm25_retriever import BM25Retriever
 
 TEXTS = ["red fox", "brown dog", "a fox and a red red bird", "", "stone"]
 QUERIES = ["red fox", "dog", "zebra", ""]

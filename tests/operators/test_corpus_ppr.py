@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from graphrerank.graphs import CorpusGraph, EntityIncidence, Ranking, candidate_edges
-from graphrerank.operators import CorpusPPR, corpus_ppr, personalized_pagerank
+from graphrerank.operators import corpus_ppr
+from graphrerank.operators.corpus_ppr import CorpusPPR
+from graphrerank.operators.ppr import personalized_pagerank
 
 
 def corpus(seed: int = 0, *, num_nodes: int = 40, num_edges: int = 70, undirected: bool = True) -> CorpusGraph:

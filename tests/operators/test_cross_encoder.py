@@ -24,7 +24,7 @@ from transformers import (
     XLMRobertaForSequenceClassification,
 )
 
-from graphrerank.operators import CrossEncoder
+from graphrerank.operators.cross_encoder import CrossEncoder
 from tests.support import ROOT
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghijklmnopqrstuvwxyz"]

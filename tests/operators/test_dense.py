@@ -3,7 +3,8 @@ import torch
 from torch import Tensor
 
 from graphrerank.graphs import CorpusGraph, Queries, top_k_by_node_order
-from graphrerank.operators import DenseRetriever, dense
+from graphrerank.operators import dense
+from graphrerank.operators.dense import DenseRetriever
 
 NO_EDGES = torch.zeros(0, 2, dtype=torch.int64)
 

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 from transformers import ElectraConfig
 
-from graphrerank.operators import CrossEncoder, encoder_layers
+from graphrerank.operators import encoder_layers
+from graphrerank.operators.cross_encoder import CrossEncoder
 from graphrerank.operators.encoder_layers import EncoderLayers, layer_settings
 from tests.operators.test_cross_encoder import KINDS, PASSAGES, QUERIES, build, logits
 

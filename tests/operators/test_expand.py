@@ -8,11 +8,15 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from torch import Tensor
 
-from graphrerank.data import RunRetriever
+from graphrerank.data.run_retriever import RunRetriever
 from graphrerank.graphs import CorpusGraph, Queries, Ranking
 from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.graphs.retriever import needs_vectors
-from graphrerank.operators import BM25, ExpandRetriever, HybridExpandRetriever, HybridRetriever, expand
+from graphrerank.operators import expand
+from graphrerank.operators.bm25 import BM25
+from graphrerank.operators.expand import ExpandRetriever
+from graphrerank.operators.hybrid import HybridRetriever
+from graphrerank.operators.hybrid_expand import HybridExpandRetriever
 from tests.support import CONF
 
 WORDS = ["fox", "dog", "bird", "tree", "river", "stone"]

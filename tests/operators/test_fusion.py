@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from graphrerank.graphs import Ranking
-from graphrerank.operators import weighted_rank_fusion
+from graphrerank.operators.fusion import weighted_rank_fusion
 
 
 def ranking(*rows: list[int]) -> Ranking:

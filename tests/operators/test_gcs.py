@@ -5,8 +5,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.graphs import CandidateGraphs
-from graphrerank.operators import GCS, graph_cohesive_smoothing
-from graphrerank.operators.gcs import num_smoothing_steps
+from graphrerank.operators.gcs import GCS, graph_cohesive_smoothing, num_smoothing_steps
 
 MakeGraphs = Callable[..., CandidateGraphs]
 RESTARTS = [0.05, 0.3, 0.5, 0.9, 1.0]

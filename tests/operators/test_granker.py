@@ -3,7 +3,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.graphs import CorpusGraph, candidate_edges
-from graphrerank.operators import neighbour_context, smooth_vectors
+from graphrerank.operators.granker import neighbour_context, smooth_vectors
 
 
 def naive_granker(vectors: Tensor, retrieved: list[int], edges: set[tuple[int, int]], smoothing: float) -> Tensor:

@@ -3,7 +3,11 @@ import torch
 import torch.nn.functional as F
 
 from graphrerank.graphs import CorpusGraph, Queries, Ranking
-from graphrerank.operators import BM25, BM25Retriever, DenseRetriever, HybridRetriever, hybrid
+from graphrerank.operators import hybrid
+from graphrerank.operators.bm25 import BM25
+from graphrerank.operators.bm25_retriever import BM25Retriever
+from graphrerank.operators.dense import DenseRetriever
+from graphrerank.operators.hybrid import HybridRetriever
 
 WORDS = ["fox", "dog", "bird", "tree", "river", "stone"]
 

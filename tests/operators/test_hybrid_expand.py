@@ -8,7 +8,8 @@ from hydra.utils import instantiate
 
 from graphrerank.graphs import CorpusGraph, EntityIncidence, Queries, Ranking
 from graphrerank.graphs.edge_types import EDGE_TYPES
-from graphrerank.operators import HybridRetriever, hybrid
+from graphrerank.operators import hybrid
+from graphrerank.operators.hybrid import HybridRetriever
 from graphrerank.operators.hybrid_expand import HybridExpandRetriever
 from tests.support import CONF
 

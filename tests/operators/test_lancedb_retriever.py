@@ -5,10 +5,14 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank.data import RetrievalDataset, grow_corpus, open_corpus, prepare_corpus
+from graphrerank.data.corpus_folder.growth import grow_corpus
+from graphrerank.data.corpus_folder.opening import open_corpus
+from graphrerank.data.corpus_folder.preparation import prepare_corpus
+from graphrerank.data.dataset import RetrievalDataset
 from graphrerank.graphs import CorpusGraph, Queries
-from graphrerank.operators import DenseRetriever, LanceDBRetriever
+from graphrerank.operators.dense import DenseRetriever
 from graphrerank.operators.lance_store import LanceStore
+from graphrerank.operators.lancedb_retriever import LanceDBRetriever
 from tests.operators.stores import DIM, corpus, questions
 from tests.support.encoders import HashEncoder
 

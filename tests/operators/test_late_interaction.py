@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from graphrerank.graphs import CorpusGraph, Queries
-from graphrerank.operators import LateInteractionRetriever, late_interaction
+from graphrerank.operators import late_interaction
+from graphrerank.operators.late_interaction import LateInteractionRetriever
 
 TEXTS = ["the fox and the dog", "a river", "stones in the river and a fox", "", "dogs", "a river"]
 QUERIES = ["fox of the river", "dog", "", "zebra"]

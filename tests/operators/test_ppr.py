@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from graphrerank.graphs import CandidateGraphs
-from graphrerank.operators import PPR, personalized_pagerank
 from graphrerank.operators.gcs import num_smoothing_steps
+from graphrerank.operators.ppr import PPR, personalized_pagerank
 
 MakeGraphs = Callable[..., CandidateGraphs]
 RESTARTS = [0.15, 0.5, 0.8]

@@ -3,9 +3,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphrerank.data import RetrievalDataset, open_corpus, prepare_corpus
-from graphrerank.data.dataset import Qrels
-from graphrerank.operators import DenseRetriever, QdrantRetriever
+from graphrerank.data.corpus_folder.opening import open_corpus
+from graphrerank.data.corpus_folder.preparation import prepare_corpus
+from graphrerank.data.dataset import Qrels, RetrievalDataset
+from graphrerank.operators.dense import DenseRetriever
+from graphrerank.operators.qdrant_retriever import QdrantRetriever
 from tests.operators.stores import DIM, corpus, questions
 
 pytest.importorskip("qdrant_client")

@@ -5,7 +5,8 @@ import torch
 from transformers import BertForMaskedLM
 
 from graphrerank.graphs import CorpusGraph, Queries
-from graphrerank.operators import SpladeRetriever, splade
+from graphrerank.operators import splade
+from graphrerank.operators.splade import SpladeRetriever
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "fox", "dog", "bird", "tree", "river", "stone"]
 TEXTS = ["fox dog", "bird", "tree river stone fox", "", "dog dog bird", "fox dog"]

@@ -15,20 +15,21 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from graphrerank.graphs import CorpusGraph, EntityIncidence, Queries, candidate_edges
-from graphrerank.inference import CheckpointScorer
-from graphrerank.operators import BM25Retriever, ExpandRetriever, HybridExpandRetriever, HybridRetriever
-from graphrerank.pipelines import (
-    AlternateFrontier,
-    GRanker,
-    GraphRerank,
-    PageRank,
-    Pipeline,
-    Rerank,
-    SteinerTree,
-    STeX,
-    UntilBudget,
-    VectorSearch,
-)
+from graphrerank.inference.checkpoint_scorer import CheckpointScorer
+from graphrerank.operators.bm25_retriever import BM25Retriever
+from graphrerank.operators.expand import ExpandRetriever
+from graphrerank.operators.hybrid import HybridRetriever
+from graphrerank.operators.hybrid_expand import HybridExpandRetriever
+from graphrerank.pipelines.frontier import AlternateFrontier
+from graphrerank.pipelines.granker import GRanker
+from graphrerank.pipelines.graph_rerank import GraphRerank
+from graphrerank.pipelines.page_rank import PageRank
+from graphrerank.pipelines.pipeline import Pipeline
+from graphrerank.pipelines.rerank import Rerank
+from graphrerank.pipelines.stex import STeX
+from graphrerank.pipelines.until_budget import UntilBudget
+from graphrerank.pipelines.vector_search import VectorSearch
+from graphrerank_papers.g_retriever.steiner_tree import SteinerTree
 
 MADE_UP = torch.device("meta")  # torch guards its own devices alone; no pipeline uses this one
 MOVES = {torch.ops.aten._to_copy.default, torch.ops.aten.copy_.default}
@@ -202,7 +203,7 @@ def test_page_rank_of_a_moved_graph_is_built_on_the_cpu_and_moved(
     entities: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The made-up device has no sparse matrices; so only the move is looked at."""
-    from graphrerank.operators import CorpusPPR
+    from graphrerank.operators.corpus_ppr import CorpusPPR
 
     moves: list[Any] = []
     monkeypatch.setattr(CorpusPPR, "to", lambda self, device: moves.append(device))

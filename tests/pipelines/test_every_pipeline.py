@@ -14,7 +14,7 @@ from torch import Tensor
 
 from graphrerank.cli import schema
 from graphrerank.graphs import CorpusGraph, Queries
-from graphrerank.pipelines import Pipeline, Retrieved
+from graphrerank.pipelines.pipeline import Pipeline, Retrieved
 from tests.support import CONF
 from tests.support.encoders import HashEncoder
 

@@ -8,18 +8,18 @@ import torch
 from torch import Tensor
 
 from graphrerank.graphs import CorpusGraph, Queries, Ranking
-from graphrerank.operators import BM25Retriever, DenseRetriever, PrizeCollectingSteinerTree
-from graphrerank.pipelines import (
-    AlternateFrontier,
-    GRanker,
-    PageRank,
-    Pipeline,
-    Rerank,
-    SteinerTree,
-    STeX,
-    UntilBudget,
-    VectorSearch,
-)
+from graphrerank.operators.bm25_retriever import BM25Retriever
+from graphrerank.operators.dense import DenseRetriever
+from graphrerank.pipelines.frontier import AlternateFrontier
+from graphrerank.pipelines.granker import GRanker
+from graphrerank.pipelines.page_rank import PageRank
+from graphrerank.pipelines.pipeline import Pipeline
+from graphrerank.pipelines.rerank import Rerank
+from graphrerank.pipelines.stex import STeX
+from graphrerank.pipelines.until_budget import UntilBudget
+from graphrerank.pipelines.vector_search import VectorSearch
+from graphrerank_papers.g_retriever.pcst import PrizeCollectingSteinerTree
+from graphrerank_papers.g_retriever.steiner_tree import SteinerTree
 
 Encode = Callable[[int], Tensor]  # a node's pair vector
 Head = Callable[[Tensor], Tensor]

@@ -7,11 +7,16 @@ import torch
 from fastapi import FastAPI
 
 from graphrerank.cli.http_service import RERANK, TEI
-from graphrerank.models import Checkpoint, GATv2Reranker, parse_manifest
-from graphrerank.serving import Artifact, Limits, RerankEngine, export_artifact, load_artifact
+from graphrerank.models.checkpoint import Checkpoint
+from graphrerank.models.gatv2_reranker import GATv2Reranker
+from graphrerank.models.manifest import parse_manifest
+from graphrerank.serving.artifact import Artifact, load_artifact
 from graphrerank.serving.dispatcher import Dispatcher
 from graphrerank.serving.engine import answer_all
+from graphrerank.serving.export import export_artifact
 from graphrerank.serving.http_guard import HttpGuard
+from graphrerank.serving.limits import Limits
+from graphrerank.serving.rerank_engine import RerankEngine
 from graphrerank.serving.routes import add_routes
 from tests.support.encoders import HashEncoder
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from graphrerank.models import load_checkpoint
-from graphrerank.models.checkpoint import PRETRAINED
+from graphrerank.models.checkpoint import PRETRAINED, load_checkpoint
 from graphrerank.models.integrity import seal_manifest
 from graphrerank.models.manifest import write_manifest
-from graphrerank.serving import export_artifact, load_artifact
+from graphrerank.serving.artifact import load_artifact
+from graphrerank.serving.export import export_artifact
 
 
 @pytest.fixture(scope="module")

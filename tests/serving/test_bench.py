@@ -3,8 +3,8 @@ import time
 import pytest
 import torch
 
-from graphrerank.serving import export_artifact
 from graphrerank.serving.bench import FormatTime, bench_artifact, bench_table
+from graphrerank.serving.export import export_artifact
 from graphrerank.serving.parity_batches import HARD_CASES
 
 

@@ -7,8 +7,8 @@ from functools import partial
 import pytest
 import uvicorn
 
-from graphrerank.serving import Limits
 from graphrerank.serving.connection import LimitedConnection
+from graphrerank.serving.limits import Limits
 
 REQUEST = b"GET /0 HTTP/1.1\r\nhost: x\r\n\r\n"
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from graphrerank.serving import Limits
 from graphrerank.serving.dispatcher import GRACE_SECONDS, Dispatcher
 from graphrerank.serving.engine import Refusal
+from graphrerank.serving.limits import Limits
 from graphrerank.serving.messages import connect, listen, pack, read_message, receive
 
 

@@ -5,12 +5,15 @@ from functools import partial
 import pytest
 import torch
 
-from graphrerank.data import Qrels, RetrievalDataset, open_corpus, prepare_corpus
+from graphrerank.data.corpus_folder.opening import open_corpus
+from graphrerank.data.corpus_folder.preparation import prepare_corpus
+from graphrerank.data.dataset import Qrels, RetrievalDataset
 from graphrerank.data.readers.folder import load_folder
 from graphrerank.files import sole_use
 from graphrerank.graphs import CorpusGraph, EntityIncidence
-from graphrerank.operators import BM25Retriever
-from graphrerank.pipelines import Pipeline, VectorSearch
+from graphrerank.operators.bm25_retriever import BM25Retriever
+from graphrerank.pipelines.pipeline import Pipeline
+from graphrerank.pipelines.vector_search import VectorSearch
 from graphrerank.serving.documents_engine import DocumentsEngine
 from graphrerank.serving.documents_request import AddDocuments, RemoveDocuments
 from graphrerank.serving.search_engine import SearchableCorpus, SearchEngine, SearchRequest

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from graphrerank.data import NewEdge
+from graphrerank.data.corpus_folder.growth import NewEdge
 from graphrerank.serving.documents_request import AddDocuments, RemoveDocuments
 from graphrerank.serving.limits import Limits
 

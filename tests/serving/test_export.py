@@ -7,12 +7,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphrerank.models import Checkpoint, ComplexityAdapter, GATv2Reranker, load_checkpoint
+from graphrerank.models.checkpoint import Checkpoint, load_checkpoint
+from graphrerank.models.gatv2_reranker import GATv2Reranker
 from graphrerank.models.manifest import parse_manifest, write_manifest
 from graphrerank.serving import export as export_module
-from graphrerank.serving import export_artifact, load_artifact
+from graphrerank.serving.artifact import load_artifact
+from graphrerank.serving.export import export_artifact
 from graphrerank.serving.formats import torchscript
 from graphrerank.serving.parity_batches import parity_batches
+from graphrerank_papers.ea_graphrag.complexity_adapter import ComplexityAdapter
 from tests.support import ROOT
 from tests.support.manifests import make_manifest
 

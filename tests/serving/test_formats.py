@@ -10,16 +10,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from graphrerank.models import (
-    Checkpoint,
-    ComplexityAdapter,
-    GRankerHead,
-    RerankerManifest,
-    parse_manifest,
-)
-from graphrerank.serving import export_artifact, load_artifact
-from graphrerank.serving.formats import Runner, find_formats
+from graphrerank.models.checkpoint import Checkpoint
+from graphrerank.models.granker_head import GRankerHead
+from graphrerank.models.manifest import RerankerManifest, parse_manifest
+from graphrerank.serving.artifact import load_artifact
+from graphrerank.serving.export import export_artifact
+from graphrerank.serving.formats.exportable import Runner
+from graphrerank.serving.formats.registry import find_formats
 from graphrerank.serving.parity_batches import random_graphs
+from graphrerank_papers.ea_graphrag.complexity_adapter import ComplexityAdapter
 from tests.serving.conftest import SMALL, TYPED
 from tests.support import ROOT
 from tests.support.manifests import make_manifest

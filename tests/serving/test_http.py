@@ -9,8 +9,9 @@ import warnings
 
 import pytest
 
-from graphrerank.serving import Limits, RerankEngine
 from graphrerank.serving.json_log import LOGGER, JsonFormatter
+from graphrerank.serving.limits import Limits
+from graphrerank.serving.rerank_engine import RerankEngine
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # starlette asks for httpx2 where there is httpx only

@@ -12,9 +12,10 @@ import uvicorn
 import uvloop
 
 from graphrerank.cli.http_service import RERANK
-from graphrerank.serving import Limits, ServiceSettings
 from graphrerank.serving.dispatcher import Dispatcher
 from graphrerank.serving.http_process import _allow_files, _Server, create_app
+from graphrerank.serving.limits import Limits
+from graphrerank.serving.settings import ServiceSettings
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # starlette asks for httpx2 where there is httpx only

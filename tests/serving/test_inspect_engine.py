@@ -7,12 +7,14 @@ import torch
 
 from graphrerank.graphs import CorpusGraph
 from graphrerank.graphs.edge_types import EDGE_TYPES, REFERENCE, SIMILARITY
-from graphrerank.inference import CheckpointScorer
-from graphrerank.models import load_primary
-from graphrerank.operators import HybridRetriever
-from graphrerank.pipelines import GraphRerank, Pipeline, VectorSearch
-from graphrerank.serving import Limits
+from graphrerank.inference.checkpoint_scorer import CheckpointScorer
+from graphrerank.models.checkpoint import load_primary
+from graphrerank.operators.hybrid import HybridRetriever
+from graphrerank.pipelines.graph_rerank import GraphRerank
+from graphrerank.pipelines.pipeline import Pipeline
+from graphrerank.pipelines.vector_search import VectorSearch
 from graphrerank.serving.inspect_engine import InspectEngine, InspectRequest, InspectResponse
+from graphrerank.serving.limits import Limits
 from graphrerank.serving.search_engine import SearchableCorpus, SearchEngine, SearchRequest
 from tests.support.encoders import HashEncoder
 

@@ -17,10 +17,9 @@ from torch import Tensor
 
 from graphrerank import GraphReranker
 from graphrerank.graphs.edge_types import EDGE_TYPES
-from graphrerank.models import load_checkpoint
-from graphrerank.models.checkpoint import PRETRAINED
-from graphrerank.serving import export_artifact
+from graphrerank.models.checkpoint import PRETRAINED, load_checkpoint
 from graphrerank.serving.artifact import load_artifact
+from graphrerank.serving.export import export_artifact
 from graphrerank.serving.parity import TOLERANCE
 from graphrerank.serving.parity_batches import Batch, parity_batches
 from graphrerank.serving.schema import input_names

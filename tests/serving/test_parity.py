@@ -4,7 +4,7 @@ from itertools import islice
 import pytest
 import torch
 
-from graphrerank.data.text_match import WORD_FEATURES
+from graphrerank.features.text_match import WORD_FEATURES
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.calibration import LogisticCalibration
 from graphrerank.serving.parity import parity_differences

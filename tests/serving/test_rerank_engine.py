@@ -4,10 +4,14 @@ import pytest
 import torch
 
 from graphrerank import GraphReranker
-from graphrerank.operators import BM25, HybridExpandRetriever
-from graphrerank.serving import Limits, RerankEngine, RerankRequest, export_artifact, load_artifact
+from graphrerank.operators.bm25 import BM25
+from graphrerank.operators.hybrid_expand import HybridExpandRetriever
+from graphrerank.serving.artifact import load_artifact
 from graphrerank.serving.engine import Refusal, answer_all
-from graphrerank.serving.rerank_engine import load_rerank_engine
+from graphrerank.serving.export import export_artifact
+from graphrerank.serving.limits import Limits
+from graphrerank.serving.rerank_engine import RerankEngine, load_rerank_engine
+from graphrerank.serving.rerank_request import RerankRequest
 
 QUERY = "who wrote the red book"
 DOCUMENTS = ["the red book", "a green pear", "who is who", "the author wrote it", "the red book", "?"]

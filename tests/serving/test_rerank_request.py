@@ -1,7 +1,8 @@
 import pytest
 from pydantic import ValidationError
 
-from graphrerank.serving import Limits, RerankRequest
+from graphrerank.serving.limits import Limits
+from graphrerank.serving.rerank_request import RerankRequest
 
 BASE = {"query": "q", "documents": ["a b c d", {"text": "e f g", "title": "T", "year": 3}, "h"]}
 

@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from graphrerank.serving import RerankRequest
+from graphrerank.serving.rerank_request import RerankRequest
 from graphrerank.serving.rerank_response import RankedDocuments, rerank_response
 
 RANKED = RankedDocuments("model", indices=[1, 0], relevance=[0.9, 0.2], scores=[2.0, -1.0])

@@ -8,8 +8,9 @@ import pytest
 
 from graphrerank import GraphReranker
 from graphrerank.models.checkpoint import PRETRAINED
-from graphrerank.serving import export_artifact
-from graphrerank.serving.formats import FORMATS, aot
+from graphrerank.serving.export import export_artifact
+from graphrerank.serving.formats import aot
+from graphrerank.serving.formats.registry import FORMATS
 from tests.serving.conftest import TYPED
 from tests.support.running import running
 

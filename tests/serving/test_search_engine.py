@@ -8,10 +8,13 @@ from pydantic import ValidationError
 
 from graphrerank.graphs import CorpusGraph
 from graphrerank.graphs.list_confidence import ListConfidence
-from graphrerank.inference import CheckpointScorer
-from graphrerank.models import load_primary
-from graphrerank.operators import BM25Retriever, HybridRetriever
-from graphrerank.pipelines import GraphRerank, Pipeline, VectorSearch
+from graphrerank.inference.checkpoint_scorer import CheckpointScorer
+from graphrerank.models.checkpoint import load_primary
+from graphrerank.operators.bm25_retriever import BM25Retriever
+from graphrerank.operators.hybrid import HybridRetriever
+from graphrerank.pipelines.graph_rerank import GraphRerank
+from graphrerank.pipelines.pipeline import Pipeline
+from graphrerank.pipelines.vector_search import VectorSearch
 from graphrerank.serving.engine import Refusal
 from graphrerank.serving.search_engine import SearchableCorpus, SearchEngine, SearchRequest, corpus_version
 from tests.support.encoders import HashEncoder

@@ -1,6 +1,6 @@
 import pytest
 
-from graphrerank.serving import ServiceSettings
+from graphrerank.serving.settings import ServiceSettings
 
 
 @pytest.mark.parametrize(

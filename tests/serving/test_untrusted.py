@@ -13,12 +13,14 @@ import pytest
 import torch
 
 from graphrerank import GraphReranker
-from graphrerank.models import ComplexityAdapter, load_checkpoint
-from graphrerank.models.checkpoint import save_weights
+from graphrerank.models.checkpoint import load_checkpoint, save_weights
 from graphrerank.models.integrity import seal_manifest
 from graphrerank.models.manifest import write_manifest
-from graphrerank.serving import export_artifact, load_artifact
-from graphrerank.serving.formats import Exportable, onnx, pt2
+from graphrerank.serving.artifact import load_artifact
+from graphrerank.serving.export import export_artifact
+from graphrerank.serving.formats import onnx, pt2
+from graphrerank.serving.formats.exportable import Exportable
+from graphrerank_papers.ea_graphrag.complexity_adapter import ComplexityAdapter
 from tests.support.manifests import make_manifest
 
 ARGUMENTS = {"num_features": 3, "num_selected": 2, "hidden_channels": [4]}

@@ -1,4 +1,4 @@
-from graphrerank.inference import RerankInput
+from graphrerank.inference.rerank_input import RerankInput
 from graphrerank.serving.work import query_seconds, rerank_seconds
 
 

@@ -4,3 +4,4 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 CONF = ROOT / "conf"
+PAPERS_CONF = ROOT / "src" / "graphrerank_papers" / "conf"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from graphrerank.knowledge import Entity, Knowledge, Relation
+from graphrerank.knowledge.passage_knowledge import Entity, Knowledge, Relation
 
 
 class NameExtractor:

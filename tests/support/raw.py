@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from graphrerank.data.builders import build_dataset
+from graphrerank_papers.builders.registry import build_dataset
 
 Content = str | bytes | list[Any] | dict[str, Any]
 

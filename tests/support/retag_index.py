@@ -5,8 +5,10 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from graphrerank.indexes.retag import ReTAGIndex, ReTAGReport, ReTAGSettings, Sentences, Subgraph, Topics
-from graphrerank.indexes.retag.communities import Communities, Rows
+from graphrerank_papers.retag.communities import Communities, Rows
+from graphrerank_papers.retag.index import ReTAGIndex, ReTAGSettings, Sentences, Subgraph
+from graphrerank_papers.retag.report import ReTAGReport
+from graphrerank_papers.retag.topics import Topics
 from tests.support.encoders import HashEncoder
 
 ENTITIES = ("Metz", "Nancy", "Trier", "Verdun", "Lothair", "Waldrada", "Rhine", "Moselle")

@@ -10,11 +10,13 @@ import torch
 from Stemmer import Stemmer
 
 from graphrerank import GraphReranker
-from graphrerank.data import load_folder
-from graphrerank.data.text_match import TextMatch
+from graphrerank.data.readers.folder import load_folder
+from graphrerank.features.text_match import TextMatch
+from graphrerank.features.word_table import WordTable
 from graphrerank.operators.bm25 import BM25, lexical_index
-from graphrerank.text import WordTable, find_keywords, split_sentences, words
+from graphrerank.text import split_sentences, words
 from graphrerank.text.languages import LANGUAGES, detect_language, language_of
+from graphrerank_papers.knowledge.keywords import find_keywords
 from tests.support.folders import write_dataset
 
 GERMAN = [

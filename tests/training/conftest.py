@@ -1,7 +1,8 @@
 import pytest
 import torch
 
-from graphrerank.data import PreparedDataset, Qrels, RetrievalDataset
+from graphrerank.data.candidates import PreparedDataset
+from graphrerank.data.dataset import Qrels, RetrievalDataset
 from graphrerank.graphs import CorpusGraph, Ranking
 
 NUM_NODES, NUM_QUERIES, TOP_K = 80, 48, 12

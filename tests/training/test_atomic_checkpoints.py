@@ -7,7 +7,7 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
 from graphrerank.cli import schema
-from graphrerank.training import AtomicCheckpoints
+from graphrerank.training.atomic_checkpoints import AtomicCheckpoints
 from tests.support import ROOT
 
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from graphrerank.training import EpochTable
+from graphrerank.training.epoch_table import EpochTable
 
 NUMBERS = {
     "train/loss_step": 2.5, "train/loss_epoch": 2.3829, "val/loss": 2.42, "val/pr@5": 0.343, "val/pr@10": 0.487,

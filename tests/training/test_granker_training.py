@@ -8,15 +8,17 @@ import pytest
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 
-from graphrerank.data import PairCache, PreparedDataset, Qrels, RetrievalDataset
+from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.datamodule import CandidateDataModule
+from graphrerank.data.dataset import Qrels, RetrievalDataset
+from graphrerank.data.pair_cache import PairCache
 from graphrerank.graphs import CorpusGraph, ModelInputs, Ranking
 from graphrerank.graphs.model_inputs import PAIRS, token_states
 from graphrerank.losses import listwise_softmax_cross_entropy
-from graphrerank.models import GRankerHead
+from graphrerank.models.granker_head import GRankerHead
 from graphrerank.models.granker_layers import GRankerLayers
-from graphrerank.operators import CrossEncoder
-from graphrerank.training import RerankerModule
+from graphrerank.operators.cross_encoder import CrossEncoder
+from graphrerank.training.reranker_module import RerankerModule
 from tests.operators.test_cross_encoder import build
 from tests.training.test_reranker_module import StopAt, trainer, weights
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from graphrerank.training import LearningCurves
+from graphrerank.training.learning_curves import LearningCurves
 
 PANELS = [["train/loss", "val/loss"], ["val/pr@10"]]
 PNG = b"\x89PNG\r\n\x1a\n"

@@ -3,7 +3,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.metrics import expected_calibration_error
-from graphrerank.training import fit_list_confidence
+from graphrerank.training.list_confidence import fit_list_confidence
 
 RANKS = (1, 2, 5)
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from lightning.pytorch.callbacks import EMAWeightAveraging, ModelCheckpoint
 
-from graphrerank.data import PreparedDataset
+from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.datamodule import CandidateDataModule
 from graphrerank.losses import (
     binary_cross_entropy,
@@ -19,8 +19,8 @@ from graphrerank.losses import (
     ranknet,
     smooth_perfect_recall,
 )
-from graphrerank.models import GATv2Reranker
-from graphrerank.training import RerankerModule
+from graphrerank.models.gatv2_reranker import GATv2Reranker
+from graphrerank.training.reranker_module import RerankerModule
 
 LOSSES: dict[str, Callable[..., torch.Tensor]] = {
     "bce": binary_cross_entropy,

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from graphrerank.metrics import brier_score, expected_calibration_error
-from graphrerank.training import calibration_method, fit_isotonic, fit_logistic
+from graphrerank.training.score_calibration import calibration_method, fit_isotonic, fit_logistic
 
 
 def planted(num_pairs: int, slope: float, intercept: float, *, seed: int = 0) -> tuple[Tensor, Tensor]:

@@ -7,11 +7,10 @@ from omegaconf import DictConfig
 from graphrerank.caching import hash_texts, short_hash
 from graphrerank.files import hash_files
 from graphrerank.inference.hub import is_hub_id, locate_model, model_source
-from graphrerank.models import find_checkpoint, load_checkpoint
-from graphrerank.models.checkpoint import WEIGHTS, library_versions
+from graphrerank.models.checkpoint import WEIGHTS, find_checkpoint, library_versions, load_checkpoint
 from graphrerank.models.manifest import MANIFEST
-from graphrerank.serving import export_artifact
-from graphrerank.serving.formats import FORMATS
+from graphrerank.serving.export import export_artifact
+from graphrerank.serving.formats.registry import FORMATS
 
 
 def artifact_folder(cfg: DictConfig) -> Path:

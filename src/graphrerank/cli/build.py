@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from graphrerank.cli.session import Session
-from graphrerank.data.builders import BUILDERS, build_dataset
+from graphrerank_papers.builders.registry import BUILDERS, build_dataset
 
 
 def build(session: Session) -> Path:

@@ -10,15 +10,15 @@ from hydra.utils import instantiate
 from graphrerank.cli.corpus_calibration import calibrate_for_corpus
 from graphrerank.cli.session import Session
 from graphrerank.cli.systems import check_encoder
-from graphrerank.data import PreparedDataset
-from graphrerank.evaluation import System
+from graphrerank.data.candidates import PreparedDataset
 from graphrerank.evaluation.reliability import LabelledLists, judge_confidence, judge_reliability, labelled_lists
+from graphrerank.evaluation.system import System
 from graphrerank.graphs.calibration import Calibration
-from graphrerank.models import RerankerManifest, load_primary
-from graphrerank.models.checkpoint import save_weights
+from graphrerank.models.checkpoint import load_primary, save_weights
 from graphrerank.models.entries import GroupEntry
-from graphrerank.models.manifest import write_manifest
-from graphrerank.training import calibration_method, fit_list_confidence, teach_confidence
+from graphrerank.models.manifest import RerankerManifest, write_manifest
+from graphrerank.training.list_confidence import fit_list_confidence, teach_confidence
+from graphrerank.training.score_calibration import calibration_method
 
 
 def calibrate_system(method: str, parts: Mapping[str, PreparedDataset], split: str, system: System) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def calibrate_system(method: str, parts: Mapping[str, PreparedDataset], split: s
 
     ``method`` is ``logistic`` or ``isotonic``. Returns the manifest's ``calibration`` and ``list_confidence``, with
     what they were fitted on and how well they fit there, on all data sets and on each. The latter is left out, with a
-    line that says so, where the lists do not allow it (:func:`graphrerank.training.fit_list_confidence`).
+    line that says so, where the lists do not allow it (``fit_list_confidence``).
     """
     lists = {name: labelled_lists(part, split, system) for name, part in parts.items()}
     pairs = {name: part.pairs for name, part in lists.items()}

@@ -15,10 +15,10 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from graphrerank.cli.places import Places
-from graphrerank.data.corpus_folder import is_corpus_folder
+from graphrerank.data.corpus_folder.opening import is_corpus_folder
 from graphrerank.extensions import settings_folders
-from graphrerank.models import RerankerManifest
 from graphrerank.models.entries import GroupEntry
+from graphrerank.models.manifest import RerankerManifest
 from graphrerank.passwords import without_passwords
 from graphrerank.strangers import check_hub_model
 

@@ -9,16 +9,16 @@ from torch import Tensor
 from graphrerank.caching import hash_texts
 from graphrerank.cli.session import Session
 from graphrerank.cli.systems import check_encoder
-from graphrerank.data import RetrievalDataset
-from graphrerank.evaluation import rerank
+from graphrerank.data.dataset import RetrievalDataset
 from graphrerank.evaluation.reliability import CONFIDENCE_RANKS, LabelledLists, label_ranking
+from graphrerank.evaluation.reranking import rerank
 from graphrerank.graphs.calibration import Calibration
 from graphrerank.graphs.list_confidence import ListConfidence
 from graphrerank.metrics import brier_score, expected_calibration_error
-from graphrerank.models import Checkpoint
-from graphrerank.models.checkpoint import save_weights
+from graphrerank.models.checkpoint import Checkpoint, save_weights
 from graphrerank.models.manifest import write_manifest
-from graphrerank.training import calibration_method, fit_list_confidence
+from graphrerank.training.list_confidence import fit_list_confidence
+from graphrerank.training.score_calibration import calibration_method
 
 FEWEST = 10  # questions
 FOLDS = 5

@@ -11,10 +11,10 @@ from torch import Tensor
 from graphrerank.cli.compose import with_trained_splits
 from graphrerank.cli.session import Session
 from graphrerank.cli.systems import check_encoder
-from graphrerank.data import PreparedDataset, RetrievalDataset, prepare
-from graphrerank.data.dataset import TRAIN, VAL
+from graphrerank.data.candidates import PreparedDataset, prepare
+from graphrerank.data.dataset import TRAIN, VAL, RetrievalDataset
 from graphrerank.data.readers.folder import AUTO
-from graphrerank.evaluation import RETRIEVER, RankedDataset, RankedSystem, StudyPlan, System, build_study, rerank
+from graphrerank.evaluation.build_study import build_study
 from graphrerank.evaluation.counterfactual import EDGES, OtherEdges
 from graphrerank.evaluation.diagnosis import (
     DRAFTED,
@@ -31,12 +31,18 @@ from graphrerank.evaluation.graph_shape import graph_shape
 from graphrerank.evaluation.measuring import judged_queries
 from graphrerank.evaluation.minimum_effect import minimum_effect
 from graphrerank.evaluation.pooling import DEPTH, chosen_queries, pool_csv
+from graphrerank.evaluation.ranked_system import RankedDataset, RankedSystem
+from graphrerank.evaluation.reranking import rerank
+from graphrerank.evaluation.run_json import RETRIEVER
+from graphrerank.evaluation.study_plan import StudyPlan
+from graphrerank.evaluation.system import System
 from graphrerank.evaluation.tables import Table, markdown_table
 from graphrerank.evaluation.terminal import print_table
 from graphrerank.files import write_json, write_text
 from graphrerank.graphs import Ranking
 from graphrerank.graphs.edge_types import EDGE_TYPES
-from graphrerank.models import RerankerManifest, load_primary
+from graphrerank.models.checkpoint import load_primary
+from graphrerank.models.manifest import RerankerManifest
 
 MEASURES = ("nDCG@10", "R@10", "PR@10")
 ALL = "all judged questions"

@@ -6,8 +6,8 @@ from graphrerank.cli.lineup import read_lineup
 from graphrerank.cli.ranking import Rankings
 from graphrerank.cli.results import Results
 from graphrerank.cli.session import Session
-from graphrerank.evaluation import build_study
-from graphrerank.evaluation.answering import answer_queries, write_answers
+from graphrerank.evaluation.build_study import build_study
+from graphrerank_papers.answers.answering import answer_queries, write_answers
 
 
 def evaluate(session: Session) -> Path:

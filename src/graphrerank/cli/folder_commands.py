@@ -48,8 +48,9 @@ def index_command(arguments: Sequence[str]) -> int:
         raise ValueError(f"`--questions` must not be negative, got {given.questions}")
     if given.language_model is not None:
         require_extra("llm", "graphrerank index --language-model")
-    from graphrerank.data.documents import index_folder
-    from graphrerank.data.engines import LOCAL, Engine, RayEngine
+    from graphrerank.data.documents.index_folder import index_folder
+    from graphrerank.data.engines.local import LOCAL, Engine
+    from graphrerank.data.engines.ray_data import RayEngine
 
     engine: Engine = LOCAL
     if given.engine == "ray":
@@ -65,13 +66,14 @@ def index_command(arguments: Sequence[str]) -> int:
 def _drafted(folder: Path, count: int, name: str | None, endpoint: str) -> str:
     """Draft questions, and say how many there are and what trains on them."""
     from graphrerank.cli.doctor import cache_folder
-    from graphrerank.data.documents import draft_folder
+    from graphrerank.data.documents.draft_folder import draft_folder
     from graphrerank.data.readers.drafted_file import DRAFTED
 
     if name is None:
         made = draft_folder(folder, count)
     else:
-        from graphrerank.language_models import AnswerCache, LanguageModel
+        from graphrerank.language_models.answer_cache import AnswerCache
+        from graphrerank.language_models.client import LanguageModel
 
         asked = AnswerCache(LanguageModel(endpoint, name), Path(cache_folder(dict(os.environ))) / "answers")
         made = draft_folder(folder, count, model=asked, drafted_by=name)

@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from graphrerank.cli.session import Session
-from graphrerank.data import NewEdge, compact_corpus, grow_corpus, read_documents
+from graphrerank.data.corpus_folder.compaction import compact_corpus
 from graphrerank.data.corpus_folder.derived_growth import EXTRACTORS
+from graphrerank.data.corpus_folder.growth import NewEdge, grow_corpus
 from graphrerank.data.corpus_folder.opening import read_manifest
-from graphrerank.data.readers.documents import Document
+from graphrerank.data.readers.documents import Document, read_documents
 from graphrerank.data.readers.edge_list import read_edges
 from graphrerank.data.readers.entities import ENTITIES, read_entities
 from graphrerank.data.readers.folder import EDGES

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from graphrerank.data import RetrievalDataset
+from graphrerank.data.dataset import RetrievalDataset
 from graphrerank.data.readers.entities import ENTITIES
 
 

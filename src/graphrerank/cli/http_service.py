@@ -15,33 +15,34 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from graphrerank.cli.artifacts import artifact_folder
 from graphrerank.cli.lineup import name_systems
 from graphrerank.cli.session import NONE, Session
-from graphrerank.data import VectorCache
 from graphrerank.data.candidates import with_vectors
-from graphrerank.data.corpus_folder import is_corpus_folder
+from graphrerank.data.corpus_folder.opening import is_corpus_folder
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.readers.records import read_jsonl
+from graphrerank.data.vector_cache import VectorCache
 from graphrerank.graphs.edge_types import EDGE_TYPES, MEANINGS
 from graphrerank.inference.hub import locate_model
-from graphrerank.models import Manifest, RerankerManifest
 from graphrerank.models.entries import EncoderEntry
-from graphrerank.pipelines import Pipeline
-from graphrerank.serving import Artifact, Limits, Service, ServiceSettings, load_artifact, run
-from graphrerank.serving.artifact import artifact_formats, read_artifact_manifest
+from graphrerank.models.manifest import Manifest, RerankerManifest
+from graphrerank.pipelines.pipeline import Pipeline
+from graphrerank.serving.artifact import Artifact, artifact_formats, load_artifact, read_artifact_manifest
 from graphrerank.serving.documents_engine import DocumentsEngine
 from graphrerank.serving.documents_request import AddDocuments, DocumentsResponse, RemoveDocuments
 from graphrerank.serving.engine import EngineFactory
 from graphrerank.serving.exposure import check_exposure
-from graphrerank.serving.formats import Runner
+from graphrerank.serving.formats.exportable import Runner
 from graphrerank.serving.inspect_engine import InspectEngine, InspectRequest, InspectResponse
+from graphrerank.serving.limits import Limits
 from graphrerank.serving.rerank_engine import load_rerank_engine
 from graphrerank.serving.rerank_request import RerankRequest
 from graphrerank.serving.rerank_response import RerankResponse, render_rerank
-from graphrerank.serving.route_engine import RouteRequest, RouteResponse, load_route_engine
 from graphrerank.serving.routes import Route
 from graphrerank.serving.search_engine import SearchableCorpus, SearchEngine, SearchRequest, SearchResponse
-from graphrerank.serving.settings import PageSettings
+from graphrerank.serving.server import Service, run
+from graphrerank.serving.settings import PageSettings, ServiceSettings
 from graphrerank.serving.tei_rerank import TeiRequest, TeiResult, render_tei
 from graphrerank.text.languages import AUTO, language_of
+from graphrerank_papers.ea_graphrag.route_engine import RouteRequest, RouteResponse, load_route_engine
 
 NUM_QUESTIONS = 4  # of a corpus, to try on the page
 MAX_QUESTION = 300  # characters

@@ -7,13 +7,14 @@ from pathlib import Path
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf
 
-from graphrerank.answers import AnswerStage
 from graphrerank.cli.prompts import prompts_of
 from graphrerank.cli.session import Session
-from graphrerank.evaluation import RETRIEVER, StudyPlan
 from graphrerank.evaluation.counterfactual import EDGES
-from graphrerank.evaluation.study_plan import MIXED_MEASURES, PIPELINE_MEASURES, RERANKER_MEASURES
-from graphrerank.models import Checkpoint, RerankerManifest, load_checkpoints
+from graphrerank.evaluation.run_json import RETRIEVER
+from graphrerank.evaluation.study_plan import MIXED_MEASURES, PIPELINE_MEASURES, RERANKER_MEASURES, StudyPlan
+from graphrerank.models.checkpoint import Checkpoint, load_checkpoints
+from graphrerank.models.manifest import RerankerManifest
+from graphrerank_papers.answers.stage import AnswerStage
 
 RUN_ENDINGS = (".trec", ".run", ".txt", ".tsv", ".jsonl", ".gz")
 DATASET = "{dataset}"  # in a run file's path: the name of the data set

@@ -11,8 +11,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.text import Text
 
 from graphrerank.cli.session import Session
-from graphrerank.data import RetrievalDataset, prepare_corpus
-from graphrerank.data.corpus_folder.preparation import check_own_folder
+from graphrerank.data.corpus_folder.preparation import check_own_folder, prepare_corpus
+from graphrerank.data.dataset import RetrievalDataset
 
 
 def prepare_folder(session: Session) -> Path:

@@ -5,9 +5,9 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from graphrerank.language_models import Prompt
+from graphrerank.language_models.prompt import Prompt
 
-TARGET = "graphrerank.language_models.Prompt"
+TARGET = "graphrerank.language_models.prompt.Prompt"
 SLOTS = ("prompt", "prompts")
 
 

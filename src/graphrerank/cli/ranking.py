@@ -10,20 +10,24 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig
 from torch import Tensor
 
+from graphrerank.cli.job_session import PipelineFactory
 from graphrerank.cli.lineup import DATASET, FROZEN, Lineup
 from graphrerank.cli.session import Session
 from graphrerank.cli.systems import check_encoder, with_frozen
-from graphrerank.data import PreparedDataset
-from graphrerank.evaluation import RETRIEVER, RankedDataset, RankedSystem, run_pipelines, run_reranker
+from graphrerank.data.candidates import PreparedDataset
 from graphrerank.evaluation.cost import retrieval_times
 from graphrerank.evaluation.counterfactual import OtherEdges, other_graphs
 from graphrerank.evaluation.measuring import judged_queries
+from graphrerank.evaluation.ranked_system import RankedDataset, RankedSystem
+from graphrerank.evaluation.reranking import run_reranker
 from graphrerank.evaluation.run_files import read_run_file
-from graphrerank.experiments.session import PipelineFactory
+from graphrerank.evaluation.run_json import RETRIEVER
+from graphrerank.evaluation.run_pipelines import run_pipelines
 from graphrerank.files import hash_files, hash_json
 from graphrerank.graphs import Queries
-from graphrerank.models import Checkpoint, RerankerManifest
-from graphrerank.pipelines import Pipeline
+from graphrerank.models.checkpoint import Checkpoint
+from graphrerank.models.manifest import RerankerManifest
+from graphrerank.pipelines.pipeline import Pipeline
 
 TIMED_ALONE = 50  # queries that pipelines retrieve once more, one at a time
 MACHINE_SETTINGS = (

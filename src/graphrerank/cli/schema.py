@@ -173,7 +173,7 @@ class EvaluateConfig:
 
 @dataclass
 class ServiceLimits:
-    """See ``graphrerank.serving.Limits``."""
+    """See ``graphrerank.serving.limits.Limits``."""
 
     body_bytes: int = MISSING
     json_nodes: int = MISSING
@@ -208,7 +208,7 @@ class BenchPlan:
 
 @dataclass
 class ServeConfig:
-    """``conf/serve.yaml``; of the service also ``graphrerank.serving.ServiceSettings``."""
+    """``conf/serve.yaml``; of the service also ``graphrerank.serving.settings.ServiceSettings``."""
 
     mode: str = "http"
     checkpoint: str | None = None

@@ -10,10 +10,10 @@ from graphrerank.cli.demo import serve_demo
 from graphrerank.cli.http_service import serve_http
 from graphrerank.files import write_json
 from graphrerank.inference.hub import locate_model
-from graphrerank.models import load_primary
-from graphrerank.serving import export_artifact
+from graphrerank.models.checkpoint import load_primary
 from graphrerank.serving.artifact import read_artifact_manifest
 from graphrerank.serving.bench import bench_artifact, bench_table
+from graphrerank.serving.export import export_artifact
 
 BENCH = "bench.json"
 

@@ -26,32 +26,31 @@ from graphrerank.cli.compose import (
     without_paths,
 )
 from graphrerank.cli.hints import expansion_hints
+from graphrerank.cli.job_session import Group, PipelineFactory
 from graphrerank.cli.systems import trained_system
 from graphrerank.cli.tracking import Tracking
-from graphrerank.data import (
-    PairCache,
-    PreparedDataset,
-    RetrievalDataset,
-    VectorCache,
-    prepare,
-    with_cross_encoder,
-)
+from graphrerank.data.candidates import PreparedDataset, prepare
+from graphrerank.data.cross_encoder_columns import with_cross_encoder
+from graphrerank.data.dataset import RetrievalDataset
 from graphrerank.data.encoder import Encoder
-from graphrerank.evaluation import RETRIEVER, System, base_ranking
-from graphrerank.experiments.session import Group, PipelineFactory
+from graphrerank.data.pair_cache import PairCache
+from graphrerank.data.vector_cache import VectorCache
+from graphrerank.evaluation.run_json import RETRIEVER
+from graphrerank.evaluation.system import System, base_ranking
 from graphrerank.graphs import CorpusGraph, RetrieverFactory
 from graphrerank.graphs.retriever import needs_vectors
-from graphrerank.models import RerankerManifest
 from graphrerank.models.entries import GroupEntry
-from graphrerank.operators import GCS, PPR
+from graphrerank.models.manifest import RerankerManifest
+from graphrerank.operators.gcs import GCS
+from graphrerank.operators.ppr import PPR
 from graphrerank.passwords import without_passwords
-from graphrerank.pipelines import Pipeline
+from graphrerank.pipelines.pipeline import Pipeline
 
 NONE = "none"  # the file of `conf/encoder` that says: without
 
 
 class Session:
-    """The interface of a command to its job (:class:`graphrerank.experiments.session.JobSession`)."""
+    """The interface of a command to its job (:class:`graphrerank.cli.job_session.JobSession`)."""
 
     def __init__(self, cfg: DictConfig, tracking: Tracking | None = None) -> None:
         self.cfg, self.tracking = cfg, tracking or Tracking()

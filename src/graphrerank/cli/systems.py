@@ -9,13 +9,14 @@ from omegaconf import DictConfig
 from torch import Tensor, nn
 
 from graphrerank.cli.compose import plain_arguments
-from graphrerank.data import PairCache, PreparedDataset
-from graphrerank.evaluation import System
+from graphrerank.data.candidates import PreparedDataset
+from graphrerank.data.pair_cache import PairCache
+from graphrerank.evaluation.system import System
 from graphrerank.graphs import CandidateGraphs, ModelInputs
-from graphrerank.models import Checkpoint
+from graphrerank.models.checkpoint import Checkpoint
 from graphrerank.models.granker_layers import frozen_grankers
 from graphrerank.models.registry import read_inputs
-from graphrerank.operators import CrossEncoder
+from graphrerank.operators.cross_encoder import CrossEncoder
 
 
 def with_frozen(models: Mapping[str, nn.Module], prepared: PreparedDataset) -> dict[str, nn.Module]:

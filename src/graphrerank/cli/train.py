@@ -12,26 +12,22 @@ from graphrerank.cli.joint_training import is_first_process, joint_training
 from graphrerank.cli.systems import declared_inputs, with_frozen
 from graphrerank.cli.train_model import CHECKPOINT, FROM_START, judged_parts, train_model
 from graphrerank.cli.training_session import TrainingSession
-from graphrerank.data import PreparedDataset
-from graphrerank.evaluation import (
-    DatasetStudy,
-    RankedDataset,
-    StudyPlan,
-    System,
-    build_study,
-    peak_memory_mib,
-    run_reranker,
-)
+from graphrerank.data.candidates import PreparedDataset
+from graphrerank.evaluation.build_study import build_study
+from graphrerank.evaluation.cost import peak_memory_mib
 from graphrerank.evaluation.measuring import judged_queries
 from graphrerank.evaluation.metrics_json import write_metrics
+from graphrerank.evaluation.ranked_system import RankedDataset
+from graphrerank.evaluation.reranking import run_reranker
 from graphrerank.evaluation.run_files import write_runs
-from graphrerank.evaluation.study import Study
-from graphrerank.evaluation.study_plan import RERANKER_MEASURES
+from graphrerank.evaluation.study import DatasetStudy, Study
+from graphrerank.evaluation.study_plan import RERANKER_MEASURES, StudyPlan
 from graphrerank.evaluation.study_report import print_study, render_study
+from graphrerank.evaluation.system import System
 from graphrerank.files import sole_use, write_text
 from graphrerank.models.checkpoint import load_checkpoint
 from graphrerank.models.manifest import write_manifest
-from graphrerank.training import calibration_method
+from graphrerank.training.score_calibration import calibration_method
 
 
 def train(session: TrainingSession) -> Path:

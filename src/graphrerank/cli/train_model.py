@@ -17,9 +17,9 @@ from graphrerank.cli.compose import plain_arguments, portable_arguments, portabl
 from graphrerank.cli.joint_training import is_first_process
 from graphrerank.cli.places import Places
 from graphrerank.cli.systems import declared_inputs, own_encoder
-from graphrerank.data import PreparedDataset
 from graphrerank.data.augmentation import CandidateAugmentation
 from graphrerank.data.candidate_shards import CandidateShards
+from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.datamodule import CandidateDataModule, MixtureDataModule
 from graphrerank.data.streamed_batches import StreamedDataModule
 from graphrerank.graphs import ModelInputs
@@ -36,8 +36,8 @@ from graphrerank.models.granker_layers import measured_arguments
 from graphrerank.models.manifest import parse_manifest, read_manifest, write_manifest
 from graphrerank.models.registry import read_features, register_model
 from graphrerank.models.start import start_entry, start_from, train_only
-from graphrerank.operators import CrossEncoder
-from graphrerank.training import EpochTable
+from graphrerank.operators.cross_encoder import CrossEncoder
+from graphrerank.training.epoch_table import EpochTable
 
 CHECKPOINT = Path("checkpoints", "best.ckpt")  # in a model's folder
 FROM_START = "start"  # the calibration of the checkpoint that a training starts from

@@ -18,15 +18,15 @@ from graphrerank.cli.compose import compose_group, dotted_settings, plain_argume
 from graphrerank.cli.session import Session
 from graphrerank.cli.tracking import Tracking
 from graphrerank.cli.train_model import CHECKPOINT, build_trainer, train_model
-from graphrerank.data import PreparedDataset, prepare
 from graphrerank.data.candidate_shards import SHARD_QUERIES, CandidateShards, write_shards
-from graphrerank.data.candidates import with_vectors
-from graphrerank.data.text_match import MATCH_FEATURES, WORD_FEATURES, TextMatch
-from graphrerank.evaluation import tune_restart_prob
+from graphrerank.data.candidates import PreparedDataset, prepare, with_vectors
+from graphrerank.evaluation.tune import tune_restart_prob
+from graphrerank.features.text_match import MATCH_FEATURES, WORD_FEATURES, TextMatch
 from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
 from graphrerank.models.manifest import MANIFEST, read_manifest
 from graphrerank.models.start import ADDED_PART
-from graphrerank.operators import GCS, PPR
+from graphrerank.operators.gcs import GCS
+from graphrerank.operators.ppr import PPR
 
 
 class TrainingSession(Session):

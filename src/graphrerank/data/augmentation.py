@@ -7,8 +7,8 @@ import torch
 
 from graphrerank.checks import check_share
 from graphrerank.data.query_draws import QueryDraws
-from graphrerank.data.text_match import TEXT_MATCH_FEATURES
 from graphrerank.data.type_augmentation import TypeAugmentation
+from graphrerank.features.text_match import TEXT_MATCH_FEATURES
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.algebra import graph_index
 from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES, EXPANSION_FEATURES, TEXT_FEATURES

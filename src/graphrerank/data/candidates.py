@@ -11,10 +11,10 @@ from torch import Tensor
 from graphrerank.caching import hash_texts, short_hash
 from graphrerank.data.dataset import NEAREST, RetrievalDataset
 from graphrerank.data.encoder import Encoder
-from graphrerank.data.engines import LOCAL, Engine
+from graphrerank.data.engines.local import LOCAL, Engine
 from graphrerank.data.enrichment.knn import nearest_neighbor_edges
-from graphrerank.data.feature_columns import feature_columns
-from graphrerank.data.text_match import MATCH_FEATURES, TEXT_MATCH_FEATURES, TextMatch
+from graphrerank.features.feature_columns import feature_columns
+from graphrerank.features.text_match import MATCH_FEATURES, TEXT_MATCH_FEATURES, TextMatch
 from graphrerank.files import check_writable, load_tensors, save_tensors
 from graphrerank.graphs import (
     CandidateGraphs,

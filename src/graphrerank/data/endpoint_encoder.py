@@ -24,8 +24,8 @@ COUNTED = ("requests", "texts", "tokens", "retries", "cache_hits")
 class EndpointEncoder:
     """Asks ``<base_url>/embeddings`` for vectors, several batches at a time.
 
-    Commands wrap it in a :class:`~graphrerank.data.VectorCache`, so that no text is paid for twice. A batch is repeated
-    as a question to a :class:`~graphrerank.language_models.LanguageModel` is, also if its answer has other vectors than
+    Commands wrap it in a ``VectorCache``, so that no text is paid for twice. A batch is repeated
+    as a question to a ``LanguageModel`` is, also if its answer has other vectors than
     asked for.
 
     Args:

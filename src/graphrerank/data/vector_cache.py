@@ -21,7 +21,7 @@ class VectorCache:
 
     Vectors lie in ``<folder>/<encoder fingerprint>/*.safetensors``, each file holding the SHA-256 of its texts and
     their vectors. New texts go to new files, so adding documents to a corpus encodes only those. An encoder that counts
-    (:class:`~graphrerank.data.EndpointEncoder`) is told how many texts the cache held.
+    (:class:`~graphrerank.data.endpoint_encoder.EndpointEncoder`) is told how many texts the cache held.
     """
 
     def __init__(self, encoder: Encoder, folder: str | Path) -> None:

@@ -6,7 +6,6 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from graphrerank.answers import ANSWER_MEASURES, KIND_MEASURES, question_kinds
 from graphrerank.evaluation.findings import Breakdown
 from graphrerank.evaluation.hub_bias import hub_bias
 from graphrerank.evaluation.measuring import break_ties, measure_ranking, relevant_nodes, tied_share
@@ -26,8 +25,9 @@ from graphrerank.evaluation.seeds import seed_spreads
 from graphrerank.evaluation.significance import bootstrap_interval
 from graphrerank.evaluation.study import DatasetStudy, SystemStudy
 from graphrerank.evaluation.study_plan import StudyPlan
-from graphrerank.evaluation.win_rates import win_rates
 from graphrerank.graphs import CorpusGraph, Ranking
+from graphrerank_papers.answers.scoring import ANSWER_MEASURES, KIND_MEASURES, question_kinds
+from graphrerank_papers.answers.win_rates import win_rates
 
 TOP = 10
 

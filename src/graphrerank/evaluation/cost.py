@@ -10,7 +10,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from graphrerank.data import PreparedDataset
+from graphrerank.data.candidates import PreparedDataset
 from graphrerank.graphs import Queries, Retriever
 from graphrerank.graphs.retriever import is_lookup
 

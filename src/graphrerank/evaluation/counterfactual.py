@@ -7,9 +7,9 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from graphrerank.data import PreparedDataset
-from graphrerank.data.text_match import MATCH_FEATURES, TextMatch
+from graphrerank.data.candidates import PreparedDataset
 from graphrerank.evaluation.system import System
+from graphrerank.features.text_match import MATCH_FEATURES, TextMatch
 from graphrerank.graphs import CandidateGraphs, CorpusGraph, candidate_edges
 from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.graphs.rewire import shuffle_each_type, shuffle_edges, shuffled_graph

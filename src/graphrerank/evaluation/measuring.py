@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from graphrerank.answers import ANSWER_MEASURES
 from graphrerank.checks import check_choice, check_counts
-from graphrerank.data import Qrels, RetrievalDataset
+from graphrerank.data.dataset import Qrels, RetrievalDataset
 from graphrerank.graphs import Ranking
-from graphrerank.metrics import coverage, missed_topological_recall, parse_measure, topological_recall
+from graphrerank.metrics import missed_topological_recall, parse_measure, topological_recall
+from graphrerank_papers.answers.measures import coverage
+from graphrerank_papers.answers.scoring import ANSWER_MEASURES
 
 TIES = ("own", "trec")
 TOPOLOGICAL_RECALL, MISSED = "TR", "MissTR"  # over all that was retrieved

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.caching import hash_texts
-from graphrerank.data import RetrievalDataset
+from graphrerank.data.dataset import RetrievalDataset
 from graphrerank.graphs import Ranking
 
 DEPTH = 10  # of each ranking

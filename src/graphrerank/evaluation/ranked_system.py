@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from graphrerank.answers import SystemAnswers
-from graphrerank.data import RetrievalDataset
+from graphrerank.data.dataset import RetrievalDataset
 from graphrerank.evaluation.study import Cost
 from graphrerank.graphs import Ranking
 from graphrerank.graphs.calibration import Calibration
 from graphrerank.graphs.list_confidence import ListConfidence
-from graphrerank.language_models import Verdicts
+from graphrerank_papers.answers.answer_judge import Verdicts
+from graphrerank_papers.answers.stage import SystemAnswers
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,13 +8,14 @@ import torch
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch import Tensor
 
-from graphrerank.data import PairCache, PreparedDataset
+from graphrerank.data.candidates import PreparedDataset
+from graphrerank.data.pair_cache import PairCache
 from graphrerank.evaluation.cost import TOTAL, spread_over, stage_quantiles, time_stages, with_peak_memory
 from graphrerank.evaluation.ranked_system import RankedSystem
 from graphrerank.evaluation.study import READING, Cost
 from graphrerank.graphs import CorpusGraph, PairEncoder, Queries
 from graphrerank.graphs.routes import route_shares
-from graphrerank.pipelines import Pipeline, Retrieved
+from graphrerank.pipelines.pipeline import Pipeline, Retrieved
 
 TIMED_QUERIES, TIMED_PAIRS = 8, 128  # read once more, past the cache, to know what reading takes
 

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphrerank.answers import AnswerCounts
 from graphrerank.evaluation.findings import (
     Breakdown,
     Counterfactual,
@@ -26,10 +25,11 @@ from graphrerank.evaluation.findings import (
 )
 from graphrerank.evaluation.query_browser import QueryBrowser
 from graphrerank.evaluation.run_json import RETRIEVER, read_run_json, with_new_names
-from graphrerank.evaluation.win_rates import WinRate
 from graphrerank.files import write_text
 from graphrerank.graphs import Ranking
 from graphrerank.strangers import check_name
+from graphrerank_papers.answers.answer_counts import AnswerCounts
+from graphrerank_papers.answers.win_rates import WinRate
 
 FORMAT = 2  # raise when an older program can no longer read it
 OLDER = 1  # can be read: other names of a row and of a measure, fewer costs, no densities

@@ -3,7 +3,7 @@
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from graphrerank.evaluation.html import render_html
+from graphrerank.evaluation.html.page import render_html
 from graphrerank.evaluation.plots import write_plots
 from graphrerank.evaluation.study import Study, write_study
 from graphrerank.evaluation.study_report import render_study

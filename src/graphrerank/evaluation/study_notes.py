@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from math import isnan
 
-from graphrerank.evaluation.answer_tables import answer_notes
 from graphrerank.evaluation.findings import PairedTest
 from graphrerank.evaluation.query_browser import SHOWN, QueryBrowser
 from graphrerank.evaluation.study import DatasetStudy
 from graphrerank.evaluation.tables import p_text, percent_cell, points_cell, row_name
+from graphrerank_papers.answers.answer_tables import answer_notes
 
 LEVEL = 0.05  # of the corrected p-value, for sentences
 NAMED = 5  # missing queries that are named

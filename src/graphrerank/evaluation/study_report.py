@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from graphrerank.evaluation.answer_tables import wins_table
 from graphrerank.evaluation.study import DatasetStudy, Study
 from graphrerank.evaluation.study_notes import notes_of, title_of, verdicts
 from graphrerank.evaluation.study_tables import across_table, dataset_tables, quality_table
 from graphrerank.evaluation.tables import Cell, Table, markdown_table, row_name
 from graphrerank.evaluation.terminal import print_table
+from graphrerank_papers.answers.answer_tables import wins_table
 
 SHOWN_TEXT = 120  # characters of a text of several sentences
 

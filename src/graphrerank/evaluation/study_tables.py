@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from math import isnan
 
-from graphrerank.evaluation.answer_tables import answers_table, wins_table
 from graphrerank.evaluation.cost import TOTAL
 from graphrerank.evaluation.findings import (
     Breakdown,
@@ -31,6 +30,7 @@ from graphrerank.evaluation.tables import (
     row_name,
     system_cell,
 )
+from graphrerank_papers.answers.answer_tables import answers_table, wins_table
 
 QUANTILES = ("p50", "p95")
 NAMED = 5  # missing queries that are named

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from torch import Tensor
 
@@ -61,6 +61,13 @@ class Queries:
         numbers = rows.tolist()
         ids, texts = ([strings[number] for number in numbers] for strings in (self.ids, self.texts))
         return Queries(ids, texts, None if self.vectors is None else self.vectors[rows.to(self.vectors.device)])
+
+
+class TextEncoder(Protocol):
+    """Anything that turns texts into vectors."""
+
+    def encode(self, texts: Sequence[str]) -> Tensor:
+        """Encode ``n`` texts as ``[n, d]`` float32 unit vectors."""
 
 
 EncoderType = TypeVar("EncoderType")

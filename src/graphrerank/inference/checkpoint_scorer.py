@@ -7,12 +7,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from graphrerank.data.feature_columns import feature_columns
-from graphrerank.data.text_match import TEXT_MATCH_FEATURES, TextMatch
+from graphrerank.features.feature_columns import feature_columns
+from graphrerank.features.text_match import TEXT_MATCH_FEATURES, TextMatch
 from graphrerank.graphs import CandidateGraphs, CorpusGraph, Queries, Ranking, candidate_edges
+from graphrerank.graphs.queries import TextEncoder
 from graphrerank.inference.explanation import NEIGHBOURHOOD, DocumentExplanation, Explainer
-from graphrerank.models import load_primary
-from graphrerank.operators import TextEncoder
+from graphrerank.models.checkpoint import load_primary
 
 
 class CheckpointScorer:

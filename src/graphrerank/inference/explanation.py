@@ -13,14 +13,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from graphrerank.data.text_match import MATCH_FEATURES, TextMatch
+from graphrerank.features.shared_words import words_of
+from graphrerank.features.text_match import MATCH_FEATURES, TextMatch
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.inference.rerank_input import RerankInput
-from graphrerank.models import Checkpoint, GATv2Reranker
+from graphrerank.models.checkpoint import Checkpoint
+from graphrerank.models.gatv2_reranker import GATv2Reranker
 from graphrerank.models.score_features import rank_by_graph
-from graphrerank.text import words_of
 
 NEIGHBOURHOOD = MATCH_FEATURES[2]
 ROWS_AT_ONCE = 1 << 15  # nodes and edges of all graphs that are scored at once: 8 MiB for each of a layer's tensors

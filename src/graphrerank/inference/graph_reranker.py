@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphrerank.data.text_match import WORD_FEATURES
+from graphrerank.features.text_match import WORD_FEATURES
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.adaptive_k import adaptive_k
 from graphrerank.graphs.edge_lists import merge_parallel, merge_parallel_of_types
@@ -26,7 +26,8 @@ from graphrerank.inference.input_edges import input_edges
 from graphrerank.inference.input_features import KNOWN_FEATURES, input_features, unit_vectors
 from graphrerank.inference.rerank_input import RerankInput
 from graphrerank.inference.reranked_list import RerankedList
-from graphrerank.models import Checkpoint, RerankerManifest, load_primary
+from graphrerank.models.checkpoint import Checkpoint, load_primary
+from graphrerank.models.manifest import RerankerManifest
 from graphrerank.text.languages import AUTO
 
 HYBRID_WEIGHTS = {"bm25_weight": 0.3, "dense_weight": 0.7}  # GraphER's, for models of retrievers that have none

@@ -9,8 +9,7 @@ from pathlib import Path
 from graphrerank.extras import optional
 from graphrerank.files import copy_file, write_text
 from graphrerank.inference.model_card import model_card, read_measured
-from graphrerank.models import Checkpoint
-from graphrerank.models.checkpoint import WEIGHTS, save_weights
+from graphrerank.models.checkpoint import WEIGHTS, Checkpoint, save_weights
 from graphrerank.models.integrity import check_file, check_manifest
 from graphrerank.models.manifest import MANIFEST, write_manifest
 from graphrerank.strangers import file_of

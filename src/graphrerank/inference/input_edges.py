@@ -5,9 +5,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from graphrerank.data.enrichment import adjacency_edges, entity_incidence
 from graphrerank.graphs import conceptual_edges
+from graphrerank.graphs.adjacency import adjacency_edges
 from graphrerank.graphs.edge_types import ADJACENCY, ENTITY, OTHER, edge_type_of
+from graphrerank.graphs.incidence import entity_incidence
 from graphrerank.inference.arrays import to_floats, to_integers
 from graphrerank.inference.edge_forms import numbered_edges
 from graphrerank.inference.rerank_input import RerankInput

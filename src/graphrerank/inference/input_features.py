@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from graphrerank.data.cross_encoder_columns import cross_encoder_columns
-from graphrerank.data.text_match import TEXT_MATCH_FEATURES
+from graphrerank.features.cross_encoder_columns import cross_encoder_columns
+from graphrerank.features.text_match import TEXT_MATCH_FEATURES
 from graphrerank.graphs.retriever import BASE_SCORE, CROSS_ENCODER_FEATURES, OPTIONAL_FEATURES, TEXT_FEATURES
 from graphrerank.inference.arrays import Numbers, to_array, to_floats
 from graphrerank.inference.rerank_input import RerankInput
@@ -48,10 +48,10 @@ def input_features(
     r"""Fill the columns of some names.
 
     - ``base_score``: the given ``scores``; else :math:`w_b\,\mathrm{BM25} / \max \mathrm{BM25} + w_d \cos`, as
-      :class:`~graphrerank.operators.HybridRetriever` ranks a corpus, and BM25 alone where there are no vectors.
+      :class:`~graphrerank.operators.hybrid.HybridRetriever` ranks a corpus, and BM25 alone where there are no vectors.
     - ``bm25_score``: BM25 among the passages, divided by its maximum; 0 without passages.
     - ``dense_score``: the cosine; 0 without vectors.
-    - ``query_coverage`` and the like: as :class:`~graphrerank.data.text_match.TextMatch` measures them among the
+    - ``query_coverage`` and the like: as :class:`~graphrerank.features.text_match.TextMatch` measures them among the
       passages; 0 without passages.
     - ``cross_encoder_score`` and the like: as :func:`~graphrerank.data.cross_encoder_columns.cross_encoder_columns` of
       the given ``cross_encoder_scores``; 0 without them.

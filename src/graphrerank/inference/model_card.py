@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from graphrerank.models import RerankerManifest
+from graphrerank.models.manifest import RerankerManifest
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from collections.abc import Callable, Collection
 import torch
 from torch import Tensor
 
-from graphrerank.data.text_match import TEXT_MATCH_FEATURES, WORD_FEATURES, TextMatch
+from graphrerank.features.bm25_scores import bm25_scores
+from graphrerank.features.shared_words import words_of
+from graphrerank.features.text_match import TEXT_MATCH_FEATURES, WORD_FEATURES, TextMatch
 from graphrerank.graphs.retriever import TEXT_FEATURES
 from graphrerank.inference.rerank_input import RerankInput
-from graphrerank.operators.bm25_scores import bm25_scores
-from graphrerank.text import words_of
 
 BM25_SCORE = TEXT_FEATURES[0]
 

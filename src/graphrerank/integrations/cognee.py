@@ -8,7 +8,8 @@ from itertools import combinations, pairwise
 from typing import Any
 
 from graphrerank.extras import importing
-from graphrerank.inference import GraphReranker, RerankInput
+from graphrerank.inference.graph_reranker import GraphReranker
+from graphrerank.inference.rerank_input import RerankInput
 from graphrerank.integrations.metadata import Edge, input_from_metadata
 
 with importing("cognee", __name__):

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from graphrerank.inference import GraphReranker
+from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.integrations.metadata import Edge, input_from_metadata
 
 FindEdges = Callable[[Sequence[str]], Sequence[Edge]]

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 from graphrerank.extras import importing
-from graphrerank.inference import GraphReranker, RerankInput
+from graphrerank.inference.graph_reranker import GraphReranker
+from graphrerank.inference.rerank_input import RerankInput
 
 with importing("graph-retriever", __name__):
     from graph_retriever import Node

@@ -3,7 +3,7 @@
 import asyncio
 
 from graphrerank.extras import importing
-from graphrerank.inference import GraphReranker
+from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.integrations.cross_encoder import FindEdges, GraphCrossEncoder
 
 with importing("graphiti", __name__):

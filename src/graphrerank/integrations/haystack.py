@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from graphrerank.extras import importing
-from graphrerank.inference import GraphReranker
+from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.integrations.metadata import CHUNK_ID, DOC_ID, input_from_metadata
 
 with importing("haystack", __name__):

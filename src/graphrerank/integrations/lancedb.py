@@ -3,7 +3,7 @@
 from collections import Counter
 
 from graphrerank.extras import importing
-from graphrerank.inference import GraphReranker
+from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.integrations.cross_encoder import FindEdges
 from graphrerank.integrations.metadata import input_from_metadata
 

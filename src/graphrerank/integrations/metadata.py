@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from graphrerank.inference import RerankInput
+from graphrerank.inference.rerank_input import RerankInput
 
 Edge = tuple[int, int] | tuple[int, int, str]  # with its type
 SCORE, ENTITIES, DOC_ID, CHUNK_ID = "score", "entities", "doc_id", "chunk_id"  # the metadata's keys

@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from graphrerank.extras import importing
-from graphrerank.inference import GraphReranker, RerankInput
+from graphrerank.inference.graph_reranker import GraphReranker
+from graphrerank.inference.rerank_input import RerankInput
 from graphrerank.integrations.metadata import Edge, input_from_metadata
 
 with importing("mteb", __name__):

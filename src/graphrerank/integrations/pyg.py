@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from graphrerank.extras import importing
 from graphrerank.graphs import CandidateGraphs, CorpusGraph
 from graphrerank.graphs.edge_types import OTHER, edge_type_of
-from graphrerank.inference import GraphReranker, RerankInput
-from graphrerank.models import PyGReranker
+from graphrerank.inference.graph_reranker import GraphReranker
+from graphrerank.inference.rerank_input import RerankInput
+from graphrerank.models.pyg_reranker import PyGReranker
 
 with importing("pyg", __name__):
     from torch_geometric.data import Data, HeteroData

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from graphrerank.extras import importing
-from graphrerank.inference import GraphReranker, RerankInput
+from graphrerank.inference.graph_reranker import GraphReranker
+from graphrerank.inference.rerank_input import RerankInput
 
 with importing("pyterrier", __name__):
     import pandas as pd

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from graphrerank.extras import importing
-from graphrerank.inference import GraphReranker
+from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.integrations.metadata import Edge, input_from_metadata
 
 with importing("rerankers", __name__):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from graphrerank.extras import importing
-from graphrerank.inference import GraphReranker
+from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.integrations.cross_encoder import FindEdges, GraphCrossEncoder
 
 with importing("txtai", __name__):

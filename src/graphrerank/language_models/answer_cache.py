@@ -15,7 +15,7 @@ SHARD_QUESTIONS = 32  # asked between two writes: at most this many answers are 
 
 
 class ChatModel(Protocol):
-    """Anything that answers questions: a :class:`~graphrerank.language_models.LanguageModel`, cached or not."""
+    """Anything that answers questions: a :class:`~graphrerank.language_models.client.LanguageModel`, cached or not."""
 
     @property
     def fingerprint(self) -> str:

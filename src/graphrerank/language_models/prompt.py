@@ -9,6 +9,7 @@ from functools import cache
 from typing import TypeVar
 
 from graphrerank.conf_folder import conf_folder
+from graphrerank.extensions import settings_folders
 
 _FIELD = re.compile(r"\{(\w+)\}")
 
@@ -106,7 +107,7 @@ def in_form(model: ModelT, form: str | None) -> ModelT:
 
 @cache
 def shipped_prompt(name: str) -> Prompt:
-    r"""Read a prompt of ``conf/prompt`` that ships with this package, for those who build parts in Python.
+    r"""Read a prompt of ``conf/prompt``, ours or of an installed extension, for those who build parts in Python.
 
     Raises:
         ValueError: If there is no such file.
@@ -117,9 +118,9 @@ def shipped_prompt(name: str) -> Prompt:
     """
     import yaml
 
-    file = conf_folder() / "prompt" / f"{name}.yaml"
-    if not file.is_file():
-        known = sorted(path.stem for path in file.parent.glob("*.yaml"))
-        raise ValueError(f"`name` must be a prompt that ships, one of {known}, got {name!r}")
-    content = yaml.safe_load(file.read_text(encoding="utf-8"))
+    folders = (conf_folder(), *settings_folders())
+    files = {file.stem: file for folder in folders for file in sorted(folder.glob("prompt/*.yaml"))}
+    if name not in files:
+        raise ValueError(f"`name` must be a prompt that ships, one of {sorted(files)}, got {name!r}")
+    content = yaml.safe_load(files[name].read_text(encoding="utf-8"))
     return Prompt(**{key: entry for key, entry in content.items() if key != "_target_"})

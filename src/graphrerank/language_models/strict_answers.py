@@ -26,7 +26,7 @@ def ask_strictly(
 ) -> list[Answer | None]:
     """Ask each question until its answer can be parsed, with the last parsing error in the prompt.
 
-    A repeated request differs from the first, so an :class:`~graphrerank.language_models.AnswerCache` stores every
+    A repeated request differs from the first, so an ``AnswerCache`` stores every
     answer, and an interrupted run repeats the same sequence.
 
     Args:

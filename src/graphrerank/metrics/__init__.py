@@ -9,7 +9,6 @@ or ``top_k`` is below 1.
 The torchmetrics class is in :mod:`graphrerank.metrics.retrieval` alone: torchmetrics takes seconds to import.
 """
 
-from graphrerank.metrics.answers import answer_f1, contain_match, coverage, exact_match, normalize_answer
 from graphrerank.metrics.auc import area_under_roc
 from graphrerank.metrics.calibration import brier_score, expected_calibration_error, reliability_bins
 from graphrerank.metrics.measure import Measure, parse_measure
@@ -21,17 +20,12 @@ from graphrerank.metrics.topological_recall import missed_topological_recall, pa
 
 __all__ = [
     "Measure",
-    "answer_f1",
     "area_under_roc",
     "brier_score",
     "capped_recall",
-    "contain_match",
-    "coverage",
-    "exact_match",
     "expected_calibration_error",
     "missed_topological_recall",
     "ndcg",
-    "normalize_answer",
     "parse_measure",
     "path_uncertainty",
     "perfect_recall",

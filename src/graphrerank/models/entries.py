@@ -147,7 +147,7 @@ class SyntaxEntry:
     """What counted the features of queries.
 
     Attributes:
-        name: As in :class:`~graphrerank.syntax.SyntaxFeatures`.
+        name: As in :class:`~graphrerank_papers.ea_graphrag.syntax.syntax_features.SyntaxFeatures`.
         fingerprint: Changes whenever the features would.
         feature_names: Names of all of them, in order.
     """

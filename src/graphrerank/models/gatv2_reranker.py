@@ -54,7 +54,7 @@ class GATv2Reranker(nn.Module):
         edge_features: Whether attention reads the edge weight.
         num_edge_types: Number of types of edges that the model reads, all; 0 for edges whose types are merged.
         num_words: How many of the scores, the last ones, say which of the query's words a candidate holds
-            (``WORD_FEATURES`` of :mod:`graphrerank.data.text_match`); read by ``scores`` and ``full``.
+            (``WORD_FEATURES`` of :mod:`graphrerank.features.text_match`); read by ``scores`` and ``full``.
         num_pair_scores: How many of the scores, the last ones before the words, are a cross-encoder's, if there is one
             (``CROSS_ENCODER_FEATURES``), to be read by a layer of their own; not in ``paper`` mode.
         pair_evidence: Whether edges and features say what the ends of an edge cover together, where there are words.

@@ -16,7 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from graphrerank.graphs.model_inputs import PAIRS, ModelInputs
-from graphrerank.operators import ClassificationHead, CrossEncoder
+from graphrerank.operators.classification_head import ClassificationHead
+from graphrerank.operators.cross_encoder import CrossEncoder
 from graphrerank.operators.granker import neighbour_context
 
 
@@ -30,7 +31,7 @@ class GRankerHead(nn.Module):
 
     Args:
         hidden_size: Width of a vector.
-        activation: The head's, as in :class:`~graphrerank.operators.ClassificationHead`.
+        activation: The head's, as in :class:`~graphrerank.operators.classification_head.ClassificationHead`.
         norm_eps: The head's, as there.
         smoothing: Share :math:`\alpha` of the neighbours in [0, 1]; the starting point where it is learned.
         learn_smoothing: Whether :math:`\alpha` is trained, as the sigmoid of a parameter.

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from graphrerank.graphs.model_inputs import PAIRS, ModelInputs, token_states
 from graphrerank.models.granker_head import GRankerHead, head_arguments
-from graphrerank.operators import CrossEncoder
+from graphrerank.operators.cross_encoder import CrossEncoder
 from graphrerank.operators.encoder_layers import EncoderLayers
 
 

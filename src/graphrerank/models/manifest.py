@@ -15,7 +15,6 @@ from graphrerank.graphs import ModelInputs
 from graphrerank.graphs.calibration import Calibration
 from graphrerank.graphs.list_confidence import ListConfidence
 from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
-from graphrerank.models.complexity_adapter import ComplexityAdapter
 from graphrerank.models.entries import (
     ArtifactEntry,
     DataEntry,
@@ -31,6 +30,7 @@ from graphrerank.models.entries import (
 from graphrerank.models.parse_entries import parse_entries
 from graphrerank.models.registry import find_model, read_inputs
 from graphrerank.strangers import MIN_RESTART_PROB, check_json, check_name, file_of, read_json
+from graphrerank_papers.ea_graphrag.complexity_adapter import ComplexityAdapter
 
 MANIFEST = "manifest.json"
 

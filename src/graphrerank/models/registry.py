@@ -12,11 +12,11 @@ from torch import nn
 
 from graphrerank.extensions import describe, model_entries
 from graphrerank.graphs import ModelInputs
-from graphrerank.models.complexity_adapter import ComplexityAdapter
 from graphrerank.models.gatv2_reranker import GATv2Reranker
 from graphrerank.models.granker_head import GRankerHead
 from graphrerank.models.granker_layers import GRankerLayers
 from graphrerank.models.pyg_reranker import PyGReranker
+from graphrerank_papers.ea_graphrag.complexity_adapter import ComplexityAdapter
 
 MODELS: Mapping[str, type[nn.Module]] = {
     "complexity_adapter": ComplexityAdapter,

@@ -21,7 +21,7 @@ class TrainedHead:
     encoder_fingerprint: str
 
     def score(self, pair_vectors: Tensor, edge_index: Tensor, degree: Tensor) -> Tensor:
-        """Score nodes as :meth:`GRankerHead.forward <graphrerank.models.GRankerHead.forward>`: logits ``[N]``."""
+        """Score nodes as ``GRankerHead.forward``: logits ``[N]``."""
         scores: Tensor = self.model.to(pair_vectors.device)(pair_vectors, edge_index, degree)
         return scores
 

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from graphrerank.features.bm25_scores import rarity
 from graphrerank.graphs import CorpusGraph, Postings
-from graphrerank.operators.bm25_scores import rarity
 from graphrerank.text.languages import ENGLISH, language_of
 
 

@@ -6,7 +6,7 @@ from torch import Tensor
 from graphrerank.checks import check_counts, check_positive_share
 from graphrerank.graphs import CorpusGraph, EntityIncidence, Ranking, top_k_by_node_order
 from graphrerank.graphs.sparse_rows import positions_in_rows, row_entries, sparse_matrix
-from graphrerank.knowledge import PatternEntityExtractor
+from graphrerank.knowledge.pattern_entities import PatternEntityExtractor
 from graphrerank.operators.corpus_ppr import BLOCK_SCORES
 from graphrerank.text import normalize_entity
 

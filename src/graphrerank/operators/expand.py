@@ -17,7 +17,7 @@ from graphrerank.operators.hybrid import BLOCK_SCORES, lexical_scores
 class ExpandRetriever:
     """Take the top ``base_k`` of a retriever's ranking, then neighbours of its top ``num_seeds`` up to ``top_k``.
 
-    As :class:`~graphrerank.operators.HybridExpandRetriever`, for a retriever that scores only what it lists. A
+    As ``HybridExpandRetriever``, for a retriever that scores only what it lists. A
     neighbour that it lists further down keeps its score. One that it does not list scores just below the query's
     lowest score (the next smaller float32) and therefore ranks behind the list, ties broken by node index; it takes the
     query's lowest value of every other feature.

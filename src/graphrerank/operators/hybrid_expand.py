@@ -37,7 +37,7 @@ class HybridExpandRetriever:
         bm25_weight: Weight of BM25, not negative.
         dense_weight: Weight of the cosine, not negative.
         proposals: Nodes scored by each of the two searches; ``index`` and ``num_probes`` of the one by vectors; as of
-            :class:`~graphrerank.operators.HybridRetriever`.
+            :class:`~graphrerank.operators.hybrid.HybridRetriever`.
         index: See ``proposals``.
         num_probes: See ``proposals``.
         structure_weight: STeX's weight of the structural score, not negative.

@@ -25,10 +25,10 @@ class LanceDBRetriever:
 
     The best ``proposals`` by vectors and as many by full text are scored; one that the full text did not propose has
     :math:`s = 0`. With ``bm25_weight=0`` that is vector search alone, and with ``index=flat`` its rankings are those of
-    :class:`~graphrerank.operators.DenseRetriever`: LanceDB compares all vectors, and scores are computed from the
+    :class:`~graphrerank.operators.dense.DenseRetriever`: LanceDB compares all vectors, and scores are computed from the
     corpus's own.
 
-    Source: as :class:`~graphrerank.operators.HybridRetriever`. *Where we differ:* LanceDB's words are stemmed.
+    Source: as :class:`~graphrerank.operators.hybrid.HybridRetriever`. *Where we differ:* LanceDB's words are stemmed.
 
     The table is filled at the first query, unless it is there; a stopped one goes on where it was. It is bound to the
     passages, their order and their vectors: a table made from others is a ValueError that names it.

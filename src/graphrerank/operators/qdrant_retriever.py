@@ -22,7 +22,7 @@ INDEXES = ("flat", "hnsw")
 class QdrantRetriever:
     r"""Rank the corpus by :math:`v_q \cdot v_n`, proposed by Qdrant, ties broken by node index.
 
-    With ``index=flat`` the rankings are those of :class:`~graphrerank.operators.DenseRetriever`: Qdrant compares all
+    With ``index=flat`` the rankings are those of ``DenseRetriever``: Qdrant compares all
     vectors, and scores are computed from the corpus's own.
 
     The collection is filled at the first query, unless it is there; a stopped one goes on where it was. It is bound to

@@ -2,7 +2,7 @@
 
 from graphrerank.checks import check_share
 from graphrerank.graphs import candidate_edges
-from graphrerank.operators import smooth_vectors
+from graphrerank.operators.granker import smooth_vectors
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
 

@@ -33,7 +33,7 @@ class GraphRerank:
     Source: GraphER, section 2; FastInsight, Definition 5 (graph model-based search).
 
     Args:
-        scorer: Builds the model for the corpus, such as ``graphrerank.inference.CheckpointScorer``.
+        scorer: Builds the model for the corpus, such as ``graphrerank.inference.checkpoint_scorer.CheckpointScorer``.
 
     Raises:
         ValueError: If the model cannot be built. In :meth:`run`: if the previous step is no vector search.

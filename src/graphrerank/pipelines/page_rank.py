@@ -3,7 +3,7 @@
 import torch
 
 from graphrerank.graphs import Ranking
-from graphrerank.operators import CorpusPPR
+from graphrerank.operators.corpus_ppr import CorpusPPR
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
 

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from graphrerank.checks import check_counts
 from graphrerank.graphs import CorpusGraph, GraphHead, PairEncoder, Queries, Ranking, RetrieverFactory
-from graphrerank.operators import DenseRetriever, TextEncoder
+from graphrerank.graphs.queries import TextEncoder
+from graphrerank.operators.dense import DenseRetriever
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources, Step, StepFactory
 

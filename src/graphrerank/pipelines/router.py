@@ -10,8 +10,7 @@ from torch import Tensor
 from graphrerank.checks import check_counts, check_positive
 from graphrerank.graphs import Queries, Ranking
 from graphrerank.graphs.routes import FUSION, GRAPH, choose_routes
-from graphrerank.operators import weighted_rank_fusion
-from graphrerank.operators.fusion import RANK_OFFSET
+from graphrerank.operators.fusion import RANK_OFFSET, weighted_rank_fusion
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources, Step, StepFactory
 
@@ -30,14 +29,14 @@ class Router:
     r"""Retrieve each query on the path that an adapter chooses, one batch per path.
 
     A query of the fusion path takes both other paths, whose rankings are fused by
-    :func:`~graphrerank.operators.weighted_rank_fusion` with the weights :math:`1 - s(q)` and :math:`s(q)`.
+    :func:`~graphrerank.operators.fusion.weighted_rank_fusion` with the weights :math:`1 - s(q)` and :math:`s(q)`.
 
     Source: "EA-GraphRAG", 2026, Algorithm 1, Eqs. (2), (8) and (10). The router is a first step: it passes on the
     rankings of the paths and the number of encoded pairs, but no vectors or features of nodes.
 
     Args:
         resources: Resources of the pipeline and of the paths.
-        adapter: Scores queries, such as ``graphrerank.inference.AdapterScorer``.
+        adapter: Scores queries, such as ``graphrerank_papers.ea_graphrag.adapter_scorer.AdapterScorer``.
         dense: Steps of the dense path.
         graph: Steps of the graph path.
         rank_offset: :math:`k` of Eq. (8), positive.

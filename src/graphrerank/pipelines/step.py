@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from graphrerank.graphs import CorpusGraph, GraphHead, PairEncoder, RetrieverFactory
-from graphrerank.indexes import IndexEncoder
-from graphrerank.operators import TextEncoder
+from graphrerank.graphs.queries import TextEncoder
 from graphrerank.pipelines.state import RetrievalState
+from graphrerank_papers.indexing.encode import IndexEncoder
 
 
 class Clock:

@@ -3,7 +3,7 @@
 import torch
 
 from graphrerank.checks import check_counts, check_not_negative
-from graphrerank.operators import semantic_topological_expansion
+from graphrerank.operators.stex import semantic_topological_expansion
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
 

@@ -13,7 +13,7 @@ from torch import nn
 from graphrerank.models.checkpoint import WEIGHTS
 from graphrerank.models.integrity import check_file, check_manifest
 from graphrerank.models.manifest import Manifest, read_manifest
-from graphrerank.serving.formats import FORMATS, Format
+from graphrerank.serving.formats.registry import FORMATS, Format
 
 
 @dataclass(frozen=True)

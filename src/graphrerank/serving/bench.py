@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphrerank.checks import check_counts, check_not_negative
 from graphrerank.evaluation.tables import markdown_table
-from graphrerank.models import load_checkpoint
+from graphrerank.models.checkpoint import load_checkpoint
 from graphrerank.serving.artifact import artifact_formats, load_artifact, read_artifact_manifest
 from graphrerank.serving.parity_batches import Batch, example_batch
 

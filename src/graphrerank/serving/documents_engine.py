@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from graphrerank.data import EdgeError, Growth, grow_corpus
+from graphrerank.data.corpus_folder.growth import EdgeError, Growth, grow_corpus
 from graphrerank.data.encoder import Encoder
 from graphrerank.files import FolderInUseError
 from graphrerank.serving.documents_request import AddDocuments, DocumentsResponse, RemoveDocuments

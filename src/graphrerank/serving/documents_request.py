@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationInfo, WithJsonSchema, model_validator
 
-from graphrerank.data import NewEdge
+from graphrerank.data.corpus_folder.growth import NewEdge
 from graphrerank.data.readers.documents import Document
 from graphrerank.graphs.edge_types import edge_type_of
 from graphrerank.inference.input_edges import LARGEST_WEIGHT, SMALLEST_WEIGHT

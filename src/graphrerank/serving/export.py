@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from graphrerank.files import atomic_folder
-from graphrerank.models import Checkpoint, GRankerHead, RerankerManifest, load_checkpoint
-from graphrerank.models.checkpoint import WEIGHTS, library_versions, save_weights
+from graphrerank.models.checkpoint import WEIGHTS, Checkpoint, library_versions, load_checkpoint, save_weights
+from graphrerank.models.granker_head import GRankerHead
 from graphrerank.models.granker_layers import GRankerLayers
 from graphrerank.models.integrity import seal_manifest
-from graphrerank.models.manifest import MANIFEST, manifest_folder, read_manifest, write_manifest
+from graphrerank.models.manifest import MANIFEST, RerankerManifest, manifest_folder, read_manifest, write_manifest
 from graphrerank.models.registry import model_name
-from graphrerank.serving.formats import FORMATS, Exportable, find_formats
+from graphrerank.serving.formats.exportable import Exportable
+from graphrerank.serving.formats.registry import FORMATS, find_formats
 from graphrerank.serving.parity import NUM_BATCHES, ROUNDING, TOLERANCE, parity_differences
 from graphrerank.serving.parity_batches import example_batch, parity_batches
 from graphrerank.serving.schema import input_names, input_schema, output_schema
@@ -36,7 +37,7 @@ def export_artifact(
     Args:
         checkpoint: The model and its manifest.
         folder: Folder of the artifact: new, empty, or an older artifact, which is replaced.
-        formats: Some of :data:`~graphrerank.serving.formats.FORMATS`.
+        formats: Some of :data:`~graphrerank.serving.formats.registry.FORMATS`.
         num_batches: Number of batches to compare; the hard cases come first.
 
     Raises:

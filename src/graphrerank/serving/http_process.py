@@ -23,7 +23,7 @@ from starlette.middleware.cors import CORSMiddleware
 from graphrerank.serving.connection import LimitedConnection
 from graphrerank.serving.dispatcher import Dispatcher
 from graphrerank.serving.http_guard import OPEN_ROUTES, HttpGuard
-from graphrerank.serving.page import PAGE_PATHS, add_page
+from graphrerank.serving.page.routes import PAGE_PATHS, add_page
 from graphrerank.serving.routes import Route, add_routes
 from graphrerank.serving.settings import ServiceSettings
 from graphrerank.serving.supervisor import Lifeline

@@ -7,11 +7,11 @@ from itertools import count, islice
 import torch
 from torch import Tensor, nn
 
-from graphrerank.data.text_match import WORD_FEATURES
+from graphrerank.features.text_match import WORD_FEATURES
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.algebra import graph_index
 from graphrerank.graphs.edge_types import EDGE_TYPES
-from graphrerank.models import AdapterManifest, Manifest, RerankerManifest
+from graphrerank.models.manifest import AdapterManifest, Manifest, RerankerManifest
 
 HARD_CASES = {  # sizes of the graphs, number of edges: no edge, one node, self-loops and parallel edges, large graphs
     "nodes=1, edges=0": ([1], 0),

@@ -11,13 +11,16 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from graphrerank.data import MemoryVectorCache
 from graphrerank.data.encoder import Encoder, check_vectors
-from graphrerank.data.text_match import TEXT_MATCH_FEATURES
+from graphrerank.data.memory_vector_cache import MemoryVectorCache
+from graphrerank.features.text_match import TEXT_MATCH_FEATURES
 from graphrerank.graphs.queries import query_encoder
-from graphrerank.inference import Explainer, GraphReranker, RerankedList, RerankInput
+from graphrerank.inference.explanation import Explainer
+from graphrerank.inference.graph_reranker import GraphReranker
+from graphrerank.inference.rerank_input import RerankInput
+from graphrerank.inference.reranked_list import RerankedList
 from graphrerank.inference.text_features import BM25_SCORE
-from graphrerank.models import Checkpoint, load_checkpoint
+from graphrerank.models.checkpoint import Checkpoint, load_checkpoint
 from graphrerank.serving.artifact import Artifact, load_artifact
 from graphrerank.serving.engine import Check
 from graphrerank.serving.limits import Limits

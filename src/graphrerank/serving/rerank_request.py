@@ -1,7 +1,7 @@
 """Requests to rank documents: Cohere's wire format, with further inputs of a graph reranker.
 
 - One pydantic model contains all rules, for HTTP and for Python callers; each error names its field.
-- Limits are passed as validation context (:class:`~graphrerank.serving.Limits`), and are checked before the entries.
+- Limits are passed as validation context (``Limits``), and are checked before the entries.
 """
 
 import json
@@ -20,9 +20,9 @@ from pydantic import (
 )
 
 from graphrerank.graphs.edge_types import EDGE_TYPES
-from graphrerank.inference import RerankInput
 from graphrerank.inference.arrays import LARGEST
 from graphrerank.inference.input_edges import LARGEST_WEIGHT, SMALLEST_WEIGHT
+from graphrerank.inference.rerank_input import RerankInput
 from graphrerank.serving.edge_arrays import EdgeArrays, check_ends, read_edges
 from graphrerank.serving.limits import Probability, Query, limits_of
 from graphrerank.serving.work import rerank_seconds

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from graphrerank.graphs.edge_types import EDGE_TYPES
-from graphrerank.models import AdapterManifest, Manifest, RerankerManifest
+from graphrerank.models.manifest import AdapterManifest, Manifest, RerankerManifest
 
 Entry = dict[str, str]
 

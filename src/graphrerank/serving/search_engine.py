@@ -18,8 +18,9 @@ from graphrerank.data.readers.documents import split_passage
 from graphrerank.graphs import CorpusGraph, Queries
 from graphrerank.graphs.adaptive_k import CALIBRATE, adaptive_k
 from graphrerank.graphs.queries import query_encoder
-from graphrerank.inference import CheckpointScorer
-from graphrerank.pipelines import GraphRerank, Pipeline
+from graphrerank.inference.checkpoint_scorer import CheckpointScorer
+from graphrerank.pipelines.graph_rerank import GraphRerank
+from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.step import Step
 from graphrerank.serving.engine import Check, Refusal
 from graphrerank.serving.json_log import log

@@ -2,7 +2,7 @@
 
 from collections.abc import Sized
 
-from graphrerank.inference import RerankInput
+from graphrerank.inference.rerank_input import RerankInput
 
 # Seconds of one core on a busy machine, from `benchmarks/rerank_path.py` and the attacks of docs/serving.md.
 PER_REQUEST = 3e-3

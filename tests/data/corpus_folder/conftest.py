@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from graphrerank.data import Qrels, RetrievalDataset
+from graphrerank.data.dataset import Qrels, RetrievalDataset
 from graphrerank.graphs import CorpusGraph, EntityIncidence
 
 WORDS = [f"word{number}" for number in range(60)] + ["the", "of", "Rivers", "river", "\u03a3\u03bf\u03c6\u03af\u03b1"]

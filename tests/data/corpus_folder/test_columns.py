@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphrerank.data.corpus_folder import open_corpus, prepare_corpus
 from graphrerank.data.corpus_folder.columns import END_BYTES, Columns, write_column
+from graphrerank.data.corpus_folder.opening import open_corpus
+from graphrerank.data.corpus_folder.preparation import prepare_corpus
 from tests.data.corpus_folder.conftest import MakeDataset
 from tests.support.encoders import HashEncoder
 

@@ -8,8 +8,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from graphrerank.data import RetrievalDataset
-from graphrerank.data.corpus_folder import compact_corpus, grow_corpus, open_corpus, prepare_corpus
+from graphrerank.data.corpus_folder.compaction import compact_corpus
+from graphrerank.data.corpus_folder.growth import grow_corpus
+from graphrerank.data.corpus_folder.opening import open_corpus
+from graphrerank.data.corpus_folder.preparation import prepare_corpus
+from graphrerank.data.dataset import RetrievalDataset
 from graphrerank.data.derived_edges import DerivedEdges
 from graphrerank.data.enrichment import mentions, shared_entities
 from graphrerank.data.enrichment.shared_entities import choose_neighbours, shared_weight
@@ -17,7 +20,7 @@ from graphrerank.data.readers import folder as folder_reader
 from graphrerank.data.readers.folder import load_folder
 from graphrerank.graphs import CorpusGraph, EntityIncidence, entity_incidence
 from graphrerank.graphs.edge_types import ENTITY, SIMILARITY
-from graphrerank.knowledge import Knowledge
+from graphrerank.knowledge.passage_knowledge import Knowledge
 from tests.support.encoders import HashEncoder
 
 FIRST = ["Rome", "New", "Anna", "Bahrām", "The", "old", "A", "Metz", "Nero"]

@@ -11,13 +11,20 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphrerank.data import Qrels, RetrievalDataset, prepare
-from graphrerank.data.corpus_folder import NewEdge, compact_corpus, grow_corpus, open_corpus, prepare_corpus
-from graphrerank.data.text_match import TEXT_MATCH_FEATURES
+from graphrerank.data.candidates import prepare
+from graphrerank.data.corpus_folder.compaction import compact_corpus
+from graphrerank.data.corpus_folder.growth import NewEdge, grow_corpus
+from graphrerank.data.corpus_folder.opening import open_corpus
+from graphrerank.data.corpus_folder.preparation import prepare_corpus
+from graphrerank.data.dataset import Qrels, RetrievalDataset
+from graphrerank.features.text_match import TEXT_MATCH_FEATURES
 from graphrerank.files import sole_use
 from graphrerank.graphs import CorpusGraph, Queries, RetrieverFactory
 from graphrerank.graphs.model_inputs import ModelInputs
-from graphrerank.operators import BM25Retriever, DenseRetriever, HybridExpandRetriever, HybridRetriever
+from graphrerank.operators.bm25_retriever import BM25Retriever
+from graphrerank.operators.dense import DenseRetriever
+from graphrerank.operators.hybrid import HybridRetriever
+from graphrerank.operators.hybrid_expand import HybridExpandRetriever
 from tests.data.corpus_folder.conftest import MakeDataset
 from tests.support.encoders import HashEncoder
 

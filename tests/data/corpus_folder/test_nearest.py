@@ -7,7 +7,10 @@ import pytest
 import torch
 
 from graphrerank.data.candidates import encode_dataset
-from graphrerank.data.corpus_folder import NewEdge, compact_corpus, grow_corpus, open_corpus, prepare_corpus
+from graphrerank.data.corpus_folder.compaction import compact_corpus
+from graphrerank.data.corpus_folder.growth import NewEdge, grow_corpus
+from graphrerank.data.corpus_folder.opening import open_corpus
+from graphrerank.data.corpus_folder.preparation import prepare_corpus
 from graphrerank.data.enrichment.knn import nearest_neighbor_edges
 from graphrerank.graphs import CorpusGraph
 from graphrerank.graphs.edge_types import OTHER, SIMILARITY

@@ -7,20 +7,20 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphrerank.data import RetrievalDataset, prepare
-from graphrerank.data.corpus_folder import open_corpus, prepare_corpus
-from graphrerank.data.text_match import TEXT_MATCH_FEATURES, TextMatch
+from graphrerank.data.candidates import prepare
+from graphrerank.data.corpus_folder.opening import open_corpus
+from graphrerank.data.corpus_folder.preparation import prepare_corpus
+from graphrerank.data.dataset import RetrievalDataset
+from graphrerank.features.text_match import TEXT_MATCH_FEATURES, TextMatch
 from graphrerank.graphs import Queries, RetrieverFactory
 from graphrerank.graphs.mapped_pages import RESIDENT, MappedPages
 from graphrerank.graphs.model_inputs import ModelInputs
-from graphrerank.operators import (
-    BM25Retriever,
-    DenseRetriever,
-    ExpandRetriever,
-    HybridExpandRetriever,
-    HybridRetriever,
-    hybrid,
-)
+from graphrerank.operators import hybrid
+from graphrerank.operators.bm25_retriever import BM25Retriever
+from graphrerank.operators.dense import DenseRetriever
+from graphrerank.operators.expand import ExpandRetriever
+from graphrerank.operators.hybrid import HybridRetriever
+from graphrerank.operators.hybrid_expand import HybridExpandRetriever
 from tests.data.corpus_folder.conftest import MakeDataset
 from tests.support.encoders import HashEncoder
 

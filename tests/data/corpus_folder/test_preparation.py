@@ -12,9 +12,9 @@ from typing import ClassVar
 import pytest
 import torch
 
-from graphrerank.data.corpus_folder import open_corpus, prepare_corpus
-from graphrerank.data.engines import LOCAL, Block, LocalEngine
-from graphrerank.data.engines.local import Work
+from graphrerank.data.corpus_folder.opening import open_corpus
+from graphrerank.data.corpus_folder.preparation import prepare_corpus
+from graphrerank.data.engines.local import LOCAL, Block, LocalEngine, Work
 from graphrerank.files import sole_use
 from tests.data.corpus_folder.conftest import MakeDataset
 from tests.support.encoders import HashEncoder

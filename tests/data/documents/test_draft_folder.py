@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from graphrerank.data.documents import draft_folder
+from graphrerank.data.documents.draft_folder import draft_folder
 
 TEXTS = {"a": "The kingfisher dives into brooks", "b": "Brooks freeze in February", "c": "Flour and water"}
 

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from graphrerank.data.documents import index_folder
+from graphrerank.data.documents.index_folder import index_folder
 from graphrerank.data.readers.folder import load_folder
 
 

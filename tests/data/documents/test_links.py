@@ -1,6 +1,6 @@
 """Links between the files of a folder."""
 
-from graphrerank.data.documents import index_folder
+from graphrerank.data.documents.index_folder import index_folder
 
 
 def test_links_are_of_the_passage_that_has_them(tmp_path):

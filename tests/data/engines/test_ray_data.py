@@ -10,10 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphrerank.data import prepare_corpus
-from graphrerank.data.engines import LOCAL, Block, Engine, RayEngine
-from graphrerank.data.engines.local import Work
-from graphrerank.data.engines.ray_data import TRIES, count_try, read_block, work_on, write_block
+from graphrerank.data.corpus_folder.preparation import prepare_corpus
+from graphrerank.data.engines.local import LOCAL, Block, Engine, Work
+from graphrerank.data.engines.ray_data import TRIES, RayEngine, count_try, read_block, work_on, write_block
 from graphrerank.data.enrichment import entity_names, knn, mentions, shared_entities
 from graphrerank.data.readers.folder import load_folder
 from tests.support.encoders import HashEncoder

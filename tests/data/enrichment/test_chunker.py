@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from graphrerank.data.enrichment import Chunk, chunk_document
-from graphrerank.data.enrichment.chunker import Unit
+from graphrerank.data.enrichment.chunker import Chunk, Unit, chunk_document
 
 
 def check_laws(text: str, chunks: list[Chunk], max_size: int, unit: Unit) -> None:

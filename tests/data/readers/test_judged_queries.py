@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from graphrerank.data import load_folder
 from graphrerank.data.readers.auto_splits import divide_queries
+from graphrerank.data.readers.folder import load_folder
 from tests.support.folders import write_dataset
 
 TEXTS = [f"What does {name} number {i * i} do?" for i, name in enumerate(["Ada", "Bo", "Cy", "Di", "Ed"] * 12)]

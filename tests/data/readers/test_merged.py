@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from graphrerank.data import Qrels, RetrievalDataset
+from graphrerank.data.dataset import Qrels, RetrievalDataset
 from graphrerank.data.readers.merged import load_merged
 from graphrerank.graphs import CorpusGraph, EntityIncidence
 

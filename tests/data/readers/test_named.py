@@ -11,7 +11,7 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
 from graphrerank.cli import schema
-from graphrerank.data.enrichment import mention_edges
+from graphrerank.data.enrichment.mentions import mention_edges
 from graphrerank.data.readers import fetch, named
 from graphrerank.data.readers.fetch import RemoteFile
 from graphrerank.data.readers.folder import load_folder, read_documents

@@ -1,6 +1,6 @@
 import pytest
 
-from graphrerank.evaluation.html import render_html
+from graphrerank.evaluation.html.page import render_html
 from graphrerank.evaluation.study import Study
 
 

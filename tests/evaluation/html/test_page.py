@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank.evaluation.html import render_html
+from graphrerank.evaluation.html.page import render_html
 from graphrerank.evaluation.study import DatasetStudy, Study, SystemStudy
 from graphrerank.evaluation.study_tables import study_tables
 

@@ -16,16 +16,20 @@ import uvicorn
 from graphrerank.cli.http_service import INSPECT, RERANK, SEARCH
 from graphrerank.graphs import CorpusGraph
 from graphrerank.graphs.edge_types import ADJACENCY, REFERENCE
-from graphrerank.inference import CheckpointScorer
-from graphrerank.operators import HybridRetriever
-from graphrerank.pipelines import GraphRerank, Pipeline, VectorSearch
-from graphrerank.serving import Limits, RerankEngine, ServiceSettings, load_artifact
+from graphrerank.inference.checkpoint_scorer import CheckpointScorer
+from graphrerank.operators.hybrid import HybridRetriever
+from graphrerank.pipelines.graph_rerank import GraphRerank
+from graphrerank.pipelines.pipeline import Pipeline
+from graphrerank.pipelines.vector_search import VectorSearch
+from graphrerank.serving.artifact import load_artifact
 from graphrerank.serving.dispatcher import Dispatcher
 from graphrerank.serving.engine import Engine, answer_all
 from graphrerank.serving.http_process import create_app
 from graphrerank.serving.inspect_engine import InspectEngine
+from graphrerank.serving.limits import Limits
+from graphrerank.serving.rerank_engine import RerankEngine
 from graphrerank.serving.search_engine import SearchableCorpus, SearchEngine
-from graphrerank.serving.settings import PageSettings
+from graphrerank.serving.settings import PageSettings, ServiceSettings
 from tests.support import ROOT
 from tests.support.encoders import HashEncoder
 

@@ -8,11 +8,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from graphrerank.cli.http_service import RERANK
-from graphrerank.serving import ServiceSettings
 from graphrerank.serving.dispatcher import Dispatcher
 from graphrerank.serving.http_process import create_app
 from graphrerank.serving.page.routes import FILES, PAGE_PATHS
-from graphrerank.serving.settings import PageSettings
+from graphrerank.serving.settings import PageSettings, ServiceSettings
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # starlette asks for httpx2 where there is httpx only

@@ -12,14 +12,7 @@ import numpy as np
 
 from graphrerank.data.corpus_folder.name_index import NameIndex, Record, bearers, names_and_codes
 from graphrerank.data.corpus_folder.term_index import Integers, TermIndex
-from graphrerank.data.enrichment.mentions import (
-    MAX_OWNERS,
-    MentionSearch,
-    Name,
-    Owner,
-    most_mentions,
-    split_words,
-)
+from graphrerank.data.enrichment.mentions import MAX_OWNERS, MentionSearch, Name, Owner, most_mentions, split_words
 
 Pairs = set[tuple[int, int]]  # (mentioning, mentioned)
 Owners = dict[Name, dict[int, Owner]]

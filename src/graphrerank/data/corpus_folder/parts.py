@@ -15,13 +15,12 @@ from torch import Tensor
 
 from graphrerank.caching import hash_texts, short_hash
 from graphrerank.data.encoder import Encoder, check_vectors
-from graphrerank.data.engines import LOCAL, Block, Engine
-from graphrerank.data.text_match import distinct_keys
+from graphrerank.data.engines.local import LOCAL, Block, Engine
+from graphrerank.features.text_match import distinct_keys
+from graphrerank.features.word_table import WordTable, first_of_equals
 from graphrerank.files import load_tensors, save_tensors
 from graphrerank.graphs import PackedStrings
-from graphrerank.text import WordTable
 from graphrerank.text.languages import ENGLISH
-from graphrerank.text.word_table import first_of_equals
 
 FORMAT = 1  # raise it when the same passages would give other parts
 WORDS = (

@@ -24,7 +24,7 @@ from graphrerank.data.corpus_folder.opening import ENTITIES, FORMAT, MANIFEST, V
 from graphrerank.data.corpus_folder.parts import EncodedParts, PartWriter, write_parts
 from graphrerank.data.dataset import RetrievalDataset
 from graphrerank.data.encoder import Encoder
-from graphrerank.data.engines import LOCAL, Engine
+from graphrerank.data.engines.local import LOCAL, Engine
 from graphrerank.files import sole_use, write_json
 from graphrerank.graphs import CorpusGraph
 from graphrerank.graphs.ivf_file import write_ivf_file

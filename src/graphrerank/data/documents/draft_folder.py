@@ -6,7 +6,7 @@ from graphrerank.data.drafted_questions import Draft, list_drafts
 from graphrerank.data.readers.drafted_file import DRAFTED, drafted_lines
 from graphrerank.data.readers.folder import AUTO, load_folder
 from graphrerank.files import write_text
-from graphrerank.language_models import ChatModel
+from graphrerank.language_models.answer_cache import ChatModel
 from graphrerank.language_models.questions import write_questions
 
 WORDS = "words"  # what drafts without a language model

@@ -14,7 +14,7 @@ from graphrerank.data.documents.document import Document
 from graphrerank.data.documents.formats import FORMATS, divide
 from graphrerank.data.documents.links import linked_passages
 from graphrerank.data.documents.text_files import UnreadableError
-from graphrerank.data.engines import LOCAL, Block, Engine
+from graphrerank.data.engines.local import LOCAL, Block, Engine
 from graphrerank.files import atomic_folder, write_text
 from graphrerank.text.characters import whole_characters
 

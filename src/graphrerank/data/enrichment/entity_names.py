@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from graphrerank.data.engines import LOCAL, Block, Engine
-from graphrerank.knowledge import KnowledgeExtractor
+from graphrerank.data.engines.local import LOCAL, Block, Engine
+from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
 
 BLOCK_TEXTS = 1 << 13  # extracted from at once, but for this process's own engine
 
@@ -20,7 +20,7 @@ def entity_names(extractor: KnowledgeExtractor, passages: Sequence[str], *, engi
         engine: Works on blocks of passages.
 
     Example:
-        >>> from graphrerank.knowledge import PatternEntityExtractor
+        >>> from graphrerank.knowledge.pattern_entities import PatternEntityExtractor
         >>> entity_names(PatternEntityExtractor(), ["In Metz, Lothair II paid.", "who?"])
         [['Metz', 'Lothair II'], []]
     """

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.checks import check_counts
-from graphrerank.data.engines import LOCAL, Block, Engine
+from graphrerank.data.engines.local import LOCAL, Block, Engine
 from graphrerank.graphs import top_k_by_node_order
 
 BLOCK_SCORES = 1 << 24  # similarities held at once: 64 MiB of float32

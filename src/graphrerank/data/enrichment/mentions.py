@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.checks import check_counts, check_positive_share
-from graphrerank.data.engines import LOCAL, Block, Engine
+from graphrerank.data.engines.local import LOCAL, Block, Engine
 
 BLOCK_TEXTS = 1 << 13  # searched at once
 MIN_COMMON = 10  # passages: a name in this many or fewer is never "too common", however small the corpus

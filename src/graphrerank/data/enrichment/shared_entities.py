@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.checks import check_counts
-from graphrerank.data.engines import LOCAL, Block, Engine
+from graphrerank.data.engines.local import LOCAL, Block, Engine
 from graphrerank.graphs import EntityIncidence
 from graphrerank.graphs.sparse_rows import positions_in_rows
 

@@ -11,7 +11,7 @@ Who uses this software?                         the software, and the groups and
 With which of their software do they do this?   the actor, the technique, and the software joined to both
 ==============================================  =======================================================================
 
-- Nodes: those of :func:`~graphrerank.data.load_attack`.
+- Nodes: those of :func:`~graphrerank.data.readers.attack.load_attack`.
 - Edges: all relations but those between the ends of a question: a seeded random half of the ``uses`` relations to
   techniques, and every other relation.
 - Splits by the node from which the answers are reached (the technique, the software, the actor); what joins a node of a
@@ -69,7 +69,7 @@ def load_attack_paths(
     """Read ATT&CK and ask questions about held-out relations whose answers lie along its edges.
 
     Args:
-        path: As of :func:`~graphrerank.data.load_attack`.
+        path: As of :func:`~graphrerank.data.readers.attack.load_attack`.
         edge_share: Share of the ``uses`` relations to techniques that become edges, in (0, 1); the others are held out.
         split_seed: Seed of all draws; it is part of the data set's identity, not the seed of training.
 

@@ -8,7 +8,7 @@ from graphrerank.data.readers.documents import read_documents
 from graphrerank.data.readers.entities import ENTITIES, Triple, read_entities
 from graphrerank.data.readers.records import find_record_files
 from graphrerank.files import hash_files
-from graphrerank.knowledge import Knowledge, Relation
+from graphrerank.knowledge.passage_knowledge import Knowledge, Relation
 
 
 class FileKnowledge:

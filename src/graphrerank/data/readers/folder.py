@@ -24,10 +24,8 @@ from graphrerank.checks import check_not_negative
 from graphrerank.data.dataset import RetrievalDataset
 from graphrerank.data.derived_edges import DerivedEdges
 from graphrerank.data.drafted_questions import draft_questions, with_drafts
-from graphrerank.data.engines import LOCAL, Engine
-from graphrerank.data.enrichment.adjacency import adjacency_edges
+from graphrerank.data.engines.local import LOCAL, Engine
 from graphrerank.data.enrichment.entity_names import entity_names
-from graphrerank.data.enrichment.incidence import normalized_names
 from graphrerank.data.enrichment.mentions import find_mentions
 from graphrerank.data.enrichment.random_edges import random_edges as draw_edges
 from graphrerank.data.enrichment.shared_entities import choose_neighbours, shared_weight
@@ -40,8 +38,13 @@ from graphrerank.data.readers.judged_queries import judged_dataset, read_judged_
 from graphrerank.data.readers.judgements import Splits
 from graphrerank.data.readers.records import existing_folder
 from graphrerank.graphs import CorpusGraph, EntityIncidence
+from graphrerank.graphs.adjacency import adjacency_edges
 from graphrerank.graphs.edge_types import ADJACENCY, ENTITY, REFERENCE
-from graphrerank.knowledge import KnowledgeCache, KnowledgeExtractor, PatternEntityExtractor, SpacyEntityExtractor
+from graphrerank.graphs.incidence import normalized_names
+from graphrerank.knowledge.knowledge_cache import KnowledgeCache
+from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
+from graphrerank.knowledge.pattern_entities import PatternEntityExtractor
+from graphrerank.knowledge.spacy_entities import SpacyEntityExtractor
 from graphrerank.text.languages import AUTO as AUTO_LANGUAGE
 from graphrerank.text.languages import detect_language, language_of
 
@@ -106,9 +109,9 @@ def load_folder(
         mentions: Also join documents if the title of one occurs in the text of the other
             (:func:`~graphrerank.data.enrichment.mentions.mention_edges`).
         adjacency: Also join adjacent chunks: documents of one ``doc_id`` whose ``chunk_id`` differ by 1, both in every
-            document's metadata (:func:`~graphrerank.data.enrichment.adjacency.adjacency_edges`).
+            document's metadata (:func:`~graphrerank.graphs.adjacency.adjacency_edges`).
         entities: Source of entities, which make documents that share them neighbours: ``spelling``
-            (:class:`~graphrerank.knowledge.PatternEntityExtractor`), ``spacy``, ``file`` for the folder's
+            (``PatternEntityExtractor``), ``spacy``, ``file`` for the folder's
             ``entities.jsonl``, or an extractor; None for no entities. Unless ``edges`` is ``auto``, their edges are
             computed per query.
         max_entity_share: Share of the documents, in (0, 1]; an entity in more (and in more than 10) is ignored.

@@ -3,7 +3,7 @@
 Two homes offer files that convert without judgement calls: BEIR's archives, which are data set folders, and the
 benchmark files of HippoRAG 2 (title, text and supporting passages). BEIR publishes the checksums of its archives; those
 of HippoRAG 2 are of the hub's files at the pinned revision. The folders of the others are made by
-:mod:`graphrerank.data.builders` from files that users fetch themselves.
+:mod:`graphrerank_papers.builders` from files that users fetch themselves.
 """
 
 import json
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from graphrerank.data.builders import build_dataset
 from graphrerank.data.dataset import RetrievalDataset
 from graphrerank.data.readers.fetch import Downloader, RemoteFile, download, fetch
 from graphrerank.data.readers.folder import load_folder
 from graphrerank.files import hash_files, write_text
+from graphrerank_papers.builders.registry import build_dataset
 
 SOURCE = "source.json"  # in a fetched folder: its origin, and the SHA-256 of each file
 NEEDED = "corpus.jsonl, queries.jsonl and qrels/<split>.tsv"

@@ -1,5 +1,0 @@
-"""FastInsight's curves."""
-
-from graphrerank.experiments.fastinsight.job import FastInsightCurves
-
-__all__ = ["FastInsightCurves"]

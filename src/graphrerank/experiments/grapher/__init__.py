@@ -1,5 +1,0 @@
-"""GraphER's tables."""
-
-from graphrerank.experiments.grapher.job import GraphERTables
-
-__all__ = ["GraphERTables"]

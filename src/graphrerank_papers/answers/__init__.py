@@ -1,0 +1,1 @@
+"""Answers from retrieved passages: packed, written, scored and compared."""

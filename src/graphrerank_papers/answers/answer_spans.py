@@ -1,0 +1,148 @@
+"""Spans of a context that may be an answer, and what the extractive reader reads of each."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from graphrerank.text import split_sentences, words
+from graphrerank_papers.answers.passage_facts import Passage, Question, linked_from, order_of, read_passages
+
+_MONTH = r"(?:January|February|March|April|May|June|July|August|September|October|November|December)"
+_UPPER = r"[A-ZÀ-ÞĀĂĄĆČĎĐĒĖĘĚĞĢĪĮİĶĹĽŁŃŅŇŌŐŘŚŞŠŢŤŪŮŰŲŹŻŽ]"
+_WORD = rf"(?:{_UPPER}[\w'\u2019&-]*|(?:{_UPPER}\.)+)"
+_LINK = r"(?:of the|of|the|de la|de|del|da|di|du|van der|van|von|der|la|le|al|bin|ibn|y|for|'s|&)"
+_PATTERNS = {
+    "date": rf"\d{{1,2}}(?:st|nd|rd|th)? {_MONTH},? \d{{3,4}}|{_MONTH} \d{{1,2}}, \d{{4}}|{_MONTH} \d{{4}}",
+    "place": rf"{_WORD}(?: {_WORD})*(?:, {_WORD}(?: {_WORD})*)+",
+    "name": rf"{_WORD}(?: (?:{_LINK} )?{_WORD})*",
+    "joined": rf"{_WORD}(?: (?:{_LINK} |and )?{_WORD})* and {_WORD}(?: (?:{_LINK} )?{_WORD})*",
+    "number": r"\d[\d,.]*\d|\d",
+}
+_FORMS = {kind: re.compile(pattern) for kind, pattern in _PATTERNS.items()}
+MOST_SPANS = 24  # of a form, in a sentence
+MOST_SENTENCES = 12  # of a passage
+REACH = 45  # characters on either side that are looked at
+NEAR = 6  # words
+DASH = "\u2013"
+
+
+@dataclass(frozen=True)
+class Span:
+    """A span, and the names of its features."""
+
+    text: str
+    features: tuple[str, ...]
+
+
+def answer_spans(question_text: str, texts: Sequence[str]) -> list[Span]:
+    """List the spans of packed passages that may answer a question; the same text may come several times."""
+    question = Question(question_text)
+    passages = read_passages(question, texts)
+    if question.is_yes_no:
+        return list(_yes_no(question, passages))
+    spans = [span for passage in passages for span in _in_passage(question, passage)]
+    return [*spans, *_options(question, passages)]
+
+
+def _in_passage(question: Question, passage: Passage) -> Iterator[Span]:
+    if passage.title:
+        plain = re.sub(r"\s*\([^)]*\)$", "", passage.title)
+        yield Span(plain, _features(question, passage, "title", plain, "", "", 0, 0, 0))
+    for number, (start, stop) in enumerate(split_sentences(passage.text)[:MOST_SENTENCES]):
+        sentence = passage.text[start:stop]
+        shared = len(question.stems & set(words(sentence)))
+        for kind, form in _FORMS.items():
+            for place, found in enumerate(islice(form.finditer(sentence), MOST_SPANS)):
+                left = sentence[max(0, found.start() - REACH) : found.start()]
+                right = sentence[found.end() : found.end() + REACH]
+                yield Span(found[0], _features(question, passage, kind, found[0], left, right, number, place, shared))
+
+
+def _features(
+    question: Question,
+    passage: Passage,
+    kind: str,
+    text: str,
+    left: str,
+    right: str,
+    sentence: int,
+    place: int,
+    shared: int,
+) -> tuple[str, ...]:
+    """Name what is known of a span; the reader has a weight for each name."""
+    wanted, role = question.wanted, passage.role
+    own = set(words(text))
+    overlap = "none" if not own & question.stems else "all" if own <= question.stems else "some"
+    before, after = left.lower().split()[-NEAR:], right.lower().split()[:NEAR]
+    near = set(words(" ".join([*before, *after])))
+    last, nearest = before[-1] if before else "^", " ".join(before[-2:])
+    inside = left.count("(") > left.count(")")
+    where = f"{min(sentence, 3)}.{min(place, 4)}"
+    names = [
+        f"kind {kind}",
+        f"kind {kind} {wanted}",
+        f"kind {kind} {question.kind} {role}",
+        f"rank {min(passage.rank, 9)}",
+        f"role {role} {overlap}",
+        f"overlap {overlap} {kind} {question.kind}",
+        f"where {where} {kind}",
+        f"where {where} {role} {question.kind}",
+        f"shared {min(shared, 5)} {role}",
+        f"length {min(len(text.split()), 6)} {kind} {question.kind}",
+        f"left {last}",
+        f"left {nearest}",
+        f"left {last} {question.kind}",
+        f"right {after[0] if after else '$'} {kind}",
+        f"inside {inside} {question.kind} {kind}",
+    ]
+    for relation in question.relations[:5]:
+        names += [
+            f"asks {relation} {kind} {role}",
+            f"asks {relation} {last}",
+            f"asks {relation} {nearest}",
+            f"asks {relation} near {relation in near}",
+            f"asks {relation} where {where} {role}",
+            f"asks {relation} inside {inside} {'-' in left or DASH in left} {kind}",
+            *(f"asks {relation} by {stem}" for stem in near),
+        ]
+    return tuple(names)
+
+
+def _options(question: Question, passages: Sequence[Passage]) -> Iterator[Span]:
+    """Titles that the question offers, by the years in their passages and in those that they name."""
+    if " or " not in question.lower:
+        return
+    offered = [passage for passage in passages if passage.asked_about]
+    for passage in offered:
+        names = ["option", f"option {question.wanted}"]
+        other = next((each for each in offered if each.title != passage.title), None)
+        named = linked_from(passage, [each for each in passages if not each.asked_about])
+        others = None if other is None else linked_from(other, [each for each in passages if not each.asked_about])
+        for label, first, second in (("own", passage, other), ("linked", named, others)):
+            for at, step in ((0, "first"), (1, "second"), (-1, "last")):
+                order = order_of(_year(first, at), _year(second, at))
+                names += [f"option {label} {step} {order} {cue} {question.turn}" for cue in question.cues]
+                names += [f"option {label} {step} {order} {cue}" for cue in question.cues]
+        yield Span(re.sub(r"\s*\([^)]*\)$", "", passage.title), tuple(names))
+
+
+def _yes_no(question: Question, passages: Sequence[Passage]) -> Iterator[Span]:
+    """Both answers, by the names that the passages asked about share."""
+    read = [passage for passage in passages if passage.asked_about]
+    read += [each for passage in read if (each := linked_from(passage, passages)) is not None]
+    shared: set[str] = set()
+    for number, passage in enumerate(read):
+        for other in read[number + 1 :]:
+            both = [set(words(each.text[:300])) - question.stems for each in (passage, other)]
+            shared |= both[0] & both[1]
+    names = [f"shared {min(len(shared), 6)}", f"read {len(read)}", *(f"word {stem}" for stem in question.relations)]
+    names += [f"both {stem}" for stem in sorted(shared)]
+    for answer in ("yes", "no"):
+        yield Span(answer, tuple(f"{answer} {name}" for name in names))
+
+
+def _year(passage: Passage | None, at: int) -> int | None:
+    if passage is None or len(passage.years) <= at or not passage.years:
+        return None
+    return passage.years[at]

@@ -1,0 +1,1 @@
+"""The benchmark that others can run, beside what is published."""

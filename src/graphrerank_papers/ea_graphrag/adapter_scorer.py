@@ -1,0 +1,80 @@
+"""A trained complexity adapter in a pipeline: questions in, s(q) out, with the thresholds that it was trained to."""
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from graphrerank.models.checkpoint import Checkpoint, load_primary
+from graphrerank.models.manifest import AdapterManifest
+from graphrerank_papers.ea_graphrag.syntax.features import FEATURES
+from graphrerank_papers.ea_graphrag.syntax.syntax_features import SyntaxFeatures
+
+
+class AdapterScorer:
+    """Scores how much queries need the graph, with a checkpoint of ``python train.py model=complexity_adapter``.
+
+    Source: "EA-GraphRAG", 2026, Algorithm 1, lines 1 and 2.
+
+    Args:
+        checkpoint: A run folder, a ``.ckpt`` file or an artifact's folder; or what is loaded already.
+        low: Up to this score a query takes the dense path; the checkpoint's when None.
+        high: From this score on it takes the graph path; the checkpoint's when None.
+        stanza_folder: Where Stanza's model lies, for a checkpoint that was trained with ``syntax: stanza``; see
+            :class:`~graphrerank_papers.ea_graphrag.syntax.syntax_features.SyntaxFeatures`.
+        cache: Folder that keeps the syntax of queries; it is read anew each time when None.
+
+    Raises:
+        ValueError: If there is no such checkpoint, its model is no complexity adapter, it reads other features than
+            there are, or the thresholds are not in order.
+    """
+
+    def __init__(
+        self,
+        *,
+        checkpoint: str | Path | Checkpoint,
+        low: float | None = None,
+        high: float | None = None,
+        stanza_folder: str | Path | None = None,
+        cache: str | Path | None = None,
+    ) -> None:
+        loaded = checkpoint if isinstance(checkpoint, Checkpoint) else load_primary(checkpoint)
+        manifest = loaded.manifest
+        if not isinstance(manifest, AdapterManifest):
+            raise ValueError(
+                f"{loaded.path}: needed a complexity adapter (train.py model=complexity_adapter), found a "
+                f"{manifest.model.name}"
+            )
+        trained_on = manifest.syntax.feature_names
+        if trained_on != tuple(feature.name for feature in FEATURES):
+            raise ValueError(
+                f"{loaded.path}: was trained on {len(trained_on)} features of syntax, which are not the "
+                f"{len(FEATURES)} of this version; train it again"
+            )
+        self.path = loaded.path
+        self.low = manifest.thresholds.low if low is None else low
+        self.high = manifest.thresholds.high if high is None else high
+        if not self.low < self.high:
+            raise ValueError(f"`low` must be below `high`, got {self.low} and {self.high}")
+        self.syntax = SyntaxFeatures(manifest.syntax.name, stanza_folder=stanza_folder, cache=cache)
+        self._trained_with = manifest.syntax.fingerprint
+        self._model = loaded.model.eval()
+
+    @torch.inference_mode()
+    def score(self, texts: Sequence[str]) -> Tensor:
+        """Score queries: s(q), ``[B]`` in [0, 1], on the CPU.
+
+        Warns where the features come from other versions of libraries or models than the adapter was trained with.
+
+        Raises:
+            ValueError: If a library or model for the syntax is not there.
+        """
+        if self.syntax.fingerprint != self._trained_with:
+            warnings.warn(
+                f"{self.path}: was trained on syntax by {self._trained_with}, this is {self.syntax.fingerprint}",
+                stacklevel=2,
+            )
+        scores: Tensor = self._model(self.syntax.extract(texts))
+        return scores

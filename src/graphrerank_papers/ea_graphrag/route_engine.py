@@ -1,0 +1,96 @@
+"""Routing of queries by a complexity adapter: how much each needs the graph, and which path it takes."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from graphrerank.graphs.routes import ROUTES, choose_routes
+from graphrerank.models.checkpoint import Checkpoint
+from graphrerank.serving.artifact import load_artifact
+from graphrerank.serving.engine import Check
+from graphrerank.serving.limits import QueryRequest
+from graphrerank.serving.metrics import metrics
+from graphrerank_papers.ea_graphrag.adapter_scorer import AdapterScorer
+
+
+class RouteRequest(QueryRequest):
+    """Body of ``POST /route``.
+
+    Attributes:
+        query: The query, not blank.
+    """
+
+
+class Thresholds(BaseModel):
+    """Thresholds of the paths.
+
+    Attributes:
+        low: Up to this score a query takes the dense path.
+        high: From this score on it takes the graph path; in between the fusion of both.
+    """
+
+    low: float
+    high: float
+
+
+class RouteResponse(BaseModel):
+    """Response of ``POST /route``.
+
+    Attributes:
+        id: Id of the request, as in the logs.
+        score: s(q) in [0, 1]: how much the query needs the graph.
+        route: ``dense``, ``graph`` or ``fusion``.
+        thresholds: The adapter's thresholds.
+    """
+
+    id: str
+    score: float
+    route: str
+    thresholds: Thresholds
+
+
+class RouteEngine:
+    """Scores the queries of many requests at once.
+
+    Args:
+        scorer: The adapter.
+    """
+
+    def __init__(self, scorer: AdapterScorer) -> None:
+        self._scorer = scorer
+
+    def answer(self, jobs: Mapping[str, RouteRequest], check: Check = lambda: None) -> dict[str, RouteResponse]:
+        """Route the queries of a batch of requests, by id."""
+        low, high = self._scorer.low, self._scorer.high
+        with metrics().stage_seconds.labels("route").time():
+            scores = self._scorer.score([request.query for request in jobs.values()])
+        routes = choose_routes(scores, low, high)
+        thresholds = Thresholds(low=low, high=high)
+        return {
+            uid: RouteResponse(id=uid, score=score, route=ROUTES[route], thresholds=thresholds)
+            for uid, score, route in zip(jobs, scores.tolist(), routes.tolist(), strict=True)
+        }
+
+    def warm_up(self) -> None:
+        """Load the parser."""
+        self.answer({"first": RouteRequest(query="what warms up?")})
+
+
+def load_route_engine(
+    folder: Path, stanza_folder: str | None, device: str, *, format_name: str | None = None
+) -> RouteEngine:
+    """Load an adapter's artifact in a worker.
+
+    Args:
+        folder: Folder of the artifact.
+        stanza_folder: Folder of Stanza's model, for an adapter trained with it.
+        device: Not used: the adapter is small.
+        format_name: See :func:`load_artifact`.
+
+    Raises:
+        ValueError: As :func:`load_artifact` and :class:`AdapterScorer`.
+    """
+    artifact = load_artifact(folder, format_name)
+    checkpoint = Checkpoint(artifact.module, artifact.manifest, artifact.folder)
+    return RouteEngine(AdapterScorer(checkpoint=checkpoint, stanza_folder=stanza_folder))

@@ -1,0 +1,1 @@
+"""Features of a text's syntax, from dependency or constituency trees."""

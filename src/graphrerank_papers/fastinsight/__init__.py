@@ -1,0 +1,1 @@
+"""FastInsight's curves."""

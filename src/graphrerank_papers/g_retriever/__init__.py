@@ -1,0 +1,1 @@
+"""G-Retriever: the subgraph that connects the retrieved nodes."""

@@ -1,0 +1,1 @@
+"""GraphER: its protocol, its sources and its tables."""

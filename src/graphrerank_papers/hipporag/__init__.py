@@ -1,0 +1,1 @@
+"""HippoRAG and HippoRAG 2: the graph of facts and its search."""

@@ -1,0 +1,1 @@
+"""HyDE: search by the vectors of hypothetical passages."""

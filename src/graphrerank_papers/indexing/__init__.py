@@ -1,0 +1,1 @@
+"""Parts that several indexes share: stages on disk, encoding, the knowledge graph, summaries."""

@@ -1,0 +1,1 @@
+"""IRCoT: retrieval interleaved with a chain of thought."""

@@ -1,0 +1,1 @@
+"""KET-RAG: its index, its retrieval and its experiments."""

@@ -1,0 +1,189 @@
+"""Mentions in a parsed text: named entities and noun phrases that can stand alone."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from graphrerank_papers.knowledge.common_words import ANAPHORIC, GENERIC, HEADINGS, MONTHS, VAGUE, WEAK
+
+NAMES = ("DATE", "EVENT", "FAC", "GPE", "LANGUAGE", "LAW", "LOC", "NORP", "ORG", "PERSON", "PRODUCT", "WORK_OF_ART")
+MAX_WORDS = 8  # longer phrases are more often parser errors than names
+
+_AMOUNTS = frozenset({"CARDINAL", "DATE", "MONEY", "ORDINAL", "PERCENT", "QUANTITY", "TIME"})
+_MODIFIERS = frozenset({"DATE", "LANGUAGE", "NORP"})  # "American", "1974": part of the phrase that they modify
+BRACKETED_END = re.compile(r"\s*\([^()]*\)$")  # "(1976 film)"
+_BRACKET = re.compile(r"[()\[\]{}]")
+_LOWER_WORD = re.compile(r"\b(?!the\b|of\b|th\b|st\b)[a-z]{2,}\b")
+_QUOTE = re.compile(r"[\"“”‘]|’(?=\s|$)")  # noqa: RUF001
+_YEAR = re.compile(r"\b1\d{3}\b|\b20\d{2}\b")
+_LEADING = frozenset({"DET", "PRON", "PUNCT", "NUM", "SYM", "CCONJ", "ADV", "ADP", "PART", "SPACE", "X"})
+_TRAILING = frozenset({"PUNCT", "SPACE", "DET", "CCONJ", "ADP", "PART", "SYM"})
+
+
+@dataclass(frozen=True)
+class Mention:
+    """A phrase that a text mentions.
+
+    Attributes:
+        name: The phrase, in one line.
+        label: spaCy's entity type; empty for other noun phrases.
+    """
+
+    name: str
+    label: str
+
+
+def find_mentions(document: Any, labels: Sequence[str], *, title: str = "") -> dict[int, Mention]:
+    """Find names and noun phrases.
+
+    - A phrase whose head lies in a named entity is that entity, and a person's description stands for the person: "film
+      director Frank Borzage" is "Frank Borzage".
+    - A name within a longer phrase counts too, except nationalities and years: both of "Batman films".
+    - Names joined by "of" are one mention: "Adalbert II of Tuscany", and so is "Tuscany".
+    - A bare common noun before "of" is none, nor is a generic one after its possessor's name: "king of Metz" and
+      "Metz's country" mention "Metz".
+    - Leading determiners, numbers and words like "several" are dropped; a date must have a year.
+
+    Args:
+        document: spaCy's document, tagged and parsed.
+        labels: Entity types to keep.
+        title: A mention wherever the text contains it, with or without the brackets at its end.
+
+    Returns:
+        Mentions by the index of their head token, ascending.
+    """
+    mentions: dict[int, Mention] = {}
+    entity_of = {token.i: entity for entity in document.ents for token in entity}
+    for entity in document.ents:
+        if entity.label_ in labels and _stands_alone(entity):
+            _add(mentions, entity.root, _trim(list(entity)), entity.label_)
+    for chunk in document.noun_chunks:
+        root = chunk.root
+        entity = entity_of.get(root.i)
+        if entity is not None and (entity.label_ in _AMOUNTS or (root != entity.root and root.dep_ != "pobj")):
+            continue  # an amount, or a part of a name
+        if root.i not in mentions and not _is_empty(chunk):
+            _add(mentions, root, _trim(list(chunk)), "")
+    for token in sorted(mentions):
+        if token in mentions:
+            _join(document, document[token], mentions)
+    for token in sorted(mentions):
+        named = document[token]
+        is_called = named.dep_ == "appos" and named.head.pos_ == "NOUN" and named.left_edge.i == named.head.i + 1
+        if is_called and mentions[token].label and (mentions[token].label == "PERSON" or named.head.i not in mentions):
+            mentions[named.head.i] = mentions[token]
+    if title:
+        _add_title(document, title, mentions)
+    return dict(sorted(mentions.items()))
+
+
+def is_of(preposition: Any) -> bool:
+    """Return whether a token is the "of" between two nouns."""
+    return preposition.dep_ == "prep" and preposition.lower_ == "of"
+
+
+def _stands_alone(entity: Any) -> bool:
+    root = entity.root
+    if entity.label_ == "DATE" and (_YEAR.search(entity.text) is None or _LOWER_WORD.search(entity.text)):
+        return False
+    if root.dep_ not in ("amod", "compound", "nmod", "nummod", "poss") or root.head in entity:
+        return root.lower_ not in MONTHS or entity.label_ == "DATE"
+    if len(entity) == 1 and sum(char.isupper() for char in entity.text) != 1:
+        return root.dep_ == "poss"  # "RNA" of "RNA transcript"
+    return entity.label_ not in _MODIFIERS
+
+
+def _is_empty(chunk: Any) -> bool:
+    """Return whether a noun phrase names nothing: a pronoun, a number, "this gene", "king (of Metz)"."""
+    root = chunk.root
+    if root.pos_ not in ("NOUN", "PROPN") or root.is_stop or root.lower_ in MONTHS or root.text in HEADINGS:
+        return True
+    if root.pos_ == "PROPN":
+        return False
+    words = [token for token in _trim(list(chunk)) if token.dep_ != "case"]
+    others = [token for token in words if token != root]
+    lemma = root.lemma_.lower()
+    if any(token.dep_ == "nummod" for token in chunk) and len(root) < 4:
+        return True  # "2 kb"
+    if any(token.dep_ == "poss" and token.pos_ == "PROPN" for token in others):
+        return lemma in GENERIC and lemma != "disease" and all(token.pos_ == "PROPN" for token in others)
+    if not others:
+        demonstrative = any(token.lower_ in ANAPHORIC for token in chunk if token.i < root.i)
+        return demonstrative or lemma in GENERIC or any(is_of(child) for child in root.children)
+    return lemma in VAGUE and all(token.pos_ in ("ADJ", "ADV", "VERB", "PUNCT", "NUM") for token in others)
+
+
+def _trim(tokens: list[Any]) -> list[Any]:
+    """Drop tokens that are not part of a name: determiners, numbers, weak adjectives, brackets."""
+    tokens = list(_without_brackets(tokens))
+    while len(tokens) > 1 and (
+        (tokens[0].pos_ in _LEADING and not (tokens[0].pos_ in ("NUM", "X", "ADV") and _belongs(tokens)))
+        or tokens[0].text in HEADINGS
+        or (tokens[0].pos_ != "PROPN" and tokens[0].lower_ in WEAK and tokens[0].head.dep_ not in ("amod", "compound"))
+    ):
+        tokens = tokens[1:]
+    while len(tokens) > 1 and tokens[-1].pos_ in _TRAILING:
+        tokens = tokens[:-1]
+    return tokens
+
+
+def _belongs(tokens: list[Any]) -> bool:
+    """Return whether a leading number or adverb is part of a name: "20th Century Fox", "5-HT receptor"."""
+    first, second = tokens[0], tokens[1]
+    if first.ent_type_ in ("ORG", "WORK_OF_ART", "FAC", "EVENT", "PRODUCT", "LAW", "DATE"):
+        return second.text[:1].isupper() or first.ent_type_ == "DATE"
+    return second.text == "-" or (first.pos_ == "ADV" and second.dep_ == "amod" and first.head == second)
+
+
+def _without_brackets(tokens: list[Any]) -> Iterator[Any]:
+    depth = 0
+    for token in tokens:
+        if token.text in "([{":
+            depth += 1
+        elif token.text in ")]}":
+            depth -= 1
+        elif depth == 0:
+            yield token
+
+
+def _add(mentions: dict[int, Mention], root: Any, tokens: list[Any], label: str) -> None:
+    if not 0 < len(tokens) <= MAX_WORDS or (len(tokens) == 1 and (tokens[0].is_stop or tokens[0].pos_ == "DET")):
+        return
+    name = "".join(
+        token.text_with_ws if after.i == token.i + 1 else f"{token.text} "
+        for token, after in zip(tokens, [*tokens[1:], tokens[-1]], strict=True)
+    )
+    name = " ".join(_QUOTE.sub(" ", name).split()).strip(" '*.,;:%-–")  # noqa: RUF001
+    is_informative = len(name) > 1 and any(map(str.isalpha, name))
+    if _BRACKET.search(name) is None and (is_informative or label == "DATE"):
+        mentions[root.i] = Mention(name, label)
+
+
+def _add_title(document: Any, title: str, mentions: dict[int, Mention]) -> None:
+    """Replace the mentions within the title by the title: "Planet" and "Apes" in a film's name."""
+    name = BRACKETED_END.sub("", title)
+    for match in re.finditer(rf"(?<!\w){re.escape(name)}(?!\w)", document.text):
+        span = document.char_span(*match.span())
+        if span is not None:
+            inside = [mentions.pop(token.i) for token in span if token.i in mentions]
+            label = next((mention.label for mention in inside if mention.name == name), "")
+            mentions[span.root.i] = Mention(title, label)
+
+
+def _join(document: Any, token: Any, mentions: dict[int, Mention]) -> None:
+    """Extend a name by "of" and the next name, or by "the" and an epithet: "Boso the Elder"."""
+    name, link = mentions[token.i], token.i + 1
+    if token.pos_ != "PROPN" or link + 1 >= len(document) or not name.name.endswith(token.text):
+        return
+    word = document[link].lower_
+    for child in document[link].children if word == "of" else token.children:
+        other = mentions.get(child.i)
+        if other is None or not other.name[0].isupper() or child.left_edge.i not in (link, link + 1):
+            continue
+        is_name = child.dep_ == "pobj" and child.pos_ == "PROPN" if word == "of" else child.dep_ == "appos"
+        if word in ("of", "the") and is_name and len(name.name.split()) + len(other.name.split()) < MAX_WORDS:
+            mentions[token.i] = Mention(f"{name.name} {word} {other.name}", name.label)
+            if word == "the":
+                del mentions[child.i]
+            return

@@ -1,0 +1,204 @@
+"""Entities and relations by spaCy: names and noun phrases, joined by the dependency structure. No language model."""
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+from graphrerank.knowledge.passage_knowledge import Entity, Knowledge, Relation
+from graphrerank.text.names import normalize_entity
+from graphrerank.text.sentences import split_sentences
+from graphrerank.text.spacy_pipeline import ENGLISH, load_spacy, spacy_versions
+from graphrerank_papers.knowledge.dependency_relations import find_statements
+from graphrerank_papers.knowledge.noun_phrases import BRACKETED_END, NAMES, Mention, find_mentions
+
+VERSION = 2  # of the rules: a change of what is extracted must change it
+MAX_TITLE_WORDS = 10
+COMPONENTS = ("transformer", "tok2vec", "tagger", "parser", "attribute_ruler", "lemmatizer", "ner")
+
+_OPEN_BRACKET = re.compile(r"(?<=\w)\(\s+")  # "Lambert( died after 938)"
+_SPLIT_HYPHEN = re.compile(r"(?<=\w)- (?!and\b|or\b|to\b)(?=[a-z])")  # "half- brother"
+_SPACE = re.compile(r"\s+")
+
+
+class SpacyKnowledgeExtractor:
+    """Extracts the entities of English passages, and the statements about them.
+
+    - Entities are named entities and noun phrases, without pronouns, numbers and words that name nothing by
+      themselves ("the study"); each is described by the first sentence that holds it.
+    - Relations are statements between two of them: subject, verb and object; subject, verb, preposition and its
+      object; the agent of a passive; "X is Y"; appositions; possessors; nouns joined by a preposition. Members of an
+      enumeration count one by one. A relation is described by its sentence.
+    - The title is the text's first line, or its first sentence if it has one line, where that is short and written
+      like a name, or recurs in the text. It is an entity; so is the subject of the first sentence ("Harnam Singh
+      Rawail was ..." of the passage "H. S. Rawail") if it shares a word with it.
+
+    Source: ours; the kinds of phrases are those of "EA-GraphRAG", 2026, section 3.4.2 (noun phrases, entities, and the
+    triples of open information extraction).
+
+    Args:
+        model: Import name of an installed pipeline with a parser, or its folder.
+        labels: Kinds of named entity to keep.
+        titles: Whether texts open with their titles.
+        pronoun_sentences: Number of leading sentences in which the subjects "he", "she", "it" and "they" stand for the
+            title.
+        batch_size: Texts at once.
+
+    Raises:
+        ValueError: If ``pronoun_sentences`` is negative, or set without ``titles``.
+    """
+
+    def __init__(
+        self,
+        model: str = ENGLISH,
+        *,
+        labels: Sequence[str] = NAMES,
+        titles: bool = True,
+        pronoun_sentences: int = 0,
+        batch_size: int = 64,
+    ) -> None:
+        if pronoun_sentences < 0 or (pronoun_sentences and not titles):
+            raise ValueError(
+                f"`pronoun_sentences` must be 0 or, with `titles`, positive, got {pronoun_sentences} and {titles}"
+            )
+        self.model = model
+        self.labels = tuple(sorted(labels))
+        self.titles = titles
+        self.pronoun_sentences = pronoun_sentences
+        self.batch_size = batch_size
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The versions of spaCy, of the pipeline and of the rules, and the settings.
+
+        Raises:
+            ValueError: If spaCy or the pipeline is not installed.
+        """
+        settings = (VERSION, self.labels, self.titles, self.pronoun_sentences)
+        return repr(("spacy knowledge", *spacy_versions(self.model), *settings))
+
+    def extract(self, texts: Sequence[str]) -> list[Knowledge]:
+        """Extract the knowledge of each text.
+
+        Raises:
+            ValueError: If spaCy or the pipeline is not installed, or the pipeline has no parser.
+        """
+        split = [split_title(text) if self.titles else ("", text) for text in texts]
+        bodies = [_SPLIT_HYPHEN.sub("-", _OPEN_BRACKET.sub(" (", body)) for _, body in split]
+        documents = self._pipeline.pipe(bodies, batch_size=self.batch_size)
+        return [self._read(title, document) for (title, _), document in zip(split, documents, strict=True)]
+
+    @cached_property
+    def _pipeline(self) -> Any:
+        pipeline = load_spacy(self.model, components=COMPONENTS)
+        if "parser" not in pipeline.pipe_names:
+            raise ValueError(f"`model` must be a pipeline with a parser, {self.model!r} has {pipeline.pipe_names}")
+        return pipeline
+
+    def _read(self, title: str, document: Any) -> Knowledge:
+        mentions = find_mentions(document, self.labels, title=title)
+        passage = _Passage(title, document, mentions)
+        pronouns = self.pronoun_sentences if title else 0
+        for statement in find_statements(document, mentions, pronoun_sentences=pronouns):
+            passage.state(statement.subject, statement.relation, statement.object, statement.token)
+        return passage.knowledge()
+
+
+class _Passage:
+    """Gathers the entities of one passage under one name each."""
+
+    def __init__(self, title: str, document: Any, mentions: dict[int, Mention]) -> None:
+        self._sentence_of = [index for index, sentence in enumerate(document.sents) for _ in sentence]
+        self._sentences = [tidy(sentence.text) for sentence in document.sents]
+        self._mentions = mentions
+        self._names: dict[str, str] = {}  # as written first, by comparable name
+        self._types: dict[str, str] = {}
+        self._descriptions: dict[str, str] = {}
+        self._relations: dict[tuple[str, str, str], str] = {}
+        self._title = title
+        if title:
+            self._names[normalize_entity(title)] = title
+            for shorter in (BRACKETED_END.sub("", title), title.partition(",")[0]):
+                self._names.setdefault(normalize_entity(shorter), title)
+            opening = _opening_name(title, document, mentions)
+            if opening is not None:
+                self._names.setdefault(normalize_entity(opening.name), title)
+            self._types[title] = ""
+            self._descriptions[title] = self._sentences[0] if self._sentences else ""
+        for mention in mentions.values():
+            if " " in (name := normalize_entity(mention.name)):
+                self._names.setdefault(name, mention.name)
+        self._names |= _surnames(mentions, self._names)
+        for token, mention in mentions.items():
+            name = self._names.setdefault(normalize_entity(mention.name), mention.name)
+            self._types[name] = self._types.get(name) or mention.label
+            self._descriptions.setdefault(name, self._sentences[self._sentence_of[token]])
+
+    def state(self, head: int | None, relation: str, tail: int, token: int) -> None:
+        """Add a statement between two mentions, by their tokens; None stands for the title."""
+        names = [self._title if end is None else self._name(end) for end in (head, tail)]
+        if names[0] != names[1]:
+            self._relations.setdefault((names[0], relation, names[1]), self._sentences[self._sentence_of[token]])
+
+    def knowledge(self) -> Knowledge:
+        entities = [Entity(name, label, self._descriptions[name]) for name, label in self._types.items()]
+        relations = [Relation(*parts, description) for parts, description in self._relations.items()]
+        return Knowledge(tuple(entities), tuple(relations))
+
+    def _name(self, token: int) -> str:
+        return self._names[normalize_entity(self._mentions[token].name)]
+
+
+def split_title(text: str) -> tuple[str, str]:
+    """Split a text into its title, which may be empty, and the rest."""
+    stripped = text.strip()
+    spans = split_sentences(stripped)
+    end = spans[0][1] if spans else 0
+    line = stripped.find("\n")
+    if 0 <= line < end:
+        end = line
+    title, body = stripped[:end].rstrip(" ."), stripped[end:].lstrip()
+    words = title.split()
+    if not (body and 0 < len(words) <= MAX_TITLE_WORDS and normalize_entity(title)):
+        return "", stripped
+    repeated = f" {normalize_entity(BRACKETED_END.sub('', title))} " in f" {normalize_entity(body)} "
+    return (title, body) if repeated or _is_name_like(words) else ("", stripped)
+
+
+def tidy(text: str) -> str:
+    """Write a text in one line with single blanks."""
+    return _SPACE.sub(" ", text).strip()
+
+
+def _is_name_like(words: Sequence[str]) -> bool:
+    """Return whether all long words and both ends are capitalised, as in "Gone with the Wind"."""
+    ends = (0, len(words) - 1)
+    decisive = [word.strip("()\"'") for index, word in enumerate(words) if len(word) > 4 or index in ends]
+    return not any(word[:1].islower() for word in decisive)
+
+
+def _opening_name(title: str, document: Any, mentions: dict[int, Mention]) -> Mention | None:
+    """Return the subject of "X is ..." in the first sentence if it shares a word with the title."""
+    sentence = next(document.sents, None)
+    if sentence is None or sentence.root.lemma_ != "be":
+        return None
+    words = set(normalize_entity(title).split())
+    for token in _subjects(sentence.root):
+        mention = mentions.get(token.i)
+        if mention is not None and mention.name[0].isupper() and words & set(normalize_entity(mention.name).split()):
+            return mention
+    return None
+
+
+def _surnames(mentions: dict[int, Mention], names: dict[str, str]) -> dict[str, str]:
+    """Map surnames that stand alone to the full name, where only one person of the passage bears them."""
+    bearers: dict[str, set[str]] = {}
+    for mention in mentions.values():
+        name = normalize_entity(mention.name)
+        if mention.label == "PERSON" and " " in name:
+            bearers.setdefault(name.split()[-1], set()).add(names[name])
+    return {surname: min(people) for surname, people in bearers.items() if len(people) == 1 and surname not in names}
+
+
+def _subjects(verb: Any) -> Iterator[Any]:
+    return (child for child in verb.children if child.dep_ == "nsubj")

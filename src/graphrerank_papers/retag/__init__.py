@@ -1,0 +1,1 @@
+"""ReTAG: its index, its retrieval and its experiments."""

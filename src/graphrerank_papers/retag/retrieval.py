@@ -1,0 +1,166 @@
+"""ReTAG's retrieval: topics, keywords and summaries of a question."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from graphrerank.checks import check_counts, check_not_negative
+from graphrerank.graphs import Queries, Ranking, top_k_by_node_order
+from graphrerank.graphs.retriever import BASE_SCORE, TEXT_FEATURES
+from graphrerank.operators.hybrid import BLOCK_SCORES
+from graphrerank.pipelines.graph_rerank import GraphScorer
+from graphrerank_papers.retag.keywords import KeywordFinder
+from graphrerank_papers.retag.routing import TopicClassifier, route_to_topics, topics_to_graphs
+from graphrerank_papers.retag.summaries import LevelSummaries
+
+FEATURES = (BASE_SCORE, *TEXT_FEATURES)
+
+
+@dataclass(frozen=True)
+class ReTAGSearchSettings:
+    """Settings of the retrieval of summaries; the defaults are the paper's."""
+
+    top_p: int | None = 10  # number of summaries per question; None for all, as in GraphRAG
+    use_topics: bool = True  # whether questions are routed to topics; if not, all are searched in the general graph
+    threshold: float | None = None  # see `route_to_topics`
+    max_topics: int | None = None  # see `route_to_topics`
+    bm25_weight: float = 1.0  # weight of BM25, divided by the question's maximum over its candidates
+    dense_weight: float = 0.0  # weight of the cosine of question and summary
+    keyword_weight: float = 1.0  # weight of a keyword in BM25, relative to a word of the question
+    rerank_depth: int = 100  # number of first summaries that a graph reranker, if any, ranks; at least `top_p`
+
+    def __post_init__(self) -> None:
+        check_counts(top_p=self.top_p, max_topics=self.max_topics, rerank_depth=self.rerank_depth)
+        if min(self.bm25_weight, self.dense_weight) < 0 or self.bm25_weight + self.dense_weight == 0:
+            raise ValueError(
+                f"`bm25_weight` and `dense_weight` must not be negative nor both 0, got {self.bm25_weight} and "
+                f"{self.dense_weight}"
+            )
+        check_not_negative(keyword_weight=self.keyword_weight)
+
+
+@dataclass(frozen=True)
+class RetrievedSummaries:
+    """Summaries retrieved for ``B`` questions."""
+
+    ranking: Ranking  # `[B, K]` nodes of the `LevelSummaries`, best first; all scores are 0 if all are retrieved
+    graphs: Tensor  # `[B, 1 + T]` bool, where each was searched: in the general graph or in topics
+    candidates: Tensor  # `[B, N]` bool, the summaries that could be retrieved
+    keywords: Sequence[Sequence[str]]  # keywords of each question; none without expansion
+
+
+class ReTAGRetrieval:
+    """Retrieve summaries of a level, for many questions at once.
+
+    Source: ReTAG, sections 3.2.2 and 3.3. Scores are BM25 of question and keywords. *Where we differ:* the cosine of
+    question and summary may be added, and a trained graph reranker may rank the first summaries again. With
+    ``top_p=None`` and ``use_topics=False`` this is GraphRAG, which reads all summaries of a level. A blank question
+    retrieves nothing.
+
+    Args:
+        keywords: Finder of further words for BM25; None for no expansion.
+        scorer: A trained graph reranker over the summaries' graph; None for none.
+        classifier: Chooses the topic of each question by its index, or None for none; None for similarity.
+    """
+
+    def __init__(
+        self,
+        summaries: LevelSummaries,
+        settings: ReTAGSearchSettings,
+        *,
+        keywords: KeywordFinder | None = None,
+        scorer: GraphScorer | None = None,
+        classifier: TopicClassifier | None = None,
+    ) -> None:
+        self.summaries = summaries
+        self.settings = settings
+        self._keywords = keywords
+        self._scorer = scorer
+        self._classifier = classifier
+        self._is_open = summaries.in_graph[1:].any(1)
+
+    @torch.inference_mode()
+    def retrieve(self, queries: Queries) -> RetrievedSummaries:
+        """Retrieve summaries for ``B`` questions, which must have vectors."""
+        rows = max(1, BLOCK_SCORES // max(1, len(self.summaries)))
+        blocks = [self._block(block) for block in queries.blocks(rows)]
+        return RetrievedSummaries(
+            Ranking.concatenate([block.ranking for block in blocks]),
+            torch.cat([block.graphs for block in blocks]),
+            torch.cat([block.candidates for block in blocks]),
+            [words for block in blocks for words in block.keywords],
+        )
+
+    def _block(self, queries: Queries) -> RetrievedSummaries:
+        graphs = self._route(queries)
+        candidates = self.summaries.candidates(graphs)
+        max_candidates = int(candidates.sum(1).max()) if len(queries) else 0
+        if self.settings.top_p is None or not max_candidates:
+            scores = torch.zeros(candidates.shape, device=candidates.device).masked_fill(~candidates, -torch.inf)
+            ranking = Ranking(*top_k_by_node_order(scores, max(1, max_candidates)))
+            return RetrievedSummaries(ranking, graphs, candidates, [[] for _ in queries.texts])
+        keywords = [[] for _ in queries.texts] if self._keywords is None else self._keywords.find(queries, graphs)
+        table = self._score(queries, keywords, candidates)
+        scores = table[0].masked_fill(~candidates, -torch.inf)
+        if self._scorer is None:
+            ranking = Ranking(*top_k_by_node_order(scores, self.settings.top_p))
+        else:
+            depth = max(self.settings.rerank_depth, self.settings.top_p)
+            first = Ranking(*top_k_by_node_order(scores, min(depth, max_candidates)))
+            ranking = self._rerank(self._scorer, queries, first, table)
+        return RetrievedSummaries(ranking, graphs, candidates, keywords)
+
+    def _route(self, queries: Queries) -> Tensor:
+        """Choose graphs, ``[B, 1 + T]`` bool; none for a blank question."""
+        settings, vectors = self.settings, queries.encoded.to(self.summaries.device)
+        is_open = self._is_open & settings.use_topics
+        if self._classifier is not None and settings.use_topics:
+            graphs = topics_to_graphs(self._classifier(queries.texts), is_open)
+        else:
+            graphs = self._near_topics(vectors, is_open)
+        has_text = torch.tensor([bool(text.strip()) for text in queries.texts], dtype=torch.bool, device=graphs.device)
+        return graphs & has_text.unsqueeze(1)
+
+    def _near_topics(self, vectors: Tensor, is_open: Tensor) -> Tensor:
+        settings = self.settings
+        return route_to_topics(
+            self.summaries.topics,
+            vectors,
+            is_open,
+            threshold=settings.threshold,
+            max_topics=settings.max_topics,
+        )
+
+    def _score(self, queries: Queries, keywords: Sequence[Sequence[str]], candidates: Tensor) -> Tensor:
+        """Return all nodes' combined score, BM25 and cosine, ``[3, B, N]``."""
+        settings, bm25 = self.settings, self.summaries.bm25
+        lexical = bm25.score_all(queries.texts)
+        if any(keywords) and settings.keyword_weight:
+            lexical += settings.keyword_weight * bm25.score_all([" ".join(words) for words in keywords])
+        lexical = lexical.to(candidates.device)
+        best = lexical.masked_fill(~candidates, 0.0).amax(1, keepdim=True)
+        lexical = lexical / best.clamp(min=torch.finfo(torch.float32).tiny)
+        embedding = self.summaries.graph.embedding
+        assert embedding is not None
+        dense = queries.encoded.to(candidates.device) @ embedding.T
+        return torch.stack([settings.bm25_weight * lexical + settings.dense_weight * dense, lexical, dense])
+
+    def _rerank(self, scorer: GraphScorer, queries: Queries, ranking: Ranking, table: Tensor) -> Ranking:
+        """Let the graph reranker score the first summaries together with their parents, and rank the former."""
+        nodes, width = ranking.nodes, ranking.nodes.shape[1]
+        parents = self.summaries.parent[nodes.clamp(min=0)].masked_fill(nodes < 0, -1).sort(dim=1).values
+        parents[:, 1:] = parents[:, 1:].masked_fill(parents[:, 1:] == parents[:, :-1], -1)  # drop duplicates
+        all_nodes = torch.cat([nodes, parents], dim=1)
+        features = table[:, torch.arange(len(nodes), device=nodes.device).unsqueeze(1), all_nodes.clamp(min=0)]
+        features = features.permute(1, 2, 0).masked_fill((all_nodes < 0).unsqueeze(-1), 0.0)  # [B, 2 W, 3]
+        base = features[:, :, 0].masked_fill(all_nodes < 0, -torch.inf)
+        graphs = scorer.candidate_graphs(queries, Ranking(all_nodes, base, features), FEATURES)
+        scores = base.clone()
+        scores[all_nodes >= 0] = scorer.score(graphs).to(scores)
+        summary_scores = torch.full((len(nodes), len(self.summaries)), -torch.inf, device=nodes.device)
+        row, column = torch.nonzero(nodes >= 0, as_tuple=True)
+        summary_scores[row, nodes[row, column]] = scores[:, :width][row, column]
+        assert self.settings.top_p is not None
+        return Ranking(*top_k_by_node_order(summary_scores, self.settings.top_p))

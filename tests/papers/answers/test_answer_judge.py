@@ -1,0 +1,132 @@
+import json
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from graphrerank.language_models.answer_cache import AnswerCache
+from graphrerank.language_models.client import LanguageModel
+from graphrerank_papers.answers.answer_judge import CRITERIA, PairwiseJudge, parse_winner
+
+ONE = {"length": "Which is longer?"}
+
+
+def pair(question: str) -> tuple[str, str]:
+    found = re.search(r"Answer 1: (.*)\n\nAnswer 2: (.*)$", question, re.DOTALL)
+    assert found is not None
+    return found[1], found[2]
+
+
+def longest(system: str, question: str) -> Any:
+    one, other = map(len, pair(question))
+    return {"reason": "length", "winner": 0 if one == other else 1 if one > other else 2}
+
+
+def test_both_orders_are_asked(scripted_model: Callable[..., Any]) -> None:
+    model = scripted_model(longest)
+    verdicts = PairwiseJudge(model, criteria=ONE).compare(["q", "r", "s"], ["aaa", "b", "cc"], ["a", "bbb", "dd"])
+    assert sorted(pair(question) for _, question in model.asked) == sorted(
+        [("aaa", "a"), ("a", "aaa"), ("b", "bbb"), ("bbb", "b"), ("cc", "dd"), ("dd", "cc")]
+    )
+    assert verdicts.scores.tolist() == [[1.0, 0.0, 0.5]]
+    assert verdicts.agreement.tolist() == [1.0]
+
+
+def test_who_prefers_a_place_gets_ties(scripted_model: Callable[..., Any]) -> None:
+    judge = PairwiseJudge(scripted_model(lambda system, question: {"reason": "first", "winner": 1}))
+    verdicts = judge.compare(["q", "r"], ["a", "b"], ["c", "d"])
+    assert verdicts.criteria == tuple(CRITERIA)
+    assert verdicts.scores.tolist() == [[0.5, 0.5]] * 4
+    assert verdicts.agreement.tolist() == [0.0] * 4
+
+
+@pytest.mark.parametrize(
+    ("winners", "score"),
+    [((1, 2), 1.0), ((1, 0), 1.0), ((0, 2), 1.0), ((0, 0), 0.5), ((1, 1), 0.5), ((2, 2), 0.5), ((2, 0), 0.0),
+     ((0, 1), 0.0)],
+)  # fmt: skip
+def test_the_tie_rule(winners: tuple[int, int], score: float, scripted_model: Callable[..., Any]) -> None:
+    def reply(system: str, question: str) -> Any:
+        return {"reason": "", "winner": winners[0 if pair(question)[0] == "ours" else 1]}
+
+    assert PairwiseJudge(scripted_model(reply), criteria=ONE).compare(["q"], ["ours"], ["theirs"]).scores.tolist() == [
+        [score]
+    ]
+
+
+def test_the_systems_changed_over_change_the_verdicts(scripted_model: Callable[..., Any]) -> None:
+    judge = PairwiseJudge(scripted_model(longest), criteria=ONE)
+    one, other = ["aaa", "b", "", "x"], ["a", "bbb", "y", "x"]
+    scores = judge.compare(["q"] * 4, one, other).scores
+    torch.testing.assert_close(judge.compare(["q"] * 4, other, one).scores, 1 - scores)
+
+
+def test_equal_and_empty_answers_are_not_asked_about(scripted_model: Callable[..., Any]) -> None:
+    model = scripted_model(longest)
+    verdicts = PairwiseJudge(model, criteria=ONE).compare(["q"] * 4, ["a", "", "b", " "], ["a ", "c", " ", ""])
+    assert verdicts.scores[0, :3].tolist() == [0.5, 0.0, 1.0]
+    assert math.isnan(verdicts.scores[0, 3])  # nothing to compare
+    assert model.asked == []
+
+
+def test_what_is_missing_is_not_compared(scripted_model: Callable[..., Any]) -> None:
+    model = scripted_model(longest)
+    verdicts = PairwiseJudge(model, criteria=ONE).compare(["q"] * 3, ["a", None, None], [None, "", None])
+    assert verdicts.scores.isnan().all()
+    assert model.asked == []
+
+
+def test_what_is_unusable_does_not_count(scripted_model: Callable[..., Any]) -> None:
+    def reply(system: str, question: str) -> Any:
+        return "The first." if pair(question)[0].startswith("bad") else {"reason": "", "winner": 1}
+
+    judge = PairwiseJudge(scripted_model(reply), criteria=ONE, tries=2)
+    verdicts = judge.compare(["q", "r"], ["bad", "b"], ["c", "d"])
+    assert math.isnan(verdicts.scores[0, 0])
+    assert verdicts.scores[0, 1] == 0.5
+    assert len(judge.skipped) == 1
+
+
+def test_no_question(scripted_model: Callable[..., Any]) -> None:
+    verdicts = PairwiseJudge(scripted_model(longest), criteria=ONE).compare([], [], [])
+    assert verdicts.scores.shape == (1, 0)
+
+
+def test_over_http_and_from_disk(endpoint: Any, tmp_path: Path) -> None:
+    url, handler = endpoint
+    texts = {
+        f"Criterion: Which is longer?\n\nQuestion: q\n\nAnswer 1: {one}\n\nAnswer 2: {other}": winner
+        for one, other, winner in (("aa", "b", 1), ("b", "aa", 2))
+    }
+    handler.script = {
+        text: [
+            (429, ""),
+            (500, ""),
+            (200, {"choices": [{"message": {"content": json.dumps({"reason": "", "winner": winner})}}]}),
+        ]
+        for text, winner in texts.items()
+    }
+    model = AnswerCache(LanguageModel(url, "m", pause=0.0), tmp_path)
+    for _ in range(2):
+        assert PairwiseJudge(model, criteria=ONE).compare(["q"], ["aa"], ["b"]).scores.tolist() == [[1.0]]
+    assert len(handler.requests) == 6
+
+
+@pytest.mark.parametrize(
+    "content", ["1", "[1]", '{"winner": 1}', '{"reason": "", "winner": 3}', '{"reason": "", "winner": true}',
+                '{"reason": null, "winner": 1}', '{"reason": "", "winner": 1, "why": ""}', "{"]
+)  # fmt: skip
+def test_strict_parsing(content: str) -> None:
+    with pytest.raises(ValueError, match="the answer must be"):
+        parse_winner(content)
+
+
+def test_what_is_refused(scripted_model: Callable[..., Any]) -> None:
+    with pytest.raises(ValueError, match="`criteria` must contain a criterion, got none"):
+        PairwiseJudge(scripted_model(longest), criteria={})
+    with pytest.raises(ValueError, match=r"must be as many as `questions` \(1\), got 2 and 1"):
+        PairwiseJudge(scripted_model(longest)).compare(["q"], ["a", "b"], ["c"])

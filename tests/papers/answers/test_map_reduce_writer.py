@@ -1,0 +1,119 @@
+import json
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphrerank.language_models.prompt import shipped_prompt
+from graphrerank.language_models.reply import Reply
+from graphrerank_papers.answers.answer_counts import Price
+from graphrerank_papers.answers.map_reduce_writer import CitedReply, MapReduceWriter
+from graphrerank_papers.answers.packing import Context, Packing
+from graphrerank_papers.answers.stage import AnswerStage
+
+MAP = shipped_prompt("retag_map").system
+PASSAGES = tuple(f"Passage {number}: thing{number} matters" for number in range(1, 5))  # four words each
+
+
+class Reader:
+    """Finds odd passages helpful, and puts partial answers together; ``broken`` gives other replies, by passage."""
+
+    fingerprint = "reader"
+
+    def __init__(self, broken: dict[int, Reply] | None = None) -> None:
+        self.broken = broken or {}
+        self.asked: list[str] = []
+
+    def replies(self, questions: Sequence[str], *, system: str | None) -> Iterator[tuple[int, Reply]]:
+        for index, question in enumerate(questions):
+            self.asked.append(question)
+            yield index, self._reply(system, question)
+
+    def _reply(self, system: str | None, question: str) -> Reply:
+        if system == MAP:
+            shown = [int(number) for number in re.findall(r"^\[(\d+)\]", question, re.MULTILINE)]
+            if broken := next((self.broken[number] for number in shown if number in self.broken), None):
+                return broken
+            odd = [number for number in shown if number % 2]
+            text = " ".join(f"thing{number}" for number in odd)
+            content: dict[str, Any] = {"answer": text, "helpfulness": 10 * max(odd, default=0), "summaries": odd}
+        else:
+            numbers = [int(n) for listed in re.findall(r"summaries ([\d, ]+)\)", question) for n in listed.split(",")]
+            content = {"answer": "; ".join(re.findall(r"\) (.*)$", question, re.MULTILINE)), "summaries": numbers}
+        return Reply(json.dumps(content), "answered", "m", 10, 2)
+
+
+def written(reader: Reader, *contexts: Sequence[str], **settings: Any) -> list[Any]:
+    writer = MapReduceWriter(reader, part_tokens=4, **settings)  # a passage is a part
+    replies = writer.write(["Which?"] * len(contexts), [Context(tuple(row), 0) for row in contexts])
+    assert all(isinstance(reply, CitedReply) for reply in replies)
+    return list(replies)
+
+
+def test_parts_citations_tokens_and_requests_of_each_question() -> None:
+    reader = Reader()
+    first, second, again = written(reader, PASSAGES, PASSAGES[:1] * 0 + ("An even one of words",), PASSAGES)
+    assert first == again
+    assert (first.text, first.citations, sorted(first.helpfulness)) == ("thing3; thing1", (0, 2), [0, 0, 10, 30])
+    assert (first.outcome, first.model, first.attempts) == ("answered", "m", 1)
+    assert (first.input_tokens, first.output_tokens) == (50, 10)  # four parts, and what puts them together
+    assert second.input_tokens == 20
+    assert len(reader.asked) == 7  # equal questions with equal contexts once
+
+
+def test_it_abstains_where_nothing_helps_and_without_passages() -> None:
+    nothing = Reply('{"answer": "", "helpfulness": 0, "summaries": []}', "answered", "m", 10, 2)
+    first, second = written(Reader({1: nothing}), PASSAGES[:1], ())
+    assert (first.text, first.outcome, first.helpfulness, first.input_tokens) == ("", "answered", (0,), 10)
+    assert (second.text, second.outcome, second.input_tokens, second.attempts) == ("", "answered", 0, 1)
+
+
+def test_an_equal_part_of_two_contexts_counts_for_both() -> None:
+    first, second = written(Reader(), PASSAGES[:1], PASSAGES[:2])
+    assert (first.input_tokens, second.input_tokens) == (20, 30)
+
+
+@pytest.mark.parametrize(
+    ("reply", "outcome"),
+    [
+        (Reply("", "failed", attempts=3, problem="down"), "failed"),
+        (Reply("", "refused", "m"), "refused"),
+        (Reply("", "rejected", problem="too long"), "rejected"),
+        (Reply("rubbish", "answered", "m"), "unusable"),
+        (Reply('{"answer": "th', "cut", "m"), "unusable"),
+    ],
+)
+def test_what_becomes_of_a_question_whose_parts_all_fail(reply: Reply, outcome: str) -> None:
+    (answer,) = written(Reader({1: reply, 2: reply}), PASSAGES[:2], tries=2)
+    assert (answer.text, answer.outcome, answer.helpfulness) == ("", outcome, (None, None))
+    assert answer.attempts == 1 + 4 * reply.attempts - 2  # two parts, each asked twice
+    assert answer.problem == reply.problem
+
+
+def test_one_part_that_fails_is_left_out() -> None:
+    (answer,) = written(Reader({1: Reply("", "failed")}), PASSAGES, tries=1)
+    assert (answer.text, answer.outcome, answer.citations) == ("thing3", "answered", (2,))
+    assert answer.helpfulness.count(None) == 1
+
+
+def test_through_the_stage_and_its_cache(tmp_path: Path) -> None:
+    counts = []
+    for reader in (Reader(), Reader()):
+        writer = MapReduceWriter(reader, part_tokens=4, cache=tmp_path)
+        stage = AnswerStage(Packing(100, top_k=None), writer, price=Price(1.0, 1.0))
+        (answers,) = stage.answer(["Which?"], {"one": [PASSAGES]}, [["thing1"]]).values()
+        assert answers.values["Contain-Match"].tolist() == [1.0]
+        counts.append(answers.counts)
+    assert counts[0] == counts[1]
+    assert counts[0].usd == pytest.approx(60e-6)
+    assert not reader.asked  # the second time
+    assert counts[0].writer.startswith("retag_map ")
+
+
+def test_settings_are_checked_at_once() -> None:
+    with pytest.raises(ValueError, match="`part_tokens`"):
+        MapReduceWriter(Reader(), part_tokens=0)
+    with pytest.raises(ValueError, match="must have the places"):
+        MapReduceWriter(Reader(), map_prompt=shipped_prompt("summary"))

@@ -1,0 +1,73 @@
+import random
+
+import pytest
+
+from graphrerank.text import split_sentences
+from graphrerank_papers.answers.packing import Packing, passages_of
+
+
+def naive(texts: list[str], budget: int, top_k: int, unit: str) -> list[str]:
+    """The rule in words, over lists of words."""
+    kept: list[str] = []
+    left = budget
+    for text in texts[:top_k]:
+        words = text.split()
+        if words and len(words) <= left:
+            kept.append(text)
+            left -= len(words)
+            continue
+        if words and left:
+            parts: list[str] = []
+            for start, stop in split_sentences(text):
+                if sum(len(part.split()) for part in [*parts, text[start:stop]]) > left:
+                    break
+                parts.append(text[start:stop])
+            if unit == "sentences" and parts:
+                kept.append(" ".join(parts))
+            elif not kept:
+                kept.append(" ".join(words[:left]))
+        break
+    return kept
+
+
+@pytest.mark.parametrize("unit", ["passages", "sentences"])
+def test_against_a_naive_packer(unit: str) -> None:
+    draw = random.Random(0)
+    for _ in range(200):
+        texts = [
+            " ".join(f"{' '.join(['word'] * draw.randint(1, 4))}." for _ in range(draw.randint(1, 3)))
+            for _ in range(draw.randint(0, 6))
+        ]
+        budget, top_k = draw.randint(1, 25), draw.randint(1, 6)
+        (context,) = Packing(budget, top_k=top_k, unit=unit).pack([texts])
+        assert list(context.passages) == naive(texts, budget, top_k, unit)
+        assert context.num_tokens == len(context.text.split()) <= budget
+
+
+def test_the_order_of_reading() -> None:
+    (context,) = Packing(4, order="best_last").pack([["a b", "c", "d", "e"]])
+    assert context.text == "d\n\nc\n\na b"
+
+
+class Letters:
+    """Counts every character, also those between passages."""
+
+    fingerprint = "letters"
+
+    def spans(self, texts):  # type: ignore[no-untyped-def]
+        return [[(place, place + 1) for place in range(len(text))] for text in texts]
+
+
+def test_separators_count() -> None:
+    contexts = Packing(5, tokenizer=Letters()).pack([["ab", "c", "d"], ["abcdefg"], []])
+    assert [(context.text, context.num_tokens) for context in contexts] == [("ab\n\nc", 5), ("abcde", 5), ("", 0)]
+
+
+def test_passages_of_ranked_nodes() -> None:
+    assert passages_of(["a", "b", "c"], [[2, 0], [1, -1], [-1, -1]]) == [["c", "a"], ["b"], []]
+
+
+@pytest.mark.parametrize("settings", [{"unit": "words"}, {"order": "worst"}, {"top_k": 0}, {"token_budget": 0}])
+def test_settings_out_of_range(settings) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(ValueError, match=f"`{next(iter(settings))}` must be"):
+        Packing(**settings)

@@ -1,0 +1,51 @@
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from graphrerank.language_models.prompt import Prompt
+from graphrerank.language_models.reply import Reply
+from graphrerank_papers.answers.packing import Context
+from graphrerank_papers.answers.prompted_writer import PromptedWriter
+
+
+class Scripted:
+    """Replies by a table of questions, and remembers what it was asked."""
+
+    fingerprint = "scripted"
+
+    def __init__(self, replies: dict[str, str]) -> None:
+        self.table = replies
+        self.asked: list[tuple[str | None, str]] = []
+
+    def replies(self, questions: Sequence[str], *, system: str | None) -> Iterator[tuple[int, Reply]]:
+        for index, question in enumerate(questions):
+            self.asked.append((system, question))
+            yield index, Reply(self.table[question], "answered", "m")
+
+
+def test_the_prompt_is_what_is_asked_and_once() -> None:
+    model = Scripted({"c: q": " Metz\n", ": q": "I do NOT know it; sorry."})
+    prompt = Prompt("short", "{context}: {question}", system="be short", abstention="I do not know")
+    writer = PromptedWriter(model, prompt)
+    replies = writer.write(["q", "q", "q"], [Context(("c",), 1), Context((), 0), Context(("c",), 1)])
+    assert [reply.text for reply in replies] == ["Metz", "", "Metz"]
+    assert model.asked == [("be short", "c: q"), ("be short", ": q")]
+    assert writer.name == f"short {prompt.fingerprint}"
+
+
+def test_a_sentence_of_not_knowing_is_whole_words() -> None:
+    model = Scripted({": a": "Canada", ": b": "N/A.", ": c": "It is N/A here", ": d": "the end is nigh"})
+    writer = PromptedWriter(model, Prompt("p", "{context}: {question}", abstention="N/A"))
+    replies = writer.write(["a", "b", "c", "d"], [Context((), 0)] * 4)
+    assert [reply.text for reply in replies] == ["Canada", "", "", "the end is nigh"]
+
+
+@pytest.mark.parametrize("form", ["yes|(no", "{type: object", '{"type": '])
+def test_a_form_that_is_none(form: str) -> None:
+    with pytest.raises(ValueError, match="the `form` of prompt 'p' must be a JSON schema"):
+        Prompt("p", "{context}{question}", form=form)
+
+
+def test_a_prompt_of_other_places() -> None:
+    with pytest.raises(ValueError, match=r"must have the places \['context', 'question'\], got \['query'\]"):
+        PromptedWriter(Scripted({}), Prompt("p", "{query}"))

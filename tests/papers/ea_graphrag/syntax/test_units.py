@@ -1,0 +1,167 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from graphrerank_papers.ea_graphrag.syntax.tree import read_tree
+from graphrerank_papers.ea_graphrag.syntax.units import RATIO_NAMES, UNIT_NAMES, Units, count_units, is_word
+
+# Counted by hand from Lu's definitions:                                W, S, VP, C, T, DC, CT, CP, CN
+GOLD = {
+    "statement": (
+        "(ROOT (S (NP (DT The) (JJ big) (NN dog)) (VP (VBD barked) (PP (IN in) (NP (DT the) (NN garden)))) (. .)))",
+        (7, 1, 1, 1, 1, 0, 0, 0, 1),  # the big dog
+    ),
+    "wh-question": (
+        "(ROOT (SBARQ (WHNP (WDT Which) (NN film)) (SQ (VBD did) (NP (NP (DT the) (NN director)) (PP (IN of) "
+        "(NP (NNP Jaws)))) (VP (VB make))) (. ?)))",
+        (8, 1, 1, 1, 1, 0, 0, 0, 1),  # the director of Jaws
+    ),
+    "yes-no question without a verb phrase": (
+        "(ROOT (SQ (VBZ Is) (NP (PRP he)) (NP (NP (DT the) (NN king)) (PP (IN of) (NP (NNP Spain)))) (. ?)))",
+        (6, 1, 1, 1, 1, 0, 0, 0, 1),  # the king of Spain
+    ),
+    "fragment": (
+        "(ROOT (FRAG (NP (WDT What) (DT a) (JJ lovely) (NN day)) (. !)))",
+        (4, 1, 0, 1, 1, 0, 0, 0, 1),
+    ),
+    "fragment with a clause in it": (  # the clause is counted, and the fragment not once more; no T-unit but it
+        "(ROOT (FRAG (SBAR (IN Because) (S (NP (PRP it)) (VP (VBD rained)))) (. .)))",
+        (3, 1, 1, 1, 1, 1, 0, 0, 0),
+    ),
+    "bare noun phrase, as queries often are": (  # neither clause nor fragment
+        "(ROOT (NP (NP (NNS Causes) (CC and) (NNS effects)) (PP (IN of) (NP (JJ global) (NN warming)))))",
+        (6, 1, 0, 0, 0, 0, 0, 1, 2),
+    ),
+    "coordinate clauses": (
+        "(ROOT (S (S (NP (NNP John)) (VP (VBD sang))) (CC and) (S (NP (NNP Mary)) (VP (VBD danced))) (. .)))",
+        (5, 1, 2, 2, 2, 0, 0, 0, 0),
+    ),
+    "coordinate phrases": (
+        "(ROOT (S (NP (NNP Tom) (CC and) (NNP Ann)) (VP (VP (VBD cooked)) (CC and) (VP (VBD ate) (NP (NN fish)))) "
+        "(. .)))",
+        (7, 1, 1, 1, 1, 0, 0, 2, 0),
+    ),
+    "relative clause": (
+        "(ROOT (S (NP (NP (DT The) (NN book)) (SBAR (WHNP (WDT that)) (S (NP (PRP she)) (VP (VBD wrote))))) "
+        "(VP (VBD won) (NP (DT a) (NN prize))) (. .)))",
+        (8, 1, 2, 2, 1, 1, 1, 0, 1),  # the book that she wrote
+    ),
+    "adverbial and nominal clause": (
+        "(ROOT (S (SBAR (IN If) (S (NP (PRP it)) (VP (VBZ rains)))) (, ,) (NP (PRP we)) (VP (VBP know) (SBAR "
+        "(IN that) (S (NP (DT the) (NN game)) (VP (MD will) (VP (VB stop)))))) (. .)))",
+        (10, 1, 3, 3, 1, 2, 1, 0, 1),  # that the game will stop
+    ),
+    "gerund as subject": (
+        "(ROOT (S (S (VP (VBG Swimming) (PP (IN in) (NP (JJ cold) (NNS lakes))))) (VP (VBZ is) (ADJP (JJ fun) "
+        "(CC and) (JJ healthy))) (. .)))",
+        (8, 1, 2, 1, 1, 0, 0, 1, 2),  # cold lakes; swimming in cold lakes
+    ),
+    "infinitive as subject": (
+        "(ROOT (S (S (VP (TO To) (VP (VB err)))) (VP (VBZ is) (ADJP (JJ human))) (. .)))",
+        (4, 1, 2, 1, 1, 0, 0, 0, 1),
+    ),
+    "imperative": (
+        "(ROOT (S (VP (VB Compare) (NP (DT the) (CD two) (NNS plans))) (. .)))",
+        (4, 1, 1, 1, 1, 0, 0, 0, 0),
+    ),
+    "apposition and possessive": (
+        "(ROOT (S (NP (NP (NNP Poe)) (, ,) (NP (DT the) (NN writer)) (, ,)) (VP (VBD sold) (NP (NP (NNP John) "
+        "(POS 's)) (NN house))) (. .)))",
+        (7, 1, 1, 1, 1, 0, 0, 0, 2),
+    ),
+    "coordinate noun phrases are no apposition": (
+        "(ROOT (S (NP (NP (DT a) (NN cat)) (CC and) (NP (DT a) (NN dog))) (VP (VBD slept)) (. .)))",
+        (6, 1, 1, 1, 1, 0, 0, 1, 0),
+    ),
+    "inversion": (
+        "(ROOT (SINV (ADVP (RB Never)) (VBP have) (NP (PRP I)) (VP (VBN seen) (NP (PRP it))) (. .)))",
+        (5, 1, 1, 1, 1, 0, 0, 0, 0),
+    ),
+    "wh-clause as subject": (
+        "(ROOT (S (SBAR (WHNP (WP What)) (S (NP (PRP he)) (VP (VBD said)))) (VP (VBZ is) (ADJP (JJ true))) (. .)))",
+        (5, 1, 2, 2, 1, 1, 1, 0, 1),
+    ),
+    "the same where a treebank says NP": (
+        "(ROOT (S (SBAR (NP (WP What)) (S (NP-SBJ (PRP he)) (VP (VBD said)))) (VP (VBZ is) (ADJP (JJ true))) (. .)))",
+        (5, 1, 2, 2, 1, 1, 1, 0, 1),
+    ),
+    "object clause without that": (
+        "(ROOT (S (NP (PRP I)) (VP (VBP think) (SBAR (S (NP (PRP he)) (VP (VBZ sleeps))))) (. .)))",
+        (4, 1, 2, 2, 1, 1, 1, 0, 1),
+    ),
+    "indirect question with how": (  # no nominal clause by the pattern: its head is an adverb
+        "(ROOT (S (NP (PRP I)) (VP (VBP know) (SBAR (WHADVP (WRB how)) (S (NP (PRP it)) (VP (VBZ works))))) (. .)))",
+        (5, 1, 2, 2, 1, 1, 1, 0, 0),
+    ),
+    "two clauses, the second complex": (  # the first T-unit is the whole, and complex for it
+        "(ROOT (S (S (NP (PRP He)) (VP (VBD left))) (, ,) (CC and) (S (NP (PRP we)) (VP (VBD cried) (SBAR (IN when) "
+        "(S (NP (PRP it)) (VP (VBD rained)))))) (. .)))",
+        (8, 1, 3, 3, 2, 1, 2, 0, 0),
+    ),
+    "hyphens and signs are no words": (
+        "(ROOT (NP (ADJP (NN well) (HYPH -) (VBN known)) (NN name) (SYM =) (-LRB- -LRB-) (CD 1) (-RRB- -RRB-)))",
+        (4, 1, 0, 0, 0, 0, 0, 0, 0),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", sorted(GOLD))
+def test_against_counts_by_hand(kind: str) -> None:
+    tree, expected = GOLD[kind]
+    assert count_units([read_tree(tree)]) == Units(*expected)
+
+
+@pytest.mark.parametrize(
+    "phrase",
+    [  # Lu (2010), section 3.2: his examples of complex nominals
+        "(NP (NP (DT a) (NN girl)) (PP (IN in) (NP (PRP$ our) (NN dorm))))",
+        "(NP (DT a) (JJ spoiled) (NN child))",
+    ],
+)
+def test_against_lus_examples(phrase: str) -> None:
+    assert count_units([read_tree(f"(ROOT (S (NP (PRP She)) (VP (VBZ is) {phrase}) (. .)))")]).CN == 1
+
+
+def test_a_text_is_the_sum_of_its_sentences() -> None:
+    trees = [read_tree(tree) for tree, _ in GOLD.values()]
+    assert count_units(trees) == Units(*map(sum, zip(*(counts for _, counts in GOLD.values()), strict=True)))
+    assert count_units([]) == Units(0, 0, 0, 0, 0, 0, 0, 0, 0)
+
+
+def test_ratios_by_hand() -> None:
+    ratios = Units(W=24, S=2, VP=5, C=4, T=3, DC=1, CT=1, CP=2, CN=6).ratios()
+    assert list(ratios) == list(RATIO_NAMES)
+    assert ratios == pytest.approx(
+        {
+            "MLS": 12, "MLT": 8, "MLC": 6, "C/S": 2, "VP/T": 5 / 3, "C/T": 4 / 3, "DC/C": 1 / 4, "DC/T": 1 / 3,
+            "T/S": 3 / 2, "CT/T": 1 / 3, "CP/T": 2 / 3, "CP/C": 1 / 2, "CN/T": 2, "CN/C": 3 / 2,
+        }
+    )  # fmt: skip
+
+
+def test_division_by_nothing_gives_nothing() -> None:
+    ratios = Units(W=3, S=1, VP=0, C=0, T=0, DC=0, CT=0, CP=1, CN=1).ratios()
+    assert {name for name, ratio in ratios.items() if ratio} == {"MLS"}
+    assert set(Units(0, 0, 0, 0, 0, 0, 0, 0, 0).ratios().values()) == {0.0}
+
+
+def test_every_unit_is_described() -> None:
+    assert tuple(UNIT_NAMES) == Units._fields
+
+
+@pytest.mark.parametrize(
+    ("tag", "word"), [("NN", True), ("PRP$", True), (".", False), ("-LRB-", False), ("``", False), ("-NONE-", False)]
+)
+def test_what_is_a_word(tag: str, word: bool) -> None:
+    assert is_word(tag) is word
+
+
+def test_laws_on_gum(datasets: Path) -> None:
+    lines = (datasets / "treebank_gum" / "dev.jsonl").read_text(encoding="utf-8").splitlines()
+    for line in lines:
+        units = count_units([read_tree(json.loads(line)["tree"])])
+        assert units.S == 1
+        assert units.T >= units.CT
+        assert (units.CT > 0) <= (units.DC > 0)
+        assert units.DC <= units.C

@@ -1,0 +1,135 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from graphrerank.models.checkpoint import load_checkpoint, save_weights
+from graphrerank.models.manifest import write_manifest
+from graphrerank.models.registry import model_name
+from graphrerank_papers.ea_graphrag.complexity_adapter import ComplexityAdapter
+from tests.support.manifests import make_manifest
+
+ARGUMENTS: dict[str, Any] = {"num_features": 9, "num_selected": 4, "hidden_channels": [16, 16, 8], "dropout": 0.4}
+COLUMNS = torch.tensor([1, 3, 4, 8])
+
+
+def adapter(**arguments: Any) -> ComplexityAdapter:
+    torch.manual_seed(0)
+    model = ComplexityAdapter(**(ARGUMENTS | arguments))
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    model.standardize(COLUMNS, torch.tensor([1.0, -2.0, 0.0, 50.0]), torch.tensor([2.0, 1.0, 0.1, 30.0]))
+    model.temperature.fill_(1.7)
+    return model.eval()
+
+
+def raw(num_rows: int = 6, seed: int = 0) -> Tensor:
+    return 10 * torch.randn(num_rows, 9, generator=torch.Generator().manual_seed(seed))
+
+
+def test_against_a_naive_forward() -> None:
+    model, x = adapter(), raw()
+    state = model.state_dict()
+
+    def attention(name: str, x: Tensor) -> Tensor:
+        weight = (x @ state[f"{name}.lin.weight"].T + state[f"{name}.lin.bias"]).softmax(dim=1)
+        return x * weight * x.shape[1]
+
+    hidden = ((x[:, COLUMNS] - state["mean"]) / state["std"]).clamp(-5, 5)
+    hidden = attention("feature_attention", hidden)
+    for layer, residual in enumerate([False, True, False]):  # 4 -> 16 -> 16 -> 8
+        new = hidden @ state[f"layers.{layer}.lin.weight"].T + state[f"layers.{layer}.lin.bias"]
+        new = (new - new.mean(1, keepdim=True)) / (new.var(1, keepdim=True, correction=0) + 1e-5).sqrt()
+        new = (new * state[f"layers.{layer}.norm.weight"] + state[f"layers.{layer}.norm.bias"]).relu()
+        hidden = hidden + new if residual else new
+    hidden = attention("output_attention", hidden)
+    logits = (hidden @ state["lin_out.weight"].T + state["lin_out.bias"])[:, 0]
+    torch.testing.assert_close(model.logits(x), logits)
+    torch.testing.assert_close(model(x), torch.sigmoid(logits / 1.7))
+
+
+def test_the_papers_widths_have_no_residual() -> None:
+    model = ComplexityAdapter()
+    assert [layer.lin.out_features for layer in model.layers] == [256, 128, 64]
+    assert not any(layer.residual for layer in model.layers)
+    assert model.selected.shape == (85,)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"hidden_channels": [256, 128, 64]}, {"hidden_channels": [4]}])
+def test_scripted_equals_eager(arguments: dict[str, Any], tmp_path: Path) -> None:
+    model = adapter(**arguments)
+    torch.jit.save(torch.jit.script(model), tmp_path / "model.pt")
+    scripted = torch.jit.load(tmp_path / "model.pt")
+    with torch.inference_mode():
+        for num_rows in (0, 1, 7, 300):
+            for _ in range(2):
+                x = raw(num_rows)
+                torch.testing.assert_close(scripted(x), model(x), atol=1e-6, rtol=0)
+                torch.testing.assert_close(scripted.logits(x), model.logits(x), atol=1e-5, rtol=0)
+    with pytest.raises(torch.jit.Error, match=r"`features` must have shape \[n, 9\], got \[2, 4\]"):
+        scripted(torch.zeros(2, 4))
+
+
+def test_columns_that_are_not_selected_do_not_matter() -> None:
+    model, x = adapter(), raw()
+    others = x.clone()
+    others[:, [0, 2, 5, 6, 7]] = 1e30
+    assert torch.equal(model(others), model(x))
+    assert not torch.equal(model(x + 1), model(x))
+
+
+def test_a_batch_of_two_equals_two_singles_and_extremes_are_scored() -> None:
+    model, x = adapter(), raw(2)
+    torch.testing.assert_close(model(x), torch.cat([model(x[:1]), model(x[1:])]))
+    found = model(torch.stack([torch.zeros(9), torch.full((9,), 1e12), torch.full((9,), -1e12)]))
+    assert bool(((found > 0) & (found < 1)).all())
+
+
+def test_checkpoint_round_trip_keeps_z_scores_and_temperature(tmp_path: Path) -> None:
+    model = adapter()
+    write_manifest(tmp_path, make_manifest(model_name(ComplexityAdapter), ARGUMENTS))
+    save_weights(tmp_path, model)
+    loaded = load_checkpoint(tmp_path).model
+    assert isinstance(loaded, ComplexityAdapter)
+    assert {name for name, _ in loaded.named_buffers()} == {"selected", "mean", "std", "temperature"}
+    assert torch.equal(loaded(raw()), model(raw()))
+    assert loaded.feature_names(list("abcdefghi")) == ["b", "d", "e", "i"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ({"num_selected": 10}, r"`num_selected` must lie in 1 to `num_features` \(9\), got 10"),
+        ({"num_selected": 0}, "`num_selected` must lie in 1"),
+        ({"hidden_channels": []}, r"`hidden_channels` must be one or more positive widths, got \[\]"),
+        ({"hidden_channels": [4, 0]}, "`hidden_channels` must be"),
+        ({"dropout": 1.0}, r"`dropout` must lie in \[0, 1\), got 1.0"),
+    ],
+)
+def test_arguments_are_checked(arguments: dict[str, Any], match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        ComplexityAdapter(**(ARGUMENTS | arguments))
+
+
+@pytest.mark.parametrize(
+    ("position", "odd", "match"),
+    [
+        (0, torch.tensor([1, 3, 4, 9]), r"`selected` must be distinct columns below 9, got \[1, 3, 4, 9\]"),
+        (0, torch.tensor([1, 3, 3, 8]), "`selected` must be distinct"),
+        (0, torch.tensor([1, 3]), r"`selected` must have shape \(4,\), got \(2,\)"),
+        (1, torch.zeros(3), r"`mean` must have shape \(4,\), got \(3,\)"),
+        (2, torch.tensor([1.0, 0.0, 1.0, 1.0]), "`std` must be positive, got 0.0"),
+    ],
+)
+def test_standardize_checks(position: int, odd: Tensor, match: str) -> None:
+    arguments = [COLUMNS, torch.zeros(4), torch.ones(4)]
+    arguments[position] = odd
+    with pytest.raises(ValueError, match=match):
+        adapter().standardize(*arguments)
+
+
+def test_a_wrong_width_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"`features` must have shape \[n, 9\], got \[2, 10\]"):
+        adapter()(torch.zeros(2, 10))

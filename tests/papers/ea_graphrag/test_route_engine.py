@@ -1,0 +1,42 @@
+import pytest
+
+from graphrerank.models.checkpoint import load_checkpoint
+from graphrerank.serving.export import export_artifact
+from graphrerank_papers.ea_graphrag.adapter_scorer import AdapterScorer
+from graphrerank_papers.ea_graphrag.route_engine import RouteEngine, RouteRequest, load_route_engine
+
+TEXTS = ["Who directed the film that won?", "zebra", "Which actor of the film that Tarkovsky made was born in Moscow?"]
+
+
+def test_against_the_scorer(adapter_folder):
+    scores = AdapterScorer(checkpoint=adapter_folder).score(TEXTS).tolist()
+    low, high = sorted(scores)[0], sorted(scores)[-1]
+    engine = RouteEngine(AdapterScorer(checkpoint=adapter_folder, low=low, high=high))
+    engine.warm_up()
+    answers = engine.answer({str(i): RouteRequest(query=text) for i, text in enumerate(TEXTS)})
+    found = [answers[str(i)].model_dump() for i in range(3)]
+    assert [one["score"] for one in found] == pytest.approx(scores)
+    expected = ["dense" if s == low else "graph" if s == high else "fusion" for s in scores]
+    assert [one["route"] for one in found] == expected
+    assert all(one["thresholds"] == {"low": low, "high": high} for one in found)
+    assert [one["id"] for one in found] == ["0", "1", "2"]
+
+
+def test_every_format_scores_alike(adapter_folder, tmp_path):
+    formats = ["torchscript", "pt2"]
+    folder = export_artifact(load_checkpoint(adapter_folder), tmp_path / "artifact", formats, num_batches=20)
+    expected = AdapterScorer(checkpoint=adapter_folder).score(TEXTS).tolist()
+    for name in [None, *formats]:
+        engine = load_route_engine(folder, None, "cpu", format_name=name)
+        answers = engine.answer({str(i): RouteRequest(query=text) for i, text in enumerate(TEXTS)})
+        assert [answer.score for answer in answers.values()] == pytest.approx(expected, abs=1e-5)
+    (folder / "model.pt2").write_bytes(b"another file")
+    with pytest.raises(ValueError, match="needed SHA-256"):
+        load_route_engine(folder, None, "cpu", format_name="pt2")
+    with pytest.raises(ValueError, match=r"has the formats \['torchscript', 'pt2'\], got `format` 'aot'"):
+        load_route_engine(folder, None, "cpu", format_name="aot")
+
+
+def test_only_an_artifact_is_served(adapter_folder):
+    with pytest.raises(ValueError, match="not an artifact"):
+        load_route_engine(adapter_folder, None, "cpu")

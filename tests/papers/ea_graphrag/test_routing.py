@@ -1,0 +1,144 @@
+from functools import partial
+
+import pytest
+import torch
+
+from graphrerank.data.candidates import PreparedDataset
+from graphrerank.data.dataset import Qrels, RetrievalDataset
+from graphrerank.evaluation.build_study import build_study
+from graphrerank.evaluation.metrics_json import dataset_metrics
+from graphrerank.evaluation.ranked_system import RankedDataset
+from graphrerank.evaluation.run_pipelines import run_pipelines
+from graphrerank.evaluation.study_notes import notes_of
+from graphrerank.evaluation.study_plan import StudyPlan
+from graphrerank.graphs import CorpusGraph, Ranking
+from graphrerank.pipelines.page_rank import PageRank
+from graphrerank.pipelines.pipeline import Pipeline
+from graphrerank.pipelines.router import Router
+from graphrerank.pipelines.vector_search import VectorSearch
+from graphrerank_papers.ea_graphrag.routing import Choices, compare_routing, join_choices, routing_table
+from graphrerank_papers.ea_graphrag.two_paths import ROUTED_MEASURES
+
+DENSE_MS, GRAPH_MS, FUSION_MS, ROUTE_MS = 1.0, 10.0, 12.0, 2.0
+
+
+def make(dense: list[int], graph: list[int], fusion: list[int], scores: list[float]) -> Choices:
+    values = torch.tensor([dense, graph, fusion], dtype=torch.float64).T
+    seconds = torch.tensor([DENSE_MS, GRAPH_MS, FUSION_MS], dtype=torch.float64).expand(len(scores), -1) / 1000
+    return Choices(dict.fromkeys(ROUTED_MEASURES, values), seconds, torch.tensor(scores), ROUTE_MS / 1000)
+
+
+def compare(choices: Choices, **settings: object):
+    return compare_routing(choices, **{"thresholds": (0.3, 0.7), "without_fusion": (0.4, 0.5), **settings})
+
+
+def test_rows_by_hand() -> None:
+    choices = make(
+        dense=[1, 1, 0, 0, 0, 1], graph=[0, 1, 1, 0, 1, 0], fusion=[1, 1, 0, 1, 1, 0],
+        scores=[0.1, 0.25, 0.5, 0.42, 0.75, 0.9],
+    )  # fmt: skip
+    rows = compare(choices).rows
+    assert list(rows) == ["dense", "graph", "fusion", "random", "no fusion", "full", "oracle"]
+    assert rows["full"].values["PR@5"].tolist() == [1, 1, 0, 1, 1, 0]  # dense, dense, fusion, fusion, graph, graph
+    assert rows["full"].shares == {"dense": 1 / 3, "graph": 1 / 3, "fusion": 1 / 3}
+    assert rows["full"].seconds == pytest.approx((2 * (DENSE_MS + GRAPH_MS + FUSION_MS) / 6 + ROUTE_MS) / 1000)
+    assert rows["no fusion"].values["PR@5"].tolist() == [1, 1, 1, 0, 1, 0]  # the middle, 0.45, parts the paths
+    assert rows["oracle"].values["PR@5"].tolist() == [1, 1, 1, 1, 1, 1]
+    assert rows["oracle"].shares == {"dense": 0.5, "graph": 1 / 3, "fusion": 1 / 6}  # of equals the fastest
+    assert rows["dense"].seconds == pytest.approx(DENSE_MS / 1000)
+    assert rows["fusion"].seconds == pytest.approx((FUSION_MS + ROUTE_MS) / 1000)
+    assert compare(choices).regret == pytest.approx(2 / 6)
+
+
+def test_random_routing_has_the_mean_of_all_deals() -> None:
+    choices = make(
+        dense=[1, 1, 0, 0, 0, 1], graph=[0, 1, 1, 0, 1, 0], fusion=[1, 1, 0, 1, 1, 0],
+        scores=[0.1, 0.25, 0.5, 0.42, 0.75, 0.9],
+    )  # fmt: skip
+    row = compare(choices, draws=20_000).rows["random"]
+    expected = choices.values["PR@5"].mean(1)  # each route has a third of the questions
+    torch.testing.assert_close(row.values["PR@5"], expected, atol=0.02, rtol=0)
+    assert row.seconds == pytest.approx((DENSE_MS + GRAPH_MS + FUSION_MS) / 3000, rel=0.01)
+    assert row.shares == compare(choices).rows["full"].shares
+
+
+def planted(num_questions: int, *, informed: bool) -> Choices:
+    """Half the questions need the graph, the others the dense path; the score tells, or does not."""
+    generator = torch.Generator().manual_seed(0)
+    graph = torch.rand(num_questions, generator=generator) < 0.5
+    told = graph.float() if informed else torch.rand(num_questions, generator=generator)
+    never = [0] * num_questions
+    return make((~graph).int().tolist(), graph.int().tolist(), never, (0.1 + 0.8 * told).tolist())
+
+
+def test_routing_that_knows_is_told_from_chance() -> None:
+    result = compare(planted(200, informed=True))
+    assert result.regret == 0
+    assert result.p_random < 0.001
+    assert result.p_draws == pytest.approx(1 / 1001)
+    assert max(result.p_paths.values()) < 0.001
+
+
+def test_routing_that_does_not_know_is_not() -> None:
+    result = compare(planted(200, informed=False), thresholds=(0.49, 0.51))
+    assert result.p_random > 0.05
+    assert result.p_draws > 0.05
+
+
+def test_draws_repeat_by_their_seed() -> None:
+    choices = planted(50, informed=False)
+    first, again, other = (compare(choices, draws=20, seed=seed).rows["random"].values["PR@5"] for seed in (1, 1, 2))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+def test_data_sets_are_put_together() -> None:
+    one, other = planted(10, informed=True), planted(30, informed=True)
+    both = join_choices([one, other.take(torch.arange(20, 30))])
+    assert len(both.scores) == 20
+    assert torch.equal(both.scores[10:], other.scores[20:])
+    assert both.route_seconds == pytest.approx(ROUTE_MS / 1000)
+
+
+def test_a_measure_that_no_question_has() -> None:
+    choices = planted(20, informed=True)
+    values = {**choices.values, "Answer@5": torch.full((20, 3), torch.nan, dtype=torch.float64)}
+    result = compare(Choices(values, choices.seconds, choices.scores, 0.0))
+    assert "Answer@5" not in result.to_json()["rows"]["full"]
+    assert "| full | 100.0 | 100.0 | 100.0 |  |" in routing_table(result)
+
+
+def test_no_question_is_refused() -> None:
+    with pytest.raises(ValueError, match="`choices` must hold a question and `draws` be positive, got 0 and 1000"):
+        compare(planted(5, informed=True).take(torch.zeros(0, dtype=torch.int64)))
+
+
+class ByLength:
+    """Sends long queries to the graph."""
+
+    low, high = 0.3, 0.7
+
+    def score(self, texts: list[str]) -> torch.Tensor:
+        return torch.tensor([len(text) / 10 for text in texts])
+
+
+def test_judging_a_routed_pipeline_tells_its_routes() -> None:
+    graph = CorpusGraph.from_edges(list("vwxyz"), [""] * 5, torch.tensor([[0, 3]])).with_embedding(torch.eye(5))
+    qrels = Qrels(torch.arange(4), torch.arange(4), torch.ones(4))
+    dataset = RetrievalDataset("small", graph, list("abcd"), ["a", "bb", "ccccc", "ddddddddd"], {"test": qrels})
+    none = Ranking(torch.zeros(4, 0).long(), torch.zeros(4, 0))
+    prepared = PreparedDataset(dataset, torch.eye(5)[:4], none, ("base_score",))
+    router = partial(Router, adapter=ByLength(), dense=[VectorSearch], graph=[VectorSearch, PageRank])
+    pipelines = {
+        name: Pipeline(graph, steps=[step], budget=3) for name, step in (("dense", VectorSearch), ("routed", router))
+    }
+    queries = torch.arange(4)
+    ranked = RankedDataset(dataset, "test", queries, run_pipelines(prepared, queries, pipelines))
+    study = build_study(ranked, StudyPlan(["R@5"], resamples=10))
+    shares = {"dense": 0.5, "graph": 0.25, "fusion": 0.25}
+    assert study.systems["routed"].routes == shares
+    assert {name: entry["routes"] for name, entry in dataset_metrics(study)["systems"].items()} == {
+        "dense": {},
+        "routed": shares,
+    }
+    assert notes_of(study, "own")[-1] == "routed: dense 50%, graph 25%, fusion 25% of the queries"

@@ -1,0 +1,95 @@
+"""``experiment=grapher_tables`` on two small folders: the whole protocol, going on where it stopped, and the page."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+import torch
+
+from graphrerank_papers.grapher.job import num_workers
+from tests.support.folders import write_dataset
+
+COLOURS = ["red", "green", "blue", "pale", "dark", "bright", "dull", "grey"]
+THINGS = ["cat", "dog", "cow", "car", "bus", "train", "plane", "ship", "house", "tower", "river", "lake", "hill"]
+
+
+def _folder(path: Path, seed: int, **counts: int) -> Path:
+    """Linked passages; each question of a split quotes one and needs its neighbour too."""
+    draw = random.Random(seed)
+    texts = [f"{draw.choice(COLOURS)} {draw.choice(COLOURS)} {draw.choice(THINGS)} number {i}" for i in range(40)]
+    edges = sorted({tuple(sorted(draw.sample(range(40), 2))) for _ in range(60)})
+    queries: list[dict[str, str]] = []
+    splits: dict[str, list[tuple[str, int]]] = {}
+    for split, count in counts.items():
+        splits[split] = []
+        for _ in range(count):
+            a, b = draw.choice(edges)
+            query = str(len(queries))
+            splits[split] += [(query, node) for node in ((a, b) if draw.random() < 0.7 else (a,))]
+            queries.append({"_id": query, "text": " ".join(texts[a].split()[:3])})
+    corpus = [{"_id": str(i), "title": "", "text": text} for i, text in enumerate(texts)]
+    return write_dataset(path, corpus=corpus, queries=queries, edges=edges, **splits)
+
+
+@pytest.mark.slow
+def test_tables_are_written_and_gone_on_with(run_command, tmp_path: Path) -> None:
+    one = _folder(tmp_path / "one", 1, train=40, val=20)  # as those that are only trained on
+    two = _folder(tmp_path / "two", 2, train=40, val=20, test=20)
+    aside = _folder(tmp_path / "aside", 3, test=20)
+    run, report = tmp_path / "run", tmp_path / "docs" / "results.md"
+    arguments = [
+        "experiment=grapher_tables", "data=folder", f"data.path={one}", "~mix.spider",
+        f"+mix.two={{data:folder,path:{two}}}", "job.judge=two",
+        f"job.test=[{aside},{two}]", "job.features=[scores]",
+        "job.grid.learning_rate=[0.003]", "job.grid.weight_decay=[0.01]", "job.grid.max_epochs=[1]",
+        "+job.grid.restart_prob=[0.3,0.6]",
+        'job.ablations=["loss=bce","retriever.top_k=5"]', "job.workers=2", f"job.report={report}",
+        f"hydra.run.dir={run}",
+    ]  # fmt: skip
+    done = run_command("train.py", *arguments, "job.seeds=[1]")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == str(run)
+    assert "[4/4] " in done.stdout  # 2 models with 2 settings
+    assert "[7/7] " in done.stdout  # 3 frozen operators, 2 models, 2 ablations
+    page = report.read_text()
+    for text in (
+        "### aside",
+        "### two",
+        "| GATv2 `scores` |",
+        "| MLP `scores` |",
+        "| `loss=bce` |",
+        "with 5 candidates",
+    ):
+        assert text in page
+    assert report.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+
+    step = next(json.loads(file.read_text()) for file in (run / "steps").glob("gatv2-scores-seed-1-*.json"))
+    assert step["parameters"] == 30850
+    assert "restart prob 0.3 or 0.6" in page
+    model = next((run / "models").glob("gatv2-scores-seed-1-*"))
+    evaluated = run_command(
+        "evaluate.py", f"checkpoint={model}", f"datasets=[{aside},{two}]", f"hydra.run.dir={tmp_path / 'evaluated'}"
+    )
+    assert evaluated.returncode == 0, evaluated.stderr
+    metrics = json.loads((tmp_path / "evaluated" / "metrics.json").read_text())["datasets"]
+    for name in ("aside", "two"):
+        hits = step["values"][name]["PR@10"]
+        assert metrics[name]["systems"]["gatv2"]["PR@10"] == pytest.approx(sum(hits) / len(hits))
+        base = next(json.loads(file.read_text()) for file in (run / "steps").glob("retriever-*.json"))["values"][name][
+            "PR@10"
+        ]
+        assert metrics[name]["systems"]["retriever"]["PR@10"] == pytest.approx(sum(base) / len(base))
+
+    next((run / "steps").glob("ppr-*.json")).unlink()
+    again = run_command("train.py", *arguments, "job.seeds=[1,2]")
+    assert again.returncode == 0, again.stderr
+    assert "[3/3] " in again.stdout  # PPR, and the second seed of two models; nothing else is repeated
+    assert "2 seeds" in report.read_text()
+
+
+def test_several_processes_cannot_share_a_gpu() -> None:
+    with pytest.raises(ValueError, match=r"`job\.workers` must be 1 with a GPU, got 2"):
+        num_workers(2, torch.device("cuda"))
+    assert num_workers(None, torch.device("cuda")) == 1
+    assert num_workers(3, torch.device("cpu")) == 3

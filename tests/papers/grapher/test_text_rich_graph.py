@@ -1,0 +1,155 @@
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+
+from graphrerank.data.dataset import Qrels, RetrievalDataset
+from graphrerank.graphs import CorpusGraph
+from graphrerank.knowledge.passage_knowledge import Entity, Knowledge, Relation
+from graphrerank_papers.grapher import text_rich_graph
+from graphrerank_papers.grapher.text_rich_graph import load_text_rich_graph
+
+
+def source(num_passages: int, judged: Sequence[tuple[int, int, float]]) -> RetrievalDataset:
+    ids, texts = [f"p{i}" for i in range(num_passages)], [f"Passage {i}." for i in range(num_passages)]
+    graph = CorpusGraph.from_edges(ids, texts, torch.tensor([[0, 1]]))
+    queries = sorted({query for query, _, _ in judged})
+    query, node, gain = (torch.tensor(column) for column in zip(*judged, strict=True))
+    names = [f"q{i}" for i in range(max(queries) + 1)]
+    return RetrievalDataset("small", graph, names, names, {"test": Qrels(query, node, gain.float())}, knn=3)
+
+
+def knowledge(entities: Sequence[str], relations: Sequence[tuple[str, str]] = (), about: str = "") -> Knowledge:
+    return Knowledge(
+        tuple(Entity(name, "", f"{about}{name.lower()}.") for name in entities),
+        tuple(Relation(head, "with", tail, f"{about}{head}-{tail}.") for head, tail in relations),
+    )
+
+
+PASSAGES = [
+    knowledge(["The Cat", "Dog", "Lonely"], [("The Cat", "Dog"), ("Dog", "The Cat")], "One: "),
+    knowledge(["dog", "cat", "Ant"], [("dog", "cat"), ("dog", "Ant")], "Two: "),
+    knowledge(["CAT", "Bee"], [], "Three: "),
+    Knowledge(),
+    knowledge(["cat"], [], "One: "),
+]
+JUDGED = [(0, 0, 1.0), (0, 1, 2.0), (1, 3, 1.0), (2, 2, 3.0)]
+
+
+def test_a_small_corpus_by_hand() -> None:
+    made = text_rich_graph(source(5, JUDGED), PASSAGES)
+    data = made.dataset
+    assert data.name == "small-G"
+    assert data.graph.node_ids == ["cat", "dog", "ant", "bee", "passage:p3"]
+    assert data.graph.texts == [
+        "cat. One: the cat. Two: cat. Three: cat. One: cat.",
+        "Dog. One: dog. Two: dog.",
+        "Ant. Two: ant.",
+        "Bee. Three: bee.",
+        "Passage 3.",
+    ]
+    assert made.edges.tolist() == [[0, 1], [1, 2]]
+    assert list(made.statements) == ["One: The Cat-Dog.", "Two: dog-Ant."]
+    assert data.graph.indices.tolist() == [1, 0, 2, 1]
+    assert data.graph.weight.tolist() == [3.0, 3.0, 1.0, 1.0]
+    assert made.indptr.tolist() == [0, 4, 6, 7, 8, 9]
+    assert made.indices.tolist() == [0, 1, 2, 4, 0, 1, 1, 2, 3]
+    assert judgements(data.splits["test"]) == {
+        ("q0", "cat", 2.0),
+        ("q0", "dog", 2.0),
+        ("q0", "ant", 2.0),
+        ("q1", "passage:p3", 1.0),
+        ("q2", "cat", 3.0),
+        ("q2", "bee", 3.0),
+    }
+    assert (data.knn, data.edge_counts) == (0, {"relations": 2})
+    assert data.summary() == "small-G: 5 nodes, 2 edges (relations 2), queries: test 3"
+
+
+def judgements(qrels: Qrels) -> set[tuple[str, str, float]]:
+    ids = ["cat", "dog", "ant", "bee", "passage:p3"]
+    return {
+        (f"q{query}", ids[node], gain)
+        for query, node, gain in zip(qrels.query.tolist(), qrels.node.tolist(), qrels.gain.tolist(), strict=True)
+    }
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_gold_against_naive_loop(seed: int) -> None:
+    draw = random.Random(seed)
+    names = [f"name{i}" for i in range(12)]
+    passages = []
+    for _ in range(20):
+        held = draw.sample(names, draw.randint(0, 5))
+        pairs = [tuple(draw.sample(held, 2)) for _ in range(draw.randint(0, 4)) if len(held) > 1]
+        passages.append(knowledge(held, pairs))  # type: ignore[arg-type]
+    judged = [(query, node, float(draw.randint(1, 3))) for query in range(6) for node in draw.sample(range(20), 3)]
+    made = text_rich_graph(source(20, judged), passages)
+    ids = list(made.dataset.graph.node_ids)
+    expected: dict[tuple[int, int], float] = {}
+    for query, passage, gain in judged:
+        said = passages[passage]
+        related = {end for relation in said.relations for end in (relation.head, relation.tail)}
+        kept = [entity.name for entity in said.entities if entity.name in related or not related]
+        for node in [ids.index(name) for name in kept] or [ids.index(f"passage:p{passage}")]:
+            expected[query, node] = max(gain, expected.get((query, node), 0.0))
+    found = made.dataset.splits["test"]
+    assert (
+        dict(zip(zip(found.query.tolist(), found.node.tolist(), strict=True), found.gain.tolist(), strict=True))
+        == expected
+    )
+
+
+def test_ids_stay_when_passages_come() -> None:
+    few = text_rich_graph(source(2, [(0, 0, 1.0)]), PASSAGES[:2]).dataset.graph
+    many = text_rich_graph(source(5, JUDGED), PASSAGES).dataset.graph
+    assert set(few.node_ids) < set(many.node_ids)
+
+
+def test_the_most_related_entities_are_kept() -> None:
+    said = [knowledge(["A", "Bb", "Cc", "Dd"], [("Bb", "Cc"), ("Dd", "Cc"), ("A", "Dd")])]
+    assert text_rich_graph(source(2, [(0, 0, 1.0)]), [*said, Knowledge()], max_entities=2).dataset.graph.node_ids == [
+        "cc",
+        "dd",
+        "passage:p1",
+    ]
+
+
+def test_texts_end_at_a_description() -> None:
+    texts = text_rich_graph(source(5, JUDGED), PASSAGES, max_characters=20).dataset.graph.texts
+    assert texts[:2] == ["cat. One: the cat.", "Dog. One: dog. Two: dog."]
+    assert text_rich_graph(source(5, JUDGED), PASSAGES, max_characters=1).dataset.graph.texts[1] == "Dog. One: dog."
+
+
+def test_what_was_extracted_is_kept(tmp_path: Path) -> None:
+    class Extractor:
+        fingerprint = "f"
+        calls = 0
+
+        def extract(self, texts: Sequence[str]) -> list[Knowledge]:
+            self.calls += 1
+            return [PASSAGES[int(text.split()[1][:-1])] for text in texts]
+
+    extractor = Extractor()
+    for _ in range(2):
+        data = load_text_rich_graph(source(5, JUDGED), extractor=extractor, cache=tmp_path, name="other")
+        assert (data.name, data.graph.num_nodes, extractor.calls) == ("other", 5, 1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"max_entities": 0}, "`max_entities` must be a positive integer, got 0"),
+        ({"max_characters": 0}, "`max_characters` must be a positive integer, got 0"),
+    ],
+)
+def test_settings_out_of_range(settings: dict[str, int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        text_rich_graph(source(5, JUDGED), PASSAGES, **settings)  # type: ignore[arg-type]
+
+
+def test_knowledge_of_another_corpus() -> None:
+    with pytest.raises(ValueError, match=r"`knowledge` must have one entry per passage \(5\), got 4"):
+        text_rich_graph(source(5, JUDGED), PASSAGES[:4])

@@ -1,0 +1,21 @@
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphrerank_papers.hipporag.builder import FactGraphBuilder
+from graphrerank_papers.hipporag.fact_graph import FactGraph, FactGraphSettings
+from tests.support.encoders import HashEncoder
+from tests.support.extractors import StatementExtractor
+
+Build = Callable[..., FactGraph]
+
+
+@pytest.fixture
+def build_fact_graph(tmp_path: Path, statement_extractor: StatementExtractor, hash_encoder: HashEncoder) -> Build:
+    def make(passages: Sequence[str], *, folder: Path = tmp_path, **settings: Any) -> FactGraph:
+        builder = FactGraphBuilder(folder, extractor=statement_extractor, encoder=hash_encoder)
+        return builder.build(passages, FactGraphSettings(**settings))
+
+    return make

@@ -1,0 +1,289 @@
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import igraph
+import pytest
+import torch
+from torch import Tensor
+
+from graphrerank.graphs import CorpusGraph, Queries, Ranking
+from graphrerank.operators.corpus_ppr import CorpusPPR
+from graphrerank.pipelines.pipeline import Pipeline
+from graphrerank.pipelines.vector_search import VectorSearch
+from graphrerank_papers.hipporag.builder import FactGraphBuilder
+from graphrerank_papers.hipporag.fact_graph import FactGraph, FactGraphSettings
+from graphrerank_papers.hipporag.fact_graph_search import FactGraphSearch
+
+MakePassages = Callable[..., list[str]]
+Build = Callable[..., Pipeline]
+Index = Callable[..., FactGraph]
+
+
+class PairHash:
+    """A pair encoder without a model: a logit by the pair's letters."""
+
+    hidden_size = 1
+    fingerprint = "letters"
+
+    def encode(self, query_texts: Sequence[str], passages: Sequence[str]) -> Tensor:
+        pairs = zip(query_texts, passages, strict=True)
+        return torch.tensor([[float(sum(map(ord, a + b)) % 17)] for a, b in pairs]).reshape(-1, 1)
+
+    def head(self, vectors: Tensor) -> Tensor:
+        return vectors.sum(-1)
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path, hash_encoder: Any, statement_extractor: Any) -> Build:
+    def make(
+        passages: Sequence[str], *, budget: int = 10, batch_queries: int = 4, device: str = "cpu", **settings: Any
+    ) -> Pipeline:
+        ids = [f"p{number}" for number in range(len(passages))]
+        graph = CorpusGraph.from_edges(ids, passages, torch.zeros(0, 2, dtype=torch.int64))
+        graph = graph.with_embedding(hash_encoder.encode(passages) if passages else torch.zeros(0, 6)).to(device)
+        step = partial(FactGraphSearch, folder=tmp_path, extractor=statement_extractor, **settings)
+        parts = {"pair_encoder": PairHash(), "text_encoder": hash_encoder, "batch_queries": batch_queries}
+        return Pipeline(graph, steps=[VectorSearch, step], budget=budget, **parts)
+
+    return make
+
+
+@pytest.fixture
+def index(tmp_path: Path, hash_encoder: Any, statement_extractor: Any) -> Index:
+    def make(passages: Sequence[str], **settings: Any) -> FactGraph:
+        builder = FactGraphBuilder(tmp_path, extractor=statement_extractor, encoder=hash_encoder)
+        return builder.build(passages, FactGraphSettings(**settings))
+
+    return make
+
+
+@pytest.fixture
+def queries(hash_encoder: Any) -> Queries:
+    texts = [f"query {i}" for i in range(7)]
+    return Queries([f"q{i}" for i in range(7)], texts, hash_encoder.encode(texts))
+
+
+def as_igraph(graph: CorpusGraph) -> tuple[igraph.Graph, list[float]]:
+    row = torch.repeat_interleave(torch.arange(graph.num_nodes), graph.degree)
+    once = row < graph.indices
+    edges = torch.stack([row[once], graph.indices[once]], dim=1).tolist()
+    return igraph.Graph(n=graph.num_nodes, edges=edges), graph.weight[once].tolist()
+
+
+def by_hand(
+    built: FactGraph,
+    query: Tensor,
+    text: str,
+    dense: list[tuple[int, float]],
+    *,
+    num_candidates: int = 5,
+    num_facts: int = 5,
+    combination: str = "last",
+    num_seeds: int = 5,
+    passage_weight: float = 0.0,
+    passage_seeds: str = "retrieved",
+    restart_prob: float = 0.5,
+    rerank: str = "none",
+) -> dict[int, float]:
+    """Algorithm 1, lines 4 to 9, for one query, as it is written; the mass of each passage."""
+    similarity = [float(query @ fact) for fact in built.fact_vectors]  # line 4
+    least, most = min(similarity), max(similarity)
+    normalised = [(score - least) / (most - least) for score in similarity]
+    ranked = sorted(range(len(similarity)), key=lambda fact: (-similarity[fact], fact))
+    top = [fact for fact in ranked if similarity[fact] > 0][:num_candidates]
+    if rerank == "cross_encoder":  # line 5
+        logit = {fact: sum(map(ord, text + built.facts.texts[fact])) % 17 for fact in top}
+        top = sorted(top, key=lambda fact: -logit[fact])
+    given: dict[int, list[float]] = {}
+    for fact in top[:num_facts]:  # line 6
+        for entity in built.facts.ends[fact].tolist():
+            holders = {passage for passage, held in built.facts.occurrences.tolist() if held == entity}
+            given.setdefault(entity, []).append(normalised[fact] / len(holders))
+    mean = {entity: sum(own) / len(own) for entity, own in given.items()}
+    weight = {entity: own[-1] for entity, own in given.items()} if combination == "last" else mean
+    seeds = sorted(weight, key=lambda entity: (-weight[entity], entity))[:num_seeds]  # line 7
+    reset = [0.0] * built.graph.num_nodes  # line 8
+    for entity in seeds:
+        reset[built.num_passages + entity] = weight[entity]
+    scores = [score for _, score in dense]
+    for passage, score in dense:
+        reset[passage] = passage_weight * (score - min(scores)) / (max(scores) - min(scores))
+    peer, weights = as_igraph(built.graph)
+    mass = peer.personalized_pagerank(damping=1 - restart_prob, reset=reset, weights=weights)
+    return dict(enumerate(mass[: built.num_passages]))  # line 9
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"num_candidates": 9, "num_facts": 3, "num_seeds": 2, "restart_prob": 0.2},
+        {"combination": "mean", "passage_weight": 0.3},
+        {"combination": "mean", "passage_weight": 0.05, "passage_seeds": "all"},  # HippoRAG 2
+        {"num_candidates": 8, "num_facts": 4, "rerank": "cross_encoder"},
+    ],
+)
+def test_against_the_algorithm_query_by_query(
+    settings: dict[str, Any], pipeline: Build, index: Index, queries: Queries, make_fact_passages: MakePassages
+) -> None:
+    passages = make_fact_passages(num_names=60)
+    built = index(passages, synonymy_threshold=0.7)
+    assert built.num_synonyms > 10
+    system = pipeline(passages, synonymy_threshold=0.7, **settings)
+    found = system.retrieve(queries).ranking
+    dense = Pipeline(system._resources.graph, steps=[VectorSearch], budget=10).retrieve(queries).ranking
+    for row in range(len(queries)):
+        before = list(zip(dense.nodes[row].tolist(), dense.scores[row].tolist(), strict=True))
+        if "passage_seeds" in settings:
+            embedding = system._resources.graph.encoded
+            before = [(node, float(queries.encoded[row] @ vector)) for node, vector in enumerate(embedding)]
+        mass = by_hand(built, queries.encoded[row], queries.texts[row], before, **settings)
+        nodes = [node for node in found.nodes[row].tolist() if node >= 0]
+        assert len(nodes) > 3
+        scores = torch.tensor([mass[node] for node in nodes])
+        torch.testing.assert_close(found.scores[row, : len(nodes)], scores, atol=2e-5, rtol=0)
+        best = sorted((share for share in mass.values() if share > 1e-7), reverse=True)[:10]
+        torch.testing.assert_close(scores, torch.tensor(best), atol=2e-5, rtol=0)
+
+
+def test_pagerank_over_passages_and_entities_against_igraph(index: Index, make_fact_passages: MakePassages) -> None:
+    graph = index(make_fact_passages(), synonymy_threshold=0.7).graph
+    generator = torch.Generator().manual_seed(1)
+    linked = graph.degree.nonzero().flatten()
+    seeds = torch.stack([linked[torch.randperm(len(linked), generator=generator)[:5]] for _ in range(6)])
+    weight = torch.rand(seeds.shape, generator=generator)
+    found = CorpusPPR(graph, restart_prob=0.5).score(seeds, weight)
+    peer, weights = as_igraph(graph)
+    for row in range(6):
+        reset = torch.zeros(graph.num_nodes).index_add_(0, seeds[row], weight[row]).tolist()
+        expected = peer.personalized_pagerank(damping=0.5, reset=reset, weights=weights)
+        torch.testing.assert_close(found[row], torch.tensor(expected), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("settings", [{}, {"rerank": "cross_encoder"}, {"passage_weight": 0.05}])
+def test_a_batch_equals_single_queries(
+    settings: dict[str, Any], pipeline: Build, queries: Queries, make_fact_passages: MakePassages
+) -> None:
+    system = pipeline(make_fact_passages(), batch_queries=3, **settings)
+    together = system.retrieve(queries).ranking
+    for row in range(7):
+        alone = system.retrieve(queries.block(row, row + 1)).ranking
+        assert torch.equal(alone.nodes[0], together.nodes[row])
+        torch.testing.assert_close(alone.scores[0], together.scores[row])
+
+
+def dense_search(system: Pipeline, queries: Queries) -> Ranking:
+    return Pipeline(system._resources.graph, steps=[VectorSearch], budget=system.budget).retrieve(queries).ranking
+
+
+@pytest.mark.parametrize("passages", [["nothing", "nobody", "none"], ["Metz", "Trier", "Nancy"]])
+def test_a_corpus_without_facts_is_searched_densely(passages: list[str], pipeline: Build, queries: Queries) -> None:
+    system = pipeline(passages, budget=5)
+    found, dense = system.retrieve(queries).ranking, dense_search(system, queries)
+    assert torch.equal(found.nodes, dense.nodes)
+    assert torch.equal(found.scores, dense.scores)
+    assert (found.nodes >= 0).sum(1).tolist() == [3] * 7
+
+
+def test_a_query_without_facts_among_others(
+    pipeline: Build, queries: Queries, make_fact_passages: MakePassages
+) -> None:
+    vectors = queries.encoded.clone()
+    vectors[2] = 0.0  # an empty query has no vector, and so is like no fact
+    asked = Queries(queries.ids, [*queries.texts[:2], "", *queries.texts[3:]], vectors)
+    system = pipeline(make_fact_passages())
+    found, dense = system.retrieve(asked).ranking, dense_search(system, asked)
+    assert torch.equal(found.nodes[2], dense.nodes[2])
+    assert torch.equal(found.scores[2], dense.scores[2])
+    others = [0, 1, 3, 4, 5, 6]
+    assert torch.equal(found.nodes[others], system.retrieve(queries).ranking.nodes[others])
+    assert not torch.equal(found.nodes[others], dense.nodes[others])
+
+
+def test_isolated_passages_are_not_ranked(
+    pipeline: Build, queries: Queries, make_fact_passages: MakePassages, statement_extractor: Any
+) -> None:
+    passages = make_fact_passages()
+    alone = [number for number, told in enumerate(statement_extractor.extract(passages)) if not told.entities]
+    assert len(alone) >= 5
+    found = pipeline(passages, budget=40).retrieve(queries).ranking.nodes
+    assert not torch.isin(found, torch.tensor(alone)).any()
+    assert ((found >= 0).sum(1) > 5).all()
+    seeded = pipeline(passages, budget=40, passage_weight=0.05).retrieve(queries).ranking.nodes
+    assert torch.isin(seeded, torch.tensor(alone)).any(1).sum() > 4  # where they are seeds, as those with facts are
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("settings", [{}, {"rerank": "cross_encoder", "passage_weight": 0.05}])
+def test_on_a_gpu_as_on_the_cpu(
+    settings: dict[str, Any], pipeline: Build, queries: Queries, make_fact_passages: MakePassages
+) -> None:
+    expected = pipeline(make_fact_passages(), **settings).retrieve(queries).ranking
+    moved = pipeline(make_fact_passages(), device="cuda", **settings).retrieve(queries).ranking
+    assert torch.equal(moved.nodes, expected.nodes)
+    torch.testing.assert_close(moved.scores, expected.scores, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("passage_weight", [0.0, 0.05])
+def test_no_passages_and_no_queries(
+    passage_weight: float, pipeline: Build, queries: Queries, fact_passages: tuple[str, ...]
+) -> None:
+    assert pipeline([], passage_weight=passage_weight).retrieve(queries).ranking.nodes.tolist() == [[-1] * 10] * 7
+    system = pipeline(fact_passages, passage_weight=passage_weight)
+    assert system.retrieve(queries.block(0, 0)).ranking.nodes.shape == (0, 10)
+
+
+def test_stages_are_timed(pipeline: Build, queries: Queries, fact_passages: tuple[str, ...]) -> None:
+    assert set(pipeline(fact_passages).retrieve(queries).seconds) == {"retrieve", "rerank", "graph"}
+
+
+def test_a_language_model_that_throws_all_facts_out(
+    pipeline: Build, queries: Queries, fact_passages: tuple[str, ...], tmp_path: Path
+) -> None:
+    class Nothing:
+        fingerprint = "nothing"
+        asked: list[str] = []  # noqa: RUF012
+
+        def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], Any]) -> list[Any]:
+            self.asked += questions
+            return [read("[]" if "query 1" in question else "[1]") for question in questions]
+
+    model = Nothing()
+    system = pipeline(fact_passages, rerank="language_model", language_model=model, cache=tmp_path / "answers")
+    found, dense = system.retrieve(queries).ranking, dense_search(system, queries)
+    assert torch.equal(found.nodes[1], dense.nodes[1])
+    first = pipeline(fact_passages, num_facts=1).retrieve(queries).ranking
+    assert torch.equal(found.nodes[[0, 2, 3]], first.nodes[[0, 2, 3]])
+    asked = len(model.asked)
+    system.retrieve(queries)
+    assert len(model.asked) == asked  # answers are kept
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"num_facts": 0}, "`num_facts` must be a positive integer, got 0"),
+        ({"num_seeds": 0}, "`num_seeds` must be a positive integer, got 0"),
+        ({"num_candidates": 3}, r"`num_candidates` must be at least `num_facts` \(5\), got 3"),
+        ({"combination": "max"}, r"`combination` must be one of \['last', 'mean', 'sum'\], got 'max'"),
+        ({"passage_weight": -0.1}, "`passage_weight` must not be negative, got -0.1"),
+        ({"restart_prob": 0.0}, r"`restart_prob` must lie in \(0, 1\], got 0.0"),
+        ({"passage_seeds": "some"}, r"`passage_seeds` must be one of \['retrieved', 'all'\], got 'some'"),
+        ({"rerank": "bm25"}, r"`rerank` must be one of \['none', 'cross_encoder', 'language_model'\], got 'bm25'"),
+        ({"rerank": "language_model"}, "`language_model` must be given with `rerank: language_model`, got none"),
+    ],
+)
+def test_settings_out_of_range_are_refused(
+    settings: dict[str, Any], message: str, pipeline: Build, fact_passages: tuple[str, ...]
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        pipeline(fact_passages, **settings)
+
+
+def test_an_index_needs_an_encoder(tmp_path: Path, statement_extractor: Any, fact_passages: tuple[str, ...]) -> None:
+    graph = CorpusGraph.from_edges(list("abcdef"), fact_passages, torch.zeros(0, 2, dtype=torch.int64))
+    step = partial(FactGraphSearch, folder=tmp_path, extractor=statement_extractor)
+    with pytest.raises(ValueError, match=r"`text_encoder` must be given for an index, with a fingerprint .*, got None"):
+        Pipeline(graph, steps=[step])

@@ -1,0 +1,106 @@
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphrerank.graphs import CorpusGraph, Queries
+from graphrerank.language_models.prompt import Prompt
+from graphrerank.pipelines.pipeline import Pipeline
+from graphrerank.pipelines.vector_search import VectorSearch
+from graphrerank_papers.hyde.hyde import HyDE
+from graphrerank_papers.hyde.hypothetical_passages import HypotheticalPassages
+
+
+class Parrot:
+    """A language model that answers with the question and how often it was asked."""
+
+    fingerprint = "parrot"
+
+    def __init__(self) -> None:
+        self.questions: list[str] = []
+
+    def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], str]) -> list[str]:
+        assert system is None
+        before = len(self.questions)
+        self.questions += questions
+        return [read(f"{question} {before + i}") for i, question in enumerate(questions)]
+
+
+class Lengths:
+    """An encoder whose vectors tell the length of a text and its last digit."""
+
+    def encode(self, texts: Sequence[str]) -> Tensor:
+        return torch.nn.functional.normalize(torch.tensor([[len(t), float(t[-1]), 1.0] for t in texts]), dim=1)
+
+
+def queries(texts: list[str]) -> Queries:
+    vectors = torch.nn.functional.normalize(torch.arange(3.0 * len(texts)).reshape(-1, 3) + 1, dim=1)
+    return Queries([f"q{i}" for i in range(len(texts))], texts, vectors)
+
+
+def test_against_naive_mean() -> None:
+    asked, model = queries(["who {}?", " ", "what"]), Parrot()
+    found = HyDE(model, Lengths(), num_passages=3, prompt=Prompt("p", "Q: {question}.")).rewrite(asked)
+    assert model.questions == ["Q: who {}?."] * 3 + ["Q: what."] * 3
+    assert torch.equal(found.encoded[1], asked.encoded[1])
+    for row, passages in ((0, [f"Q: who {{}}?. {i}" for i in range(3)]), (2, [f"Q: what. {i}" for i in range(3, 6)])):
+        mean = sum([asked.encoded[row], *Lengths().encode(passages)]) / 4
+        torch.testing.assert_close(found.encoded[row], mean / mean.norm())
+    assert (found.ids, found.texts) == (asked.ids, asked.texts)
+
+
+def test_an_empty_passage_is_no_answer() -> None:
+    class Silent(Parrot):
+        def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], str]) -> list[str]:
+            return [read(" ") for _ in questions]
+
+    with pytest.raises(ValueError, match="the answer must be a passage, got ' '"):
+        HyDE(Silent(), Lengths()).rewrite(queries(["who"]))
+
+
+def test_nothing_to_ask() -> None:
+    asked, model = queries(["", " "]), Parrot()
+    assert HyDE(model, Lengths()).rewrite(asked) is asked
+    assert model.questions == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"num_passages": 0}, "`num_passages` must be a positive integer, got 0"),
+        ({"prompt": Prompt("p", "Answer!")}, r"prompt 'p' must have the places \['question'\], got \[\]"),
+    ],
+)
+def test_arguments_out_of_range_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        HyDE(Parrot(), Lengths(), **arguments)
+
+
+def test_a_second_run_asks_nothing(tmp_path: Path) -> None:
+    graph = CorpusGraph.from_edges(list("abc"), [""] * 3, torch.zeros(0, 2, dtype=torch.int64))
+    graph, model = graph.with_embedding(torch.eye(3)), Parrot()
+    step = partial(HypotheticalPassages, language_model=model, num_passages=2, cache=tmp_path)
+    runs = [
+        Pipeline(graph, steps=[step, VectorSearch], budget=3, text_encoder=Lengths()).retrieve(queries(["who", "who"]))
+        for _ in range(2)
+    ]
+    assert len(model.questions) == 4  # each passage of each query is one of its own
+    assert torch.equal(runs[0].ranking.scores, runs[1].ranking.scores)
+
+
+def test_as_a_step_of_a_pipeline() -> None:
+    graph = CorpusGraph.from_edges(list("abc"), [""] * 3, torch.zeros(0, 2, dtype=torch.int64))
+    graph = graph.with_embedding(torch.eye(3))
+    asked = Queries(["q"], ["who"], torch.eye(3)[2:])
+    steps = [lambda resources: HypotheticalPassages(resources, language_model=Parrot(), num_passages=1), VectorSearch]
+    found = Pipeline(graph, steps=steps, budget=3, text_encoder=Lengths()).retrieve(asked)
+    plain = Pipeline(graph, steps=[VectorSearch], budget=3).retrieve(asked)
+    assert plain.ranking.nodes.tolist() == [[2, 0, 1]]
+    assert found.ranking.nodes.tolist() == [[2, 0, 1]]
+    assert found.ranking.scores[0, 1] > 0.5 > plain.ranking.scores[0, 1]
+    with pytest.raises(ValueError, match="`text_encoder` must be given for hypothetical passages"):
+        Pipeline(graph, steps=steps)

@@ -1,0 +1,219 @@
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphrerank.graphs import CorpusGraph, Queries, Ranking
+from graphrerank.language_models.client import LanguageModel
+from graphrerank.language_models.prompt import shipped_prompt
+from graphrerank.operators.bm25_retriever import BM25Retriever
+from graphrerank.pipelines.pipeline import Pipeline
+from graphrerank_papers.ircot.chain_of_thought import ChainOfThought
+from graphrerank_papers.ircot.ircot import IRCoT
+
+TEXTS = [
+    "Solaris. A film by Andrei Tarkovsky.",
+    "Andrei Tarkovsky. Born in Zavrazhye.",
+    "Zavrazhye. A village near Kostroma.",
+    "Kostroma. A city on the Volga.",
+    "Volga. A river.",
+    "Paris. The capital of France.",
+]
+
+
+class Author:
+    """A language model that goes by a script: what to answer where the question's end says a query and its thoughts."""
+
+    fingerprint = "author"
+
+    def __init__(self, script: dict[tuple[str, str], str]) -> None:
+        self.script = script
+        self.questions: list[str] = []
+
+    def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], Any]) -> list[Any]:
+        assert system == shipped_prompt("ircot_thought").system
+        self.questions += questions
+        return [read(self.script[self.key(question)]) for question in questions]
+
+    @staticmethod
+    def key(question: str) -> tuple[str, str]:
+        query, thoughts, last = question.split("\n\n")[-3:]
+        assert last == "Next sentence:"
+        return query.removeprefix("Question: "), thoughts.removeprefix("Reasoning so far: ")
+
+
+class Words:
+    """An encoder: one dimension for each text of the corpus, by the longer words shared with it."""
+
+    def encode(self, texts: Sequence[str]) -> Tensor:
+        found = [set(re.findall(r"\w{5,}", text.lower())) for text in texts]
+        rows = [[len(words & set(re.findall(r"\w{5,}", text.lower()))) + 1e-3 for text in TEXTS] for words in found]
+        return torch.nn.functional.normalize(torch.tensor(rows), dim=1)
+
+
+def corpus(texts: Sequence[str] = TEXTS) -> CorpusGraph:
+    return CorpusGraph.from_edges([f"n{i}" for i in range(len(texts))], texts, torch.zeros(0, 2, dtype=torch.int64))
+
+
+def naive(graph: CorpusGraph, author: Author, query: str, *, num_steps: int, top_k: int) -> list[int]:
+    """The paper's loop for one query, in words: retrieve, reason, retrieve with the last sentence."""
+    retriever = BM25Retriever(graph, top_k=top_k)
+    paragraphs: list[int] = []
+    chain: list[str] = []
+    for step in range(num_steps):
+        asked = query if not chain else chain[-1]
+        for node in retriever.retrieve(Queries(["q"], [asked])).nodes[0].tolist():
+            if node not in paragraphs and node >= 0:
+                paragraphs.append(node)
+        if step < num_steps - 1 and query.strip():
+            chain.append(author.script[query, " ".join(chain) or "none"].split(". ")[0].rstrip(".") + ".")
+            if "answer is" in chain[-1].lower():
+                break
+        elif not query.strip():
+            break
+    return paragraphs
+
+
+SCRIPT = {
+    (
+        "Where was the director of Solaris born?",
+        "none",
+    ): "Its director Tarkovsky was born in Zavrazhye. Then a second sentence.",
+    (
+        "Where was the director of Solaris born?",
+        "Its director Tarkovsky was born in Zavrazhye.",
+    ): "Kostroma is near that village.",
+    ("Capital of France?", "none"): "So the answer is Paris.",
+    ("river", "none"): "The city on the Volga is Kostroma.",
+    ("river", "The city on the Volga is Kostroma."): "So the ANSWER IS: Kostroma.",
+}
+
+
+@pytest.mark.parametrize("num_steps", [1, 2, 3])
+@pytest.mark.parametrize("top_k", [1, 2, 5, 9])
+def test_against_the_naive_loop(num_steps: int, top_k: int) -> None:
+    graph, author = corpus(), Author(SCRIPT)
+    texts = ["Where was the director of Solaris born?", " ", "Capital of France?", "river"]
+    asked = Queries([f"q{i}" for i in range(4)], texts)
+    operator = IRCoT(BM25Retriever(graph, top_k=top_k), author, graph.texts, num_steps=num_steps, top_k=top_k)
+    found = operator.retrieve(asked)
+    assert found.nodes.shape == (4, num_steps * top_k)
+    for row, text in enumerate(texts):
+        nodes = [node for node in found.nodes[row].tolist() if node >= 0]
+        assert nodes == naive(graph, author, text, num_steps=num_steps, top_k=top_k)
+        assert found.scores[row, : len(nodes)].tolist() == pytest.approx([1 / (i + 1) for i in range(len(nodes))])
+        assert bool((found.scores[row, len(nodes) :] == -torch.inf).all())
+    assert len(author.questions) == {1: 0, 2: 3, 3: 5}[num_steps]  # none for white space, none after the answer
+
+
+def test_the_model_reads_all_that_was_found_and_all_it_wrote() -> None:
+    graph, author = corpus(), Author(SCRIPT)
+    query = "Where was the director of Solaris born?"
+    IRCoT(BM25Retriever(graph, top_k=1), author, graph.texts, num_steps=3, top_k=1).retrieve(Queries(["q"], [query]))
+    assert author.questions[1] == (
+        f"Passage 1: {TEXTS[0]}\n\nPassage 2: {TEXTS[1]}\n\nQuestion: {query}\n\n"
+        "Reasoning so far: Its director Tarkovsky was born in Zavrazhye.\n\nNext sentence:"
+    )
+
+
+class Unanswered:
+    def retrieve(self, queries: Queries) -> Ranking:
+        nodes = torch.full((len(queries), 3), -1)
+        return Ranking(nodes, torch.full(nodes.shape, -torch.inf))
+
+
+def test_nothing_found_and_no_queries() -> None:
+    author = Author({("a", "none"): "Nothing is known."})
+    operator = IRCoT(Unanswered(), author, TEXTS, top_k=3)  # type: ignore[arg-type]
+    assert operator.retrieve(Queries(["q"], ["a"])).nodes.tolist() == [[-1] * 6]
+    assert operator.retrieve(Queries([], [])).nodes.shape == (0, 6)
+
+
+def test_an_empty_answer_is_none() -> None:
+    with pytest.raises(ValueError, match="the answer must be a sentence, got ' '"):
+        IRCoT(Unanswered(), Author({("a", "none"): " "}), TEXTS).retrieve(Queries(["q"], ["a"]))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["num_steps", "top_k"])
+def test_arguments_out_of_range_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=f"`{name}` must be a positive integer, got 0"):
+        IRCoT(Unanswered(), Author({}), TEXTS, **{name: 0})  # type: ignore[arg-type]
+
+
+def say(handler: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the endpoint write the thoughts of ``SCRIPT``, the scripted failures first."""
+    scripted = handler.script
+
+    class Answers(dict[str, list[tuple[int, Any]]]):
+        def get(self, question: str, default: Any = None) -> list[tuple[int, Any]]:
+            text = SCRIPT[Author.key(question)]
+            return scripted.setdefault(question, []) or [(200, {"choices": [{"message": {"content": text}}]})]
+
+        __getitem__ = get
+
+    monkeypatch.setattr(handler, "script", Answers())
+
+
+def over_http(url: str, cache: Path | None, **settings: Any) -> Pipeline:
+    model = LanguageModel(url, "m", pause=0.0, max_retries=1)
+    graph = corpus().with_embedding(Words().encode(TEXTS))
+    steps = [partial(ChainOfThought, language_model=model, top_k=1, num_steps=3, cache=cache)]
+    return Pipeline(graph, steps=steps, text_encoder=Words(), **{"budget": 3, **settings})
+
+
+QUERY = "Where was the director of Solaris born?"
+
+
+def test_over_http_once(endpoint: tuple[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("httpx", reason="httpx is optional")
+    url, handler = endpoint
+    say(handler, monkeypatch)
+    asked = Queries(["a", "b"], [QUERY, "Capital of France?"], Words().encode([QUERY, "Capital of France?"]))
+    for _ in range(2):
+        found = over_http(url, tmp_path).retrieve(asked)
+        assert found.ranking.nodes.tolist() == [[0, 1, 2], [5, -1, -1]]
+        assert set(found.seconds) == {"retrieve"}
+    assert len(handler.requests) == 3  # the second run asks nothing
+    told = {request["messages"][0]["content"] for request in handler.requests}
+    assert told == {shipped_prompt("ircot_thought").system}
+    assert over_http(url, None, budget=2).retrieve(asked).ranking.nodes.tolist() == [[0, 1], [5, -1]]
+    assert len(handler.requests) == 6
+
+
+def test_a_server_that_fails_between_the_steps(
+    endpoint: tuple[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("httpx", reason="httpx is optional")
+    url, handler = endpoint
+    second = f"Passage 1: {TEXTS[0]}\n\nPassage 2: {TEXTS[1]}\n\nQuestion: {QUERY}\n\n"
+    second += "Reasoning so far: Its director Tarkovsky was born in Zavrazhye.\n\nNext sentence:"
+    handler.script = {second: [(503, ""), (503, "")]}
+    say(handler, monkeypatch)
+    asked = Queries(["a"], [QUERY], Words().encode([QUERY]))
+    with pytest.raises(ValueError, match=r"gave no usable answer in 2 tries .*; last: status 503"):
+        over_http(url, tmp_path).retrieve(asked)
+    assert over_http(url, tmp_path).retrieve(asked).ranking.nodes.tolist() == [[0, 1, 2]]
+    assert len(handler.requests) == 4  # the first thought was kept
+
+
+def test_a_server_that_refuses(endpoint: tuple[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("httpx", reason="httpx is optional")
+    url, handler = endpoint
+    first = f"Passage 1: {TEXTS[0]}\n\nQuestion: {QUERY}\n\nReasoning so far: none\n\nNext sentence:"
+    handler.script = {first: [(401, "")]}
+    say(handler, monkeypatch)
+    with pytest.raises(ValueError, match="refused with status 401"):
+        over_http(url, None).retrieve(Queries(["a"], [QUERY], Words().encode([QUERY])))
+
+
+def test_thoughts_need_an_encoder_where_the_search_reads_vectors() -> None:
+    graph, step = corpus().with_embedding(torch.eye(6)), partial(ChainOfThought, language_model=Author(SCRIPT), top_k=1)
+    with pytest.raises(ValueError, match="`text_encoder` must be given for the vectors of thoughts"):
+        Pipeline(graph, steps=[step])
+    found = Pipeline(graph, steps=[step], retriever=partial(BM25Retriever), budget=2).retrieve(Queries(["a"], [QUERY]))
+    assert found.ranking.nodes.tolist() == [[0, 1]]

@@ -1,0 +1,281 @@
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from graphrerank.data.vector_cache import VectorCache
+from graphrerank.files import save_tensors
+from graphrerank.knowledge.knowledge_cache import KnowledgeCache
+from graphrerank.language_models.prompt import Prompt, shipped_prompt
+from graphrerank.text import WordTokenizer, count_tokens
+from graphrerank_papers.ket.builder import KETIndexBuilder, prompts_of
+from graphrerank_papers.ket.costs import Prices, Tokens, keyword_graph_tokens, knowledge_graph_tokens
+from graphrerank_papers.ket.index import KETSettings
+from graphrerank_papers.ket.retrieval import KETRetrieval
+from graphrerank_papers.knowledge.language_model_extractor import LanguageModelKnowledgeExtractor
+from graphrerank_papers.knowledge.two_stage_extractor import TwoStageKnowledgeExtractor
+from tests.support import ROOT
+
+MakeDocuments = Callable[..., list[str]]
+SETTINGS = KETSettings(chunk_tokens=24, num_splits=1, core_share=0.5)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in sorted(folder.iterdir())}
+
+
+@pytest.fixture
+def builder(tmp_path: Path, hash_encoder: Any, name_extractor: Any) -> KETIndexBuilder:
+    return KETIndexBuilder(tmp_path / "ket", tokenizer=WordTokenizer(), encoder=hash_encoder, extractor=name_extractor)
+
+
+def test_a_second_build_asks_no_model(
+    builder: KETIndexBuilder, hash_encoder: Any, name_extractor: Any, make_documents: MakeDocuments, tmp_path: Path
+) -> None:
+    documents = make_documents(12)
+    first = builder.build(documents, SETTINGS)
+    before, asked = content(tmp_path / "ket"), (len(hash_encoder.asked), len(name_extractor.asked))
+    second = builder.build(documents, SETTINGS)
+    assert (len(hash_encoder.asked), len(name_extractor.asked)) == asked
+    assert content(tmp_path / "ket") == before
+    assert second.report == first.report
+    queries = torch.eye(6)
+    assert KETRetrieval(second)(queries).texts == KETRetrieval(first)(queries).texts
+
+
+def test_settings_share_stages(
+    builder: KETIndexBuilder, hash_encoder: Any, name_extractor: Any, make_documents: MakeDocuments
+) -> None:
+    documents = make_documents(12)
+    builder.build(documents, SETTINGS)
+    asked, extracted = len(hash_encoder.asked), len(name_extractor.asked)
+    builder.build(documents, replace(SETTINGS, num_neighbours=4, core_share=0.0))
+    assert len(hash_encoder.asked) == asked
+    builder.build(documents, replace(SETTINGS, core_share=1.0))
+    assert len(name_extractor.asked) == extracted + 12
+    assert "word" in "".join(hash_encoder.asked[asked:])  # of the entities that are new
+
+
+@pytest.mark.parametrize("stops_at", range(12))
+def test_goes_on_where_it_was_stopped(
+    stops_at: int, tmp_path: Path, hash_encoder: Any, name_extractor: Any, make_documents: MakeDocuments,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    documents, calls = make_documents(12), 0
+
+    def build(folder: str) -> dict[str, bytes]:
+        parts = {"tokenizer": WordTokenizer(), "encoder": hash_encoder, "extractor": name_extractor}
+        KETIndexBuilder(tmp_path / folder, **parts).build(documents, SETTINGS)
+        return content(tmp_path / folder)
+
+    def stopping(call: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == stops_at + 1:
+                raise KeyboardInterrupt
+            return call(*args, **kwargs)
+
+        return counted
+
+    unbroken = build("unbroken")
+    monkeypatch.setattr(hash_encoder, "encode", stopping(hash_encoder.encode))
+    monkeypatch.setattr(name_extractor, "extract", stopping(name_extractor.extract))
+    for name in ("save_tensors", "write_text"):
+        monkeypatch.setattr(
+            f"graphrerank_papers.indexing.stages.{name}", stopping(getattr(sys.modules["graphrerank.files"], name))
+        )
+    with pytest.raises(KeyboardInterrupt):
+        build("broken")
+    assert set(content(tmp_path / "broken")) < set(unbroken) if (tmp_path / "broken").exists() else stops_at <= 1
+    assert build("broken") == unbroken
+
+
+@pytest.mark.slow
+def test_goes_on_after_a_kill(tmp_path: Path, make_documents: MakeDocuments) -> None:
+    script = tmp_path / "build.py"
+    script.write_text(
+        textwrap.dedent(
+            f"""
+            import sys, time
+            sys.path.insert(0, {str(ROOT)!r})
+            from graphrerank_papers.ket.builder import KETIndexBuilder
+            from graphrerank_papers.ket.index import KETSettings
+            from graphrerank.text import WordTokenizer
+            from tests.support.encoders import HashEncoder
+            from tests.support.extractors import NameExtractor
+
+            class SlowEncoder(HashEncoder):
+                def encode(self, texts):
+                    time.sleep(0.05)
+                    return super().encode(texts)
+
+            parts = {{"encoder": SlowEncoder(), "extractor": NameExtractor(), "tokenizer": WordTokenizer()}}
+            print("ready", flush=True)
+            settings = KETSettings(chunk_tokens=24, num_splits=1)
+            KETIndexBuilder(sys.argv[1], **parts).build({make_documents(40)!r}, settings)
+            """
+        )
+    )
+
+    def start(folder: Path) -> subprocess.Popen[str]:
+        process = subprocess.Popen([sys.executable, str(script), str(folder)], stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        return process
+
+    begin = time.perf_counter()
+    assert start(tmp_path / "unbroken").wait() == 0
+    seconds, rng, killed = time.perf_counter() - begin, random.Random(0), 0
+    for _ in range(4):
+        process = start(tmp_path / "broken")
+        time.sleep(rng.uniform(0.0, min(seconds, 0.5)))
+        os.kill(process.pid, signal.SIGKILL)
+        killed += process.wait() == -signal.SIGKILL
+    assert killed
+    assert start(tmp_path / "broken").wait() == 0
+    whole = {name: data for name, data in content(tmp_path / "broken").items() if not name.endswith(".tmp")}
+    assert whole == content(tmp_path / "unbroken")
+
+
+def test_a_corpus_that_grows_is_a_first_build(
+    tmp_path: Path, hash_encoder: Any, name_extractor: Any, make_documents: MakeDocuments
+) -> None:
+    documents = make_documents(16)
+    parts = {"tokenizer": WordTokenizer(), "extractor": name_extractor}
+    remembering = KETIndexBuilder(tmp_path / "grown", encoder=VectorCache(hash_encoder, tmp_path / "vectors"), **parts)
+    remembering.build(documents[:12], SETTINGS)
+    asked = len(hash_encoder.asked)
+    grown = remembering.build(documents, SETTINGS)
+    new = len(hash_encoder.asked) - asked
+    assert new < len(set(hash_encoder.asked)) / 2
+    at_once = KETIndexBuilder(tmp_path / "at_once", encoder=hash_encoder, **parts).build(documents, SETTINGS)
+    assert grown.report == at_once.report
+    files = content(tmp_path / "grown")
+    assert all(files[name] == data for name, data in content(tmp_path / "at_once").items())
+
+
+def test_report_counts_what_was_sent(tmp_path: Path, hash_encoder: Any, name_extractor: Any) -> None:
+    texts = [f"Metz{i} saw Nancy{i} and Trier{i} there beside river{i}." for i in range(10)]  # 8 tokens, each different
+    asks = ("List the entities of this text.", "List the relations.")
+    parts = {"tokenizer": WordTokenizer(), "encoder": hash_encoder, "extractor": name_extractor}
+    index = KETIndexBuilder(tmp_path, **parts, prompts=asks).build(
+        texts, KETSettings(chunk_tokens=8, num_splits=1, core_share=0.5)
+    )
+    report, words = index.report, WordTokenizer()
+    assert (report.documents, report.chunks, report.sub_chunks, report.core_chunks) == (10, 10, 20, 5)
+    assert (report.entities, report.relations) == (15, 10)
+    assert report.keywords == len(index.keyword_graph.keywords) == 4 * 10 + 2  # type: ignore[union-attr]
+    assert report.keyword_edges == 6 * 10
+    assert report.sent.encoder == sum(count_tokens(words, hash_encoder.asked))
+    prompts = sum(count_tokens(words, asks))
+    assert report.prompt_tokens == prompts
+    assert report.sent.model_input == sum(2 * count + prompts for count in count_tokens(words, name_extractor.asked))
+    told = name_extractor.extract(list(name_extractor.asked))
+    written = [" ".join(vars(x).values()) for knowledge in told for x in (*knowledge.entities, *knowledge.relations)]
+    assert report.sent.model_output == sum(count_tokens(words, written))
+    # the formulas of section 5.3, with 10 chunks of 8 tokens, 5 of them core
+    described = sum(count_tokens(words, [*index.skeleton.entity_texts, *index.skeleton.relation_texts]))  # type: ignore[union-attr]
+    skeleton = knowledge_graph_tokens(5, 8, description_tokens=described, prompt_tokens=prompts)
+    predicted = skeleton + keyword_graph_tokens(10, 8)
+    assert report.predicted == predicted
+    assert predicted.model_input == report.sent.model_input
+    twice = 5 * 8 + report.relation_tokens  # the core chunks again, and relations, which we do not encode
+    assert predicted.encoder == report.sent.encoder + twice
+    lines = report.lines(Prices(model_input=1e6, model_output=0.0, encoder=0.0))
+    assert f"together ${report.sent.model_input:.4f}" in lines[2]
+    assert "10 chunks (5 core), 20 sub-chunks, 15 entities, 42 keywords" in lines[0]
+
+
+def test_prompts_of_a_language_model(tmp_path: Path, name_extractor: Any) -> None:
+    class Model:
+        fingerprint = "model"
+
+        def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], Any]) -> list[Any]:
+            raise AssertionError
+
+    asking = LanguageModelKnowledgeExtractor(Model(), prompt=Prompt("p", "{text}", system="List them."))
+    assert prompts_of(asking) == prompts_of(KnowledgeCache(asking, tmp_path)) == ("List them.",)
+    twice = TwoStageKnowledgeExtractor(Model(), entities=Prompt("e", "Names: {text}"))
+    assert prompts_of(twice) == ("Names:", shipped_prompt("ea_graphrag_triples").wording)
+    assert prompts_of(name_extractor) == prompts_of(KnowledgeCache(name_extractor, tmp_path)) == prompts_of(None) == ()
+
+
+def test_without_a_language_model_nothing_is_asked(
+    tmp_path: Path, hash_encoder: Any, make_documents: MakeDocuments
+) -> None:
+    builder = KETIndexBuilder(tmp_path, tokenizer=WordTokenizer(), encoder=hash_encoder)
+    index = builder.build(make_documents(3), replace(SETTINGS, core_share=0.0, has_keywords=False, num_splits=0))
+    report = index.report
+    assert report.sent == Tokens(encoder=report.corpus_tokens) == report.predicted
+    assert (index.skeleton, index.keyword_graph, report.core_chunks, report.keywords) == (None, None, 0, 0)
+    with pytest.raises(ValueError, match=r"`extractor` must be given for `core_share` 0.5, got none"):
+        builder.build(make_documents(3), SETTINGS)
+
+
+@pytest.mark.parametrize("documents", [[], [""], ["Metz."], ["Metz.", "", "the of."]])
+def test_small_corpora(documents: Sequence[str], builder: KETIndexBuilder) -> None:
+    index = builder.build(documents, SETTINGS)
+    found = KETRetrieval(index)(torch.ones(2, 6))
+    assert found.texts[0] == found.texts[1]
+    assert ("Metz" in found.texts[0]) == ("Metz." in documents)
+    assert found.ranking.nodes.shape[0] == 2
+
+
+def test_damaged_files(builder: KETIndexBuilder, make_documents: MakeDocuments, tmp_path: Path) -> None:
+    documents = make_documents(6)
+    builder.build(documents, SETTINGS)
+    texts = next(file for file in (tmp_path / "ket").glob("skeleton-*.json"))
+    whole = texts.read_text()
+    texts.write_text(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match=rf"{texts.name}: damaged index .*; delete {texts.stem}.safetensors and build"):
+        builder.build(documents, SETTINGS)
+    texts.with_suffix(".safetensors").unlink()
+    builder.build(documents, SETTINGS)
+    assert texts.read_text() == whole
+    save_tensors(texts.with_suffix(".safetensors"), {"other": torch.zeros(1)})
+    with pytest.raises(ValueError, match=r"skeleton-.*safetensors: needed the tensors .* found \['other'\]; delete"):
+        builder.build(documents, SETTINGS)
+
+
+def test_manifest_says_what_was_built(builder: KETIndexBuilder, make_documents: MakeDocuments, tmp_path: Path) -> None:
+    index = builder.build(make_documents(6), SETTINGS)
+    manifest = json.loads(next((tmp_path / "ket").glob("ket-*.json")).read_text())
+    assert manifest["settings"]["chunk_tokens"] == 24
+    assert manifest["report"]["entities"] == index.report.entities > 0
+    assert all((tmp_path / "ket" / f"{key}.safetensors").is_file() for key in manifest["stages"].values())
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"chunk_tokens": 0}, "`chunk_tokens` must be a positive integer, got 0"),
+        ({"description_tokens": 0}, "`description_tokens` must be a positive integer, got 0"),
+        ({"num_neighbours": 3}, "`num_neighbours` must be a positive even number, got 3"),
+        ({"core_share": 1.5}, r"`core_share` must lie in \[0, 1\], got 1.5"),
+        ({"core_selection": "best"}, r"`core_selection` must be one of \['pagerank', 'random'\], got 'best'"),
+        ({"num_splits": -1}, "`num_splits` must not be negative, got -1"),
+    ],
+)
+def test_settings_out_of_range(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        KETSettings(**settings)
+
+
+def test_vectors_that_do_not_fit(builder: KETIndexBuilder, hash_encoder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hash_encoder, "encode", lambda texts: torch.full((len(texts), 3), torch.nan))
+    with pytest.raises(
+        ValueError, match=r"`encoder` must return finite \[1, d\] vectors, got a tensor of shape \[1, 3\]"
+    ):
+        builder.build(["Metz."], SETTINGS)

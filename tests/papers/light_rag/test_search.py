@@ -1,0 +1,150 @@
+import json
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import networkx
+import pytest
+import torch
+
+from graphrerank.graphs import CorpusGraph, Queries
+from graphrerank.knowledge.passage_knowledge import Knowledge
+from graphrerank.pipelines.pipeline import Pipeline
+from graphrerank.pipelines.vector_search import VectorSearch
+from graphrerank_papers.light_rag.search import LightRAGSearch
+
+Build = Callable[..., Pipeline]
+
+
+@pytest.fixture
+def passages(make_fact_passages: Callable[..., list[str]]) -> list[str]:
+    return make_fact_passages()
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path, hash_encoder: Any, statement_extractor: Any) -> Build:
+    def make(passages: Sequence[str], *, budget: int = 50, **settings: Any) -> Pipeline:
+        graph = CorpusGraph.from_edges(list(map(str, range(len(passages)))), passages, torch.zeros(0, 2).long())
+        graph = graph.with_embedding(hash_encoder.encode(passages))
+        step = partial(LightRAGSearch, folder=tmp_path, extractor=statement_extractor, **settings)
+        return Pipeline(graph, steps=[VectorSearch, step], budget=budget, text_encoder=hash_encoder)
+
+    return make
+
+
+@pytest.fixture
+def queries(hash_encoder: Any) -> Queries:
+    return hash_encoder.queries([f"query {i}" for i in range(5)])
+
+
+def described(knowledge: Sequence[Knowledge]) -> tuple[dict[str, str], dict[tuple[str, ...], str], networkx.Graph]:
+    """The texts of entities and relations without descriptions, and the graph; nodes and edges know their passages."""
+    entities: dict[str, str] = {}
+    relations: dict[tuple[str, ...], str] = {}
+    graph = networkx.Graph()
+    for passage, told in enumerate(knowledge):
+        for entity in told.entities:
+            name = entity.name.lower().removeprefix("the ")
+            entities.setdefault(name, entity.name)
+            graph.add_node(name)
+            graph.nodes[name].setdefault("passages", set()).add(passage)
+        for part in told.relations:
+            head, tail = (end.lower().removeprefix("the ") for end in (part.head, part.tail))
+            if head != tail:
+                relations.setdefault(
+                    (head, part.relation.lower(), tail), f"{part.head} | {part.relation} | {part.tail}"
+                )
+                graph.add_edge(head, tail)
+                held = graph.edges[head, tail].setdefault("passages", {})
+                held.setdefault((head, part.relation.lower(), tail), set()).add(passage)
+    return entities, relations, graph
+
+
+def by_hand(
+    passages: Sequence[str], query: torch.Tensor, encoder: Any, extractor: Any, *, mode: str, order: str, top: int
+) -> list[int]:
+    """Section 3.2 for one query: both levels, one hop, and the passages."""
+    entities, relations, graph = described(extractor.extract(passages))
+
+    def similar(texts: dict[Any, str]) -> list[Any]:
+        score = {key: float(encoder.encode([text])[0] @ query) for key, text in texts.items()}
+        return sorted((key for key in texts if score[key] > 0), key=lambda key: -score[key])[:top]
+
+    local: list[int] = []
+    for name in similar(entities):
+        held = graph.nodes[name]["passages"]
+        shared = {p: sum(p in graph.nodes[other]["passages"] for other in graph[name]) for p in held}
+        local += sorted(held, key=lambda p: (-shared[p], p))
+    wide = [p for key in similar(relations) for p in sorted(graph.edges[key[0], key[2]]["passages"][key])]
+    lists = [list(dict.fromkeys(own)) for own in {"local": [local], "global": [wide], "hybrid": [local, wide]}[mode]]
+    if order == "similarity":
+        score = [float(encoder.encode([text])[0] @ query) for text in passages]
+        lists = [sorted(own, key=lambda p: -score[p]) for own in lists]
+    merged = [own[rank] for rank in range(len(passages)) for own in lists if rank < len(own)]
+    return list(dict.fromkeys(merged))
+
+
+@pytest.mark.parametrize("order", ["graph", "similarity"])
+@pytest.mark.parametrize("mode", ["local", "global", "hybrid"])
+def test_against_the_description_query_by_query(
+    mode: str, order: str, pipeline: Build, passages: list[str], queries: Queries, hash_encoder: Any,
+    statement_extractor: Any,
+) -> None:  # fmt: skip
+    settings = {"mode": mode, "order": order, "num_entities": 6, "num_relations": 6}
+    found = pipeline(passages, **settings).retrieve(queries).ranking.nodes
+    for row, query in enumerate(queries.encoded):
+        expected = by_hand(passages, query, hash_encoder, statement_extractor, mode=mode, order=order, top=6)
+        assert [node for node in found[row].tolist() if node >= 0] == expected
+        assert len(expected) > 3
+
+
+def test_a_language_models_keywords_are_searched(
+    pipeline: Build, passages: list[str], queries: Queries, hash_encoder: Any, statement_extractor: Any, tmp_path: Path
+) -> None:
+    class Writer:
+        fingerprint = "writer"
+        asked = 0
+
+        def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], Any]) -> list[Any]:
+            self.asked += len(questions)
+            return [read(json.dumps({"low_level": ["Metz", "Trier"], "high_level": []})) for _ in questions]
+
+    writer = Writer()
+    settings = {"order": "graph", "num_entities": 6, "num_relations": 6, "cache": tmp_path / "answers"}
+    system = pipeline(passages, mode="local", language_model=writer, **settings)
+    low = hash_encoder.encode(["Metz, Trier"])[0]
+    expected = by_hand(passages, low, hash_encoder, statement_extractor, mode="local", order="graph", top=6)
+    for _ in range(2):
+        found = system.retrieve(queries).ranking.nodes
+        assert [node for node in found[2].tolist() if node >= 0] == expected
+    assert writer.asked == len(queries)  # answers are kept
+    high = pipeline(passages, mode="global", language_model=writer, **settings).retrieve(queries).ranking.nodes
+    assert torch.equal(high, pipeline(passages, mode="global", **settings).retrieve(queries).ranking.nodes)
+
+
+def test_a_query_without_a_vector_keeps_its_ranking(pipeline: Build, passages: list[str], queries: Queries) -> None:
+    vectors = queries.encoded.clone()
+    vectors[1] = 0
+    system = pipeline(passages, budget=10, order="graph", num_entities=3)
+    asked = Queries(queries.ids, queries.texts, vectors)
+    dense = Pipeline(system._resources.graph, steps=[VectorSearch], budget=10).retrieve(asked).ranking
+    found = system.retrieve(asked).ranking
+    assert torch.equal(found.nodes[1], dense.nodes[1])
+    assert not torch.equal(found.nodes[0], dense.nodes[0])
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"mode": "mix"}, r"`mode` must be one of \['local', 'global', 'hybrid'\], got 'mix'"),
+        ({"order": "rank"}, r"`order` must be one of \['graph', 'similarity'\], got 'rank'"),
+        ({"num_entities": 0}, "`num_entities` must be a positive integer, got 0"),
+        ({"description_tokens": 0}, "`description_tokens` must be a positive integer, got 0"),
+    ],
+)
+def test_settings_out_of_range_are_refused(
+    settings: dict[str, Any], message: str, pipeline: Build, passages: list[str]
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        pipeline(passages, **settings)

@@ -1,0 +1,229 @@
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from graphrerank.files import save_tensors
+from graphrerank.knowledge.passage_knowledge import Entity, Knowledge
+from graphrerank.text import WordTokenizer, count_tokens
+from graphrerank_papers.retag.builder import ReTAGIndexBuilder
+from graphrerank_papers.retag.index import ReTAGIndex, ReTAGSettings
+
+pytest.importorskip("graspologic_native", reason="communities need graspologic-native")
+
+MakePassages = Callable[..., list[str]]
+SETTINGS = ReTAGSettings(
+    num_topics=3,
+    max_community=6,
+    min_component=1,
+    context_tokens=60,
+    summary_tokens=24,
+    description_tokens=20,
+    coverage=0.9,
+)
+
+
+def named(passages: Sequence[str]) -> list[str]:
+    return [f"p{number}" for number in range(len(passages))]
+
+
+def same(left: Any, right: Any) -> bool:
+    if isinstance(left, torch.Tensor):
+        return torch.equal(left, right)
+    if hasattr(left, "__dataclass_fields__"):
+        return all(same(getattr(left, name), getattr(right, name)) for name in left.__dataclass_fields__)
+    if isinstance(left, (list, tuple)):
+        return len(left) == len(right) and all(map(same, left, right))
+    return bool(left == right)
+
+
+@pytest.fixture
+def builder(tmp_path: Path, word_encoder: Any, name_extractor: Any) -> ReTAGIndexBuilder:
+    return ReTAGIndexBuilder(
+        tmp_path / "retag", tokenizer=WordTokenizer(), encoder=word_encoder, extractor=name_extractor
+    )
+
+
+def build(builder: ReTAGIndexBuilder, passages: Sequence[str], settings: ReTAGSettings = SETTINGS) -> ReTAGIndex:
+    return builder.build(named(passages), passages, settings)
+
+
+def test_every_summary_fits_and_quotes_the_corpus(
+    builder: ReTAGIndexBuilder, make_themed_passages: MakePassages
+) -> None:
+    passages = make_themed_passages(60)
+    index = build(builder, passages)
+    own = index.communities
+    assert len(own) > 20
+    lengths = count_tokens(WordTokenizer(), own.texts)
+    assert lengths == own.num_tokens.tolist()
+    assert min(lengths) > 0
+    assert max(lengths) <= SETTINGS.summary_tokens
+    for sentence, passage in zip(index.sentences.texts, index.sentences.passage.tolist(), strict=True):
+        assert sentence in passages[passage]
+    for community, sentences in enumerate(own.sentences.tolist()):
+        assert own.texts[community] == " ".join(index.sentences.texts[number] for number in sentences)
+        assert sentences == sorted(set(sentences))
+        assert index.sources(community) == [
+            f"p{passage}" for passage in sorted({int(index.sentences.passage[number]) for number in sentences})
+        ]
+
+
+def test_each_level_cuts_the_related_entities(builder: ReTAGIndexBuilder, make_themed_passages: MakePassages) -> None:
+    index = build(builder, make_themed_passages(60))
+    own = index.communities
+    assert len(index.graphs) == 1 + len(index.topics) == 4
+    assert own.num_levels(0) > 1
+    for number, graph in enumerate(index.graphs):
+        related = torch.unique(graph.edges).tolist()
+        assert set(related) <= set(graph.nodes.tolist())
+        for level in range(own.num_levels(number)):
+            members = [
+                node for community in own.at_level(number, level) for node in own.members[int(community)].tolist()
+            ]
+            assert sorted(members) == related
+    for child, parent in enumerate(own.parent.tolist()):
+        if parent >= 0:
+            assert own.level[child] == own.level[parent] + 1
+            assert own.graph[child] == own.graph[parent]
+            assert set(own.members[child].tolist()) < set(own.members[parent].tolist())
+
+
+def test_topics_are_the_themes(
+    builder: ReTAGIndexBuilder, make_themed_passages: MakePassages, word_encoder: Any, themes: Any
+) -> None:
+    index = build(builder, make_themed_passages(90))
+    topics = index.topics
+    asked = ["the walls by the river and the bridge", "a proof of the compiler code", "organ fugue choir"]
+    best = topics.similarity(word_encoder.encode(asked)).argmax(dim=1).tolist()
+    assert sorted(best) == [0, 1, 2]
+    for (names, _), topic in zip(themes, best, strict=True):
+        held = [index.entities[node] for node in index.graphs[1 + topic].nodes.tolist()]
+        assert len(held) > 10
+        assert sum(name[:-1] in names for name in held) > 0.75 * len(held)
+        assert set(topics.terms[topic]) <= {word.lower() for word in index.entities}
+        assert topics.names[topic] == ", ".join(topics.terms[topic][:3])
+    assert 0 < topics.threshold < 1
+    assert 0 < topics.entity_threshold < 1
+
+
+def test_same_seed_same_index(
+    tmp_path: Path, make_themed_passages: MakePassages, word_encoder: Any, name_extractor: Any
+) -> None:
+    passages = make_themed_passages(60)
+    parts = {"tokenizer": WordTokenizer(), "encoder": word_encoder, "extractor": name_extractor}
+    first = build(ReTAGIndexBuilder(tmp_path / "a", **parts), passages)
+    second = build(ReTAGIndexBuilder(tmp_path / "b", **parts), passages)
+    other = build(ReTAGIndexBuilder(tmp_path / "b", **parts), passages, replace(SETTINGS, seed=1))
+    assert same(first, second)
+    assert not same(first.communities.members, other.communities.members)
+
+
+def test_a_second_build_asks_no_model(
+    builder: ReTAGIndexBuilder, word_encoder: Any, name_extractor: Any, make_themed_passages: MakePassages
+) -> None:
+    passages = make_themed_passages(30)
+    first = build(builder, passages)
+    asked = len(word_encoder.asked), len(name_extractor.asked)
+    assert same(build(builder, passages), first)
+    build(builder, passages, replace(SETTINGS, summary_tokens=30, num_topics=2))
+    assert (len(word_encoder.asked), len(name_extractor.asked)) == asked
+
+
+def test_goes_on_where_it_was_stopped(
+    tmp_path: Path,
+    word_encoder: Any,
+    name_extractor: Any,
+    make_themed_passages: MakePassages,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    passages, parts = (
+        make_themed_passages(24),
+        {"tokenizer": WordTokenizer(), "encoder": word_encoder, "extractor": name_extractor},
+    )
+    whole = build(ReTAGIndexBuilder(tmp_path / "whole", **parts), passages)
+    num_stages = len(list((tmp_path / "whole").glob("*.safetensors")))
+    assert num_stages > 8
+    for stops_at in range(num_stages):
+        writes = itertools.count()
+
+        def stopping(*args: Any) -> None:
+            if next(writes) == stops_at:  # noqa: B023
+                raise KeyboardInterrupt
+            save_tensors(*args)
+
+        folder = tmp_path / f"broken{stops_at}"
+        with monkeypatch.context() as patch:
+            patch.setattr("graphrerank_papers.indexing.stages.save_tensors", stopping)
+            with pytest.raises(KeyboardInterrupt):
+                build(ReTAGIndexBuilder(folder, **parts), passages)
+        assert len(list(folder.glob("*.safetensors"))) == stops_at
+        assert same(build(ReTAGIndexBuilder(folder, **parts), passages), whole)
+
+
+class Silent:
+    """An extractor that finds no relation, or nothing at all."""
+
+    def __init__(self, *names: str) -> None:
+        self.fingerprint = repr(names)
+        self._told = Knowledge(tuple(Entity(name, "", "") for name in names))
+
+    def extract(self, texts: Sequence[str]) -> list[Knowledge]:
+        return [self._told for _ in texts]
+
+
+@pytest.mark.parametrize(
+    ("passages", "name_extractor", "entities"),
+    [
+        ([], Silent("Metz"), 0),
+        (["", "Nothing."], Silent(), 0),
+        (["Metz fell. Nancy rose."], Silent("Metz", "Nancy"), 2),
+    ],
+)
+def test_a_graph_without_edges(
+    tmp_path: Path, word_encoder: Any, passages: list[str], name_extractor: Any, entities: int
+) -> None:
+    builder = ReTAGIndexBuilder(
+        tmp_path / "retag", tokenizer=WordTokenizer(), encoder=word_encoder, extractor=name_extractor
+    )
+    index = build(builder, passages)
+    assert (len(index.entities), len(index.communities), index.report.unrelated) == (entities, 0, entities)
+    assert len(index.graphs) == 1 + len(index.topics)
+    assert index.communities.at_level(0, 0).tolist() == []
+    assert index.community_graph(index.communities.at_level(0, 0)).num_nodes == 0
+    index.save(tmp_path / "saved")
+    assert same(ReTAGIndex.load(tmp_path / "saved").communities, index.communities)
+    assert same(builder.update(index, named(passages), passages).communities, index.communities)
+
+
+def test_one_document(builder: ReTAGIndexBuilder) -> None:
+    index = build(builder, ["Metz and Nancy are near. Nancy and Trier are not."])
+    assert [sorted(index.entities[node] for node in row) for row in index.communities.members.tolist()] == [
+        ["Metz", "Nancy", "Trier"]
+    ] * 2  # the general graph, and one topic
+    assert set(index.communities.texts) == {"Metz and Nancy are near. Nancy and Trier are not."}
+    assert len(index.topics) == 1
+
+
+def test_few_that_hang_together_are_in_no_community(builder: ReTAGIndexBuilder) -> None:
+    passages = ["Metz and Nancy are near. Nancy and Trier are not.", "Ada and Grace met."]
+    index = build(builder, passages, replace(SETTINGS, min_component=3))
+    assert [index.entities[node] for node in index.communities.members[0].tolist()] == ["Metz", "Nancy", "Trier"]
+    assert (index.communities.num_levels(0), len(index.communities.at_level(0, 0))) == (1, 1)
+    assert len(index.graphs[0].edges) == 3
+    assert index.report.unrelated == 2
+
+
+def test_no_topics(builder: ReTAGIndexBuilder, make_themed_passages: MakePassages) -> None:
+    index = build(builder, make_themed_passages(12), replace(SETTINGS, num_topics=0))
+    assert (len(index.topics), len(index.graphs)) == (0, 1)
+    assert index.communities.graph.unique().tolist() == [0]
+
+
+def test_ids_must_fit(builder: ReTAGIndexBuilder) -> None:
+    with pytest.raises(ValueError, match="`ids` must be 2 unique ids, got 2, 1 of them unique"):
+        builder.build(["a", "a"], ["Metz.", "Nancy."])

@@ -1,0 +1,192 @@
+from typing import Any
+
+import pytest
+import torch
+
+from graphrerank.graphs import CandidateGraphs, Queries, Ranking
+from graphrerank.operators.bm25 import BM25
+from graphrerank_papers.retag.index import ReTAGIndex
+from graphrerank_papers.retag.keywords import ExtractiveKeywords, SummarySentences
+from graphrerank_papers.retag.retrieval import ReTAGRetrieval, ReTAGSearchSettings
+from graphrerank_papers.retag.summaries import LevelSummaries
+
+QUESTIONS = [
+    "Who loved Lothair?",
+    "cities and rivers",
+    "Old towns like Trier",
+    "xyz",
+    "kings who loved cities and rivers",
+]
+
+
+@pytest.fixture
+def summaries(retag_index: ReTAGIndex) -> LevelSummaries:
+    return LevelSummaries(retag_index, 1)
+
+
+def rows(ranking: Ranking) -> list[list[int]]:
+    return [[node for node in row if node >= 0] for row in ranking.nodes.tolist()]
+
+
+@pytest.mark.parametrize("weights", [(1.0, 0.0), (0.0, 1.0), (0.3, 0.7)])
+@pytest.mark.parametrize("use_topics", [True, False])
+@pytest.mark.parametrize("expand", [True, False])
+def test_against_naive_loop(
+    weights: tuple[float, float],
+    use_topics: bool,
+    expand: bool,
+    retag_index: ReTAGIndex,
+    summaries: LevelSummaries,
+    word_encoder: Any,
+) -> None:
+    finder = (
+        ExtractiveKeywords(SummarySentences(retag_index, word_encoder), retag_index.topics, num_keywords=3)
+        if expand
+        else None
+    )
+    settings = ReTAGSearchSettings(
+        top_p=2, use_topics=use_topics, bm25_weight=weights[0], dense_weight=weights[1], keyword_weight=0.5
+    )
+    queries = word_encoder.queries(QUESTIONS)
+    found = ReTAGRetrieval(summaries, settings, keywords=finder).retrieve(queries)
+    bm25, texts = BM25(summaries.graph.texts), summaries.graph.texts
+    for row, question in enumerate(QUESTIONS):
+        close = (
+            (retag_index.topics.similarity(word_encoder.encode([question]))[0] >= 0.3).tolist() if use_topics else []
+        )
+        graphs = [1 + topic for topic, is_close in enumerate(close) if is_close] or [0]
+        listed = [
+            place
+            for place, community in enumerate(summaries.communities[: summaries.num_listed].tolist())
+            if int(retag_index.communities.graph[community]) in graphs
+        ]
+        words = " ".join(found.keywords[row])
+        lexical = {p: float(bm25.score_all([question])[0, p] + 0.5 * bm25.score_all([words])[0, p]) for p in listed}
+        best = max(lexical.values()) or 1.0
+        dense = {p: float(word_encoder.encode([question])[0] @ word_encoder.encode([texts[p]])[0]) for p in listed}
+        scores = {p: weights[0] * lexical[p] / best + weights[1] * dense[p] for p in listed}
+        expected = sorted(listed, key=lambda p: (-scores[p], p))[:2]
+        assert rows(found.ranking)[row] == expected
+        assert found.ranking.scores[row][: len(expected)].tolist() == pytest.approx(
+            [scores[p] for p in expected], abs=1e-5
+        )
+        assert found.candidates[row].nonzero().flatten().tolist() == listed
+        assert bool(found.keywords[row]) == expand
+
+
+def test_general_graphrag_reads_all_summaries_of_a_level(summaries: LevelSummaries, word_encoder: Any) -> None:
+    settings = ReTAGSearchSettings(top_p=None, use_topics=False)
+    found = ReTAGRetrieval(summaries, settings).retrieve(word_encoder.queries(QUESTIONS))
+    assert rows(found.ranking) == [[0, 1, 2]] * 5
+    assert found.ranking.scores.tolist() == [[0.0] * 3] * 5
+    with_topics = ReTAGRetrieval(summaries, ReTAGSearchSettings(top_p=None)).retrieve(word_encoder.queries(QUESTIONS))
+    assert rows(with_topics.ranking)[1] == [3, 4]
+    assert with_topics.ranking.scores[1, 2] == -torch.inf
+
+
+def test_a_batch_equals_single_questions(
+    retag_index: ReTAGIndex, summaries: LevelSummaries, word_encoder: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finder = ExtractiveKeywords(SummarySentences(retag_index, word_encoder), retag_index.topics)
+    for top_p in (2, None):
+        retrieval = ReTAGRetrieval(summaries, ReTAGSearchSettings(top_p=top_p, dense_weight=1.0), keywords=finder)
+        queries = word_encoder.queries(QUESTIONS)
+        together = retrieval.retrieve(queries)
+        assert rows(retrieval.retrieve(queries).ranking) == rows(together.ranking)
+        for row in range(len(queries)):
+            alone = retrieval.retrieve(queries.block(row, row + 1))
+            assert rows(alone.ranking)[0] == rows(together.ranking)[row]
+            assert alone.keywords[0] == together.keywords[row]
+        monkeypatch.setattr("graphrerank_papers.retag.retrieval.BLOCK_SCORES", 14)  # two questions at once
+        blocks = retrieval.retrieve(queries)
+        monkeypatch.undo()
+        assert torch.equal(blocks.ranking.nodes, together.ranking.nodes)
+
+
+def test_a_blank_question_is_asked_nowhere(
+    retag_index: ReTAGIndex, summaries: LevelSummaries, word_encoder: Any
+) -> None:
+    finder = ExtractiveKeywords(SummarySentences(retag_index, word_encoder), retag_index.topics)
+    for top_p in (2, None):
+        retrieval = ReTAGRetrieval(summaries, ReTAGSearchSettings(top_p=top_p), keywords=finder, scorer=ByDegree())
+        found = retrieval.retrieve(word_encoder.queries(["", "  ", "Metz"]))
+        assert rows(found.ranking)[:2] == [[], []]
+        assert rows(found.ranking)[2]
+        assert not found.graphs[:2].any()
+
+
+def test_an_empty_index_and_no_question(
+    empty_retag_index: ReTAGIndex, retag_index: ReTAGIndex, word_encoder: Any
+) -> None:
+    for held, texts in ((empty_retag_index, ["Metz"]), (empty_retag_index, []), (retag_index, [])):
+        for top_p in (2, None):
+            retrieval = ReTAGRetrieval(LevelSummaries(held, 0), ReTAGSearchSettings(top_p=top_p), scorer=ByDegree())
+            found = retrieval.retrieve(word_encoder.queries(texts))
+            assert rows(found.ranking) == [[] for _ in texts]
+            assert len(found.keywords) == len(texts)
+
+
+class ByDegree:
+    """A graph reranker that goes by the number of edges, and remembers the graphs."""
+
+    def candidate_graphs(self, queries: Queries, ranking: Ranking, feature_names: Any) -> CandidateGraphs:
+        self.nodes, self.feature_names = ranking.nodes, feature_names
+        assert ranking.features is not None
+        valid = ranking.nodes >= 0
+        ptr = torch.cat([torch.zeros(1, dtype=torch.int64), valid.sum(1).cumsum(0)])
+        none = torch.zeros(2, 0, dtype=torch.int64)
+        return CandidateGraphs(ranking.features[valid], none, torch.zeros(0), ptr, nodes=ranking.nodes[valid])
+
+    def score(self, graphs: CandidateGraphs) -> torch.Tensor:
+        assert graphs.nodes is not None
+        return -graphs.nodes.float()
+
+
+def test_a_graph_reranker_sees_parents_and_ranks_the_others(summaries: LevelSummaries, word_encoder: Any) -> None:
+    scorer = ByDegree()
+    retrieval = ReTAGRetrieval(summaries, ReTAGSearchSettings(top_p=2, use_topics=False, rerank_depth=3), scorer=scorer)
+    found = retrieval.retrieve(word_encoder.queries(["Trier, Verdun and Nancy", "Waldrada"]))
+    assert [sorted(node for node in row if node >= 0) for row in scorer.nodes.tolist()] == [[0, 1, 2, 6]] * 2
+    assert scorer.feature_names == ("base_score", "bm25_score", "dense_score")
+    assert rows(found.ranking) == [[0, 1], [0, 1]]
+    assert found.ranking.scores.tolist() == [[0.0, -1.0], [0.0, -1.0]]
+    few = ReTAGRetrieval(summaries, ReTAGSearchSettings(top_p=1, use_topics=False, rerank_depth=1), scorer=scorer)
+    assert rows(few.retrieve(word_encoder.queries(["Trier, Verdun and Nancy", "Waldrada"])).ranking) == [[2], [0]]
+
+
+def test_the_base_checkpoint_ranks_summaries(
+    retag_index: ReTAGIndex, summaries: LevelSummaries, word_encoder: Any
+) -> None:
+    from graphrerank.inference.checkpoint_scorer import CheckpointScorer
+
+    scorer = CheckpointScorer(summaries.graph, checkpoint="base", device="cpu")
+    settings = ReTAGSearchSettings(top_p=2, bm25_weight=0.3, dense_weight=0.7)
+    retrieval = ReTAGRetrieval(summaries, settings, scorer=scorer)
+    queries = word_encoder.queries([*QUESTIONS, " "])
+    together = retrieval.retrieve(queries)
+    for row in range(len(queries)):
+        alone = retrieval.retrieve(queries.block(row, row + 1))
+        assert rows(alone.ranking)[0] == rows(together.ranking)[row]
+    assert rows(together.ranking)[0][0] == summaries.communities.tolist().index(6)  # King Lothair of Metz loved ...
+    assert rows(together.ranking)[-1] == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"top_p": 0}, "`top_p` must be a positive integer, got 0"),
+        ({"max_topics": 0}, "`max_topics` must be a positive integer, got 0"),
+        ({"rerank_depth": 0}, "`rerank_depth` must be a positive integer, got 0"),
+        ({"bm25_weight": 0.0}, "`bm25_weight` and `dense_weight` must not be negative nor both 0, got 0.0 and 0.0"),
+        ({"dense_weight": -1.0}, "must not be negative nor both 0, got 1.0 and -1.0"),
+        ({"keyword_weight": -0.1}, "`keyword_weight` must not be negative, got -0.1"),
+    ],
+)
+def test_settings_out_of_range(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ReTAGSearchSettings(**settings)
+
+
+def test_queries_must_have_vectors(summaries: LevelSummaries) -> None:
+    with pytest.raises(ValueError, match="`queries` must have vectors"):
+        ReTAGRetrieval(summaries, ReTAGSearchSettings()).retrieve(Queries(["q"], ["Metz"]))

@@ -1,0 +1,164 @@
+import itertools
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from graphrerank.graphs import CorpusGraph
+from graphrerank.language_models.client import LanguageModel
+from graphrerank.pipelines.pipeline import Pipeline
+from graphrerank.text import WordTokenizer
+from graphrerank_papers.retag.index import ReTAGIndex, ReTAGSettings
+from graphrerank_papers.retag.keywords import ExtractiveKeywords, SummarySentences
+from graphrerank_papers.retag.retrieval import ReTAGRetrieval, ReTAGSearchSettings
+from graphrerank_papers.retag.search import ReTAGSearch
+from graphrerank_papers.retag.setup import ReTAGSetup
+from graphrerank_papers.retag.summaries import LevelSummaries
+
+pytest.importorskip("graspologic_native", reason="graspologic-native is optional")
+
+TOWNS = ("Metz", "Nancy", "Trier", "Verdun", "Reims", "Dijon", "Basel", "Worms")
+PEOPLE = ("Lothair", "Waldrada", "Teutberga", "Hincmar", "Gunther", "Adrian", "Engelberga", "Louis")
+DOCUMENTS = [f"The town {a} lies near {b}. {a} trades with {TOWNS[i - 3]}." for i, (a, b) in enumerate(
+    zip(TOWNS, TOWNS[1:] + TOWNS[:1], strict=True))]  # fmt: skip
+DOCUMENTS += [f"Old {a} wrote letters to {b}. Old {b} answered {a}." for a, b in itertools.pairwise(PEOPLE)]
+Build = Callable[..., Pipeline]
+
+
+@pytest.fixture
+def build(tmp_path: Path, word_encoder: Any, name_extractor: Any) -> Build:
+    def make(
+        documents: list[str] = DOCUMENTS, *, budget: int = 5, search: Any = None, setup: Any = None, **settings: Any
+    ) -> Pipeline:
+        graph = CorpusGraph.from_edges([f"d{i}" for i in range(len(documents))], documents, torch.zeros(0, 2))
+        made = ReTAGSetup(
+            folder=tmp_path / "index",
+            tokenizer=WordTokenizer(),
+            extractor=name_extractor,
+            settings=ReTAGSettings(num_topics=2, summary_tokens=20, max_community=4),
+            **(setup or {}),
+        )
+        step = partial(
+            ReTAGSearch, setup=made, search=ReTAGSearchSettings(**{"top_p": 2, **(search or {})}), **settings
+        )
+        encoded = graph.with_embedding(word_encoder.encode(documents))
+        return Pipeline(encoded, steps=[step], budget=budget, text_encoder=word_encoder, batch_queries=2)
+
+    return make
+
+
+QUESTIONS = ["Which town trades with Trier?", "Who wrote letters to Hincmar?", "", "Adrian of Worms", "towns"]
+
+
+def nodes(pipeline: Pipeline, encoder: Any, questions: list[str]) -> list[list[int]]:
+    found = pipeline.retrieve(encoder.queries(questions)).ranking
+    assert found.nodes.shape == (len(questions), pipeline.budget)
+    return [[node for node in row if node >= 0] for row in found.nodes.tolist()]
+
+
+@pytest.mark.parametrize("search", [{}, {"use_topics": False}, {"dense_weight": 1.0}])
+def test_documents_of_the_retrieved_summaries_by_cosine(search: Any, build: Build, word_encoder: Any) -> None:
+    pipeline = build(search=search)
+    (step,) = pipeline._steps
+    assert isinstance(step, ReTAGSearch)
+    retrieved = step.retrieval.retrieve(word_encoder.queries(QUESTIONS)).ranking
+    sources = step._documents.tolist()
+    for row, question in enumerate(QUESTIONS):
+        listed: set[int] = set()
+        for node in retrieved.nodes[row].tolist():
+            if node >= 0:
+                community = step.retrieval.summaries.communities[node]
+                listed |= set(sources[step._indptr[community] : step._indptr[community + 1]])
+        cosines = (word_encoder.encode(DOCUMENTS) @ word_encoder.encode([question])[0]).tolist()
+        expected = sorted(listed, key=lambda document: (-round(cosines[document], 6), document))[:5]
+        assert nodes(pipeline, word_encoder, QUESTIONS)[row] == expected
+        assert bool(expected) == bool(question)
+
+
+def test_same_seed_same_result_also_from_disk(build: Build, word_encoder: Any, tmp_path: Path) -> None:
+    first = nodes(build(), word_encoder, QUESTIONS)
+    again = nodes(build(), word_encoder, QUESTIONS)  # reads the stages
+    assert first == again
+    assert [nodes(build(), word_encoder, [question])[0] for question in QUESTIONS] == first
+
+
+@pytest.mark.parametrize(
+    ("documents", "expected"),
+    [([], []), (["nothing with a name"], []), (["Metz fell."], []), ([" ".join(DOCUMENTS)], [0])],
+)
+def test_hardly_a_corpus(documents: list[str], expected: list[int], build: Build, word_encoder: Any) -> None:
+    found = nodes(build(documents), word_encoder, ["Did Metz fall?", ""])
+    assert found == [expected, []]
+    assert nodes(build(documents), word_encoder, []) == []
+
+
+def test_a_graph_reranker_of_a_checkpoint(build: Build, word_encoder: Any) -> None:
+    from graphrerank.inference.checkpoint_scorer import CheckpointScorer
+
+    found = nodes(build(scorer=partial(CheckpointScorer, checkpoint="base", device="cpu")), word_encoder, QUESTIONS)
+    assert [bool(row) for row in found] == [True, True, False, True, True]
+
+
+def test_keywords_of_a_language_model(
+    retag_index: ReTAGIndex, word_encoder: Any, name_extractor: Any, endpoint: Any, tmp_path: Path
+) -> None:
+    url, handler = endpoint
+    question = "Collection: Old towns. Searched in: the whole collection\nQuestion: towns"
+    handler.script = {question: [(200, {"choices": [{"message": {"content": json.dumps({"keywords": ["Trier"]})}}]})]}
+    model, sentences = LanguageModel(url, "m", pause=0.0), SummarySentences(retag_index, word_encoder)
+    made = {"folder": tmp_path, "tokenizer": WordTokenizer(), "extractor": name_extractor, "language_model": model}
+    setup = ReTAGSetup(**made, language="llm", cache=tmp_path / "answers", description="Old towns.")
+    for _ in range(2):  # the second time from the cache
+        finder = setup.keyword_finder(retag_index, sentences, num_keywords=3, num_sentences=1, num_terms=0)
+        assert finder is not None
+        assert finder.find(word_encoder.queries(["towns"]), torch.tensor([[True, False, False]])) == [["Trier"]]
+    assert len(handler.requests) == 1
+    numbers = {"num_sentences": 1, "num_terms": 0}
+    assert isinstance(
+        ReTAGSetup(**made).keyword_finder(retag_index, sentences, num_keywords=3, **numbers), ExtractiveKeywords
+    )
+    assert setup.keyword_finder(retag_index, sentences, num_keywords=0, **numbers) is None
+
+
+def test_a_language_model_chooses_the_topic(
+    retag_index: ReTAGIndex, word_encoder: Any, name_extractor: Any, scripted_model: Any, tmp_path: Path
+) -> None:
+    model = scripted_model(lambda system, question: {"topic": 2 if "Question: towns" in question else 0})
+    setup = ReTAGSetup(
+        folder=tmp_path, tokenizer=WordTokenizer(), extractor=name_extractor, language_model=model,
+        routing="language_model",
+    )  # fmt: skip
+    summaries = LevelSummaries(retag_index, 0)
+    chosen = setup.topic_classifier(retag_index)
+    retrieval = ReTAGRetrieval(summaries, ReTAGSearchSettings(top_p=2), classifier=chosen)
+    graphs = retrieval.retrieve(word_encoder.queries(["towns", "letters", ""])).graphs
+    assert graphs.tolist() == [[False, False, True], [True, False, False], [False, False, False]]
+    assert len(model.asked) == 2
+    general = ReTAGRetrieval(summaries, ReTAGSearchSettings(use_topics=False), classifier=chosen)
+    assert general.retrieve(word_encoder.queries(["towns"])).graphs.tolist() == [[True, False, False]]
+    assert len(model.asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("setup", "message"),
+    [
+        ({"language": "latin"}, r"`language` must be one of \['extractive', 'llm'\], got 'latin'"),
+        ({"language": "llm"}, "`language_model` must be given for language=llm, got none"),
+        ({"routing": "any"}, r"`routing` must be one of \['similarity', 'language_model'\], got 'any'"),
+        ({"routing": "language_model"}, "`language_model` must be given for routing=language_model, got none"),
+    ],
+)
+def test_setups_that_do_not_fit(setup: Any, message: str, build: Build) -> None:
+    with pytest.raises(ValueError, match=message):
+        build(setup=setup)
+
+
+def test_an_index_needs_an_encoder(build: Build, tmp_path: Path, name_extractor: Any) -> None:
+    setup = ReTAGSetup(folder=tmp_path, tokenizer=WordTokenizer(), extractor=name_extractor)
+    graph = CorpusGraph.from_edges(["a"], ["Metz"], torch.zeros(0, 2))
+    with pytest.raises(ValueError, match=r"`text_encoder` must be given for an index, .*, got None"):
+        Pipeline(graph, steps=[partial(ReTAGSearch, setup=setup, search=ReTAGSearchSettings())])
