@@ -20,10 +20,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from mutations import MUTATIONS, Mutation
+from mutations import MUTATIONS, PACKAGE, Mutation
 
 ROOT = Path(__file__).parents[1]
-PACKAGE = Path("src/graphrerank")
 FAILURE = re.compile(r"^(?:FAILED|ERROR) ((?:tests|src)/.+?)(?: - .*)?$", re.MULTILINE)
 STEP_SECONDS = 1200  # after which a mutation counts as caught: it may make a test wait for ever
 
@@ -47,27 +46,19 @@ def copy_checkout(target: Path) -> None:
 
 def mutated(root: Path, mutation: Mutation) -> str:
     """Return a file's text with the fault; end the program unless the text that it replaces stands there once."""
-    text = (root / PACKAGE / mutation.file).read_text(encoding="utf-8")
+    text = (root / mutation.path).read_text(encoding="utf-8")
     if (count := text.count(mutation.old)) != 1:
         raise SystemExit(f"{mutation.file}: needed exactly one {mutation.old!r}, found {count}")
     return text.replace(mutation.old, mutation.new)
 
 
-def covering_tests(file: str) -> list[Path]:
-    """List the test that mirrors a module and those that ``tests/test_structure.py`` names for it."""
-    sys.path.insert(0, str(ROOT))
-    from tests.test_structure import COVERED
-
-    mirrored = Path(file).with_name(f"test_{Path(file).name}")
-    return [Path("tests") / test for test in (mirrored, *(test for test in COVERED if file in COVERED[test]))]
-
-
 def test_steps(checkout: Path, mutation: Mutation, *, quick: bool) -> list[list[str]]:
-    """List the arguments of pytest, narrowest first."""
-    module = Path(mutation.file)
-    tests = [str(test) for test in covering_tests(mutation.file) if (checkout / test).exists()]
-    folders = [str(Path("tests") / folder) for folder in module.parents if folder != Path()]
-    narrow = [[*tests, str(PACKAGE / module)], *([folder] for folder in folders if (checkout / folder).exists())]
+    """List the arguments of pytest, narrowest first: the mirroring test, the folders above it, then everything."""
+    mirrored = Path("tests", mutation.file.replace("graphrerank_papers/", "papers/"))
+    test = mirrored.with_name(f"test_{mirrored.name}")
+    tests = [str(test)] if (checkout / test).exists() else []
+    folders = [str(folder) for folder in test.parents if folder.name not in ("", "tests", "papers")]
+    narrow = [[*tests, str(mutation.path)], *([folder] for folder in folders if (checkout / folder).exists())]
     return [["-n", "0", *step] for step in narrow] + ([] if quick else [[]])
 
 
@@ -90,7 +81,7 @@ def run_pytest(checkout: Path, arguments: list[str]) -> list[str]:
 
 def catching_tests(checkout: Path, mutation: Mutation, *, quick: bool) -> list[str]:
     """Return the tests that fail on the mutated checkout; nothing if all pass."""
-    path = checkout / PACKAGE / mutation.file
+    path = checkout / mutation.path
     text = path.read_text(encoding="utf-8")
     path.write_text(mutated(checkout, mutation), encoding="utf-8")
     try:

@@ -1,6 +1,9 @@
 """Mutations for ``mutation_check.py``: lines of the source, each with a fault that tests must notice."""
 
 from dataclasses import dataclass
+from pathlib import Path
+
+PACKAGE = Path("src", "graphrerank")
 
 
 @dataclass(frozen=True)
@@ -8,7 +11,7 @@ class Mutation:
     """One broken line.
 
     Attributes:
-        file: The module, relative to `src`.
+        file: The module, relative to `src/graphrerank`, or to `src` for the papers.
         kind: What is broken, in a few words.
         old: Text that stands exactly once in the file.
         new: What takes its place.
@@ -19,32 +22,35 @@ class Mutation:
     old: str
     new: str
 
+    @property
+    def path(self) -> Path:
+        """The file, relative to the checkout."""
+        return Path("src", self.file) if self.file.startswith("graphrerank_papers/") else Path(PACKAGE, self.file)
+
 
 MUTATIONS = (
     Mutation(
-        "graphrerank/files.py",
+        "files.py",
         "an older folder is not put back",
         "                old.rename(folder)\n            raise",
         "                pass\n            raise",
     ),
-    Mutation("graphrerank/graphs/ranking.py", "boundary of the cut", "kept = rank < top_k", "kept = rank <= top_k - 2"),
+    Mutation("graphs/ranking.py", "boundary of the cut", "kept = rank < top_k", "kept = rank <= top_k - 2"),
     Mutation(
-        "graphrerank/graphs/algebra.py",
+        "graphs/algebra.py",
         "rows and columns exchanged",
         "return _normalize(edge_weight, edge_index[1], num_nodes)",
         "return _normalize(edge_weight, edge_index[0], num_nodes)",
     ),
+    Mutation("graphs/algebra.py", "mean over edges becomes their sum", " / count.clamp(min=1).unsqueeze(1)", ""),
     Mutation(
-        "graphrerank/graphs/algebra.py", "mean over edges becomes their sum", " / count.clamp(min=1).unsqueeze(1)", ""
-    ),
-    Mutation(
-        "graphrerank/text/names.py",
+        "text/names.py",
         "articles are kept",
         "while words and words[0] in _ARTICLES:",
         "while False and words[0] in _ARTICLES:",
     ),
     Mutation(
-        "graphrerank/text/sentences.py",
+        "text/sentences.py",
         "a full stop ends a sentence before a lower-case letter",
         "if following[:1].islower():",
         "if following[:1].isdigit():",
@@ -74,124 +80,120 @@ MUTATIONS = (
         "torch.from_numpy(averaging @ vectors.numpy())",
     ),
     Mutation(
-        "graphrerank/operators/gcs.py",
+        "operators/gcs.py",
         "never below its own score: dropped",
         "return torch.maximum(smoothed, scores)",
         "return smoothed",
     ),
-    Mutation("graphrerank/operators/ppr.py", "lost mass does not return to the seeds", " + lost * reset", ""),
+    Mutation("operators/ppr.py", "lost mass does not return to the seeds", " + lost * reset", ""),
     Mutation(
-        "graphrerank/operators/stex.py",
+        "operators/stex.py",
         "guard of the proximity",
         "torch.where(max_rank > 1,",
         "torch.where(max_rank > 0,",
     ),
     Mutation(
-        "graphrerank/operators/fusion.py",
+        "operators/fusion.py",
         "ranks from 0",
         "rank = torch.arange(1, ranking.nodes.shape[1] + 1, device=nodes.device)",
         "rank = torch.arange(0, ranking.nodes.shape[1], device=nodes.device)",
     ),
     Mutation(
-        "graphrerank/operators/granker.py",
+        "operators/granker.py",
         "an ignored argument",
         "return torch.lerp(vectors, neighbour_context(vectors, edge_index, degree), smoothing)",
         "return torch.lerp(vectors, neighbour_context(vectors, edge_index, degree), 0.2)",
     ),
     Mutation(
-        "graphrerank/losses/lambdaloss.py",
+        "losses/lambdaloss.py",
         "distance without an absolute value",
         "(rank[:, :, None] - rank[:, None, :]).abs().clamp(min=1)",
         "(rank[:, :, None] - rank[:, None, :]).clamp(min=1)",
     ),
+    Mutation("losses/listwise.py", "temperature multiplies", "(scores / temperature)", "(scores * temperature)"),
+    Mutation("metrics/recall.py", "the cap is dropped", ".clamp(max=top_k)", ""),
     Mutation(
-        "graphrerank/losses/listwise.py", "temperature multiplies", "(scores / temperature)", "(scores * temperature)"
-    ),
-    Mutation("graphrerank/metrics/recall.py", "the cap is dropped", ".clamp(max=top_k)", ""),
-    Mutation(
-        "graphrerank/metrics/ndcg.py",
+        "metrics/ndcg.py",
         "the ideal ranking is not sorted",
         "qrels.sort(dim=1, descending=True).values",
         "qrels",
     ),
+    Mutation("features/text_match.py", "a title's coverage of unbounded weight", "title.clamp(max=1.0)", "title"),
     Mutation(
-        "graphrerank/features/text_match.py", "a title's coverage of unbounded weight", "title.clamp(max=1.0)", "title"
-    ),
-    Mutation(
-        "graphrerank/data/augmentation.py",
+        "data/augmentation.py",
         "score dropout takes the probability of edge dropout",
         "hidden = (draws.uniform() < probability)[graph]",
         "hidden = (draws.uniform() < self.edge_dropout)[graph]",
     ),
     Mutation(
-        "graphrerank/models/gatv2.py",
+        "models/gatv2.py",
         "attention is not normalised",
         "weight / total.index_select(0, target), self.dropout",
         "weight, self.dropout",
     ),
     Mutation(
-        "graphrerank/pipelines/router.py",
+        "pipelines/router.py",
         "weights of the paths exchanged",
         "torch.stack([1 - scores, scores], dim=1)",
         "torch.stack([scores, 1 - scores], dim=1)",
     ),
-    Mutation("graphrerank/training/score_calibration.py", "the intercept ignores the mean", " - slope * mean)", ")"),
+    Mutation("training/score_calibration.py", "the intercept ignores the mean", " - slope * mean)", ")"),
     Mutation(
-        "graphrerank/evaluation/significance.py",
+        "evaluation/significance.py",
         "one-sided test takes the other side",
         "(flipped >= observed - allowed)",
         "(flipped <= observed - allowed)",
     ),
     Mutation(
-        "graphrerank/evaluation/significance.py",
+        "evaluation/significance.py",
         "Holm without the running maximum",
         "(factors * flat[order]).cummax(0).values.clamp(max=1)",
         "(factors * flat[order]).clamp(max=1)",
     ),
     Mutation(
-        "graphrerank/evaluation/hub_bias.py",
+        "evaluation/hub_bias.py",
         "lift is not divided by the share of hubs",
         "float(hub[top[top >= 0]].double().mean()) / share",
         "float(hub[top[top >= 0]].double().mean())",
     ),
     Mutation(
-        "graphrerank/inference/input_edges.py",
+        "inference/input_edges.py",
         "edges go one way",
         "pairs += [undirected, undirected.flip(1)]",
         "pairs += [undirected, undirected]",
     ),
     Mutation(
-        "graphrerank/integrations/metadata.py",
+        "integrations/metadata.py",
         "repeated edges are kept",
         'sorted({(min(i, j), max(i, j), *(named or ("other",))) for i, j, *named in edges})',
         'sorted((min(i, j), max(i, j), *(named or ("other",))) for i, j, *named in edges)',
     ),
     Mutation(
-        "graphrerank/models/pair_head.py",
+        "models/pair_head.py",
         "the best source reads the wrong end",
         "self.lin_source(x).index_select(0, edge_index[0])",
         "self.lin_source(x).index_select(0, edge_index[1])",
     ),
     Mutation(
-        "graphrerank/data/type_augmentation.py",
+        "data/type_augmentation.py",
         "merged edges are dropped",
         "dropped &= ~merged.unsqueeze(1)",
         "dropped &= merged.unsqueeze(1)",
     ),
     Mutation(
-        "graphrerank/data/enrichment/shared_entities.py",
+        "data/enrichment/shared_entities.py",
         "the least specific neighbours are kept",
         "torch.argsort(total, descending=True, stable=True)",
         "torch.argsort(total, stable=True)",
     ),
     Mutation(
-        "graphrerank/serving/rerank_request.py",
+        "serving/rerank_request.py",
         "boundary of the length",
         "if not 0 < len(text) <= limits.text_chars:",
         "if not 0 < len(text) <= limits.text_chars + 1:",
     ),
     Mutation(
-        "graphrerank/serving/edge_arrays.py",
+        "serving/edge_arrays.py",
         "a limit on edges is ignored",
         "if len(given) > most:",
         "if len(given) > 10 * most:",
@@ -203,7 +205,7 @@ MUTATIONS = (
         "",
     ),
     Mutation(
-        "graphrerank/language_models/client.py",
+        "language_models/client.py",
         "the pause does not grow",
         "wait_seconds = pause * 2**attempt",
         "wait_seconds = pause",
@@ -221,7 +223,7 @@ MUTATIONS = (
         "return (relevance > 0).any(1)",
     ),
     Mutation(
-        "graphrerank/cli/lineup.py",
+        "cli/lineup.py",
         "a checkpoint may take a frozen row's name",
         "_joined(path, count + 1) if name in FROZEN else name",
         "name",
@@ -232,109 +234,103 @@ MUTATIONS = (
         "0 < len(words) <= MAX_TITLE_WORDS",
         "0 < len(words) < MAX_TITLE_WORDS",
     ),
+    Mutation("caching.py", "what is known is computed again", "if key not in known]", "if key is not None]"),
     Mutation(
-        "graphrerank/caching.py", "what is known is computed again", "if key not in known]", "if key is not None]"
-    ),
-    Mutation(
-        "graphrerank/serving/dispatcher.py",
+        "serving/dispatcher.py",
         "expired requests are handed out",
         "if waiting.result.done() or waiting.deadline <= now:",
         "if waiting.result.done():",
     ),
     Mutation(
-        "graphrerank/serving/dispatcher.py",
+        "serving/dispatcher.py",
         "the wait ignores other HTTP processes",
         "self.slowness * self._work * self._http_processes",
         "self.slowness * self._work",
     ),
     Mutation(
-        "graphrerank/serving/dispatcher.py",
+        "serving/dispatcher.py",
         "a dead worker's requests change their order",
         "self._waiting.extendleft(reversed(requests))",
         "self._waiting.extendleft(requests)",
     ),
     Mutation(
-        "graphrerank/serving/dispatcher.py",
+        "serving/dispatcher.py",
         "a worker is killed at the first deadline of its batch",
         "now > max(waiting.deadline for",
         "now > min(waiting.deadline for",
     ),
     Mutation(
-        "graphrerank/serving/supervisor.py",
+        "serving/supervisor.py",
         "an HTTP process that ended is started anew",
         "if slot.is_ending:",
         "if False:",
     ),
     Mutation(
-        "graphrerank/serving/supervisor.py",
+        "serving/supervisor.py",
         "failed starts are never forgotten",
         "self.reported_at, self.failures = time.monotonic(), 0",
         "self.reported_at = time.monotonic()",
     ),
     Mutation(
-        "graphrerank/serving/connection.py",
+        "serving/connection.py",
         "boundary of the number of connections",
         "if len(self.connections) > self._limits.connections and",
         "if len(self.connections) >= self._limits.connections and",
     ),
+    Mutation("serving/connection.py", "the latest idle connection gives way", "min(idle, key", "max(idle, key"),
     Mutation(
-        "graphrerank/serving/connection.py", "the latest idle connection gives way", "min(idle, key", "max(idle, key"
-    ),
-    Mutation(
-        "graphrerank/serving/http_guard.py",
+        "serving/http_guard.py",
         "the beginning of the key is enough",
         'hmac.compare_digest(key.encode("latin-1"), self._api_key.encode())',
         "len(key) > 0 and self._api_key.startswith(key)",
     ),
+    Mutation("serving/http_guard.py", "held bytes are not given back", "self._held_bytes -= body.held", "pass"),
+    Mutation("serving/work.py", "edges that are explained cost nothing", "if explain:", "if False:"),
     Mutation(
-        "graphrerank/serving/http_guard.py", "held bytes are not given back", "self._held_bytes -= body.held", "pass"
-    ),
-    Mutation("graphrerank/serving/work.py", "edges that are explained cost nothing", "if explain:", "if False:"),
-    Mutation(
-        "graphrerank/serving/worker.py",
+        "serving/worker.py",
         "an HTTP process that was replaced is not joined",
         "if not is_ending():",
         "if is_ending():",
     ),
-    Mutation("graphrerank/strangers.py", "a level too deep", "range(bounds.depth + 1)", "range(bounds.depth + 2)"),
+    Mutation("strangers.py", "a level too deep", "range(bounds.depth + 1)", "range(bounds.depth + 2)"),
     Mutation(
-        "graphrerank/strangers.py",
+        "strangers.py",
         "negative numbers are unbounded",
         "abs(entry) > bounds.number",
         "entry > bounds.number",
     ),
     Mutation(
-        "graphrerank/features/word_table.py",
+        "features/word_table.py",
         "stems of later blocks count for the first texts",
         "part.text_of_stem + start for",
         "part.text_of_stem for",
     ),
     Mutation(
-        "graphrerank/features/word_table.py",
+        "features/word_table.py",
         "a token's text by twice its number",
         "part[token_of] >> 1",
         "part[token_of]",
     ),
     Mutation(
-        "graphrerank/features/shared_words.py",
+        "features/shared_words.py",
         "the lead has a word more",
         "place < np.array(leads)[text_of_stem]",
         "place <= np.array(leads)[text_of_stem]",
     ),
     Mutation(
-        "graphrerank/inference/text_features.py",
+        "inference/text_features.py",
         "BM25 is not normalised",
         "scores / scores.amax().clamp(min=torch.finfo(torch.float32).tiny)",
         "scores",
     ),
     Mutation(
-        "graphrerank/cli/replay.py",
+        "cli/replay.py",
         "a capsule may change which classes are built",
         "if _targets(again) != _targets(usual):",
         "if _targets(again) != _targets(again):",
     ),
     Mutation(
-        "graphrerank/cli/places.py",
+        "cli/places.py",
         "a file may name any folder",
         "if leads_elsewhere(text) and not",
         "if False and not",

@@ -15,5 +15,5 @@ def test_no_source_file_is_long() -> None:
 
 def test_each_mutation_of_the_benchmark_stands_once_in_its_file() -> None:
     mutations = runpy.run_path(str(ROOT / "benchmarks" / "mutations.py"))["MUTATIONS"]
-    texts = {each.file: (SOURCES / each.file).read_text(encoding="utf-8") for each in mutations}
+    texts = {each.file: (ROOT / each.path).read_text(encoding="utf-8") for each in mutations}
     assert [each for each in mutations if texts[each.file].count(each.old) != 1] == []

@@ -15,10 +15,10 @@ from torch import Tensor
 from graphrerank.cli import schema
 from graphrerank.graphs import CorpusGraph, Queries
 from graphrerank.pipelines.pipeline import Pipeline, Retrieved
-from tests.support import CONF
+from tests.support import CONF, PAPERS_CONF
 from tests.support.encoders import HashEncoder
 
-NAMES = sorted(file.stem for file in (CONF / "pipeline").glob("*.yaml"))
+NAMES = sorted(file.stem for conf in (CONF, PAPERS_CONF) for file in (conf / "pipeline").glob("*.yaml"))
 READERS = ["re2", "gar", "fastinsight", "fastinsight_head"]  # read (query, passage) pairs
 FEWER = {
     "g_retriever",
