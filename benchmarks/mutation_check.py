@@ -20,7 +20,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from mutations import MUTATIONS, PACKAGE, Mutation
+from mutations import MUTATIONS, Mutation
 
 ROOT = Path(__file__).parents[1]
 FAILURE = re.compile(r"^(?:FAILED|ERROR) ((?:tests|src)/.+?)(?: - .*)?$", re.MULTILINE)

@@ -23,7 +23,10 @@ LAYERS = [  # from the lowest up: a package imports the layers below its own, ne
     {"training"},
     {"evaluation"},
     {"inference"},
+    {"parts"},
+    {"fitting"},
     {"serving", "integrations"},
+    {"api"},
     {"cli"},
 ]
 LAYER_OF = {package: layer for layer, packages in enumerate(LAYERS) for package in packages}

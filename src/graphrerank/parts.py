@@ -1,0 +1,413 @@
+"""Named parts: what ``encoder="minilm"`` means, in a notebook and for every command.
+
+A name is a file of ``conf/<group>``, ours or an installed extension's. :class:`Parts` composes it, builds it, and
+prepares data sets with it; every argument that takes a name also takes the object itself.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import InstantiationException, MissingConfigException
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from torch import Tensor
+
+from graphrerank.conf_folder import conf_folder
+from graphrerank.data.candidates import PreparedDataset, prepare
+from graphrerank.data.corpus_folder.opening import is_corpus_folder
+from graphrerank.data.cross_encoder_columns import with_cross_encoder
+from graphrerank.data.dataset import RetrievalDataset
+from graphrerank.data.encoder import Encoder
+from graphrerank.data.pair_cache import PairCache
+from graphrerank.data.vector_cache import VectorCache
+from graphrerank.extensions import settings_folders
+from graphrerank.graphs import CorpusGraph, PairEncoder, RetrieverFactory
+from graphrerank.graphs.retriever import needs_vectors
+from graphrerank.models.entries import GroupEntry
+from graphrerank.passwords import without_passwords
+from graphrerank.pipelines.pipeline import Pipeline
+from graphrerank.strangers import check_hub_model
+
+ROOT = "part"  # file of conf that a part is composed below
+MACHINE_KEYS = ("device", "datasets", "cache")  # settings that name a device or a folder of this machine
+CONF_ONLY = ("package", "folder", "sha256")  # what is imported, which conf alone may say
+PATH_SIGNS = re.compile(r"^[.~]|[/\\\0]")  # of texts that name a file or an address
+FREE_TEXTS = ("prompt", "query_prompt", "id", "splits", "corpus_where", "descriptions", "user", "system", "abstention")
+
+Settings = Mapping[str, Any]  # of a group of conf: plain settings, and the classes to build as `_target_`
+PipelineFactory = Callable[..., Pipeline]  # (settings of conf/pipeline, corpus graph = the data set's) -> pipeline
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part as a manifest names it, and its settings, from which it is built.
+
+    Attributes:
+        settings: Resolved settings with ``_target_``; None where the caller brings the object.
+        choice: The file of ``conf/<group>``; None where the caller brings the object or settings without a name.
+        given: The object that the caller brings.
+    """
+
+    settings: DictConfig | None = None
+    choice: str | None = None
+    given: Any = None
+
+    @property
+    def name(self) -> str:
+        """The name in notes and manifests: the file of ``conf``, else the class."""
+        return self.choice or type(self.given).__name__
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Settings without Hydra's keys, as a manifest holds them."""
+        return {} if self.settings is None else plain_arguments(self.settings)
+
+    def build(self, *args: Any, **arguments: Any) -> Any:
+        """Build the object, or return the given one."""
+        return self.given if self.settings is None else build(self.settings, *args, **arguments)
+
+
+class Parts:
+    """Build parts by their names, and prepare data sets with them.
+
+    Args:
+        datasets: Folder of data set folders that come from no registry package; None: as ``conf/paths`` says.
+        cache: Folder of vectors, candidate lists and replies; None: as ``conf/paths`` says.
+        device: Where models run; None: ``cuda`` where there is one.
+        num_threads: torch threads.
+        seed: Seed of what is drawn.
+        paths: Further folders of ``conf/paths``, such as a command's ``run_dir``.
+        on_dataset: Called with each data set that is loaded.
+
+    Example:
+        >>> Parts().settings("retriever", "hybrid", top_k=50).top_k
+        50
+    """
+
+    def __init__(
+        self,
+        *,
+        datasets: str | Path | None = None,
+        cache: str | Path | None = None,
+        device: str | torch.device | None = None,
+        num_threads: int = 1,
+        seed: int = 0,
+        paths: Mapping[str, Any] | None = None,
+        on_dataset: Callable[[RetrievalDataset], None] = lambda _: None,
+    ) -> None:
+        self._paths = dict(paths or {})
+        self._paths |= {key: str(path) for key, path in (("datasets", datasets), ("cache", cache)) if path is not None}
+        self._device = None if device is None else str(device)
+        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.num_threads, self.seed = num_threads, seed
+        self._on_dataset = on_dataset
+        self._encoders: list[VectorCache] = []
+
+    @property
+    def cache(self) -> Path:
+        """Folder of vectors, candidate lists and replies."""
+        return Path(str(self._paths.get("cache") or self.compose().paths.cache))
+
+    def compose(self, *overrides: str) -> DictConfig:
+        """Compose files of ``conf`` by overrides such as ``+encoder=minilm``, with these folders and this device."""
+        with _hydra():
+            folders = (str(GlobalHydra.instance().config_loader().get_search_path()), *map(str, settings_folders()))
+            composed = deepcopy(_composed(folders, overrides))
+        OmegaConf.set_struct(composed.paths, False)
+        composed.paths.merge_with(self._paths)
+        composed.device, composed.num_threads, composed.seed = self._device, self.num_threads, self.seed
+        OmegaConf.set_struct(composed, True)
+        return composed
+
+    def settings(self, group: str, name: str, **changes: Any) -> DictConfig:
+        """Compose a file of ``conf/<group>`` with some other settings.
+
+        Raises:
+            ValueError: If there is no such file, or a setting is unknown to it.
+        """
+        if group == "data" and ("/" in name or "\\" in name):
+            changes = {"path": name, **changes}
+            name = "corpus_folder" if is_corpus_folder(name) else "folder"
+        composed = self._file(group, name)
+        for key, setting in dotted_settings(changes):
+            place = key if key.startswith("shared.") else f"{group}.{key}"
+            try:
+                OmegaConf.update(composed, place, setting)
+            except (OmegaConfBaseException, ValueError) as error:
+                problem = str(error).partition("\n")[0]
+                raise ValueError(f"`{key}` does not fit conf/{group}/{name}.yaml: {problem}") from error
+        chosen: DictConfig = composed[group]
+        if missing := sorted(OmegaConf.missing_keys(chosen)):
+            raise ValueError(f"`{missing[0]}` must be given for {group}={name}")
+        OmegaConf.resolve(chosen)
+        return chosen
+
+    def _file(self, group: str, name: str) -> DictConfig:
+        if not re.fullmatch(r"[\w-]+", name):
+            raise ValueError(f"`{group}` must name a file of conf/{group}, got {name!r}")
+        try:
+            return self.compose(f"+{group}={name}")
+        except MissingConfigException as error:
+            raise ValueError(f"`{group}` must name a file of conf/{group}, got {name!r}: {error}") from error
+
+    def part(self, group: str, given: Any, **changes: Any) -> Part:
+        """Return a part by its name, by settings of ``conf/<group>``, or as the caller brings it."""
+        if isinstance(given, Part):
+            return given
+        if isinstance(given, str | Path):
+            return Part(self.settings(group, str(given), **changes), str(given))
+        if OmegaConf.is_dict(given) or isinstance(given, Mapping):
+            settings = OmegaConf.merge(OmegaConf.create(dict(given) if isinstance(given, dict) else given), changes)
+            OmegaConf.resolve(settings)
+            return Part(settings)  # type: ignore[arg-type] # of a mapping
+        return Part(given=given)
+
+    def build(self, group: str, given: Any, **changes: Any) -> Any:
+        """Build a part, given as :meth:`part` takes it; None stays None."""
+        return None if given is None else self.part(group, given, **changes).build()
+
+    def from_manifest(self, group: str, entry: GroupEntry) -> Part:
+        """Return the part that a manifest describes: its choice, with its plain arguments.
+
+        Classes and packages come from ``conf``, never from the manifest, and so do folders and the device. A manifest
+        may name models of the hub; a path or an address is the caller's to name.
+
+        Raises:
+            ValueError: If the choice or an argument is unknown, or an argument is a path, an address or a reference.
+        """
+        arguments = _without_keys(dict(entry.arguments), MACHINE_KEYS)
+        if "${" in (written := json.dumps(arguments)):
+            raise ValueError(f"the manifest's arguments of {group} must be plain, got {written[:200]}")
+        check_plain(group, arguments, self._file(group, str(entry.choice))[group])
+        return Part(self.settings(group, str(entry.choice), **arguments), str(entry.choice))
+
+    def dataset(self, given: Any, **changes: Any) -> RetrievalDataset:
+        """Load a data set: a name of ``conf/data``, the path of a folder, settings, or the data set itself."""
+        dataset: RetrievalDataset = self.build("data", given, **changes)
+        self._on_dataset(dataset)
+        return dataset
+
+    def text_encoder(self, given: Any) -> VectorCache | None:
+        """Build an encoder of texts with a cache of vectors on disk; None for None."""
+        if given is None or isinstance(given, VectorCache):
+            return given
+        self._encoders.append(VectorCache(self.build("encoder", given), self.cache / "vectors"))
+        return self._encoders[-1]
+
+    @property
+    def encoder_counts(self) -> dict[str, int]:
+        """Counts of the encoders behind an endpoint so far, added up; empty where there is none."""
+        total: Counter[str] = Counter()
+        for encoder in self._encoders:
+            total.update(encoder.counts)
+        return dict(total)
+
+    def load(
+        self, data: Any, *, encoder: Any, retriever: Any, reads_vectors: bool = True, splits: Sequence[str] = ()
+    ) -> tuple[RetrievalDataset, Encoder | None, RetrieverFactory]:
+        """Load a data set, and build the encoder and the retriever that prepare it.
+
+        Args:
+            data: As :meth:`dataset`.
+            encoder: A name, settings, an encoder, or None.
+            retriever: A name, settings, or a factory of retrievers.
+            reads_vectors: Whether a model reads vectors.
+            splits: Splits that will be read, checked before anything is computed.
+
+        Returns:
+            The data set, the encoder, None where neither a model, the retriever nor edges to nearest neighbours read
+            vectors, and the factory of retrievers.
+
+        Raises:
+            ValueError: If one of them does and there is no encoder, or a split is missing.
+        """
+        dataset, build_retriever = self.dataset(data), self.build("retriever", retriever)
+        dataset.check_splits(*splits)
+        readers = {
+            "a model that reads vectors (features=scores does not)": reads_vectors,
+            "a retriever that reads vectors": needs_vectors(build_retriever),
+            "edges to nearest neighbours (data.knn)": dataset.needs_vectors
+            or (dataset.knn > 0 and encoder is not None),
+        }
+        reader = next((reader for reader, reads in readers.items() if reads), None)
+        if encoder is None and reader is not None:
+            raise ValueError(f"`encoder` must be chosen (encoder=minilm) for {reader}, got none")
+        print(dataset.summary(encoded=encoder is not None), flush=True)
+        return dataset, None if reader is None else self.text_encoder(encoder), build_retriever
+
+    def prepare(
+        self,
+        data: Any,
+        *,
+        retriever: Any,
+        encoder: Any = None,
+        pair_encoder: Any = None,
+        reads_vectors: bool = True,
+        splits: Sequence[str] = (),
+    ) -> PreparedDataset:
+        """Load, encode and rank a data set, from the caches where possible; arguments as :meth:`load`.
+
+        ``pair_encoder`` reads pairs of query and passage for models and pipelines that ask for them.
+        """
+        if isinstance(data, PreparedDataset):
+            return data
+        dataset, encodes, build_retriever = self.load(
+            data, encoder=encoder, retriever=retriever, reads_vectors=reads_vectors, splits=splits
+        )
+        prepared = prepare(dataset, encoder=encodes, build_retriever=build_retriever, cache=self.cache / "candidates")
+        return prepared if pair_encoder is None else self.with_pair_encoder(prepared, pair_encoder)
+
+    def pair_encoder(self, given: Any, *, label: str | None = None) -> PairEncoder:
+        """Build a cross-encoder with a cache of its vectors on disk."""
+        if isinstance(given, PairCache):
+            return given
+        return PairCache(self.build("pair_encoder", given), self.cache / "pairs", label=label)
+
+    def with_pair_encoder(self, prepared: PreparedDataset, given: Any) -> PreparedDataset:
+        """Give a data set a cross-encoder, which reads pairs on demand."""
+        return replace(prepared, pair_encoder=self.pair_encoder(given))
+
+    def with_cross_encoder(
+        self, prepared: PreparedDataset, given: Any, queries: Tensor, *, top_k: int
+    ) -> PreparedDataset:
+        """Add a cross-encoder's scores of the first ``top_k`` candidates of some queries, cached where possible."""
+        torch.set_num_threads(self.num_threads)
+        reads = self.pair_encoder(given, label=f"reading pairs of {prepared.dataset.name}")
+        return with_cross_encoder(prepared, reads, queries, top_k=top_k)
+
+    def pipeline_factory(self, prepared: PreparedDataset, *, retriever: Any, encoder: Any = None) -> PipelineFactory:
+        """Return a factory of pipelines over a data set's graph, or over another, on the device.
+
+        Args:
+            prepared: The data set.
+            retriever: Of vector searches that name none.
+            encoder: Of texts; None where no step encodes any.
+        """
+        torch.set_num_threads(self.num_threads)
+        graph = prepared.dataset.graph.to(self.device)
+        shared = {
+            "retriever": self.build("retriever", retriever),
+            "pair_encoder": prepared.pair_encoder,
+            "text_encoder": self.text_encoder(encoder),
+        }
+
+        def build(given: Any, other: CorpusGraph | None = None, **settings: Any) -> Pipeline:
+            pipeline: Pipeline = self.build("pipeline", given, **settings)(graph if other is None else other, **shared)
+            return pipeline
+
+        return build
+
+
+def build(settings: Settings, *args: Any, **arguments: Any) -> Any:
+    """Build what settings describe; an error of its class comes as it is."""
+    try:
+        return instantiate(settings, *args, **arguments)
+    except InstantiationException as error:
+        if isinstance(error.__cause__, ValueError | ImportError | OSError):
+            raise error.__cause__ from None
+        raise
+
+
+def plain_arguments(settings: Settings) -> dict[str, Any]:
+    """Return resolved settings without Hydra's keys (``_target_`` and the like) and passwords, nested ones too."""
+    content = OmegaConf.to_container(settings, resolve=True) if OmegaConf.is_config(settings) else dict(settings)
+    arguments: dict[str, Any] = shown(_without_keys(content, (), private=True))
+    return arguments
+
+
+def portable_arguments(settings: Settings) -> dict[str, Any]:
+    """Return :func:`plain_arguments` without those of this machine."""
+    arguments: dict[str, Any] = _without_keys(plain_arguments(settings), MACHINE_KEYS)
+    return arguments
+
+
+def dotted_settings(settings: Settings, before: str = "") -> Iterator[tuple[str, Any]]:
+    """List nested settings by their whole keys."""
+    for key, setting in settings.items():
+        if isinstance(setting, Mapping) and "_target_" not in setting:
+            yield from dotted_settings(setting, f"{before}{key}.")
+        else:
+            yield f"{before}{key}", setting
+
+
+def check_plain(key: str, settings: Any, usual: Any) -> None:
+    """Refuse settings in a file that name a package, a path, an address, or a model that is not the hub's.
+
+    Args:
+        key: Their place in the configuration.
+        settings: Plain settings, or one of them.
+        usual: The settings of ``conf`` in their place, which always pass; None where there are none.
+
+    Raises:
+        ValueError: Naming the setting.
+    """
+    if settings == (OmegaConf.to_container(usual) if OmegaConf.is_config(usual) else usual):
+        return
+    name = key.rpartition(".")[2]
+    if name in CONF_ONLY:
+        raise ValueError(f"`{key}` of a file must be what conf says, {usual!r}, got {str(settings)[:200]!r}")
+    if name in FREE_TEXTS:
+        return
+    if isinstance(settings, Mapping):
+        for part, entry in settings.items():
+            check_plain(f"{key}.{part}", entry, usual.get(part) if OmegaConf.is_dict(usual) else None)
+    elif isinstance(settings, list):
+        for entry in settings:
+            check_plain(key, entry, None)
+    elif isinstance(settings, str) and name == "model":
+        check_hub_model(**{key: settings})
+    elif isinstance(settings, str) and PATH_SIGNS.search(settings):
+        raise ValueError(f"`{key}` of a file names {settings[:200]!r}; if you trust it, name it yourself: {key}=...")
+
+
+def shown(content: Any) -> Any:
+    """Hide passwords at any depth."""
+    if isinstance(content, Mapping):
+        return {key: shown(entry) for key, entry in content.items()}
+    if isinstance(content, list):
+        return [shown(entry) for entry in content]
+    return without_passwords(content) if isinstance(content, str) else content
+
+
+def _without_keys(content: Any, keys: Sequence[str], *, private: bool = False) -> Any:
+    """Leave out keys at any depth, and with ``private`` those that Hydra acts on."""
+    if isinstance(content, Mapping):
+        return {
+            key: _without_keys(entry, keys, private=private)
+            for key, entry in content.items()
+            if key not in keys and not (private and str(key).startswith("_"))
+        }
+    return [_without_keys(entry, keys, private=private) for entry in content] if isinstance(content, list) else content
+
+
+@contextmanager
+def _hydra() -> Iterator[None]:
+    """Let Hydra compose from ``conf``, where no command has initialized it."""
+    OmegaConf.register_new_resolver("graphrerank_extensions", _extension_paths, replace=True)
+    if GlobalHydra.instance().is_initialized():
+        yield
+        return
+    with initialize_config_dir(str(conf_folder()), version_base="1.3"):
+        yield
+
+
+@cache
+def _composed(folders: tuple[str, ...], overrides: tuple[str, ...]) -> DictConfig:
+    """Compose from the files in ``folders``, which a process reads once: a copy costs far less than composing."""
+    return compose(ROOT, overrides=list(overrides))
+
+
+def _extension_paths() -> list[str]:
+    return [f"file://{folder}" for folder in settings_folders()]
