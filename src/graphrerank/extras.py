@@ -68,7 +68,7 @@ EXTRAS = {
     "graphiti": Extra("graphrerank.integrations.graphiti", ("graphiti_core",)),
     "cognee": Extra("graphrerank.integrations.cognee, without [encoders]", ("cognee",)),
     "graph-retriever": Extra("graphrerank.integrations.graph_retriever", ("graph_retriever",)),
-    "pyg": Extra("model=pyg_reranker, graphrerank.integrations.pyg", ("torch_geometric",)),
+    "pyg": Extra("model=pyg, graphrerank.integrations.pyg", ("torch_geometric",)),
     "ray": Extra("prepare engine=ray, train -m hydra/launcher=ray", ("ray", "pandas", "pyarrow")),
     "qdrant": Extra("retriever=qdrant", ("qdrant_client",)),
     "pcst": Extra("pipeline=g_retriever", ("pcst_fast",)),

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
-from hydra.errors import InstantiationException, MissingConfigException
+from hydra.errors import ConfigCompositionException, InstantiationException
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -120,14 +120,23 @@ class Parts:
         """Folder of vectors, candidate lists and replies."""
         return Path(str(self._paths.get("cache") or self.compose().paths.cache))
 
-    def compose(self, *overrides: str) -> DictConfig:
-        """Compose files of ``conf`` by overrides such as ``+encoder=minilm``, with these folders and this device."""
+    def compose(self, *overrides: str, run_dir: str | Path | None = None, system: str | None = None) -> DictConfig:
+        """Compose files of ``conf`` by overrides such as ``+encoder=minilm``, with these folders and this device.
+
+        ``run_dir`` and ``system`` are the folder of a run, and the name of the model in it.
+        """
         with _hydra():
             folders = (str(GlobalHydra.instance().config_loader().get_search_path()), *map(str, settings_folders()))
-            composed = deepcopy(_composed(folders, overrides))
+            try:
+                composed = deepcopy(_composed(folders, overrides))
+            except ConfigCompositionException as error:
+                raise ValueError(str(error).partition("\n")[0]) from error
         OmegaConf.set_struct(composed.paths, False)
         composed.paths.merge_with(self._paths)
+        if run_dir is not None:
+            composed.paths.run_dir = str(run_dir)
         composed.device, composed.num_threads, composed.seed = self._device, self.num_threads, self.seed
+        composed.system = system
         OmegaConf.set_struct(composed, True)
         return composed
 
@@ -159,7 +168,7 @@ class Parts:
             raise ValueError(f"`{group}` must name a file of conf/{group}, got {name!r}")
         try:
             return self.compose(f"+{group}={name}")
-        except MissingConfigException as error:
+        except ValueError as error:
             raise ValueError(f"`{group}` must name a file of conf/{group}, got {name!r}: {error}") from error
 
     def part(self, group: str, given: Any, **changes: Any) -> Part:

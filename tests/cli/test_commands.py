@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 import torch
+from omegaconf import OmegaConf
 
-from graphrerank.cli.training_session import check_resumed
+from graphrerank.fitting.fit import check_resumed
 from graphrerank.models.manifest import read_manifest
+from graphrerank.parts import Part
 from graphrerank.training.reranker_module import RerankerModule
 from tests.support import ROOT
 from tests.support.folders import write_dataset
@@ -203,19 +205,19 @@ def test_resuming_needs_the_settings_of_the_run(tmp_path: Path) -> None:
     (tmp_path / ".hydra").mkdir()
     (tmp_path / ".hydra" / "overrides.yaml").write_text("- retriever=hybrid\n- data.path=a b\n- hydra.run.dir=x\n")
     trained = read_manifest(tmp_path / "gatv2").content
-    asked = {group: {key: trained[group][key] for key in ("choice", "arguments")} for group in ("data", "retriever")}
-    check_resumed(tmp_path, asked)
-    for change, message in [
-        ({"data": {"choice": "folder", "arguments": {}}}, "data=attack, got data=folder"),
-        (
-            {"data": asked["data"] | {"arguments": asked["data"]["arguments"] | {"path": "b"}}},
-            "data.path=None, got .*=b",
-        ),
-        ({"retriever": {"choice": "hybrid", "arguments": {}}}, "retriever.bm25_weight=0.3, got .*=None"),
-        ({"mix": {"nfcorpus": {"arguments": {}}}}, r"mix=\[\], got mix=\['nfcorpus'\]"),
+    data = {"attack": Part(OmegaConf.create(dict(trained["data"]["arguments"])), "attack")}
+    retriever = Part(OmegaConf.create(dict(trained["retriever"]["arguments"])), trained["retriever"]["choice"])
+    check_resumed(tmp_path, data, retriever)
+    other = Part(OmegaConf.create({}), "hybrid")
+    moved = {"attack": Part(OmegaConf.merge(data["attack"].settings, {"path": "b"}), "attack")}
+    for changed, searches, message in [
+        ({"folder": Part(OmegaConf.create({}), "folder")}, retriever, "data=attack, got data=folder"),
+        (moved, retriever, "data.path=None, got .*=b"),
+        (data, other, "retriever.bm25_weight=0.3, got .*=None"),
+        (data | {"nfcorpus": Part(OmegaConf.create({}), "nfcorpus")}, retriever, r"mix=\[\], got mix=\['nfcorpus'\]"),
     ]:
         with pytest.raises(ValueError, match=f"{message}; give .* retriever=hybrid 'data.path=a b' ckpt_path="):
-            check_resumed(tmp_path, {**asked, **change})
+            check_resumed(tmp_path, changed, searches)
 
 
 def test_checkpoint_of_another_feature_mode_is_refused(trained: Path, run_command, tmp_path: Path) -> None:

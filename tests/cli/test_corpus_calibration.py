@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphrerank.cli.corpus_calibration import _errors, _fit, _out_of_fold, _predict
 from graphrerank.evaluation.reliability import LabelledLists
+from graphrerank.fitting.calibrate import _errors, _fit, _out_of_fold, _predict
 from graphrerank.graphs.calibration import Calibration, LogisticCalibration
 from graphrerank.graphs.list_confidence import ListConfidence
 from graphrerank.models.checkpoint import PRETRAINED, load_checkpoint, load_primary

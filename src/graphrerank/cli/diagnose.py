@@ -10,7 +10,6 @@ from torch import Tensor
 
 from graphrerank.cli.compose import with_trained_splits
 from graphrerank.cli.session import Session
-from graphrerank.cli.systems import check_encoder
 from graphrerank.data.candidates import PreparedDataset, prepare
 from graphrerank.data.dataset import TRAIN, VAL, RetrievalDataset
 from graphrerank.data.readers.folder import AUTO
@@ -32,6 +31,7 @@ from graphrerank.evaluation.measuring import judged_queries
 from graphrerank.evaluation.minimum_effect import minimum_effect
 from graphrerank.evaluation.pooling import DEPTH, chosen_queries, pool_csv
 from graphrerank.evaluation.ranked_system import RankedDataset, RankedSystem
+from graphrerank.evaluation.rerankers import check_encoder
 from graphrerank.evaluation.reranking import rerank
 from graphrerank.evaluation.run_json import RETRIEVER
 from graphrerank.evaluation.study_plan import StudyPlan

@@ -28,12 +28,12 @@ def train(cfg: DictConfig) -> None:
     """Run the job of ``conf/train.yaml``."""
     from graphrerank.cli.jobs import run_job
     from graphrerank.cli.ray_training import is_for_ray, train_on_ray
-    from graphrerank.cli.training_session import TrainingSession
+    from graphrerank.cli.session import Session
 
     if is_for_ray(cfg):
         train_on_ray(cfg)
     else:
-        run_job(cfg, schema.TrainConfig, TrainingSession)
+        run_job(cfg, schema.TrainConfig, Session)
 
 
 def evaluate(cfg: DictConfig) -> None:

@@ -16,13 +16,14 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import PydanticSchemaGenerationError, TypeAdapter, ValidationError
 
-from graphrerank.cli.joint_training import check_processes, is_first_process
+from graphrerank.cli.joint_training import check_processes
 from graphrerank.cli.places import Places
 from graphrerank.cli.schema import check_keys
 from graphrerank.cli.session import Session
 from graphrerank.extras import EXTRAS, require_extra
 from graphrerank.files import sole_use
 from graphrerank.models.registry import register_model
+from graphrerank.training.processes import is_first_process
 
 COMMANDS = {  # a setting of the command line -> the job that it asks for, in the place of `job`
     "report": "graphrerank.cli.compare.compare",

@@ -6,7 +6,7 @@ Slurm start it for all of them. The processes train together. The first one alon
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,25 +18,11 @@ from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf, read_write
 
+from graphrerank.training.processes import is_first_process
+
 JOINT_JOB = "graphrerank.cli.train.train"  # the one that processes can do together
 # what Lightning's launcher sets
 LAUNCHED = ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "OMP_NUM_THREADS")
-
-
-def is_first_process(environment: Mapping[str, str] = os.environ) -> bool:
-    """Return whether this process is the first of those that train together, or alone.
-
-    Example:
-        >>> [is_first_process(e) for e in ({}, {"LOCAL_RANK": "1"}, {"RANK": "0", "LOCAL_RANK": "0"}, {"RANK": "4"})]
-        [True, False, True, False]
-    """
-    if "RANK" in environment:  # torchrun: the rank over all machines
-        ranks = ["RANK"]
-    elif "LOCAL_RANK" in environment or "NODE_RANK" in environment:
-        ranks = ["LOCAL_RANK", "NODE_RANK"]
-    else:
-        ranks = ["SLURM_PROCID"]
-    return all(environment.get(rank, "0") == "0" for rank in ranks)
 
 
 @contextmanager

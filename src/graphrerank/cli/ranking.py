@@ -13,12 +13,12 @@ from torch import Tensor
 from graphrerank.cli.job_session import PipelineFactory
 from graphrerank.cli.lineup import DATASET, FROZEN, Lineup
 from graphrerank.cli.session import Session
-from graphrerank.cli.systems import check_encoder, with_frozen
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.evaluation.cost import retrieval_times
 from graphrerank.evaluation.counterfactual import OtherEdges, other_graphs
 from graphrerank.evaluation.measuring import judged_queries
 from graphrerank.evaluation.ranked_system import RankedDataset, RankedSystem
+from graphrerank.evaluation.rerankers import check_encoder, with_frozen
 from graphrerank.evaluation.reranking import run_reranker
 from graphrerank.evaluation.run_files import read_run_file
 from graphrerank.evaluation.run_json import RETRIEVER

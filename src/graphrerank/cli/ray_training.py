@@ -75,6 +75,6 @@ def _work(cfg: DictConfig, state: Any, place: tuple[str, list[str], list[str]], 
     with read_write(hydra.hydra.overrides):  # the folder that all write to is named, as for torchrun
         hydra.hydra.overrides.hydra.append(f"hydra.run.dir={folder}")
     from graphrerank.cli.jobs import run_job
-    from graphrerank.cli.training_session import TrainingSession
+    from graphrerank.cli.session import Session
 
-    run_job(cfg, schema.TrainConfig, TrainingSession)
+    run_job(cfg, schema.TrainConfig, Session)

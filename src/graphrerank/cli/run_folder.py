@@ -6,8 +6,9 @@ from typing import Any
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf, read_write
 
-from graphrerank.cli.joint_training import folder_is_named, is_first_process
+from graphrerank.cli.joint_training import folder_is_named
 from graphrerank.files import claim_folder
+from graphrerank.training.processes import is_first_process
 
 
 class ClaimRunFolder(Callback):

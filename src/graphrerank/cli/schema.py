@@ -43,14 +43,14 @@ class Features:
     """
 
     mode: str = MISSING
-    text_match: bool = False
-    cross_encoder_top_k: int = 0
-    cross_encoder_dropout: float = 0.0
-    num_edge_types: int = 0
-    num_words: int = 0
+    text_match: bool = MISSING
+    cross_encoder_top_k: int = MISSING
+    cross_encoder_dropout: float = MISSING
+    num_edge_types: int = MISSING
+    num_words: int = MISSING
     num_layers: int = MISSING
-    residual: bool = True
-    pair_head: bool = False
+    residual: bool = MISSING
+    pair_head: bool = MISSING
 
 
 @dataclass

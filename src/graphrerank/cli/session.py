@@ -27,7 +27,6 @@ from graphrerank.cli.compose import (
 )
 from graphrerank.cli.hints import expansion_hints
 from graphrerank.cli.job_session import Group, PipelineFactory
-from graphrerank.cli.systems import trained_system
 from graphrerank.cli.tracking import Tracking
 from graphrerank.data.candidates import PreparedDataset, prepare
 from graphrerank.data.cross_encoder_columns import with_cross_encoder
@@ -35,6 +34,7 @@ from graphrerank.data.dataset import RetrievalDataset
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.pair_cache import PairCache
 from graphrerank.data.vector_cache import VectorCache
+from graphrerank.evaluation.rerankers import trained_system
 from graphrerank.evaluation.run_json import RETRIEVER
 from graphrerank.evaluation.system import System, base_ranking
 from graphrerank.graphs import CorpusGraph, RetrieverFactory

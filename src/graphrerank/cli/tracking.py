@@ -14,13 +14,13 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from graphrerank.cli.joint_training import is_first_process
 from graphrerank.cli.report_tables import flat_numbers, report_tables
 from graphrerank.cli.tracked_runs import Artifact, TrackedRun, open_logger, tracked_run
 from graphrerank.data.dataset import RetrievalDataset
 from graphrerank.files import hash_files, write_json
 from graphrerank.models.checkpoint import checkpoint_files, find_checkpoint
 from graphrerank.models.manifest import MANIFEST
+from graphrerank.training.processes import is_first_process
 
 RUN_IDS = "tracking.json"  # in a system's folder: the ids of its runs by logger, which a resumed command goes on with
 CHECKPOINT = Path("checkpoints", "best.ckpt")  # in a system's folder

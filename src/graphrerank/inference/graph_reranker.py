@@ -26,8 +26,8 @@ from graphrerank.inference.input_edges import input_edges
 from graphrerank.inference.input_features import KNOWN_FEATURES, input_features, unit_vectors
 from graphrerank.inference.rerank_input import RerankInput
 from graphrerank.inference.reranked_list import RerankedList
-from graphrerank.models.checkpoint import Checkpoint, load_primary
-from graphrerank.models.manifest import RerankerManifest
+from graphrerank.models.checkpoint import Checkpoint, load_primary, save_weights
+from graphrerank.models.manifest import RerankerManifest, write_manifest
 from graphrerank.text.languages import AUTO
 
 HYBRID_WEIGHTS = {"bm25_weight": 0.3, "dense_weight": 0.7}  # GraphER's, for models of retrievers that have none
@@ -54,7 +54,7 @@ class GraphReranker:
     """
 
     def __init__(self, checkpoint: Checkpoint, *, device: str | torch.device | None = None) -> None:
-        manifest = checkpoint.graph_reranker
+        manifest = checkpoint.reranker
         names = list(manifest.retriever.feature_names)
         unknown = [name for place, name in enumerate(names) if name not in (KNOWN_FEATURES if place else (BASE_SCORE,))]
         if unknown or not names:
@@ -70,7 +70,7 @@ class GraphReranker:
         self._weights = _hybrid_weights(manifest)
         self._calibration = manifest.calibration
         self._confidence = manifest.list_confidence
-        self._checkpoint = checkpoint
+        self.checkpoint = checkpoint
         self.source = str(checkpoint.path)
         self._model = checkpoint.model.to(self.device).eval()
         if self.device.type == "cpu":
@@ -99,9 +99,22 @@ class GraphReranker:
             ValueError: If there is nothing of that name, or it cannot be loaded.
         """
         name = locate_model(str(checkpoint), revision=revision)
-        reranker = cls(load_primary(name), device=device)
+        loaded = load_primary(name)
+        _ = loaded.graph_reranker  # refused before it is asked to rank
+        reranker = cls(loaded, device=device)
         reranker.source = model_source(str(checkpoint), name)
         return reranker
+
+    def save(self, folder: str | Path) -> Path:
+        """Write weights and manifest to a folder, which :meth:`from_pretrained` and every command load.
+
+        Returns:
+            The folder.
+        """
+        folder = Path(folder)
+        save_weights(folder, self.checkpoint.model)
+        write_manifest(folder, self.checkpoint.manifest.without("artifact").content)
+        return folder
 
     def push_to_hub(
         self,
@@ -117,7 +130,7 @@ class GraphReranker:
         Returns:
             The repository's address.
         """
-        return push_model(self._checkpoint, repo_id, license_name=license_name, private=private, token=token, runs=runs)
+        return push_model(self.checkpoint, repo_id, license_name=license_name, private=private, token=token, runs=runs)
 
     def rerank(
         self,
@@ -185,13 +198,14 @@ class GraphReranker:
             return []
         if any(given.num_passages == 0 for given in inputs):
             return self._rerank_some(inputs, check)
+        _ = self.checkpoint.graph_reranker  # a model of pairs reads more than lists hold
         graphs = self.candidate_graphs(inputs, check=check)
         check()
         with torch.inference_mode():
             scored = self._model(*graphs.to(self.device).model_inputs(self.inputs))
         scores = scored.cpu().clone()  # outside of inference mode: an ordinary tensor, which callers may train on
         if torch.isnan(scores).any():
-            raise ValueError(f"{self._checkpoint.path}: the model gave a score that is not a number")
+            raise ValueError(f"{self.checkpoint.path}: the model gave a score that is not a number")
         sizes = [given.num_passages for given in inputs]
         probabilities: Sequence[Tensor | None] = [None] * len(inputs)
         if self._calibration is not None:

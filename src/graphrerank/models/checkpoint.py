@@ -102,8 +102,8 @@ class Checkpoint:
             )
 
 
-def load_checkpoint(path: str | Path) -> Checkpoint:
-    """Load a checkpoint folder or a Lightning ``.ckpt``.
+def load_checkpoint(path: str | Path, *, model: nn.Module | None = None) -> Checkpoint:
+    """Load a checkpoint folder or a Lightning ``.ckpt``, into a model of the caller's or a new one.
 
     Raises:
         ValueError: If a file is missing or damaged or, in an artifact, not the one that was exported, or the weights do
@@ -118,6 +118,9 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
         check_manifest(path, manifest)
         check_file(path, manifest, WEIGHTS)
     state = _read_weights(weights)
+    if model is not None:
+        model.load_state_dict(state)
+        return Checkpoint(model.eval(), manifest, weights)
     with torch.device("meta"):  # which takes no memory: the manifest's sizes may be anything, the file's are there
         outline = build_model(manifest)
     try:

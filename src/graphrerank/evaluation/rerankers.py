@@ -1,22 +1,54 @@
-"""Systems that rerank a data set's candidates: frozen operators, frozen cross-encoders, and trained models."""
+"""Systems that rerank a data set's candidates: the retriever's order, frozen operators and models, trained models."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import cast
 
 import torch
-from hydra.utils import get_object
-from omegaconf import DictConfig
 from torch import Tensor, nn
 
-from graphrerank.cli.compose import plain_arguments
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.pair_cache import PairCache
-from graphrerank.evaluation.system import System
+from graphrerank.evaluation.run_json import RETRIEVER
+from graphrerank.evaluation.system import System, base_ranking
+from graphrerank.evaluation.tune import tune_restart_prob
 from graphrerank.graphs import CandidateGraphs, ModelInputs
 from graphrerank.models.checkpoint import Checkpoint
 from graphrerank.models.granker_layers import frozen_grankers
-from graphrerank.models.registry import read_inputs
 from graphrerank.operators.cross_encoder import CrossEncoder
+from graphrerank.operators.gcs import GCS
+from graphrerank.operators.ppr import PPR
+
+
+def reranking_systems(
+    models: Mapping[str, nn.Module],
+    restart_probs: Mapping[str, float],
+    *,
+    device: torch.device,
+    scorers: Iterable[System] = (),
+) -> list[System]:
+    """List the rows of a table of rerankers: the retriever, PPR, GCS, further scorers, the models.
+
+    Args:
+        models: Trained models by name.
+        restart_probs: Of the frozen operators, ``gcs`` and ``ppr``.
+        device: Where models run.
+        scorers: Further systems.
+    """
+    return [
+        System(RETRIEVER, base_ranking, reads_graph=False),
+        System("ppr", PPR(restart_prob=restart_probs["ppr"]).score),
+        System("gcs", GCS(restart_prob=restart_probs["gcs"]).score),
+        *scorers,
+        *(trained_system(name, model, device) for name, model in models.items()),
+    ]
+
+
+def tune_restart_probs(
+    prepared: PreparedDataset, split: str, given: Mapping[str, float | None] | None = None
+) -> dict[str, float]:
+    """Choose the restart probabilities of GCS and PPR on a split, except those that are given."""
+    build = {"gcs": lambda p: GCS(restart_prob=p).score, "ppr": lambda p: PPR(restart_prob=p).score}
+    return {name: (given or {}).get(name) or tune_restart_prob(prepared, split, build[name]) for name in build}
 
 
 def with_frozen(models: Mapping[str, nn.Module], prepared: PreparedDataset) -> dict[str, nn.Module]:
@@ -28,11 +60,6 @@ def with_frozen(models: Mapping[str, nn.Module], prepared: PreparedDataset) -> d
 def model_inputs(model: nn.Module) -> ModelInputs:
     """Return a model's inputs."""
     return cast(ModelInputs, model.inputs)
-
-
-def declared_inputs(model: DictConfig) -> ModelInputs:
-    """Return the inputs of a configuration's model, before it is built."""
-    return read_inputs(get_object(model._target_), plain_arguments(model))
 
 
 def own_encoder(prepared: PreparedDataset) -> CrossEncoder:
