@@ -8,7 +8,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from graphrerank.fitting.fit import check_resumed
+from graphrerank.fitting.training import check_resumed
 from graphrerank.models.manifest import read_manifest
 from graphrerank.parts import Part
 from graphrerank.training.reranker_module import RerankerModule

@@ -28,7 +28,8 @@ from graphrerank.evaluation.study_plan import RERANKER_MEASURES, StudyPlan
 from graphrerank.evaluation.study_report import print_study, render_study
 from graphrerank.evaluation.system import System
 from graphrerank.files import sole_use, write_text
-from graphrerank.fitting.fit import FitSettings, check_resumed, declared_inputs, feature_plan, fit, run_folder
+from graphrerank.fitting.fit import feature_plan, fit, run_folder
+from graphrerank.fitting.training import FitSettings, check_resumed, declared_inputs
 from graphrerank.fitting.training_data import TrainingData, prepare_training
 from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.models.manifest import write_manifest
