@@ -1,5 +1,6 @@
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,12 +10,16 @@ from graphrerank.data.dataset import Qrels, RetrievalDataset
 from graphrerank.evaluation.across import across_datasets
 from graphrerank.evaluation.build_study import build_study
 from graphrerank.evaluation.measuring import measure_ranking
+from graphrerank.evaluation.metrics_json import dataset_metrics
 from graphrerank.evaluation.query_analysis import mean_degree
 from graphrerank.evaluation.ranked_system import RankedDataset, RankedSystem
 from graphrerank.evaluation.significance import holm, paired_randomization
+from graphrerank.evaluation.stage import Stage, StageResult
 from graphrerank.evaluation.study import Cost, DatasetStudy, read_study, write_study
 from graphrerank.evaluation.study import Study as WholeStudy
 from graphrerank.evaluation.study_plan import StudyPlan
+from graphrerank.evaluation.study_tables import dataset_tables
+from graphrerank.evaluation.tables import Cell, Table
 from graphrerank.graphs import CorpusGraph, Ranking
 
 NUM_NODES, NUM_QUERIES, DEPTH = 30, 40, 12
@@ -66,6 +71,52 @@ def study() -> DatasetStudy:
         replace(systems[2], seed=2, on_other_edges={"removed": systems[0].ranking, "shuffled": systems[2].ranking}),
     ]
     return judged(data, systems)
+
+
+def test_a_stage_adds_measures_groups_notes_and_tables(tmp_path: Path) -> None:
+    data = dataset()
+    systems = [ranked(data, name, quality=0.2, seed=seed) for seed, name in enumerate(("base", "good"))]
+    whole = RankedDataset(data, "test", torch.arange(NUM_QUERIES), systems)
+    even = torch.arange(NUM_QUERIES) % 2 == 0
+
+    class Lengths:
+        """Scores the even queries by the length of what was ranked."""
+
+        measures, tested = ("Length",), ("Length",)
+
+        def __call__(self, ranked: RankedDataset, *, run_dir: Path | None = None, seed: int = 0) -> StageResult:
+            scores = {
+                system.name: (system.ranking.nodes >= 0).double().mean(1).masked_fill(~even, torch.nan) * (number + 1)
+                for number, system in enumerate(ranked.systems)
+            }
+            return StageResult(
+                {name: {"Length": row} for name, row in scores.items()},
+                groups={"parity": {"even": even}},
+                notes=["lengths were read"],
+                tables=[Table("lengths", ["system", "words"], [[Cell("good"), Cell("7", math.nan)]], printed=True)],
+                extra={"lengths": [1, 2]},
+                system_extra={"good": {"length": {"words": 7}}},
+            )
+
+    stage: Stage = Lengths()
+    plan = replace(PLAN, measures=("nDCG@10", "Length"), tested=("nDCG@10", "Length"), stage=stage.measures)
+    result = stage(whole, run_dir=tmp_path)
+    found = build_study(whole, plan, [result])
+    write_study(tmp_path, WholeStudy("evaluate", {"toy": found}))
+    again = read_study(tmp_path).datasets["toy"]
+    for entry in (found, again):
+        assert entry.systems["good"].means["Length"] == pytest.approx(2 * 19 / 20)
+        assert {(group.by, group.group, group.measure, group.num_queries) for group in entry.breakdowns} >= {
+            ("parity", "even", "Length", 20)
+        }
+        assert [test.measure for test in entry.tests] == ["nDCG@10", "Length"]
+        assert entry.notes[-1] == "lengths were read"
+        assert [table.title for table in dataset_tables(entry)][:3] == ["quality", "tests", "lengths"]
+        metrics = dataset_metrics(entry)
+        assert metrics["lengths"] == [1, 2]
+        assert metrics["systems"]["good"]["length"] == {"words": 7}
+    with pytest.raises(ValueError, match=r"`measures` \['Length'\] are of a stage"):
+        build_study(whole, plan)
 
 
 def test_values_are_measured_and_missing_queries_named(study: DatasetStudy) -> None:

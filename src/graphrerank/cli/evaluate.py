@@ -15,8 +15,11 @@ def evaluate(session: Session) -> Path:
     lineup = read_lineup(session)
     results = Results(session, lineup.plan, prompts=lineup.prompts)
     for ranked in Rankings(session, lineup):
-        if lineup.answers is not None:
+        stages = []
+        if callable(lineup.answers):
+            stages = [lineup.answers(ranked, run_dir=session.run_dir, seed=lineup.plan.seed)]
+        elif lineup.answers is not None:
             ranked = answer_queries(lineup.answers, ranked)
             write_answers(session.run_dir / "answers" / f"{ranked.dataset.name}.jsonl", ranked)
-        results.add(build_study(ranked, lineup.plan), ranked.dataset.graph.node_ids)
+        results.add(build_study(ranked, lineup.plan, stages), ranked.dataset.graph.node_ids)
     return session.run_dir

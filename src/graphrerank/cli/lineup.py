@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf
@@ -11,10 +12,9 @@ from graphrerank.cli.prompts import prompts_of
 from graphrerank.cli.session import Session
 from graphrerank.evaluation.counterfactual import EDGES
 from graphrerank.evaluation.run_json import RETRIEVER
-from graphrerank.evaluation.study_plan import MIXED_MEASURES, PIPELINE_MEASURES, RERANKER_MEASURES, StudyPlan
+from graphrerank.evaluation.study_plan import MIXED_MEASURES, PIPELINE_MEASURES, RERANKER_MEASURES, TESTED, StudyPlan
 from graphrerank.models.checkpoint import Checkpoint, load_checkpoints
 from graphrerank.models.manifest import RerankerManifest
-from graphrerank_papers.answers.stage import AnswerStage
 
 RUN_ENDINGS = (".trec", ".run", ".txt", ".tsv", ".jsonl", ".gz")
 DATASET = "{dataset}"  # in a run file's path: the name of the data set
@@ -46,7 +46,7 @@ class Lineup:
     notes: Sequence[str]
     plan: StudyPlan  # what is measured and tested
     prompts: Sequence[str] = ()  # name and fingerprint of each prompt that a language model is told
-    answers: AnswerStage | None = None  # answers the queries from what each system ranks; None: nothing is answered
+    answers: Any = None  # answers the queries from what each system ranks; None: nothing is answered
 
 
 def read_lineup(session: Session) -> Lineup:
@@ -87,7 +87,7 @@ def read_lineup(session: Session) -> Lineup:
         )
     data = [session.data(name, list(manifests.values())) for name in names]
     prompts = prompts_of(*pipelines.values(), cfg.answers, *data)
-    answers: AnswerStage | None = None if cfg.answers is None else session.build(cfg.answers)
+    answers: Any = None if cfg.answers is None else session.build(cfg.answers)
     usual = PIPELINE_MEASURES if pipeline_names else MIXED_MEASURES if listed else RERANKER_MEASURES
     return Lineup(
         named=named,
@@ -99,17 +99,24 @@ def read_lineup(session: Session) -> Lineup:
         notes=[*([origin] if loaded else []), *([f"prompts: {', '.join(prompts)}"] if prompts else [])],
         plan=StudyPlan(
             _with_answers(cfg.measures or usual, answers),
-            cfg.tested,
+            cfg.tested or _tested(cfg.measures or usual, answers),
             ties=cfg.ties,
             resamples=cfg.resamples,
             seed=session.seed,
+            stage=answers.measures if answers else (),
         ),
         prompts=prompts,
         answers=answers,
     )
 
 
-def _with_answers(measures: Sequence[str], answers: AnswerStage | None) -> list[str]:
+def _tested(measures: Sequence[str], answers: Any) -> list[str]:
+    """Name what is tested by default where a stage names measures to test; empty: as :class:`StudyPlan` chooses."""
+    own = list(getattr(answers, "tested", ()))
+    return [*(name for name in TESTED if name in measures), *own] if own else []
+
+
+def _with_answers(measures: Sequence[str], answers: Any) -> list[str]:
     """Add the measures of answers to those of rankings, where answers are written."""
     return [*measures, *(name for name in (answers.measures if answers else ()) if name not in measures)]
 

@@ -23,6 +23,7 @@ from graphrerank.evaluation.ranked_system import RankedDataset, RankedSystem
 from graphrerank.evaluation.reliability import judge_confidence, judge_reliability, label_ranking
 from graphrerank.evaluation.seeds import seed_spreads
 from graphrerank.evaluation.significance import bootstrap_interval
+from graphrerank.evaluation.stage import StageResult
 from graphrerank.evaluation.study import DatasetStudy, SystemStudy
 from graphrerank.evaluation.study_plan import StudyPlan
 from graphrerank.graphs import CorpusGraph, Ranking
@@ -32,10 +33,11 @@ from graphrerank_papers.answers.win_rates import win_rates
 TOP = 10
 
 
-def build_study(ranked: RankedDataset, plan: StudyPlan) -> DatasetStudy:
+def build_study(ranked: RankedDataset, plan: StudyPlan, stages: Sequence[StageResult] = ()) -> DatasetStudy:
     """Measure and compare systems; the last is the primary one.
 
-    Where nothing was reranked, a query's graph density is that of the primary system's list.
+    Where nothing was reranked, a query's graph density is that of the primary system's list. ``stages`` are the results
+    of stages after ranking.
     """
     dataset, queries, systems, candidates = ranked.dataset, ranked.queries, ranked.systems, ranked.candidates
     qrels, graph = dataset.split(ranked.split), dataset.graph
@@ -44,10 +46,15 @@ def build_study(ranked: RankedDataset, plan: StudyPlan) -> DatasetStudy:
 
     def measured(ranking: Ranking) -> dict[str, Tensor]:
         return measure_ranking(
-            dataset, qrels, queries, break_ties(ranking, graph.node_ids, ties=plan.ties), plan.measures
+            dataset,
+            qrels,
+            queries,
+            break_ties(ranking, graph.node_ids, ties=plan.ties),
+            plan.measures,
+            stage=plan.stage,
         )
 
-    values = {system.name: _in_order(measured(system.ranking), system, plan) for system in systems}
+    values = {system.name: _in_order(measured(system.ranking), system, plan, stages) for system in systems}
     table = torch.stack([torch.stack(list(rows.values())) for rows in values.values()])  # [S, M, Q]
     intervals = bootstrap_interval(table, samples=plan.resamples, level=plan.level, seed=plan.seed).tolist()
     calibrations = {system.name: system.calibration for system in systems if system.calibration is not None}
@@ -67,7 +74,7 @@ def build_study(ranked: RankedDataset, plan: StudyPlan) -> DatasetStudy:
         num_relevant=(relevant >= 0).sum(1).tolist(),
         densities=mean_degree(graph, candidate_nodes).tolist(),
         systems={
-            system.name: _system_study(graph, system, values[system.name], ends, ids, plan)
+            system.name: _system_study(graph, system, values[system.name], ends, ids, plan, stages)
             for system, ends in zip(systems, intervals, strict=True)
         },
         tested=tuple(plan.tested),
@@ -94,7 +101,15 @@ def build_study(ranked: RankedDataset, plan: StudyPlan) -> DatasetStudy:
             for baseline, verdicts in ranked.verdicts.items()
             for rate in win_rates(verdicts, system=systems[-1].name, baseline=baseline, seed=plan.seed)
         ],
-        notes=tuple(ranked.notes),
+        notes=(*ranked.notes, *(note for stage in stages for note in stage.notes)),
+        tables=[table for stage in stages for table in stage.tables],
+        groups={
+            by: {name: inside.nonzero().flatten().tolist() for name, inside in groups.items()}
+            for stage in stages
+            for by, groups in stage.groups.items()
+        },
+        grouped=[name for name in plan.measures if name in plan.stage],
+        extra={key: entry for stage in stages for key, entry in stage.extra.items()},
     )
     if candidates is not None:
         base = candidates.nodes if candidates.base_nodes is None else candidates.base_nodes
@@ -116,11 +131,15 @@ def _browser(study: DatasetStudy, graph: CorpusGraph, relevant: Tensor) -> Query
     return browse_queries(graph, rankings, scores, relevant, measure=measure, query_ids=study.query_ids)
 
 
-def _in_order(scores: Mapping[str, Tensor], system: RankedSystem, plan: StudyPlan) -> dict[str, Tensor]:
-    """Put the measures of a ranking and of the answers written from it into the order of the plan."""
+def _in_order(
+    scores: Mapping[str, Tensor], system: RankedSystem, plan: StudyPlan, stages: Sequence[StageResult]
+) -> dict[str, Tensor]:
+    """Put the measures of a ranking and of the stages after it into the order of the plan."""
     every = {**scores, **(system.answers.values if system.answers else {})}
+    for stage in stages:
+        every |= stage.measures.get(system.name, {})
     if missing := [name for name in plan.measures if name not in every]:
-        raise ValueError(f"`measures` {missing} are of answers, which only answers=... writes")
+        raise ValueError(f"`measures` {missing} are of a stage after ranking that was not run, such as answers=...")
     return {name: every[name] for name in plan.measures}
 
 
@@ -147,9 +166,27 @@ def with_comparisons(study: DatasetStudy, plan: StudyPlan) -> DatasetStudy:
         breakdowns=[
             *break_down(scores, query_groups(study.num_relevant, study.densities, study.query_texts), measure=main),
             *_answers_by_kind(study, plan.measures),
+            *_by_groups_of_stages(study),
         ],
         seed_spreads=seed_spreads(list(study.systems.values()), plan.tested),
     )
+
+
+def _by_groups_of_stages(study: DatasetStudy) -> list[Breakdown]:
+    """Average the measures of stages over the stages' groups."""
+    groups: dict[str, dict[str, Tensor]] = {}
+    for by, parts in study.groups.items():
+        for name, rows in parts.items():
+            inside = torch.zeros(len(study.query_ids), dtype=torch.bool)
+            inside[torch.tensor(rows, dtype=torch.int64)] = True
+            groups.setdefault(by, {})[name] = inside
+    return [
+        entry
+        for measure in (study.grouped if groups else ())
+        for entry in break_down(
+            {name: system.values[measure] for name, system in study.systems.items()}, groups, measure=measure
+        )
+    ]
 
 
 def _answers_by_kind(study: DatasetStudy, measures: Sequence[str]) -> list[Breakdown]:
@@ -175,6 +212,7 @@ def _system_study(
     intervals: Sequence[Sequence[float]],
     query_ids: Sequence[str],
     plan: StudyPlan,
+    stages: Sequence[StageResult],
 ) -> SystemStudy:
     empty = ~(system.ranking.nodes >= 0).any(dim=1)
     cost = system.cost if system.cost is None else replace(system.cost, tokens=_tokens(graph, system.ranking))
@@ -193,6 +231,7 @@ def _system_study(
         ranking=break_ties(system.ranking, graph.node_ids, ties=plan.ties),
         routes=system.routes,
         answers=None if system.answers is None else system.answers.counts,
+        extra={key: entry for stage in stages for key, entry in stage.system_extra.get(system.name, {}).items()},
     )
 
 

@@ -13,7 +13,7 @@ from graphrerank.checks import check_choice, check_counts
 from graphrerank.data.dataset import Qrels, RetrievalDataset
 from graphrerank.graphs import Ranking
 from graphrerank.metrics import missed_topological_recall, parse_measure, topological_recall
-from graphrerank_papers.answers.measures import coverage
+from graphrerank.metrics.coverage import coverage
 from graphrerank_papers.answers.scoring import ANSWER_MEASURES
 
 TIES = ("own", "trec")
@@ -33,15 +33,21 @@ def judged_queries(dataset: RetrievalDataset, split: str, limit: int | None = No
 
 
 def measure_ranking(
-    dataset: RetrievalDataset, qrels: Qrels, queries: Tensor, ranking: Ranking, measures: Sequence[str]
+    dataset: RetrievalDataset,
+    qrels: Qrels,
+    queries: Tensor,
+    ranking: Ranking,
+    measures: Sequence[str],
+    *,
+    stage: Sequence[str] = (),
 ) -> dict[str, Tensor]:
     """Score each query in several measures: ``[Q]`` float64 by each measure's one name; NaN = the query does not count.
 
-    Measures of answers are left out: the stage that wrote them has scored them. ``ranking`` is ``[Q, K]``, best first:
+    Those named ``stage`` are left out: a stage after ranking scores them. ``ranking`` is ``[Q, K]``, best first:
     ties are broken already (:func:`break_ties`). A query without any ranked node
     scores 0 in all measures, as a relevant node that is not ranked counts as missed. ``qrels`` judge each query.
     """
-    kinds = parse_measures(measures)
+    kinds = parse_measures(measures, stage)
     nodes = ranking.nodes.cpu()
     relevance = qrels.relevance(queries, nodes, num_nodes=dataset.graph.num_nodes)
     gains, relevant = qrels.gains(queries), relevant_nodes(qrels, queries)
@@ -58,19 +64,20 @@ def measure_ranking(
                 scores[name] = _coverage(dataset, queries, top)
             else:
                 scores[name] = OF_GRAPH[parts["name"]](dataset.graph, top, relevant)
-    return {name: scores[name] for name, kind in kinds.items() if kind != "answers"}
+    return {name: scores[name] for name, kind in kinds.items() if kind != "stage"}
 
 
-def parse_measures(names: Sequence[str]) -> dict[str, str]:
-    """Normalise the names of measures, and name the source of each: ``ours``, ``cut``, ``answers`` or ``ir_measures``.
+def parse_measures(names: Sequence[str], stage: Sequence[str] = ()) -> dict[str, str]:
+    """Normalise the names of measures, and name the source of each: ``ours``, ``cut``, ``stage`` or ``ir_measures``.
 
-    ``cut`` are TR, MissTR and Coverage, each perhaps ``@K``; ``answers`` are :data:`ANSWER_MEASURES`. Measures that
-    read documents judged not relevant are refused: data sets keep the relevant ones alone.
+    ``cut`` are TR, MissTR and Coverage, each perhaps ``@K``; ``stage`` are those that a stage after ranking scores, by
+    the names ``stage``. Measures that read documents judged not relevant are refused: data sets keep the relevant ones
+    alone.
     """
     kinds = {}
     for name in names:
-        if name in ANSWER_MEASURES:
-            kinds[name] = "answers"
+        if name in stage or name in ANSWER_MEASURES:
+            kinds[name] = "stage"
             continue
         try:
             kinds[parse_measure(name).name] = "ours"

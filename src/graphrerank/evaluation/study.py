@@ -25,6 +25,7 @@ from graphrerank.evaluation.findings import (
 )
 from graphrerank.evaluation.query_browser import QueryBrowser
 from graphrerank.evaluation.run_json import RETRIEVER, read_run_json, with_new_names
+from graphrerank.evaluation.tables import Table
 from graphrerank.files import write_text
 from graphrerank.graphs import Ranking
 from graphrerank.strangers import check_name
@@ -97,6 +98,7 @@ class SystemStudy:
     # share of the queries on each path of a router; empty where there is none
     routes: Mapping[str, float] = field(default_factory=dict)
     answers: AnswerCounts | None = None  # what its answers took; None where none were written
+    extra: Mapping[str, Any] = field(default_factory=dict)  # plain JSON of stages after ranking
 
     @property
     def means(self) -> dict[str, float]:
@@ -118,6 +120,7 @@ class SystemStudy:
             "fingerprint": self.fingerprint,
             "routes": dict(self.routes),
             "answers": None if self.answers is None else self.answers.to_json(),
+            "extra": dict(self.extra),
             "values": {name: [_number(score) for score in row.tolist()] for name, row in self.values.items()},
         }
 
@@ -131,6 +134,7 @@ class SystemStudy:
             cost=None if content["cost"] is None else Cost(**content["cost"]),
             missing=tuple(content["missing"]),
             routes=content.get("routes", {}),
+            extra=content.get("extra", {}),
             answers=None if content.get("answers") is None else AnswerCounts.from_json(content["answers"]),
             **{key: content[key] for key in ("kind", "source", "tied_share", "config", "seed", "fingerprint")},
         )
@@ -167,6 +171,11 @@ class DatasetStudy:
     densities: Sequence[float] = ()
     # what else a reader must know: where the candidates come from, how the runs of a comparison differ
     notes: Sequence[str] = ()
+    tables: Sequence[Table] = ()  # of stages after ranking
+    # of stages after ranking: rows of queries by kind of group and name of the group, and the measures averaged there
+    groups: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
+    grouped: Sequence[str] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)  # plain JSON of stages after ranking
     browser: QueryBrowser | None = None  # its queries one by one; None where the rankings were read back
 
     @property
@@ -192,6 +201,10 @@ class DatasetStudy:
             **{key: list(getattr(self, key)) for key in (*LISTS, *NEWER_LISTS)},
             "systems": {name: system.to_json() for name, system in self.systems.items()},
             **{key: [finding.to_json() for finding in getattr(self, key)] for key in FINDINGS},
+            "tables": [table.to_json() for table in self.tables],
+            "groups": {by: {name: list(rows) for name, rows in parts.items()} for by, parts in self.groups.items()},
+            "grouped": list(self.grouped),
+            "extra": dict(self.extra),
             "browser": None if self.browser is None else self.browser.to_json(),
         }
 
@@ -205,6 +218,9 @@ class DatasetStudy:
             **{key: tuple(content[key]) for key in LISTS},
             **{key: tuple(content.get(key, ())) for key in NEWER_LISTS},
             **{key: tuple(kind.from_json(entry) for entry in content[key]) for key, kind in FINDINGS.items()},
+            "tables": tuple(Table.from_json(table) for table in content.get("tables", ())),
+            **{key: content.get(key, {}) for key in ("groups", "extra")},
+            "grouped": tuple(content.get("grouped", ())),
             "browser": QueryBrowser.from_json(content["browser"]) if content.get("browser") else None,
         }
         systems = {key: SystemStudy.from_json(key, entry) for key, entry in content["systems"].items()}

@@ -31,10 +31,11 @@ class StudyPlan:
     resamples: int = RESAMPLES  # sign flips of each test, and bootstrap samples
     level: float = LEVEL  # of intervals
     seed: int = 0  # of sign flips and samples
+    stage: Sequence[str] = ()  # those of `measures` that a stage after ranking scores
 
     def __post_init__(self) -> None:
-        measures = tuple(parse_measures(self.measures))
-        tested = tuple(parse_measures(self.tested)) if self.tested else ()
+        measures = tuple(parse_measures(self.measures, self.stage))
+        tested = tuple(parse_measures(self.tested, self.stage)) if self.tested else ()
         if strangers := [name for name in tested if name not in measures]:
             raise ValueError(f"`tested` must be of `measures` {list(measures)}, got {strangers}")
         check_choice(TIES, ties=self.ties)

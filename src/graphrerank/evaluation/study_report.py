@@ -35,6 +35,9 @@ def print_study(dataset: DatasetStudy, *, ties: str) -> None:
     lines = [*notes_of(dataset, ties), *(verdict.line for verdict in verdicts(dataset))]
     shown = [measure for measure in dataset.measures if not measure.endswith("/multi")] or dataset.measures
     print_table(quality_table(dataset, shown), title=title_of(dataset), lines=lines)
+    for table in dataset.tables:
+        if table.printed:
+            print_table(table, title=table.title)
     if dataset.win_rates:
         print_table(wins_table(dataset), title=f"answers of {row_name(dataset.primary)} against those of the others")
 

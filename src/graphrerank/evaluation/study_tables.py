@@ -46,7 +46,8 @@ def study_tables(study: Study) -> dict[str, Table]:
 
 def dataset_tables(dataset: DatasetStudy) -> list[Table]:
     """Lay out everything of a data set, quality first; tables without a row are left out."""
-    return [table for build in DATASET_TABLES if (table := build(dataset)).rows]
+    quality, tests, *others = (build(dataset) for build in DATASET_TABLES)
+    return [table for table in (quality, tests, *dataset.tables, *others) if table.rows]
 
 
 def quality_table(dataset: DatasetStudy, measures: Sequence[str] = ()) -> Table:

@@ -1,9 +1,11 @@
 """Tables of formatted cells, shared by the terminal, Markdown and HTML."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import isfinite, isnan
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from graphrerank.files import without_nan
 
 NOTHING = "-"
 ROW_NAMES = {
@@ -49,6 +51,18 @@ class Table:
     rows: Sequence[Sequence[Cell]]  # a cell per column; the first names the row
     caption: str = ""  # sentences that say what the table shows
     text_columns: int = 1  # how many columns, from the left, hold texts; the others hold numbers
+    printed: bool = False  # whether the terminal shows it besides the table of quality
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values; NaN becomes null."""
+        content: dict[str, Any] = without_nan(asdict(self))
+        return content
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> "Table":
+        """Read the output of :meth:`to_json`."""
+        rows = [[Cell(**cell) for cell in row] for row in content["rows"]]
+        return cls(**{**content, "header": list(content["header"]), "rows": rows})
 
 
 Columns = Mapping[str, Callable[[Entry], Cell]]

@@ -1,42 +1,13 @@
-"""Measures of answers: Coverage of contexts, exact match, F1 and Contain-Match."""
+"""Measures of answers: exact match, F1 and Contain-Match."""
 
-import re
-import string
 from collections import Counter
 from collections.abc import Sequence
 
-_ARTICLES = re.compile(r"\b(a|an|the)\b")
-_PUNCTUATION = str.maketrans("", "", string.punctuation)
+from graphrerank.metrics.coverage import checked_answers, coverage, normalize_answer
+
+__all__ = ["answer_f1", "contain_match", "coverage", "exact_match", "normalize_answer"]
+
 _SINGLED_OUT = frozenset({"yes", "no", "noanswer"})  # answers that no other one shares words with
-
-
-def normalize_answer(text: str) -> str:
-    """Make answers comparable: lower case, no ASCII punctuation, no English articles, single spaces.
-
-    Source: Rajpurkar et al., *SQuAD*, 2016, its evaluation; as in HotpotQA, MuSiQue and KET-RAG.
-
-    Example:
-        >>> normalize_answer("The  Cat's  hat, a hat.")
-        'cats hat hat'
-    """
-    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
-
-
-def coverage(context: str, answers: Sequence[str]) -> float:
-    """Return 1 if a context contains one of the right answers, else 0.
-
-    Source: KET-RAG, section 6.1, "ground-truth answers found within the retrieved context". Both are normalised, and
-    the answer is looked for anywhere, also within a word. An answer of which nothing is left is found nowhere.
-
-    Raises:
-        ValueError: If there is no answer.
-
-    Example:
-        >>> coverage("He died in the Year 869, in Piacenza.", ["the year 869"])
-        1.0
-    """
-    normalized = normalize_answer(context)
-    return float(any(answer and answer in normalized for answer in map(normalize_answer, _checked(answers))))
 
 
 def contain_match(prediction: str, answers: Sequence[str]) -> float:
@@ -65,7 +36,7 @@ def exact_match(prediction: str, answers: Sequence[str]) -> float:
         >>> exact_match("the Battle of Metz.", ["Battle of Metz"])
         1.0
     """
-    return float(normalize_answer(prediction) in map(normalize_answer, _checked(answers)))
+    return float(normalize_answer(prediction) in map(normalize_answer, checked_answers(answers)))
 
 
 def answer_f1(prediction: str, answers: Sequence[str]) -> float:
@@ -87,7 +58,7 @@ def answer_f1(prediction: str, answers: Sequence[str]) -> float:
         0.4
     """
     said = normalize_answer(prediction)
-    return max(_f1(said, normalize_answer(text)) for text in _checked(answers))
+    return max(_f1(said, normalize_answer(text)) for text in checked_answers(answers))
 
 
 def _f1(said: str, right: str) -> float:
@@ -98,9 +69,3 @@ def _f1(said: str, right: str) -> float:
     prediction, answer = said.split(), right.split()
     shared = sum((Counter(prediction) & Counter(answer)).values())
     return 2 * shared / (len(prediction) + len(answer))
-
-
-def _checked(answers: Sequence[str]) -> Sequence[str]:
-    if isinstance(answers, str) or not answers:
-        raise ValueError(f"`answers` must be a list of one or more right answers, got {answers!r}")
-    return answers
