@@ -29,9 +29,8 @@ from running_service import running_service, serve_command
 from graphrerank.data.corpus_folder.growth import NewEdge, grow_corpus
 from graphrerank.data.corpus_folder.opening import open_corpus
 from graphrerank.data.corpus_folder.preparation import prepare_corpus
-from graphrerank.data.dataset import Qrels, RetrievalDataset
+from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.data.readers.documents import read_documents
-from graphrerank.data.readers.folder import load_folder
 from graphrerank.graphs import CorpusGraph, Queries
 from graphrerank.inference.checkpoint_scorer import CheckpointScorer
 from graphrerank.operators.bm25_retriever import BM25Retriever
@@ -145,7 +144,7 @@ def read_sentences(source: Path) -> list[str]:
     )
 
 
-def make_dataset(source: Path, size: int) -> RetrievalDataset:
+def make_dataset(source: Path, size: int) -> Dataset:
     """Draw a corpus, and questions that are words of one passage each."""
     sentences = read_sentences(source)
     texts = Recombined(sentences, size)
@@ -154,7 +153,7 @@ def make_dataset(source: Path, size: int) -> RetrievalDataset:
     nodes = rng.integers(size, size=NUM_QUERIES)
     questions = [" ".join(rng.permutation(texts[int(node)].split())[:12]) for node in nodes]
     qrels = Qrels(torch.arange(NUM_QUERIES), torch.from_numpy(nodes), torch.ones(NUM_QUERIES))
-    return RetrievalDataset(
+    return Dataset(
         f"scale{size}", graph, [f"q{i}" for i in range(NUM_QUERIES)], questions, {"test": qrels},
         known_fingerprint=f"{source.name}-{size}-{NUM_SENTENCES}-{NUM_EDGES}-{len(sentences)}",
     )  # fmt: skip
@@ -205,7 +204,7 @@ def grow_ivf(source: Path, folder: Path, size: int) -> dict[str, float]:
     base = CorpusGraph(
         graph.node_ids[:first], graph.texts[:first], torch.zeros(first + 1).long(), edgeless, torch.ones(0)
     )
-    dataset = RetrievalDataset(made.name, base, ["q"], ["?"], {"test": Qrels(*torch.zeros(2, 1).long(), torch.ones(1))})
+    dataset = Dataset(made.name, base, ["q"], ["?"], {"test": Qrels(*torch.zeros(2, 1).long(), torch.ones(1))})
     prepare_corpus(dataset, grown, encoder=HashingEncoder(), index="ivf")
     start, cpu, step = time.perf_counter(), time.process_time(), -(-(size - first) // 10)
     for low in range(first, size, step):
@@ -247,7 +246,7 @@ def prepare_titled(source: Path, folder: Path, size: int) -> dict[str, float]:
     written = folder.with_name(f"{folder.name}-titled")
     write_titled(source, written, size + NUM_ADDED, first=0, count=size)
     start, cpu = time.perf_counter(), time.process_time()
-    dataset = load_folder(written, edges="auto", keep_derived=True)
+    dataset = Dataset.from_folder(written, edges="auto", keep_derived=True)
     read, read_cpu = time.perf_counter() - start, time.process_time() - cpu
     prepare_corpus(dataset, written / "corpus", encoder=HashingEncoder())
     return {

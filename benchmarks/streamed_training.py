@@ -22,8 +22,7 @@ import torch
 from graphrerank.data.candidate_shards import write_shards
 from graphrerank.data.candidates import PreparedDataset, prepare
 from graphrerank.data.datamodule import CandidateDataModule
-from graphrerank.data.dataset import Qrels, RetrievalDataset
-from graphrerank.data.readers.folder import load_folder
+from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.data.streamed_batches import StreamedDataModule
 from graphrerank.features.text_match import MATCH_FEATURES, TextMatch
 from graphrerank.operators.bm25_retriever import BM25Retriever
@@ -32,9 +31,9 @@ BATCH_SIZE = 32
 RETRIEVER = partial(BM25Retriever, top_k=100)
 
 
-def make_dataset(source: Path, num_queries: int) -> RetrievalDataset:
+def make_dataset(source: Path, num_queries: int) -> Dataset:
     """Draw questions for passages of a data set folder; the last hundred are for validation."""
-    graph = load_folder(source, mentions=True).graph
+    graph = Dataset.from_folder(source, mentions=True).graph
     rng = np.random.default_rng(0)
     nodes = rng.integers(graph.num_nodes, size=num_queries + 100)
     texts = [" ".join(rng.permutation(graph.texts[int(node)].split())[:12]) for node in nodes]
@@ -43,7 +42,7 @@ def make_dataset(source: Path, num_queries: int) -> RetrievalDataset:
         name: Qrels(torch.arange(start, stop), judged[start:stop], torch.ones(stop - start))
         for name, start, stop in (("train", 0, num_queries), ("val", num_queries, num_queries + 100))
     }
-    return RetrievalDataset("drawn", graph, [f"q{i}" for i in range(len(nodes))], texts, splits)
+    return Dataset("drawn", graph, [f"q{i}" for i in range(len(nodes))], texts, splits)
 
 
 def with_features(prepared: PreparedDataset, *, text_match: TextMatch | None = None) -> PreparedDataset:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from graphrerank.data.readers.folder import load_folder
+from graphrerank.data.dataset import Dataset
 from graphrerank.files import save_tensors
 from graphrerank.graphs import Queries
 from graphrerank.operators.bm25_retriever import BM25Retriever
@@ -30,7 +30,7 @@ JUDGED = (("hotpotqa", "dev"), ("hotpotqa", "test"), ("2wikimultihopqa", "test")
 
 def contexts_of(folder: Path, name: str, split: str, *, complete: bool) -> list[tuple[str, list[str], list[str]]]:
     """Question, right answers and passages of each query."""
-    data = load_folder(folder / name)
+    data = Dataset.from_folder(folder / name)
     qrels = data.split(split)
     retriever = BM25Retriever(data.graph, top_k=TOP_K)
     numbers = qrels.queries.tolist()

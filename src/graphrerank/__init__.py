@@ -4,14 +4,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from graphrerank.data.dataset import RetrievalDataset
+    from graphrerank.data.dataset import Dataset
     from graphrerank.fitting.fit import fit
     from graphrerank.inference import GraphReranker, RerankedList, RerankInput
 
 __version__ = "0.2.0"
-__all__ = ["GraphReranker", "RerankInput", "RerankedList", "RetrievalDataset", "fit"]
+__all__ = ["Dataset", "GraphReranker", "RerankInput", "RerankedList", "fit"]
 
-_HOMES = {"fit": "graphrerank.fitting.fit", "RetrievalDataset": "graphrerank.data.dataset"}
+_HOMES = {"fit": "graphrerank.fitting.fit", "Dataset": "graphrerank.data.dataset"}
 
 if not TYPE_CHECKING:  # a type checker would take any name for one of this package
 

@@ -3,14 +3,14 @@ from pathlib import Path
 import pytest
 
 from graphrerank.cli.demo import QUESTIONS, has_screen, open_page, write_demo_corpus
+from graphrerank.data.dataset import Dataset
 from graphrerank.data.readers.attack import attack_graph, read_attack
-from graphrerank.data.readers.folder import load_folder
 
 
 def test_the_corpus_is_that_of_the_package(tmp_path: Path) -> None:
     """Against the graph of all relations, as ``data=attack`` builds it of some."""
     write_demo_corpus(tmp_path / "demo")
-    read = load_folder(write_demo_corpus(tmp_path / "demo"))  # written anew over the old one
+    read = Dataset.from_folder(write_demo_corpus(tmp_path / "demo"))  # written anew over the old one
     nodes, relations = read_attack()
     number = {node["id"]: place for place, node in enumerate(nodes)}
     pairs = [(number[r["source"]], number[r["target"]]) for r in relations if r["source"] != r["target"]]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from graphrerank.data.readers.folder import load_folder
+from graphrerank.data.dataset import Dataset
 from tests.support.commands import RunCommand
 from tests.support.folders import write_films
 
@@ -50,7 +50,7 @@ def test_without_judgements_a_set_to_judge(
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
-    judged = load_folder(folder).splits["test"]
+    judged = Dataset.from_folder(folder).splits["test"]
     assert len(judged.query) == sum(row["score"] == "1" for row in rows) >= 1
 
 

@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from graphrerank.cli.main import main
-from graphrerank.data.readers.folder import load_folder
+from graphrerank.data.dataset import Dataset
 
 PAGES = {
     "lake.md": "# Lake\n\nThe lake Baikal is deep, and its water freezes in January. See [seal](seal.md).",
@@ -45,7 +45,7 @@ def test_drafted_questions(pages, tmp_path, capsys):
         assert row["drafted_by"] == "words"
         assert all(word in held for word in row["text"].split())
     assert {"lake.md:0", "seal.md:0"} in [set(row["relevant"]) for row in rows]  # along the link
-    assert load_folder(out).splits == {}  # nothing takes them for judged
+    assert Dataset.from_folder(out).splits == {}  # nothing takes them for judged
     assert main(["index", str(pages), "--out", str(tmp_path / "none"), "--questions", "0"]) == 0
     assert not (tmp_path / "none" / "drafted.jsonl").exists()
     assert main(["index", str(pages), "--out", str(tmp_path / "no"), "--questions", "-1"]) == 1

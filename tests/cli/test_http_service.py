@@ -7,7 +7,7 @@ from omegaconf import OmegaConf
 
 from graphrerank.cli.http_service import fastest_format, load_corpus, model_info, page_settings, shared_encoder
 from graphrerank.data.corpus_folder.preparation import prepare_corpus
-from graphrerank.data.readers.folder import load_folder
+from graphrerank.data.dataset import Dataset
 from graphrerank.graphs.edge_types import EDGE_TYPES, edge_type_of
 from graphrerank.models.manifest import parse_manifest, read_manifest
 from graphrerank.serving.search_engine import SearchEngine, SearchRequest
@@ -89,9 +89,9 @@ def test_a_corpus_folder_is_searched_as_its_data_set(tmp_path: Path) -> None:
         "cache": tmp_path,
         "device": "cpu",
     }
-    prepare_corpus(load_folder(folder), tmp_path / "corpus", encoder=instantiate(encoder), vectors="float32")
+    prepare_corpus(Dataset.from_folder(folder), tmp_path / "corpus", encoder=instantiate(encoder), vectors="float32")
     readers = {
-        folder: "graphrerank.data.readers.folder.load_folder",
+        folder: "graphrerank.data.dataset.Dataset.from_folder",
         tmp_path / "corpus": "graphrerank.data.corpus_folder.opening.open_corpus",
     }
     answers, encoders = [], []
@@ -110,8 +110,8 @@ def test_a_corpus_folder_is_searched_as_its_data_set(tmp_path: Path) -> None:
 def test_the_language_of_an_index(tmp_path: Path) -> None:
     rows = [{"_id": f"p{i}", "text": text} for i, text in enumerate(PASSAGES)]
     folder = write_dataset(tmp_path / "data", corpus=rows, queries=[{"_id": "q", "text": "any"}], test=[("q", "p0")])
-    prepare_corpus(load_folder(folder, language="finnish"), tmp_path / "corpus", encoder=None)
-    reads = OmegaConf.create({"_target_": "graphrerank.data.readers.folder.load_folder", "language": "auto"})
+    prepare_corpus(Dataset.from_folder(folder, language="finnish"), tmp_path / "corpus", encoder=None)
+    reads = OmegaConf.create({"_target_": "graphrerank.data.dataset.Dataset.from_folder", "language": "auto"})
     opens = OmegaConf.create({"_target_": "graphrerank.data.corpus_folder.opening.open_corpus"})
     settings: dict[str, Any] = {
         "encoder": None,

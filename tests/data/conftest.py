@@ -1,12 +1,12 @@
 import pytest
 import torch
 
-from graphrerank.data.dataset import Qrels, RetrievalDataset
+from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.graphs import CorpusGraph
 
 
 @pytest.fixture
-def dataset() -> RetrievalDataset:
+def dataset() -> Dataset:
     """Sixty passages in a ring with chords, forty queries of two relevant neighbours each, in three splits."""
     words = ["fox", "dog", "bird", "tree", "river", "stone", "cloud"]
     texts = [f"{words[i % 7]} {words[(i * 3) % 7]} number{i}" for i in range(60)]
@@ -20,4 +20,4 @@ def dataset() -> RetrievalDataset:
         return Qrels(query, node, torch.ones(len(query)))
 
     splits = {"train": qrels(0, 24), "val": qrels(24, 30), "test": qrels(30, 40)}
-    return RetrievalDataset("ring", graph, [f"q{i}" for i in range(40)], queries, splits)
+    return Dataset("ring", graph, [f"q{i}" for i in range(40)], queries, splits)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from graphrerank.data import candidates
 from graphrerank.data.candidates import PreparedDataset, prepare
-from graphrerank.data.dataset import RetrievalDataset
+from graphrerank.data.dataset import Dataset
 from graphrerank.features.text_match import TextMatch
 from graphrerank.files import load_tensors, save_tensors
 from graphrerank.graphs import CorpusGraph, Queries, Ranking, induced_edges
@@ -58,16 +58,16 @@ def fresh_count() -> None:
 
 
 @pytest.fixture
-def prepared(dataset: RetrievalDataset, tmp_path: Path) -> PreparedDataset:
+def prepared(dataset: Dataset, tmp_path: Path) -> PreparedDataset:
     return run(dataset, HashEncoder(), tmp_path)
 
 
-def run(dataset: RetrievalDataset, encoder: Any, cache: Path, **arguments: float) -> PreparedDataset:
+def run(dataset: Dataset, encoder: Any, cache: Path, **arguments: float) -> PreparedDataset:
     settings: dict[str, Any] = {"top_k": 12} | arguments
     return prepare(dataset, encoder=encoder, build_retriever=partial(CountingRetriever, **settings), cache=cache)
 
 
-def test_against_the_retriever_itself(dataset: RetrievalDataset, prepared: PreparedDataset) -> None:
+def test_against_the_retriever_itself(dataset: Dataset, prepared: PreparedDataset) -> None:
     graph = prepared.dataset.graph
     queries = Queries(dataset.query_ids, dataset.query_texts, prepared.query_vectors)
     expected = HybridRetriever(graph, top_k=12).retrieve(queries)
@@ -79,7 +79,7 @@ def test_against_the_retriever_itself(dataset: RetrievalDataset, prepared: Prepa
     assert (prepared.top_k, prepared.encoder_name, prepared.encoder_fingerprint) == (12, "hash", "hash")
 
 
-def test_cache_hit_does_not_retrieve(dataset: RetrievalDataset, tmp_path: Path) -> None:
+def test_cache_hit_does_not_retrieve(dataset: Dataset, tmp_path: Path) -> None:
     first = run(dataset, HashEncoder(), tmp_path)
     again = run(dataset, HashEncoder(), tmp_path)
     assert CountingRetriever.calls == 1
@@ -90,14 +90,12 @@ def test_cache_hit_does_not_retrieve(dataset: RetrievalDataset, tmp_path: Path) 
     assert torch.equal(first.ranking.features, again.ranking.features)
 
 
-def test_anything_else_goes_to_another_file(dataset: RetrievalDataset, tmp_path: Path) -> None:
+def test_anything_else_goes_to_another_file(dataset: Dataset, tmp_path: Path) -> None:
     run(dataset, HashEncoder(), tmp_path)
     run(dataset, HashEncoder(), tmp_path, top_k=13)
     run(dataset, HashEncoder(), tmp_path, bm25_weight=0.4)
     run(dataset, HashEncoder(fingerprint="e" * 64), tmp_path)
-    other = RetrievalDataset(
-        dataset.name, dataset.graph, dataset.query_ids, [*dataset.query_texts[:-1], "?"], dataset.splits
-    )
+    other = Dataset(dataset.name, dataset.graph, dataset.query_ids, [*dataset.query_texts[:-1], "?"], dataset.splits)
     run(other, HashEncoder(), tmp_path)
     prepare(dataset, encoder=HashEncoder(), build_retriever=partial(HybridRetriever, top_k=12), cache=tmp_path)
     assert CountingRetriever.calls == 5
@@ -105,7 +103,7 @@ def test_anything_else_goes_to_another_file(dataset: RetrievalDataset, tmp_path:
 
 
 @pytest.mark.parametrize("damage", ["empty", "cut", "noise"])
-def test_damaged_cache_is_refused_by_name(dataset: RetrievalDataset, tmp_path: Path, damage: str) -> None:
+def test_damaged_cache_is_refused_by_name(dataset: Dataset, tmp_path: Path, damage: str) -> None:
     run(dataset, HashEncoder(), tmp_path)
     (file,) = tmp_path.glob("*.safetensors")
     content = file.read_bytes()
@@ -140,9 +138,7 @@ NAMES = ("nodes", "scores", "features", "base_nodes")
         "NaN",
     ],
 )
-def test_cache_that_does_not_fit_is_refused_by_name(
-    dataset: RetrievalDataset, tmp_path: Path, name: str, damage: Any
-) -> None:
+def test_cache_that_does_not_fit_is_refused_by_name(dataset: Dataset, tmp_path: Path, name: str, damage: Any) -> None:
     run(dataset, HashEncoder(), tmp_path)
     (file,) = tmp_path.glob("*.safetensors")
     tensors = load_tensors(file, NAMES)
@@ -151,7 +147,7 @@ def test_cache_that_does_not_fit_is_refused_by_name(
         run(dataset, HashEncoder(), tmp_path)
 
 
-def test_factory_without_a_name_is_refused(dataset: RetrievalDataset, tmp_path: Path) -> None:
+def test_factory_without_a_name_is_refused(dataset: Dataset, tmp_path: Path) -> None:
     def build(graph: CorpusGraph) -> HybridRetriever:
         return HybridRetriever(graph)
 
@@ -192,7 +188,7 @@ def test_graphs_without_labels_vectors_or_edges(prepared: PreparedDataset) -> No
     assert graphs.ptr.tolist() == [0, 12, 24]
 
 
-def test_padding_is_left_out_of_graphs(dataset: RetrievalDataset, tmp_path: Path) -> None:
+def test_padding_is_left_out_of_graphs(dataset: Dataset, tmp_path: Path) -> None:
     prepared = run(dataset, HashEncoder(), tmp_path, top_k=70)
     graphs = prepared.graphs(torch.tensor([0, 1]), split="train")
     assert graphs.ptr.tolist() == [0, 60, 120]
@@ -220,7 +216,7 @@ def test_with_features_picks_columns_by_name(prepared: PreparedDataset) -> None:
 
 
 def test_match_features_are_computed_where_asked(
-    dataset: RetrievalDataset, prepared: PreparedDataset, monkeypatch: pytest.MonkeyPatch
+    dataset: Dataset, prepared: PreparedDataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(candidates, "MATCH_QUERIES", 7)
     features = prepared.with_features(["neighbourhood_coverage", "base_score", "query_coverage"]).ranking.features
@@ -249,11 +245,11 @@ def test_optional_features_are_zero_where_the_retriever_does_not_give_them(prepa
     assert (swapped.ranking.features[..., 0] == 0).all()
 
 
-def prepare_lists(dataset: RetrievalDataset, cache: Path, **arguments: Any) -> PreparedDataset:
+def prepare_lists(dataset: Dataset, cache: Path, **arguments: Any) -> PreparedDataset:
     return prepare(dataset, encoder=None, build_retriever=partial(ListRetriever, **arguments), cache=cache)
 
 
-def test_without_an_encoder_there_are_no_vectors(dataset: RetrievalDataset, tmp_path: Path) -> None:
+def test_without_an_encoder_there_are_no_vectors(dataset: Dataset, tmp_path: Path) -> None:
     prepared = prepare_lists(dataset, tmp_path)
     assert (prepared.query_vectors, prepared.encoder_name, prepared.encoder_fingerprint) == (None, None, None)
     assert prepared.dataset.graph.embedding is None
@@ -266,19 +262,19 @@ def test_without_an_encoder_there_are_no_vectors(dataset: RetrievalDataset, tmp_
     assert known[0, 0].tolist() == [9, 0, 0]
 
 
-def test_retriever_that_needs_vectors_is_refused_without_an_encoder(dataset: RetrievalDataset, tmp_path: Path) -> None:
+def test_retriever_that_needs_vectors_is_refused_without_an_encoder(dataset: Dataset, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="`graph` must have an embedding"):
         prepare(dataset, encoder=None, build_retriever=partial(HybridRetriever, top_k=5), cache=tmp_path)
 
 
-def test_a_retrievers_fingerprint_names_the_cache(dataset: RetrievalDataset, tmp_path: Path) -> None:
+def test_a_retrievers_fingerprint_names_the_cache(dataset: Dataset, tmp_path: Path) -> None:
     for version in ("1", "2", "1"):
         ListRetriever.version = version
         prepare_lists(dataset, tmp_path)
     assert ListRetriever.calls == 2
 
 
-def test_factories_among_the_arguments_name_the_cache(dataset: RetrievalDataset, tmp_path: Path) -> None:
+def test_factories_among_the_arguments_name_the_cache(dataset: Dataset, tmp_path: Path) -> None:
     for first in (0, 1, 0):
         build = partial(ExpandRetriever, base=partial(Shallow, first=first), top_k=9, base_k=5, num_seeds=2)
         prepare(dataset, encoder=HashEncoder(), build_retriever=build, cache=tmp_path)
@@ -290,7 +286,7 @@ class Shallow(ListRetriever):
         super().__init__(graph, first=first)
 
 
-def test_ceiling_before_expansion(dataset: RetrievalDataset, tmp_path: Path) -> None:
+def test_ceiling_before_expansion(dataset: Dataset, tmp_path: Path) -> None:
     """Query ``q`` has the relevant nodes ``q`` and ``q + 1``; training queries are 0 to 23."""
     for _ in range(2):  # made, then from the cache
         prepared = prepare_lists(dataset, tmp_path, first=20, base_first=3)

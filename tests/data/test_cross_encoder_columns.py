@@ -6,7 +6,7 @@ import torch
 
 from graphrerank.data.candidates import PreparedDataset, prepare
 from graphrerank.data.cross_encoder_columns import with_cross_encoder
-from graphrerank.data.dataset import RetrievalDataset
+from graphrerank.data.dataset import Dataset
 from graphrerank.data.pair_cache import PairCache
 from graphrerank.features.cross_encoder_columns import cross_encoder_columns
 from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
@@ -15,7 +15,7 @@ from tests.support.encoders import HashEncoder, HashPairEncoder
 
 
 @pytest.fixture
-def prepared(dataset: RetrievalDataset, tmp_path: Path) -> PreparedDataset:
+def prepared(dataset: Dataset, tmp_path: Path) -> PreparedDataset:
     build = partial(CountingRetriever, top_k=9)
     return prepare(dataset, encoder=HashEncoder(), build_retriever=build, cache=tmp_path)
 

@@ -12,14 +12,14 @@ from graphrerank.data import datamodule
 from graphrerank.data.augmentation import CandidateAugmentation
 from graphrerank.data.candidates import PreparedDataset, prepare
 from graphrerank.data.datamodule import CandidateDataModule, EpochBatches, MixtureDataModule
-from graphrerank.data.dataset import RetrievalDataset
+from graphrerank.data.dataset import Dataset
 from graphrerank.graphs.model_inputs import SCORES, VECTORS
 from graphrerank.operators.hybrid import HybridRetriever
 from tests.support.encoders import HashEncoder
 
 
 @pytest.fixture
-def prepared(dataset: RetrievalDataset, tmp_path: Path) -> PreparedDataset:
+def prepared(dataset: Dataset, tmp_path: Path) -> PreparedDataset:
     return prepare(dataset, encoder=HashEncoder(), build_retriever=partial(HybridRetriever, top_k=5), cache=tmp_path)
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphrerank.data.dataset import Qrels, RetrievalDataset
+from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.graphs import EntityIncidence
 
 NUM_QUERIES, NUM_NODES = 12, 15
@@ -61,7 +61,7 @@ def test_queries_ascend_and_appear_once() -> None:
     assert qrels.queries.tolist() == sorted({query for query, _ in judged})
 
 
-def test_split_and_summary(dataset: RetrievalDataset) -> None:
+def test_split_and_summary(dataset: Dataset) -> None:
     assert dataset.split("val").queries.tolist() == list(range(24, 30))
     with pytest.raises(ValueError, match=r"data set 'ring' has the splits \['train', 'val', 'test'\], got 'dev'"):
         dataset.split("dev")
@@ -80,14 +80,14 @@ def test_split_and_summary(dataset: RetrievalDataset) -> None:
         (["a", "b"], "got 'val'"),
     ],
 )
-def test_a_split_that_is_missing_can_be_made(dataset: RetrievalDataset, splits: list[str], remedy: str) -> None:
+def test_a_split_that_is_missing_can_be_made(dataset: Dataset, splits: list[str], remedy: str) -> None:
     judged = dict(zip(splits, dataset.splits.values(), strict=False))
     with pytest.raises(ValueError) as error:  # noqa: PT011
         replace(dataset, splits=judged).check_splits(splits[0], "val")
     assert str(error.value).rstrip("'").endswith(remedy.rstrip("'"))
 
 
-def test_fingerprint_changes_with_any_part(dataset: RetrievalDataset) -> None:
+def test_fingerprint_changes_with_any_part(dataset: Dataset) -> None:
     graph, train = dataset.graph, dataset.split("train")
     changes: list[dict[str, object]] = [
         {"graph": replace(graph, texts=[*graph.texts[:-1], "other"])},
@@ -106,7 +106,7 @@ def test_fingerprint_changes_with_any_part(dataset: RetrievalDataset) -> None:
     assert replace(dataset, name="other").fingerprint == dataset.fingerprint
 
 
-def test_summary_counts_each_type_of_edge(dataset: RetrievalDataset) -> None:
+def test_summary_counts_each_type_of_edge(dataset: Dataset) -> None:
     graph = dataset.graph.with_entities(EntityIncidence.from_names([["a", "b"]] * 2 + [["b"]] + [[]] * 57))
     rich = replace(dataset, graph=graph, knn=3, edge_counts={"file": 100, "mentions": 30})
     assert rich.summary() == (
@@ -118,7 +118,7 @@ def test_summary_counts_each_type_of_edge(dataset: RetrievalDataset) -> None:
     assert done.fingerprint == rich.fingerprint
 
 
-def test_fingerprint_covers_entities_and_nearest_neighbours(dataset: RetrievalDataset) -> None:
+def test_fingerprint_covers_entities_and_nearest_neighbours(dataset: Dataset) -> None:
     names = [["a", "b"]] * 2 + [["b"]] + [[]] * 57
     found = [
         dataset,
@@ -166,12 +166,12 @@ def judgements(query: list[int], node: list[int], gain: list[float] | None = Non
     ],
 )
 def test_data_set_that_does_not_fit_together_is_refused(
-    changes: dict[str, object], message: str, dataset: RetrievalDataset
+    changes: dict[str, object], message: str, dataset: Dataset
 ) -> None:
     with pytest.raises(ValueError, match=message):
         replace(dataset, **changes)  # type: ignore[arg-type]
 
 
-def test_a_query_may_be_judged_many_times_in_its_own_split(dataset: RetrievalDataset) -> None:
+def test_a_query_may_be_judged_many_times_in_its_own_split(dataset: Dataset) -> None:
     kept: Tensor = replace(dataset, splits={"a": judgements([1, 1, 2], [2, 3, 2])}).split("a").queries
     assert kept.tolist() == [1, 2]

@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 import torch
 
-from graphrerank.data.dataset import RetrievalDataset
+from graphrerank.data.dataset import Dataset
 from graphrerank.data.drafted_questions import draft_questions
 from graphrerank.graphs import CorpusGraph
 
@@ -11,13 +11,17 @@ COUNT = 200
 
 
 @pytest.fixture
-def dataset(dataset: RetrievalDataset) -> RetrievalDataset:
+def dataset(dataset: Dataset) -> Dataset:
     """The ring, with passages of more words, each with three that no other holds."""
     texts = [f"heading{i} shared{i % 7} is about first{i} and the second{i} of shared{i % 5}" for i in range(60)]
     return dataclasses.replace(dataset, graph=dataclasses.replace(dataset.graph, texts=texts), known_fingerprint=None)
 
 
-def relevant(dataset: RetrievalDataset) -> dict[str, tuple[str, list[int]]]:
+def drafted_dataset(dataset: Dataset, count: int = COUNT, *, seed: int = 0) -> Dataset:
+    return dataset.with_drafts(draft_questions(dataset.graph, count, seed=seed))
+
+
+def relevant(dataset: Dataset) -> dict[str, tuple[str, list[int]]]:
     """Texts and relevant passages of the questions of train and val, by id."""
     found: dict[str, tuple[str, list[int]]] = {}
     for split in ("train", "val"):
@@ -27,8 +31,8 @@ def relevant(dataset: RetrievalDataset) -> dict[str, tuple[str, list[int]]]:
     return found
 
 
-def test_a_question_is_words_of_its_relevant_passages_which_edges_join(dataset: RetrievalDataset) -> None:
-    drafted = relevant(draft_questions(dataset, COUNT))
+def test_a_question_is_words_of_its_relevant_passages_which_edges_join(dataset: Dataset) -> None:
+    drafted = relevant(drafted_dataset(dataset))
     edges = {tuple(pair) for pair in dataset.graph.typed_edges()[0].tolist()}
     sizes = set()
     for text, nodes in drafted.values():
@@ -40,12 +44,8 @@ def test_a_question_is_words_of_its_relevant_passages_which_edges_join(dataset: 
     assert len(drafted) > 0.9 * COUNT
 
 
-def test_most_questions_of_two_passages_need_both(dataset: RetrievalDataset) -> None:
-    two = [
-        (set(text.split()), nodes)
-        for text, nodes in relevant(draft_questions(dataset, COUNT)).values()
-        if len(nodes) == 2
-    ]
+def test_most_questions_of_two_passages_need_both(dataset: Dataset) -> None:
+    two = [(set(text.split()), nodes) for text, nodes in relevant(drafted_dataset(dataset)).values() if len(nodes) == 2]
     needed = [
         all(words & {f"{name}{node}" for name in ("heading", "first", "second")} for node in nodes)
         for words, nodes in two
@@ -53,28 +53,28 @@ def test_most_questions_of_two_passages_need_both(dataset: RetrievalDataset) -> 
     assert sum(needed) > len(two) / 2
 
 
-def test_words_of_scripts_without_spaces_are_pairs_of_characters(dataset: RetrievalDataset) -> None:
+def test_words_of_scripts_without_spaces_are_pairs_of_characters(dataset: Dataset) -> None:
     texts = ["".join(chr(0x4E00 + 20 * i + k) for k in range(12)) + "。ABC" for i in range(60)]
     graph = dataclasses.replace(dataset.graph, texts=texts, language="characters")
-    drafted = relevant(draft_questions(dataclasses.replace(dataset, graph=graph, known_fingerprint=None), COUNT))
+    drafted = relevant(drafted_dataset(dataclasses.replace(dataset, graph=graph, known_fingerprint=None)))
     words = {word for text, _ in drafted.values() for word in text.split()}
     assert {len(word) for word in words} == {2}
     assert all(any(word in text for text in texts) for word in words)
 
 
-def test_targets_of_markdown_links_are_in_no_question(dataset: RetrievalDataset) -> None:
+def test_targets_of_markdown_links_are_in_no_question(dataset: Dataset) -> None:
     texts = [
         f"[label{i}](https://example.org/target{i}) and [more{i}](../folder{i}.md), [ion{i}](free{i})"
         for i in range(60)
     ]
     graph = dataclasses.replace(dataset.graph, texts=texts)
-    drafted = relevant(draft_questions(dataclasses.replace(dataset, graph=graph, known_fingerprint=None), COUNT))
+    drafted = relevant(drafted_dataset(dataclasses.replace(dataset, graph=graph, known_fingerprint=None)))
     words = {word.rstrip("0123456789") for text, _ in drafted.values() for word in text.split()}
     assert words == {"label", "more", "ion", "free"}
 
 
-def test_other_splits_stay(dataset: RetrievalDataset) -> None:
-    drafted = draft_questions(dataset, COUNT)
+def test_other_splits_stay(dataset: Dataset) -> None:
+    drafted = drafted_dataset(dataset)
     assert drafted.drafted
     assert list(drafted.splits) == ["train", "val", "test"]
     assert drafted.fingerprint != dataset.fingerprint
@@ -91,26 +91,26 @@ def test_other_splits_stay(dataset: RetrievalDataset) -> None:
     assert num_val == (num_val + len(drafted.split("train").queries)) // 10
 
 
-def test_a_corpus_without_questions(dataset: RetrievalDataset) -> None:
+def test_a_corpus_without_questions(dataset: Dataset) -> None:
     bare = dataclasses.replace(dataset, query_ids=[], query_texts=[], splits={}, known_fingerprint=None)
-    assert relevant(draft_questions(bare, COUNT)) == relevant(draft_questions(dataset, COUNT))
+    assert relevant(drafted_dataset(bare)) == relevant(drafted_dataset(dataset))
 
 
-def test_that_none_was_judged_is_said_where_a_test_is_asked_for(dataset: RetrievalDataset) -> None:
+def test_that_none_was_judged_is_said_where_a_test_is_asked_for(dataset: Dataset) -> None:
     bare = dataclasses.replace(dataset, query_ids=[], query_texts=[], splits={}, known_fingerprint=None)
     with pytest.raises(ValueError, match=r"no question was judged: add qrels/test.tsv, or test_split=val"):
-        draft_questions(bare, COUNT).split("test")
+        drafted_dataset(bare).split("test")
 
 
-def test_one_seed_drafts_one_set(dataset: RetrievalDataset) -> None:
-    first, again, other = (draft_questions(dataset, COUNT, seed=seed) for seed in (1, 1, 2))
+def test_one_seed_drafts_one_set(dataset: Dataset) -> None:
+    first, again, other = (drafted_dataset(dataset, seed=seed) for seed in (1, 1, 2))
     assert first.fingerprint == again.fingerprint != other.fingerprint
     assert relevant(first) == relevant(again) != relevant(other)
 
 
-def test_without_edges_each_question_is_of_one_passage(dataset: RetrievalDataset) -> None:
+def test_without_edges_each_question_is_of_one_passage(dataset: Dataset) -> None:
     bare = dataset.with_graph(dataset.graph.without_edges())
-    assert {len(nodes) for _, nodes in relevant(draft_questions(bare, COUNT)).values()} == {1}
+    assert {len(nodes) for _, nodes in relevant(drafted_dataset(bare)).values()} == {1}
 
 
 @pytest.mark.parametrize(
@@ -123,4 +123,4 @@ def test_without_edges_each_question_is_of_one_passage(dataset: RetrievalDataset
 def test_refused(texts: list[str], count: int, message: str) -> None:
     graph = CorpusGraph.from_edges(["a", "b"], texts, torch.tensor([[0, 1]]))
     with pytest.raises(ValueError, match=message):
-        draft_questions(RetrievalDataset("small", graph, [], [], {}), count)
+        drafted_dataset(Dataset("small", graph, [], [], {}), count)

@@ -14,10 +14,9 @@ from hydra.utils import instantiate
 
 from graphrerank.cli import schema
 from graphrerank.data.candidates import encode_dataset, prepare
-from graphrerank.data.dataset import RetrievalDataset
+from graphrerank.data.dataset import Dataset
 from graphrerank.data.enrichment.knn import nearest_neighbor_edges
 from graphrerank.data.readers import folder as folder_reader
-from graphrerank.data.readers.folder import load_folder
 from graphrerank.data.readers.named import load_named
 from graphrerank.data.vector_cache import VectorCache
 from graphrerank.graphs.edge_types import EDGE_TYPES
@@ -58,13 +57,13 @@ def write_chunks(write: Any, folder: Path, *, chunks: Sequence[Any] = CHUNKS) ->
     return write(folder, corpus=chunks, queries=FEW_QUERIES, edges=None, **QRELS)
 
 
-def pairs_of(dataset: RetrievalDataset) -> set[tuple[str, str]]:
+def pairs_of(dataset: Dataset) -> set[tuple[str, str]]:
     graph, ids = dataset.graph, dataset.graph.node_ids
     row = torch.repeat_interleave(torch.arange(graph.num_nodes), graph.degree)
     return {(ids[i], ids[j]) for i, j in zip(row.tolist(), graph.indices.tolist(), strict=True) if i < j}
 
 
-def shared_of(dataset: RetrievalDataset) -> set[tuple[str, str]]:
+def shared_of(dataset: Dataset) -> set[tuple[str, str]]:
     assert dataset.graph.entities is not None
     origin, partner = dataset.graph.entities.partners(torch.arange(dataset.graph.num_nodes))
     ids = dataset.graph.node_ids
@@ -73,8 +72,8 @@ def shared_of(dataset: RetrievalDataset) -> set[tuple[str, str]]:
 
 def test_neighbouring_chunks_and_mentions(write_folder: Any, tmp_path: Path) -> None:
     folder = write_chunks(write_folder, tmp_path / "chunks")
-    plain = load_folder(folder)
-    dataset = load_folder(folder, adjacency=True, mentions=True)
+    plain = Dataset.from_folder(folder)
+    dataset = Dataset.from_folder(folder, adjacency=True, mentions=True)
     assert pairs_of(plain) == set()
     assert pairs_of(dataset) == {("a0", "a1"), ("a1", "a2"), ("b0", "b1"), ("a1", "b1")}
     assert "5 nodes, 4 edges (file 0, mentions 1, neighbouring chunks 3), queries" in dataset.summary()
@@ -87,20 +86,20 @@ def test_neighbouring_chunks_and_mentions(write_folder: Any, tmp_path: Path) -> 
 def test_chunks_without_their_place_are_refused(write_folder: Any, tmp_path: Path, metadata: Any) -> None:
     chunks = [*CHUNKS, {"_id": "odd", "text": "Odd.", "metadata": metadata}]
     with pytest.raises(ValueError, match=r"`adjacency` needs a string `doc_id` and an integer `chunk_id` .* in 'odd'"):
-        load_folder(write_chunks(write_folder, tmp_path / "chunks", chunks=chunks), adjacency=True)
+        Dataset.from_folder(write_chunks(write_folder, tmp_path / "chunks", chunks=chunks), adjacency=True)
 
 
 def test_entities_of_an_extractor_and_of_a_file_are_the_same(write_folder: Any, tmp_path: Path) -> None:
     folder = write_chunks(write_folder, tmp_path / "chunks")
-    found = load_folder(folder, entities=Capitals())
+    found = Dataset.from_folder(folder, entities=Capitals())
     assert shared_of(found) == {("a0", "b0"), ("a2", "b1")}
     assert pairs_of(found) == set()  # no conceptual edge of the whole corpus
     assert "0 edges (file 0), 2 shared entities, queries" in found.summary()
     rows = [{"_id": "b0", "entities": ["the Nero"]}, {"_id": "a0", "entities": ["Rome", "NERO"]}]
     rows += [{"_id": "a2", "entities": ["Oslo"]}, {"_id": "b1", "entities": ["Oslo's"]}]
     (folder / "entities.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert load_folder(folder, entities="file").fingerprint == found.fingerprint
-    assert load_folder(folder).fingerprint != found.fingerprint
+    assert Dataset.from_folder(folder, entities="file").fingerprint == found.fingerprint
+    assert Dataset.from_folder(folder).fingerprint != found.fingerprint
 
 
 def test_entities_of_documents_that_are_left_out_are_left_out(write_folder: Any, tmp_path: Path) -> None:
@@ -109,7 +108,7 @@ def test_entities_of_documents_that_are_left_out_are_left_out(write_folder: Any,
     )
     rows = [{"_id": chunk["_id"], "entities": ["x"]} for chunk in CHUNKS]
     (folder / "entities.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    dataset = load_folder(folder, entities="file", corpus_where={"doc_id": "b"})
+    dataset = Dataset.from_folder(folder, entities="file", corpus_where={"doc_id": "b"})
     assert shared_of(dataset) == {("b0", "b1")}
 
 
@@ -117,19 +116,19 @@ def test_share_of_passages_that_an_entity_may_be_in(write_folder: Any, tmp_path:
     chunks = [{"_id": f"d{i:02}", "title": "T", "text": "Rome." if i < 12 else "Oslo."} for i in range(14)]
     qrels = {"train": "query-id\tcorpus-id\tscore\nq1\td00\t1\n", "test": None}
     folder = write_folder(tmp_path / "many", corpus=chunks, queries=FEW_QUERIES[:1], edges=None, **qrels)
-    assert shared_of(load_folder(folder, entities=Capitals())) == {("d12", "d13")}  # 12 are more than 10
-    assert len(shared_of(load_folder(folder, entities=Capitals(), max_entity_share=0.9))) == 1 + 12 * 11 // 2
+    assert shared_of(Dataset.from_folder(folder, entities=Capitals())) == {("d12", "d13")}  # 12 are more than 10
+    assert len(shared_of(Dataset.from_folder(folder, entities=Capitals(), max_entity_share=0.9))) == 1 + 12 * 11 // 2
 
 
 @pytest.mark.parametrize("source", ["spcay", {"base_url": "http://x", "model": "m"}])
 def test_unknown_sources_of_entities_are_refused(write_folder: Any, tmp_path: Path, source: Any) -> None:
     with pytest.raises(ValueError, match=r"`entities` must be null, spelling, spacy, file or an extractor .* got"):
-        load_folder(write_chunks(write_folder, tmp_path / "chunks"), entities=source)
+        Dataset.from_folder(write_chunks(write_folder, tmp_path / "chunks"), entities=source)
 
 
 def test_entities_file_that_is_not_there(write_folder: Any, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"entities\.jsonl: no such file"):
-        load_folder(write_chunks(write_folder, tmp_path / "chunks"), entities="file")
+        Dataset.from_folder(write_chunks(write_folder, tmp_path / "chunks"), entities="file")
 
 
 def test_spacy_finds_the_entities_and_keeps_them(write_folder: Any, tmp_path: Path) -> None:
@@ -141,14 +140,14 @@ def test_spacy_finds_the_entities_and_keeps_them(write_folder: Any, tmp_path: Pa
     ]
     qrels = {"train": "query-id\tcorpus-id\tscore\nq1\ta\t1\n", "test": None}
     folder = write_folder(tmp_path / "people", corpus=chunks, queries=FEW_QUERIES[:1], edges=None, **qrels)
-    dataset = load_folder(folder, entities="spacy", cache=tmp_path / "cache")
+    dataset = Dataset.from_folder(folder, entities="spacy", cache=tmp_path / "cache")
     assert shared_of(dataset) == {("a", "b")}
     assert len(list((tmp_path / "cache" / "entities").rglob("*.sqlite"))) == 1
 
 
 def test_candidate_graphs_hold_the_union_of_all_types(write_folder: Any, tmp_path: Path) -> None:
     folder = write_chunks(write_folder, tmp_path / "chunks")
-    dataset = load_folder(folder, adjacency=True, mentions=True, entities=Capitals(), knn=1)
+    dataset = Dataset.from_folder(folder, adjacency=True, mentions=True, entities=Capitals(), knn=1)
     build = partial(HybridRetriever, top_k=5)
     prepared = prepare(dataset, encoder=HashEncoder(), build_retriever=build, cache=tmp_path / "cache")
     graphs = prepared.graphs(torch.tensor([0]))
@@ -179,7 +178,7 @@ def test_candidate_graphs_hold_the_union_of_all_types(write_folder: Any, tmp_pat
 
 
 def test_nearest_neighbours_need_an_encoder_and_a_whole_cache(write_folder: Any, tmp_path: Path) -> None:
-    dataset = load_folder(write_chunks(write_folder, tmp_path / "chunks"), knn=2)
+    dataset = Dataset.from_folder(write_chunks(write_folder, tmp_path / "chunks"), knn=2)
     build = partial(HybridRetriever, top_k=5)
     with pytest.raises(ValueError, match=r"`knn` edges of data set 'chunks' need an encoder"):
         prepare(dataset, encoder=None, build_retriever=build, cache=tmp_path / "cache")
@@ -197,7 +196,7 @@ def test_expansion_over_shared_entities_lifts_the_ceiling(write_folder: Any, tmp
     settings = {"top_k": 4, "base_k": 3, "num_seeds": 3, "dense_weight": 0.0, "bm25_weight": 1.0}
     ceilings = []
     for entities in (None, Capitals()):
-        dataset = load_folder(folder, entities=entities)
+        dataset = Dataset.from_folder(folder, entities=entities)
         build = partial(HybridExpandRetriever, **settings)
         prepared = prepare(dataset, encoder=HashEncoder(), build_retriever=build, cache=tmp_path / "cache")
         ceilings.append((prepared.base_ceiling("test"), prepared.ceiling("test")))
@@ -215,7 +214,7 @@ def test_only_new_documents_are_encoded_and_enriched(write_folder: Any, tmp_path
         extractor, encoder = Capitals(), HashEncoder()
         if qrels:
             (folder / "qrels" / "test.tsv").unlink()
-        dataset = load_folder(folder, entities=extractor, knn=1, cache=tmp_path / "cache")
+        dataset = Dataset.from_folder(folder, entities=extractor, knn=1, cache=tmp_path / "cache")
         prepare(
             dataset,
             encoder=VectorCache(encoder, tmp_path / "cache" / "vectors"),
@@ -249,7 +248,7 @@ ENRICHABLE = [f.stem for f in sorted((CONF / "data").glob("*.yaml")) if "\nmenti
 def test_every_data_set_with_mentions_has_the_settings(composed: Any, tmp_path: Path, choice: str) -> None:
     data = composed(f"data={choice}", *(["data.path=x"] if choice == "folder" else []))
     settings = {key: data[key] for key in ("adjacency", "entities", "max_entity_share", "knn", "random_edges", "cache")}
-    defaults = load_folder.__kwdefaults__
+    defaults = Dataset.from_folder.__kwdefaults__
     entities = "spacy" if choice in CONCEPTUAL else defaults["entities"]
     chosen = {"cache": str(tmp_path), "knn": NEAREST.get(choice, 0), "entities": entities}
     assert settings == {key: defaults[key] for key in settings} | chosen
@@ -270,7 +269,7 @@ def test_named_data_sets_take_the_settings(write_folder: Any, tmp_path: Path) ->
     assert (len(pairs_of(dataset)), len(shared_of(dataset)), dataset.knn) == (3, 2, 2)
 
 
-def types_of(dataset: RetrievalDataset) -> dict[tuple[str, str], list[str]]:
+def types_of(dataset: Dataset) -> dict[tuple[str, str], list[str]]:
     edges, _, types = dataset.graph.typed_edges()
     ids, found = dataset.graph.node_ids, dict[tuple[str, str], list[str]]()
     for (i, j), number in zip(edges.tolist(), types.tolist(), strict=True):
@@ -282,7 +281,7 @@ def types_of(dataset: RetrievalDataset) -> dict[tuple[str, str], list[str]]:
 def test_automatic_edges_are_of_every_kind(write_folder: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder = write_chunks(write_folder, tmp_path / "chunks")
     with caplog.at_level("INFO"):
-        dataset = load_folder(folder, edges="auto", entities=Capitals(), knn=10)
+        dataset = Dataset.from_folder(folder, edges="auto", entities=Capitals(), knn=10)
     assert dataset.graph.entities is None
     joined = types_of(dataset)
     assert joined["a0", "a1"] == joined["a1", "a2"] == joined["b0", "b1"] == ["adjacency"]
@@ -293,7 +292,7 @@ def test_automatic_edges_are_of_every_kind(write_folder: Any, tmp_path: Path, ca
     assert "not the 10 nearest of each: no encoder" in dataset.summary(encoded=False)
     assert "chunks: file 0.00 edges" in caplog.text
     assert "neighbouring chunks 0.60 edges" in caplog.text
-    assert dataset.fingerprint != load_folder(folder).fingerprint
+    assert dataset.fingerprint != Dataset.from_folder(folder).fingerprint
 
 
 def test_headlines_are_not_taken_for_names(write_folder: Any, tmp_path: Path) -> None:
@@ -301,8 +300,8 @@ def test_headlines_are_not_taken_for_names(write_folder: Any, tmp_path: Path) ->
     corpus = [{"_id": str(i), "title": title, "text": "On Cell polarity."} for i, title in enumerate(titles)]
     qrels = {"train": "query-id\tcorpus-id\tscore\nq1\t0\t1\n", "test": None}
     folder = write_folder(tmp_path / "papers", corpus=corpus, queries=FEW_QUERIES[:1], edges=None, **qrels)
-    assert "mentions" not in load_folder(folder, edges="auto").edge_counts
-    assert load_folder(folder, mentions=True).edge_counts["mentions"] == 2
+    assert "mentions" not in Dataset.from_folder(folder, edges="auto").edge_counts
+    assert Dataset.from_folder(folder, mentions=True).edge_counts["mentions"] == 2
 
 
 def test_automatic_edges_read_the_folders_files_first(write_folder: Any, tmp_path: Path) -> None:
@@ -310,15 +309,15 @@ def test_automatic_edges_read_the_folders_files_first(write_folder: Any, tmp_pat
     qrels = {"train": "query-id\tcorpus-id\tscore\nq1\ta\t1\n", "test": None}
     folder = write_folder(tmp_path / "plain", corpus=chunks, queries=FEW_QUERIES[:1], edges="a\tb\tcites\n", **qrels)
     (folder / "entities.jsonl").write_text("".join(json.dumps({"_id": i, "entities": ["x"]}) + "\n" for i in "cd"))
-    assert types_of(load_folder(folder, edges="auto")) == {("a", "b"): ["reference"], ("c", "d"): ["entity"]}
+    assert types_of(Dataset.from_folder(folder, edges="auto")) == {("a", "b"): ["reference"], ("c", "d"): ["entity"]}
     (folder / "corpus.jsonl").write_text(
         "".join(json.dumps({"_id": i, "title": f"Title {i}", "text": "nothing of Title c"}) + "\n" for i in "abcd")
     )
-    assert types_of(load_folder(folder, edges="auto")) == {
+    assert types_of(Dataset.from_folder(folder, edges="auto")) == {
         **{pair: ["entity"] for pair in [("a", "c"), ("b", "c"), ("c", "d")]},  # mentions beside stated references
         ("a", "b"): ["reference"],
     }
-    assert list(load_folder(folder, edges="auto", entities="spelling").edge_counts) == [
+    assert list(Dataset.from_folder(folder, edges="auto", entities="spelling").edge_counts) == [
         "file",
         "mentions",
         "entities by spelling",
@@ -328,7 +327,7 @@ def test_automatic_edges_read_the_folders_files_first(write_folder: Any, tmp_pat
 def test_random_edges_come_beside_those_that_there_are(write_folder: Any, tmp_path: Path) -> None:
     folder = write_chunks(write_folder, tmp_path / "chunks")
     settings = {"edges": "auto", "entities": Capitals()}
-    plain, noisy = (load_folder(folder, random_edges=number, **settings) for number in (0, 1))
+    plain, noisy = (Dataset.from_folder(folder, random_edges=number, **settings) for number in (0, 1))
     found = types_of(plain)
     assert {pair: types for pair, types in types_of(noisy).items() if pair in found} == found
     added = {pair: types for pair, types in types_of(noisy).items() if pair not in found}
@@ -336,12 +335,12 @@ def test_random_edges_come_beside_those_that_there_are(write_folder: Any, tmp_pa
     assert list(added.values()) == [["other"]] * min(len(CHUNKS), free)
     assert noisy.edge_counts == {**plain.edge_counts, "random": len(added)}
     with pytest.raises(ValueError, match=r"`random_edges` must not be negative, got -1"):
-        load_folder(folder, random_edges=-1)
+        Dataset.from_folder(folder, random_edges=-1)
 
 
 def test_a_name_of_no_list_of_files_is_refused(write_folder: Any, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"`edges` must be a list of files in .*, null, or 'auto', got 'edges.tsv'"):
-        load_folder(write_chunks(write_folder, tmp_path / "chunks"), edges="edges.tsv")
+        Dataset.from_folder(write_chunks(write_folder, tmp_path / "chunks"), edges="edges.tsv")
 
 
 @pytest.mark.parametrize("larger", [False, True])
@@ -352,7 +351,7 @@ def test_nearest_neighbours_join_once_there_are_vectors(
     monkeypatch.setattr(folder_reader, "NEAREST", 1)
     if larger:
         monkeypatch.setattr(folder_reader, "ALL_NEAREST", 0)
-    dataset = load_folder(folder, edges="auto", entities=Capitals())
+    dataset = Dataset.from_folder(folder, edges="auto", entities=Capitals())
     few = torch.nonzero(dataset.graph.degree < 3).flatten()
     assert 0 < len(few) < dataset.graph.num_nodes
     joined = few if larger else torch.arange(dataset.graph.num_nodes)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from graphrerank.data.candidates import prepare
-from graphrerank.data.readers.folder import load_folder
+from graphrerank.data.dataset import Dataset
 from graphrerank.data.readers.run_candidates import read_run, run_feature_names
 from graphrerank.data.run_retriever import RunRetriever
 from graphrerank.graphs import CorpusGraph, Queries
@@ -74,7 +74,7 @@ def test_errors(tmp_path: Path, name: str) -> None:
 
 def test_prepared_from_a_run_without_an_encoder(write_folder: Any, tmp_path: Path) -> None:
     """A changed file is read again; an unchanged one comes from the cache."""
-    dataset = load_folder(write_folder(), splits=["train", "test"])
+    dataset = Dataset.from_folder(write_folder(), splits=["train", "test"])
     file, build = tmp_path / "run.trec", partial(RunRetriever, path=str(tmp_path / "run.trec"), top_k=2)
     assert not needs_vectors(build)
     file.write_text(RUN)

@@ -17,7 +17,7 @@ from graphrerank.data.augmentation import CandidateAugmentation
 from graphrerank.data.candidate_shards import CandidateShards, write_shards
 from graphrerank.data.candidates import PreparedDataset, prepare, with_vectors
 from graphrerank.data.datamodule import CandidateDataModule, MixtureDataModule
-from graphrerank.data.dataset import RetrievalDataset
+from graphrerank.data.dataset import Dataset
 from graphrerank.data.streamed_batches import ShardOrder, StreamedDataModule
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.model_inputs import PAIRS, VECTORS
@@ -32,23 +32,23 @@ def with_features(prepared: PreparedDataset) -> PreparedDataset:
     return prepared.with_features(FEATURES)
 
 
-def encoded(dataset: RetrievalDataset, cache: Path) -> RetrievalDataset:
+def encoded(dataset: Dataset, cache: Path) -> Dataset:
     vectors = with_vectors(dataset, HashEncoder(), cache)
     return replace(vectors, encoded_by=HashEncoder().fingerprint, known_fingerprint=dataset.fingerprint)
 
 
 @pytest.fixture
-def prepared(dataset: RetrievalDataset, tmp_path: Path) -> PreparedDataset:
+def prepared(dataset: Dataset, tmp_path: Path) -> PreparedDataset:
     ranked = prepare(encoded(dataset, tmp_path), encoder=HashEncoder(), build_retriever=RETRIEVER, cache=tmp_path)
     return with_features(ranked)
 
 
 @pytest.fixture
-def shards(dataset: RetrievalDataset, tmp_path: Path) -> CandidateShards:
+def shards(dataset: Dataset, tmp_path: Path) -> CandidateShards:
     return write(dataset, tmp_path)
 
 
-def write(dataset: RetrievalDataset, folder: Path) -> CandidateShards:
+def write(dataset: Dataset, folder: Path) -> CandidateShards:
     return write_shards(
         encoded(dataset, folder),
         "train",
@@ -113,7 +113,7 @@ def test_a_small_buffer_serves_each_query_once_and_holds_few_shards(
 
 
 def test_shards_that_were_written_are_not_ranked_again(
-    dataset: RetrievalDataset, shards: CandidateShards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    dataset: Dataset, shards: CandidateShards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a stop: the first block is ranked for its features' names, and the one that is missing."""
     assert len(shards.paths) == 5
@@ -215,9 +215,7 @@ def test_no_order_is_lost_where_shards_have_many_sizes() -> None:
 
 
 @pytest.fixture
-def mixed(
-    dataset: RetrievalDataset, prepared: PreparedDataset, shards: CandidateShards, tmp_path: Path
-) -> dict[str, Any]:
+def mixed(dataset: Dataset, prepared: PreparedDataset, shards: CandidateShards, tmp_path: Path) -> dict[str, Any]:
     """The data set, and a second one with other questions."""
     more = dataset.with_queries(torch.arange(len(dataset.query_ids)).flip(0)[2:])
     more = replace(more, name="two", query_texts=[f"{text} so" for text in more.query_texts])

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from graphrerank.data.candidates import prepare
-from graphrerank.data.readers.folder import load_folder
+from graphrerank.data.dataset import Dataset
 from graphrerank.data.run_retriever import RunRetriever
 from graphrerank.evaluation.cost import (
     Laps,
@@ -66,7 +66,7 @@ def test_a_search_is_timed_and_a_lookup_is_not(tmp_path: Path) -> None:
     (tmp_path / "qrels").mkdir()
     (tmp_path / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n1\ta\t1\n")
     (tmp_path / "run.trec").write_text("1 Q0 a 1 2.5 x\n")
-    dataset, queries = load_folder(tmp_path), torch.tensor([0])
+    dataset, queries = Dataset.from_folder(tmp_path), torch.tensor([0])
     data = prepare(dataset, encoder=None, build_retriever=partial(BM25Retriever, top_k=2), cache=tmp_path)
     search = LocalRetriever(dataset.graph)
     assert list(retrieval_times(data, queries, search)) == ["retrieve"]

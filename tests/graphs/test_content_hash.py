@@ -6,7 +6,7 @@ import torch
 
 from graphrerank.data.corpus_folder.opening import open_corpus
 from graphrerank.data.corpus_folder.preparation import prepare_corpus
-from graphrerank.data.dataset import Qrels, RetrievalDataset
+from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.graphs import CorpusGraph
 from graphrerank.graphs.content_hash import content_hash
 
@@ -27,7 +27,7 @@ def corpus() -> CorpusGraph:
 @pytest.mark.parametrize("vectors", ["float32", "float16"])
 def test_a_folder_and_memory_have_the_same(tmp_path: Path, vectors: str) -> None:
     qrels = {"test": Qrels(torch.tensor([0]), torch.tensor([1]), torch.ones(1))}
-    dataset = RetrievalDataset("tiny", corpus(), ["q"], ["x"], qrels)
+    dataset = Dataset("tiny", corpus(), ["q"], ["x"], qrels)
     prepare_corpus(dataset, tmp_path / "c", encoder=Encoder(), vectors=vectors, part_size=2)  # type: ignore[arg-type]
     mapped = open_corpus(tmp_path / "c").graph
     in_memory = corpus().with_embedding(corpus().encoded.to(getattr(torch, vectors)))

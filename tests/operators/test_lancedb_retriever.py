@@ -8,7 +8,7 @@ import torch
 from graphrerank.data.corpus_folder.growth import grow_corpus
 from graphrerank.data.corpus_folder.opening import open_corpus
 from graphrerank.data.corpus_folder.preparation import prepare_corpus
-from graphrerank.data.dataset import RetrievalDataset
+from graphrerank.data.dataset import Dataset
 from graphrerank.graphs import CorpusGraph, Queries
 from graphrerank.operators.dense import DenseRetriever
 from graphrerank.operators.lance_store import LanceStore
@@ -81,7 +81,7 @@ def test_no_questions_and_no_passages(tmp_path: Path) -> None:
 def test_a_corpus_folder_against_dense_search_in_it(tmp_path: Path, vectors: str) -> None:
     """As it was prepared, and as it has grown: each has a table of its own."""
     graph, encoder = dataclasses.replace(corpus(), embedding=None), HashEncoder(dim=DIM)
-    dataset = RetrievalDataset("drawn", graph, [], [], {})
+    dataset = Dataset("drawn", graph, [], [], {})
     folder = prepare_corpus(dataset, tmp_path / "corpus", encoder=encoder, vectors=vectors, part_size=50)
     queries = Queries(["a", "b"], ["castle forest", "number17"], encoder.encode(["castle forest", graph.texts[17]]))
     for added in ([], ["new"]):

@@ -5,7 +5,7 @@ import torch
 
 from graphrerank.data.corpus_folder.opening import open_corpus
 from graphrerank.data.corpus_folder.preparation import prepare_corpus
-from graphrerank.data.dataset import Qrels, RetrievalDataset
+from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.operators.dense import DenseRetriever
 from graphrerank.operators.qdrant_retriever import QdrantRetriever
 from tests.operators.stores import DIM, corpus, questions
@@ -45,7 +45,7 @@ def test_a_corpus_folder_and_the_same_corpus_in_memory_share_a_collection(
 ) -> None:
     graph = corpus(20)
     qrels = {"test": Qrels(torch.tensor([0]), torch.tensor([3]), torch.ones(1))}
-    dataset = RetrievalDataset("tiny", graph, ["q"], ["castle"], qrels)
+    dataset = Dataset("tiny", graph, ["q"], ["castle"], qrels)
     prepare_corpus(dataset, tmp_path / "corpus", encoder=Encoder(), vectors="float32")  # type: ignore[arg-type]
     mapped = open_corpus(tmp_path / "corpus").graph
     in_memory = graph.with_embedding(mapped.encoded.clone())

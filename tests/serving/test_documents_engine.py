@@ -7,8 +7,7 @@ import torch
 
 from graphrerank.data.corpus_folder.opening import open_corpus
 from graphrerank.data.corpus_folder.preparation import prepare_corpus
-from graphrerank.data.dataset import Qrels, RetrievalDataset
-from graphrerank.data.readers.folder import load_folder
+from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.files import sole_use
 from graphrerank.graphs import CorpusGraph, EntityIncidence
 from graphrerank.operators.bm25_retriever import BM25Retriever
@@ -24,7 +23,7 @@ def write(folder, *, entities=None):
     graph = CorpusGraph.from_edges(["a", "b"], ["red apple", "green pear"], torch.tensor([[0, 1]]))
     graph = graph if entities is None else graph.with_entities(EntityIncidence.from_names(entities))
     qrels = {"test": Qrels(torch.tensor([0]), torch.tensor([0]), torch.ones(1))}
-    return prepare_corpus(RetrievalDataset("fruit", graph, ["q"], ["red"], qrels), folder, encoder=HashEncoder())
+    return prepare_corpus(Dataset("fruit", graph, ["q"], ["red"], qrels), folder, encoder=HashEncoder())
 
 
 @pytest.fixture
@@ -67,7 +66,7 @@ def test_a_title_is_found_in_texts(tmp_path):
     source = tmp_path / "source"
     source.mkdir()
     (source / "corpus.jsonl").write_text('{"_id": "a", "text": "On Metz and Rome."}\n')
-    prepare_corpus(load_folder(source, mentions=True, keep_derived=True), tmp_path / "corpus")
+    prepare_corpus(Dataset.from_folder(source, mentions=True, keep_derived=True), tmp_path / "corpus")
     job = AddDocuments.model_validate({"documents": [{"id": "b", "title": " Metz ", "text": "It fell."}]})
     assert DocumentsEngine(tmp_path / "corpus", None).answer({"x": job})["x"].added == 1
     origin, neighbour = open_corpus(tmp_path / "corpus").graph.neighbours(torch.arange(2))

@@ -10,7 +10,7 @@ import torch
 from Stemmer import Stemmer
 
 from graphrerank import GraphReranker
-from graphrerank.data.readers.folder import load_folder
+from graphrerank.data.dataset import Dataset
 from graphrerank.features.text_match import TextMatch
 from graphrerank.features.word_table import WordTable
 from graphrerank.operators.bm25 import BM25, lexical_index
@@ -94,18 +94,18 @@ def test_a_german_folder_is_searched_and_matched_in_german(tmp_path: Path) -> No
         queries=[{"_id": "q", "text": "Häusern"}],
         test=[("q", "p1")],
     )
-    dataset = load_folder(folder)
+    dataset = Dataset.from_folder(folder)
     assert dataset.graph.language == "german"
     assert dataset.summary().endswith(", words of german")
     assert lexical_index(dataset.graph).score_all(["Häusern"])[0].nonzero().flatten().tolist() == [0, 1]
     edges, ptr = torch.zeros(2, 0, dtype=torch.int64), torch.tensor([0, 4])
     matched = TextMatch.of(dataset.graph).score(["Häusern"], torch.arange(4), edges, ptr)[:, 0]
     assert matched.tolist() == [1.0, 1.0, 0.0, 0.0]
-    plain = load_folder(folder, language="none")
+    plain = Dataset.from_folder(folder, language="none")
     assert not lexical_index(plain.graph).score_all(["Häusern"]).any()
     assert plain.fingerprint != dataset.fingerprint
     with pytest.raises(ValueError, match=r"`language` must be auto or one of .* got 'klingon'"):
-        load_folder(folder, language="klingon")
+        Dataset.from_folder(folder, language="klingon")
 
 
 def test_requests_are_matched_in_the_language_of_their_passages() -> None:

@@ -1,5 +1,5 @@
 """Readers, encoding, candidate lists and batches."""
 
-from graphrerank.data.dataset import Qrels, RetrievalDataset
+from graphrerank.data.dataset import Dataset, Qrels
 
-__all__ = ["Qrels", "RetrievalDataset"]
+__all__ = ["Dataset", "Qrels"]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from graphrerank.caching import hash_texts, short_hash
 from graphrerank.data.candidates import PreparedDataset, describe_retriever
-from graphrerank.data.dataset import RetrievalDataset
+from graphrerank.data.dataset import Dataset
 from graphrerank.data.encoder import Encoder
 from graphrerank.files import check_writable, load_tensors, save_tensors
 from graphrerank.graphs import CandidateGraphs, ModelInputs, Queries, Ranking, RetrieverFactory
@@ -76,7 +76,7 @@ class CandidateShards:
 
 
 def write_shards(
-    dataset: RetrievalDataset,
+    dataset: Dataset,
     split: str,
     *,
     encoder: Encoder | None,

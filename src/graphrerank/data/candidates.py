@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.caching import hash_texts, short_hash
-from graphrerank.data.dataset import NEAREST, RetrievalDataset
+from graphrerank.data.dataset import NEAREST, Dataset
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.engines.local import LOCAL, Engine
 from graphrerank.data.enrichment.knn import nearest_neighbor_edges
@@ -38,7 +38,7 @@ MATCH_QUERIES = 256  # queries whose words are matched at once
 class PreparedDataset:
     """A data set with a base ranking for every query, and with encoded texts if there is an encoder."""
 
-    dataset: RetrievalDataset  # the data set; its graph has an embedding if there is an encoder
+    dataset: Dataset  # the data set; its graph has an embedding if there is an encoder
     query_vectors: Tensor | None  # `[Q, d]`, or None without an encoder
     ranking: Ranking  # `[Q, K]` candidates, with `features [Q, K, F]`
     feature_names: tuple[str, ...]  # names of the `F` columns; the first is the base ranking's score
@@ -182,7 +182,7 @@ class PreparedDataset:
 
 
 def prepare(
-    dataset: RetrievalDataset, *, encoder: Encoder | None, build_retriever: RetrieverFactory, cache: str | Path
+    dataset: Dataset, *, encoder: Encoder | None, build_retriever: RetrieverFactory, cache: str | Path
 ) -> PreparedDataset:
     """Encode a data set and rank its corpus for every query, from the cache if possible.
 
@@ -221,9 +221,7 @@ def prepare(
     return PreparedDataset(dataset, query_vectors, ranking, retriever.feature_names, name, encoded_by or None)
 
 
-def with_vectors(
-    dataset: RetrievalDataset, encoder: Encoder | None, cache: Path, *, engine: Engine = LOCAL
-) -> RetrievalDataset:
+def with_vectors(dataset: Dataset, encoder: Encoder | None, cache: Path, *, engine: Engine = LOCAL) -> Dataset:
     """Return a data set with an encoder's vectors, as :func:`encode_dataset`; without any where there is none.
 
     Raises:
@@ -238,9 +236,7 @@ def with_vectors(
     return dataset.with_graph(replace(dataset.graph, embedding=None, known_content=None))
 
 
-def encode_dataset(
-    dataset: RetrievalDataset, encoder: Encoder, cache: Path, *, engine: Engine = LOCAL
-) -> RetrievalDataset:
+def encode_dataset(dataset: Dataset, encoder: Encoder, cache: Path, *, engine: Engine = LOCAL) -> Dataset:
     """Add vectors to the graph, and ``knn`` edges to nearest neighbours, which ``engine`` finds and ``cache`` keeps.
 
     The encoder is best wrapped in a ``VectorCache``. Vectors that came with the graph stay; a ValueError if they are

@@ -1,8 +1,10 @@
 """One data set: a corpus graph, queries, and relevance judgements by split."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,13 +12,21 @@ from torch import Tensor
 from graphrerank.caching import hash_texts, short_hash
 from graphrerank.checks import check_not_negative
 from graphrerank.data.derived_edges import DerivedEdges
+from graphrerank.data.drafted_questions import Draft, draft_questions
+from graphrerank.data.engines.local import LOCAL, Engine
+from graphrerank.data.readers.documents import Query
+from graphrerank.data.readers.drafted_file import DRAFTED, read_drafted
+from graphrerank.data.readers.folder import read_corpus, read_graph
+from graphrerank.data.readers.judged_queries import read_judged_queries
+from graphrerank.data.readers.judgements import SHARES, TEST, TRAIN, VAL, Judgement, Splits
+from graphrerank.data.readers.records import existing_folder
 from graphrerank.graphs import CorpusGraph
+from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
 from graphrerank.strangers import check_name
-from graphrerank.text.languages import ENGLISH
+from graphrerank.text.languages import AUTO, ENGLISH, language_of
 
-TRAIN, VAL, TEST = "train", "val", "test"  # as conf names them
-SHARES = (":80%", "80%:90%", "90%:")  # of a file that holds all judgements
 NEAREST = "nearest"  # the type of edges to nearest neighbours
+VALIDATION = 0.1  # share of drafted questions, the last ones
 
 
 @dataclass(frozen=True)
@@ -26,6 +36,16 @@ class Qrels:
     query: Tensor  # `[J]` int64, numbers of queries in the data set
     node: Tensor  # `[J]` int64, numbers of nodes in the corpus
     gain: Tensor  # `[J]` float32, positive
+
+    @classmethod
+    def of(cls, rows: Iterable[tuple[int, int, float]]) -> "Qrels":
+        """Convert rows of query number, node number and gain."""
+        listed = list(rows)
+        return cls(
+            torch.tensor([query for query, _, _ in listed], dtype=torch.int64),
+            torch.tensor([node for _, node, _ in listed], dtype=torch.int64),
+            torch.tensor([gain for _, _, gain in listed], dtype=torch.float32),
+        )
 
     @property
     def queries(self) -> Tensor:
@@ -61,7 +81,7 @@ class Qrels:
 
 
 @dataclass(frozen=True)
-class RetrievalDataset:
+class Dataset:
     """A named corpus graph with queries and relevance judgements."""
 
     name: str  # short name, the key in reports and a part of files' names: no path
@@ -80,9 +100,7 @@ class RetrievalDataset:
     answers: Mapping[str, Sequence[str]] = field(default_factory=dict)
     encoded_by: str | None = None  # fingerprint of the encoder of vectors that came with the graph
     derived: DerivedEdges | None = None  # the graph's edges by origin, where some follow from its passages
-    drafted: bool = (
-        False  # whether its train and val questions were made from its passages or edges, and asked by nobody
-    )
+    drafted: bool = False  # whether questions of train and val were made from its passages or edges
     known_fingerprint: InitVar[str | None] = None  # the fingerprint, where it was computed before
     fingerprint: str = field(init=False)
 
@@ -107,6 +125,145 @@ class RetrievalDataset:
             owner[qrels.query] = index
         object.__setattr__(self, "fingerprint", known_fingerprint or self._digest())
 
+    @classmethod
+    def from_folder(
+        cls,
+        path: str | Path,
+        *,
+        name: str | None = None,
+        splits: Splits = None,
+        edges: str | Sequence[str] | None = None,
+        edge_types: Sequence[str] | None = None,
+        edge_meanings: Mapping[str, str] | None = None,
+        corpus_where: Mapping[str, Any] | None = None,
+        drop_empty: bool = False,
+        mentions: bool = False,
+        adjacency: bool = False,
+        entities: str | KnowledgeExtractor | None = None,
+        max_entity_share: float = 0.001,
+        knn: int = 0,
+        random_edges: int = 0,
+        drafted: int = 0,
+        cache: str | Path | None = None,
+        engine: Engine = LOCAL,
+        keep_derived: bool = False,
+        language: str = AUTO,
+    ) -> "Dataset":
+        """Read and check a data set folder (:mod:`~graphrerank.data.readers.folder` describes its files).
+
+        Args:
+            path: The folder.
+            name: Short name; the folder's name if None.
+            splits: Judgements to read. None: every file, under its name; queries without judgements stay. A list of
+                names, or a mapping from a split's name to a file's, perhaps with a share of its queries in the file's
+                order: ``{"train": "train[:90%]", "val": "train[90%:]", "test": "dev"}``. ``auto``: the queries of all
+                files, divided into train, val and test by a hash, near-duplicates together; ``auto_documents``: also
+                together if they share a relevant document (:mod:`~graphrerank.data.readers.auto_splits`). Unless None,
+                only the queries of the splits are kept.
+            edges: Names of edge files in the folder; ``edges.tsv``, if present, if None. Of several edges of one type
+                between two documents the largest weight is kept. ``auto`` finds edges in any texts: ``edges.tsv``, if
+                present; mentions, if titles are names (as of type ``entity`` if the file states references, which they
+                would water down: 61% of Spider's foreign keys join two relevant tables, 4% of the added mentions do);
+                adjacent chunks, if every document has its position; shared entities (of ``entities``, else of
+                ``entities.jsonl``, else by their spelling) as edges of a bounded number
+                (:func:`~graphrerank.data.enrichment.shared_entities.shared_entity_edges`); and, once there are
+                vectors, the 10 nearest neighbours of every document, or in a corpus of more than 131,072 documents of
+                those with fewer than 3 neighbours. ``mentions``, ``adjacency`` and ``knn`` are then ignored.
+            edge_types: Types of edges to keep, as the files name them; None keeps all.
+            edge_meanings: Meaning of the files' names of types, one of
+                :data:`~graphrerank.graphs.edge_types.EDGE_TYPES` for each, ``other`` for all unknown names;
+                :func:`~graphrerank.graphs.edge_types.edge_type_of` decides for the rest.
+            corpus_where: Keep only documents whose metadata holds these entries (for a list: one of its members), and
+                the edges among them: ``{"split": "dev"}``. Judgements of other documents are an error: name the
+                ``splits`` of the documents kept.
+            drop_empty: Leave out documents without title and text, which are an error otherwise.
+            mentions: Join documents if the title of one occurs in the text of the other
+                (:func:`~graphrerank.data.enrichment.mentions.mention_edges`).
+            adjacency: Join adjacent chunks: documents of one ``doc_id`` whose ``chunk_id`` differ by 1, both in every
+                document's metadata (:func:`~graphrerank.graphs.adjacency.adjacency_edges`).
+            entities: Source of entities; documents that share one are neighbours: ``spelling``
+                (``PatternEntityExtractor``), ``spacy``, ``file`` for the folder's ``entities.jsonl``, or an extractor;
+                None for no entities. Unless ``edges`` is ``auto``, their edges are computed per query.
+            max_entity_share: Share of the documents, in (0, 1]; an entity in more (and in more than 10) is ignored.
+            knn: Edges to add from each document to its nearest neighbours, once there are vectors; 0 for none.
+            random_edges: Noise: edges to draw for each document, of type ``other``, between two that no edge joins.
+            drafted: Maximum number of drafted questions, which replace the splits ``train`` and ``val``: the first of
+                ``drafted.jsonl``, if present, else of
+                :func:`~graphrerank.data.drafted_questions.draft_questions`. 0 for none.
+            cache: Folder that keeps extracted entities, in its ``entities/``; None keeps nothing.
+            engine: Extracts entities, searches for mentions and joins documents by shared entities, in blocks.
+            keep_derived: Whether to keep edges by origin (``derived``), from which a corpus folder derives those of
+                passages added later.
+            language: Language in which words are matched, a name of :mod:`~graphrerank.text.languages`; ``auto``: that
+                of the documents, if their stop words are sure, else English.
+
+        Raises:
+            ValueError: If a file is missing or malformed, naming file and line.
+
+        Example:
+            >>> data = Dataset.from_folder("my_data", edges="auto")  # doctest: +SKIP
+        """
+        if language != AUTO:
+            language_of(language)  # refused before anything is read
+        check_not_negative(random_edges=random_edges)
+        folder = existing_folder(path, needed="corpus.jsonl, queries.jsonl and qrels/<split>.tsv")
+        name = name or folder.resolve().name
+        node_number, documents = read_corpus(folder, corpus_where, drop_empty=drop_empty)
+        queries, judged = read_judged_queries(folder, splits, node_number)
+        found = read_graph(
+            folder,
+            node_number,
+            documents,
+            name=name,
+            edges=edges,
+            edge_types=edge_types,
+            edge_meanings=edge_meanings,
+            mentions=mentions,
+            adjacency=adjacency,
+            entities=entities,
+            max_entity_share=max_entity_share,
+            knn=knn,
+            random_edges=random_edges,
+            cache=cache,
+            engine=engine,
+            language=language,
+        )
+        dataset = cls.from_queries(
+            name,
+            found.graph,
+            queries,
+            judged,
+            knn=found.knn,
+            knn_below=found.knn_below,
+            edge_counts=found.edge_counts,
+            derived=found.derived if keep_derived else None,
+        )
+        if not drafted:
+            return dataset
+        if (folder / DRAFTED).is_file():
+            return dataset.with_drafts(read_drafted(folder / DRAFTED, node_number)[:drafted])
+        return dataset.with_drafts(draft_questions(dataset.graph, drafted))
+
+    @classmethod
+    def from_queries(
+        cls,
+        name: str,
+        graph: CorpusGraph,
+        queries: Sequence[Query],
+        judged: Mapping[str, Iterable[Judgement]],
+        **further: Any,
+    ) -> "Dataset":
+        """Combine a corpus with queries and their judgements by split; ``further`` are fields of the data set."""
+        return cls(
+            name,
+            graph,
+            [query.query_id for query in queries],
+            [query.text for query in queries],
+            {split: Qrels.of(rows) for split, rows in judged.items()},
+            answers={query.query_id: query.answers for query in queries if query.answers is not None},
+            **further,
+        )
+
     def split(self, name: str) -> Qrels:
         """Return the judgements of a split; a ValueError if there is no such split."""
         self.check_splits(name)
@@ -128,7 +285,7 @@ class RetrievalDataset:
         parts = list(self.splits.values())
         return Qrels(*(torch.cat([getattr(part, key) for part in parts]) for key in ("query", "node", "gain")))
 
-    def with_graph(self, graph: CorpusGraph, **edge_counts: int) -> "RetrievalDataset":
+    def with_graph(self, graph: CorpusGraph, **edge_counts: int) -> "Dataset":
         """Return the same data with a graph derived from this one, encoded or with ``knn`` edges.
 
         The fingerprint stays, as it covers all that the graph is derived from. ``edge_counts`` are added.
@@ -136,7 +293,7 @@ class RetrievalDataset:
         counts = {**self.edge_counts, **edge_counts}
         return replace(self, graph=graph, edge_counts=counts, known_fingerprint=self.fingerprint)
 
-    def with_queries(self, queries: Tensor) -> "RetrievalDataset":
+    def with_queries(self, queries: Tensor) -> "Dataset":
         """Return the same corpus with some queries (``[Q']`` int64, ascending), numbered anew, and their judgements."""
         number = torch.full((len(self.query_ids),), -1)
         number[queries] = torch.arange(len(queries))
@@ -153,6 +310,34 @@ class RetrievalDataset:
             splits=splits,
             answers={query: self.answers[query] for query in ids if query in self.answers},
             known_fingerprint=short_hash(hash_texts([self.fingerprint, *ids])),
+        )
+
+    def with_drafts(self, drafts: Sequence[Draft]) -> "Dataset":
+        """Replace the queries of ``train`` and ``val`` by drafted questions, of which the last tenth is ``val``.
+
+        Queries of other splits stay; the data set is marked as ``drafted``.
+
+        Raises:
+            ValueError: If there is no draft: no passage has the words for a question.
+        """
+        if not drafts:
+            raise ValueError(f"data set {self.name!r} must have passages with words to draft questions from, got none")
+        judged = [qrels.query for split, qrels in self.splits.items() if split not in (TRAIN, VAL)]
+        others = self.with_queries(torch.unique(torch.cat([torch.zeros(0, dtype=torch.int64), *judged])))
+        first, num_val = len(others.query_ids), int(VALIDATION * len(drafts))
+        numbers = {TRAIN: range(len(drafts) - num_val), VAL: range(len(drafts) - num_val, len(drafts))}
+        splits = {
+            split: Qrels.of((first + number, node, 1.0) for number in chosen for node in drafts[number].nodes)
+            for split, chosen in numbers.items()
+            if chosen
+        }
+        return replace(
+            others,
+            query_ids=[*others.query_ids, *(f"drafted-{number}" for number in range(len(drafts)))],
+            query_texts=[*others.query_texts, *(draft.text for draft in drafts)],
+            splits={**splits, **others.splits},
+            drafted=True,
+            known_fingerprint=None,
         )
 
     def summary(self, *, encoded: bool = True) -> str:
@@ -217,3 +402,6 @@ def _splits_of(names: Sequence[str]) -> str:
     if TRAIN in names and VAL not in names and held_out in names:
         return f'{TRAIN}: "{TRAIN}[:90%]", {VAL}: "{TRAIN}[90%:]", {TEST}: {held_out}'
     return ""
+
+
+RetrievalDataset = Dataset  # the name before 0.3

@@ -5,13 +5,11 @@ import random
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
-from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 
 from graphrerank.checks import check_counts
-from graphrerank.data.dataset import TRAIN, VAL, Qrels, RetrievalDataset
 from graphrerank.graphs import CorpusGraph
 from graphrerank.text import split_sentences
 from graphrerank.text.languages import CHARACTERS, ENGLISH, UNSPACED, language_of
@@ -22,7 +20,6 @@ SHARE_EVEN = 0.35  # words of two joined passages, some of each; the others name
 SHARE_THIRD = 0.15  # of those of two: a neighbour of the second one joins them
 SHARE_WITHOUT_SHARED = 0.6  # of those of two: no word that both hold, so that only the edge connects the halves
 SHARE_SHUFFLED = 0.3  # of those of two: in no order
-VALIDATION = 0.1  # share of the questions, the last ones
 
 MIN_WORDS = 2  # of a question; one with fewer is left out
 MAX_TITLE = 6  # words of a title that a question takes
@@ -44,7 +41,7 @@ class Draft(NamedTuple):
     nodes: list[int]
 
 
-def draft_questions(dataset: RetrievalDataset, count: int, *, seed: int = 0) -> RetrievalDataset:
+def draft_questions(graph: CorpusGraph, count: int, *, seed: int = 0) -> list[Draft]:
     """Draft questions whose relevant passages are known, because their words were taken from these.
 
     A question is a few words of one passage, or of two or three that edges join: then only passages that cover its
@@ -53,53 +50,22 @@ def draft_questions(dataset: RetrievalDataset, count: int, *, seed: int = 0) -> 
     retriever finds by them: it is found along the edge. Edges are drawn evenly from their types, so that no type is
     what makes passages relevant.
 
-    Ours. A model that is trained so, and on judged tables and single-hop questions, but on no multi-hop question,
-    gains 13 points of PR@10 on 2WikiMultihopQA by it (docs/left_out.md).
+    Ours. A model trained on them, and on judged tables and single-hop questions, but on no multi-hop question, gains 13
+    points of PR@10 on 2WikiMultihopQA (docs/left_out.md).
 
     Args:
-        dataset: The corpus; its questions of the splits ``train`` and ``val`` are replaced, those of others stay.
+        graph: The corpus.
         count: Questions to draft; a few less where passages are too short to take words from.
-        seed: Of all draws.
+        seed: Seed of all draws.
 
     Returns:
-        The data set with the splits ``train`` (90%) and ``val``, marked as ``drafted``.
+        The drafts; empty if no passage has the words for a question.
 
     Raises:
-        ValueError: If ``count`` is not positive, or no passage has the words for a question.
+        ValueError: If ``count`` is not positive.
     """
-    drafts = list_drafts(dataset.graph, count, seed=seed)
-    if not drafts:
-        raise ValueError(f"`dataset` {dataset.name!r} must have passages with words to draft questions from, got none")
-    return with_drafts(dataset, drafts)
-
-
-def list_drafts(graph: CorpusGraph, count: int, *, seed: int = 0) -> list[Draft]:
-    """Draft the questions of :func:`draft_questions`; none where no passage has the words for one."""
     check_counts(count=count)
     return list(_Drafter(graph, random.Random(seed)).questions(count))
-
-
-def with_drafts(dataset: RetrievalDataset, drafts: Sequence[Draft]) -> RetrievalDataset:
-    """Replace the questions of ``train`` and ``val`` by drafts (one at least): the last tenth of them is ``val``."""
-    judged = [qrels.query for name, qrels in dataset.splits.items() if name not in (TRAIN, VAL)]
-    others = dataset.with_queries(torch.unique(torch.cat([torch.zeros(0, dtype=torch.int64), *judged])))
-    first, num_val = len(others.query_ids), int(VALIDATION * len(drafts))
-    numbers = {TRAIN: range(len(drafts) - num_val), VAL: range(len(drafts) - num_val, len(drafts))}
-    splits = {name: _qrels(drafts, split, first) for name, split in numbers.items() if split}
-    return replace(
-        others,
-        query_ids=[*others.query_ids, *(f"drafted-{number}" for number in range(len(drafts)))],
-        query_texts=[*others.query_texts, *(draft.text for draft in drafts)],
-        splits={**splits, **others.splits},
-        drafted=True,
-        known_fingerprint=None,
-    )
-
-
-def _qrels(drafts: Sequence[Draft], numbers: Sequence[int], first: int) -> Qrels:
-    pairs = [(first + number, node) for number in numbers for node in drafts[number].nodes]
-    query, node = torch.tensor(pairs).T
-    return Qrels(query, node, torch.ones(len(pairs)))
 
 
 class _Drafter:

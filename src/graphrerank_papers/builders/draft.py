@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from graphrerank.data.readers.folder import load_folder
+from graphrerank.data.dataset import Dataset
 from graphrerank.data.readers.records import Record
 from graphrerank.files import atomic_folder, hash_files, hash_json, write_chunks, write_json, write_text
 from graphrerank_papers.builders.raw_files import RawFiles
@@ -89,7 +89,7 @@ def write_dataset(draft: Draft, out: Path, origin: Origin, files: RawFiles) -> d
 
     Raises:
         ValueError: If ``out`` holds files, or the folder would be refused by
-            :func:`~graphrerank.data.readers.folder.load_folder`; nothing is written then.
+            :meth:`~graphrerank.data.dataset.Dataset.from_folder`; nothing is written then.
     """
     check_empty(out)
     with atomic_folder(out) as folder:
@@ -114,7 +114,7 @@ def write_dataset(draft: Draft, out: Path, origin: Origin, files: RawFiles) -> d
         if draft.dropped:
             lines = [json.dumps(each._asdict(), ensure_ascii=False) + "\n" for each in draft.dropped]
             _write_lines(folder / DROPPED, lines)
-        load_folder(folder)  # refuse now what every later load would refuse
+        Dataset.from_folder(folder)  # refuse now what every later load would refuse
         card = _card(draft, folder, origin, counts, files.sources())
         write_json(folder / CARD, card)
         write_text(folder / "README.md", _page(card))

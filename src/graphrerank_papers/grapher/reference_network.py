@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from graphrerank.data.dataset import RetrievalDataset
+from graphrerank.data.dataset import Dataset
 from graphrerank.data.enrichment.chunker import chunk_document
 from graphrerank.data.readers.documents import Document, read_documents
-from graphrerank.data.readers.judged_queries import judged_dataset, read_judged_queries
+from graphrerank.data.readers.judged_queries import read_judged_queries
 from graphrerank.data.readers.judgements import Judgement, Splits
 from graphrerank.data.readers.records import existing_folder
 from graphrerank.graphs import CorpusGraph
@@ -32,7 +32,7 @@ def load_reference_network(
     gold: str = "paper",
     drop_empty: bool = False,
     knn: int = 0,
-) -> RetrievalDataset:
+) -> Dataset:
     """Read a data set folder of papers whose metadata lists their ``references``.
 
     - A node is a chunk of whole sentences, without overlap, with the id ``<paper>#<number from 0>``; its text is the
@@ -48,13 +48,13 @@ def load_reference_network(
     Args:
         path: The folder.
         name: Short name; the folder's own when None.
-        splits: As of :func:`~graphrerank.data.readers.folder.load_folder`.
+        splits: As of :meth:`~graphrerank.data.dataset.Dataset.from_folder`.
         max_size: Characters of a chunk, without the title.
         citations: Citation detector; :class:`~graphrerank_papers.grapher.citations.CitationPatterns` when None.
         gold: Whether a ``corpus-id`` of the judgements names a ``chunk``, or a ``paper``, all of whose chunks are then
             relevant (the rule of section 4.2.2 for all nodes of a relevant document).
         drop_empty: Leave out papers without title and text, which are an error otherwise.
-        knn: As of :func:`~graphrerank.data.readers.folder.load_folder`.
+        knn: As of :meth:`~graphrerank.data.dataset.Dataset.from_folder`.
 
     Raises:
         ValueError: If a file is missing or malformed, naming file and line; ``references`` are malformed, naming the
@@ -85,7 +85,7 @@ def load_reference_network(
         queries, of_papers = read_judged_queries(folder, splits, index_of)
         judged = {split: _of_chunks(rows, nodes_of) for split, rows in of_papers.items()}
     counts = {"citations": graph.num_edges // 2}
-    return judged_dataset(name or folder.resolve().name, graph, queries, judged, knn=knn, edge_counts=counts)
+    return Dataset.from_queries(name or folder.resolve().name, graph, queries, judged, knn=knn, edge_counts=counts)
 
 
 def _chunks(papers: Sequence[Document], max_size: int) -> tuple[list[str], list[str], list[str], list[range]]:

@@ -6,18 +6,18 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from graphrerank.data.dataset import Qrels, RetrievalDataset
+from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.graphs import CorpusGraph, EntityIncidence
 
 WORDS = [f"word{number}" for number in range(60)] + ["the", "of", "Rivers", "river", "\u03a3\u03bf\u03c6\u03af\u03b1"]
-MakeDataset = Callable[..., RetrievalDataset]
+MakeDataset = Callable[..., Dataset]
 
 
 @pytest.fixture
 def make_dataset() -> MakeDataset:
     """Make a data set; some passages are empty, some hold a line break in their lead."""
 
-    def make(num_nodes: int = 90, *, seed: int = 0, entities: bool = True, name: str = "drawn") -> RetrievalDataset:
+    def make(num_nodes: int = 90, *, seed: int = 0, entities: bool = True, name: str = "drawn") -> Dataset:
         rng, generator = random.Random(seed), torch.Generator().manual_seed(seed)
         texts = [
             rng.choice([". ", "\n", " "]).join(" ".join(rng.choices(WORDS, k=rng.randint(1, 9))) for _ in range(3))
@@ -39,6 +39,6 @@ def make_dataset() -> MakeDataset:
             "test": Qrels(torch.arange(6, 12), judged[6:], torch.full((6,), 2.0)),
         }
         answers = {"q1": ["Metz"]}
-        return RetrievalDataset(name, graph, [f"q{i}" for i in range(12)], queries, qrels, answers=answers)
+        return Dataset(name, graph, [f"q{i}" for i in range(12)], queries, qrels, answers=answers)
 
     return make

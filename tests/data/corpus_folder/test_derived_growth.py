@@ -12,12 +12,11 @@ from graphrerank.data.corpus_folder.compaction import compact_corpus
 from graphrerank.data.corpus_folder.growth import grow_corpus
 from graphrerank.data.corpus_folder.opening import open_corpus
 from graphrerank.data.corpus_folder.preparation import prepare_corpus
-from graphrerank.data.dataset import RetrievalDataset
+from graphrerank.data.dataset import Dataset
 from graphrerank.data.derived_edges import DerivedEdges
 from graphrerank.data.enrichment import mentions, shared_entities
 from graphrerank.data.enrichment.shared_entities import choose_neighbours, shared_weight
 from graphrerank.data.readers import folder as folder_reader
-from graphrerank.data.readers.folder import load_folder
 from graphrerank.graphs import CorpusGraph, EntityIncidence, entity_incidence
 from graphrerank.graphs.edge_types import ENTITY, SIMILARITY
 from graphrerank.knowledge.passage_knowledge import Knowledge
@@ -63,7 +62,7 @@ def load(folder: Path, texts: Sequence[Text], stated: Sequence[tuple[str, str]] 
     if stated:
         rows = "".join(f"{source}\t{target}\tcites\t0.5\n" for source, target in stated)
         (folder / "edges.tsv").write_text(f"source\ttarget\ttype\tweight\n{rows}")
-    return load_folder(folder, keep_derived=True, name="drawn", **settings)
+    return Dataset.from_folder(folder, keep_derived=True, name="drawn", **settings)
 
 
 def edges_of(graph: CorpusGraph) -> dict[tuple[str, str, int], float]:
@@ -73,7 +72,7 @@ def edges_of(graph: CorpusGraph) -> dict[tuple[str, str, int], float]:
     return {(ids[i], ids[j], kind): w for (i, j), kind, w in rows}
 
 
-def expected_edges(rebuilt: RetrievalDataset, measured_against: int) -> dict[tuple[str, str, int], float]:
+def expected_edges(rebuilt: Dataset, measured_against: int) -> dict[tuple[str, str, int], float]:
     """Return the edges of a preparation whose rarity of an entity is measured against another number of passages."""
     derived = rebuilt.derived
     assert isinstance(derived, DerivedEdges)

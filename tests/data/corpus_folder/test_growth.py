@@ -16,7 +16,7 @@ from graphrerank.data.corpus_folder.compaction import compact_corpus
 from graphrerank.data.corpus_folder.growth import NewEdge, grow_corpus
 from graphrerank.data.corpus_folder.opening import open_corpus
 from graphrerank.data.corpus_folder.preparation import prepare_corpus
-from graphrerank.data.dataset import Qrels, RetrievalDataset
+from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.features.text_match import TEXT_MATCH_FEATURES
 from graphrerank.files import sole_use
 from graphrerank.graphs import CorpusGraph, Queries, RetrieverFactory
@@ -44,7 +44,7 @@ def encoder() -> HashEncoder:
     return HashEncoder(dim=32, by_word=True)
 
 
-def with_nodes(dataset: RetrievalDataset, nodes: Sequence[int]) -> RetrievalDataset:
+def with_nodes(dataset: Dataset, nodes: Sequence[int]) -> Dataset:
     """Build the data set anew with some passages, in some order, and the edges and judgements of them alone."""
     graph, number = dataset.graph, torch.full((dataset.graph.num_nodes,), -1)
     number[list(nodes)] = torch.arange(len(nodes))
@@ -56,10 +56,10 @@ def with_nodes(dataset: RetrievalDataset, nodes: Sequence[int]) -> RetrievalData
     for name, qrels in dataset.splits.items():
         judged = number[qrels.node] >= 0
         splits[name] = Qrels(qrels.query[judged], number[qrels.node[judged]], qrels.gain[judged])
-    return RetrievalDataset(dataset.name, rebuilt, dataset.query_ids, dataset.query_texts, splits)
+    return Dataset(dataset.name, rebuilt, dataset.query_ids, dataset.query_texts, splits)
 
 
-def new_edges(dataset: RetrievalDataset, new: Sequence[int], present: Sequence[int]) -> list[NewEdge]:
+def new_edges(dataset: Dataset, new: Sequence[int], present: Sequence[int]) -> list[NewEdge]:
     """List the edges of new passages among them and to those that are there."""
     ids, (pairs, weight, types) = dataset.graph.node_ids, dataset.graph.typed_edges()
     return [
@@ -69,17 +69,15 @@ def new_edges(dataset: RetrievalDataset, new: Sequence[int], present: Sequence[i
     ]
 
 
-def add(
-    folder: Path, dataset: RetrievalDataset, new: Sequence[int], present: Sequence[int], **settings: object
-) -> None:
+def add(folder: Path, dataset: Dataset, new: Sequence[int], present: Sequence[int], **settings: object) -> None:
     ids, texts = ([strings[i] for i in new] for strings in (dataset.graph.node_ids, dataset.graph.texts))
     edges = new_edges(dataset, new, present)
     grow_corpus(folder, ids, texts, edges=edges, encoder=encoder(), **settings)  # type: ignore[arg-type]
 
 
 def assert_same(
-    found: RetrievalDataset,
-    rebuilt: RetrievalDataset,
+    found: Dataset,
+    rebuilt: Dataset,
     cache: Path,
     *,
     exact: bool = True,

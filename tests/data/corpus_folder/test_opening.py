@@ -10,7 +10,7 @@ import torch
 from graphrerank.data.candidates import prepare
 from graphrerank.data.corpus_folder.opening import open_corpus
 from graphrerank.data.corpus_folder.preparation import prepare_corpus
-from graphrerank.data.dataset import RetrievalDataset
+from graphrerank.data.dataset import Dataset
 from graphrerank.features.text_match import TEXT_MATCH_FEATURES, TextMatch
 from graphrerank.graphs import Queries, RetrieverFactory
 from graphrerank.graphs.mapped_pages import RESIDENT, MappedPages
@@ -34,7 +34,7 @@ RETRIEVERS: dict[str, RetrieverFactory] = {
 }
 
 
-def mapped(dataset: RetrievalDataset, folder: Path, **settings: object) -> RetrievalDataset:
+def mapped(dataset: Dataset, folder: Path, **settings: object) -> Dataset:
     return open_corpus(prepare_corpus(dataset, folder, part_size=17, **settings), thorough=True)  # type: ignore[arg-type]
 
 

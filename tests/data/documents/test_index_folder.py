@@ -5,8 +5,8 @@ import os
 
 import pytest
 
+from graphrerank.data.dataset import Dataset
 from graphrerank.data.documents.index_folder import index_folder
-from graphrerank.data.readers.folder import load_folder
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_passages_places_and_links(documents, tmp_path):
 
 def test_the_folder_is_a_data_set(documents, tmp_path):
     index_folder(documents, tmp_path / "out")
-    graph = load_folder(tmp_path / "out", adjacency=True).graph
+    graph = Dataset.from_folder(tmp_path / "out", adjacency=True).graph
     joined = {(graph.node_ids[i], graph.node_ids[j]) for i, j in graph.typed_edges()[0].tolist()}
     assert ("api/use.md:0", "api/use.md:1") in joined
     assert ("index.md:0", "page.html:0") in joined
@@ -80,7 +80,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_read(documents, tmp_path):
     assert made.unread["no text"] == ["only.md", "rows.json#2", "rows.json#3"]
     assert sum("begins with a blank" in reason for reason in made.unread) == 1
     assert "not read: 3 x no text (only.md, rows.json#2, rows.json#3)" in str(made)
-    assert "rows.json#1:0" in load_folder(tmp_path / "out").graph.node_ids
+    assert "rows.json#1:0" in Dataset.from_folder(tmp_path / "out").graph.node_ids
 
 
 def test_a_pipe_is_not_read_and_half_a_character_is_replaced(documents, tmp_path):

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from graphrerank.data.corpus_folder.preparation import prepare_corpus
+from graphrerank.data.dataset import Dataset
 from graphrerank.data.engines.local import LOCAL, Block, Engine, Work
 from graphrerank.data.engines.ray_data import TRIES, RayEngine, count_try, read_block, work_on, write_block
 from graphrerank.data.enrichment import entity_names, knn, mentions, shared_entities
-from graphrerank.data.readers.folder import load_folder
 from tests.support.encoders import HashEncoder
 from tests.support.folders import write_dataset
 
@@ -81,7 +81,7 @@ def folder(tmp_path: Path) -> Path:
 
 def prepared(folder: Path, path: Path, engine: Engine) -> dict[str, bytes]:
     """Prepare a corpus folder and return its files."""
-    dataset = load_folder(folder, edges="auto", cache=path.with_suffix(".cache"), engine=engine)
+    dataset = Dataset.from_folder(folder, edges="auto", cache=path.with_suffix(".cache"), engine=engine)
     assert all(dataset.edge_counts[source] for source in ("mentions", "entities by spelling"))
     prepare_corpus(dataset, path, encoder=HashEncoder(), part_size=16, engine=engine)
     return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}

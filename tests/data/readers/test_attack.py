@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank.data.dataset import RetrievalDataset
+from graphrerank.data.dataset import Dataset
 from graphrerank.data.readers import attack
 from graphrerank.data.readers.attack import (
     MIN_QUERY_CHARACTERS,
@@ -36,7 +36,7 @@ def lookup_objects(key: str, stem: str) -> Objects:
 
 
 @pytest.fixture(scope="module")
-def real() -> RetrievalDataset:
+def real() -> Dataset:
     return load_attack()
 
 
@@ -102,14 +102,14 @@ def test_link_cut_off_at_every_character(length: int) -> None:
 
 
 @needs_package
-def test_no_markup_is_left_in_any_real_text(real: RetrievalDataset) -> None:
+def test_no_markup_is_left_in_any_real_text(real: Dataset) -> None:
     texts = [*real.graph.texts, *real.query_texts]
     assert [text for text in texts if "(Citation" in text or "](" in text or "<code>" in text] == []
     assert [text for text in texts if re.search(r"\((C(i(t(a(t(i(on?)?)?)?)?)?)?)?$", text)] == []
 
 
 @needs_package
-def test_nodes_are_the_active_objects(real: RetrievalDataset) -> None:
+def test_nodes_are_the_active_objects(real: Dataset) -> None:
     keys = [("attack_patterns", "attack-patterns"), ("software", "software")]
     keys += [("groups_campaigns", "groups-campaigns"), ("mitigations", "mitigations")]
     objects = [o for key, stem in keys for o in lookup_objects(key, stem)]
@@ -119,7 +119,7 @@ def test_nodes_are_the_active_objects(real: RetrievalDataset) -> None:
 
 
 @needs_package
-def test_every_relation_is_an_edge_or_a_query_and_never_both(real: RetrievalDataset) -> None:
+def test_every_relation_is_an_edge_or_a_query_and_never_both(real: Dataset) -> None:
     number = {node: i for i, node in enumerate(real.graph.node_ids)}
     keys = [("attack_patterns", "attack-patterns"), ("software", "software")]
     keys += [("groups_campaigns", "groups-campaigns"), ("mitigations", "mitigations")]
@@ -151,7 +151,7 @@ def test_every_relation_is_an_edge_or_a_query_and_never_both(real: RetrievalData
 
 
 @needs_package
-def test_sources_are_disjoint_across_splits_and_shares_hold(real: RetrievalDataset) -> None:
+def test_sources_are_disjoint_across_splits_and_shares_hold(real: Dataset) -> None:
     source_of = {r["stix_id"]: r["source_ref"] for r in lookup_objects("relationships", "relationships")}
     sources = {
         name: {source_of[real.query_ids[query]] for query in qrels.queries.tolist()}
@@ -166,7 +166,7 @@ def test_sources_are_disjoint_across_splits_and_shares_hold(real: RetrievalDatas
 
 
 @needs_package
-def test_queries_are_long_enough_and_have_two_relevant_nodes(real: RetrievalDataset) -> None:
+def test_queries_are_long_enough_and_have_two_relevant_nodes(real: Dataset) -> None:
     assert min(map(len, real.query_texts)) > 30
     judged = 0
     for qrels in real.splits.values():
@@ -178,7 +178,7 @@ def test_queries_are_long_enough_and_have_two_relevant_nodes(real: RetrievalData
 
 
 @needs_package
-def test_seed_names_the_data_set(real: RetrievalDataset) -> None:
+def test_seed_names_the_data_set(real: Dataset) -> None:
     assert load_attack().fingerprint == real.fingerprint
     assert load_attack(split_seed=1).fingerprint != real.fingerprint
     fewer_edges = load_attack(edge_share=0.2)

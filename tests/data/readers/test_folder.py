@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 
+from graphrerank.data.dataset import Dataset
 from graphrerank.data.readers.documents import Document, read_documents, read_queries, split_passage
-from graphrerank.data.readers.folder import load_folder
 from graphrerank.data.readers.judgements import plan_splits
 from graphrerank.data.readers.records import parse_number
 from graphrerank.graphs.edge_types import EDGE_TYPES
@@ -37,7 +37,7 @@ def judged(dataset: Any, split: str) -> dict[tuple[str, str], float]:
 
 
 def test_every_part_of_a_small_folder(write_folder) -> None:
-    dataset = load_folder(write_folder())
+    dataset = Dataset.from_folder(write_folder())
     assert dataset.name == "small"
     assert list(dataset.graph.node_ids) == ["a", "b", "c", "d d"]
     assert list(dataset.graph.texts) == ["Ant. An insect.", "A bird.", "Cat", "A dog."]
@@ -80,7 +80,7 @@ def test_blank_lines_carriage_returns_and_a_byte_order_mark_change_nothing(write
         if file.is_file():
             content = b"\xef\xbb\xbf" + file.read_bytes().replace(b"\n", b"\r\n\r\n")
             (odd / file.relative_to(plain)).write_bytes(content)
-    assert same(load_folder(plain), load_folder(odd))
+    assert same(Dataset.from_folder(plain), Dataset.from_folder(odd))
 
 
 def test_gzip_shards_and_flat_qrels_change_nothing(write_folder, tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_gzip_shards_and_flat_qrels_change_nothing(write_folder, tmp_path: Path)
     (odd / "edges.tsv").write_bytes((plain / "edges.tsv").read_bytes())
     for split in ("train", "test"):
         (odd / f"{split}.tsv").write_bytes((plain / "qrels" / f"{split}.tsv").read_bytes())
-    assert same(load_folder(plain), load_folder(odd))
+    assert same(Dataset.from_folder(plain), Dataset.from_folder(odd))
 
 
 def test_parquet_of_the_hub_changes_nothing(write_folder, tmp_path: Path) -> None:
@@ -108,13 +108,13 @@ def test_parquet_of_the_hub_changes_nothing(write_folder, tmp_path: Path) -> Non
     parquet.write_table(arrow.Table.from_pylist(corpus[:3]), odd / "corpus" / "corpus-00000-of-00002.parquet")
     parquet.write_table(arrow.Table.from_pylist(corpus[3:]), odd / "corpus" / "corpus-00001-of-00002.parquet")
     parquet.write_table(arrow.Table.from_pylist(queries), odd / "queries.parquet")
-    assert same(load_folder(plain), load_folder(odd))
+    assert same(Dataset.from_folder(plain), Dataset.from_folder(odd))
     parquet.write_table(arrow.Table.from_pylist([{"_id": "x", "text": ""}]), odd / "queries.parquet")
     with pytest.raises(ValueError, match=r"queries\.parquet, row 1: needed a `text`"):
-        load_folder(odd)
+        Dataset.from_folder(odd)
     (odd / "queries.parquet").write_bytes(b"PAR1 not")
     with pytest.raises(ValueError, match=r"queries\.parquet: damaged Parquet file after row 0"):
-        load_folder(odd)
+        Dataset.from_folder(odd)
 
 
 def test_parquet_without_its_package_says_what_to_install(write_folder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,18 +122,18 @@ def test_parquet_without_its_package_says_what_to_install(write_folder, monkeypa
     (folder / "corpus.parquet").write_bytes(b"")
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     with pytest.raises(ValueError, match=r"corpus\.parquet: reading Parquet needs the package `pyarrow`"):
-        load_folder(folder)
+        Dataset.from_folder(folder)
 
 
 def test_line_separators_of_unicode_are_text_not_lines(write_folder) -> None:
     corpus = '{"_id": "a", "text": "one\u2028two\x85three"}\n'
-    dataset = load_folder(write_folder(corpus=corpus, edges=None, train=HEADER + "q1\ta\t1\n", test=None))
+    dataset = Dataset.from_folder(write_folder(corpus=corpus, edges=None, train=HEADER + "q1\ta\t1\n", test=None))
     assert list(dataset.graph.texts) == ["one\u2028two\x85three"]
 
 
 def test_whole_surrogate_pairs_are_characters(write_folder) -> None:
     corpus = '{"_id": "a", "text": "\\ud83d\\ude00 and \\\\ud800"}\n'
-    dataset = load_folder(write_folder(corpus=corpus, edges=None, train=HEADER + "q1\ta\t1\n", test=None))
+    dataset = Dataset.from_folder(write_folder(corpus=corpus, edges=None, train=HEADER + "q1\ta\t1\n", test=None))
     assert list(dataset.graph.texts) == ["\U0001f600 and \\ud800"]
 
 
@@ -141,26 +141,26 @@ def test_whole_surrogate_pairs_are_characters(write_folder) -> None:
 
 
 def test_named_splits_keep_only_their_queries(write_folder) -> None:
-    dataset = load_folder(write_folder(), splits=["test"])
+    dataset = Dataset.from_folder(write_folder(), splits=["test"])
     assert list(dataset.query_ids) == ["q2"]
     assert judged(dataset, "test") == {("q2", "c"): 2, ("q2", "d d"): 1}
 
 
 def test_unread_splits_may_be_broken(write_folder) -> None:
-    assert list(load_folder(write_folder(train="nonsense\n"), splits={"dev": "test"}).splits) == ["dev"]
+    assert list(Dataset.from_folder(write_folder(train="nonsense\n"), splits={"dev": "test"}).splits) == ["dev"]
 
 
 def test_shares_of_a_split_part_its_queries_in_order(write_folder) -> None:
     queries = [{"_id": f"q{i}", "text": "?"} for i in range(10)]
     rows = HEADER + "".join(f"q{i}\ta\t1\nq{i}\tb\t1\n" for i in reversed(range(10)))
     folder = write_folder(queries=queries, train=rows, test=None)
-    dataset = load_folder(folder, splits={"train": "train[:70%]", "val": "train[70%:]"})
+    dataset = Dataset.from_folder(folder, splits={"train": "train[:70%]", "val": "train[70%:]"})
     assert {query for query, _ in judged(dataset, "train")} == {f"q{i}" for i in range(7)}
     assert judged(dataset, "val") == {(f"q{i}", node): 1 for i in (7, 8, 9) for node in "ab"}
     with pytest.raises(ValueError, match=r"`splits` must each hold a query, got none for 'val'"):
-        load_folder(folder, splits={"val": "train[:1%]"})
+        Dataset.from_folder(folder, splits={"val": "train[:1%]"})
     with pytest.raises(ValueError, match="must not share queries"):
-        load_folder(folder, splits={"train": "train", "val": "train[:50%]"})
+        Dataset.from_folder(folder, splits={"train": "train", "val": "train[:50%]"})
 
 
 @pytest.mark.parametrize("parts", [2, 3, 7])
@@ -184,36 +184,36 @@ def test_shares_cover_every_query_once(parts: int) -> None:
 )
 def test_bad_splits(write_folder, splits: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        load_folder(write_folder(), splits=splits)
+        Dataset.from_folder(write_folder(), splits=splits)
 
 
 def test_a_folder_without_judgements_has_no_splits(write_folder) -> None:
-    dataset = load_folder(write_folder(train=None, test=None))
+    dataset = Dataset.from_folder(write_folder(train=None, test=None))
     assert dict(dataset.splits) == {}
     assert len(dataset.query_ids) == 3
 
 
 def test_a_corpus_to_search_in_needs_no_queries(write_folder) -> None:
-    dataset = load_folder(write_folder(train=None, test=None, queries=None))
+    dataset = Dataset.from_folder(write_folder(train=None, test=None, queries=None))
     assert dataset.graph.num_nodes == 4
     assert list(dataset.query_ids) == []
     with pytest.raises(ValueError, match=r"needed queries\.jsonl"):
-        load_folder(write_folder(train=None, test=None, queries=None), splits=["test"])
+        Dataset.from_folder(write_folder(train=None, test=None, queries=None), splits=["test"])
     with pytest.raises(ValueError, match=r"needed queries\.jsonl"):  # judgements are there
-        load_folder(write_folder(queries=None))
+        Dataset.from_folder(write_folder(queries=None))
 
 
 def test_parallel_edges_become_one_with_the_largest_weight(write_folder) -> None:
     edges = "source\ttarget\ttype\tsource_column\tweight\na\tb\tx\tk\t0.5\nb\ta\ty\tk\t3\na\tb\ty\t\t2\n"
     folder = write_folder(edges=edges)
-    assert edges_of(load_folder(folder)) == {("a", "b"): 3, ("b", "a"): 3}
-    assert edges_of(load_folder(folder, edge_types=["x"])) == {("a", "b"): 0.5, ("b", "a"): 0.5}
+    assert edges_of(Dataset.from_folder(folder)) == {("a", "b"): 3, ("b", "a"): 3}
+    assert edges_of(Dataset.from_folder(folder, edge_types=["x"])) == {("a", "b"): 0.5, ("b", "a"): 0.5}
 
 
 def test_edges_keep_what_their_type_means(write_folder) -> None:
     folder = write_folder(edges="a\tb\tfollows\t2\na\tb\tcites\t1\nb\tc\tlikes\t1\n")
     with pytest.warns(UserWarning, match=r"edges of the types 'likes' are `other`.*\{likes: reference\}"):
-        dataset = load_folder(folder, edge_meanings={"follows": "adjacency"})
+        dataset = Dataset.from_folder(folder, edge_meanings={"follows": "adjacency"})
     edges, weight, types = dataset.graph.typed_edges()
     ids = dataset.graph.node_ids
     found = {
@@ -223,33 +223,35 @@ def test_edges_keep_what_their_type_means(write_folder) -> None:
     assert found == one_way | {(b, a, t, w) for a, b, t, w in one_way}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        _, _, types = load_folder(folder, edge_meanings={"other": "reference"}).graph.typed_edges()
+        _, _, types = Dataset.from_folder(folder, edge_meanings={"other": "reference"}).graph.typed_edges()
     assert {EDGE_TYPES[t] for t in types} == {"reference"}
     with pytest.raises(ValueError, match=r"`edge_types` must name types in .*got 'other'"):
-        load_folder(folder, edge_types=["other"], edge_meanings={"other": "reference"})
+        Dataset.from_folder(folder, edge_types=["other"], edge_meanings={"other": "reference"})
     with pytest.raises(ValueError, match=r"`edge_meanings\['follows'\]` must be of"):
-        load_folder(folder, edge_meanings={"follows": "next"})
+        Dataset.from_folder(folder, edge_meanings={"follows": "next"})
     with pytest.raises(ValueError, match=r"`edge_meanings` must name types in .*got 'like'; there are \['cites', 'fol"):
-        load_folder(folder, edge_meanings={"like": "reference"})
+        Dataset.from_folder(folder, edge_meanings={"like": "reference"})
 
 
 def test_edges_without_header(write_folder, tmp_path: Path) -> None:
-    dataset = load_folder(write_folder(edges="a\tb\tx\nc\tb\tx\n"))
+    dataset = Dataset.from_folder(write_folder(edges="a\tb\tx\nc\tb\tx\n"))
     assert set(edges_of(dataset)) == {("a", "b"), ("b", "a"), ("b", "c"), ("c", "b")}
-    assert edges_of(load_folder(write_folder(tmp_path / "other", edges="a\tb\tx\t0.25\n")))["a", "b"] == 0.25
+    assert edges_of(Dataset.from_folder(write_folder(tmp_path / "other", edges="a\tb\tx\t0.25\n")))["a", "b"] == 0.25
 
 
 def test_edge_files_can_be_chosen(write_folder) -> None:
     folder = write_folder()
     (folder / "more.tsv").write_text("a\tc\tmore\n", encoding="utf-8")
-    assert load_folder(folder, edges=[]).graph.num_edges == 0
-    assert set(edges_of(load_folder(folder, edges=["more.tsv"]))) == {("a", "c"), ("c", "a")}
-    assert load_folder(folder, edges=["edges.tsv", "more.tsv"]).graph.num_edges == 6
-    assert load_folder(folder, edges=["edges.tsv", "more.tsv"], edge_types=["more", "likes"]).graph.num_edges == 4
+    assert Dataset.from_folder(folder, edges=[]).graph.num_edges == 0
+    assert set(edges_of(Dataset.from_folder(folder, edges=["more.tsv"]))) == {("a", "c"), ("c", "a")}
+    assert Dataset.from_folder(folder, edges=["edges.tsv", "more.tsv"]).graph.num_edges == 6
+    assert (
+        Dataset.from_folder(folder, edges=["edges.tsv", "more.tsv"], edge_types=["more", "likes"]).graph.num_edges == 4
+    )
     with pytest.raises(ValueError, match=r"none\.tsv: no such file"):
-        load_folder(folder, edges=["none.tsv"])
+        Dataset.from_folder(folder, edges=["none.tsv"])
     with pytest.raises(ValueError, match=r"`edge_types` must name types .* got 'love'; there are \['hates', 'likes'\]"):
-        load_folder(folder, edge_types=["likes", "love"])
+        Dataset.from_folder(folder, edge_types=["likes", "love"])
 
 
 CORPUS_OF_TWO = [
@@ -264,29 +266,29 @@ def test_corpus_where_keeps_documents_and_their_edges(write_folder) -> None:
     edges = "a\tb\tx\nb\tc\tx\nc\td d\tx\n"
     rows = HEADER + "q2\tc\t1\nq2\ta\t0\n"
     folder = write_folder(corpus=CORPUS_OF_TWO, edges=edges, test=rows)
-    dataset = load_folder(folder, corpus_where={"split": "dev"}, splits=["test"])
+    dataset = Dataset.from_folder(folder, corpus_where={"split": "dev"}, splits=["test"])
     assert list(dataset.graph.node_ids) == ["b", "c"]
     assert set(edges_of(dataset)) == {("b", "c"), ("c", "b")}
     assert judged(dataset, "test") == {("q2", "c"): 1}
-    both = load_folder(folder, corpus_where={"split": ["dev", "train"], "db": [1, 2]})
+    both = Dataset.from_folder(folder, corpus_where={"split": ["dev", "train"], "db": [1, 2]})
     assert list(both.graph.node_ids) == ["a", "c"]
 
 
 def test_corpus_where_refuses_judgements_of_what_it_leaves_out(write_folder) -> None:
     folder = write_folder(corpus=CORPUS_OF_TWO, edges=None, test=HEADER + "q2\tc\t1\n")
     with pytest.raises(ValueError, match=r"train\.tsv, line 2: needed a document that `corpus_where` keeps .* 'a'"):
-        load_folder(folder, corpus_where={"split": "dev"})
+        Dataset.from_folder(folder, corpus_where={"split": "dev"})
     with pytest.raises(ValueError, match=r"must hold a document with {'split': 'no'} in its metadata"):
-        load_folder(folder, corpus_where={"split": "no"})
+        Dataset.from_folder(folder, corpus_where={"split": "no"})
 
 
 def test_empty_documents_can_be_dropped(write_folder) -> None:
     corpus = [{"_id": "a", "text": "A"}, {"_id": "e", "title": " ", "text": ""}]
     folder = write_folder(corpus=corpus, edges=None, test=None, train=HEADER + "q1\ta\t1\n")
-    assert list(load_folder(folder, drop_empty=True).graph.node_ids) == ["a"]
+    assert list(Dataset.from_folder(folder, drop_empty=True).graph.node_ids) == ["a"]
     (folder / "qrels" / "train.tsv").write_text(HEADER + "q1\te\t1\n", encoding="utf-8")
     with pytest.raises(ValueError, match=r"train\.tsv, line 2: needed a corpus-id of the corpus, found 'e'"):
-        load_folder(folder, drop_empty=True)
+        Dataset.from_folder(folder, drop_empty=True)
 
 
 # --- every error names file and line ---------------------------------------------------------------------------------
@@ -367,12 +369,12 @@ ANT = '{"_id": "a", "text": "A"}\n'
 )
 def test_bad_content(write_folder, table: str, content: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        load_folder(write_folder(**{table: content}))
+        Dataset.from_folder(write_folder(**{table: content}))
 
 
 def test_missing_folder(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"nowhere: no such folder; it must hold corpus\.jsonl"):
-        load_folder(tmp_path / "nowhere")
+        Dataset.from_folder(tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize("cut", [4, 30])
@@ -380,19 +382,19 @@ def test_cut_off_gzip(write_folder, cut: int) -> None:
     folder = write_folder(queries=None)
     (folder / "queries.jsonl.gz").write_bytes(gzip.compress(b'{"_id": "q1", "text": "?"}\n' * 9)[:cut])
     with pytest.raises(ValueError, match=r"queries\.jsonl\.gz: damaged gzip file"):
-        load_folder(folder)
+        Dataset.from_folder(folder)
 
 
 def test_not_gzip_at_all(write_folder) -> None:
     folder = write_folder(queries=None)
     (folder / "queries.jsonl.gz").write_bytes(b"plain text")
     with pytest.raises(ValueError, match=r"queries\.jsonl\.gz: damaged gzip file"):
-        load_folder(folder)
+        Dataset.from_folder(folder)
 
 
 def test_long_findings_are_cut(write_folder) -> None:
     with pytest.raises(ValueError, match=r"line 1: needed") as caught:
-        load_folder(write_folder(corpus=json.dumps({"_id": "a", "text": ["x" * 10_000]}) + "\n"))
+        Dataset.from_folder(write_folder(corpus=json.dumps({"_id": "a", "text": ["x" * 10_000]}) + "\n"))
     assert len(str(caught.value)) < 400
 
 
@@ -452,7 +454,7 @@ def random_folder(write: Any, path: Path, seed: int) -> tuple[Path, dict[str, An
 @pytest.mark.parametrize("seed", range(25))
 def test_what_is_written_is_read(write_folder, tmp_path: Path, seed: int) -> None:
     folder, said = random_folder(write_folder, tmp_path / "random", seed)
-    dataset = load_folder(folder)
+    dataset = Dataset.from_folder(folder)
     assert list(dataset.graph.node_ids) == list(said["corpus"])
     for text, (title, body) in zip(dataset.graph.texts, said["corpus"].values(), strict=True):
         assert text.startswith(title.strip())
@@ -471,13 +473,13 @@ def map_pairs(edges: dict[frozenset[str], float]) -> list[tuple[tuple[str, str],
 @pytest.mark.parametrize("seed", range(5))
 def test_the_order_of_edges_and_judgements_changes_nothing(write_folder, tmp_path: Path, seed: int) -> None:
     folder, _ = random_folder(write_folder, tmp_path / "random", seed)
-    before = load_folder(folder)
+    before = Dataset.from_folder(folder)
     for file in [*folder.glob("qrels/*.tsv"), *folder.glob("edges.tsv")]:
         first, *rest = file.read_text(encoding="utf-8").split("\n")[:-1]
         head, rows = ([first], rest) if "qrels" in file.parts else ([], [first, *rest])
         random.Random(seed).shuffle(rows)
         file.write_text("\n".join([*head, *rows]) + "\n", encoding="utf-8")
-    after = load_folder(folder)
+    after = Dataset.from_folder(folder)
     assert edges_of(before) == edges_of(after)
     assert all(judged(before, split) == judged(after, split) for split in before.splits)
 
@@ -493,7 +495,7 @@ def test_any_broken_byte_is_an_error_of_ours_or_harmless(write_folder, tmp_path:
         at = rng.randrange(len(content))
         file.write_bytes(content[:at] + bytes([rng.randrange(256)]) + content[at + 1 :])
         try:
-            load_folder(folder)
+            Dataset.from_folder(folder)
         except ValueError as error:
             assert str(folder) in str(error)  # noqa: PT017 (both outcomes are right)
         file.write_bytes(content)
@@ -521,7 +523,7 @@ def test_counts_of_real_data_are_those_of_dataset_json(datasets: Path, name: str
     if not folder.is_dir():
         pytest.skip(f"{folder} is not there")
     stats = json.loads((folder / "dataset.json").read_text(encoding="utf-8"))["stats"]
-    dataset = load_folder(folder)
+    dataset = Dataset.from_folder(folder)
     assert dataset.name == name
     assert dataset.graph.num_nodes == stats["docs"]
     assert {s: (len(q.queries), len(q.query)) for s, q in dataset.splits.items()} == queries_and_rows(stats)
@@ -543,15 +545,15 @@ def test_real_edges_against_a_naive_set_of_pairs(datasets: Path, name: str, file
     stats = json.loads((folder / "dataset.json").read_text(encoding="utf-8"))["stats"]
     rows = [line.split("\t")[:2] for line in (folder / file).read_text(encoding="utf-8").splitlines()[1:]]
     assert len(rows) == stats[key]
-    graph = load_folder(folder, edges=[file]).graph
+    graph = Dataset.from_folder(folder, edges=[file]).graph
     assert graph.num_edges == 2 * len({frozenset(row) for row in rows})
 
 
 def test_bird_dev_is_searched_over_its_own_tables(datasets: Path) -> None:
     folder = datasets / "bird"
-    dev = load_folder(folder, corpus_where={"split": "dev"}, splits=["dev"], edge_types=["foreign_key"])
+    dev = Dataset.from_folder(folder, corpus_where={"split": "dev"}, splits=["dev"], edge_types=["foreign_key"])
     assert (dev.graph.num_nodes, len(dev.query_ids)) == (75, 1534)
-    train = load_folder(folder, corpus_where={"split": "train"}, splits=["train"], edge_types=["key_name"])
+    train = Dataset.from_folder(folder, corpus_where={"split": "train"}, splits=["train"], edge_types=["key_name"])
     assert (train.graph.num_nodes, len(train.query_ids), train.graph.num_edges) == (522, 6601, 2 * 1235)
     with pytest.raises(ValueError, match=r"train\.tsv, line 2: needed a document that `corpus_where` keeps"):
-        load_folder(folder, corpus_where={"split": "dev"})
+        Dataset.from_folder(folder, corpus_where={"split": "dev"})

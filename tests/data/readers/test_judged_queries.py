@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from graphrerank.data.dataset import Dataset
 from graphrerank.data.readers.auto_splits import divide_queries
-from graphrerank.data.readers.folder import load_folder
 from tests.support.folders import write_dataset
 
 TEXTS = [f"What does {name} number {i * i} do?" for i, name in enumerate(["Ada", "Bo", "Cy", "Di", "Ed"] * 12)]
@@ -23,7 +23,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_auto_divides_the_judged_queries_of_all_files(folder: Path) -> None:
-    dataset = load_folder(folder, splits="auto")
+    dataset = Dataset.from_folder(folder, splits="auto")
     assert list(dataset.query_texts) == TEXTS[:50]
     expected = divide_queries(TEXTS[:50])
     assert list(dataset.splits) == ["train", "val", "test"]
@@ -31,14 +31,14 @@ def test_auto_divides_the_judged_queries_of_all_files(folder: Path) -> None:
         assert qrels.queries.tolist() == [i for i, split in enumerate(expected) if split == name]
         assert qrels.node.tolist() == [query // 4 for query in qrels.query.tolist()]
     assert dataset.answers["q3"] == ["3"]
-    assert load_folder(folder, splits="auto").fingerprint == dataset.fingerprint
+    assert Dataset.from_folder(folder, splits="auto").fingerprint == dataset.fingerprint
 
 
 def test_auto_documents_keeps_the_queries_of_a_document_together(folder: Path) -> None:
-    dataset = load_folder(folder, splits="auto_documents")
+    dataset = Dataset.from_folder(folder, splits="auto_documents")
     nodes = [set(qrels.node.tolist()) for qrels in dataset.splits.values()]
     assert sum(map(len, nodes)) == len(set(chain(*nodes))) == 13
-    assert dataset.fingerprint != load_folder(folder, splits="auto").fingerprint
+    assert dataset.fingerprint != Dataset.from_folder(folder, splits="auto").fingerprint
 
 
 CSV = (
@@ -52,7 +52,7 @@ def test_a_judged_pool(folder: Path, text: str) -> None:
     for path in (folder / "qrels").iterdir():
         path.unlink()
     (folder / "qrels" / "test.csv").write_text(text, encoding="utf-8", newline="")
-    qrels = load_folder(folder).splits["test"]
+    qrels = Dataset.from_folder(folder).splits["test"]
     assert list(zip(qrels.query.tolist(), qrels.node.tolist(), qrels.gain.tolist(), strict=True)) == [
         (0, 0, 1.0),
         (2, 3, 2.0),
@@ -69,8 +69,8 @@ def test_a_pool_with_errors_names_the_line(folder: Path) -> None:
     ):
         path.write_text(text, encoding="utf-8")
         with pytest.raises(ValueError, match=message):
-            load_folder(folder)
+            Dataset.from_folder(folder)
     path.unlink()
     (folder / "qrels" / "train.csv").write_text(CSV, encoding="utf-8")
     with pytest.raises(ValueError, match=r"train\.tsv: needed one file of a split, found train\.csv too"):
-        load_folder(folder)
+        Dataset.from_folder(folder)

@@ -1,12 +1,12 @@
 import pytest
 import torch
 
-from graphrerank.data.dataset import Qrels, RetrievalDataset
+from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.data.readers.merged import load_merged
 from graphrerank.graphs import CorpusGraph, EntityIncidence
 
 
-def part(number: int, *, typed: bool = False) -> RetrievalDataset:
+def part(number: int, *, typed: bool = False) -> Dataset:
     """A data set of random edges, typed or not, with a query for each of three of its six passages."""
     drawn = torch.Generator().manual_seed(number)
     pairs = torch.combinations(torch.arange(6))[torch.randperm(15, generator=drawn)[:7]]
@@ -17,7 +17,7 @@ def part(number: int, *, typed: bool = False) -> RetrievalDataset:
     )  # fmt: skip
     judged = Qrels(torch.arange(3), torch.tensor([5, 0, 2]), torch.tensor([1.0, 2.0, 1.0]))
     answers = {"q1": ["Metz"]}
-    return RetrievalDataset("d", graph, ["q0", "q1", "q2"], ["x", "y", "z"], {"test": judged}, answers=answers)
+    return Dataset("d", graph, ["q0", "q1", "q2"], ["x", "y", "z"], {"test": judged}, answers=answers)
 
 
 def test_every_part_is_found_again() -> None:

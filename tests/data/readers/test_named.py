@@ -11,10 +11,11 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
 from graphrerank.cli import schema
+from graphrerank.data.dataset import Dataset
 from graphrerank.data.enrichment.mentions import mention_edges
 from graphrerank.data.readers import fetch, named
 from graphrerank.data.readers.fetch import RemoteFile
-from graphrerank.data.readers.folder import load_folder, read_documents
+from graphrerank.data.readers.folder import read_documents
 from graphrerank.data.readers.named import HOMES, SOURCE, load_named
 from tests.support import ROOT
 
@@ -171,7 +172,7 @@ def test_a_change_after_the_download_is_noticed(monkeypatch: pytest.MonkeyPatch,
 def test_a_folder_made_by_hand_is_read_as_it_is(write_folder, tmp_path: Path) -> None:
     write_folder(tmp_path / "beaver")
     dataset = load_named("beaver", datasets=tmp_path, downloader=FakeWeb({}))
-    assert dataset.fingerprint == load_folder(tmp_path / "beaver").fingerprint
+    assert dataset.fingerprint == Dataset.from_folder(tmp_path / "beaver").fingerprint
 
 
 @pytest.mark.parametrize("source", NAMED)
@@ -368,7 +369,7 @@ def test_real_2wikimultihopqa_against_the_conversion(
 ) -> None:
     """Write the real data in HippoRAG's form, convert it, and compare: same texts, same judgements."""
     source = datasets / "2wikimultihopqa"
-    real = load_folder(source)
+    real = Dataset.from_folder(source)
     corpus = [json.loads(line) for line in (source / "corpus.jsonl").read_text(encoding="utf-8").splitlines()]
     qrels = real.split("test")
     questions: list[dict[str, Any]] = [

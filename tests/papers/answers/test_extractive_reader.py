@@ -56,9 +56,9 @@ def test_weights_of_another_size(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_on_2wikimultihopqa(datasets: Path) -> None:
     """The number of docs/answers.md, on the relevant passages of the first questions."""
-    from graphrerank.data.readers.folder import load_folder
+    from graphrerank.data.dataset import Dataset
 
-    data = load_folder(datasets / "2wikimultihopqa")
+    data = Dataset.from_folder(datasets / "2wikimultihopqa")
     qrels, texts = data.split("test"), data.graph.texts
     rows = qrels.queries.tolist()[:200]
     contexts = [Context(tuple(texts[n] for n in qrels.node[qrels.query == row].tolist()), 0) for row in rows]

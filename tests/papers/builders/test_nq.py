@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from graphrerank.data.readers.folder import load_folder
+from graphrerank.data.dataset import Dataset
 from tests.support.raw import build, jsonl
 
 TITLES = ["Ant", "Ant", "Ant", "Bee", "Ant", "Cat", "Cat"]
@@ -22,7 +22,7 @@ def test_pages_with_a_relevant_chunk_and_the_order_of_their_chunks(tmp_path: Pat
     }  # fmt: skip
     assert built.judged("test") == {"test0": ["doc1"], "test1": ["doc6"]}
     assert built.card["notes"][0].startswith("4 pages of 7 chunks in the archive; 1 titles begin several pages")
-    graph = load_folder(built.folder, adjacency=True).graph
+    graph = Dataset.from_folder(built.folder, adjacency=True).graph
     assert graph.num_edges == 2 * 3  # doc0 - doc1 - doc2, doc5 - doc6
 
 

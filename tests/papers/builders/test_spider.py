@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from graphrerank.data.readers.folder import load_folder
+from graphrerank.data.dataset import Dataset
 from tests.support.raw import build
 
 pytest.importorskip("sqlglot")
@@ -53,7 +53,7 @@ def test_tables_questions_and_foreign_keys(tmp_path: Path) -> None:
         ("edge", "cars.car.Boss -> car.Own_ID", ""),
     ]
     assert "train_others, dev" in built.card["notes"][0]
-    dataset = load_folder(built.folder)
+    dataset = Dataset.from_folder(built.folder)
     assert (dataset.graph.num_nodes, len(dataset.query_ids), sorted(dataset.splits)) == (6, 3, ["test", "train"])
 
 

@@ -15,7 +15,7 @@ from graphrerank.data.corpus_folder.derived_columns import derived_of
 from graphrerank.data.corpus_folder.node_numbers import hash_strings
 from graphrerank.data.corpus_folder.opening import VECTOR_INDEXES, open_corpus, read_manifest
 from graphrerank.data.corpus_folder.preparation import prepare_corpus
-from graphrerank.data.dataset import Qrels, RetrievalDataset
+from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.data.derived_edges import DerivedEdges
 from graphrerank.files import sole_use
 from graphrerank.graphs import CorpusGraph, EntityIncidence
@@ -93,7 +93,7 @@ class _Chosen(Sequence[str]):
         return self._strings[int(self._places[index])]
 
 
-def _derived_again(dataset: RetrievalDataset, derived: DerivedEdges) -> RetrievalDataset:
+def _derived_again(dataset: Dataset, derived: DerivedEdges) -> Dataset:
     """Return a data set whose mentions and shared entities were looked for anew, as by a preparation."""
     graph = dataset.graph
     lengths = [0] * graph.num_nodes if graph.title_lengths is None else graph.title_lengths.tolist()
@@ -107,7 +107,7 @@ def _derived_again(dataset: RetrievalDataset, derived: DerivedEdges) -> Retrieva
     return replace(dataset, graph=graph, derived=again)
 
 
-def _only(dataset: RetrievalDataset, kept: Tensor) -> RetrievalDataset:
+def _only(dataset: Dataset, kept: Tensor) -> Dataset:
     """Return a data set with some passages, ascending, which are numbered anew; no edge or judgement has others."""
     graph = dataset.graph.with_rows_in_order()
     number = torch.full((graph.num_nodes,), -1)

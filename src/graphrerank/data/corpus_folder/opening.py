@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.data.corpus_folder.columns import Columns
-from graphrerank.data.dataset import Qrels, RetrievalDataset
+from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.graphs import (
     AddedTokens,
     CorpusGraph,
@@ -40,7 +40,7 @@ def is_corpus_folder(path: str | Path) -> bool:
     return (Path(path) / MANIFEST).is_file()
 
 
-def open_corpus(path: str | Path, *, name: str | None = None, thorough: bool = False) -> RetrievalDataset:
+def open_corpus(path: str | Path, *, name: str | None = None, thorough: bool = False) -> Dataset:
     """Open a corpus folder.
 
     Args:
@@ -60,7 +60,7 @@ def open_corpus(path: str | Path, *, name: str | None = None, thorough: bool = F
         graph = map_graph(columns, manifest)
         read = {split: _qrels(columns, number, graph) for number, split in enumerate(manifest["splits"])}
         splits = {split: qrels for split, qrels in read.items() if len(qrels.query)}  # or all that it judged is gone
-        return RetrievalDataset(
+        return Dataset(
             name or manifest["name"],
             graph,
             columns.strings("query_ids")[:],

@@ -22,7 +22,7 @@ from graphrerank.data.corpus_folder.derived_columns import rule_of, write_derive
 from graphrerank.data.corpus_folder.edge_rows import as_other
 from graphrerank.data.corpus_folder.opening import ENTITIES, FORMAT, MANIFEST, VECTOR_INDEXES, read_manifest
 from graphrerank.data.corpus_folder.parts import EncodedParts, PartWriter, write_parts
-from graphrerank.data.dataset import RetrievalDataset
+from graphrerank.data.dataset import Dataset
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.engines.local import LOCAL, Engine
 from graphrerank.files import sole_use, write_json
@@ -53,7 +53,7 @@ GROWING: tuple[tuple[str, str, tuple[int, ...], Array], ...] = (  # columns that
 
 
 def prepare_corpus(
-    dataset: RetrievalDataset,
+    dataset: Dataset,
     folder: str | Path,
     *,
     encoder: Encoder | None = None,
@@ -169,7 +169,7 @@ def prepare_corpus(
     return folder
 
 
-def _not_in_fingerprint(dataset: RetrievalDataset) -> list[str]:
+def _not_in_fingerprint(dataset: Dataset) -> list[str]:
     """Describe what a folder holds of a data set and its fingerprint leaves out: name, answers and types of edges."""
     answers = sorted((query, list(texts)) for query, texts in dataset.answers.items())
     types = dataset.graph.weight_by_type
@@ -228,7 +228,7 @@ def _write_graph(folder: Path, graph: CorpusGraph) -> dict[str, Column]:
     return columns if graph.entities is None else columns | write_incidence(folder, ENTITIES, graph.entities)
 
 
-def _write_queries(folder: Path, dataset: RetrievalDataset) -> dict[str, Column]:
+def _write_queries(folder: Path, dataset: Dataset) -> dict[str, Column]:
     columns = write_strings(folder, "query_ids", encoded(dataset.query_ids))
     columns |= write_strings(folder, "query_texts", encoded(dataset.query_texts))
     for number, qrels in enumerate(dataset.splits.values()):

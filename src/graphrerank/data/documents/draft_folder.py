@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
-from graphrerank.data.drafted_questions import Draft, list_drafts
+from graphrerank.data.dataset import Dataset
+from graphrerank.data.drafted_questions import Draft, draft_questions
 from graphrerank.data.readers.drafted_file import DRAFTED, drafted_lines
-from graphrerank.data.readers.folder import AUTO, load_folder
+from graphrerank.data.readers.folder import AUTO
 from graphrerank.files import write_text
 from graphrerank.language_models.answer_cache import ChatModel
 from graphrerank.language_models.questions import write_questions
@@ -34,8 +35,8 @@ def draft_folder(
     Raises:
         ValueError: If the model gives no usable answer, or its endpoint refuses.
     """
-    graph = load_folder(folder, edges=AUTO).graph
-    drafts = list_drafts(graph, min(count, MOST_PER_PASSAGE * graph.num_nodes), seed=seed)
+    graph = Dataset.from_folder(folder, edges=AUTO).graph
+    drafts = draft_questions(graph, min(count, MOST_PER_PASSAGE * graph.num_nodes), seed=seed)
     if not drafts:
         return 0
     if model is not None:

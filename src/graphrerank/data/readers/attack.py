@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from graphrerank.data.dataset import Qrels, RetrievalDataset
+from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.graphs import CorpusGraph
 from graphrerank.graphs.edge_types import REFERENCE
 from graphrerank.strangers import LARGE_FILE, MAX_LARGE_BYTES, read_json
@@ -106,7 +106,7 @@ def _without_cut_link(text: str) -> str:
     return text
 
 
-def load_attack(path: str | Path | None = None, *, edge_share: float = 0.5, split_seed: int = 0) -> RetrievalDataset:
+def load_attack(path: str | Path | None = None, *, edge_share: float = 0.5, split_seed: int = 0) -> Dataset:
     """Read ATT&CK and split its ``uses`` relations into edges and queries.
 
     Args:
@@ -139,7 +139,7 @@ def load_attack(path: str | Path | None = None, *, edge_share: float = 0.5, spli
     split_of = split_objects(sorted({r["source"] for r in uses}), rng)
     pairs = [(split_of[r["source"]], node_of[r["source"]], node_of[r["target"]]) for r, _ in queries]
     splits = {name: _qrels(name, pairs) for name in SPLIT_SHARES}
-    return RetrievalDataset("attack", graph, [r["id"] for r, _ in queries], [text for _, text in queries], splits)
+    return Dataset("attack", graph, [r["id"] for r, _ in queries], [text for _, text in queries], splits)
 
 
 def read_attack(path: str | Path | None = None) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

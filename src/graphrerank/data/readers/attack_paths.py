@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from graphrerank.data.dataset import Qrels, RetrievalDataset
+from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.data.readers.attack import (
     MIN_QUERY_CHARACTERS,
     SPLIT_SHARES,
@@ -63,9 +63,7 @@ class PathQuestion:
         return (*(end for end in self.ends if any(end in step for step in self.steps)), *self.answers)
 
 
-def load_attack_paths(
-    path: str | Path | None = None, *, edge_share: float = 0.5, split_seed: int = 0
-) -> RetrievalDataset:
+def load_attack_paths(path: str | Path | None = None, *, edge_share: float = 0.5, split_seed: int = 0) -> Dataset:
     """Read ATT&CK and ask questions about held-out relations whose answers lie along its edges.
 
     Args:
@@ -114,7 +112,7 @@ def load_attack_paths(
         for name, rows in questions_of.items()
     }
     texts = [f"{question.sentence} {question.question}" for question in listed]
-    return RetrievalDataset("attack_paths", graph, [question.id for question in listed], texts, splits, drafted=True)
+    return Dataset("attack_paths", graph, [question.id for question in listed], texts, splits, drafted=True)
 
 
 def check_no_leak(

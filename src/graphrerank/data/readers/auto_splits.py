@@ -18,7 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from graphrerank.caching import hash_text
-from graphrerank.data.dataset import SHARES, TEST, TRAIN, VAL
+from graphrerank.data.readers.judgements import SHARES, TEST, TRAIN, VAL
 
 AUTO, AUTO_DOCUMENTS = "auto", "auto_documents"
 BOUNDS = {TRAIN: 0.8, VAL: 0.9, TEST: 1.0}  # of the hash

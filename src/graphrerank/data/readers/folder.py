@@ -16,27 +16,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
-from graphrerank.checks import check_not_negative
-from graphrerank.data.dataset import RetrievalDataset
 from graphrerank.data.derived_edges import DerivedEdges
-from graphrerank.data.drafted_questions import draft_questions, with_drafts
-from graphrerank.data.engines.local import LOCAL, Engine
+from graphrerank.data.engines.local import Engine
 from graphrerank.data.enrichment.entity_names import entity_names
 from graphrerank.data.enrichment.mentions import find_mentions
 from graphrerank.data.enrichment.random_edges import random_edges as draw_edges
 from graphrerank.data.enrichment.shared_entities import choose_neighbours, shared_weight
 from graphrerank.data.readers.documents import Document, read_documents
-from graphrerank.data.readers.drafted_file import DRAFTED, read_drafted
 from graphrerank.data.readers.edge_list import FILTERED, read_edges
 from graphrerank.data.readers.edges_by_source import EdgesBySource
 from graphrerank.data.readers.entities import ENTITIES, read_entities
-from graphrerank.data.readers.judged_queries import judged_dataset, read_judged_queries
-from graphrerank.data.readers.judgements import Splits
-from graphrerank.data.readers.records import existing_folder
 from graphrerank.graphs import CorpusGraph, EntityIncidence
 from graphrerank.graphs.adjacency import adjacency_edges
 from graphrerank.graphs.edge_types import ADJACENCY, ENTITY, REFERENCE
@@ -46,7 +39,7 @@ from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
 from graphrerank.knowledge.pattern_entities import PatternEntityExtractor
 from graphrerank.knowledge.spacy_entities import SpacyEntityExtractor
 from graphrerank.text.languages import AUTO as AUTO_LANGUAGE
-from graphrerank.text.languages import detect_language, language_of
+from graphrerank.text.languages import detect_language
 
 EDGES = "edges.tsv"  # read if present
 AUTO = "auto"  # instead of names of edge files: every kind of edge that the texts give
@@ -56,86 +49,36 @@ NEIGHBOURS, ALL_NEAREST = 3, 1 << 17  # in a larger corpus only to those of pass
 logger = logging.getLogger(__name__)
 
 
-def load_folder(
-    path: str | Path,
+class FolderGraph(NamedTuple):
+    """The graph of a data set folder."""
+
+    graph: CorpusGraph
+    edge_counts: dict[str, int]  # pairs of documents by source of edges
+    knn: int  # edges to add from each document to its nearest neighbours, once there are vectors
+    knn_below: int | None  # documents with fewer neighbours get them; None: all
+    derived: DerivedEdges | None  # edges by origin, if some follow from titles or entities
+
+
+def read_graph(
+    folder: Path,
+    node_number: Mapping[str, int],
+    documents: Sequence[Document],
     *,
-    name: str | None = None,
-    splits: Splits = None,
-    edges: str | Sequence[str] | None = None,
-    edge_types: Sequence[str] | None = None,
-    edge_meanings: Mapping[str, str] | None = None,
-    corpus_where: Mapping[str, Any] | None = None,
-    drop_empty: bool = False,
-    mentions: bool = False,
-    adjacency: bool = False,
-    entities: str | KnowledgeExtractor | None = None,
-    max_entity_share: float = 0.001,
-    knn: int = 0,
-    random_edges: int = 0,
-    drafted: int = 0,
-    cache: str | Path | None = None,
-    engine: Engine = LOCAL,
-    keep_derived: bool = False,
-    language: str = AUTO_LANGUAGE,
-) -> RetrievalDataset:
-    """Read and check a data set folder.
-
-    Args:
-        path: The folder.
-        name: Short name; the folder's own when None.
-        splits: Judgements to read. None: every file, under its name; queries without judgements stay. A list of names,
-            or a mapping from a split's name to a file's, perhaps with a share of its queries in the file's order:
-            ``{"train": "train[:90%]", "val": "train[90%:]", "test": "dev"}``. Or ``auto``: the queries of all files,
-            divided into train, val and test by a hash, near-duplicates together, with ``auto_documents`` also those
-            that share a relevant document (:mod:`~graphrerank.data.readers.auto_splits`). Unless None, only the queries
-            of the splits are kept.
-        edges: Names of edge files in the folder; ``edges.tsv``, if present, when None. Of several edges of
-            one type between two documents the largest weight is kept. Or ``auto``, which finds edges in any texts:
-            ``edges.tsv``, if present; mentions, if a document has a title (as of type ``entity`` if the file states
-            references, which they would water down: 61% of Spider's foreign keys join two relevant tables, 4% of the
-            mentions do that are added); neighbouring chunks, if every document has its place; shared entities (of
-            ``entities``, or else of the folder's ``entities.jsonl``, or else by their spelling) as edges of a bounded
-            number (:func:`~graphrerank.data.enrichment.shared_entities.shared_entity_edges`); and the nearest
-            neighbours of documents that have fewer than 3 by all these, once there are vectors. ``mentions``,
-            ``adjacency`` and ``knn`` are not read then.
-        edge_types: Types of edges to keep, as the files name them; None keeps all.
-        edge_meanings: What names of types in the files mean, one of :data:`~graphrerank.graphs.edge_types.EDGE_TYPES`
-            for each, and with ``other`` for all that mean nothing; of names that are not here
-            :func:`~graphrerank.graphs.edge_types.edge_type_of` decides.
-        corpus_where: Keep only documents whose metadata holds these entries (for a list: one of its members), and the
-            edges among them: ``{"split": "dev"}``. Judgements of other documents are an error: name the ``splits`` that
-            belong to the documents kept.
-        drop_empty: Leave out documents without title and text, which are an error otherwise.
-        mentions: Also join documents if the title of one occurs in the text of the other
-            (:func:`~graphrerank.data.enrichment.mentions.mention_edges`).
-        adjacency: Also join adjacent chunks: documents of one ``doc_id`` whose ``chunk_id`` differ by 1, both in every
-            document's metadata (:func:`~graphrerank.graphs.adjacency.adjacency_edges`).
-        entities: Source of entities, which make documents that share them neighbours: ``spelling``
-            (``PatternEntityExtractor``), ``spacy``, ``file`` for the folder's
-            ``entities.jsonl``, or an extractor; None for no entities. Unless ``edges`` is ``auto``, their edges are
-            computed per query.
-        max_entity_share: Share of the documents, in (0, 1]; an entity in more (and in more than 10) is ignored.
-        knn: Edges to add from each document to its nearest neighbours, once there are vectors; 0 for none.
-        random_edges: Edges to draw for each document, of type ``other``, between two that no edge above joins: noise.
-        drafted: Take as many drafted questions, at most, in the place of those of the splits ``train`` and ``val``: the
-            first ones of ``drafted.jsonl``, if present, else drafted from the documents and their edges
-            (:func:`~graphrerank.data.drafted_questions.draft_questions`). 0 for none.
-        cache: Folder that keeps extracted entities, in its ``entities/``; nothing is kept when None.
-        engine: Extracts entities, searches for mentions and joins what shares entities, in blocks.
-        keep_derived: Whether to keep edges by origin (:attr:`RetrievalDataset.derived`), which a corpus folder needs to
-            find mentions and entities of passages that are added to it.
-        language: In which words are matched, a name of :mod:`~graphrerank.text.languages`; ``auto``: that of the
-            documents, if their stop words are sure, else English.
-
-    Raises:
-        ValueError: If a file is missing or malformed, naming file and line.
-    """
-    if language != AUTO_LANGUAGE:
-        language_of(language)  # refused before anything is read
-    check_not_negative(random_edges=random_edges)
-    folder = existing_folder(path, needed="corpus.jsonl, queries.jsonl and qrels/<split>.tsv")
-    node_number, documents = _number_documents(folder, corpus_where, drop_empty=drop_empty)
-    queries, judged = read_judged_queries(folder, splits, node_number)
+    name: str,
+    edges: str | Sequence[str] | None,
+    edge_types: Sequence[str] | None,
+    edge_meanings: Mapping[str, str] | None,
+    mentions: bool,
+    adjacency: bool,
+    entities: str | KnowledgeExtractor | None,
+    max_entity_share: float,
+    knn: int,
+    random_edges: int,
+    cache: str | Path | None,
+    engine: Engine,
+    language: str,
+) -> FolderGraph:
+    """Join the documents of :func:`read_corpus`, as :meth:`~graphrerank.data.dataset.Dataset.from_folder` says."""
     automatic = edges == AUTO
     if isinstance(edges, str) and not automatic:
         raise ValueError(f"`edges` must be a list of files in {folder}, null, or {AUTO!r}, got {edges!r}")
@@ -162,7 +105,7 @@ def load_folder(
         pairs, total = choose_neighbours(incidence, engine=engine)
         chosen = (pairs, shared_weight(total, incidence.num_nodes))
         found.add(f"entities by {source}", *chosen, edge_type=ENTITY)
-        logger.info("%s: %s", name or folder.resolve().name, found.costs(len(documents)))
+        logger.info("%s: %s", name, found.costs(len(documents)))
     ids, passages = [doc.doc_id for doc in documents], [doc.passage for doc in documents]
     if random_edges:
         noise = draw_edges(found.joined()[0], random_edges * len(ids), num_nodes=len(ids))
@@ -176,18 +119,11 @@ def load_folder(
     )
     if incidence is not None and not automatic:
         graph = graph.with_entities(incidence)
-    dataset = judged_dataset(
-        name or folder.resolve().name,
-        graph,
-        queries,
-        judged,
-        knn=NEAREST if automatic else knn,
-        knn_below=None if not automatic else len(ids) if len(ids) <= ALL_NEAREST else NEIGHBOURS,
-        edge_counts=found.counts(),
-        derived=None
-        if not keep_derived or (mentioned is None and names is None)
-        else DerivedEdges(
-            found.joined(without=("mentions", f"entities by {source}")),
+    derived = None
+    if mentioned is not None or names is not None:
+        stated = found.joined(without=("mentions", f"entities by {source}"))
+        derived = DerivedEdges(
+            stated,
             mention_type,
             mentioned,
             source,
@@ -195,14 +131,13 @@ def load_folder(
             max_entity_share,
             chosen,
             makes_choices=chosen is not None,
-        ),
-    )
-    if drafted and (folder / DRAFTED).is_file():
-        return with_drafts(dataset, read_drafted(folder / DRAFTED, node_number)[:drafted])
-    return draft_questions(dataset, drafted) if drafted else dataset
+        )
+    if not automatic:
+        return FolderGraph(graph, found.counts(), knn, None, derived)
+    return FolderGraph(graph, found.counts(), NEAREST, len(ids) if len(ids) <= ALL_NEAREST else NEIGHBOURS, derived)
 
 
-def _number_documents(
+def read_corpus(
     folder: Path, where: Mapping[str, Any] | None, *, drop_empty: bool
 ) -> tuple[dict[str, int], list[Document]]:
     """Number the documents to keep, in order; the others get -1."""

@@ -5,8 +5,10 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-from graphrerank.data.dataset import RetrievalDataset
-from graphrerank.data.readers.judgements import Judgement, as_qrels
+import torch
+
+from graphrerank.data.dataset import Dataset, Qrels
+from graphrerank.data.readers.judgements import Judgement
 from graphrerank.graphs import CorpusGraph
 
 
@@ -16,7 +18,7 @@ def load_ir_dataset(
     splits: Mapping[str, str] | None = None,
     name: str | None = None,
     drop_empty: bool = True,
-) -> RetrievalDataset:
+) -> Dataset:
     """Read a data set of ``ir_datasets``, which downloads missing ones; it has no edges.
 
     A relevance of 0 or less means judged not relevant, as in TREC's judgements.
@@ -48,12 +50,12 @@ def load_ir_dataset(
     for split, part in (splits or {"test": id}).items():
         source = _load(package, part, "queries", "qrels")
         judged[split] = _judgements(part, source, node_number, query_number, query_texts)
-    return RetrievalDataset(
+    return Dataset(
         name or id.replace("/", "-"),
-        CorpusGraph.from_edges(list(node_number), texts, as_qrels([]).node.reshape(0, 2)),
+        CorpusGraph.from_edges(list(node_number), texts, torch.zeros(0, 2, dtype=torch.int64)),
         list(query_number),
         query_texts,
-        {split: as_qrels(rows) for split, rows in judged.items()},
+        {split: Qrels.of(rows) for split, rows in judged.items()},
     )
 
 

@@ -1,23 +1,19 @@
-"""Queries of a data set folder, their judgements by split, and a data set of both."""
+"""Queries of a data set folder, and their judgements by split."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from graphrerank.data.dataset import RetrievalDataset
-from graphrerank.data.derived_edges import DerivedEdges
 from graphrerank.data.readers.auto_splits import AUTO, AUTO_DOCUMENTS, BOUNDS, divide_queries
 from graphrerank.data.readers.documents import Query, read_queries
 from graphrerank.data.readers.judgements import (
     Judgement,
     Splits,
-    as_qrels,
     plan_splits,
     qrels_files,
     read_qrels,
     share_of_queries,
 )
 from graphrerank.data.readers.records import bad_line, has_records
-from graphrerank.graphs import CorpusGraph
 
 
 def read_judged_queries(
@@ -25,8 +21,9 @@ def read_judged_queries(
 ) -> tuple[list[Query], dict[str, list[Judgement]]]:
     """Read the queries of a data set folder, and their judgements by split.
 
-    ``splits`` are as of :func:`load_folder`; unless None, only judged queries are kept. A node number of -1 marks a
-    document that is left out. A folder with neither queries nor judgements is a corpus to search in.
+    ``splits`` are as of :meth:`~graphrerank.data.dataset.Dataset.from_folder`; unless None, only judged queries are
+    kept. A node number of -1 marks a document that is left out. A folder with neither queries nor judgements is a
+    corpus to search in.
     """
     if splits is None and not has_records(folder, "queries") and not qrels_files(folder):
         return [], {}  # a corpus to search in
@@ -39,32 +36,6 @@ def read_judged_queries(
     renumbered = {query: i for i, query in enumerate(kept)}
     judged = {s: [row._replace(query=renumbered[row.query]) for row in rows] for s, rows in judged.items()}
     return [queries[query] for query in kept], judged
-
-
-def judged_dataset(
-    name: str,
-    graph: CorpusGraph,
-    queries: Sequence[Query],
-    judged: Mapping[str, Sequence[Judgement]],
-    *,
-    knn: int,
-    knn_below: int | None = None,
-    edge_counts: Mapping[str, int],
-    derived: DerivedEdges | None = None,
-) -> RetrievalDataset:
-    """Combine a corpus with the result of :func:`read_judged_queries`."""
-    return RetrievalDataset(
-        name,
-        graph,
-        [query.query_id for query in queries],
-        [query.text for query in queries],
-        {split: as_qrels(rows) for split, rows in judged.items()},
-        knn,
-        knn_below,
-        edge_counts,
-        {query.query_id: query.answers for query in queries if query.answers is not None},
-        derived=derived,
-    )
 
 
 def _read_splits(

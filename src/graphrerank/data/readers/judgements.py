@@ -5,16 +5,15 @@ a row without a score was not judged.
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
-
-from graphrerank.data.dataset import Qrels
 from graphrerank.data.readers.records import bad_line, check_columns, parse_number, read_csv, read_tsv
 
 HEADER = ["query-id", "corpus-id", "score"]
+TRAIN, VAL, TEST = "train", "val", "test"  # as conf names them
+SHARES = (":80%", "80%:90%", "90%:")  # of a file that holds all judgements
 Splits = str | Sequence[str] | Mapping[str, str] | None
 
 _SLICE = re.compile(r"([^\[\]]+)(?:\[(?:(\d+)%)?:(?:(\d+)%)?\])?")
@@ -100,7 +99,7 @@ def read_qrels(
 def plan_splits(splits: Splits, files: Collection[str]) -> dict[str, tuple[str, int, int]]:
     """Choose for each split the file, and the percentages of its queries at which the split starts and stops.
 
-    ``splits`` are as of :func:`~graphrerank.data.readers.folder.load_folder`, ``files`` the names of the existing
+    ``splits`` are as of :meth:`~graphrerank.data.dataset.Dataset.from_folder`, ``files`` the names of the existing
     files.
     """
     if isinstance(splits, str):
@@ -132,13 +131,3 @@ def share_of_queries(rows: Sequence[Judgement], start: int, stop: int) -> list[J
     queries = sorted({row.query for row in rows})
     kept = set(queries[len(queries) * start // 100 : len(queries) * stop // 100])
     return [row for row in rows if row.query in kept]
-
-
-def as_qrels(rows: Iterable[Judgement]) -> Qrels:
-    """Convert rows to tensors."""
-    listed = list(rows)
-    return Qrels(
-        torch.tensor([row.query for row in listed], dtype=torch.int64),
-        torch.tensor([row.node for row in listed], dtype=torch.int64),
-        torch.tensor([row.gain for row in listed], dtype=torch.float32),
-    )

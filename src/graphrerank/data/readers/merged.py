@@ -4,15 +4,15 @@ from collections.abc import Mapping
 
 import torch
 
-from graphrerank.data.dataset import Qrels, RetrievalDataset
+from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.graphs import CorpusGraph
 
 SEPARATOR = "-"  # between a data set's name and the id, or split, that it gave
 
 
 def load_merged(
-    datasets: Mapping[str, RetrievalDataset], *, name: str = "merged", knn: int = 0, knn_below: int | None = None
-) -> RetrievalDataset:
+    datasets: Mapping[str, Dataset], *, name: str = "merged", knn: int = 0, knn_below: int | None = None
+) -> Dataset:
     """Put data sets together: ``scifact``'s passage ``7`` is ``scifact-7``, its split ``test`` is ``scifact-test``.
 
     Edges stay within a data set; none are added between passages of two, but for ``knn``. Passages with one text in
@@ -22,7 +22,7 @@ def load_merged(
         datasets: By the names that ids begin with.
         name: Of what comes out.
         knn: Edges from each passage to its nearest neighbours of the whole corpus, as of
-            :class:`~graphrerank.data.dataset.RetrievalDataset`; those of the parts are not added.
+            :class:`~graphrerank.data.dataset.Dataset`; those of the parts are not added.
         knn_below: As there.
 
     Raises:
@@ -31,7 +31,7 @@ def load_merged(
     Example:
         >>> graph = CorpusGraph.from_edges(["a"], ["Metz"], torch.zeros(0, 2, dtype=torch.int64))
         >>> judged = Qrels(torch.tensor([0]), torch.tensor([0]), torch.ones(1))
-        >>> part = RetrievalDataset("part", graph, ["q"], ["Where?"], {"test": judged})
+        >>> part = Dataset("part", graph, ["q"], ["Where?"], {"test": judged})
         >>> both = load_merged({"x": part, "y": part})
         >>> both.graph.node_ids, list(both.splits)
         (['x-a', 'y-a'], ['x-test', 'y-test'])
@@ -53,7 +53,7 @@ def load_merged(
         for split, qrels in part.splits.items():
             splits[f"{key}{SEPARATOR}{split}"] = Qrels(qrels.query + asked, qrels.node + node, qrels.gain)
         node, asked = node + part.graph.num_nodes, asked + len(part.query_ids)
-    return RetrievalDataset(
+    return Dataset(
         name,
         CorpusGraph.from_edges(
             [f"{key}{SEPARATOR}{node_id}" for key, part in parts for node_id in part.graph.node_ids],

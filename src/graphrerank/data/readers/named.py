@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from graphrerank.data.dataset import RetrievalDataset
+from graphrerank.data.dataset import Dataset
 from graphrerank.data.readers.fetch import Downloader, RemoteFile, download, fetch
-from graphrerank.data.readers.folder import load_folder
 from graphrerank.files import hash_files, write_text
 from graphrerank_papers.builders.registry import build_dataset
 
@@ -75,7 +74,7 @@ HOMES: Mapping[str, Home] = {
 
 def load_named(
     source: str, *, datasets: str | Path, name: str | None = None, downloader: Downloader = download, **options: Any
-) -> RetrievalDataset:
+) -> Dataset:
     """Read a public data set from ``<datasets>/<source>``; if it is missing, fetch it into that folder first.
 
     Args:
@@ -83,7 +82,7 @@ def load_named(
         datasets: Folder of data set folders.
         name: Short name; ``source`` when None.
         downloader: Downloads a location to a path.
-        options: As of :func:`~graphrerank.data.readers.folder.load_folder`.
+        options: As of :meth:`~graphrerank.data.dataset.Dataset.from_folder`.
 
     Raises:
         ValueError: If there is no such name; the folder is missing and cannot be fetched, naming where to put the
@@ -95,7 +94,7 @@ def load_named(
     if not folder.is_dir():
         _fetch_folder(source, folder, downloader)
     _check_unchanged(folder)
-    return load_folder(folder, name=name or source, **options)
+    return Dataset.from_folder(folder, name=name or source, **options)
 
 
 def _fetch_folder(source: str, folder: Path, downloader: Downloader) -> None:

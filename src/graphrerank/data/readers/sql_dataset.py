@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from graphrerank.data.dataset import RetrievalDataset
-from graphrerank.data.readers.judged_queries import judged_dataset, read_judged_queries
+from graphrerank.data.dataset import Dataset
+from graphrerank.data.readers.judged_queries import read_judged_queries
 from graphrerank.data.readers.judgements import Splits
 from graphrerank.data.readers.records import existing_folder
 from graphrerank.data.readers.sql_schema import load_sql_schema
@@ -20,7 +20,7 @@ def load_sql_dataset(
     descriptions: Mapping[str, str] | None = None,
     splits: Splits = None,
     knn: int = 0,
-) -> RetrievalDataset:
+) -> Dataset:
     """Read a database's tables and foreign keys, and the questions and judgements of a folder.
 
     Args:
@@ -30,7 +30,7 @@ def load_sql_dataset(
         name: Short name; the folder's own when None.
         schema: As of :func:`~graphrerank.data.readers.sql_schema.load_sql_schema`.
         descriptions: As there.
-        splits: As of :func:`~graphrerank.data.readers.folder.load_folder`.
+        splits: As of :meth:`~graphrerank.data.dataset.Dataset.from_folder`.
         knn: As there.
 
     Raises:
@@ -43,7 +43,7 @@ def load_sql_dataset(
     node_number = {table: i for i, table in enumerate(graph.node_ids)}
     queries, judged = read_judged_queries(folder, splits, node_number)
     edge_counts = {"foreign keys": graph.num_edges // 2}
-    return judged_dataset(name or folder.resolve().name, graph, queries, judged, knn=knn, edge_counts=edge_counts)
+    return Dataset.from_queries(name or folder.resolve().name, graph, queries, judged, knn=knn, edge_counts=edge_counts)
 
 
 def _plain_file(url: str) -> str:
