@@ -116,7 +116,7 @@ def test_without_edges_each_question_is_of_one_passage(dataset: Dataset) -> None
 @pytest.mark.parametrize(
     ("texts", "count", "message"),
     [
-        (["of the", "a"], 5, "`dataset` 'small' must have passages with words to draft questions from"),
+        (["of the", "a"], 5, "data set 'small' must have passages with words to draft questions from"),
         (["some words", "other words"], 0, "`count` must be a positive integer, got 0"),
     ],
 )
