@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from graphrerank import GraphReranker, fit
-from graphrerank.data.readers.folder import load_folder
+from graphrerank.data.dataset import Dataset
 from graphrerank.graphs import ModelInputs
 from graphrerank.models.manifest import MANIFEST, read_manifest
 from graphrerank.models.registry import register_model
@@ -42,7 +42,9 @@ def parts(tmp_path: Path) -> Parts:
 
 def small(folder: Path, parts: Parts, **arguments):
     usual = {"retriever": "bm25", "encoder": None, "features": "scores", "max_epochs": 2, "trainer": QUIET}
-    return fit(load_folder(folder, edges=["edges.tsv"]), parts=parts, run_dir=folder / "run", **{**usual, **arguments})
+    return fit(
+        Dataset.from_folder(folder, edges=["edges.tsv"]), parts=parts, run_dir=folder / "run", **{**usual, **arguments}
+    )
 
 
 def test_a_fitted_reranker_is_saved_and_loaded_by_every_command(folder: Path, parts: Parts, tmp_path: Path) -> None:
@@ -94,7 +96,7 @@ def test_parts_may_be_objects_that_nothing_registers(folder: Path, parts: Parts)
 
 
 def test_several_data_sets_are_trained_on_together(folder: Path, parts: Parts) -> None:
-    dataset = load_folder(folder, edges=["edges.tsv"])
+    dataset = Dataset.from_folder(folder, edges=["edges.tsv"])
     fit(
         {"first": dataset, "second": dataset}, parts=parts, run_dir=folder / "run", retriever="bm25", encoder=None,
         features="scores", max_epochs=1, trainer=QUIET, shares={"first": 1, "second": 3},
