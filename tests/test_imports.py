@@ -12,8 +12,8 @@ import graphrerank
 PACKAGE = Path(graphrerank.__file__).parent
 PAPERS = PACKAGE.parent / "graphrerank_papers"
 LAYERS = [  # from the lowest up: a package imports the layers below its own, never one beside it
-    {"checks", "conf_folder", "extensions", "extras", "files", "passwords", "progress"},
-    {"caching", "strangers"},
+    {"checks", "conf_folder", "extensions", "extras", "files", "passwords", "progress", "untrusted"},
+    {"caching"},
     {"text"},
     {"graphs"},
     {"features", "language_models"},
@@ -32,20 +32,20 @@ LAYERS = [  # from the lowest up: a package imports the layers below its own, ne
 LAYER_OF = {package: layer for layer, packages in enumerate(LAYERS) for package in packages}
 NARROWER = {  # packages that may import less than all layers below
     "features": {"checks", "text", "graphs"},
-    "models": {"extensions", "extras", "files", "strangers", "graphs", "operators"},
+    "models": {"extensions", "extras", "files", "untrusted", "graphs", "operators"},
     "pipelines": {"checks", "graphs", "text", "language_models", "knowledge", "operators"},
     "training": {"extras", "checks", "files", "progress", "graphs", "losses", "metrics"},
     "integrations": {"extras", "graphs", "models", "inference"},
     # of evaluation the model card's table
     "inference": {
-        "checks", "extras", "files", "strangers", "graphs", "text", "features", "operators", "models", "evaluation",
+        "checks", "extras", "files", "untrusted", "graphs", "text", "features", "operators", "models", "evaluation",
     },
 }  # fmt: skip
 TO_MOVE = {  # where the library still imports the papers
     "cli", "data", "evaluation", "models", "pipelines",
 }  # fmt: skip
 HEAVY = ("torch_geometric", "transformers", "sentence_transformers", "wandb", "lightning", "hydra", "fastapi")
-UNUSED = (*HEAVY, "torchmetrics", "pydantic", "uvicorn", "sklearn", "spacy", "matplotlib", "pandas")  # by GraphReranker
+UNUSED = (*HEAVY, "torchmetrics", "uvicorn", "sklearn", "spacy", "matplotlib", "pandas")  # by GraphReranker
 
 
 def modules() -> dict[str, Path]:

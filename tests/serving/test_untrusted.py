@@ -14,8 +14,7 @@ import torch
 
 from graphrerank import GraphReranker
 from graphrerank.models.checkpoint import load_checkpoint, save_weights
-from graphrerank.models.integrity import seal_manifest
-from graphrerank.models.manifest import write_manifest
+from graphrerank.models.manifest import seal_manifest, write_manifest
 from graphrerank.serving.artifact import load_artifact
 from graphrerank.serving.export import export_artifact
 from graphrerank.serving.formats import onnx, pt2

@@ -17,10 +17,9 @@ from omegaconf.errors import OmegaConfBaseException
 from graphrerank.cli.places import Places
 from graphrerank.data.corpus_folder.opening import is_corpus_folder
 from graphrerank.extensions import settings_folders
-from graphrerank.models.entries import GroupEntry
-from graphrerank.models.manifest import RerankerManifest
+from graphrerank.models.manifest import GroupEntry, RerankerManifest
 from graphrerank.passwords import without_passwords
-from graphrerank.strangers import check_hub_model
+from graphrerank.untrusted import check_hub_model
 
 MACHINE_KEYS = ("device", "datasets", "cache")  # settings that name a device or folder of this machine
 CONF_ONLY = ("package", "folder", "sha256")  # what is imported, which conf alone may say

@@ -22,8 +22,7 @@ from graphrerank.data.readers.records import read_jsonl
 from graphrerank.data.vector_cache import VectorCache
 from graphrerank.graphs.edge_types import EDGE_TYPES, MEANINGS
 from graphrerank.inference.hub import locate_model
-from graphrerank.models.entries import EncoderEntry
-from graphrerank.models.manifest import Manifest, RerankerManifest
+from graphrerank.models.manifest import EncoderEntry, Manifest, RerankerManifest
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.serving.artifact import Artifact, artifact_formats, load_artifact, read_artifact_manifest
 from graphrerank.serving.documents_engine import DocumentsEngine

@@ -39,8 +39,7 @@ from graphrerank.evaluation.run_json import RETRIEVER
 from graphrerank.evaluation.system import System, base_ranking
 from graphrerank.graphs import CorpusGraph, RetrieverFactory
 from graphrerank.graphs.retriever import needs_vectors
-from graphrerank.models.entries import GroupEntry
-from graphrerank.models.manifest import RerankerManifest
+from graphrerank.models.manifest import GroupEntry, RerankerManifest
 from graphrerank.operators.gcs import GCS
 from graphrerank.operators.ppr import PPR
 from graphrerank.passwords import without_passwords

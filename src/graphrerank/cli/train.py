@@ -90,7 +90,8 @@ def _train(cfg: DictConfig, run_dir: Path, session: Session) -> Path:
     study = judge(data.first, cfg.test_split, systems)
     for name, reranker in rerankers.items():
         metrics = {f"{study.name}/{study.split}": study.systems[name].means}
-        write_manifest(run_dir / name, {**reranker.checkpoint.manifest.content, "metrics": metrics})
+        content = reranker.checkpoint.manifest.content
+        write_manifest(run_dir / name, {**content, "metrics": metrics, "primary": name == cfg.system})
     write_metrics(run_dir / "metrics.json", [study], encoder_counts=parts.encoder_counts)
     write_runs(run_dir / "runs", study, data.first.dataset.graph.node_ids)
     report = Study(session.command, {study.name: study}, (), {"ties": "own"})

@@ -22,8 +22,8 @@ from graphrerank.data.readers.judgements import SHARES, TEST, TRAIN, VAL, Judgem
 from graphrerank.data.readers.records import existing_folder
 from graphrerank.graphs import CorpusGraph
 from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
-from graphrerank.strangers import check_name
 from graphrerank.text.languages import AUTO, ENGLISH, language_of
+from graphrerank.untrusted import check_name
 
 NEAREST = "nearest"  # the type of edges to nearest neighbours
 VALIDATION = 0.1  # share of drafted questions, the last ones

@@ -12,7 +12,7 @@ from typing import Any
 from graphrerank.evaluation.run_json import RETRIEVER, read_run_json, with_new_names
 from graphrerank.evaluation.study import Study
 from graphrerank.files import write_text
-from graphrerank.strangers import check_name
+from graphrerank.untrusted import check_name
 
 CAPSULE = "capsule.json"
 FORMAT = 1  # raise when an older file can no longer be read

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from graphrerank.metrics import parse_measure
-from graphrerank.strangers import LARGE_FILE, MAX_LARGE_BYTES, file_of, read_json
+from graphrerank.untrusted import MAX_LARGE_BYTES, file_of, read_json
 
 RETRIEVER = "retriever"  # the row of the candidates as their retriever ranked them
 TEXTS = ("query_ids", "query_texts", "query_id", "query_text", "missing", "source", "command")  # hold no names of rows
@@ -18,7 +18,7 @@ def read_run_json(path: Path, *, what: str, forms: Collection[int], build: Calla
     if not path.is_file():
         raise ValueError(f"{path}: no such file; needed the folder of a finished run of evaluate.py")
     try:
-        content = read_json(file_of(path.parent, path.name), max_bytes=MAX_LARGE_BYTES, bounds=LARGE_FILE)
+        content = read_json(file_of(path.parent, path.name), max_bytes=MAX_LARGE_BYTES)
         if content["format"] not in forms:
             raise ValueError(f"needed format {' or '.join(map(str, forms))}, found {content['format']!r}")
         return build(content)

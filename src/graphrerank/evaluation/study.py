@@ -28,7 +28,7 @@ from graphrerank.evaluation.run_json import RETRIEVER, read_run_json, with_new_n
 from graphrerank.evaluation.tables import Table
 from graphrerank.files import write_text
 from graphrerank.graphs import Ranking
-from graphrerank.strangers import check_name
+from graphrerank.untrusted import check_name
 from graphrerank_papers.answers.answer_counts import AnswerCounts
 from graphrerank_papers.answers.win_rates import WinRate
 

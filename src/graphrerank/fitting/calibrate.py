@@ -25,8 +25,7 @@ from graphrerank.graphs.calibration import Calibration
 from graphrerank.graphs.list_confidence import ListConfidence
 from graphrerank.metrics import brier_score, expected_calibration_error
 from graphrerank.models.checkpoint import Checkpoint, save_weights
-from graphrerank.models.entries import GroupEntry
-from graphrerank.models.manifest import RerankerManifest, write_manifest
+from graphrerank.models.manifest import GroupEntry, RerankerManifest, write_manifest
 from graphrerank.parts import Parts
 from graphrerank.training.list_confidence import fit_list_confidence, teach_confidence
 from graphrerank.training.score_calibration import calibration_method
@@ -232,7 +231,9 @@ def _trained_on(parts: Parts, checkpoint: Checkpoint, manifest: RerankerManifest
     datasets = {}
     for name, entry in manifest.trained_on.items():
         arguments = dict(entry.arguments)
-        datasets[name] = parts.dataset(parts.from_manifest("data", GroupEntry(str(arguments.pop("data")), arguments)))
+        datasets[name] = parts.dataset(
+            parts.from_manifest("data", GroupEntry(choice=str(arguments.pop("data")), arguments=arguments))
+        )
         if (fingerprint := datasets[name].fingerprint) != entry.fingerprint:  # all before one is encoded
             raise ValueError(
                 f"{checkpoint.path}: was trained on {name} with fingerprint {entry.fingerprint[:12]}, the data set is "

@@ -10,9 +10,8 @@ from graphrerank.extras import optional
 from graphrerank.files import copy_file, write_text
 from graphrerank.inference.model_card import model_card, read_measured
 from graphrerank.models.checkpoint import WEIGHTS, Checkpoint, save_weights
-from graphrerank.models.integrity import check_file, check_manifest
-from graphrerank.models.manifest import MANIFEST, write_manifest
-from graphrerank.strangers import file_of
+from graphrerank.models.manifest import MANIFEST, check_file, check_manifest, write_manifest
+from graphrerank.untrusted import file_of
 
 HUB_ID = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
 CARD = "README.md"

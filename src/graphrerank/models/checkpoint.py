@@ -1,15 +1,19 @@
-"""Checkpoints: weights with a manifest beside them that says what they are.
+"""Checkpoints: weights with a manifest that describes them.
 
 A checkpoint is one of
 
-- a folder with ``manifest.json`` and ``model.safetensors`` (what ships, what is exported),
-- a Lightning ``.ckpt`` with ``manifest.json`` in a folder above it (what training writes, one per system of a run).
+- a folder with ``manifest.json`` and ``model.safetensors`` (a shipped checkpoint, an exported artifact),
+- a Lightning ``.ckpt`` with ``manifest.json`` in a folder above it (of a training),
+- a run folder of a training with one folder per model, ``<system>/checkpoints/best.ckpt``. The manifest of one of them
+  has the entry ``primary``: it is the model that is used where only one is needed.
 
-Nothing in either can run code: weights are read with ``weights_only=True`` or from safetensors, and the manifest names
-a model that is registered here (:mod:`graphrerank.models.registry`), never a class to import.
+None of them can run code: weights are read with ``weights_only=True`` or from safetensors, and the manifest names a
+registered model (:mod:`graphrerank.models.registry`), never a class to import.
 """
 
+import warnings
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -21,24 +25,23 @@ from torch import Tensor, nn
 
 from graphrerank.extensions import extension_versions
 from graphrerank.files import save_tensors
-from graphrerank.models.integrity import check_file, check_manifest
-from graphrerank.models.manifest import MANIFEST, Manifest, RerankerManifest, read_manifest
+from graphrerank.models.manifest import MANIFEST, Manifest, RerankerManifest, check_file, check_manifest, read_manifest
 from graphrerank.models.registry import find_model
-from graphrerank.strangers import file_of
+from graphrerank.untrusted import file_of
 
 WEIGHTS = "model.safetensors"
 MODULE_PREFIX = "model."  # of the weights within a RerankerModule's state
 PRETRAINED = Path(__file__).parent.parent / "pretrained"
-PRIMARY = "gatv2"  # the model of a run that is used where only one is needed
+BEST = Path("checkpoints", "best.ckpt")  # in a model's folder within a run folder
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A model with its weights, and the manifest that came with it.
+    """A model with its weights, and its manifest.
 
     Attributes:
         model: The model, in evaluation mode.
-        manifest: What the model is and was trained on.
+        manifest: Describes the model and its training.
         path: The file of the weights.
     """
 
@@ -62,7 +65,7 @@ class Checkpoint:
         """The manifest of a reranker that needs no cross-encoder.
 
         Raises:
-            ValueError: If the model scores queries, or reads what a cross-encoder makes of pairs.
+            ValueError: If the model scores queries, or reads a cross-encoder's vectors of pairs.
         """
         if self.reranker.inputs.reads_pairs:
             raise ValueError(
@@ -72,11 +75,11 @@ class Checkpoint:
         return self.reranker
 
     def check_encoder(self, name: str | None, fingerprint: str | None) -> None:
-        """Refuse vectors of another encoder than the model was trained on.
+        """Require vectors of the encoder that the model was trained on.
 
         Args:
-            name: Of the encoder, for the message; None where there is none.
-            fingerprint: Of the encoder.
+            name: Name of the given encoder, for the message; None if there is none.
+            fingerprint: Its fingerprint.
 
         Raises:
             ValueError: If it is another one, or nothing was encoded in training.
@@ -88,7 +91,7 @@ class Checkpoint:
             raise ValueError(f"{self.path}: was trained on {of}, `encoder` is {name} ({str(fingerprint)[:12]}){hint}")
 
     def check_pair_encoder(self, fingerprint: str) -> None:
-        """Refuse vectors of another cross-encoder than the model was trained on.
+        """Require vectors of the cross-encoder that the model was trained on.
 
         Raises:
             ValueError: If it is another one, or the model reads none.
@@ -103,7 +106,7 @@ class Checkpoint:
 
 
 def load_checkpoint(path: str | Path, *, model: nn.Module | None = None) -> Checkpoint:
-    """Load a checkpoint folder or a Lightning ``.ckpt``, into a model of the caller's or a new one.
+    """Load a checkpoint folder or a Lightning ``.ckpt``, into the given model or a new one.
 
     Raises:
         ValueError: If a file is missing or damaged or, in an artifact, not the one that was exported, or the weights do
@@ -121,7 +124,7 @@ def load_checkpoint(path: str | Path, *, model: nn.Module | None = None) -> Chec
     if model is not None:
         model.load_state_dict(state)
         return Checkpoint(model.eval(), manifest, weights)
-    with torch.device("meta"):  # which takes no memory: the manifest's sizes may be anything, the file's are there
+    with torch.device("meta"):  # without memory: the manifest's sizes may be anything, the file's are real
         outline = build_model(manifest)
     try:
         outline.load_state_dict(state, assign=True)
@@ -133,59 +136,89 @@ def load_checkpoint(path: str | Path, *, model: nn.Module | None = None) -> Chec
     return Checkpoint(model.eval(), manifest, weights)
 
 
-def find_checkpoint(name: str) -> Path:
-    """Return the path of a checkpoint: as it is where it exists, else of that name among those that ship.
+def find_checkpoint(name: str | Path) -> Path:
+    """Return the path of a checkpoint.
+
+    Args:
+        name: The name of a shipped checkpoint, or a path. A folder in the working directory that has the name of a
+            shipped checkpoint is given with a slash, ``./base``, or as a ``Path``.
 
     Raises:
-        ValueError: If there is nothing of that name, naming what ships.
+        ValueError: If there is nothing of that name, naming the shipped checkpoints.
+
+    Warns:
+        UserWarning: If there is also a folder of a shipped checkpoint's name.
     """
     path = Path(name)
     shipped = sorted(folder.name for folder in PRETRAINED.glob("*") if (folder / MANIFEST).is_file())
+    if isinstance(name, str) and name in shipped:
+        if path.exists():
+            warnings.warn(f"{name} is the shipped checkpoint; write ./{name} for the path of that name", stacklevel=2)
+        return PRETRAINED / name
     if path.exists():
         return path
-    if name in shipped:
-        return PRETRAINED / name
     raise ValueError(
         f"`checkpoint` must be a run folder, a .ckpt file, an artifact or one of the shipped names {shipped}, "
-        f"got {name!r}"
+        f"got {str(name)!r}"
     )
 
 
-def load_checkpoints(name: str) -> dict[str, Checkpoint]:
-    """Load the models behind a name, by system name, the primary one last.
+def load_checkpoints(name: str | Path) -> dict[str, Checkpoint]:
+    """Load the models of a checkpoint, by system name; of a run that names its primary model, that one last.
 
     Args:
-        name: A run folder, a ``.ckpt``, an exported artifact, or a checkpoint that ships with the package.
+        name: A run folder, the folder of one of its models, a ``.ckpt``, an artifact, or a shipped name.
 
     Raises:
         ValueError: If there is nothing of that name, or it holds no checkpoint.
     """
     files = checkpoint_files(find_checkpoint(name))
     loaded = {checkpoint.manifest.name: checkpoint for checkpoint in map(load_checkpoint, files)}
-    return {name: loaded[name] for name in sorted(loaded, key=lambda name: (name == PRIMARY, name))}
+    primary = _primary_names([checkpoint.manifest for checkpoint in loaded.values()])
+    return {name: loaded[name] for name in sorted(loaded, key=lambda name: (name in primary, name))}
+
+
+def load_primary(name: str | Path) -> Checkpoint:
+    """Load one model, of a run folder with several the primary one; arguments as :func:`load_checkpoints`.
+
+    Raises:
+        ValueError: As :func:`load_checkpoints`, or if a run has several models and does not say which is primary.
+    """
+    path = find_checkpoint(name)
+    files = {read_manifest(file).name: file for file in checkpoint_files(path)}
+    primary = _primary_names([read_manifest(file) for file in files.values()])
+    if len(primary) != 1:
+        raise ValueError(
+            f"{path}: holds the models {sorted(files)}, and does not say which is the primary one; name the folder of "
+            f"one: {path / min(files)}"
+        )
+    return load_checkpoint(files[primary[0]])
 
 
 def checkpoint_files(path: Path) -> list[Path]:
-    """List what a path holds to load: itself, or the best checkpoint of each system of a run folder.
+    """List the checkpoints of a path: itself, or the best one of its model, or of each model of a run folder.
 
     Raises:
         ValueError: If it holds none.
     """
     if path.is_file() or (path / WEIGHTS).is_file():
         return [path]
-    files = [folder.parent / "checkpoints" / "best.ckpt" for folder in path.glob(f"*/{MANIFEST}")]
+    if (path / MANIFEST).is_file() and (path / BEST).is_file():
+        return [path / BEST]
+    files = [folder.parent / BEST for folder in sorted(path.glob(f"*/{MANIFEST}"))]
     if not files:
         raise ValueError(f"{path}: holds neither {WEIGHTS} nor <system>/{MANIFEST}: not a run folder")
     return files
 
 
-def load_primary(name: str | Path) -> Checkpoint:
-    """Load one model: of a run folder with several the primary one; arguments as :func:`load_checkpoints`.
-
-    Raises:
-        ValueError: As :func:`load_checkpoints`.
-    """
-    return list(load_checkpoints(str(name)).values())[-1]
+def _primary_names(manifests: Sequence[Manifest]) -> list[str]:
+    """Name the model whose manifest says ``primary``; in runs of older versions those that are no ablation."""
+    if len(manifests) == 1:
+        return [manifests[0].name]
+    if any(manifest.primary is not None for manifest in manifests):
+        return [manifest.name for manifest in manifests if manifest.primary]
+    ablations = frozenset().union(*(manifest.ablations for manifest in manifests))
+    return [manifest.name for manifest in manifests if manifest.name not in ablations]
 
 
 def build_model(manifest: Manifest) -> nn.Module:

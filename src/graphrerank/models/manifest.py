@@ -1,73 +1,178 @@
-"""Manifests: what a checkpoint's model is and what it was trained on, checked once when it is read.
+"""Manifests: what a checkpoint's model is and what it was trained on, checked once, when a manifest is read.
 
-A manifest may be a stranger's: it holds plain JSON within bounds (:mod:`graphrerank.strangers`), and names a model that
-is registered here (:mod:`graphrerank.models.registry`), never a class to import.
+A manifest may be untrusted: it is plain JSON within bounds (:mod:`graphrerank.untrusted`), and names a registered model
+(:mod:`graphrerank.models.registry`), never a class to import.
+
+The manifest of an artifact names the SHA-256 of each file and of itself. The hashes guard against damage and mix-ups.
+They are no signature: whoever can write the folder can write its hashes too.
 """
 
+import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from graphrerank.files import write_text
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, Strict, ValidationError
+from pydantic import model_validator as check_model
+
+from graphrerank.files import hash_files, write_text
 from graphrerank.graphs import ModelInputs
 from graphrerank.graphs.calibration import Calibration
 from graphrerank.graphs.list_confidence import ListConfidence
 from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
-from graphrerank.models.entries import (
-    ArtifactEntry,
-    DataEntry,
-    EncoderEntry,
-    FineTunedEntry,
-    ModelEntry,
-    PairEncoderEntry,
-    RetrieverEntry,
-    StartEntry,
-    SyntaxEntry,
-    ThresholdsEntry,
-)
-from graphrerank.models.parse_entries import parse_entries
 from graphrerank.models.registry import find_model, read_inputs
-from graphrerank.strangers import MIN_RESTART_PROB, check_json, check_name, file_of, read_json
-from graphrerank_papers.ea_graphrag.complexity_adapter import ComplexityAdapter
+from graphrerank.untrusted import (
+    MAX_SIZE,
+    MIN_RESTART_PROB,
+    check_arguments,
+    check_depth,
+    file_of,
+    plain_name,
+    read_json,
+)
 
 MANIFEST = "manifest.json"
+MANIFEST_HASH = "manifest_sha256"
+
+Arguments = Annotated[dict[str, Any], AfterValidator(check_arguments)]
+Name = Annotated[str, AfterValidator(plain_name)]  # of a file or folder
+Names = Annotated[tuple[str, ...], Strict(False)]  # a JSON list
+Size = Annotated[int, Field(ge=1, le=MAX_SIZE)]
+RestartProb = Annotated[float, Field(ge=MIN_RESTART_PROB, le=1)]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Manifest:
-    """What any model's manifest holds; :func:`parse_manifest` makes one of the two kinds.
+class Entry(BaseModel):
+    """Part of a manifest: entries without a default must be there, unknown ones are ignored."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+
+class ModelEntry(Entry):
+    """The model.
 
     Attributes:
-        name: The system's name.
-        model: Which model it is.
-        features: Names of what the model reads, in order.
-        config: The training's configuration, without folders of a machine.
-        fine_tuned: The cross-encoder whose last layers were trained; None where none were.
-        artifact: What an export adds; None before.
-        content: All of it, as JSON.
-        source: Where it was read, for messages.
+        name: A name for :func:`~graphrerank.models.registry.find_model`.
+        arguments: Of its constructor, which checks them; numbers have bounds here.
     """
 
     name: str
+    arguments: Arguments = {}
+
+
+class GroupEntry(Entry):
+    """A group of the configuration.
+
+    Attributes:
+        choice: A file of ``conf/<group>``; None where none was chosen by name.
+        arguments: Settings of the group, plain values.
+    """
+
+    choice: str | None = None
+    arguments: Arguments = {}
+
+
+class DataEntry(GroupEntry):
+    """A data set of the training; ``fingerprint`` changes whenever the data set does."""
+
+    fingerprint: str
+
+
+class StartEntry(Entry):
+    """The finished checkpoint whose weights a training began from.
+
+    Attributes:
+        name: Its name.
+        sha256: Hash of its weights.
+        trained_on: The data sets of its training, by name; their arguments name the data set.
+    """
+
+    name: Name
+    sha256: str
+    trained_on: dict[str, DataEntry] = {}
+
+
+class PairEncoderEntry(GroupEntry):
+    """The cross-encoder of the training's (query, passage) pairs.
+
+    Attributes:
+        fingerprint: Changes whenever the vectors would.
+        dim: Width of a vector.
+    """
+
+    fingerprint: str
+    dim: Size
+
+
+class EncoderEntry(PairEncoderEntry):
+    """The encoder of the training's texts; ``name`` is for messages."""
+
+    name: str
+
+
+class RetrieverEntry(GroupEntry):
+    """The retriever of the training's candidates; ``feature_names`` are the scores that the model reads, in order."""
+
+    feature_names: Names
+
+
+class FineTunedEntry(Entry):
+    """The cross-encoder whose last layers were trained.
+
+    Attributes:
+        folder: Its folder, beside the manifest.
+        fingerprint: Changes whenever its vectors would.
+    """
+
+    folder: Name
+    fingerprint: str
+
+
+class ArtifactEntry(Entry):
+    """Hashes of an exported artifact.
+
+    Attributes:
+        sha256: Of the artifact's files, by name.
+        manifest_sha256: Of the manifest without this entry.
+    """
+
+    sha256: dict[Name, str] = {}
+    manifest_sha256: str | None = None
+
+
+class Manifest(Entry):
+    """Entries of every model's manifest; :func:`parse_manifest` returns one of its kinds.
+
+    A kind is a subclass. A model class names it as ``manifest_class``; without one it is :class:`RerankerManifest`.
+
+    Attributes:
+        name: The system's name.
+        model: The model.
+        features: Names of the features that the model reads, in order.
+        primary: Whether this is the model of a run that is used where only one is needed; None if the run did not say.
+        config: The training's configuration, without folders of a machine.
+        fine_tuned: The cross-encoder whose last layers were trained; None if none were.
+        artifact: Added by an export; None before.
+        content: The whole manifest as JSON.
+        source: Its file, for messages.
+    """
+
+    name: Name  # also of the system's run file
     model: ModelEntry
-    features: tuple[str, ...]
-    config: Mapping[str, Any] = field(default_factory=dict)
+    features: Names
+    primary: bool | None = None
+    config: dict[str, Any] = {}
     fine_tuned: FineTunedEntry | None = None
     artifact: ArtifactEntry | None = None
-    content: Mapping[str, Any] = field(repr=False)
-    source: str = field(repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        check_name(name=self.name)  # of its row, whose run file is named by it
+    content: dict[str, Any] = Field(repr=False)
+    source: str = Field(repr=False)
 
     @property
     def inputs(self) -> ModelInputs:
         """What the model reads.
 
         Raises:
-            ValueError: If its arguments do not tell.
+            ValueError: If the arguments do not fit the model.
         """
         try:
             return read_inputs(find_model(self.model.name), self.model.arguments)
@@ -75,13 +180,28 @@ class Manifest:
             raise ValueError(f"the manifest's arguments do not fit {self.model.name}: {error}") from error
 
     @property
+    def input_shapes(self) -> Mapping[str, str]:
+        """Shapes of the model's inputs by name, as ``"[n, 130]"``; letters are dynamic sizes."""
+        raise NotImplementedError(f"{type(self).__name__} must define `input_shapes`")
+
+    @property
+    def output_shapes(self) -> Mapping[str, str]:
+        """Shapes of an exported model's outputs by name, in order."""
+        return {"scores": "[n]"}
+
+    @property
+    def ablations(self) -> frozenset[str]:
+        """Names of the models that the same run trained for comparison."""
+        return frozenset(self.config.get("ablations") or ())
+
+    @property
     def seed(self) -> int | None:
-        """The training's seed; None where it is not told."""
+        """The training's seed; None if unknown."""
         seed = self.config.get("seed")
         return seed if isinstance(seed, int) else None
 
     def with_entries(self, **entries: Any) -> "Manifest":
-        """Return the manifest with further entries, or others in their place.
+        """Return the manifest with new or replaced entries.
 
         Raises:
             ValueError: As :func:`parse_manifest`.
@@ -97,66 +217,68 @@ class Manifest:
         return parse_manifest({key: entry for key, entry in self.content.items() if key not in keys}, self.source)
 
 
-@dataclass(frozen=True, kw_only=True)
 class RerankerManifest(Manifest):
     """The manifest of a model that scores candidates.
 
     Attributes:
-        retriever: Whose candidates it was trained on.
-        data: The data set that it was trained on.
-        operators: Restart probabilities of the frozen operators beside it, ``gcs`` and ``ppr``, in [0.001, 1].
-        mix: Further data sets that it was trained on, by name.
-        start: The checkpoint whose weights its training began from; None where it began anew.
-        encoder: Of the texts; None where nothing was encoded.
-        pair_encoder: Whose vectors or states of pairs the model reads; None where it reads none.
-        calibration: Turns scores into probabilities; None where there is none.
-        list_confidence: Turns a list's probabilities into those of its top being complete; None where there is none.
+        retriever: The retriever of the training's candidates.
+        data: The data set of the training.
+        operators: Restart probabilities of the frozen operators ``gcs`` and ``ppr``, in [0.001, 1].
+        mix: Further data sets of the training, by name.
+        start: The checkpoint whose weights the training began from; None for new weights.
+        encoder: Of the texts; None if nothing was encoded.
+        pair_encoder: Whose vectors or states of pairs the model reads; None if it reads none.
+        calibration: Maps scores to probabilities; None if there is none.
+        list_confidence: Maps a list's probabilities to those of its top being complete; None if there is none.
         metrics: Measures by ``data set/split``.
     """
 
     retriever: RetrieverEntry
     data: DataEntry
-    operators: Mapping[str, float]
-    mix: Mapping[str, DataEntry] = field(default_factory=dict)
+    operators: dict[str, RestartProb]
+    mix: dict[str, DataEntry] = {}
     start: StartEntry | None = None
     encoder: EncoderEntry | None = None
     pair_encoder: PairEncoderEntry | None = None
-    calibration: Calibration | None = None
-    list_confidence: ListConfidence | None = None
-    metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    calibration: Annotated[InstanceOf[Calibration], BeforeValidator(Calibration.from_json)] | None = None
+    list_confidence: Annotated[InstanceOf[ListConfidence], BeforeValidator(ListConfidence.from_json)] | None = None
+    metrics: dict[str, dict[str, float]] = {}
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        probs = dict(self.operators)
-        if probs.keys() != {"gcs", "ppr"} or not all(MIN_RESTART_PROB <= prob <= 1 for prob in probs.values()):
-            raise ValueError(f"the manifest's `operators` must be gcs and ppr in [{MIN_RESTART_PROB}, 1], got {probs}")
+    @check_model(mode="after")
+    def _check(self) -> "RerankerManifest":
+        if self.operators.keys() != {"gcs", "ppr"}:
+            raise ValueError(f"the manifest's `operators` must be gcs and ppr, got {self.operators}")
         inputs = self.inputs
         for name, is_read in (("encoder", inputs.reads_vectors), ("pair_encoder", inputs.reads_pairs)):
             if is_read and getattr(self, name) is None:
                 raise ValueError(f"the manifest needs an entry `{name}` for a model that reads it, found none")
         if self.list_confidence is not None and self.calibration is None:
             raise ValueError("the manifest needs an entry `calibration` for its `list_confidence`, found none")
+        return self
 
     @property
     def trained_on(self) -> Mapping[str, DataEntry]:
-        """All data sets that it was trained on, by name, first those of the checkpoint that it started from.
+        """All data sets of the training by name, first those of the checkpoint that it started from.
 
-        Each has its file of ``conf/data`` among its arguments, as ``data``.
+        The arguments of each name its file of ``conf/data``, as ``data``.
         """
         own = {str(self.data.choice): self.data, **self.mix}
-        named = {name: replace(entry, arguments={"data": name, **entry.arguments}) for name, entry in own.items()}
+        named = {
+            name: entry.model_copy(update={"arguments": {"data": name, **entry.arguments}})
+            for name, entry in own.items()
+        }
         if self.start is None:
             return named
         return {f"{self.start.name}/{name}": entry for name, entry in self.start.trained_on.items()} | named
 
     @property
     def reads_cross_encoder(self) -> bool:
-        """Whether the model reads a cross-encoder's scores of the first candidates, where there are some."""
+        """Whether the model reads a cross-encoder's scores of the first candidates, if there are some."""
         return not set(CROSS_ENCODER_FEATURES).isdisjoint(self.retriever.feature_names)
 
     @property
     def embedding_dim(self) -> int:
-        """Width of the query and node vectors that the model reads; 0 where it reads none."""
+        """Width of the query and node vectors that the model reads; 0 if it reads none."""
         return self.encoder.dim if self.encoder is not None and self.inputs.reads_vectors else 0
 
     @property
@@ -164,55 +286,53 @@ class RerankerManifest(Manifest):
         """The validation split of the training.
 
         Raises:
-            ValueError: If the manifest does not tell.
+            ValueError: If the manifest does not name it.
         """
         split = (self.config.get("batches") or {}).get("val_split")
         if not isinstance(split, str):
             raise ValueError(f"{self.source}: the manifest needs an entry `config.batches.val_split`, found {split!r}")
         return split
 
-
-@dataclass(frozen=True, kw_only=True)
-class AdapterManifest(Manifest):
-    """The manifest of a complexity adapter, which scores queries by their syntax, and no candidates.
-
-    Its entry ``calibration`` tells of the temperature that the weights hold.
-
-    Attributes:
-        syntax: What counted the features.
-        thresholds: Chosen with fusion.
-        without_fusion: Chosen without; None where it is not told.
-        paths: Choice and settings of each path that it was trained to choose between, by the path's name.
-        questions: Keys of the questions that it was trained or validated on, by data set.
-    """
-
-    syntax: SyntaxEntry
-    thresholds: ThresholdsEntry
-    without_fusion: ThresholdsEntry | None = None
-    paths: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    questions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    @property
+    def input_shapes(self) -> Mapping[str, str]:
+        """As :attr:`Manifest.input_shapes`: ``N`` candidates of ``B`` queries with ``E`` edges."""
+        dim, pair_dim = self.embedding_dim, self.pair_encoder and self.pair_encoder.dim
+        return {
+            "base_features": f"[N, {len(self.retriever.feature_names)}]",
+            "query_vectors": f"[B, {dim}]",
+            "node_vectors": f"[N, {dim}]",
+            "pair_vectors": f"[N, {pair_dim}]",
+            "edge_index": "[2, E]",
+            "edge_weight": "[E]",
+            "edge_type": "[E]",
+            "ptr": "[B + 1]",
+            "degree": "[N]",
+        }
 
     @property
-    def num_features(self) -> int:
-        """Number of raw features of a query."""
-        return len(self.syntax.feature_names)
+    def output_shapes(self) -> Mapping[str, str]:
+        """As :attr:`Manifest.output_shapes`: scores, and their probabilities if the model is calibrated.
+
+        TorchScript returns the scores, and its ``calibration`` maps them to probabilities; other formats return both.
+        """
+        return dict.fromkeys(["scores"] if self.calibration is None else ["scores", "probabilities"], "[N]")
 
 
 def parse_manifest(content: object, source: str | Path) -> Manifest:
     """Check a manifest.
 
     Args:
-        content: What was read; entries that nobody reads are kept.
-        source: Where, for messages.
+        content: A JSON object; unknown entries are kept.
+        source: Its file, for messages.
 
     Returns:
-        A :class:`RerankerManifest` or an :class:`AdapterManifest`.
+        A :class:`RerankerManifest`, or the kind that the model's class names.
 
     Raises:
         ValueError: If it is no object or names no registered model, or an entry is missing, of another type or out of
             range; names ``source`` and the entry.
     """
-    check_json(content, str(source))
+    check_depth(content, str(source))
     if not isinstance(content, Mapping):
         raise ValueError(f"{source}: needed a JSON object, got {type(content).__name__}")
     entry = content.get("model")
@@ -220,11 +340,22 @@ def parse_manifest(content: object, source: str | Path) -> Manifest:
         model_class = find_model(entry.get("name") if isinstance(entry, Mapping) else None)
     except ValueError as error:
         raise ValueError(f"{source}: the manifest's model {error}") from error
-    kind: type[Manifest] = AdapterManifest if model_class is ComplexityAdapter else RerankerManifest
+    kind: type[Manifest] = getattr(model_class, "manifest_class", RerankerManifest)
     try:
-        return parse_entries(kind, {**content, "content": content, "source": str(source)})
-    except ValueError as error:
-        raise ValueError(f"{source}: {error}") from error
+        return kind.model_validate({**content, "content": dict(content), "source": str(source)})
+    except ValidationError as error:
+        problems = (_described(details) for details in error.errors(include_url=False))
+        raise ValueError(f"{source}: {'; '.join(problems)}") from error
+
+
+def _described(details: Any) -> str:
+    """Describe an error of pydantic by the entry's dotted name."""
+    key = ".".join(map(str, details["loc"]))
+    if details["type"] == "missing":
+        return f"the manifest needs an entry `{key}`, found none"
+    if details["type"] == "value_error":
+        return f"the manifest's `{key}`: {details['ctx']['error']}" if key else str(details["ctx"]["error"])
+    return f"the manifest's `{key}`: {details['msg']}, got {str(details['input'])[:100]!r}"
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -253,3 +384,50 @@ def manifest_folder(path: Path) -> Path:
 def write_manifest(folder: Path, content: Mapping[str, Any]) -> None:
     """Write ``manifest.json``, atomically."""
     write_text(folder / MANIFEST, json.dumps(content, indent=2, sort_keys=True) + "\n")
+
+
+def seal_manifest(manifest: Mapping[str, Any], folder: Path, names: Iterable[str]) -> dict[str, Any]:
+    """Return an artifact's manifest with the hashes of its files in ``folder``, and its own."""
+    manifest = json.loads(json.dumps(manifest))  # as it will be read
+    entry = {**manifest["artifact"], "sha256": {name: hash_files([folder / name]) for name in sorted(names)}}
+    sealed = {**manifest, "artifact": entry}
+    return {**sealed, "artifact": {**entry, MANIFEST_HASH: hash_manifest(sealed)}}
+
+
+def hash_manifest(manifest: Mapping[str, Any]) -> str:
+    """SHA-256 of a manifest as sorted JSON, without its own hash."""
+    entry = {key: value for key, value in manifest["artifact"].items() if key != MANIFEST_HASH}
+    content = json.dumps({**manifest, "artifact": entry}, sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def check_manifest(folder: Path, manifest: Manifest) -> None:
+    """Compare an artifact's manifest with its own hash.
+
+    Raises:
+        ValueError: If it has none, or was changed.
+    """
+    needed, found = _artifact(manifest).manifest_sha256, hash_manifest(manifest.content)
+    if found != needed:
+        raise ValueError(
+            f"{folder}: the manifest was changed: needed SHA-256 {needed}, found {found}; export the artifact again"
+        )
+
+
+def check_file(folder: Path, manifest: Manifest, name: str) -> None:
+    """Compare a file of an artifact with the manifest.
+
+    Raises:
+        ValueError: If the manifest names no such file, or it is missing, a link or another one.
+    """
+    hashes = _artifact(manifest).sha256
+    if name not in hashes:
+        raise ValueError(f"{manifest.source}: the manifest needs an entry `artifact.sha256.{name}`, found none")
+    if (found := hash_files([file_of(folder, name)])) != hashes[name]:
+        raise ValueError(f"{folder / name}: needed SHA-256 {hashes[name]}, found {found}; export the artifact again")
+
+
+def _artifact(manifest: Manifest) -> ArtifactEntry:
+    if manifest.artifact is None:
+        raise ValueError(f"{manifest.source}: the manifest needs an entry `artifact`, found none")
+    return manifest.artifact

@@ -1,7 +1,7 @@
-"""Models that a checkpoint can name: ours, those that installed packages register, and those registered in Python.
+"""Models that a checkpoint can name: built-in ones, those of installed packages, and those registered in Python.
 
-A checkpoint holds a name and never says what is imported: a name that is not here is refused, so that a stranger's
-checkpoint can name no code but what the user's environment or program has registered.
+A checkpoint holds a name and never says what to import. A name that is not here is refused, so that an untrusted
+checkpoint runs no code but what the user's environment or program has registered.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,36 +10,34 @@ from typing import Any
 
 from torch import nn
 
-from graphrerank.extensions import describe, model_entries
+from graphrerank.extensions import GROUP, describe, model_entries
 from graphrerank.graphs import ModelInputs
-from graphrerank.models.gatv2_reranker import GATv2Reranker
-from graphrerank.models.granker_head import GRankerHead
-from graphrerank.models.granker_layers import GRankerLayers
-from graphrerank.models.pyg_reranker import PyGReranker
-from graphrerank_papers.ea_graphrag.complexity_adapter import ComplexityAdapter
 
-MODELS: Mapping[str, type[nn.Module]] = {
-    "complexity_adapter": ComplexityAdapter,
-    "gatv2_reranker": GATv2Reranker,
-    "granker_head": GRankerHead,
-    "granker_layers": GRankerLayers,
-    "pyg_reranker": PyGReranker,
+BUILT_IN = {  # imported when first used
+    name: EntryPoint(name, f"graphrerank.models.{path}", GROUP)
+    for name, path in {
+        "gatv2_reranker": "gatv2_reranker:GATv2Reranker",
+        "granker_head": "granker_head:GRankerHead",
+        "granker_layers": "granker_layers:GRankerLayers",
+        "pyg_reranker": "pyg_reranker:PyGReranker",
+    }.items()
 }
 _registered: dict[str, type[nn.Module]] = {}
 
 
 def register_model(model_class: type[nn.Module]) -> str:
-    """Let this process save and load checkpoints of a model of one's own.
+    """Let this process save and load checkpoints of a model class.
 
     Args:
         model_class: Its ``forward`` takes plain tensors, which its ``inputs`` name, and returns scores ``[N]``; its
-            constructor takes plain settings by name.
+            constructor takes plain settings by name. Its ``manifest_class`` is the kind of its manifests, by default
+            :class:`~graphrerank.models.manifest.RerankerManifest`.
 
     Returns:
-        The name that checkpoints have for it: that of its entry point, else its module and its own name.
+        The name that checkpoints have for it: that of its entry point, else its module and class name.
 
     Raises:
-        ValueError: If it is no module, or does not say what it reads.
+        ValueError: If it is no module, or does not name its inputs.
     """
     if not isinstance(model_class, type) or not issubclass(model_class, nn.Module):
         raise ValueError(f"a model must be a class of torch.nn.Module, got {model_class!r}")
@@ -48,12 +46,9 @@ def register_model(model_class: type[nn.Module]) -> str:
             f"{path_of(model_class)} must say what its `forward` takes: `inputs = ModelInputs((...))`, or a static "
             "method `inputs_of(**settings)`"
         )
-    if model_class not in MODELS.values():
-        package = model_class.__module__.partition(".")[0]
-        own = {name: entry for name, entry in _entries().items() if entry.module.partition(".")[0] == package}
-        entered = (name for name, entry in own.items() if entry.load() is model_class)
-        _registered[next(entered, path_of(model_class))] = model_class
-    return model_name(model_class)
+    name = _entry_name(model_class) or path_of(model_class)
+    _registered[name] = model_class
+    return name
 
 
 def model_name(model_class: type[nn.Module]) -> str:
@@ -62,31 +57,31 @@ def model_name(model_class: type[nn.Module]) -> str:
     Raises:
         ValueError: If the class is not registered.
     """
-    for name, known in {**MODELS, **_registered}.items():
-        if known is model_class:
-            return name
-    raise ValueError(f"a checkpoint can hold {sorted(MODELS)} and what register_model took, got {model_class!r}")
+    registered = (name for name, known in _registered.items() if known is model_class)
+    name = next(registered, None) or _entry_name(model_class)
+    if name is None:
+        raise ValueError(
+            f"a checkpoint can hold {sorted(_entries())} and what register_model took, got {model_class!r}"
+        )
+    return name
 
 
 def find_model(name: object) -> type[nn.Module]:
     """Return the model of a checkpoint by its name.
 
     Raises:
-        ValueError: If there is none of that name here, or its entry point cannot be loaded or names no model.
+        ValueError: If there is none of that name, or its entry point cannot be loaded or names no model.
     """
-    if not isinstance(name, str):
-        raise ValueError(f"must be one of {sorted(MODELS)}, got {name!r}")
-    if name in MODELS:
-        return MODELS[name]
-    if name in _registered:
-        return _registered[name]
     entries = _entries()
-    for own, entry in entries.items():
-        if name in (own, entry.value.replace(":", ".")):
-            return _load(entry)
+    if isinstance(name, str):
+        if name in _registered:
+            return _registered[name]
+        for key, entry in entries.items():
+            if name in (key, entry.value.replace(":", ".")):
+                return _load(entry)
     raise ValueError(
-        f"must be one of {sorted({*MODELS, *entries})}, got {name[:200]!r}; if it is yours, install the package "
-        "whose entry point registers it, or name its class: models=[PACKAGE.CLASS], or register_model(CLASS)"
+        f"must be one of {sorted(entries)}, got {str(name)[:200]!r}; if it is yours, install the package whose entry "
+        "point registers it, or name its class: models=[PACKAGE.CLASS], or register_model(CLASS)"
     )
 
 
@@ -96,13 +91,13 @@ def read_inputs(model_class: Any, arguments: Mapping[str, Any]) -> ModelInputs:
     Raises:
         TypeError: If the arguments are not the model's.
     """
-    asks = getattr(model_class, "inputs_of", None)
-    inputs: ModelInputs = model_class.inputs if asks is None else asks(**arguments)
+    read = getattr(model_class, "inputs_of", None)
+    inputs: ModelInputs = model_class.inputs if read is None else read(**arguments)
     return inputs
 
 
 def read_features(model: nn.Module, score_names: Sequence[str]) -> list[str]:
-    """Name what a model reads of a candidate, in order: as it says itself, else the retriever's scores."""
+    """Name a model's features of a candidate, in order: its ``feature_names``, else the retriever's scores."""
     names = getattr(model, "feature_names", None)
     return list(score_names) if names is None else list(names(score_names))
 
@@ -113,16 +108,26 @@ def path_of(model_class: type) -> str:
 
 
 def _entries() -> Mapping[str, EntryPoint]:
+    """Return built-in models and those of installed packages."""
     entries = model_entries()
     for name in entries:
-        if name in MODELS:
-            raise ValueError(f"{describe(entries[name])} must have another name, which is none of {sorted(MODELS)}")
-    return entries
+        if name in BUILT_IN:
+            raise ValueError(f"{describe(entries[name])} must have another name, which is none of {sorted(BUILT_IN)}")
+    return {**BUILT_IN, **entries}
+
+
+def _entry_name(model_class: type[nn.Module]) -> str | None:
+    package = model_class.__module__.partition(".")[0]
+    for name, entry in _entries().items():
+        is_near = entry.attr == model_class.__qualname__ and entry.module.partition(".")[0] == package
+        if is_near and entry.load() is model_class:
+            return name
+    return None
 
 
 def _load(entry: EntryPoint) -> type[nn.Module]:
     try:
-        model_class = entry.load()
+        model_class: type[nn.Module] = entry.load()
         register_model(model_class)
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(f"{describe(entry)} cannot be loaded: {error}") from error

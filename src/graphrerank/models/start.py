@@ -49,9 +49,9 @@ def start_from(model: nn.Module, arguments: Mapping[str, Any], feature_names: Se
             f"{kept}"
         )
     missing, unexpected = model.load_state_dict(start.model.state_dict(), strict=False)
-    strangers = [name for name in missing if not (adds and name.startswith(ADDED_PART))] + unexpected
-    if strangers:
-        raise ValueError(f"`start`: the weights of {start.path} do not fit the model: {strangers}")
+    unknown = [name for name in missing if not (adds and name.startswith(ADDED_PART))] + unexpected
+    if unknown:
+        raise ValueError(f"`start`: the weights of {start.path} do not fit the model: {unknown}")
 
 
 def start_entry(start: Checkpoint, name: str) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def train_only(model: nn.Module, parts: Sequence[str]) -> None:
         ValueError: If the model has no such part.
     """
     known = {name.split(".")[0] for name, _ in model.named_parameters()}
-    if strangers := sorted(set(parts) - known):
-        raise ValueError(f"`train_only` must name parts of the model, {sorted(known)}, got {strangers}")
+    if unknown := sorted(set(parts) - known):
+        raise ValueError(f"`train_only` must name parts of the model, {sorted(known)}, got {unknown}")
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name.split(".")[0] in parts)

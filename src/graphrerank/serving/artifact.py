@@ -11,8 +11,7 @@ from pathlib import Path
 from torch import nn
 
 from graphrerank.models.checkpoint import WEIGHTS
-from graphrerank.models.integrity import check_file, check_manifest
-from graphrerank.models.manifest import Manifest, read_manifest
+from graphrerank.models.manifest import Manifest, check_file, check_manifest, read_manifest
 from graphrerank.serving.formats.registry import FORMATS, Format
 
 

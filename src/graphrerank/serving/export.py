@@ -8,8 +8,14 @@ from graphrerank.files import atomic_folder
 from graphrerank.models.checkpoint import WEIGHTS, Checkpoint, library_versions, load_checkpoint, save_weights
 from graphrerank.models.granker_head import GRankerHead
 from graphrerank.models.granker_layers import GRankerLayers
-from graphrerank.models.integrity import seal_manifest
-from graphrerank.models.manifest import MANIFEST, RerankerManifest, manifest_folder, read_manifest, write_manifest
+from graphrerank.models.manifest import (
+    MANIFEST,
+    RerankerManifest,
+    manifest_folder,
+    read_manifest,
+    seal_manifest,
+    write_manifest,
+)
 from graphrerank.models.registry import model_name
 from graphrerank.serving.formats.exportable import Exportable
 from graphrerank.serving.formats.registry import FORMATS, find_formats

@@ -11,7 +11,7 @@ from graphrerank.features.text_match import WORD_FEATURES
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.algebra import graph_index
 from graphrerank.graphs.edge_types import EDGE_TYPES
-from graphrerank.models.manifest import AdapterManifest, Manifest, RerankerManifest
+from graphrerank.models.manifest import Manifest, RerankerManifest
 
 HARD_CASES = {  # sizes of the graphs, number of edges: no edge, one node, self-loops and parallel edges, large graphs
     "nodes=1, edges=0": ([1], 0),
@@ -52,10 +52,9 @@ def parity_batches(manifest: Manifest, num_batches: int) -> Iterator[Batch]:
         num_batches: Number of batches, even if that leaves out hard cases.
     """
     generator = torch.Generator().manual_seed(0)
-    if isinstance(manifest, AdapterManifest):
-        yield from islice(_query_batches(manifest.num_features, generator), num_batches)
-    else:
-        yield from islice(_graph_batches(manifest, generator), num_batches)
+    is_reranker = isinstance(manifest, RerankerManifest)
+    batches = _graph_batches(manifest, generator) if is_reranker else _query_batches(_num_columns(manifest), generator)
+    yield from islice(batches, num_batches)
 
 
 def example_batch(manifest: Manifest, sizes: Sequence[int] | None = None, num_edges: int = 41) -> Batch:
@@ -67,10 +66,16 @@ def example_batch(manifest: Manifest, sizes: Sequence[int] | None = None, num_ed
         num_edges: Edges of all queries together.
     """
     generator = torch.Generator().manual_seed(0)
-    if isinstance(manifest, AdapterManifest):
+    if not isinstance(manifest, RerankerManifest):
         rows = 7 if sizes is None else len(sizes)
-        return _query_batch("queries", torch.randn(rows, manifest.num_features, generator=generator))
+        return _query_batch("queries", torch.randn(rows, _num_columns(manifest), generator=generator))
     return _graph_batch("graphs", manifest, sizes or (6, 9, 4), num_edges, generator)
+
+
+def _num_columns(manifest: Manifest) -> int:
+    """Return ``F`` of a model that reads features of queries, ``[n, F]``."""
+    (shape,) = manifest.input_shapes.values()
+    return int(shape.strip("[]").split(", ")[1])
 
 
 def _graph_batches(manifest: Manifest, generator: torch.Generator) -> Iterator[Batch]:

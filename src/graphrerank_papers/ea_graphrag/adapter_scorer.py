@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.models.checkpoint import Checkpoint, load_primary
-from graphrerank.models.manifest import AdapterManifest
+from graphrerank_papers.ea_graphrag.adapter_manifest import AdapterManifest
 from graphrerank_papers.ea_graphrag.syntax.features import FEATURES
 from graphrerank_papers.ea_graphrag.syntax.syntax_features import SyntaxFeatures
 

@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from graphrerank.graphs.model_inputs import QUERIES, ModelInputs
+from graphrerank_papers.ea_graphrag.adapter_manifest import AdapterManifest
 
 MAX_Z = 5.0  # a query of 2,000 tokens must not be read as 500 deviations of each count
 
@@ -75,6 +76,7 @@ class ComplexityAdapter(nn.Module):
 
     features = "syntax"
     inputs = QUERIES
+    manifest_class = AdapterManifest
     selected: Tensor
     mean: Tensor
     std: Tensor

@@ -16,7 +16,7 @@ from graphrerank.files import write_json, write_text
 from graphrerank.graphs import Queries
 from graphrerank.graphs.routes import GRAPH, choose_routes
 from graphrerank.models.checkpoint import load_primary
-from graphrerank.models.manifest import AdapterManifest
+from graphrerank_papers.ea_graphrag.adapter_manifest import AdapterManifest
 from graphrerank_papers.ea_graphrag.adapter_scorer import AdapterScorer
 from graphrerank_papers.ea_graphrag.path_runner import PathRunner, data_of, path_settings, question_key
 from graphrerank_papers.ea_graphrag.routing import (

@@ -12,7 +12,7 @@ from torch import Tensor
 from graphrerank.checks import check_counts, check_not_negative, check_positive, check_positive_share, check_share
 from graphrerank.files import atomic_folder, load_tensors, save_tensors, write_text
 from graphrerank.graphs import CorpusGraph, EntityIncidence
-from graphrerank.strangers import LARGE_FILE, MAX_LARGE_BYTES, read_json
+from graphrerank.untrusted import MAX_LARGE_BYTES, read_json
 from graphrerank_papers.retag.communities import Communities, Rows
 from graphrerank_papers.retag.report import ReTAGReport
 from graphrerank_papers.retag.topics import Topics
@@ -144,7 +144,7 @@ class ReTAGIndex:
         """Read an index written by :meth:`save`."""
         file = Path(folder) / STRINGS
         try:
-            strings = read_json(file, max_bytes=MAX_LARGE_BYTES, bounds=LARGE_FILE)
+            strings = read_json(file, max_bytes=MAX_LARGE_BYTES)
         except (OSError, ValueError) as error:
             raise ValueError(f"{file}: missing or damaged index ({error!r}); build it again") from error
         try:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from graphrerank.models.checkpoint import load_primary
-from graphrerank.models.entries import DataEntry
+from graphrerank.models.manifest import DataEntry
 from graphrerank_papers.benchmark.training_sets import has_seen, training_sets
 
 

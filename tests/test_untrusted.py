@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from graphrerank.strangers import (
+from graphrerank.untrusted import (
     MAX_LAYERS,
     Bounds,
     check_arguments,

@@ -1,0 +1,165 @@
+"""Untrusted input: manifests, artifacts, reports and downloads that others made.
+
+An untrusted file describes a model; it never says what this machine runs, imports, reads or overwrites. So its JSON has
+bounds, its names are plain names and no paths, its models come from the hub and not from a folder, and its files are no
+links. ``SECURITY.md`` has the threat model.
+"""
+
+import json
+import re
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+HUB_ID = re.compile(r"(?!.*(--|\.\.))\w[\w.-]{0,95}(/\w[\w.-]{0,95})?", re.ASCII)
+MAX_NAME = 200  # characters
+MAX_BYTES = 1 << 26  # of a manifest
+MAX_LARGE_BYTES = 1 << 31  # of a file with a number for each query, passage or sentence
+MAX_DEPTH = 32  # objects and lists within each other
+MAX_SIZE = 2**20  # a width, a number of candidates, a length
+MAX_LAYERS = 256
+MIN_RESTART_PROB = 1e-3  # 14,000 steps of smoothing; a millionth would be 14 million
+
+
+def plain_name(name: str) -> str:
+    """Return a name that a file in a folder can have.
+
+    Raises:
+        ValueError: If it is empty, longer than 200 characters, begins with a dot, or holds a separator of paths or a
+            character that cannot be printed.
+
+    Example:
+        >>> plain_name("scifact-G")
+        'scifact-G'
+        >>> plain_name("../../x")
+        Traceback (most recent call last):
+        ValueError: must be a plain name, without "/" and not beginning with a dot, got '../../x'
+    """
+    if 0 < len(name) <= MAX_NAME and name.isprintable() and name[0] != "." and not set("/\\") & set(name):
+        return name
+    raise ValueError(f'must be a plain name, without "/" and not beginning with a dot, got {name[:MAX_NAME]!r}')
+
+
+def check_name(**names: str) -> None:
+    """Require plain names (:func:`plain_name`).
+
+    Raises:
+        ValueError: Naming the argument.
+    """
+    for argument, name in names.items():
+        try:
+            plain_name(name)
+        except ValueError as error:
+            raise ValueError(f"`{argument}` {error}") from error
+
+
+def check_hub_model(**models: str) -> None:
+    """Require the models that a file names to be models of the Hugging Face hub: ``owner/name`` or ``name``.
+
+    A folder may hold code that its libraries run, so only the user can name one.
+
+    Raises:
+        ValueError: If one is no id of the hub, or a path of this machine.
+    """
+    for argument, model in models.items():
+        if not HUB_ID.fullmatch(model) or Path(model).exists():
+            raise ValueError(
+                f"`{argument}` of a file must be a model's id on the Hugging Face hub, got {model[:MAX_NAME]!r}; name "
+                f"a folder on the command line: {argument}=DIR"
+            )
+
+
+def file_of(folder: Path, name: str) -> Path:
+    """Return the path of a regular file of an untrusted folder.
+
+    In the hub's cache a file is a link to its content, in ``blobs`` beside ``snapshots``; no other link is followed.
+
+    Raises:
+        ValueError: If ``name`` is no plain name, there is no such file, or it is a link.
+    """
+    check_name(name=name)
+    path = folder / name
+    try:
+        mode = path.lstat().st_mode
+    except OSError as error:
+        raise ValueError(f"{path}: no such file") from error
+    if stat.S_ISREG(mode) or (stat.S_ISLNK(mode) and _is_hub_link(folder, path)):
+        return path
+    raise ValueError(f"{path}: needed a regular file, found {'a link' if stat.S_ISLNK(mode) else 'none'}")
+
+
+def _is_hub_link(folder: Path, path: Path) -> bool:
+    snapshot, content = folder.resolve(), path.resolve()
+    return snapshot.parent.name == "snapshots" and content.parent == snapshot.parents[1] / "blobs" and content.is_file()
+
+
+def read_json(path: Path, *, max_bytes: int = MAX_BYTES) -> Any:
+    """Read an untrusted JSON file.
+
+    Raises:
+        ValueError: If it is larger than ``max_bytes``, not valid JSON, or more than 32 levels deep; names the file.
+    """
+    with path.open("rb") as stream:
+        raw = stream.read(max_bytes + 1)
+    if len(raw) > max_bytes:
+        raise ValueError(f"{path}: needed at most {max_bytes:,} bytes of JSON, found more")
+    try:
+        content = json.loads(raw.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: not valid JSON: {error}") from error
+    check_depth(content, str(path))
+    return content
+
+
+def check_depth(content: object, source: str) -> None:
+    """Require JSON at most 32 levels deep, so that no recursion over it is too deep.
+
+    Raises:
+        ValueError: Naming ``source``.
+    """
+    level = [content]
+    for _ in range(MAX_DEPTH + 1):
+        if not level:
+            return
+        level = [part for entry in level for part in _parts(entry)]
+    raise ValueError(f"{source}: needed JSON at most {MAX_DEPTH} levels deep, found more")
+
+
+def _parts(entry: object) -> list[Any]:
+    if isinstance(entry, Mapping):
+        return list(entry.values())
+    return list(entry) if isinstance(entry, list | tuple) else []
+
+
+def check_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a model or of a group of ``conf`` if they are plain and their sizes within reason.
+
+    Raises:
+        ValueError: If an argument is not plain JSON, a number is above 1,048,576, a number of layers above 256, or a
+            restart probability below 0.001; seeds may be larger.
+
+    Example:
+        >>> check_arguments({"hidden_channels": 1e12})
+        Traceback (most recent call last):
+        ValueError: `hidden_channels` must lie in [-1048576, 1048576], got 1000000000000.0
+    """
+    check_depth(arguments, "`arguments`")
+    pending: list[tuple[str, object]] = list(arguments.items())
+    for name, entry in pending:  # which grows
+        if isinstance(entry, Mapping):
+            pending += entry.items()
+        elif isinstance(entry, list | tuple):
+            if len(entry) > MAX_LAYERS and name.endswith(("layers", "channels")):
+                raise ValueError(f"`{name}` must have at most {MAX_LAYERS} entries, got {len(entry)}")
+            pending += [(name, part) for part in entry]
+        elif isinstance(entry, int | float):
+            if name.endswith("seed"):
+                continue
+            largest = MAX_LAYERS if name.endswith("layers") else MAX_SIZE
+            smallest = MIN_RESTART_PROB if name == "restart_prob" else -largest
+            if not smallest <= entry <= largest:
+                raise ValueError(f"`{name}` must lie in [{smallest}, {largest}], got {str(entry)[:MAX_NAME]}")
+        elif not isinstance(entry, str | None):
+            raise ValueError(f"`{name}` must be plain JSON, got {type(entry).__name__}")
+    return arguments
