@@ -65,7 +65,7 @@ def test_what_an_installed_package_lacks_is_its_own_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("package", "module", "extra"), [("training", "lightning", "train"), ("serving", "pydantic", "serve")]
+    ("package", "module", "extra"), [("training", "lightning", "train"), ("serving", "fastapi", "serve")]
 )
 def test_a_package_of_ours_says_what_it_needs(
     package: str, module: str, extra: str, monkeypatch: pytest.MonkeyPatch

@@ -42,7 +42,7 @@ NARROWER = {  # packages that may import less than all layers below
     },
 }  # fmt: skip
 TO_MOVE = {  # where the library still imports the papers
-    "cli", "data", "evaluation", "models", "pipelines",
+    "cli", "data", "evaluation", "pipelines",
 }  # fmt: skip
 HEAVY = ("torch_geometric", "transformers", "sentence_transformers", "wandb", "lightning", "hydra", "fastapi")
 UNUSED = (*HEAVY, "torchmetrics", "uvicorn", "sklearn", "spacy", "matplotlib", "pandas")  # by GraphReranker
@@ -155,6 +155,18 @@ for module, light in {steps!r}:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+MOST_MODULES = 70  # of this distribution that GraphReranker loads
+
+
+def test_reranking_loads_few_modules() -> None:
+    code = "from graphrerank import GraphReranker; import sys; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    ours = [name for name in done.stdout.split() if name.partition(".")[0] in {"graphrerank", "graphrerank_papers"}]
+    assert len(ours) <= MOST_MODULES
+    assert "graphrerank_papers" not in ours
+    assert {name.split(".")[1] for name in ours if "." in name} <= {*NARROWER["inference"], "extensions", "inference"}
 
 
 def test_the_public_names_load_when_asked_for() -> None:

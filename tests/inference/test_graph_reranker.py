@@ -369,7 +369,7 @@ def test_from_pretrained(tmp_path: Path, make_checkpoint) -> None:
     for name in ("gatv2", "mlp"):  # a run folder of train.py
         folder = tmp_path / "run" / name
         state = {f"model.{key}": value for key, value in checkpoint.model.state_dict().items()}
-        write_manifest(folder, {**checkpoint.manifest.content, "name": name})
+        write_manifest(folder, {**checkpoint.manifest.content, "name": name, "primary": name == "gatv2"})
         (folder / "checkpoints").mkdir()
         torch.save({"state_dict": state}, folder / "checkpoints" / "best.ckpt")
     assert GraphReranker.from_pretrained(tmp_path / "run").name == "gatv2"

@@ -16,6 +16,7 @@ from graphrerank.models.checkpoint import (
     library_versions,
     load_checkpoint,
     load_checkpoints,
+    load_primary,
     save_weights,
 )
 from graphrerank.models.gatv2_reranker import GATv2Reranker
@@ -155,8 +156,8 @@ def test_missing_files_are_named(folder: Path) -> None:
     [
         ("{", rf"{MANIFEST}: not valid JSON: .*line 1 column 2"),
         ("[1]", rf"{MANIFEST}: needed a JSON object, got list"),
-        ("{}", r"model must be one of \['complexity_adapter', .*, 'pyg_reranker'\], got None"),
-        ('{"model": "gatv2_reranker"}', "model must be one of .*, got None"),
+        ("{}", r"model must be one of \['complexity_adapter', .*, 'pyg_reranker'\], got 'None'"),
+        ('{"model": "gatv2_reranker"}', "model must be one of .*, got 'None'"),
         ('{"model": {"name": "os.system"}}', "model must be one of .*, got 'os.system'"),
         ('{"model": {"name": ["gatv2_reranker"]}}', "model must be one of"),
         (json.dumps(manifest(depth=3)), "do not fit gatv2_reranker: .*'depth'"),
@@ -197,12 +198,47 @@ def test_checkpoints_are_found_by_name_or_path(folder: Path) -> None:
         find_checkpoint("nowhere")
 
 
-def test_the_primary_system_of_a_run_comes_last(tmp_path: Path) -> None:
-    for name in ("mlp", "gatv2", "zz"):
-        write_manifest(tmp_path / name, {**manifest(), "name": name})
-        (tmp_path / name / "checkpoints").mkdir()
+def test_a_folder_of_a_shipped_name_is_named_by_its_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "attack").mkdir()
+    monkeypatch.chdir(folder)
+    with pytest.warns(UserWarning, match=r"attack is the shipped checkpoint; write \./attack for the path"):
+        assert find_checkpoint("attack") == PRETRAINED / "attack"
+    assert find_checkpoint("./attack") == find_checkpoint(Path("attack")) == Path("attack")
+
+
+def write_run(folder: Path, **systems: dict[str, Any]) -> Path:
+    for name, entries in systems.items():
+        write_manifest(folder / name, {**manifest(), "name": name, **entries})
+        (folder / name / "checkpoints").mkdir()
         state = {f"model.{key}": value for key, value in model().state_dict().items()}
-        torch.save({"state_dict": state}, tmp_path / name / "checkpoints" / "best.ckpt")
-    assert list(load_checkpoints(str(tmp_path))) == ["mlp", "zz", "gatv2"]
+        torch.save({"state_dict": state}, folder / name / "checkpoints" / "best.ckpt")
+    return folder
+
+
+OLD = {"config": {"ablations": {"no_messages": {"message_passing": False}}}}
+
+
+@pytest.mark.parametrize(
+    "systems",
+    [
+        {"attack_net": {"primary": True}, "no_messages": {"primary": False}},
+        {"no_messages": OLD, "attack_net": OLD},  # a run of an older version, which said nothing
+        {"attack_net": {}},
+    ],
+    ids=["said", "old", "single"],
+)
+def test_the_run_says_which_model_is_primary(tmp_path: Path, systems: dict[str, Any]) -> None:
+    run = write_run(tmp_path, **systems)
+    assert load_primary(run).manifest.name == "attack_net"
+    assert list(load_checkpoints(run))[-1] == "attack_net"
+    assert len(load_checkpoints(run)) == len(systems)
+    assert [load_primary(run / name).manifest.name for name in systems] == list(systems)
+
+
+def test_a_run_without_a_primary_model_is_refused_where_one_is_needed(tmp_path: Path) -> None:
+    run = write_run(tmp_path, mlp={}, gatv2={})
+    assert list(load_checkpoints(run)) == ["gatv2", "mlp"]
+    with pytest.raises(ValueError, match=r"holds the models \['gatv2', 'mlp'\], and does not .*/gatv2"):
+        load_primary(run)
     with pytest.raises(ValueError, match="not a run folder"):
-        load_checkpoints(str(tmp_path / "mlp" / "checkpoints"))
+        load_checkpoints(run / "mlp" / "checkpoints")

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from graphrerank.graphs.calibration import LogisticCalibration
-from graphrerank.graphs.model_inputs import PAIRS, QUERIES, SCORES, VECTORS, token_states
+from graphrerank.graphs.model_inputs import PAIRS, SCORES, VECTORS, token_states
 from graphrerank.models.checkpoint import PRETRAINED
 from graphrerank.models.manifest import (
     MANIFEST,
-    AdapterManifest,
     RerankerManifest,
     parse_manifest,
     read_manifest,
@@ -21,7 +20,6 @@ from tests.support.manifests import make_manifest
 
 READS_VECTORS = {"name": "gatv2_reranker", "arguments": {"features": "full"}}
 ENCODER = {"choice": "minilm", "name": "small", "fingerprint": "e" * 64, "dim": 6}
-ADAPTER = {"num_features": 9, "num_selected": 4}
 
 
 @pytest.mark.parametrize("name", sorted(path.parent.name for path in PRETRAINED.glob(f"*/{MANIFEST}")))
@@ -55,10 +53,6 @@ def test_what_a_model_reads() -> None:
     vectors = parse_manifest(make_manifest("gatv2_reranker", {"features": "paper"}, **entries), "here")
     assert isinstance(vectors, RerankerManifest)
     assert (vectors.inputs, vectors.embedding_dim) == (VECTORS, 6)
-    adapter = parse_manifest(make_manifest("complexity_adapter", ADAPTER), "here")
-    assert isinstance(adapter, AdapterManifest)
-    assert adapter.inputs == QUERIES
-    assert (adapter.num_features, adapter.thresholds.low, adapter.thresholds.high) == (9, -1.0, 2.0)
 
 
 def test_entries_come_and_go(tmp_path: Path) -> None:
@@ -67,66 +61,48 @@ def test_entries_come_and_go(tmp_path: Path) -> None:
     changed = manifest.with_entries(calibration=logistic)
     assert isinstance(changed, RerankerManifest)
     assert changed.calibration == LogisticCalibration(2.0, 0.0)
-    assert changed.without("calibration") == manifest
+    assert changed.without("calibration") == manifest == parse_manifest(manifest.content, "here")
     write_manifest(tmp_path, changed.content)
-    assert read_manifest(tmp_path) == changed
+    assert read_manifest(tmp_path).content == changed.content
     assert read_manifest(tmp_path).content["note"] == "kept"
 
 
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
-        ({"name": 5}, "the manifest's `name` must be a text, got '5'"),
-        ({"features": "all"}, "the manifest's `features` must be a list, got 'all'"),
-        ({"features": ["gcs", 5]}, r"the manifest's `features\.1` must be a text, got '5'"),
-        ({"model": {"name": "granker_head", "arguments": [1]}}, r"`model\.arguments` must be an object"),
+        ({"name": 5}, "the manifest's `name`: Input should be a valid string, got '5'"),
+        ({"features": "all"}, "the manifest's `features`: Input should be a valid tuple, got 'all'"),
+        ({"features": ["gcs", 5]}, r"the manifest's `features\.1`: Input should be a valid string, got '5'"),
+        ({"model": {"name": "granker_head", "arguments": [1]}}, r"`model\.arguments`: Input should be a valid dict"),
         ({"retriever": {"choice": "dense"}}, r"the manifest needs an entry `retriever\.feature_names`, found none"),
         ({"data": {"choice": "cats"}}, r"the manifest needs an entry `data\.fingerprint`, found none"),
-        ({"operators": {"gcs": 0.5}}, r"`operators` must be gcs and ppr in \[0\.001, 1\], got \{'gcs': 0.5\}"),
-        ({"operators": {"gcs": 0.5, "ppr": 0.0}}, r"`operators` must be gcs and ppr in \[0\.001, 1\]"),
-        ({"operators": {"gcs": 0.5, "ppr": True}}, r"`operators\.ppr` must be a number, got 'True'"),
-        ({"encoder": {**ENCODER, "dim": "6"}}, r"`encoder\.dim` must be a whole number, got '6'"),
-        ({"encoder": {**ENCODER, "dim": 0}}, r"`encoder` cannot be read: `dim` must be positive, .* got 0"),
+        ({"data": {}, "operators": []}, r"needs an entry `data\.fingerprint`, found none; the manifest's `operators`"),
+        ({"operators": {"gcs": 0.5}}, r"`operators` must be gcs and ppr, got \{'gcs': 0.5\}"),
+        ({"operators": {"gcs": 1e-9, "ppr": 0.5}}, r"`operators\.gcs`: .* greater than or equal to 0\.001, got"),
+        ({"operators": {"gcs": 0.5, "ppr": True}}, r"`operators\.ppr`: Input should be a valid number, got 'True'"),
+        ({"encoder": {**ENCODER, "dim": "6"}}, r"`encoder\.dim`: Input should be a valid integer, got '6'"),
+        ({"encoder": {**ENCODER, "dim": 0}}, r"`encoder\.dim`: .* greater than or equal to 1, got '0'"),
+        ({"encoder": {**ENCODER, "dim": 2**40}}, r"`encoder\.dim`: .* less than or equal to 1048576"),
         ({"pair_encoder": None}, "the manifest needs an entry `pair_encoder` for a model that reads it"),
         ({"model": READS_VECTORS}, "the manifest needs an entry `encoder` for a model that reads it"),
         ({"model": {"name": "granker_layers"}}, "arguments do not fit granker_layers: .*'train_last_layers'"),
         ({"mix": {"dogs": {"arguments": {}}}}, r"the manifest needs an entry `mix\.dogs\.fingerprint`, found none"),
-        ({"config": None}, "the manifest's `config` must be an object, got 'None'"),
-        ({"metrics": {"cats/test": {"R@5": "high"}}}, r"`metrics\.cats/test\.R@5` must be a number, got 'high'"),
+        ({"config": None}, "the manifest's `config`: Input should be a valid dictionary, got 'None'"),
+        ({"metrics": {"cats/test": {"R@5": "high"}}}, r"`metrics\.cats/test\.R@5`: .* a valid number, got 'high'"),
         ({"calibration": {"method": "magic"}}, "`calibration.method` must be one of"),
-        ({"artifact": {"sha256": {"../../secret": "f" * 64}}}, "`sha256` must be a plain name, .* got '../../secret'"),
-        ({"name": "../../x"}, "`name` must be a plain name, .* got '../../x'"),
-        ({"fine_tuned": {"folder": "../a", "fingerprint": "f"}}, "`folder` must be a plain name"),
+        ({"artifact": {"sha256": {"../../secret": "f" * 64}}}, "must be a plain name, .* got '../../secret'"),
+        ({"name": "../../x"}, "`name`: must be a plain name, .* got '../../x'"),
+        ({"fine_tuned": {"folder": "../a", "fingerprint": "f"}}, r"`fine_tuned\.folder`: must be a plain name"),
+        ({"fine_tuned": {"folder": "a"}}, r"the manifest needs an entry `fine_tuned\.fingerprint`, found none"),
         ({"model": {"name": "granker_head", "arguments": {"hidden_size": 1e9}}}, r"`hidden_size` must lie in \["),
         ({"model": {"name": "gatv2_reranker", "arguments": {"num_layers": 1e9}}}, r"`num_layers` must lie in \["),
-        ({"encoder": {**ENCODER, "dim": 2**40}}, "`dim` must be positive, at most 1048576"),
         ({"encoder": {**ENCODER, "arguments": {"batch_size": 1e8}}}, r"`batch_size` must lie in \["),
-        ({"operators": {"gcs": 1e-9, "ppr": 0.5}}, r"`operators` must be gcs and ppr in \[0\.001, 1\]"),
-        (
-            {"config": json.loads('{"a":' * 33 + "1" + "}" * 33)},
-            "at most 32 levels deep",
-        ),
-        ({"config": {"seed": 1e30}}, "needed numbers up to"),
-        ({"fine_tuned": {"folder": "a"}}, r"the manifest needs an entry `fine_tuned\.fingerprint`, found none"),
+        ({"config": json.loads('{"a":' * 33 + "1" + "}" * 33)}, "at most 32 levels deep"),
     ],
 )
 def test_a_broken_entry_is_refused_by_file_and_name(entries: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=rf"^here/manifest\.json: .*{message}"):
         parse_manifest(make_manifest("granker_head", {}, **entries), "here/manifest.json")
-
-
-@pytest.mark.parametrize(
-    ("entries", "message"),
-    [
-        ({"thresholds": {"low": 0.5, "high": 0.5}}, "`thresholds` cannot be read: `low` must be below `high`"),
-        ({"thresholds": {"low": float("nan"), "high": 0.5}}, "`low` must be below `high`, both finite"),
-        ({"syntax": {"name": "dependency", "fingerprint": "s"}}, r"needs an entry `syntax\.feature_names`"),
-        ({"questions": {"cats": [5]}}, r"`questions\.cats\.0` must be a text"),
-    ],
-)
-def test_a_broken_entry_of_an_adapter_is_refused(entries: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        parse_manifest(make_manifest("complexity_adapter", ADAPTER, **entries), "here")
 
 
 def test_a_file_without_the_validation_split_says_so() -> None:

@@ -8,7 +8,7 @@ pytest.importorskip("torch_geometric", reason="PyTorch Geometric is optional")
 from graphrerank.models.gatv2 import GATv2Layer
 from graphrerank.models.gatv2_reranker import GATv2Reranker
 from graphrerank.models.pyg_reranker import PyGLayer, PyGReranker
-from graphrerank.models.registry import MODELS
+from graphrerank.models.registry import find_model
 
 SMALL = {"hidden_channels": 16, "num_layers": 2, "num_scores": 3}
 
@@ -71,7 +71,7 @@ def test_convolutions_read_edges_learn_and_script(conv, arguments, random_batch)
 def test_without_message_passing_it_is_the_mlp():
     model = PyGReranker(conv="GINConv", message_passing=False, **SMALL)
     assert model.state_dict().keys() == GATv2Reranker(message_passing=False, **SMALL).state_dict().keys()
-    assert MODELS["pyg_reranker"] is PyGReranker
+    assert find_model("pyg_reranker") is PyGReranker
 
 
 @pytest.mark.parametrize("name", ["os.system", "torch_geometric.nn.Linear", "MessagePassing", "Nothing", 3])

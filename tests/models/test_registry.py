@@ -20,7 +20,7 @@ from tests.support.manifests import make_manifest
 
 
 class Sums(nn.Module):
-    """A model of an outsider's."""
+    """A model of another package."""
 
     inputs = ModelInputs(("base_features", "ptr"))
 
@@ -93,7 +93,7 @@ def test_what_no_entry_point_names_is_not_imported(tmp_path: Path, monkeypatch: 
     [
         ("nowhere_at_all:Model", "No module named"),
         ("graphrerank.models:Nothing", "has no attribute 'Nothing'"),
-        ("graphrerank.models:load_checkpoint", "must be a class of torch.nn.Module, got <function"),
+        ("graphrerank.models.checkpoint:load_checkpoint", "must be a class of torch.nn.Module, got <function"),
         ("torch.nn:Linear", r"torch\.nn\.modules\.linear\.Linear must say what its `forward` takes"),
     ],
 )
@@ -116,7 +116,7 @@ def test_what_is_no_model_is_refused() -> None:
         register_model(nn.Linear)
     with pytest.raises(ValueError, match=r"must be a class of torch\.nn\.Module, got Sums"):
         register_model(Sums(num_scores=1))  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"a checkpoint can hold \['complexity_adapter', .*\].*, got .*Linear"):
+    with pytest.raises(ValueError, match=r"a model must be one of \['complexity_adapter', .*\].*, got .*Linear"):
         model_name(nn.Linear)
 
 

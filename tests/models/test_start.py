@@ -81,6 +81,6 @@ def test_the_manifest_remembers_all_data(base: Checkpoint, tmp_path: Path) -> No
     manifest = parse_manifest({**base.manifest.content, "start": entry}, tmp_path)
     own, before = base.reranker.trained_on, manifest.trained_on  # type: ignore[union-attr]
     assert list(before) == [*(f"base-1/{name}" for name in own), *own]
-    assert before["base-1/attack"] == replace(own["attack"], choice=None)
+    assert before["base-1/attack"] == own["attack"].model_copy(update={"choice": None})
     third = start_entry(replace(base, manifest=manifest), "second")
     assert "base-1/attack" in third["trained_on"]

@@ -98,7 +98,7 @@ class GraphReranker:
         Raises:
             ValueError: If there is nothing of that name, or it cannot be loaded.
         """
-        name = locate_model(str(checkpoint), revision=revision)
+        name = locate_model(checkpoint, revision=revision)
         loaded = load_primary(name)
         _ = loaded.graph_reranker  # refused before it is asked to rank
         reranker = cls(loaded, device=device)

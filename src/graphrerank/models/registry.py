@@ -60,9 +60,7 @@ def model_name(model_class: type[nn.Module]) -> str:
     registered = (name for name, known in _registered.items() if known is model_class)
     name = next(registered, None) or _entry_name(model_class)
     if name is None:
-        raise ValueError(
-            f"a checkpoint can hold {sorted(_entries())} and what register_model took, got {model_class!r}"
-        )
+        raise ValueError(f"a model must be one of {sorted(_entries())}, or of register_model, got {model_class!r}")
     return name
 
 

@@ -1,7 +1,5 @@
 """What a checkpoint was trained on, by manifests."""
 
-from dataclasses import replace
-
 from graphrerank.models.checkpoint import load_primary
 from graphrerank.models.manifest import DataEntry
 from graphrerank_papers.benchmark.training_sets import has_seen, training_sets
@@ -23,6 +21,7 @@ def test_folders_are_named_by_their_last_part() -> None:
     attack = load_primary("attack").reranker
     folder = DataEntry(choice="folder", arguments={"path": "/data/mine"}, fingerprint="0")
     other = DataEntry(arguments={"data": "folder", "path": "/data/musique"}, fingerprint="1")
-    manifest = replace(attack, data=folder, mix={"second": other, "spider": DataEntry(fingerprint="2")})
+    mix = {"second": other, "spider": DataEntry(fingerprint="2")}
+    manifest = attack.model_copy(update={"data": folder, "mix": mix})
     assert training_sets(manifest) == ["mine", "musique", "spider"]
     assert has_seen(manifest, ["musique"], "")
