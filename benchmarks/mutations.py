@@ -292,13 +292,9 @@ MUTATIONS = (
         "if not is_ending():",
         "if is_ending():",
     ),
-    Mutation("strangers.py", "a level too deep", "range(bounds.depth + 1)", "range(bounds.depth + 2)"),
-    Mutation(
-        "strangers.py",
-        "negative numbers are unbounded",
-        "abs(entry) > bounds.number",
-        "entry > bounds.number",
-    ),
+    Mutation("untrusted.py", "a level too deep", "range(MAX_DEPTH + 1)", "range(MAX_DEPTH + 2)"),
+    Mutation("untrusted.py", "negative sizes are unbounded", "else -largest", "else -float('inf')"),
+    Mutation("models/checkpoint.py", "an ablation is primary", "if manifest.primary]", "if not manifest.primary]"),
     Mutation(
         "features/word_table.py",
         "stems of later blocks count for the first texts",
