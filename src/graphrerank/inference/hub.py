@@ -90,7 +90,7 @@ def model_source(name: str, located: str | Path) -> str:
     return f"{name} at {folder.name}, of {hub_place()}"
 
 
-def locate_model(name: str | Path, *, revision: str | None = None) -> str | Path:
+def locate_model(name: str, *, revision: str | None = None) -> str:
     """Download the model of a hub's id; a path or the name of what ships stays as it is.
 
     Args:
@@ -100,7 +100,7 @@ def locate_model(name: str | Path, *, revision: str | None = None) -> str | Path
     Raises:
         ValueError: If a revision is asked of what is not on the hub, or as :func:`download_model`.
     """
-    if isinstance(name, str) and is_hub_id(name):
+    if is_hub_id(name):
         return str(download_model(name, revision=revision))
     if revision is not None:
         raise ValueError(f"`revision` is of models from the hub, got {revision!r} for {name}")
