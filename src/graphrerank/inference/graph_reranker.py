@@ -98,9 +98,9 @@ class GraphReranker:
         Raises:
             ValueError: If there is nothing of that name, or it cannot be loaded.
         """
-        name = locate_model(checkpoint, revision=revision)
-        loaded = load_primary(name)
-        _ = loaded.graph_reranker  # refused before it is asked to rank
+        name = locate_model(str(checkpoint), revision=revision)
+        loaded = load_primary(Path(name) if isinstance(checkpoint, Path) else name)
+        _ = loaded.graph_reranker  # refused before it has to rank
         reranker = cls(loaded, device=device)
         reranker.source = model_source(str(checkpoint), name)
         return reranker
