@@ -83,7 +83,7 @@ def test_a_data_set_without_answers() -> None:
 
 
 def test_measures_of_answers_without_answers() -> None:
-    with pytest.raises(ValueError, match=r"\['EM'\] are of answers, which only answers=... writes"):
+    with pytest.raises(ValueError, match=r"\['EM'\] are of a stage after ranking that was not run"):
         build_study(ranked(RIGHT), StudyPlan(("R@1", "EM"), resamples=100))
 
 
