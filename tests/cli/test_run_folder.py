@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 
 from graphrerank.cli.run_folder import ClaimRunFolder
 from graphrerank.files import sole_use
-from tests.support import ROOT
+from tests.support import PAPERS_CONF
 
 
 def config(folder: Path, *overrides: str) -> Any:
@@ -52,7 +52,7 @@ def test_a_job_that_goes_on_keeps_its_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["benchmark", "grapher_tables"])
 def test_experiments_that_go_on_say_so(name: str) -> None:
-    content = OmegaConf.load(ROOT / "conf" / "experiment" / f"{name}.yaml")
+    content = OmegaConf.load(PAPERS_CONF / "experiment" / f"{name}.yaml")
     assert content.hydra.callbacks.claim_run_folder.goes_on
 
 

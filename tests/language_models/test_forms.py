@@ -28,7 +28,7 @@ from graphrerank_papers.knowledge.two_stage_extractor import parse_names, parse_
 from graphrerank_papers.light_rag.query_levels import parse_levels
 from graphrerank_papers.retag.language_model_keywords import parse_keywords
 from graphrerank_papers.retag.language_model_topics import parse_relevant, parse_topic, parse_topics
-from tests.support import CONF
+from tests.support import CONF, PAPERS_CONF
 
 pytest.importorskip("llguidance", reason="llguidance is optional")
 
@@ -125,7 +125,8 @@ def written(kind: Callable[[], Tokenizer], form: str, seed: int) -> str:
     raise AssertionError("no end")
 
 
-FORMS = sorted(file.stem for file in (CONF / "prompt").glob("*.yaml") if "\nform:" in file.read_text())
+FILES = [file for conf in (CONF, PAPERS_CONF) for file in (conf / "prompt").glob("*.yaml")]
+FORMS = sorted(file.stem for file in FILES if "\nform:" in file.read_text())
 
 
 def test_every_form_has_a_parser_here() -> None:

@@ -6,7 +6,7 @@ from itertools import combinations
 import pytest
 import torch
 
-from graphrerank.data.enrichment import random_edges
+from graphrerank.data.enrichment.random_edges import random_edges
 
 JOINED = [(3, 0), (0, 3), (1, 2), (4, 4)]
 FREE = set(combinations(range(6), 2)) - {(0, 3), (1, 2)}

@@ -8,8 +8,7 @@ import torch
 from graphrerank.data.dataset import Qrels, RetrievalDataset
 from graphrerank.graphs import CorpusGraph
 from graphrerank.knowledge.passage_knowledge import Entity, Knowledge, Relation
-from graphrerank_papers.grapher import text_rich_graph
-from graphrerank_papers.grapher.text_rich_graph import load_text_rich_graph
+from graphrerank_papers.grapher.text_rich_graph import load_text_rich_graph, text_rich_graph
 
 
 def source(num_passages: int, judged: Sequence[tuple[int, int, float]]) -> RetrievalDataset:
