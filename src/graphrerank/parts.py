@@ -140,7 +140,7 @@ class Parts:
         OmegaConf.set_struct(composed, True)
         return composed
 
-    def settings(self, group: str, name: str, **changes: Any) -> DictConfig:
+    def settings(self, group: str, name: str, /, **changes: Any) -> DictConfig:
         """Compose a file of ``conf/<group>`` with some other settings.
 
         Raises:
@@ -150,13 +150,15 @@ class Parts:
             changes = {"path": name, **changes}
             name = "corpus_folder" if is_corpus_folder(name) else "folder"
         composed = self._file(group, name)
-        for key, setting in dotted_settings(changes):
-            place = key if key.startswith("shared.") else f"{group}.{key}"
-            try:
-                OmegaConf.update(composed, place, setting)
-            except (OmegaConfBaseException, ValueError) as error:
-                problem = str(error).partition("\n")[0]
-                raise ValueError(f"`{key}` does not fit conf/{group}/{name}.yaml: {problem}") from error
+        try:
+            if group == "pipeline":  # whose steps are a list, which no mapping merges into
+                for key, setting in dotted_settings(changes):
+                    OmegaConf.update(composed, key if key.startswith("shared.") else f"{group}.{key}", setting)
+            else:
+                composed[group].merge_with(changes)
+        except (OmegaConfBaseException, ValueError) as error:
+            problem = str(error).partition("\n")[0]
+            raise ValueError(f"settings {changes} do not fit conf/{group}/{name}.yaml: {problem}") from error
         chosen: DictConfig = composed[group]
         if missing := sorted(OmegaConf.missing_keys(chosen)):
             raise ValueError(f"`{missing[0]}` must be given for {group}={name}")
@@ -171,7 +173,7 @@ class Parts:
         except ValueError as error:
             raise ValueError(f"`{group}` must name a file of conf/{group}, got {name!r}: {error}") from error
 
-    def part(self, group: str, given: Any, **changes: Any) -> Part:
+    def part(self, group: str, given: Any, /, **changes: Any) -> Part:
         """Return a part by its name, by settings of ``conf/<group>``, or as the caller brings it."""
         if isinstance(given, Part):
             return given
@@ -183,7 +185,7 @@ class Parts:
             return Part(settings)  # type: ignore[arg-type] # of a mapping
         return Part(given=given)
 
-    def build(self, group: str, given: Any, **changes: Any) -> Any:
+    def build(self, group: str, given: Any, /, **changes: Any) -> Any:
         """Build a part, given as :meth:`part` takes it; None stays None."""
         return None if given is None else self.part(group, given, **changes).build()
 
@@ -191,7 +193,7 @@ class Parts:
         """Return the part that a manifest describes: its choice, with its plain arguments.
 
         Classes and packages come from ``conf``, never from the manifest, and so do folders and the device. A manifest
-        may name models of the hub; a path or an address is the caller's to name.
+        may name models of the hub and the path of a data set; any other path, or an address, is the caller's to name.
 
         Raises:
             ValueError: If the choice or an argument is unknown, or an argument is a path, an address or a reference.
@@ -202,7 +204,7 @@ class Parts:
         check_plain(group, arguments, self._file(group, str(entry.choice))[group])
         return Part(self.settings(group, str(entry.choice), **arguments), str(entry.choice))
 
-    def dataset(self, given: Any, **changes: Any) -> RetrievalDataset:
+    def dataset(self, given: Any, /, **changes: Any) -> RetrievalDataset:
         """Load a data set: a name of ``conf/data``, the path of a folder, settings, or the data set itself."""
         dataset: RetrievalDataset = self.build("data", given, **changes)
         self._on_dataset(dataset)
@@ -352,7 +354,9 @@ def dotted_settings(settings: Settings, before: str = "") -> Iterator[tuple[str,
 
 
 def check_plain(key: str, settings: Any, usual: Any) -> None:
-    """Refuse settings in a file that name a package, a path, an address, or a model that is not the hub's.
+    """Refuse settings in a file that name a package, a folder, an address, or a model that is not the hub's.
+
+    The path of a data set passes: it is read as data, and as nothing else.
 
     Args:
         key: Their place in the configuration.
@@ -377,7 +381,7 @@ def check_plain(key: str, settings: Any, usual: Any) -> None:
             check_plain(key, entry, None)
     elif isinstance(settings, str) and name == "model":
         check_hub_model(**{key: settings})
-    elif isinstance(settings, str) and PATH_SIGNS.search(settings):
+    elif isinstance(settings, str) and PATH_SIGNS.search(settings) and (name != "path" or "://" in settings):
         raise ValueError(f"`{key}` of a file names {settings[:200]!r}; if you trust it, name it yourself: {key}=...")
 
 

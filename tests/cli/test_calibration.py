@@ -7,15 +7,15 @@ import pytest
 import torch
 
 from graphrerank import GraphReranker
-from graphrerank.cli.calibration import calibrate_system
-from graphrerank.cli.session import Session
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Qrels, RetrievalDataset
 from graphrerank.evaluation.system import System, base_ranking
+from graphrerank.fitting.calibrate import calibrate_system
 from graphrerank.graphs import CorpusGraph, Ranking
 from graphrerank.graphs.calibration import Calibration, IsotonicCalibration
 from graphrerank.graphs.list_confidence import ListConfidence
 from graphrerank.models.checkpoint import load_checkpoint
+from graphrerank.parts import Parts
 
 PASSAGES = ["worm on removable drives", "a cake recipe", "infected USB sticks"]
 
@@ -49,8 +49,10 @@ def test_a_trained_model_gives_probabilities(trained: Path) -> None:
     assert torch.equal(ranking.probabilities, expected)
 
 
-def test_a_finished_checkpoint_is_calibrated_as_its_training_did(run_command, trained: Path, tmp_path: Path) -> None:
-    done = run_command("train.py", f"calibrate={trained}", f"hydra.run.dir={tmp_path}")
+def test_a_finished_checkpoint_is_calibrated_as_its_training_did(
+    run_command, trained: Path, small_encoder, tmp_path: Path
+) -> None:
+    done = run_command("train.py", f"calibrate={trained}", *small_encoder, f"hydra.run.dir={tmp_path}")
     assert done.returncode == 0, done.stderr
     *_, of_one, of_lists, together, last = done.stdout.splitlines()
     expected, found = _manifest(trained / "gatv2"), _manifest(tmp_path)
@@ -70,16 +72,18 @@ def test_a_finished_checkpoint_is_calibrated_as_its_training_did(run_command, tr
     assert all(torch.equal(tensor, after[name]) for name, tensor in before.items())
 
 
-def test_what_cannot_be_calibrated(run_command, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_calibrated(
+    run_command, trained: Path, small_encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is refused before anything is encoded."""
-    monkeypatch.setattr(Session, "prepare", None)
+    monkeypatch.setattr(Parts, "prepare", None)
     other = shutil.copytree(trained, tmp_path / "other")
     manifest = _manifest(other / "gatv2")
     manifest["data"]["fingerprint"] = "0" * 64
     (other / "gatv2" / "manifest.json").write_text(json.dumps(manifest))
     for arguments, message in (
         (
-            [f"calibrate={other}"],
+            [f"calibrate={other}", *small_encoder],
             "was trained on attack with fingerprint 000000000000, the data set is now another one",
         ),
         ([f"calibrate={trained}", "calibration=null"], "`calibrate` needs a method: calibration=logistic or isotonic"),

@@ -367,7 +367,10 @@ def test_drafted_questions_train_and_neither_validate_nor_calibrate(
         "streamed": ({"folder"}, ["folder"]),
         "alone": (set(), ["folder"]),
     }
-    again = run_command("train.py", f"calibrate={tmp_path / 'mixed'}", f"hydra.run.dir={tmp_path / 'again'}")
+    refused = run_command("train.py", f"calibrate={tmp_path / 'mixed'}", f"hydra.run.dir={tmp_path / 'again'}")
+    assert "a folder is yours to name, on the command line: encoder.model=DIR" in refused.stderr
+    named = ("encoder=sentence_transformer", f"encoder.model={tiny_encoder}")
+    again = run_command("train.py", f"calibrate={tmp_path / 'mixed'}", *named, f"hydra.run.dir={tmp_path / 'again'}")
     assert again.returncode == 0, again.stderr
     assert "drafted val" not in again.stdout
 

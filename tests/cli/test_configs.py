@@ -30,7 +30,7 @@ def _hydra():
 
 
 def _train(*overrides: str, run_dir: Path | str = "run"):
-    return compose("train", overrides=[*overrides, f"paths.run_dir={run_dir}"])
+    return compose("train", overrides=[*overrides, "system=gatv2", f"paths.run_dir={run_dir}"])
 
 
 @pytest.mark.parametrize(("group", "choice"), CHOICES)

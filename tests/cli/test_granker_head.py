@@ -11,12 +11,16 @@ from graphrerank.models.granker_head import GRankerHead
 from graphrerank.serving.artifact import load_artifact
 
 SYSTEMS = ["retriever", "ppr", "gcs", "cross_encoder", "granker", "cross_encoder_head", "granker_head"]
+GRANKER = (
+    "model=granker_head", "ablations.mlp=null",
+    "+ablations.cross_encoder_head={smoothing: 0.0, learn_smoothing: false}", "module.warmup_steps=10",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def arguments(reader: Path, small_attack: Path, small_encoder: tuple[str, ...]) -> tuple[str, ...]:
     return (
-        "model=granker_head", "model.learn_smoothing=true", f"pair_encoder.model={reader}", *small_encoder,
+        *GRANKER, "model.learn_smoothing=true", f"pair_encoder.model={reader}", *small_encoder,
         "data=attack", f"data.path={small_attack}", "retriever=hybrid", "retriever.top_k=6", "trainer.max_epochs=2",
     )  # fmt: skip
 

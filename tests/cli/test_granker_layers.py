@@ -18,6 +18,11 @@ from graphrerank.serving.export import export_artifact
 from graphrerank.training.reranker_module import RerankerModule
 from tests.support.folders import write_dataset
 
+GRANKER = (
+    "model=granker_head", "ablations.mlp=null",
+    "+ablations.cross_encoder_head={smoothing: 0.0, learn_smoothing: false}", "module.warmup_steps=10",
+)  # fmt: skip
+
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -42,10 +47,10 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def arguments(corpus: Path, reader: Path) -> list[str]:
     return [
-        "model=granker_head", "model.learn_smoothing=true", "model.train_last_layers=1",
+        *GRANKER, "model.learn_smoothing=true", "model.train_last_layers=1",
         f"pair_encoder.model={reader}", "pair_encoder.max_length=40", "data=folder", f"data.path={corpus}",
         "retriever=bm25", "retriever.top_k=6", "encoder=none", "trainer.max_epochs=2", "batches.batch_size=4",
-        "module.learning_rate=1e-2", "module.learning_rates.layers=1e-2", "trainer.accelerator=cpu", "device=cpu",
+        "module.learning_rate=1e-2", "+module.learning_rates.layers=1e-2", "trainer.accelerator=cpu", "device=cpu",
     ]  # fmt: skip
 
 
@@ -134,7 +139,11 @@ def test_exported_head_reads_the_written_cross_encoder(
     inputs = [entry["name"] for entry in loaded.manifest.content["artifact"]["inputs"]]
     assert inputs == ["pair_vectors", "edge_index", "degree"]
     assert loaded.manifest.pair_encoder.arguments["model"] == str(run / "granker_head" / "cross_encoder")
-    done = run_command("evaluate.py", f"checkpoint={artifact}", f"datasets=[{corpus}]", f"hydra.run.dir={tmp_path}")
+    done = run_command(
+        "evaluate.py", f"checkpoint={artifact}", f"datasets=[{corpus}]", "pair_encoder=cross_encoder",
+        f"pair_encoder.model={run / 'granker_head' / 'cross_encoder'}", "pair_encoder.max_length=40",
+        f"hydra.run.dir={tmp_path}",
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert measures(tmp_path)["granker_head"] == measures(run)["granker_head"]
 

@@ -115,7 +115,7 @@ def test_a_sweep_starts_new_processes_for_each_run(job: tuple[str, ...], run_pro
 
 
 def test_a_job_of_one_process_refuses_two(run_command: Any, tmp_path: Path) -> None:
-    done = run_command("train.py", "model=complexity_adapter", *DDP, f"hydra.run.dir={tmp_path}")
+    done = run_command("train.py", "experiment=grapher_tables", *DDP, f"hydra.run.dir={tmp_path}")
     assert done.returncode != 0
     assert "`trainer.devices` must be 1 for this job" in done.stderr
 

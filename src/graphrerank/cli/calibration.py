@@ -26,6 +26,9 @@ def calibrate_checkpoint(session: Session) -> Path:
         seed=cfg.seed,
         on_dataset=session.tracking.reads_data,
     )
+    retriever, encoder = (
+        session.chosen(group) if session.overrides_key(group) else None for group in ("retriever", "encoder")
+    )
     if session.overrides_key("data"):
         calibrate_for_corpus(
             parts,
@@ -33,8 +36,8 @@ def calibrate_checkpoint(session: Session) -> Path:
             session.chosen("data"),
             session.run_dir,
             method=cfg.calibration,
-            retriever=session.chosen("retriever") if session.overrides_key("retriever") else None,
-            encoder=session.chosen("encoder") if session.overrides_key("encoder") else None,
+            retriever=retriever,
+            encoder=encoder,
             val_split=cfg.batches.val_split,
             num_queries=cfg.calibrate_queries,
         )
@@ -43,5 +46,7 @@ def calibrate_checkpoint(session: Session) -> Path:
             "`calibrate_queries` needs the judged questions of a corpus of yours: data=folder data.path=DIR"
         )
     else:
-        calibrate_as_trained(parts, checkpoint, session.run_dir, method=cfg.calibration)
+        calibrate_as_trained(
+            parts, checkpoint, session.run_dir, method=cfg.calibration, retriever=retriever, encoder=encoder
+        )
     return session.run_dir

@@ -31,6 +31,7 @@ from graphrerank.files import sole_use, write_text
 from graphrerank.fitting.fit import feature_plan, fit, run_folder
 from graphrerank.fitting.training import FitSettings, check_resumed, declared_inputs
 from graphrerank.fitting.training_data import TrainingData, prepare_training
+from graphrerank.graphs.model_inputs import QUERIES
 from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.models.manifest import write_manifest
 from graphrerank.parts import Part, Parts
@@ -149,6 +150,10 @@ def training_data(
 ) -> TrainingData:
     """Prepare ``data`` and the data sets of ``mix``, for all models of a run."""
     choices = HydraConfig.get().runtime.choices
+    inputs = [declared_inputs(model) for model in models]
+    if any(declared == QUERIES for declared in inputs):
+        model = choices["model"]
+        raise ValueError(f"`model` must score candidates, {model} scores queries; experiment={model} trains it")
     first = str(choices["data"])
     data = {first: Part(cfg.data, first)}
     for name, entry in (cfg.mix or {}).items():
@@ -159,7 +164,6 @@ def training_data(
     retriever = Part(cfg.retriever, str(choices["retriever"]))
     if cfg.ckpt_path is not None:
         check_resumed(run_dir, data, retriever)
-    inputs = [declared_inputs(model) for model in models]
     return prepare_training(
         parts,
         data,

@@ -88,7 +88,9 @@ def _fit_confidence(
     return {**confidence.to_json(), "fitted": fitted}
 
 
-def calibrate_as_trained(parts: Parts, checkpoint: Checkpoint, folder: Path, *, method: str) -> None:
+def calibrate_as_trained(
+    parts: Parts, checkpoint: Checkpoint, folder: Path, *, method: str, retriever: Any = None, encoder: Any = None
+) -> None:
     """Calibrate a checkpoint on the validation splits of its training, and write it to a folder.
 
     Only the manifest's entries of it change. Data sets, retriever and validation split are those of the manifest.
@@ -98,12 +100,14 @@ def calibrate_as_trained(parts: Parts, checkpoint: Checkpoint, folder: Path, *, 
         checkpoint: The checkpoint.
         folder: Folder to write.
         method: ``logistic`` or ``isotonic``.
+        retriever: Source of the candidates; None: as in training.
+        encoder: Of texts; None: as in training.
 
     Raises:
         ValueError: If a data set is not that of the training, before anything is encoded.
     """
     manifest = checkpoint.graph_reranker
-    prepared = _trained_on(parts, checkpoint, manifest)
+    prepared = _trained_on(parts, checkpoint, *_searches(parts, manifest, retriever, encoder))
     for part in prepared.values():
         check_encoder(checkpoint, part)
     torch.set_num_threads(parts.num_threads)
@@ -152,11 +156,11 @@ def calibrate_for_corpus(
         ValueError: If there are too few questions, or none of their candidates is relevant.
     """
     manifest = checkpoint.graph_reranker
-    trained = manifest.encoder
+    retriever, encoder = _searches(parts, manifest, retriever, encoder)
     prepared = parts.prepare(
         data,
-        retriever=retriever or parts.from_manifest("retriever", manifest.retriever),
-        encoder=encoder or (None if trained is None else parts.from_manifest("encoder", trained)),
+        retriever=retriever,
+        encoder=encoder,
         reads_vectors=manifest.inputs.reads_vectors,
     )
     dataset = prepared.dataset
@@ -223,11 +227,16 @@ def _write(folder: Path, checkpoint: Checkpoint, entries: Mapping[str, Any]) -> 
     write_manifest(folder, {**checkpoint.reranker.without("artifact", "list_confidence").content, **entries})
 
 
-def _trained_on(parts: Parts, checkpoint: Checkpoint, manifest: RerankerManifest) -> dict[str, PreparedDataset]:
+def _searches(parts: Parts, manifest: RerankerManifest, retriever: Any, encoder: Any) -> tuple[Any, Any]:
+    """Return the given retriever and encoder, else those of the training."""
+    if encoder is None and manifest.encoder is not None:
+        encoder = parts.from_manifest("encoder", manifest.encoder)
+    return retriever or parts.from_manifest("retriever", manifest.retriever), encoder
+
+
+def _trained_on(parts: Parts, checkpoint: Checkpoint, retriever: Any, encoder: Any) -> dict[str, PreparedDataset]:
     """Prepare the data sets that a manifest names, with candidates and features as in training, by name."""
-    trained = manifest.encoder  # None where nothing was encoded
-    encoder = None if trained is None else parts.from_manifest("encoder", trained)
-    retriever = parts.from_manifest("retriever", manifest.retriever)
+    manifest = checkpoint.reranker
     datasets = {}
     for name, entry in manifest.trained_on.items():
         arguments = dict(entry.arguments)
