@@ -7,16 +7,19 @@
     neighbour_mlp = "my_rerankers.model:NeighbourMLP"   # a model, which checkpoints name `neighbour_mlp`
 
 An entry that names a module is a folder of YAML files; one that names a class is a model. ``docs/extending.md`` has an
-example of each part.
+example of each part. A second group, ``graphrerank.builders``, has functions that write public data sets as folders,
+for ``graphrerank build NAME`` (:func:`find_builder`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 GROUP = "graphrerank.extensions"
+BUILDERS = "graphrerank.builders"
 
 
 @cache
@@ -41,6 +44,23 @@ def model_entries() -> Mapping[str, EntryPoint]:
             raise ValueError(f"entry points of {GROUP} must have different names, got {both}")
         models[entry.name] = entry
     return models
+
+
+def find_builder(name: str) -> Callable[..., dict[str, Any]]:
+    """Import the builder of a data set, an entry point of the group ``graphrerank.builders``.
+
+    It is called as ``builder(locations, out, downloads=folder, downloader=download, **options)``: it reads the files at
+    ``locations`` (paths, archives, URLs), writes the data set folder ``out``, and returns its card, an object for JSON
+    with ``counts``, ``dropped`` and ``hash``.
+
+    Raises:
+        ValueError: If there is no builder of that name.
+    """
+    entries = {entry.name: entry for entry in entry_points(group=BUILDERS)}
+    if name not in entries:
+        raise ValueError(f"`build` must be one of {sorted(entries)}, got {name!r}")
+    builder: Callable[..., dict[str, Any]] = entries[name].load()
+    return builder
 
 
 def settings_folders() -> list[Path]:

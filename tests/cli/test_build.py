@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.papers.builders.test_spider import FILES
+from tests.papers.builders.test_tables import SPIDER as FILES
 from tests.support.commands import RunCommand
 
 pytest.importorskip("sqlglot")

@@ -12,7 +12,12 @@ from pathlib import Path
 
 from tests.support import ROOT
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "benchmarks" / "README.md", *(ROOT / "docs").glob("*.md")]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "benchmarks" / "README.md",
+    *(ROOT / "docs").rglob("*.md"),
+]
 MARK = r"<!-- (run by|not run:) (.+?) -->\n"
 FENCE = re.compile(rf"^(?:{MARK})?```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`((?:PYTHONPATH=\. )?(?:python \w+(?:/\w+)?\.py|graphrerank [a-z]+)\b[^`]*)`")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from graphrerank_papers.builders.registry import build_dataset
+from graphrerank.extensions import find_builder
 
 Content = str | bytes | list[Any] | dict[str, Any]
 
@@ -56,7 +56,7 @@ def build(folder: Path, name: str, files: dict[str, Content], **options: Any) ->
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(as_bytes(content))
     out = folder / "out"
-    card = build_dataset(name, [str(folder / "raw")], out, downloads=folder / "downloads", options=options)
+    card = find_builder(name)([str(folder / "raw")], out, downloads=folder / "downloads", **options)
     return Built(out, card)
 
 

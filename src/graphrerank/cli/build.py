@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from graphrerank.cli.session import Session
-from graphrerank_papers.builders.registry import BUILDERS, build_dataset
+from graphrerank.extensions import find_builder
 
 
 def build(session: Session) -> Path:
@@ -24,9 +24,7 @@ def build_folder(
     name: str, files: Sequence[str], out: str | Path, *, cache: Path, options: Mapping[str, Any] | None = None
 ) -> Path:
     """Build a data set folder, and print its counts and what was dropped; returns the folder."""
-    if name in BUILDERS and not files:
-        raise ValueError(f"`from` must name {BUILDERS[name].files}, of {BUILDERS[name].page}; got none")
-    card = build_dataset(name, files, out, downloads=cache / "downloads", options=options)
+    card = find_builder(name)(files, out, downloads=cache / "downloads", **(options or {}))
     counts = card["counts"]
     print(", ".join(f"{counts[kind]:,} {kind}" for kind in ("documents", "queries", "edges")))
     for split, judged in counts["qrels"].items():

@@ -87,7 +87,7 @@ def build_parser() -> ArgumentParser:
     parser = ArgumentParser(
         "graphrerank build", description="A data set folder from the files that its authors publish."
     )
-    parser.add_argument("name", help="spider, bird, hotpotqa, ...: docs/builders.md")
+    parser.add_argument("name", help="spider, bird, hotpotqa, ...: docs/papers/builders.md")
     parser.add_argument("--from", dest="files", nargs="+", required=True, help="paths, archives, URLs#sha256=...")
     parser.add_argument("--out", type=Path, required=True, help="the folder to write")
     parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="of this builder")

@@ -25,8 +25,7 @@ class ExtractiveReader:
     Each span has named features: its form, where it stands, the words around it beside those of the question; a name is
     hashed to one of ``NUM_WEIGHTS`` weights. A span's probability is the softmax of its features' sum over all spans of
     a context; those of one text add up, and the likeliest text is the answer. It knows a question's last step alone and
-    never abstains but from a context without a span: a floor and a smoke test, no claim. docs/answers.md says how good
-    it is.
+    abstains only if a context has no span: a floor and a smoke test; docs/papers/answers.md has its measures.
 
     Args:
         weights: A file with ``weights``, ``[NUM_WEIGHTS]``; None for the one that ships.

@@ -84,7 +84,7 @@ class Benchmark:
         there = [key for key in self._sets if not is_missing(self._data(session, key))]
         missing = [known.name(key) for key, known in self._sets.items() if key not in there]
         for name in missing:
-            print(f"missing: {name} is not in paths.datasets; docs/builders.md says how to build it", flush=True)
+            print(f"missing: {name} is not in paths.datasets; docs/papers/builders.md says how to build it", flush=True)
         if not there:
             raise ValueError(f"`paths.datasets` must hold one of the data sets {list(self.sets)} or more, found none")
         measured = [self._measure(session, key) for key in there]

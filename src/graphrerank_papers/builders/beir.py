@@ -1,63 +1,114 @@
-"""BEIR's archives: ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/<split>.tsv``, taken as they are.
+"""BEIR's archives as they are, and Natural Questions as chunks of their pages.
 
-Source: Thakur et al. 2021, BEIR. Documents without title and text are dropped, and judgements of documents or queries
-that are not there.
+Source: Thakur et al. 2021, BEIR: ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/<split>.tsv``.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 
 from graphrerank.data.readers.records import Record
-from graphrerank_papers.builders.draft import Draft, Dropped, Judgement
+from graphrerank_papers.builders.builder import DatasetWriter, builder
 from graphrerank_papers.builders.raw_files import RawFile, RawFiles
 
 SPLITS = ("train", "dev", "test")
+Judgement = tuple[str, str, str, int]  # split, query, document, score
 
 
-def build_beir(files: RawFiles) -> Draft:
-    """Read corpus, queries and the splits that are there."""
-    corpus, queries = files.one("corpus.jsonl"), files.one("queries.jsonl")
-    splits = qrels_files(files)
-    dropped: list[Dropped] = []
-    known: set[str] = set()
-    asked: set[str] = set()
-    qrels = {split: _known(file, known, asked, dropped) for split, file in splits.items()}
-    return Draft(beir_records(corpus, known), beir_records(queries, asked), qrels, dropped=dropped)
+@builder(
+    "beir",
+    title="A data set of BEIR",
+    license="that of the data set",
+    page="https://github.com/beir-cellar/beir",
+    files="an archive, or corpus.jsonl, queries.jsonl and qrels/",
+)
+def beir(files: RawFiles, writer: DatasetWriter) -> None:
+    """Read corpus, queries and the splits that are given; judgements of missing documents or queries are dropped."""
+    known: dict[str, set[str]] = {}
+    for kind, file in (("document", files.one("corpus.jsonl")), ("query", files.one("queries.jsonl"))):
+        known[kind] = set()
+        for record in _records(file):
+            known[kind].add(record["_id"])
+            writer.record(kind, record)
+    for split, query_id, doc_id, score in _judgements(files):
+        if query_id in known["query"] and doc_id in known["document"]:
+            writer.judge(split, query_id, doc_id, score)
+        else:
+            missing = "document" if query_id in known["query"] else "query"
+            writer.drop("judgement", f"{query_id} {doc_id}", f"of a {missing} that is not there")
 
 
-def qrels_files(files: RawFiles) -> dict[str, RawFile]:
-    """Find the files of judgements by split."""
-    found = {split: files.one(f"qrels/{split}.tsv") for split in SPLITS if files.matching(f"qrels/{split}.tsv")}
-    if not found:
-        files.one(*(f"qrels/{split}.tsv" for split in SPLITS))
-    return found
+@builder(
+    "nq",
+    title="Natural Questions as chunks of pages",
+    license="CC BY-SA 3.0",
+    page="https://github.com/beir-cellar/beir",
+    files="BEIR's nq.zip",
+)
+def nq(files: RawFiles, writer: DatasetWriter, *, all_pages: bool = False) -> None:
+    """Read Natural Questions with the order of their chunks: GraphER's contextual proximity.
+
+    Source: GraphER, section 4: only pages with a chunk that is relevant to a query are kept. BEIR lists the chunks of a
+    page one after the other under the page's title, so a change of the title begins a new page. ``metadata`` has
+    ``doc_id``, the id of the page's first chunk, and ``chunk_id``; ``adjacency=true`` joins neighbours.
+
+    Args:
+        files: BEIR's archive.
+        writer: Writes the folder.
+        all_pages: Keep all 2.7 million chunks.
+    """
+    corpus, judgements = files.one("corpus.jsonl"), list(_judgements(files))
+    relevant = {doc_id for _, _, doc_id, score in judgements if score > 0}
+    kept: set[str] = set()
+    titles: Counter[str] = Counter()
+    num_chunks = 0
+    for record in _chunks(corpus):
+        num_chunks += 1
+        if record["_id"] in relevant:
+            kept.add(record["metadata"]["doc_id"])
+        titles[record.get("title", "")] += record["metadata"]["chunk_id"] == 0
+    repeated = sum(count > 1 for count in titles.values())
+    writer.notes.append(
+        f"{titles.total():,} pages of {num_chunks:,} chunks in the archive; {repeated:,} titles begin several pages."
+    )
+    if not all_pages:
+        writer.notes.append(f"Only the {len(kept):,} pages with a relevant chunk are kept (GraphER).")
+    for record in _chunks(corpus):
+        if all_pages or record["metadata"]["doc_id"] in kept:
+            writer.record("document", record)
+    for record in _records(files.one("queries.jsonl")):
+        writer.record("query", record)
+    for judgement in judgements:
+        writer.judge(*judgement)
 
 
-def beir_records(file: RawFile, seen: set[str]) -> Iterator[Record]:
-    """Read lines of a corpus or of queries, and note their ids."""
+def _records(file: RawFile) -> Iterator[Record]:
+    """Read lines of a corpus or of queries."""
     for place, record in file.records("_id", "text"):
         title, metadata = record.get("title"), record.get("metadata")
-        if not isinstance(record["_id"], str) or not all(
-            isinstance(text, str) for text in (record["text"], title or "")
-        ):
+        if not all(isinstance(text, str) for text in (record["_id"], record["text"], title or "")):
             raise ValueError(f"{place}: needed strings as `_id`, `title` and `text`, found {str(record)[:100]}")
-        seen.add(record["_id"])
         kept = {"_id": record["_id"], **({} if title is None else {"title": title}), "text": record["text"]}
         yield kept | ({"metadata": metadata} if metadata else {})
 
 
-def beir_judgements(file: RawFile) -> Iterator[Judgement]:
-    """Read the judgements of one split."""
-    for place, row in file.rows("query-id", "corpus-id", "score", delimiter="\t"):
-        try:
-            yield Judgement(row["query-id"], row["corpus-id"], int(row["score"]))
-        except ValueError as error:
-            raise ValueError(f"{place}: needed an integer as score, found {row['score']!r}") from error
+def _judgements(files: RawFiles) -> Iterator[Judgement]:
+    """Read the judgements of all splits that are given; a ValueError if there are none."""
+    files.matching(*(f"qrels/{split}.tsv" for split in SPLITS), required=True)
+    for split in SPLITS:
+        if files.matching(f"qrels/{split}.tsv"):
+            file = files.one(f"qrels/{split}.tsv")
+            for place, row in file.rows("query-id", "corpus-id", "score", delimiter="\t"):
+                try:
+                    yield split, row["query-id"], row["corpus-id"], int(row["score"])
+                except ValueError as error:
+                    raise ValueError(f"{place}: needed an integer as score, found {row['score']!r}") from error
 
 
-def _known(file: RawFile, known: set[str], asked: set[str], dropped: list[Dropped]) -> Iterator[Judgement]:
-    for row in beir_judgements(file):
-        if row.query_id in asked and row.doc_id in known:
-            yield row
-        else:
-            what = "document" if row.query_id in asked else "query"
-            dropped.append(Dropped("judgement", f"{row.query_id} {row.doc_id}", f"of a {what} that is not there"))
+def _chunks(corpus: RawFile) -> Iterator[Record]:
+    """Read the chunks in order, each with its page and position."""
+    title, page, chunk = None, "", 0
+    for record in _records(corpus):
+        if record.get("title", "") != title:
+            title, page, chunk = record.get("title", ""), record["_id"], 0
+        yield record | {"metadata": record.get("metadata", {}) | {"doc_id": page, "chunk_id": chunk}}
+        chunk += 1

@@ -1,44 +1,162 @@
-"""Conversations as graphs: a turn is a document, joined to the turn before it and to its speaker's turn before."""
+"""Conversations as graphs: LoCoMo and LongMemEval.
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+A turn is a document, joined to the turn before it (``next``) and to its speaker's turn before (``same_speaker``).
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from graphrerank.data.readers.records import Record
-from graphrerank_papers.builders.draft import Edge, document
+from graphrerank_papers.builders.builder import DatasetWriter, builder
+from graphrerank_papers.builders.raw_files import RawFiles
 
-NEXT, SPEAKER = "next", "same_speaker"  # types of edges: neighbouring turns; one speaker's turns after another
+ADVERSARIAL = 5  # LoCoMo's category of questions without an answer
+_SESSION = re.compile(r"session_(\d+)")
+_TURN = re.compile(r"D(\d+):(\d+)")
 
 
 @dataclass(frozen=True)
 class Turn:
-    """What one speaker says at a time."""
+    """One speaker's turn."""
 
     doc_id: str
     speaker: str
     text: str
-    metadata: dict[str, Any]
 
 
-def turn_documents(session: str, title: str, turns: Sequence[Turn]) -> Iterator[Record]:
-    """Return the turns of one session as documents with ``doc_id``, ``chunk_id`` and ``speaker`` in their metadata."""
-    for number, turn in enumerate(turns):
-        text = f"{turn.speaker}: {turn.text}" if turn.text else ""
-        place = {"doc_id": session, "chunk_id": number, "speaker": turn.speaker}
-        yield document(turn.doc_id, title, text, **place, **turn.metadata) | ({} if text else {"title": ""})
+@dataclass(frozen=True)
+class Session:
+    """A session of a conversation."""
+
+    name: str
+    turns: Sequence[Turn]
+    title: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)  # of its turns
 
 
-def turn_edges(sessions: Sequence[Sequence[Turn]]) -> Iterator[Edge]:
-    """Join the turns of one conversation's sessions; a speaker's turns are joined across sessions too.
+@builder(
+    "locomo",
+    title="LoCoMo",
+    license="CC BY-NC 4.0",
+    page="https://github.com/snap-research/locomo",
+    files="locomo10.json",
+)
+def locomo(files: RawFiles, writer: DatasetWriter) -> None:
+    """Read questions about very long conversations of two people, with the turns that the authors name as evidence.
 
-    A pair that is both has the edge of neighbours alone.
+    Source: Maharana et al. 2024, LoCoMo. The ten conversations are one corpus: ``metadata.conversation`` of a turn or a
+    question names its own. Questions of category 5 have no answer in the conversation; their judgements are in the
+    split ``adversarial``, all others in ``test``.
+    """
+    conversations = []
+    for place, record in files.one("locomo*.json").records("sample_id", "conversation", "qa"):
+        name = str(record["sample_id"])
+        try:
+            sessions = list(_locomo_sessions(name, record["conversation"]))
+            conversations.append(sessions)
+            known = {turn.doc_id for session in sessions for turn in session.turns}
+            for number, question in enumerate(record["qa"]):
+                query_id, category = f"{name}:q{number}", question.get("category")
+                answer = question.get("answer", question.get("adversarial_answer"))
+                writer.query(query_id, question["question"], answer=answer, category=category, conversation=name)
+                split = "adversarial" if category == ADVERSARIAL else "test"
+                evidence = question.get("evidence") or []
+                if not evidence:
+                    writer.drop("judgement", query_id, "the question has no evidence")
+                turns: dict[str, None] = {}
+                for text in evidence:  # it may name several turns, or one with a leading 0
+                    named = [f"{name}:D{int(session)}:{int(turn)}" for session, turn in _TURN.findall(text)]
+                    if not named or not known.issuperset(named):
+                        writer.drop("judgement", query_id, "evidence that names no turn", text)
+                    turns |= dict.fromkeys(turn for turn in named if turn in known)
+                for turn in turns:
+                    writer.judge(split, query_id, turn)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{place}: needed a conversation of LoCoMo ({error!r})") from error
+    for sessions in conversations:
+        write_conversation(writer, sessions)
+    writer.notes.append("A question is about its own conversation; the corpus holds all of them.")
+
+
+@builder(
+    "longmemeval",
+    title="LongMemEval",
+    license="MIT",
+    page="https://github.com/xiaowu0162/LongMemEval",
+    files="longmemeval_s.json (or _m, _oracle)",
+)
+def longmemeval(files: RawFiles, writer: DatasetWriter) -> None:
+    """Read questions about a user's past chats with an assistant, with the turns that hold the answer.
+
+    Source: Wu et al. 2025, LongMemEval. A question comes with the sessions of its own history: their union is the
+    corpus, and ``metadata.sessions`` of a question are its own. Dates belong to a question's history, not to a session,
+    and stay with the question. Questions whose id ends with ``_abs`` are about what never happened; the authors leave
+    them out of retrieval, and their judgements are in the split ``abstention``.
+    """
+    known: dict[str, list[tuple[str, str]]] = {}  # speakers and texts of a session's turns
+    needed = ("question_id", "question", "haystack_session_ids", "haystack_sessions")
+    for place, record in files.one("longmemeval*.json", "longmemeval*").records(*needed):
+        query_id = str(record["question_id"])
+        try:
+            sessions, relevant = [], []
+            for plain_name, turns in zip(record["haystack_session_ids"], record["haystack_sessions"], strict=True):
+                name, number = plain_name, 1
+                texts = [(turn["role"], turn["content"].strip()) for turn in turns]
+                while known.setdefault(name, texts) != texts:  # histories may cut one session differently
+                    number += 1
+                    name = f"{plain_name}~{number}"
+                sessions.append(name)
+                relevant += [f"{name}:{i}" for i, turn in enumerate(turns) if turn.get("has_answer")]
+            writer.query(
+                query_id,
+                record["question"],
+                answer=record.get("answer"),
+                type=record.get("question_type"),
+                date=record.get("question_date"),
+                sessions=sessions,
+                session_dates=record.get("haystack_dates"),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ValueError(f"{place}: needed a question of LongMemEval ({error!r})") from error
+        is_absent = query_id.endswith("_abs")
+        if not relevant:
+            reason = "the question has no answer in its history" if is_absent else "no turn is marked as the answer's"
+            writer.drop("judgement", query_id, reason)
+        for doc_id in dict.fromkeys(relevant):
+            writer.judge("abstention" if is_absent else "test", query_id, doc_id)
+    for name, texts in known.items():
+        turns = [Turn(f"{name}:{i}", role, text) for i, (role, text) in enumerate(texts)]
+        write_conversation(writer, [Session(name, turns)])
+    writer.notes.append(
+        "A question is about the sessions that its metadata names; the corpus holds those of all questions."
+    )
+
+
+def write_conversation(writer: DatasetWriter, sessions: Sequence[Session]) -> None:
+    """Write one conversation's turns; a speaker's turns are joined across sessions.
+
+    Two turns that are neighbours of one speaker have the edge of neighbours alone.
     """
     last: dict[str, Turn] = {}
-    for turns in sessions:
-        for before, turn in zip([None, *turns], turns, strict=False):
+    for session in sessions:
+        before: Turn | None = None
+        for number, turn in enumerate(session.turns):
+            title, text = (session.title, f"{turn.speaker}: {turn.text}") if turn.text else ("", "")
+            place = {"doc_id": session.name, "chunk_id": number, "speaker": turn.speaker}
+            writer.document(turn.doc_id, title, text, **place, **session.metadata)
             if before is not None:
-                yield Edge(before.doc_id, turn.doc_id, NEXT)
-            said = last.get(turn.speaker)
-            if said is not None and said is not before:
-                yield Edge(said.doc_id, turn.doc_id, SPEAKER)
-            last[turn.speaker] = turn
+                writer.edge(before.doc_id, turn.doc_id, "next")
+            if (earlier := last.get(turn.speaker)) is not None and earlier is not before:
+                writer.edge(earlier.doc_id, turn.doc_id, "same_speaker")
+            last[turn.speaker] = before = turn
+
+
+def _locomo_sessions(name: str, conversation: Mapping[str, Any]) -> Iterator[Session]:
+    for number in sorted(int(found[1]) for key in conversation if (found := _SESSION.fullmatch(key))):
+        turns = []
+        for turn in conversation[f"session_{number}"]:
+            picture = f" [shares {turn['blip_caption']}]" if turn.get("blip_caption") else ""
+            turns.append(Turn(f"{name}:{turn['dia_id']}", turn["speaker"], turn["text"].strip() + picture))
+        date = conversation.get(f"session_{number}_date_time", "")
+        yield Session(f"{name}:session_{number}", turns, date, {"conversation": name, "date": date or None})

@@ -1,6 +1,6 @@
-"""The tables that a SQL query reads, by its syntax tree: what is relevant to the question that the query answers."""
+"""The tables that a SQL query reads, by its syntax tree."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from graphrerank.extras import require_extra
@@ -13,7 +13,7 @@ _DUAL = "dual"  # Oracle's table of one row, which holds nothing
 
 
 class UnreadableSqlError(ValueError):
-    """A query whose tables cannot be said; ``reason`` is the same for the same kind of trouble."""
+    """A query whose tables cannot be determined; ``reason`` is the same for the same kind of problem."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(f"{reason}: {detail}")
@@ -25,18 +25,12 @@ class TableNames:
 
     Args:
         tables: Names of the tables, perhaps with their schema (``sales.order``).
-        views: Queries that define views, by name: a view stands for the tables that its query reads, unless it is one
-            of ``tables`` itself.
-        dialect: Of ``views``, as of :func:`gold_tables`.
     """
 
-    def __init__(self, tables: Iterable[str], views: Mapping[str, str] | None = None, dialect: str = "sqlite") -> None:
-        self.views = {name.casefold(): sql for name, sql in (views or {}).items()}
-        self.dialect = dialect
-        self._exact: dict[str, str] = {}
+    def __init__(self, tables: Iterable[str]) -> None:
+        self._exact = set(tables)
         self._found: dict[str, list[str]] = {}
-        for table in tables:
-            self._exact[table] = table
+        for table in sorted(self._exact):
             parts = table.casefold().split(".")
             for start in range(len(parts)):
                 self._found.setdefault(".".join(parts[start:]), []).append(table)
@@ -50,12 +44,12 @@ class TableNames:
         if name in self._exact:
             return name
         parts = name.casefold().split(".")
-        for start in range(len(parts)):  # a schema's or database's name in front may be one that the schema leaves out
+        for start in range(len(parts)):  # queries may write a schema or database in front that the schema leaves out
             found = self._found.get(".".join(parts[start:]), [])
             if len(found) == 1:
                 return found[0]
             if found:
-                raise UnreadableSqlError("names a table that may be one of several", f"{name} of {sorted(found)}")
+                raise UnreadableSqlError("names a table that may be one of several", f"{name} of {found}")
         return None
 
 
@@ -79,19 +73,14 @@ def gold_tables(sql: str, names: TableNames, *, dialect: str = "sqlite") -> list
         >>> gold_tables("WITH s AS (SELECT id FROM singer) SELECT * FROM s JOIN [song] AS t ON s.id = t.id", names)
         ['Song', 'Singer']
     """
-    return list(dict.fromkeys(_resolve(sql, names, dialect, ())))
-
-
-def _resolve(sql: str, names: TableNames, dialect: str, within: tuple[str, ...]) -> Iterator[str]:
+    tables = []
     for name in _table_names(_parse(sql, dialect)):
         table = names.find(name)
-        key = name.casefold().rsplit(".", 1)[-1]
         if table is not None:
-            yield table
-        elif key in names.views and key not in within:
-            yield from _resolve(names.views[key], names, names.dialect, (*within, key))
-        elif key != _DUAL:
+            tables.append(table)
+        elif name.casefold().rsplit(".", 1)[-1] != _DUAL:
             raise UnreadableSqlError("names a table that its database does not have", name)
+    return list(dict.fromkeys(tables))
 
 
 def _parse(sql: str, dialect: str) -> "exp.Query":

@@ -1,13 +1,16 @@
-"""Multi-hop questions that come with passages: their union is the corpus, their supporting passages are relevant."""
+"""Multi-hop questions with passages: HotpotQA, 2WikiMultihopQA, MuSiQue and KET-RAG's benchmark.
+
+The union of the questions' passages is the corpus, and their supporting passages are relevant.
+"""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from graphrerank.checks import check_counts
 from graphrerank.data.readers.records import Record
-from graphrerank_papers.builders.draft import Draft, Dropped, Judgement, document, query
+from graphrerank_papers.builders.builder import DatasetWriter, builder
 from graphrerank_papers.builders.raw_files import RawFile, RawFiles
 
 Passage = tuple[str, str]  # title and text
@@ -19,83 +22,169 @@ class HopQuestion:
 
     query_id: str
     text: str
-    split: str
     passages: Sequence[Passage]
-    supporting: Sequence[int]  # places in ``passages``; empty if the files do not say
+    supporting: Sequence[int]  # positions in ``passages``; empty if the files do not say
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    trouble: str = ""  # why it cannot be judged
+    problem: str = ""  # why it cannot be judged
+    split: str = ""
 
 
-def draft_questions(prefix: str, questions: Iterable[HopQuestion], *, sample: int | None, seed: int) -> Draft:
-    """Combine questions; equal passages are one document, in the order in which they first come.
+@builder(
+    "hotpotqa",
+    title="HotpotQA with distractors",
+    license="CC BY-SA 4.0",
+    page="https://hotpotqa.github.io",
+    files="hotpot_train_v1.1.json, hotpot_dev_distractor_v1.json",
+)
+def hotpotqa(files: RawFiles, writer: DatasetWriter, *, sample: int | None = None, seed: int = 0) -> None:
+    """Read questions over two Wikipedia passages, each among eight others (Yang et al. 2018).
+
+    See :func:`write_questions`.
+    """
+    questions = _of_splits(files, hotpot_question, {"train": "hotpot_train*.json", "dev": "hotpot_dev*.json"})
+    write_questions(writer, "hotpot", questions, sample=sample, seed=seed)
+
+
+@builder(
+    "2wikimultihopqa",
+    title="2WikiMultihopQA",
+    license="Apache-2.0 (text: Wikipedia, CC BY-SA)",
+    page="https://github.com/Alab-NII/2wikimultihop",
+    files="data_ids_april7.zip, or train.json and dev.json",
+)
+def two_wiki(files: RawFiles, writer: DatasetWriter, *, sample: int | None = None, seed: int = 0) -> None:
+    """Read questions over two to four Wikipedia passages among ten (Ho et al. 2020).
+
+    See :func:`write_questions`. ``test.json`` has no labels and is not read.
+    """
+    questions = _of_splits(files, hotpot_question, {"train": "train.json", "dev": "dev.json"})
+    write_questions(writer, "2wiki", questions, sample=sample, seed=seed)
+
+
+@builder(
+    "musique",
+    title="MuSiQue",
+    license="CC BY 4.0",
+    page="https://github.com/stonybrooknlp/musique",
+    files="musique_v1.0.zip, or musique_ans_v1.0_train.jsonl and musique_ans_v1.0_dev.jsonl",
+)
+def musique(
+    files: RawFiles, writer: DatasetWriter, *, sample: int | None = None, seed: int = 0, variant: str = "ans"
+) -> None:
+    """Read questions of two to four hops over 20 paragraphs (Trivedi et al. 2022).
 
     Args:
-        prefix: Of the documents' ids.
+        files: The authors' files.
+        writer: Writes the folder.
+        sample: See :func:`write_questions`.
+        seed: See :func:`write_questions`.
+        variant: ``ans``, or ``full``, whose unanswerable questions are dropped; the authors' archive holds both.
+    """
+    patterns = {split: f"musique_{variant}_*{split}.jsonl" for split in ("train", "dev")}
+    write_questions(writer, "musique", _of_splits(files, musique_question, patterns), sample=sample, seed=seed)
+
+
+@builder(
+    "ketrag",
+    title="KET-RAG's benchmark",
+    license="Apache-2.0 (texts: those of MuSiQue, CC BY 4.0, and HotpotQA, CC BY-SA 4.0)",
+    page="https://github.com/waetr/KET-RAG",
+    files="ragtest-NAME/input/document.txt and qa-pairs.json, and perhaps MuSiQue's or HotpotQA's own files",
+)
+def ketrag(files: RawFiles, writer: DatasetWriter) -> None:
+    """Read KET-RAG's benchmark: a text of one paragraph a line without titles, and 500 questions with answers.
+
+    Source: Huang et al. 2025, KET-RAG. It has no judgements. If the files of MuSiQue, HotpotQA or 2WikiMultihopQA are
+    given too, a question whose supporting paragraphs are all in the text is judged by them, in the split
+    ``test_silver``.
+    """
+    doc_ids: dict[str, str] = {}
+    for i, (_, line) in enumerate(files.one("input/document.txt", "document.txt").lines()):
+        doc_ids.setdefault(_letters(line), f"ket:{i}")
+        writer.document(f"ket:{i}", "", line.strip())
+    origin = {
+        question.query_id: question
+        for parse, patterns in (
+            (musique_question, ["musique*.jsonl"]),
+            (hotpot_question, ["hotpot*.json", "train.json", "dev.json"]),  # the last two: 2WikiMultihopQA
+        )
+        for file in files.matching(*patterns)
+        for question in parse(file)
+    }
+    if not origin:
+        writer.notes.append("The data set of the questions was not given: there are answers, and no judgements.")
+    for _, record in files.one("qa-pairs.json").records("id", "question", "answer"):
+        writer.query(record["id"], record["question"], answer=record["answer"])
+        question = origin.get(record["id"])
+        gold = [doc_ids.get(_letters(question.passages[i][1])) for i in question.supporting] if question else []
+        if question is None and origin:
+            writer.drop("judgement", record["id"], "the question is not in the files of its data set")
+        elif question is not None and (None in gold or not gold):
+            writer.drop("judgement", record["id"], "a supporting paragraph is not in the text")
+        for doc_id in dict.fromkeys(gold) if None not in gold else ():
+            writer.judge("test_silver", record["id"], str(doc_id))
+
+
+def write_questions(
+    writer: DatasetWriter, prefix: str, questions: Iterable[HopQuestion], *, sample: int | None, seed: int
+) -> None:
+    """Write questions and their passages; equal passages are one document, in the order of first occurrence.
+
+    Args:
+        writer: Writes the folder.
+        prefix: Prefix of the documents' ids.
         questions: Those of all splits.
-        sample: Of each split keep this many questions and their passages alone, as GraphER does with 2,000; None: all.
-        seed: Of the draw, which depends on nothing else but the questions' ids.
+        sample: Number of questions to draw from each split, as GraphER draws 2,000; None for all.
+        seed: Seed of the draw, which depends on nothing else but the questions' ids.
     """
     check_counts(sample=sample)
+    kept = list(questions)
+    if sample is not None:
+        kept = _sampled(kept, sample, seed)
+        writer.notes.append(f"{sample} questions of each split, drawn with seed {seed}.")
     doc_ids: dict[Passage, str] = {}
-    queries: list[Record] = []
-    qrels: dict[str, list[Judgement]] = {}
-    dropped: list[Dropped] = []
-    for each in _sampled(list(questions), sample, seed):
-        if each.trouble:
-            dropped.append(Dropped("query", each.query_id, each.trouble))
+    for question in kept:
+        if question.problem:
+            writer.drop("query", question.query_id, question.problem)
             continue
-        context = [doc_ids.setdefault(passage, f"{prefix}:{len(doc_ids)}") for passage in each.passages]
-        queries.append(query(each.query_id, each.text, **each.metadata, context=context))
-        relevant = dict.fromkeys(context[place] for place in each.supporting)
-        qrels.setdefault(each.split, []).extend(Judgement(each.query_id, doc_id) for doc_id in relevant)
-    notes = [] if sample is None else [f"{sample} questions of each split, drawn with seed {seed}."]
-    documents = [document(doc_id, *passage) for passage, doc_id in doc_ids.items()]
-    return Draft(documents, queries, qrels, dropped=dropped, notes=notes)
+        context = [doc_ids.setdefault(passage, f"{prefix}:{len(doc_ids)}") for passage in question.passages]
+        writer.query(question.query_id, question.text, **question.metadata, context=context)
+        for doc_id in dict.fromkeys(context[i] for i in question.supporting):
+            writer.judge(question.split, question.query_id, doc_id)
+    for passage, doc_id in doc_ids.items():
+        writer.document(doc_id, *passage)
 
 
-def hotpot_questions(files: Sequence[tuple[RawFile, str]]) -> Iterator[HopQuestion]:
-    """Read files in HotpotQA's format, each with the name of its split."""
-    for file, split in files:
-        for place, record in file.records("_id", "question", "context"):
-            try:
-                passages = [(title.strip(), join_sentences(sentences)) for title, sentences in record["context"]]
-                titles = {title: i for i, (title, _) in reversed(list(enumerate(passages)))}
-                wanted = list(dict.fromkeys(fact[0].strip() for fact in record.get("supporting_facts") or ()))
-            except (TypeError, ValueError, AttributeError, IndexError) as error:
-                raise ValueError(f"{place}: needed a question in HotpotQA's format ({error!r})") from error
-            trouble = "" if wanted else "has no supporting facts"
-            if any(title not in titles for title in wanted):
-                trouble = "has a supporting passage that is not among its passages"
-            supporting = [] if trouble else [titles[title] for title in wanted]
-            metadata = {key: record.get(key) for key in ("answer", "type", "level", "evidences")}
-            yield HopQuestion(record["_id"], record["question"], split, passages, supporting, metadata, trouble)
+def hotpot_question(file: RawFile, split: str = "") -> Iterator[HopQuestion]:
+    """Read a file in HotpotQA's format."""
+    for place, record in file.records("_id", "question", "context"):
+        try:
+            passages = [(title.strip(), join_sentences(sentences)) for title, sentences in record["context"]]
+            titles = {title: i for i, (title, _) in reversed(list(enumerate(passages)))}
+            wanted = list(dict.fromkeys(fact[0].strip() for fact in record.get("supporting_facts") or ()))
+        except (TypeError, ValueError, AttributeError, IndexError) as error:
+            raise ValueError(f"{place}: needed a question in HotpotQA's format ({error!r})") from error
+        problem = "" if wanted else "has no supporting facts"
+        if any(title not in titles for title in wanted):
+            problem = "has a supporting passage that is not among its passages"
+        supporting = [] if problem else [titles[title] for title in wanted]
+        metadata = _given(record, "answer", "type", "level", "evidences")
+        yield HopQuestion(record["_id"], record["question"], passages, supporting, metadata, problem, split)
 
 
-def musique_questions(files: Sequence[tuple[RawFile, str]]) -> Iterator[HopQuestion]:
-    """Read files in MuSiQue's format, each with the name of its split."""
-    for file, split in files:
-        for place, record in file.records("id", "question", "paragraphs"):
-            try:
-                passages = [(each["title"].strip(), each["paragraph_text"].strip()) for each in record["paragraphs"]]
-                supporting = [i for i, each in enumerate(record["paragraphs"]) if each.get("is_supporting")]
-            except (TypeError, KeyError, AttributeError) as error:
-                raise ValueError(f"{place}: needed a question in MuSiQue's format ({error!r})") from error
-            trouble = "" if supporting else "has no supporting paragraph"
-            if not record.get("answerable", True):
-                trouble = "has no answer in its paragraphs"
-            metadata = {key: record.get(key) for key in ("answer", "answer_aliases")}
-            yield HopQuestion(record["id"], record["question"], split, passages, supporting, metadata, trouble)
-
-
-def split_files(files: RawFiles, patterns: Mapping[str, Sequence[str]]) -> list[tuple[RawFile, str]]:
-    """Find the file of each split, by patterns of its name; a ValueError if there is none at all."""
-    found = []
-    for split, names in patterns.items():
-        if files.matching(*names):
-            found.append((files.one(*names), split))
-    if not found:
-        files.one(*(name for names in patterns.values() for name in names))
-    return found
+def musique_question(file: RawFile, split: str = "") -> Iterator[HopQuestion]:
+    """Read a file in MuSiQue's format."""
+    for place, record in file.records("id", "question", "paragraphs"):
+        try:
+            passages = [(each["title"].strip(), each["paragraph_text"].strip()) for each in record["paragraphs"]]
+            supporting = [i for i, each in enumerate(record["paragraphs"]) if each.get("is_supporting")]
+        except (TypeError, KeyError, AttributeError) as error:
+            raise ValueError(f"{place}: needed a question in MuSiQue's format ({error!r})") from error
+        problem = "" if supporting else "has no supporting paragraph"
+        if not record.get("answerable", True):
+            problem = "has no answer in its paragraphs"
+        metadata = _given(record, "answer", "answer_aliases")
+        yield HopQuestion(record["id"], record["question"], passages, supporting, metadata, problem, split)
 
 
 def join_sentences(sentences: Sequence[str]) -> str:
@@ -111,13 +200,28 @@ def join_sentences(sentences: Sequence[str]) -> str:
     return text.strip()
 
 
-def _sampled(questions: list[HopQuestion], sample: int | None, seed: int) -> list[HopQuestion]:
-    if sample is None:
-        return questions
-    order = sorted(questions, key=lambda each: hashlib.sha256(f"{seed}:{each.query_id}".encode()).digest())
+def _of_splits(
+    files: RawFiles, parse: Callable[[RawFile, str], Iterator[HopQuestion]], patterns: Mapping[str, str]
+) -> Iterator[HopQuestion]:
+    """Read the file of each split that is given; a ValueError if none is."""
+    files.matching(*patterns.values(), required=True)
+    for split, pattern in patterns.items():
+        if files.matching(pattern):
+            yield from parse(files.one(pattern), split)
+
+
+def _sampled(questions: Sequence[HopQuestion], sample: int, seed: int) -> list[HopQuestion]:
     drawn: dict[str, set[str]] = {}
-    for each in order:
-        chosen = drawn.setdefault(each.split, set())
-        if len(chosen) < sample and not each.trouble:
-            chosen.add(each.query_id)
-    return [each for each in questions if each.query_id in drawn[each.split]]
+    for question in sorted(questions, key=lambda each: hashlib.sha256(f"{seed}:{each.query_id}".encode()).digest()):
+        chosen = drawn.setdefault(question.split, set())
+        if len(chosen) < sample and not question.problem:
+            chosen.add(question.query_id)
+    return [question for question in questions if question.query_id in drawn[question.split]]
+
+
+def _given(record: Record, *keys: str) -> dict[str, Any]:
+    return {key: record.get(key) for key in keys}
+
+
+def _letters(text: str) -> str:
+    return "".join(text.split())

@@ -1,7 +1,7 @@
-"""The files of a data set as its authors publish them: plain, gzipped, or in archives, which are never unpacked.
+"""Files of a data set as its authors publish them: plain, gzipped, or in archives, which are never unpacked.
 
-Locations are the user's own; what lies inside an archive is a stranger's. Its names are compared and shown, no path is
-made of them, and an archive with a name that leads outside is refused.
+Names inside an archive are untrusted: no path is made from them, and an archive with a name that leads outside is
+refused.
 """
 
 import csv
@@ -13,11 +13,11 @@ import re
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 from graphrerank.data.readers.fetch import HUB, Downloader, check_file, download
 from graphrerank.data.readers.records import MAX_LINE_BYTES, Record, bad_line
@@ -25,16 +25,22 @@ from graphrerank.files import hash_files
 from graphrerank.passwords import without_passwords
 
 MAX_JSON_BYTES = 1 << 32  # HotpotQA's train file has 0.6 GB
+ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz")
 _CHECKSUM = re.compile(r"(.+)#(md5|sha1|sha256|sha512)=([0-9a-fA-F]+)")
 _DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, zipfile.BadZipFile, tarfile.TarError, NotImplementedError)
 
 
 class RawFile:
-    """One file: ``name`` is its path within what was given, ``label`` says for messages where that is."""
+    """One file: ``name`` is its path within the given location, ``label`` names it in messages."""
 
     def __init__(self, name: str, label: str, opener: Callable[[], Any]) -> None:
         self.name, self.label = name, label
         self._opener = opener
+
+    @property
+    def stem(self) -> str:
+        """The file's name without folders and suffixes."""
+        return PurePosixPath(self.name.removesuffix(".gz")).stem
 
     @contextmanager
     def open(self) -> Iterator[Any]:
@@ -77,18 +83,17 @@ class RawFile:
         """Read objects that have these keys, of a JSON list or of JSONL, each with its place for messages."""
         with self.open() as stream:
             first = next((byte for byte in iter(partial(stream.read, 1), b"") if not byte.isspace()), b"")
-        for place, record in self._listed() if first == b"[" else self._lines_of_json():
+        for place, record in self._list() if first == b"[" else self._json_lines():
             if not isinstance(record, dict) or (missing := [key for key in keys if key not in record]):
-                needed = f"an object with {', '.join(keys)}"
                 shown = f"one without {missing[0]!r}" if isinstance(record, dict) else repr(record)[:100]
-                raise ValueError(f"{self.label}, {place}: needed {needed}, found {shown}")
+                raise ValueError(f"{self.label}, {place}: needed an object with {', '.join(keys)}, found {shown}")
             yield f"{self.label}, {place}", record
 
-    def _listed(self) -> Iterator[tuple[str, Any]]:
+    def _list(self) -> Iterator[tuple[str, Any]]:
         for number, record in enumerate(self.json()):
             yield f"entry {number}", record
 
-    def _lines_of_json(self) -> Iterator[tuple[str, Any]]:
+    def _json_lines(self) -> Iterator[tuple[str, Any]]:
         for number, line in self.lines():
             try:
                 yield f"line {number}", json.loads(line)
@@ -146,36 +151,43 @@ class RawFiles:
         for location in locations:
             self._files += self._open_location(location, downloads, downloader)
 
-    def matching(self, *patterns: str) -> list[RawFile]:
-        """List the files whose path ends as one of the patterns (``*`` stands for anything but a slash), in order."""
-        return [
+    def matching(self, *patterns: str, required: bool = False) -> list[RawFile]:
+        """List the files whose path ends as one of the patterns (``*`` matches anything but a slash), in order.
+
+        Raises:
+            ValueError: If a file is required and there is none.
+        """
+        found = [
             file
             for file in self._files
             if any(PurePosixPath(file.name.removesuffix(".gz")).match(pattern) for pattern in patterns)
         ]
+        if required and not found:
+            self._refuse(patterns, found)
+        return found
 
     def one(self, *patterns: str) -> RawFile:
         """Return the only such file; a ValueError if there is none, or several."""
         found = self.matching(*patterns)
         if len(found) != 1:
-            there = [file.label for file in found or self._files]
-            raise ValueError(
-                f"`from` must hold exactly one file {' or '.join(patterns)}, found {len(found)} "
-                f"{'of them' if found else 'among'} {there[:10]}"
-            )
+            self._refuse(patterns, found)
         return found[0]
 
     def sources(self) -> list[dict[str, Any]]:
         """List name, size in bytes and SHA-256 of the files and archives that were read."""
         return [{"name": name, "bytes": size, "sha256": sha} for name, (size, sha) in sorted(self._used.items())]
 
+    def _refuse(self, patterns: Sequence[str], found: Sequence[RawFile]) -> NoReturn:
+        there = [file.label for file in found or self._files]
+        raise ValueError(
+            f"`from` must hold exactly one file {' or '.join(patterns)}, found {len(found)} "
+            f"{'of them' if found else 'among'} {there[:10]}"
+        )
+
     def _open_location(self, location: str, downloads: Path, downloader: Downloader) -> list[RawFile]:
         plain, checksum = split_checksum(location)
-        shown = without_passwords(plain)
-        if not (is_url := "://" in plain):
-            path = Path(plain)
-        else:
-            path = _downloaded(plain, shown, downloads, downloader, checksum)
+        shown, is_url = without_passwords(plain), "://" in plain
+        path = _downloaded(plain, shown, downloads, downloader, checksum) if is_url else Path(plain)
         if path.is_dir() and checksum is None:
             files = sorted(file for file in path.rglob("*") if file.is_file())
             return [
@@ -188,39 +200,26 @@ class RawFiles:
         return self._open_file(path, path.name, shown)
 
     def _open_file(self, path: Path, name: str, shown: str) -> list[RawFile]:
-        kind = path.name.lower()
-        if kind.endswith(".zip"):
-            return self._zip_members(path, shown)
-        if kind.endswith((".tar", ".tar.gz", ".tgz")):
-            return self._tar_members(path, shown)
-        return [RawFile(name, shown, lambda: self._opened(path, lambda: path.open("rb")))]
+        if not path.name.lower().endswith(ARCHIVES):
+            return [RawFile(name, shown, lambda: self._opened(path, lambda: path.open("rb")))]
+        try:
+            with _archive(path) as (members, _):
+                names = sorted(name for name in members if _is_content(name, shown))
+        except (*_DAMAGED, OSError) as error:
+            raise ValueError(f"{shown}: damaged or cut off archive ({error!r})") from error
+        return [
+            RawFile(
+                name.removeprefix("./"),
+                f"{shown}: {name.removeprefix('./')}",
+                partial(self._opened, path, partial(_member, path, name)),
+            )
+            for name in names
+        ]
 
     def _opened(self, path: Path, opener: Callable[[], Any]) -> Any:
         if path.name not in self._used:
             self._used[path.name] = (path.stat().st_size, hash_files([path]))
         return opener()
-
-    def _zip_members(self, path: Path, shown: str) -> list[RawFile]:
-        try:
-            with zipfile.ZipFile(path) as archive:
-                names = [member.filename for member in archive.infolist() if not member.is_dir()]
-        except _DAMAGED as error:
-            raise ValueError(f"{shown}: damaged or cut off archive ({error!r})") from error
-        return [
-            RawFile(name, f"{shown}: {name}", partial(self._opened, path, partial(_zip_stream, path, name)))
-            for name in _members(names, shown)
-        ]
-
-    def _tar_members(self, path: Path, shown: str) -> list[RawFile]:
-        try:
-            with tarfile.open(path) as archive:
-                names = [member.name for member in archive if member.isfile()]
-        except (*_DAMAGED, OSError) as error:
-            raise ValueError(f"{shown}: damaged or cut off archive ({error!r})") from error
-        return [
-            RawFile(name, f"{shown}: {name}", partial(self._opened, path, partial(_tar_stream, path, name)))
-            for name in _members(names, shown)
-        ]
 
 
 def split_checksum(location: str) -> tuple[str, str | None]:
@@ -240,49 +239,44 @@ def _downloaded(location: str, shown: str, downloads: Path, downloader: Download
     name = re.sub(r"[^\w.-]", "_", location.split("?")[0].rstrip("/").rsplit("/", 1)[1]).lstrip(".") or "file"
     folder = downloads / hashlib.sha256(location.encode()).hexdigest()[:16]
     target = folder / name
-    if not target.is_file():
-        print(f"downloading {shown}", flush=True)
-        folder.mkdir(parents=True, exist_ok=True)
-        try:
+    try:
+        if not target.is_file():
+            print(f"downloading {shown}", flush=True)
+            folder.mkdir(parents=True, exist_ok=True)
             downloader(location, target)
-        except OSError as error:
-            if not any(folder.iterdir()):
-                folder.rmdir()
-            raise ValueError(f"{shown}: could not be downloaded: {without_passwords(str(error))}") from error
-    if checksum is not None:
-        try:
+        if checksum is not None:
             check_file(target, checksum, shown)
-        except ValueError:
+    except (OSError, ValueError) as error:
+        if isinstance(error, ValueError):  # another checksum
             target.unlink()
+        if not any(folder.iterdir()):  # a part of a download stays, to be continued
             folder.rmdir()
+        if isinstance(error, ValueError):
             raise
+        raise ValueError(f"{shown}: could not be downloaded: {without_passwords(str(error))}") from error
     return target
 
 
-def _members(names: Iterable[str], shown: str) -> list[str]:
-    kept = []
-    for name in names:
-        parts = PurePosixPath(name).parts
-        if name.startswith("/") or "\\" in name or ":" in name.split("/")[0] or ".." in parts:
-            raise ValueError(f"{shown}: needed an archive of relative paths, found {name[:200]!r}, which leads outside")
-        if "__MACOSX" not in parts and not parts[-1].startswith("._"):
-            kept.append(name.removeprefix("./"))
-    return sorted(kept)
+def _is_content(name: str, shown: str) -> bool:
+    """Return whether a member of an archive is more than macOS's metadata; a ValueError if its name leads outside."""
+    parts = PurePosixPath(name).parts
+    if name.startswith("/") or "\\" in name or ":" in name.split("/")[0] or ".." in parts:
+        raise ValueError(f"{shown}: needed an archive of relative paths, found {name[:200]!r}, which leads outside")
+    return "__MACOSX" not in parts and not parts[-1].startswith("._")
 
 
 @contextmanager
-def _zip_stream(path: Path, name: str) -> Iterator[IO[bytes]]:
-    with zipfile.ZipFile(path) as archive:
-        entry = name if name in archive.NameToInfo else f"./{name}"
-        with archive.open(entry) as stream:
-            yield stream
+def _archive(path: Path) -> Iterator[tuple[Mapping[str, Any], Callable[[Any], Any]]]:
+    """Open an archive: its files by name, and the function that opens one."""
+    if path.name.lower().endswith(".zip"):
+        with zipfile.ZipFile(path) as archive:
+            yield {member.filename: member for member in archive.infolist() if not member.is_dir()}, archive.open
+    else:
+        with tarfile.open(path) as tar:
+            yield {member.name: member for member in tar if member.isfile()}, tar.extractfile
 
 
 @contextmanager
-def _tar_stream(path: Path, name: str) -> Iterator[IO[bytes]]:
-    with tarfile.open(path) as archive:
-        member = next(each for each in archive if each.isfile() and each.name.removeprefix("./") == name)
-        stream = archive.extractfile(member)
-        assert stream is not None
-        with stream:
-            yield stream
+def _member(path: Path, name: str) -> Iterator[IO[bytes]]:
+    with _archive(path) as (members, opener), opener(members[name]) as stream:
+        yield stream

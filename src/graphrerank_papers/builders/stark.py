@@ -1,27 +1,21 @@
 """STaRK: questions over a knowledge base whose entities have texts; the entities that answer are relevant.
 
-Source: Wu et al. 2024, STaRK; of one base (``amazon``, ``mag`` or ``prime``) ``skb/NAME/processed.zip``,
-``qa/NAME/stark_qa/stark_qa.csv`` and ``qa/NAME/split/*.index``. An entity's text is the list of its fields, without
-ids and what is missing, as in STaRK's own texts; these also list its relations, which are edges here. Relations in both
-directions are one edge.
-
-The authors' tables are pickles. They are read without any class but numpy's numbers, of which pandas leaves some in
-them: a pickle that names another is refused.
+The authors' tables are pickles. They are read without any class but numpy's numbers, which pandas leaves in them: a
+pickle that names another is refused.
 """
 
 import ast
 import io
 import math
 import pickle
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from graphrerank.data.readers.records import Record
-from graphrerank_papers.builders.draft import Draft, Edge, Judgement, document, query
+from graphrerank_papers.builders.builder import DatasetWriter, builder
 from graphrerank_papers.builders.raw_files import RawFile, RawFiles
 
 SPLITS = ("train", "val", "test")
@@ -29,11 +23,22 @@ TITLES = ("title", "name", "DisplayName")
 MAX_FIELD_CHARS = 4096
 
 
-def build_stark(files: RawFiles, *, keep_types: list[str] | None = None) -> Draft:
-    """Read one knowledge base with its questions.
+@builder(
+    "stark",
+    title="STaRK",
+    license="CC BY 4.0",
+    page="https://huggingface.co/datasets/snap-stanford/stark",
+    files="skb/NAME/processed.zip, qa/NAME/stark_qa/stark_qa.csv and qa/NAME/split/ of one knowledge base",
+)
+def stark(files: RawFiles, writer: DatasetWriter, *, keep_types: list[str] | None = None) -> None:
+    """Read one knowledge base (``amazon``, ``mag`` or ``prime``) with its questions.
+
+    Source: Wu et al. 2024, STaRK. An entity's text is the list of its fields, without ids and missing ones, as in
+    STaRK's own texts; these also list its relations, which are edges here. Relations in both directions are one edge.
 
     Args:
-        files: The authors'.
+        files: The authors' files.
+        writer: Writes the folder.
         keep_types: Names of the relations to keep; None for all.
     """
     entities = read_pickle(files.one("node_info.pkl"))
@@ -41,21 +46,31 @@ def build_stark(files: RawFiles, *, keep_types: list[str] | None = None) -> Draf
     pairs, types = _tensor(files.one("edge_index.pt")), _tensor(files.one("edge_types.pt"))
     if not isinstance(entities, dict) or pairs.dim() != 2 or pairs.shape != (2, len(types)):
         raise ValueError(f"`from` must hold a base of STaRK, got edges of shape {list(pairs.shape)}")
-    split_of: dict[str, str] = {}
-    for split in SPLITS:
-        for file in files.matching(f"split/{split}.index"):
-            split_of |= {line.strip(): split for _, line in file.lines()}
-    queries: list[Record] = []
-    qrels: dict[str, list[Judgement]] = {split: [] for split in SPLITS}
+    split_of = {
+        line.strip(): split
+        for split in SPLITS
+        for file in files.matching(f"split/{split}.index")
+        for _, line in file.lines()
+    }
+    judgements: dict[str, list[tuple[str, str]]] = {split: [] for split in SPLITS}
     for place, row in files.one("stark_qa.csv").rows("id", "query", "answer_ids"):
         if row["id"] in split_of:
-            queries.append(query(row["id"], row["query"]))
-            qrels[split_of[row["id"]]] += [Judgement(row["id"], f"{i}") for i in _answer_ids(row["answer_ids"], place)]
-    documents = (_entity(int(i), fields) for i, fields in entities.items())
-    notes = [f"Splits whose files were not given: {', '.join(s for s in SPLITS if not qrels[s])}."]
-    missing = [split for split in SPLITS if not qrels[split]]
-    edges = _edges(pairs, types, type_names, None if keep_types is None else set(keep_types))
-    return Draft(documents, queries, qrels, edges, notes=notes if missing else [])
+            writer.query(row["id"], row["query"])
+            judgements[split_of[row["id"]]] += [(row["id"], str(i)) for i in _answer_ids(row["answer_ids"], place)]
+    for split in SPLITS:
+        for judgement in judgements[split]:
+            writer.judge(split, *judgement)
+    if missing := [split for split in SPLITS if not judgements[split]]:
+        writer.notes.append(f"Splits whose files were not given: {', '.join(missing)}.")
+    for number, fields in entities.items():
+        title = next((shown for key in TITLES if (shown := _shown(fields.get(key)))), "")
+        text = _shown({key: entry for key, entry in fields.items() if key not in TITLES}, limit=None)
+        writer.document(str(int(number)), title, text or title, type=fields.get("type"))
+    ends = pairs.sort(dim=0).values
+    for source, target, kind in torch.unique(torch.stack([ends[0], ends[1], types]), dim=1).T.tolist():
+        name = str(type_names[kind]).replace(" ", "_")
+        if source != target and (keep_types is None or name in keep_types):
+            writer.edge(str(source), str(target), name)
 
 
 def read_pickle(file: RawFile) -> Any:
@@ -121,12 +136,6 @@ def _answer_ids(written: str, place: str) -> list[int]:
     return list(dict.fromkeys(ids))
 
 
-def _entity(number: int, fields: Mapping[str, Any]) -> Record:
-    title = next((shown for key in TITLES if (shown := _shown(fields.get(key)))), "")
-    text = _shown({key: entry for key, entry in fields.items() if key not in TITLES}, limit=None)
-    return document(str(number), title, text or title, type=fields.get("type"))
-
-
 def _shown(entry: Any, *, limit: int | None = MAX_FIELD_CHARS) -> str:
     """Describe a field; empty if it is missing, as None or as pandas' NaN."""
     if isinstance(entry, Mapping):
@@ -140,12 +149,3 @@ def _shown(entry: Any, *, limit: int | None = MAX_FIELD_CHARS) -> str:
 
 def _is_id(key: str) -> bool:
     return key == "id" or key.startswith("_") or "_id" in key
-
-
-def _edges(pairs: Tensor, types: Tensor, names: Mapping[int, str], kept: set[str] | None) -> Iterator[Edge]:
-    ends = pairs.sort(dim=0).values
-    rows = torch.unique(torch.stack([ends[0], ends[1], types]), dim=1)
-    for source, target, kind in rows.T.tolist():
-        name = str(names[kind]).replace(" ", "_")
-        if source != target and (kept is None or name in kept):
-            yield Edge(str(source), str(target), name)

@@ -55,7 +55,7 @@ def test_weights_of_another_size(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_on_2wikimultihopqa(datasets: Path) -> None:
-    """The number of docs/answers.md, on the relevant passages of the first questions."""
+    """The number of docs/papers/answers.md, on the relevant passages of the first questions."""
     from graphrerank.data.dataset import Dataset
 
     data = Dataset.from_folder(datasets / "2wikimultihopqa")

@@ -2,8 +2,8 @@
 
 Two homes offer files that convert without judgement calls: BEIR's archives, which are data set folders, and the
 benchmark files of HippoRAG 2 (title, text and supporting passages). BEIR publishes the checksums of its archives; those
-of HippoRAG 2 are of the hub's files at the pinned revision. The folders of the others are made by
-:mod:`graphrerank_papers.builders` from files that users fetch themselves.
+of HippoRAG 2 are of the hub's files at the pinned revision. For the others, ``graphrerank build`` makes the folder from
+files that users fetch themselves.
 """
 
 import json
@@ -15,8 +15,8 @@ from typing import Any
 
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.readers.fetch import Downloader, RemoteFile, download, fetch
+from graphrerank.extensions import find_builder
 from graphrerank.files import hash_files, write_text
-from graphrerank_papers.builders.registry import build_dataset
 
 SOURCE = "source.json"  # in a fetched folder: its origin, and the SHA-256 of each file
 NEEDED = "corpus.jsonl, queries.jsonl and qrels/<split>.tsv"
@@ -109,7 +109,7 @@ def _fetch_folder(source: str, folder: Path, downloader: Downloader) -> None:
         with tempfile.TemporaryDirectory(prefix=f".{source}.", suffix=".tmp", dir=folder.parent) as temporary:
             built = Path(temporary) / source
             fetched = [str(fetch(file, Path(temporary), downloader=downloader)) for file in home.files]
-            build_dataset(home.build, fetched, built, downloads=Path(temporary))
+            find_builder(home.build)(fetched, built, downloads=Path(temporary))
             _write_source(built, home, locations)
             built.rename(folder)
     except (OSError, ValueError) as error:

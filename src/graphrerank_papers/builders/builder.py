@@ -1,0 +1,207 @@
+"""Builders of data set folders: a reader of the authors' files, and the writer of the folder and its card."""
+
+import inspect
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+from graphrerank.data.dataset import Dataset
+from graphrerank.data.readers.fetch import Downloader, download
+from graphrerank.data.readers.records import Record
+from graphrerank.files import atomic_folder, hash_files, hash_json, write_json, write_text
+from graphrerank_papers.builders.raw_files import RawFiles
+
+CARD = "dataset.json"
+DROPPED = "dropped.jsonl"  # one line for each record that was left out
+
+
+class DatasetWriter:
+    """Writes the files of a data set folder record by record.
+
+    Documents and queries without text are dropped, with the judgements and edges that refer to them.
+
+    Raises:
+        ValueError: If a text is not valid Unicode.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.counts: dict[str, Any] = {"documents": 0, "queries": 0, "qrels": {}, "edges": 0}
+        self.reasons: Counter[str] = Counter()
+        self.notes: list[str] = []  # for the card
+        self._empty: dict[str, set[str]] = {"document": set(), "query": set()}
+        self._judgements: dict[str, list[tuple[str, str, int]]] = {}
+        self._edges: list[tuple[str, ...]] = []
+        self._edge_columns: tuple[str, ...] = ()
+        self._stack = ExitStack()
+        self._files: dict[str, IO[bytes]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._stack.close()
+
+    def document(self, doc_id: str, title: str, text: str, /, **metadata: Any) -> None:
+        """Write a line of the corpus; metadata that is None is left out."""
+        self.record("document", {"_id": doc_id, "title": title, "text": text} | _metadata(metadata))
+
+    def query(self, query_id: str, text: str, /, **metadata: Any) -> None:
+        """Write a line of the queries; metadata that is None is left out."""
+        self.record("query", {"_id": query_id, "text": text} | _metadata(metadata))
+
+    def record(self, kind: str, record: Record) -> None:
+        """Write a ``document`` or a ``query`` as it is."""
+        if not record["text"].strip() and not record.get("title", "").strip():
+            self._empty[kind].add(record["_id"])
+            self.drop(kind, record["_id"], "no text")
+            return
+        name, count = ("corpus.jsonl", "documents") if kind == "document" else ("queries.jsonl", "queries")
+        self.counts[count] += 1
+        self._write(name, json.dumps(record, ensure_ascii=False))
+
+    def judge(self, split: str, query_id: str, doc_id: str, score: int = 1) -> None:
+        """Add a judgement."""
+        self._judgements.setdefault(split, []).append((query_id, doc_id, score))
+
+    def edge(self, source: str, target: str, kind: str, **columns: str) -> None:
+        """Add an edge; all edges of a data set have the same further columns."""
+        self._edge_columns = tuple(columns)
+        self._edges.append((source, target, kind, *columns.values()))
+
+    def drop(self, kind: str, record_id: str, reason: str, detail: str = "") -> None:
+        """List a ``query``, ``document``, ``judgement`` or ``edge`` that is left out; equal reasons are counted."""
+        self.reasons[f"{kind}: {reason}"] += 1
+        dropped = {"kind": kind, "id": record_id, "reason": reason, "detail": detail}
+        self._write(DROPPED, json.dumps(dropped, ensure_ascii=False))
+
+    def finish(self) -> None:
+        """Write judgements and edges, and close all files."""
+        documents, queries = self._empty["document"], self._empty["query"]
+        for split, rows in self._judgements.items():
+            kept = [row for row in rows if row[0] not in queries and row[1] not in documents]
+            for row in [("query-id", "corpus-id", "score"), *kept] if kept else []:
+                self._write(f"qrels/{split}.tsv", "\t".join(map(str, row)))
+            if kept:
+                self.counts["qrels"][split] = {"queries": len({row[0] for row in kept}), "rows": len(kept)}
+        edges = [edge for edge in self._edges if edge[0] not in documents and edge[1] not in documents]
+        for edge in [("source", "target", "type", *self._edge_columns), *edges] if edges else []:
+            self._write("edges.tsv", "\t".join(edge))
+        self.counts["edges"] = len(edges)
+        self._stack.close()
+
+    def _write(self, name: str, line: str) -> None:
+        if name not in self._files:
+            path = self.folder / name
+            path.parent.mkdir(exist_ok=True)
+            self._files[name] = self._stack.enter_context(path.open("wb"))
+        try:
+            self._files[name].write(f"{line}\n".encode())
+        except UnicodeEncodeError as error:
+            raise ValueError(f"{name}: needed whole characters, found half of one in {line[:80]!r}") from error
+
+
+@dataclass(frozen=True)
+class Builder:
+    """Builds one data set; an entry point of the group ``graphrerank.builders``."""
+
+    name: str
+    title: str
+    license: str
+    page: str  # where the authors publish the files
+    files: str  # description of the files to give
+    read: Callable[..., None]  # takes :class:`RawFiles` and a :class:`DatasetWriter`; its keyword arguments are options
+
+    def __call__(
+        self,
+        locations: Sequence[str],
+        out: str | Path,
+        *,
+        downloads: Path,
+        downloader: Downloader = download,
+        **options: Any,
+    ) -> dict[str, Any]:
+        """Write a data set folder.
+
+        Args:
+            locations: See :class:`~graphrerank_papers.builders.raw_files.RawFiles`.
+            out: The folder; must not exist, or be empty.
+            downloads: Folder that keeps downloaded files.
+            downloader: Downloads a location to a path.
+            options: Options of the reader.
+
+        Returns:
+            The card: name, licence, source files, counts, reasons of dropped records, hashes.
+
+        Raises:
+            ValueError: If an option or file is wrong, or the folder would be refused by
+                :meth:`~graphrerank.data.dataset.Dataset.from_folder`; nothing is written then.
+        """
+        out = Path(out)
+        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise ValueError(f"`out` must be a new folder, got {out}, which exists; nothing is overwritten")
+        parameters = inspect.signature(self.read).parameters.values()
+        known = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
+        if unknown := sorted(set(options) - set(known)):
+            raise ValueError(f"`options` of {self.name} must be of {known}, got {unknown[0]!r}")
+        if not locations:
+            raise ValueError(f"`from` must name {self.files}, of {self.page}; got none")
+        files = RawFiles(locations, downloads=downloads, downloader=downloader)
+        with atomic_folder(out) as folder, DatasetWriter(folder) as writer:
+            self.read(files, writer, **options)
+            writer.finish()
+            Dataset.from_folder(folder)  # what it refuses is refused here
+            card = self._card(writer, files, options)
+            write_json(folder / CARD, card)
+            write_text(folder / "README.md", _page(card))
+        return card
+
+    def _card(self, writer: DatasetWriter, files: RawFiles, options: dict[str, Any]) -> dict[str, Any]:
+        given = "".join(f" --option {key}={options[key]}" for key in sorted(options))
+        paths = sorted(path for path in writer.folder.rglob("*") if path.is_file())
+        digests = {path.relative_to(writer.folder).as_posix(): hash_files([path]) for path in paths}
+        return {
+            "name": self.title,
+            "license": self.license,
+            "page": self.page,
+            "built_by": f"graphrerank {version('graphrerank')} build {self.name}{given}",
+            "files": files.sources(),
+            "counts": writer.counts,
+            "dropped": dict(sorted(writer.reasons.items())),
+            "notes": writer.notes,
+            "sha256": digests,
+            "hash": hash_json(digests),
+        }
+
+
+def builder(name: str, *, title: str, license: str, page: str, files: str) -> Callable[[Callable[..., None]], Builder]:
+    """Decorate a reader of files: it becomes the :class:`Builder` of that name."""
+    return lambda read: Builder(name, title, license, page, files, read)
+
+
+def _metadata(metadata: dict[str, Any]) -> Record:
+    given = {key: entry for key, entry in metadata.items() if entry is not None}
+    return {"metadata": given} if given else {}
+
+
+def _page(card: dict[str, Any]) -> str:
+    counts = card["counts"]
+    lines = [f"# {card['name']}", "", f"Licence: {card['license']}. Home: <{card['page']}>.", ""]
+    lines += [f"Made by `{card['built_by']}` from:", ""]
+    lines += [f"- `{file['name']}`, {file['bytes']:,} bytes, SHA-256 `{file['sha256']}`" for file in card["files"]]
+    lines += ["", "| what | count |", "| --- | --: |"]
+    lines += [f"| {kind} | {counts[kind]:,} |" for kind in ("documents", "queries", "edges")]
+    for split, judged in counts["qrels"].items():
+        lines.append(f"| judged queries of `{split}` | {judged['queries']:,} ({judged['rows']:,} judgements) |")
+    if card["dropped"]:
+        lines += ["", f"Dropped, one by one in `{DROPPED}`:", ""]
+        lines += [f"- {reason}: {count:,}" for reason, count in card["dropped"].items()]
+    lines += ["", *[f"- {note}" for note in card["notes"]], *([""] if card["notes"] else [])]
+    lines += [f"Hash of all files: `{card['hash']}`.", ""]
+    return "\n".join(lines)

@@ -1,0 +1,292 @@
+"""Table retrieval from text-to-SQL data sets: Spider, BIRD and BEAVER.
+
+A table is a passage, a foreign key is an edge, and the tables that a question's SQL reads are relevant to it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Any
+
+from graphrerank.data.readers.records import Record
+from graphrerank_papers.builders.builder import DatasetWriter, builder
+from graphrerank_papers.builders.gold_tables import TableNames, UnreadableSqlError, gold_tables
+from graphrerank_papers.builders.raw_files import RawFile, RawFiles
+
+SPIDER_SPLITS = {
+    "train_spider.json": "train", "train_others.json": "train_others", "dev.json": "dev", "test.json": "test",
+}  # fmt: skip
+BIRD_SPLITS = ("dev", "train")
+_SEPARATOR = "#sep#"  # between database and table in BEAVER's names
+Reference = tuple[str, str, str, str]  # table and column of a foreign key, table and column that it refers to
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of a schema."""
+
+    name: str  # as in queries
+    title: str  # in words
+    columns: Sequence[str]  # names as in queries
+    column_titles: Sequence[str]  # in words
+    types: Sequence[str]
+    primary_key: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Database:
+    """A database's schema."""
+
+    name: str
+    tables: Sequence[Table]
+    references: Sequence[Reference]
+
+
+@dataclass(frozen=True)
+class SqlQuestion:
+    """A question and the SQL that answers it."""
+
+    query_id: str
+    text: str
+    split: str
+    database: str
+    sql: str
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    stated: Sequence[str] | None = None  # relevant tables according to the authors; None if they list none
+
+
+@builder(
+    "spider",
+    title="Spider 1.0 table retrieval",
+    license="CC BY-SA 4.0",
+    page="https://yale-lily.github.io/spider",
+    files="spider_data.zip, or tables.json with any of train_spider.json, train_others.json, dev.json, test.json",
+)
+def spider(files: RawFiles, writer: DatasetWriter, *, only_asked: bool = False) -> None:
+    """Read Spider's schemas and the questions of the splits that are given.
+
+    Source: Yu et al. 2018, Spider. The split ``train_others`` has questions of older data sets. Databases of train, dev
+    and test are disjoint.
+
+    Args:
+        files: The authors' files.
+        writer: Writes the folder.
+        only_asked: Leave out databases without questions: ``test_tables.json`` has those of all splits.
+    """
+    schemas = files.matching("tables.json", "test_tables.json", required=True)
+    schemas.sort(key=lambda file: file.name.endswith("test_tables.json"))
+    databases: dict[str, Database] = {}
+    for base in (base for file in schemas for base in read_databases(file)):
+        if databases.setdefault(base.name, base) != base:
+            raise ValueError(f"`from` must hold one schema of each database, found two different ones of {base.name!r}")
+    questions = [
+        SqlQuestion(f"spider-{split}-{i}", record["question"], split, record["db_id"], record["query"])
+        for name, split in SPIDER_SPLITS.items()
+        for file in files.matching(name)
+        for i, (_, record) in enumerate(file.records("question", "db_id", "query"))
+    ]
+    if absent := [split for name, split in SPIDER_SPLITS.items() if not files.matching(name)]:
+        writer.notes.append(f"Splits whose files were not given: {', '.join(absent)}.")
+    asked = {question.database for question in questions}
+    kept = [base for base in databases.values() if base.name in asked or not only_asked]
+    write_tables(writer, [(base, None) for base in kept], questions)
+
+
+@builder(
+    "bird",
+    title="BIRD table retrieval",
+    license="CC BY-SA 4.0",
+    page="https://bird-bench.github.io",
+    files="train.json with train_tables.json, dev.json with dev_tables.json, or archives of them",
+)
+def bird(files: RawFiles, writer: DatasetWriter) -> None:
+    """Read BIRD's schemas and questions; ``metadata.split`` of a table is the split of its database.
+
+    Source: Li et al. 2023, BIRD. Databases of train and dev are disjoint.
+    """
+    given = [split for split in BIRD_SPLITS if files.matching(f"{split}_tables.json", f"{split}.json")]
+    if not given:
+        files.one("train.json", "dev.json")
+    writer.notes += [f"The files of the split {split} were not given." for split in BIRD_SPLITS if split not in given]
+    databases = [(base, split) for split in given for base in read_databases(files.one(f"{split}_tables.json"))]
+    questions = [
+        SqlQuestion(
+            f"bird-{split}-{i}", record["question"], split, record["db_id"], record["SQL"],
+            {key: record.get(key) for key in ("evidence", "difficulty")},
+        )
+        for split in reversed(given)
+        for i, (_, record) in enumerate(files.one(f"{split}.json").records("question", "db_id", "SQL"))
+    ]  # fmt: skip
+    write_tables(writer, databases, questions)
+
+
+@builder(
+    "beaver",
+    title="BEAVER table retrieval",
+    license="as its gated page says",
+    page="https://peterbaile.github.io/beaver",
+    files="dev.json and dev_tables.json of one warehouse",
+)
+def beaver(files: RawFiles, writer: DatasetWriter, *, dialect: str = "mysql", join_keys: bool = False) -> None:
+    """Read BEAVER's enterprise warehouses, from its repository or from its script ``data/download_hf.py``.
+
+    Source: Chen et al. 2024, BEAVER. ``dev_tables.json`` is an object of tables by ``database#sep#table``. Judgements
+    are the tables of the SQL; if the authors list others, ``dropped.jsonl`` says so.
+
+    Args:
+        files: Those of one warehouse, or of the repository.
+        writer: Writes the folder.
+        dialect: SQL dialect; ``oracle`` for the repository's ``dw``.
+        join_keys: Read ``dw_join_keys.json`` as edges of the type ``join_key``. They are taken from the questions' SQL
+            in the order of the questions: a graph that knows labels.
+    """
+    databases = _beaver_databases(files.one("*tables*.json"))
+    questions = []
+    for i, (_, record) in enumerate(files.one("dev.json", "dev_[!t]*.json").records("question", "sql")):
+        listed = record.get("tables", record.get("gold_tables"))
+        stated = None if listed is None else [name.rsplit(_SEPARATOR, 1)[-1] for name in listed]
+        query_id, database = f"beaver-dev-{record.get('id', i)}", str(record.get("db", record.get("db_id")))
+        questions.append(SqlQuestion(query_id, record["question"], "dev", database, record["sql"], stated=stated))
+    write_tables(writer, [(base, None) for base in databases], questions, dialect=dialect)
+    if join_keys:
+        _write_join_keys(writer, files.one("*_join_keys.json"), databases)
+        writer.notes.append("Edges of the type join_key are taken from the SQL of the questions: they know labels.")
+
+
+def write_tables(
+    writer: DatasetWriter,
+    databases: Sequence[tuple[Database, str | None]],
+    questions: Sequence[SqlQuestion],
+    *,
+    dialect: str = "sqlite",
+) -> None:
+    """Write schemas and questions; a question whose SQL is unreadable is dropped, with the reason.
+
+    Args:
+        writer: Writes the folder.
+        databases: Each with ``metadata.split`` of its tables, or None.
+        questions: In order.
+        dialect: SQL dialect, see :func:`~graphrerank_papers.builders.gold_tables.gold_tables`.
+    """
+    names = {base.name: TableNames([table.name for table in base.tables]) for base, _ in databases}
+    for question in questions:
+        try:
+            if question.database not in names:
+                raise UnreadableSqlError("asks a database without a schema", question.database)
+            gold = sorted(gold_tables(question.sql, names[question.database], dialect=dialect))
+        except UnreadableSqlError as error:
+            writer.drop("query", question.query_id, f"its SQL {error.reason}", error.detail)
+            continue
+        if question.stated is not None and set(map(str.casefold, question.stated)) != set(map(str.casefold, gold)):
+            detail = f"SQL: {gold}; authors: {sorted(question.stated)}"
+            writer.drop("judgement", question.query_id, "the authors list other tables than its SQL", detail)
+        metadata = {"db_id": question.database, "sql": question.sql, **question.metadata}
+        writer.record("query", {"_id": question.query_id, "text": question.text, "metadata": metadata})
+        for table in gold:
+            writer.judge(question.split, question.query_id, f"{question.database}.{table}")
+    for base, split in databases:
+        for schema in base.tables:
+            listed = ", ".join(title.replace("_", " ").strip() for title in schema.column_titles)
+            writer.document(
+                f"{base.name}.{schema.name}",
+                schema.title,
+                f"table {schema.name} ({schema.title}) in database {base.name.replace('_', ' ')}: columns {listed}",
+                db_id=base.name,
+                table=schema.name,
+                columns=list(schema.columns),
+                column_names=list(schema.column_titles),
+                types=list(schema.types),
+                primary_key=list(schema.primary_key),
+                split=split,
+            )
+    for base, _ in databases:
+        for reference in base.references:
+            _write_edge(writer, base.name, {table.name for table in base.tables}, reference, "foreign_key")
+
+
+def read_databases(file: RawFile) -> Iterator[Database]:
+    """Read ``tables.json`` in the format of Spider and BIRD."""
+    for place, record in file.records("db_id", "table_names_original", "foreign_keys"):
+        try:
+            yield _database(record)
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise ValueError(f"{place}: needed a database as in Spider's tables.json ({error!r})") from error
+
+
+def _database(record: Record) -> Database:
+    originals = record["table_names_original"]
+    columns = list(zip(record["column_names_original"], record["column_names"], record["column_types"], strict=True))
+    keys = {key for entry in record["primary_keys"] for key in (entry if isinstance(entry, list) else [entry])}
+    tables = []
+    for number, (name, title) in enumerate(zip(originals, record["table_names"], strict=True)):
+        own = [(i, column, words, kind) for i, ((t, column), (_, words), kind) in enumerate(columns) if t == number]
+        primary = [column for i, column, _, _ in own if i in keys]
+        names, titles, types = (list(map(itemgetter(part), own)) for part in (1, 2, 3))
+        tables.append(Table(name, title, names, titles, types, primary))
+    ends = [(columns[start][0], columns[stop][0]) for start, stop in record["foreign_keys"]]
+    references = [(originals[t], column, originals[u], other) for (t, column), (u, other) in ends]
+    return Database(record["db_id"], tables, references)
+
+
+def _beaver_databases(file: RawFile) -> list[Database]:
+    tables: dict[str, list[Table]] = {}
+    references: dict[str, list[Reference]] = {}
+    content = file.json()
+    if not isinstance(content, dict):
+        raise ValueError(f"{file.label}: needed an object of tables by `database{_SEPARATOR}table`, found a list")
+    for key, record in content.items():
+        try:
+            base = str(record.get("db", record.get("db_id", key.rsplit(_SEPARATOR, 1)[0])))
+            table = _beaver_table(record)
+            tables.setdefault(base, []).append(table)
+            for entry in record.get("foreign_key") or []:
+                target = entry["referenced_table_name"].rsplit(_SEPARATOR, 1)[-1]
+                reference = (table.name, entry["column_name"], target, entry["referenced_column_name"])
+                references.setdefault(base, []).append(reference)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{file.label}: needed a table as {key!r} ({error!r})") from error
+    return [
+        Database(base, own, [(t, column, _spelled(u, own), other) for t, column, u, other in references.get(base, [])])
+        for base, own in tables.items()
+    ]
+
+
+def _beaver_table(record: Mapping[str, Any]) -> Table:
+    name = record["table_name"] if "table_name" in record else record["table_name_original"]
+    columns = record["column_names"] if "column_names" in record else record["column_names_original"]
+    primary = record.get("primary_key") or []
+    name_in_words, *words = (text.replace("_", " ").lower() for text in (name, *columns))
+    keys = primary if isinstance(primary, list) else [primary]
+    return Table(name, name_in_words, columns, words, record["column_types"], keys)
+
+
+def _spelled(name: str, tables: Sequence[Table]) -> str:
+    """Return a table's name in the schema's spelling."""
+    return next((table.name for table in tables if table.name.casefold() == name.casefold()), name)
+
+
+def _write_join_keys(writer: DatasetWriter, file: RawFile, databases: Sequence[Database]) -> None:
+    """Write pairs of joined columns, each once, in either order."""
+    name = file.stem.removesuffix("_join_keys")
+    tables = next((base.tables for base in databases if base.name == name), [])
+    seen = set()
+    try:
+        pairs = [[column.rsplit(".", 1) for column in pair] for pair in file.json()]
+        ends = [((_spelled(t, tables), column), (_spelled(u, tables), other)) for (t, column), (u, other) in pairs]
+    except (TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"{file.label}: needed a list of pairs TABLE.COLUMN ({error!r})") from error
+    for start, stop in ends:
+        key = frozenset([start, stop])
+        if key not in seen and start[0] != stop[0]:
+            seen.add(key)
+            _write_edge(writer, name, {table.name for table in tables}, (*start, *stop), "join_key")
+
+
+def _write_edge(writer: DatasetWriter, base: str, tables: set[str], reference: Reference, kind: str) -> None:
+    table, column, other, other_column = reference
+    if {table, other} <= tables and table != other:
+        ends = f"{base}.{table}", f"{base}.{other}"
+        writer.edge(*ends, kind, source_column=column, target_column=other_column)
+    else:
+        reason = "refers to its own table" if other == table else "refers to a table that is not there"
+        writer.drop("edge", f"{base}.{table}.{column} -> {other}.{other_column}", reason)

@@ -1,0 +1,100 @@
+"""The core of all builders: what is written, what is refused, and that nothing is left after an error."""
+
+import json
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+from graphrerank.extensions import BUILDERS, find_builder
+from graphrerank.files import hash_files
+from graphrerank_papers.builders.builder import Builder, DatasetWriter
+from graphrerank_papers.builders.raw_files import RawFiles
+
+
+def write_set(files: RawFiles, writer: DatasetWriter, *, note: str = "A note.") -> None:
+    files.one("raw.json").json()
+    for i, text in enumerate(["one", " ", "three"]):
+        writer.document(f"d{i}", "", text, place=None)
+    writer.query("q0", "?", answer="a")
+    writer.query("q1", "")
+    for query, doc in (("q0", "d0"), ("q0", "d1"), ("q1", "d2")):
+        writer.judge("dev", query, doc)
+    writer.judge("test", "q1", "d2")
+    writer.edge("d0", "d2", "link")
+    writer.edge("d1", "d2", "link")
+    writer.notes.append(note)
+
+
+def run(folder: Path, read: Callable[..., None], out: str = "out", **options: str) -> dict[str, object]:
+    (folder / "raw.json").write_text("[]")
+    build = Builder("set", "Set", "CC0", "https://host/page", "raw.json", read)
+    return build([str(folder / "raw.json")], folder / out, downloads=folder, **options)
+
+
+def test_a_folder_and_its_card(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    card = run(tmp_path, write_set)
+    assert card == json.loads((out / "dataset.json").read_text())
+    assert card["counts"] == {
+        "documents": 2, "queries": 1, "qrels": {"dev": {"queries": 1, "rows": 1}}, "edges": 1,
+    }  # fmt: skip
+    assert card["dropped"] == {"document: no text": 1, "query: no text": 1}
+    assert card["sha256"] == {
+        name: hash_files([out / name])
+        for name in ("corpus.jsonl", "dropped.jsonl", "edges.tsv", "qrels/dev.tsv", "queries.jsonl")
+    }
+    page = (out / "README.md").read_text()
+    assert all(
+        text in page for text in ("# Set", "CC0", "- A note.", "raw.json", str(card["hash"]), "| documents | 2 |")
+    )
+    again = run(tmp_path, write_set, "again", note="Another.")
+    assert again["hash"] == card["hash"]
+    assert str(again["built_by"]).endswith("build set --option note=Another.")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda writer: writer.document("d0", "", "y"), "d0 a second time"),
+        (lambda writer: writer.judge("dev", "q0", "d9"), "needed a corpus-id of the corpus, found 'd9'"),
+        (lambda writer: writer.document("d0", "", "half \ud800"), "needed whole characters"),
+        (lambda writer: writer.edge("d0", "d0", "link"), "not a self-loop"),
+    ],
+)
+def test_a_folder_that_cannot_be_read_is_not_left(
+    tmp_path: Path, spoil: Callable[[DatasetWriter], None], message: str
+) -> None:
+    def read(files: RawFiles, writer: DatasetWriter) -> None:
+        write_set(files, writer)
+        spoil(writer)
+
+    with pytest.raises(ValueError, match=message):
+        run(tmp_path, read)
+    assert [path.name for path in tmp_path.iterdir()] == ["raw.json"]
+
+
+def test_arguments_are_checked_before_files_are_read(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="`build` must be one of"):
+        find_builder("spyder")
+    beaver = find_builder("beaver")
+    with pytest.raises(ValueError, match=r"`options` of beaver must be of \['dialect', 'join_keys'\], got 'dialekt'"):
+        beaver(["x"], tmp_path / "out", downloads=tmp_path, dialekt="x")
+    with pytest.raises(ValueError, match=r"`from` must name dev\.json and dev_tables"):
+        beaver([], tmp_path / "out", downloads=tmp_path)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine.txt").write_text("mine")
+    with pytest.raises(ValueError, match=r"`out` must be a new folder, got .*; nothing is overwritten"):
+        beaver(["x"], tmp_path / "out", downloads=tmp_path)
+
+
+@pytest.mark.parametrize("name", sorted(entry.name for entry in entry_points(group=BUILDERS)))
+def test_every_builder_refuses_a_folder_of_other_files(tmp_path: Path, name: str) -> None:
+    builder = find_builder(name)
+    assert isinstance(builder, Builder)
+    assert builder.name == name
+    (tmp_path / "notes.txt").write_text("nothing of it")
+    with pytest.raises(ValueError, match=r"`from` must hold"):
+        builder([str(tmp_path / "notes.txt")], tmp_path / "out", downloads=tmp_path)
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,193 @@
+"""The files of Spider, BIRD and BEAVER, made small."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphrerank.data.dataset import Dataset
+from tests.support.raw import build
+
+pytest.importorskip("sqlglot")
+
+PETS: dict[str, Any] = {
+    "db_id": "pet_shop",
+    "table_names_original": ["Owner", "Has_Pet", "pet kinds"],
+    "table_names": ["owner", "has pet", "pet kinds"],
+    "column_names_original": [[-1, "*"], [0, "Own_ID"], [0, "Name"], [1, "Own_ID"], [1, "Boss"], [2, "Kind"]],
+    "column_names": [[-1, "*"], [0, "owner id"], [0, "name"], [1, "owner id"], [1, "boss"], [2, "kind"]],
+    "column_types": ["text", "number", "text", "number", "number", "text"],
+    "primary_keys": [1],
+    "foreign_keys": [[3, 1], [4, 3]],
+}
+CARS: dict[str, Any] = PETS | {"db_id": "cars", "table_names_original": ["owner", "car", "kind"]}
+SPIDER: dict[str, Any] = {
+    "spider/tables.json": [PETS],
+    "spider/train_spider.json": [
+        {"db_id": "pet_shop", "question": "Who?", "query": "SELECT T1.Name FROM owner AS T1 JOIN has_pet AS T2"},
+        {"db_id": "pet_shop", "question": "Which kinds?", "query": 'SELECT Kind FROM "pet kinds"'},
+        {"db_id": "pet_shop", "question": "Which dogs?", "query": "SELECT * FROM dogs"},
+    ],
+    "spider/test.json": [{"db_id": "cars", "question": "Whose car?", "query": "SELECT name FROM owner"}],
+    "spider/test_tables.json": [PETS, CARS],
+}  # fmt: skip
+
+
+def test_spiders_tables_questions_and_foreign_keys(tmp_path: Path) -> None:
+    built = build(tmp_path, "spider", SPIDER)
+    assert [doc["_id"] for doc in built.documents][:4] == [
+        "pet_shop.Owner", "pet_shop.Has_Pet", "pet_shop.pet kinds", "cars.owner",
+    ]  # fmt: skip
+    first = built.documents[0]
+    assert first["title"] == "owner"
+    assert first["text"] == "table Owner (owner) in database pet shop: columns owner id, name"
+    assert first["metadata"]["primary_key"] == ["Own_ID"]
+    assert built.judged("train") == {
+        "spider-train-0": ["pet_shop.Has_Pet", "pet_shop.Owner"], "spider-train-1": ["pet_shop.pet kinds"],
+    }  # fmt: skip
+    assert built.judged("test") == {"spider-test-0": ["cars.owner"]}
+    assert built.edges[0] == ["pet_shop.Has_Pet", "pet_shop.Owner", "foreign_key", "Own_ID", "Own_ID"]
+    assert [(each["kind"], each["id"], each["detail"]) for each in built.dropped] == [
+        ("query", "spider-train-2", "dogs"),
+        ("edge", "pet_shop.Has_Pet.Boss -> Has_Pet.Own_ID", ""),
+        ("edge", "cars.car.Boss -> car.Own_ID", ""),
+    ]
+    assert "train_others, dev" in built.card["notes"][0]
+    dataset = Dataset.from_folder(built.folder)
+    assert (dataset.graph.num_nodes, len(dataset.query_ids), sorted(dataset.splits)) == (6, 3, ["test", "train"])
+
+
+def test_only_the_databases_of_the_test_split(tmp_path: Path) -> None:
+    files = {name: content for name, content in SPIDER.items() if "test" in name}
+    built = build(tmp_path, "spider", files, only_asked=True)
+    assert {doc["metadata"]["db_id"] for doc in built.documents} == {"cars"}
+
+
+def test_two_schemas_of_one_database_are_refused(tmp_path: Path) -> None:
+    other = CARS | {"db_id": "pet_shop"}
+    with pytest.raises(ValueError, match="found two different ones of 'pet_shop'"):
+        build(tmp_path, "spider", SPIDER | {"spider/test_tables.json": [other]})
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_schema_of_another_form_is_refused(tmp_path: Path) -> None:
+    broken = PETS | {"column_types": ["text"]}
+    with pytest.raises(ValueError, match=r"tables\.json, entry 0: needed a database as in Spider's"):
+        build(tmp_path, "spider", SPIDER | {"spider/tables.json": [broken]})
+    with pytest.raises(ValueError, match=r"train_spider\.json, entry 0: needed an object with question, db_id, query"):
+        build(tmp_path, "spider", SPIDER | {"spider/train_spider.json": [{"question": "?"}]})
+    with pytest.raises(ValueError, match=r"exactly one file tables\.json or test_tables\.json"):
+        build(tmp_path / "none", "spider", {"a.json": "[]"})
+
+
+QUESTION = {"question": "Who?", "evidence": "a hint", "SQL": "SELECT Name FROM Owner", "db_id": "pet_shop"}
+
+
+def test_bird_has_two_splits(tmp_path: Path) -> None:
+    dev = QUESTION | {"db_id": "cars", "difficulty": "simple", "question_id": 7}
+    files = {
+        "dev_20240627/dev.json": [dev],
+        "dev_20240627/dev_tables.json": [CARS | {"primary_keys": [[1, 2], 3]}],
+        "train/train.json": [QUESTION],
+        "train/train_tables.json": [PETS],
+    }
+    built = build(tmp_path, "bird", files)
+    assert [(doc["_id"], doc["metadata"]["split"]) for doc in built.documents][2:4] == [
+        ("cars.kind", "dev"), ("pet_shop.Owner", "train"),
+    ]  # fmt: skip
+    assert built.documents[0]["metadata"]["primary_key"] == ["Own_ID", "Name"]
+    assert [query["metadata"] for query in built.queries] == [
+        {"db_id": "pet_shop", "sql": QUESTION["SQL"], "evidence": "a hint", "difficulty": None},
+        {"db_id": "cars", "sql": QUESTION["SQL"], "evidence": "a hint", "difficulty": "simple"},
+    ]
+    assert built.judged("dev") == {"bird-dev-0": ["cars.owner"]}
+    assert built.judged("train") == {"bird-train-0": ["pet_shop.Owner"]}
+
+
+def test_one_split_alone_is_said(tmp_path: Path) -> None:
+    built = build(tmp_path, "bird", {"train.json": [QUESTION], "train_tables.json": [PETS]})
+    assert built.card["notes"] == ["The files of the split dev were not given."]
+    with pytest.raises(ValueError, match=r"exactly one file train_tables\.json, found 0"):
+        build(tmp_path / "b", "bird", {"train.json": [QUESTION]})
+
+
+BEAVER_TABLES: dict[str, Any] = {
+    "dw#sep#FAC_BUILDING": {
+        "db": "dw", "table_name": "FAC_BUILDING", "column_names": ["BUILDING_KEY"], "column_types": ["varchar"],
+        "primary_key": "BUILDING_KEY", "foreign_key": [],
+    },
+    "dw#sep#FAC_ROOM": {
+        "db": "dw", "table_name": "FAC_ROOM", "column_names": ["ROOM", "BUILDING_KEY"],
+        "column_types": ["int", "varchar"], "primary_key": ["ROOM"], "foreign_key": [
+            {"column_name": "BUILDING_KEY", "referenced_table_name": "dw#sep#fac_building",
+             "referenced_column_name": "BUILDING_KEY"},
+        ],
+    },
+}  # fmt: skip
+
+
+def test_beavers_tables_of_the_sql_and_those_that_the_authors_list(tmp_path: Path) -> None:
+    questions = [
+        {"id": "a", "db": "dw", "question": "Which rooms?", "sql": "SELECT `ROOM` FROM `fac_room`",
+         "tables": ["dw#sep#FAC_ROOM"]},
+        {"id": "b", "db": "dw", "question": "Where?", "sql": "SELECT 1 FROM FAC_ROOM, FAC_BUILDING",
+         "tables": ["dw#sep#FAC_ROOM"]},
+    ]  # fmt: skip
+    built = build(tmp_path, "beaver", {"dw/dev.json": questions, "dw/dev_tables.json": BEAVER_TABLES})
+    assert built.documents[0]["text"] == "table FAC_BUILDING (fac building) in database dw: columns building key"
+    assert built.judged("dev") == {
+        "beaver-dev-a": ["dw.FAC_ROOM"], "beaver-dev-b": ["dw.FAC_BUILDING", "dw.FAC_ROOM"],
+    }  # fmt: skip
+    assert built.edges == [["dw.FAC_ROOM", "dw.FAC_BUILDING", "foreign_key", "BUILDING_KEY", "BUILDING_KEY"]]
+    assert built.card["dropped"] == {"judgement: the authors list other tables than its SQL": 1}
+
+
+def test_beaver_in_another_dialect(tmp_path: Path) -> None:
+    questions = [{"db": "dw", "question": "Which?", "sql": 'SELECT "ROOM" FROM FAC_ROOM FETCH FIRST 3 ROWS ONLY'}]
+    built = build(tmp_path, "beaver", {"dev.json": questions, "dev_tables.json": BEAVER_TABLES}, dialect="oracle")
+    assert built.judged("dev") == {"beaver-dev-0": ["dw.FAC_ROOM"]}
+    assert built.card["built_by"].endswith("build beaver --option dialect=oracle")
+
+
+REPOSITORY: dict[str, Any] = {  # the form of its repository: no names in words, no keys; joins in a file of their own
+    "dev_tables.json": {
+        f"dw#sep#{table}": {"db_id": "dw", "table_name_original": table, "column_names_original": columns,
+                            "column_types": ["VARCHAR2"] * len(columns)}
+        for table, columns in {"FCLT_ROOMS": ["FCLT_ROOM_KEY", "FCLT_BUILDING_KEY"],
+                               "FCLT_BUILDING": ["FCLT_BUILDING_KEY", "DATE_BUILT"], "CIP": ["PROGRAM_CODE"]}.items()
+    },
+    "dev.json": [
+        {"question": "Which buildings were built before 1950?", "db_id": "dw",
+         "sql": "SELECT DISTINCT b.FCLT_BUILDING_KEY FROM (SELECT * FROM fclt_building WHERE extract(year FROM "
+                "TO_DATE(date_built, 'MM/DD/YYYY')) < 1950) b JOIN fclt_rooms r ON r.FCLT_BUILDING_KEY = "
+                "b.FCLT_BUILDING_KEY FETCH FIRST 5 ROWS ONLY;",
+         "mapping": {"built": ["FCLT_BUILDING.DATE_BUILT"]},
+         "join_keys": [["FCLT_ROOMS.FCLT_BUILDING_KEY", "FCLT_BUILDING.FCLT_BUILDING_KEY"]]},
+        {"question": "Which hosts?", "db_id": "nova", "sql": "SELECT host FROM services", "mapping": {},
+         "join_keys": []},
+    ],
+    "dw_join_keys.json": [
+        ["FCLT_ROOMS.FCLT_BUILDING_KEY", "FCLT_BUILDING.FCLT_BUILDING_KEY"],
+        ["FCLT_BUILDING.FCLT_BUILDING_KEY", "FCLT_ROOMS.FCLT_BUILDING_KEY"],
+        ["FCLT_ROOMS.FCLT_ROOM_KEY", "MOIRA.ROOM"],
+    ],
+}  # fmt: skip
+
+
+def test_beavers_repository(tmp_path: Path) -> None:
+    built = build(tmp_path / "plain", "beaver", REPOSITORY, dialect="oracle")
+    text = "table FCLT_BUILDING (fclt building) in database dw: columns fclt building key, date built"
+    assert built.documents[1]["text"] == text
+    assert built.judged("dev") == {"beaver-dev-0": ["dw.FCLT_BUILDING", "dw.FCLT_ROOMS"]}
+    assert not (built.folder / "edges.tsv").exists()  # joins of the questions are labels: only if asked for
+    assert built.card["dropped"] == {"query: its SQL asks a database without a schema": 1}
+
+
+def test_joins_of_the_questions_only_if_asked_for(tmp_path: Path) -> None:
+    built = build(tmp_path, "beaver", REPOSITORY, join_keys=True)
+    key = "FCLT_BUILDING_KEY"
+    assert built.edges == [["dw.FCLT_ROOMS", "dw.FCLT_BUILDING", "join_key", key, key]]
+    assert built.card["dropped"]["edge: refers to a table that is not there"] == 1
+    assert "they know labels" in built.card["notes"][0]
+    with pytest.raises(ValueError, match=r"dw_join_keys\.json: needed a list of pairs"):
+        build(tmp_path / "broken", "beaver", REPOSITORY | {"dw_join_keys.json": [["A"]]}, join_keys=True)
