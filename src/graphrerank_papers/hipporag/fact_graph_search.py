@@ -1,26 +1,30 @@
 """Graph search from facts: the entities of a query's facts seed PageRank over entities and passages."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from graphrerank.checks import check_choice, check_counts, check_not_negative
-from graphrerank.graphs import Ranking, top_k_by_node_order
+from graphrerank.graphs import PairEncoder, Ranking, top_k_by_node_order
+from graphrerank.graphs.sparse_rows import pad_rows, positions_in_rows
 from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
 from graphrerank.language_models.answer_cache import ChatModel, remembering
-from graphrerank.language_models.prompt import Prompt
+from graphrerank.language_models.prompt import Prompt, in_form, shipped_prompt
 from graphrerank.operators.corpus_ppr import CorpusPPR
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
-from graphrerank_papers.hipporag.builder import FactGraphBuilder
-from graphrerank_papers.hipporag.fact_graph import FactGraphSettings
-from graphrerank_papers.hipporag.fact_rerank import FactReranker, LanguageModelFactFilter, PairFactReranker
-from graphrerank_papers.hipporag.fact_seeds import COMBINATIONS, entity_seeds, find_facts
+from graphrerank_papers.hipporag.fact_graph import FactGraphSettings, build_fact_graph, with_reached
 
+COMBINATIONS = ("last", "mean", "sum")
 RERANKERS = ("none", "cross_encoder", "language_model")
 PASSAGE_SEEDS = ("retrieved", "all")
+
+# selects from the facts of each of `B` queries: unique positions in its list, most relevant first
+FactReranker = Callable[[Sequence[str], Sequence[Sequence[str]]], list[list[int]]]
 
 
 class FactGraphSearch:
@@ -50,7 +54,7 @@ class FactGraphSearch:
         num_candidates: :math:`k`, number of facts retrieved by vector; at least ``num_facts``.
         rerank: Reranker of facts: ``none``, ``cross_encoder`` (the pipeline's) or ``language_model``.
         language_model: Language model of ``rerank: language_model``.
-        prompt: Of the language model (:class:`LanguageModelFactFilter`); None for the one that ships.
+        prompt: Of the language model, with the places ``{question}`` and ``{facts}``; None for the one that ships.
         cache: Folder of cached answers of the language model; None for no cache.
         num_facts: Number of facts that weigh entities.
         combination: Weight of an entity of several facts: ``last``, ``mean`` or ``sum``.
@@ -96,11 +100,18 @@ class FactGraphSearch:
         self.passage_weight = passage_weight
         self.passage_seeds = passage_seeds
         self._resources = resources
-        self._reranker = _reranker(rerank, resources, language_model, prompt, cache)
-        settings = FactGraphSettings(synonymy_threshold=synonymy_threshold, max_synonyms=max_synonyms)
+        self._rerank = _reranker(
+            rerank, resources, language_model, prompt or shipped_prompt("ea_graphrag_facts"), cache
+        )
         device = resources.graph.device
-        builder = FactGraphBuilder(folder, extractor=extractor, encoder=resources.index_encoder, device=device)
-        index = builder.build(resources.graph.all_texts, settings)
+        index = build_fact_graph(
+            resources.graph.all_texts,
+            folder=folder,
+            extractor=extractor,
+            encoder=resources.index_encoder,
+            settings=FactGraphSettings(synonymy_threshold=synonymy_threshold, max_synonyms=max_synonyms),
+            device=device,
+        )
         print(index.report(), flush=True)
         self._walk = CorpusPPR(index.graph.to(device), restart_prob=restart_prob)
         self._fact_texts, self._fact_vectors = index.facts.texts, index.fact_vectors.to(device)
@@ -120,20 +131,15 @@ class FactGraphSearch:
             )
             seeds, weight = self._with_passages(state, entities)
             mass = self._walk.score(seeds, weight)[:, :num_passages]
-            reached = mass.masked_fill(mass == 0, -torch.inf)
-            new, old = Ranking(*top_k_by_node_order(reached, self._resources.budget)), state.ranking
-            width = max(new.nodes.shape[1], old.nodes.shape[1])
-            new, old, has_facts = new.padded(width), old.padded(width), facts[:, :1] >= 0
-            nodes, scores = torch.where(has_facts, new.nodes, old.nodes), torch.where(has_facts, new.scores, old.scores)
-            return state.with_ranking(nodes, scores)
+            return with_reached(state, mass, budget=self._resources.budget, where=facts[:, :1] >= 0)
 
     def _choose(self, query_texts: Sequence[str], candidates: Ranking) -> tuple[Tensor, Tensor]:
         """Return the facts that weigh entities, ``[B, num_facts]``, with their similarities."""
-        if self._reranker is None:
+        if self._rerank is None:
             return candidates.nodes[:, : self.num_facts], candidates.scores[:, : self.num_facts]
         texts = [[self._fact_texts[fact] for fact in row if fact >= 0] for row in candidates.nodes.tolist()]
         order = torch.full((len(candidates), self.num_facts), -1, dtype=torch.int64)
-        for row, positions in enumerate(self._reranker.rerank(query_texts, texts)):
+        for row, positions in enumerate(self._rerank(query_texts, texts)):
             chosen = positions[: self.num_facts]
             order[row, : len(chosen)] = torch.tensor(chosen, dtype=torch.int64)
         order = order.to(candidates.nodes.device)
@@ -160,17 +166,145 @@ class FactGraphSearch:
 
 
 def _reranker(
-    rerank: str,
-    resources: Resources,
-    language_model: ChatModel | None,
-    prompt: Prompt | None,
-    cache: str | Path | None,
+    rerank: str, resources: Resources, language_model: ChatModel | None, prompt: Prompt, cache: str | Path | None
 ) -> FactReranker | None:
     check_choice(RERANKERS, rerank=rerank)
+    prompt.fill(question="", facts="")
     if rerank == "cross_encoder":
-        return PairFactReranker(resources.cross_encoder)
+        return partial(rerank_by_pairs, resources.cross_encoder)
     if rerank == "language_model":
         if language_model is None:
             raise ValueError("`language_model` must be given with `rerank: language_model`, got none")
-        return LanguageModelFactFilter(remembering(language_model, cache), prompt=prompt)
+        return partial(select_by_language_model, remembering(language_model, cache), prompt)
     return None
+
+
+def rerank_by_pairs(
+    encoder: PairEncoder, query_texts: Sequence[str], facts: Sequence[Sequence[str]]
+) -> list[list[int]]:
+    """Order facts by a cross-encoder's logits, ties broken by position; all pairs are encoded in one call.
+
+    Source: "EA-GraphRAG", 2026, Eq. (5), with a cross-encoder instead of the language model.
+    """
+    pairs = [(text, fact) for text, listed in zip(query_texts, facts, strict=True) for fact in listed]
+    if not pairs:
+        return [[] for _ in facts]
+    vectors = encoder.encode([text for text, _ in pairs], [fact for _, fact in pairs])
+    logits = iter(encoder.head(vectors).tolist())
+    scores = [[next(logits) for _ in listed] for listed in facts]
+    return [sorted(range(len(row)), key=lambda position: (-row[position], position)) for row in scores]
+
+
+def select_by_language_model(
+    model: ChatModel, prompt: Prompt, query_texts: Sequence[str], facts: Sequence[Sequence[str]]
+) -> list[list[int]]:
+    """Let a language model select the relevant facts of each query that has some, perhaps none of them.
+
+    Source: "EA-GraphRAG", 2026, Eq. (5), and HippoRAG 2's recognition memory. If an answer is not the requested
+    JSON, all facts of its query are kept in order.
+    """
+    selected = [list(range(len(listed))) for listed in facts]
+    rows = [row for row, listed in enumerate(facts) if listed]
+    numbered = ["\n".join(f"{number}. {fact}" for number, fact in enumerate(facts[row], 1)) for row in rows]
+    questions = [prompt.fill(question=query_texts[row], facts=text) for row, text in zip(rows, numbered, strict=True)]
+    answers = in_form(model, prompt.form).ask(questions, system=prompt.instructions(), read=_read)
+    for row, answer in zip(rows, answers, strict=True):
+        if answer is not None and all(1 <= number <= len(facts[row]) for number in answer):
+            selected[row] = [number - 1 for number in dict.fromkeys(answer)]
+    return selected
+
+
+def _read(content: str) -> list[int] | None:
+    try:
+        answer = json.loads(content)
+    except (ValueError, TypeError, RecursionError):  # TypeError: the model's answer was null
+        return None
+    if not isinstance(answer, list) or not all(type(number) is int for number in answer):
+        return None
+    return answer
+
+
+def find_facts(queries: Tensor, facts: Tensor, *, top_k: int = 5) -> Ranking:
+    r"""Rank facts by their normalised similarity to each query.
+
+    .. math:: s_i = \langle M(q), M(f_i) \rangle, \qquad \tilde s_i = \frac{s_i - \min s}{\max s - \min s}
+
+    Source: "EA-GraphRAG", 2026, Eq. (4) and TopK of Eq. (5). The paper does not say how similarities are normalised; we
+    follow HippoRAG 2, where equal similarities become 1. Facts without positive similarity are not retrieved.
+
+    Args:
+        queries: ``[B, d]``.
+        facts: ``[F, d]``.
+        top_k: Facts per query, at least 1.
+
+    Returns:
+        ``[B, top_k]`` fact indices and :math:`\tilde s` in [0, 1], ties broken by index.
+
+    Raises:
+        ValueError: If shapes do not fit, or ``top_k`` is below 1.
+
+    Example:
+        >>> find_facts(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.5, 0.1], [0.9, 0.0], [0.1, 0.0]]), top_k=2).scores
+        tensor([[1.0000, 0.5000]])
+    """
+    if queries.dim() != 2 or facts.dim() != 2 or (len(facts) and queries.shape[1] != facts.shape[1]):
+        raise ValueError(
+            f"`queries` and `facts` must be [B, d] and [F, d], got {list(queries.shape)} and {list(facts.shape)}"
+        )
+    if not len(facts):
+        return Ranking(*top_k_by_node_order(queries.new_zeros(len(queries), 0), top_k))
+    similarity = queries @ facts.T
+    nodes, scores = top_k_by_node_order(similarity.masked_fill(similarity <= 0, -torch.inf), top_k)
+    lowest, highest = similarity.amin(1, keepdim=True), similarity.amax(1, keepdim=True)
+    normalised = torch.where(highest > lowest, (scores - lowest) / (highest - lowest), 1.0)
+    return Ranking(nodes, normalised.masked_fill(nodes < 0, -torch.inf))
+
+
+def entity_seeds(
+    facts: Tensor, scores: Tensor, ends: Tensor, num_holders: Tensor, *, top_k: int = 5, combination: str = "last"
+) -> Ranking:
+    r"""Weigh the entities of some facts, and keep those of largest weight.
+
+    .. math:: w(n) = \tilde s_f / |\{c : (n, c) \in E\}|
+
+    Source: "EA-GraphRAG", 2026, section 3.4.2 and Algorithm 1, lines 6 and 7: an entity of several facts has the weight
+    of the last of them (``last``). HippoRAG 2 takes their mean.
+
+    Args:
+        facts: ``[B, k]`` int64 fact indices in the order of the algorithm, padded with -1.
+        scores: ``[B, k]``, not negative; ignored for padding.
+        ends: ``[F, 2]`` int64, head and tail of each fact.
+        num_holders: ``[E]`` number of passages that contain each entity; 0 counts as 1.
+        top_k: Entities per query, at least 1.
+        combination: ``last``, ``mean`` or ``sum``, over the facts of an entity.
+
+    Returns:
+        ``[B, top_k]`` entity indices and weights, ties broken by index.
+
+    Raises:
+        ValueError: If ``top_k`` is below 1 or ``combination`` unknown.
+
+    Example:
+        >>> facts, ends = torch.tensor([[0, 1]]), torch.tensor([[0, 1], [1, 2]])
+        >>> entity_seeds(facts, torch.tensor([[1.0, 0.5]]), ends, torch.tensor([4, 1, 1]), top_k=3)
+        Ranking(nodes=tensor([[1, 2, 0]]), scores=tensor([[0.5000, 0.5000, 0.2500]]), features=None, base_nodes=None)
+    """
+    check_choice(COMBINATIONS, combination=combination)
+    check_counts(top_k=top_k)
+    num_entities = max(1, len(num_holders))
+    row, column = torch.nonzero(facts >= 0, as_tuple=True)  # by row, then in the order of the facts
+    entity = ends[facts[row, column]]  # [n, 2]
+    score = (scores[row, column].unsqueeze(1) / num_holders[entity].clamp(min=1)).flatten()
+    key, inverse = torch.unique((row.unsqueeze(1) * num_entities + entity).flatten(), return_inverse=True)
+    if combination == "last":
+        position = torch.arange(len(score), device=score.device)
+        last = torch.zeros_like(key).scatter_reduce_(0, inverse, position, "amax", include_self=False)
+        weight = score[last]
+    else:
+        weight = score.new_zeros(len(key)).scatter_reduce_(0, inverse, score, combination, include_self=False)
+    order = torch.argsort(weight, descending=True, stable=True)  # keys ascend: ties by index
+    order = order[torch.argsort(key[order] // num_entities, stable=True)]
+    owner, seed, weight = key[order] // num_entities, key[order] % num_entities, weight[order].float()
+    is_top = positions_in_rows(owner) < top_k
+    nodes = pad_rows(owner[is_top], seed[is_top], len(facts), fill=-1)
+    return Ranking(nodes, pad_rows(owner[is_top], weight[is_top], len(facts), fill=-torch.inf)).padded(top_k)

@@ -5,14 +5,15 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from graphrerank.graphs import Ranking, top_k_by_node_order
+from graphrerank.graphs import top_k_by_node_order
 from graphrerank.graphs.sparse_rows import pad_rows
 from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
 from graphrerank.operators.corpus_ppr import CorpusPPR
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
-from graphrerank_papers.hipporag.builder import FactGraphBuilder
-from graphrerank_papers.hipporag.fact_graph import FactGraphSettings
+from graphrerank_papers.hipporag.fact_graph import FactGraphSettings, build_fact_graph, with_reached
+from graphrerank_papers.indexing.encode import encode_in_blocks
+from graphrerank_papers.indexing.stages import Stages
 
 
 class HippoRAGSearch:
@@ -58,11 +59,16 @@ class HippoRAGSearch:
         self._encoder = resources.index_encoder
         self._query_extractor = query_extractor
         device = resources.graph.device
-        settings = FactGraphSettings(synonymy_threshold=synonymy_threshold, max_synonyms=max_synonyms)
-        builder = FactGraphBuilder(folder, extractor=extractor, encoder=self._encoder, device=device)
-        index = builder.build(resources.graph.all_texts, settings)
+        index = build_fact_graph(
+            resources.graph.all_texts,
+            folder=folder,
+            extractor=extractor,
+            encoder=self._encoder,
+            settings=FactGraphSettings(synonymy_threshold=synonymy_threshold, max_synonyms=max_synonyms),
+            device=device,
+        )
         print(index.report(), flush=True)
-        self._names = builder.entity_vectors(index).to(device)
+        self._names = encode_in_blocks(Stages(folder), self._encoder, index.facts.spellings).to(device)
         self._walk = CorpusPPR(index.between_entities().to(device), restart_prob=restart_prob)
         self._occurrences = index.facts.occurrences.to(device)
         holders = index.num_holders.to(device)
@@ -79,20 +85,13 @@ class HippoRAGSearch:
             mass = self._walk.score(seeds, weight).T
             passage, entity = self._occurrences.unbind(1)
             scores = mass.new_zeros(self._resources.graph.num_nodes, len(seeds)).index_add_(0, passage, mass[entity]).T
-            reached = scores.masked_fill(scores == 0, -torch.inf)
-            new, old = Ranking(*top_k_by_node_order(reached, self._resources.budget)), state.ranking
-            width = max(new.nodes.shape[1], old.nodes.shape[1])
-            new, old = new.padded(width), old.padded(width)
-            found = new.nodes[:, :1] >= 0
-            return state.with_ranking(
-                torch.where(found, new.nodes, old.nodes), torch.where(found, new.scores, old.scores)
-            )
+            return with_reached(state, scores, budget=self._resources.budget)
 
     def _link(self, state: RetrievalState) -> Tensor:
         """Return the corpus's entities that the queries' entities are linked to: ``[B, S]`` int64, padded with -1."""
         knowledge = self._query_extractor.extract(state.queries.texts)
         device = self._names.device
-        pairs = [(row, name) for row, told in enumerate(knowledge) for name in told.names]
+        pairs = [(row, name) for row, query in enumerate(knowledge) for name in query.names]
         links = torch.zeros(0, 2, dtype=torch.int64, device=device)
         if pairs and len(self._names):
             vectors = self._encoder.encode([name for _, name in pairs]).to(self._names)

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from graphrerank_papers.hipporag.builder import FactGraphBuilder
-from graphrerank_papers.hipporag.fact_graph import FactGraph, FactGraphSettings
+from graphrerank_papers.hipporag.fact_graph import FactGraph, FactGraphSettings, build_fact_graph
 from tests.support.encoders import HashEncoder
 from tests.support.extractors import StatementExtractor
 
@@ -13,9 +12,9 @@ Build = Callable[..., FactGraph]
 
 
 @pytest.fixture
-def build_fact_graph(tmp_path: Path, statement_extractor: StatementExtractor, hash_encoder: HashEncoder) -> Build:
+def fact_graph(tmp_path: Path, statement_extractor: StatementExtractor, hash_encoder: HashEncoder) -> Build:
     def make(passages: Sequence[str], *, folder: Path = tmp_path, **settings: Any) -> FactGraph:
-        builder = FactGraphBuilder(folder, extractor=statement_extractor, encoder=hash_encoder)
-        return builder.build(passages, FactGraphSettings(**settings))
+        models = {"extractor": statement_extractor, "encoder": hash_encoder}
+        return build_fact_graph(passages, folder=folder, settings=FactGraphSettings(**settings), **models)
 
     return make

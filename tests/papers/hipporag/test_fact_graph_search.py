@@ -1,3 +1,5 @@
+import json
+import random
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -8,13 +10,21 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphrerank.graphs import CorpusGraph, Queries, Ranking
+from graphrerank.graphs import CorpusGraph, Queries
+from graphrerank.language_models.client import LanguageModel
+from graphrerank.language_models.prompt import shipped_prompt
 from graphrerank.operators.corpus_ppr import CorpusPPR
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.vector_search import VectorSearch
-from graphrerank_papers.hipporag.builder import FactGraphBuilder
-from graphrerank_papers.hipporag.fact_graph import FactGraph, FactGraphSettings
-from graphrerank_papers.hipporag.fact_graph_search import FactGraphSearch
+from graphrerank_papers.hipporag.fact_graph import FactGraph
+from graphrerank_papers.hipporag.fact_graph_search import (
+    FactGraphSearch,
+    entity_seeds,
+    find_facts,
+    rerank_by_pairs,
+    select_by_language_model,
+)
+from tests.support.graphs import after_vector_search, keeps_vector_search
 
 MakePassages = Callable[..., list[str]]
 Build = Callable[..., Pipeline]
@@ -40,21 +50,9 @@ def pipeline(tmp_path: Path, hash_encoder: Any, statement_extractor: Any) -> Bui
     def make(
         passages: Sequence[str], *, budget: int = 10, batch_queries: int = 4, device: str = "cpu", **settings: Any
     ) -> Pipeline:
-        ids = [f"p{number}" for number in range(len(passages))]
-        graph = CorpusGraph.from_edges(ids, passages, torch.zeros(0, 2, dtype=torch.int64))
-        graph = graph.with_embedding(hash_encoder.encode(passages) if passages else torch.zeros(0, 6)).to(device)
         step = partial(FactGraphSearch, folder=tmp_path, extractor=statement_extractor, **settings)
-        parts = {"pair_encoder": PairHash(), "text_encoder": hash_encoder, "batch_queries": batch_queries}
-        return Pipeline(graph, steps=[VectorSearch, step], budget=budget, **parts)
-
-    return make
-
-
-@pytest.fixture
-def index(tmp_path: Path, hash_encoder: Any, statement_extractor: Any) -> Index:
-    def make(passages: Sequence[str], **settings: Any) -> FactGraph:
-        builder = FactGraphBuilder(tmp_path, extractor=statement_extractor, encoder=hash_encoder)
-        return builder.build(passages, FactGraphSettings(**settings))
+        parts = {"pair_encoder": PairHash(), "batch_queries": batch_queries, "device": device}
+        return after_vector_search(step, passages, hash_encoder, budget=budget, **parts)
 
     return make
 
@@ -126,10 +124,10 @@ def by_hand(
     ],
 )
 def test_against_the_algorithm_query_by_query(
-    settings: dict[str, Any], pipeline: Build, index: Index, queries: Queries, make_fact_passages: MakePassages
+    settings: dict[str, Any], pipeline: Build, fact_graph: Index, queries: Queries, make_fact_passages: MakePassages
 ) -> None:
     passages = make_fact_passages(num_names=60)
-    built = index(passages, synonymy_threshold=0.7)
+    built = fact_graph(passages, synonymy_threshold=0.7)
     assert built.num_synonyms > 10
     system = pipeline(passages, synonymy_threshold=0.7, **settings)
     found = system.retrieve(queries).ranking
@@ -148,8 +146,10 @@ def test_against_the_algorithm_query_by_query(
         torch.testing.assert_close(scores, torch.tensor(best), atol=2e-5, rtol=0)
 
 
-def test_pagerank_over_passages_and_entities_against_igraph(index: Index, make_fact_passages: MakePassages) -> None:
-    graph = index(make_fact_passages(), synonymy_threshold=0.7).graph
+def test_pagerank_over_passages_and_entities_against_igraph(
+    fact_graph: Index, make_fact_passages: MakePassages
+) -> None:
+    graph = fact_graph(make_fact_passages(), synonymy_threshold=0.7).graph
     generator = torch.Generator().manual_seed(1)
     linked = graph.degree.nonzero().flatten()
     seeds = torch.stack([linked[torch.randperm(len(linked), generator=generator)[:5]] for _ in range(6)])
@@ -174,17 +174,11 @@ def test_a_batch_equals_single_queries(
         torch.testing.assert_close(alone.scores[0], together.scores[row])
 
 
-def dense_search(system: Pipeline, queries: Queries) -> Ranking:
-    return Pipeline(system._resources.graph, steps=[VectorSearch], budget=system.budget).retrieve(queries).ranking
-
-
 @pytest.mark.parametrize("passages", [["nothing", "nobody", "none"], ["Metz", "Trier", "Nancy"]])
 def test_a_corpus_without_facts_is_searched_densely(passages: list[str], pipeline: Build, queries: Queries) -> None:
     system = pipeline(passages, budget=5)
-    found, dense = system.retrieve(queries).ranking, dense_search(system, queries)
-    assert torch.equal(found.nodes, dense.nodes)
-    assert torch.equal(found.scores, dense.scores)
-    assert (found.nodes >= 0).sum(1).tolist() == [3] * 7
+    assert keeps_vector_search(system, queries)
+    assert (system.retrieve(queries).ranking.nodes >= 0).sum(1).tolist() == [3] * 7
 
 
 def test_a_query_without_facts_among_others(
@@ -193,13 +187,11 @@ def test_a_query_without_facts_among_others(
     vectors = queries.encoded.clone()
     vectors[2] = 0.0  # an empty query has no vector, and so is like no fact
     asked = Queries(queries.ids, [*queries.texts[:2], "", *queries.texts[3:]], vectors)
-    system = pipeline(make_fact_passages())
-    found, dense = system.retrieve(asked).ranking, dense_search(system, asked)
-    assert torch.equal(found.nodes[2], dense.nodes[2])
-    assert torch.equal(found.scores[2], dense.scores[2])
-    others = [0, 1, 3, 4, 5, 6]
+    system, others = pipeline(make_fact_passages()), [0, 1, 3, 4, 5, 6]
+    assert keeps_vector_search(system, asked, [2])
+    assert not keeps_vector_search(system, asked, others)
+    found = system.retrieve(asked).ranking
     assert torch.equal(found.nodes[others], system.retrieve(queries).ranking.nodes[others])
-    assert not torch.equal(found.nodes[others], dense.nodes[others])
 
 
 def test_isolated_passages_are_not_ranked(
@@ -252,8 +244,8 @@ def test_a_language_model_that_throws_all_facts_out(
 
     model = Nothing()
     system = pipeline(fact_passages, rerank="language_model", language_model=model, cache=tmp_path / "answers")
-    found, dense = system.retrieve(queries).ranking, dense_search(system, queries)
-    assert torch.equal(found.nodes[1], dense.nodes[1])
+    found = system.retrieve(queries).ranking
+    assert keeps_vector_search(system, queries, [1])
     first = pipeline(fact_passages, num_facts=1).retrieve(queries).ranking
     assert torch.equal(found.nodes[[0, 2, 3]], first.nodes[[0, 2, 3]])
     asked = len(model.asked)
@@ -287,3 +279,129 @@ def test_an_index_needs_an_encoder(tmp_path: Path, statement_extractor: Any, fac
     step = partial(FactGraphSearch, folder=tmp_path, extractor=statement_extractor)
     with pytest.raises(ValueError, match=r"`text_encoder` must be given for an index, with a fingerprint .*, got None"):
         Pipeline(graph, steps=[step])
+
+
+def test_facts_by_hand() -> None:
+    facts = torch.tensor([[0.5, 0.0], [0.9, 0.2], [-0.1, 0.4], [0.5, 0.7]])
+    found = find_facts(torch.tensor([[1.0, 0.0], [0.0, 1.0]]), facts, top_k=3)
+    assert found.nodes.tolist() == [[1, 0, 3], [3, 2, 1]]
+    torch.testing.assert_close(found.scores, torch.tensor([[1.0, 0.6, 0.6], [1.0, 4 / 7, 2 / 7]]))
+
+
+def test_a_fact_that_is_not_like_the_query_is_not_found() -> None:
+    found = find_facts(torch.tensor([[1.0, 0.0], [0.0, 0.0]]), torch.tensor([[0.4, 1.0], [0.0, 1.0]]), top_k=2)
+    assert found.nodes.tolist() == [[0, -1], [-1, -1]]
+    assert found.scores.tolist() == [[1.0, -torch.inf], [-torch.inf, -torch.inf]]
+
+
+def test_facts_that_are_all_alike_weigh_one() -> None:
+    assert find_facts(torch.tensor([[1.0]]), torch.tensor([[0.3], [0.3]]), top_k=2).scores.tolist() == [[1.0, 1.0]]
+
+
+@pytest.mark.parametrize("queries", [0, 2])
+def test_no_facts_and_no_queries(queries: int) -> None:
+    assert find_facts(torch.ones(queries, 3), torch.zeros(0, 0), top_k=4).nodes.tolist() == [[-1] * 4] * queries
+
+
+# facts 0: a-b, 1: b-c, 2: a-c; held by 4, 1 and 2 passages; similarities 1, 0.8 and 0.6, in this order
+@pytest.mark.parametrize(
+    ("combination", "expected"),
+    [
+        ("last", {0: 0.6 / 4, 1: 0.8, 2: 0.6 / 2}),
+        ("mean", {0: 0.8 / 4, 1: 0.9, 2: 0.7 / 2}),
+        ("sum", {0: 1.6 / 4, 1: 1.8, 2: 1.4 / 2}),
+    ],
+)
+def test_entity_weights_by_hand(combination: str, expected: dict[int, float]) -> None:
+    ends, holders = torch.tensor([[0, 1], [1, 2], [0, 2]]), torch.tensor([4, 1, 2])
+    scores = torch.tensor([[1.0, 0.8, 0.6]])
+    seeds = entity_seeds(torch.tensor([[0, 1, 2]]), scores, ends, holders, top_k=5, combination=combination)
+    order = sorted(expected, key=lambda entity: -expected[entity])
+    assert seeds.nodes.tolist() == [[*order, -1, -1]]
+    torch.testing.assert_close(seeds.scores[0, :3], torch.tensor([expected[entity] for entity in order]))
+    assert seeds.scores[0, 3:].tolist() == [-torch.inf] * 2
+
+
+@pytest.mark.parametrize("combination", ["last", "mean", "sum"])
+def test_against_naive_loop(combination: str) -> None:
+    rng, generator = random.Random(0), torch.Generator().manual_seed(0)
+    ends = torch.tensor([rng.sample(range(12), 2) for _ in range(30)])
+    holders = torch.randint(0, 5, (12,), generator=generator)
+    facts = torch.stack([torch.randperm(30, generator=generator)[:6] for _ in range(9)])
+    scores = torch.randint(0, 9, (9, 6), generator=generator) / 8  # with ties
+    facts[2, 4:], facts[5] = -1, -1
+    found = entity_seeds(facts, scores, ends, holders, top_k=4, combination=combination)
+    for row in range(9):
+        given: dict[int, list[float]] = {}
+        for fact, score in zip(facts[row].tolist(), scores[row].tolist(), strict=True):
+            for entity in ends[fact].tolist() if fact >= 0 else []:
+                given.setdefault(entity, []).append(score / max(1, int(holders[entity])))
+        combine = {"last": lambda w: w[-1], "mean": lambda w: sum(w) / len(w), "sum": sum}[combination]
+        weight = {entity: round(combine(own), 6) for entity, own in given.items()}
+        best = sorted(weight, key=lambda entity: (-weight[entity], entity))[:4]
+        number = len(best)
+        assert [round(score, 5) for score in found.scores[row, :number].tolist()] == [
+            round(weight[entity], 5) for entity in best
+        ]
+        assert {e: round(s, 5) for e, s in zip(found.nodes[row].tolist(), found.scores[row].tolist(), strict=True)
+                if e >= 0} == {e: round(weight[e], 5) for e in found.nodes[row, :number].tolist()}  # fmt: skip
+        assert found.nodes[row, number:].tolist() == [-1] * (4 - number)
+
+
+def test_refused() -> None:
+    ends, holders, facts = torch.tensor([[0, 1]]), torch.tensor([1, 1]), torch.tensor([[0]])
+    with pytest.raises(ValueError, match=r"`combination` must be one of \['last', 'mean', 'sum'\], got 'max'"):
+        entity_seeds(facts, torch.ones(1, 1), ends, holders, combination="max")
+    with pytest.raises(ValueError, match="`top_k` must be a positive integer, got 0"):
+        entity_seeds(facts, torch.ones(1, 1), ends, holders, top_k=0)
+    with pytest.raises(ValueError, match=r"`queries` and `facts` must be \[B, d\] and \[F, d\], got \[1, 2\] and"):
+        find_facts(torch.ones(1, 2), torch.ones(3, 4))
+
+
+FACTS = [["Metz lies on Moselle", "Trier is old", "Lothair died in Metz"], [], ["Trier is old"]]
+TEXTS = ["Where did Lothair die?", "Who?", "How old is Trier?"]
+
+
+class Lengths(PairHash):
+    """A pair encoder that prefers long facts."""
+
+    def encode(self, query_texts: Sequence[str], passages: Sequence[str]) -> Tensor:
+        assert len(query_texts) == len(passages)
+        return torch.tensor([[float(len(passage))] for passage in passages])
+
+
+def test_by_logits_ties_by_place() -> None:
+    assert rerank_by_pairs(Lengths(), TEXTS, FACTS) == [[0, 2, 1], [], [0]]  # lengths 20, 12 and 20
+    assert rerank_by_pairs(Lengths(), [], []) == []
+    assert rerank_by_pairs(Lengths(), ["a"], [[]]) == [[]]
+
+
+def question(text: str, facts: list[str]) -> str:
+    return f"Question: {text}\nFacts:\n" + "\n".join(f"{i}. {fact}" for i, fact in enumerate(facts, 1))
+
+
+@pytest.mark.parametrize(
+    ("answer", "places"),
+    [
+        ("[3, 1]", [2, 0]),
+        ("[2, 2]", [1]),
+        ("[]", []),
+        ("[4]", [0, 1, 2]),
+        ("[0]", [0, 1, 2]),
+        ("[true]", [0, 1, 2]),
+        ('{"facts": [1]}', [0, 1, 2]),
+        ("Facts 1 and 2.", [0, 1, 2]),
+    ],
+)
+def test_a_language_model_chooses(answer: str, places: list[int], endpoint: tuple[str, Any]) -> None:
+    pytest.importorskip("httpx", reason="httpx is optional")
+    address, handler = endpoint
+    content = {"choices": [{"message": {"content": answer}}]}
+    first, last = question(TEXTS[0], FACTS[0]), question(TEXTS[2], FACTS[2])
+    handler.script[first] = [(200, content)]
+    handler.script[last] = [(200, {"choices": [{"message": {"content": json.dumps([1])}}]})]
+    selected = select_by_language_model(
+        LanguageModel(address, "tiny"), shipped_prompt("ea_graphrag_facts"), TEXTS, FACTS
+    )
+    assert selected == [places, [], [0]]
+    assert sorted(body["messages"][-1]["content"] for body in handler.requests) == sorted([first, last])

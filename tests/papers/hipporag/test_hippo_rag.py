@@ -8,13 +8,12 @@ import networkx
 import pytest
 import torch
 
-from graphrerank.graphs import CorpusGraph, Queries
+from graphrerank.graphs import Queries
 from graphrerank.knowledge.passage_knowledge import Knowledge
 from graphrerank.pipelines.pipeline import Pipeline
-from graphrerank.pipelines.vector_search import VectorSearch
-from graphrerank_papers.hipporag.builder import FactGraphBuilder
-from graphrerank_papers.hipporag.fact_graph import FactGraphSettings
+from graphrerank_papers.hipporag.fact_graph import FactGraph
 from graphrerank_papers.hipporag.hippo_rag import HippoRAGSearch
+from tests.support.graphs import after_vector_search, keeps_vector_search
 
 Build = Callable[..., Pipeline]
 
@@ -31,11 +30,9 @@ class Words:
 @pytest.fixture
 def pipeline(tmp_path: Path, hash_encoder: Any, statement_extractor: Any) -> Build:
     def make(passages: Sequence[str], **settings: Any) -> Pipeline:
-        graph = CorpusGraph.from_edges(list(map(str, range(len(passages)))), passages, torch.zeros(0, 2).long())
-        graph = graph.with_embedding(hash_encoder.encode(passages))
         parts = {"folder": tmp_path, "extractor": statement_extractor, "query_extractor": Words()}
         step = partial(HippoRAGSearch, **parts, **settings)
-        return Pipeline(graph, steps=[VectorSearch, step], budget=20, text_encoder=hash_encoder)
+        return after_vector_search(step, passages, hash_encoder, budget=20)
 
     return make
 
@@ -43,11 +40,10 @@ def pipeline(tmp_path: Path, hash_encoder: Any, statement_extractor: Any) -> Bui
 @pytest.mark.parametrize("settings", [{}, {"node_specificity": False, "restart_prob": 0.2}])
 def test_against_the_description_query_by_query(
     settings: dict[str, Any], pipeline: Build, make_fact_passages: Callable[..., list[str]], hash_encoder: Any,
-    statement_extractor: Any, tmp_path: Path,
+    fact_graph: Callable[..., FactGraph],
 ) -> None:  # fmt: skip
     passages = make_fact_passages(num_names=60)
-    builder = FactGraphBuilder(tmp_path, extractor=statement_extractor, encoder=hash_encoder)
-    index = builder.build(passages, FactGraphSettings(synonymy_threshold=0.7))
+    index = fact_graph(passages, synonymy_threshold=0.7)
     assert index.num_synonyms > 10
     names = hash_encoder.encode(index.facts.spellings)
     graph = networkx.Graph()
@@ -65,8 +61,7 @@ def test_against_the_description_query_by_query(
     queries = hash_encoder.queries(["who knew Anna and Berta?", "Metz", "nobody", "Xaver or Ylva or Zita"])
     system = pipeline(passages, synonymy_threshold=0.7, **settings)
     found = system.retrieve(queries).ranking
-    dense = Pipeline(system._resources.graph, steps=[VectorSearch], budget=20).retrieve(queries).ranking
-    assert torch.equal(found.nodes[2], dense.nodes[2])  # no entity in the query
+    assert keeps_vector_search(system, queries, [2])  # no entity in the query
     for row in (0, 1, 3):
         linked = {
             int((names @ hash_encoder.encode([name])[0]).argmax())
@@ -88,8 +83,7 @@ def test_against_the_description_query_by_query(
 def test_no_entities_and_no_queries(pipeline: Build, hash_encoder: Any) -> None:
     system = pipeline(["nothing", "nobody"])
     queries = Queries(["q"], ["Metz"], hash_encoder.encode(["Metz"]))
-    dense = Pipeline(system._resources.graph, steps=[VectorSearch], budget=20).retrieve(queries).ranking
-    assert torch.equal(system.retrieve(queries).ranking.nodes, dense.nodes)
+    assert keeps_vector_search(system, queries)
     assert system.retrieve(queries.block(0, 0)).ranking.nodes.shape == (0, 20)
 
 

@@ -8,11 +8,11 @@ import networkx
 import pytest
 import torch
 
-from graphrerank.graphs import CorpusGraph, Queries
+from graphrerank.graphs import Queries
 from graphrerank.pipelines.pipeline import Pipeline
-from graphrerank.pipelines.vector_search import VectorSearch
-from graphrerank_papers.path_rag.search import PathRAGSearch, flow_paths
-from tests.papers.light_rag.test_search import described
+from graphrerank_papers.path_rag import PathRAGSearch, flow_paths
+from tests.papers.test_light_rag import described
+from tests.support.graphs import after_vector_search, keeps_vector_search
 
 Build = Callable[..., Pipeline]
 
@@ -57,10 +57,8 @@ def test_flow_against_the_equations(threshold: float) -> None:
 @pytest.fixture
 def pipeline(tmp_path: Path, hash_encoder: Any, statement_extractor: Any) -> Build:
     def make(passages: Sequence[str], **settings: Any) -> Pipeline:
-        graph = CorpusGraph.from_edges(list(map(str, range(len(passages)))), passages, torch.zeros(0, 2).long())
-        graph = graph.with_embedding(hash_encoder.encode(passages))
         step = partial(PathRAGSearch, folder=tmp_path, extractor=statement_extractor, **settings)
-        return Pipeline(graph, steps=[VectorSearch, step], budget=50, text_encoder=hash_encoder)
+        return after_vector_search(step, passages, hash_encoder, budget=50)
 
     return make
 
@@ -97,13 +95,8 @@ def test_against_the_description_query_by_query(
     assert used > 2  # paths of several relations
 
 
-def test_a_query_without_a_vector_keeps_its_ranking(
-    pipeline: Build, hash_encoder: Any, fact_passages: tuple[str, ...]
-) -> None:
-    system = pipeline(fact_passages)
-    asked = Queries(["q"], [""], torch.zeros(1, 6))
-    dense = Pipeline(system._resources.graph, steps=[VectorSearch], budget=50).retrieve(asked).ranking
-    assert torch.equal(system.retrieve(asked).ranking.nodes, dense.nodes)
+def test_a_query_without_a_vector_keeps_its_ranking(pipeline: Build, fact_passages: tuple[str, ...]) -> None:
+    assert keeps_vector_search(pipeline(fact_passages), Queries(["q"], [""], torch.zeros(1, 6)))
 
 
 @pytest.mark.parametrize(

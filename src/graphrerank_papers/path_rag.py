@@ -10,7 +10,7 @@ from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
 from graphrerank_papers.indexing.knowledge_graph import KnowledgeGraphBuilder
 from graphrerank_papers.indexing.listed_passages import with_listed
-from graphrerank_papers.light_rag.search import nearest
+from graphrerank_papers.light_rag import nearest
 
 WeightedPath = tuple[float, tuple[int, ...]]  # reliability, entities
 

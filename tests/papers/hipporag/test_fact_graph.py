@@ -7,8 +7,8 @@ import torch
 
 from graphrerank.data.vector_cache import VectorCache
 from graphrerank.knowledge.knowledge_cache import KnowledgeCache
-from graphrerank_papers.hipporag.builder import FactGraphBuilder
-from graphrerank_papers.hipporag.fact_graph import FactGraph, FactGraphSettings
+from graphrerank_papers.hipporag import fact_graph as module
+from graphrerank_papers.hipporag.fact_graph import FactGraph, FactGraphSettings, build_fact_graph, synonym_edges
 from graphrerank_papers.indexing import encode
 
 Build = Callable[..., FactGraph]
@@ -21,8 +21,8 @@ def same(one: FactGraph, two: FactGraph) -> None:
     assert torch.equal(one.fact_vectors, two.fact_vectors)
 
 
-def test_the_graph_by_hand(build_fact_graph: Build, fact_passages: tuple[str, ...]) -> None:
-    index = build_fact_graph(fact_passages, max_synonyms=0)
+def test_the_graph_by_hand(fact_graph: Build, fact_passages: tuple[str, ...]) -> None:
+    index = fact_graph(fact_passages, max_synonyms=0)
     graph, entity = index.graph, {name: 6 + number for number, name in enumerate(index.facts.names)}
     assert graph.num_nodes == 6 + 7
     assert graph.node_ids[:2] == ["passage:0", "passage:1"]
@@ -46,9 +46,9 @@ def test_the_graph_by_hand(build_fact_graph: Build, fact_passages: tuple[str, ..
 
 
 def test_synonyms_are_joined(
-    build_fact_graph: Build, hash_encoder: Any, make_fact_passages: Callable[..., list[str]]
+    fact_graph: Build, hash_encoder: Any, make_fact_passages: Callable[..., list[str]]
 ) -> None:
-    index = build_fact_graph(make_fact_passages(), synonymy_threshold=0.6)
+    index = fact_graph(make_fact_passages(), synonymy_threshold=0.6)
     spellings = index.facts.spellings
     cosine = hash_encoder.encode(spellings) @ hash_encoder.encode(spellings).T
     related = {tuple(pair) for pair in index.facts.related.tolist()}
@@ -63,43 +63,43 @@ def test_synonyms_are_joined(
         assert weight[40 + b] == pytest.approx(float(cosine[a, b]), abs=1e-6)
 
 
-def test_short_names_have_no_synonyms(build_fact_graph: Build) -> None:
+def test_short_names_have_no_synonyms(fact_graph: Build) -> None:
     passages = ["Ab|knows|Abc", "A.b.|knows|Abd"]  # "ab" both times
-    index = build_fact_graph(passages, synonymy_threshold=1e-6, min_name_characters=3)
+    index = fact_graph(passages, synonymy_threshold=1e-6, min_name_characters=3)
     assert index.facts.names == ["ab", "abc", "abd"]
     assert index.num_synonyms <= 1
-    assert build_fact_graph(passages, synonymy_threshold=1e-6, min_name_characters=4).num_synonyms == 0
+    assert fact_graph(passages, synonymy_threshold=1e-6, min_name_characters=4).num_synonyms == 0
 
 
 def test_the_second_build_asks_nobody(
-    build_fact_graph: Build, statement_extractor: Any, hash_encoder: Any, make_fact_passages: Callable[..., list[str]]
+    fact_graph: Build, statement_extractor: Any, hash_encoder: Any, make_fact_passages: Callable[..., list[str]]
 ) -> None:
     passages = make_fact_passages()
-    first = build_fact_graph(passages)
+    first = fact_graph(passages)
     statement_extractor.asked.clear()
     hash_encoder.asked.clear()
-    same(build_fact_graph(passages), first)
+    same(fact_graph(passages), first)
     assert statement_extractor.asked == hash_encoder.asked == []
-    build_fact_graph(passages, synonymy_threshold=0.5)  # other synonyms of the same entities
+    fact_graph(passages, synonymy_threshold=0.5)  # other synonyms of the same entities
     assert statement_extractor.asked == hash_encoder.asked == []
 
 
 def test_another_corpus_another_extractor_another_encoder(
-    build_fact_graph: Build, statement_extractor: Any, hash_encoder: Any, make_fact_passages: Callable[..., list[str]]
+    fact_graph: Build, statement_extractor: Any, hash_encoder: Any, make_fact_passages: Callable[..., list[str]]
 ) -> None:
     passages = make_fact_passages()
-    build_fact_graph(passages)
+    fact_graph(passages)
     statement_extractor.asked.clear()
     hash_encoder.asked.clear()
-    build_fact_graph([*passages[:-1], "Name 1|sees|Name 2"])
+    fact_graph([*passages[:-1], "Name 1|sees|Name 2"])
     assert len(statement_extractor.asked) == len(passages)
     statement_extractor.fingerprint = "other statements"
     hash_encoder.asked.clear()
-    build_fact_graph(passages)
+    fact_graph(passages)
     assert len(statement_extractor.asked) == 2 * len(passages)
     assert hash_encoder.asked == []  # the same facts
     hash_encoder.fingerprint = "other hash"
-    build_fact_graph(passages)
+    fact_graph(passages)
     assert len(hash_encoder.asked) > 0
 
 
@@ -114,16 +114,16 @@ def test_a_build_that_was_stopped_goes_on(
 ) -> None:
     monkeypatch.setattr(encode, "BLOCK_TEXTS", 10)
     passages = make_fact_passages()
-    whole = FactGraphBuilder(tmp_path / "whole", extractor=statement_extractor, encoder=hash_encoder).build(passages)
+    models = {"extractor": statement_extractor, "encoder": hash_encoder}
+    whole = build_fact_graph(passages, folder=tmp_path / "whole", **models)
     asked, hash_encoder.asked = hash_encoder.asked, []
     hash_encoder.fail_at = asked[10 * stop + 5]
     assert len(asked) > 60
-    builder = FactGraphBuilder(tmp_path / "stopped", extractor=statement_extractor, encoder=hash_encoder)
     with pytest.raises(KeyboardInterrupt):
-        builder.build(passages)
+        build_fact_graph(passages, folder=tmp_path / "stopped", **models)
     hash_encoder.fail_at = None
     statement_extractor.asked.clear()
-    same(builder.build(passages), whole)
+    same(build_fact_graph(passages, folder=tmp_path / "stopped", **models), whole)
     assert statement_extractor.asked == []
     assert hash_encoder.asked == asked  # each text once, in the same order
     names = [sorted(file.name for file in (tmp_path / folder).iterdir()) for folder in ("whole", "stopped")]
@@ -139,40 +139,41 @@ def test_a_corpus_that_grew(
         "encoder": VectorCache(hash_encoder, tmp_path / "vectors"),
     }
     passages = make_fact_passages(40)
-    FactGraphBuilder(tmp_path / "one", **models).build(passages)
+    build_fact_graph(passages, folder=tmp_path / "one", **models)
     statement_extractor.asked.clear()
     hash_encoder.asked.clear()
-    grown = FactGraphBuilder(tmp_path / "one", **models).build([*passages, "Name 1|leaves|Nowhere"])
+    more = [*passages, "Name 1|leaves|Nowhere"]
+    grown = build_fact_graph(more, folder=tmp_path / "one", **models)
     assert statement_extractor.asked == ["Name 1|leaves|Nowhere"]
     assert set(hash_encoder.asked) == {"Name 1 leaves Nowhere", "Nowhere"}
-    same(FactGraphBuilder(tmp_path / "two", **models).build([*passages, "Name 1|leaves|Nowhere"]), grown)
+    same(build_fact_graph(more, folder=tmp_path / "two", **models), grown)
 
 
 @pytest.mark.parametrize("passages", [[], ["nothing", "nobody"]])
-def test_no_entities(passages: list[str], build_fact_graph: Build) -> None:
-    index = build_fact_graph(passages)
+def test_no_entities(passages: list[str], fact_graph: Build) -> None:
+    index = fact_graph(passages)
     assert index.graph.num_nodes == len(passages)
     assert index.graph.num_edges == 0
     assert index.fact_vectors.shape == (0, 0)
     assert index.report().startswith(f"fact graph: {len(passages)} passages ({len(passages)} without an entity), 0 ent")
 
 
-def test_a_damaged_file_is_named(build_fact_graph: Build, fact_passages: tuple[str, ...], tmp_path: Path) -> None:
-    build_fact_graph(fact_passages)
+def test_a_damaged_file_is_named(fact_graph: Build, fact_passages: tuple[str, ...], tmp_path: Path) -> None:
+    fact_graph(fact_passages)
     (file,) = tmp_path.glob("facts-*.safetensors")
     file.write_bytes(b"junk")
     with pytest.raises(ValueError, match=rf"{file.name}: damaged cache .*delete this file"):
-        build_fact_graph(fact_passages)
+        fact_graph(fact_passages)
 
 
 def test_vectors_that_do_not_fit_are_refused(
-    build_fact_graph: Build, fact_passages: tuple[str, ...], hash_encoder: Any, monkeypatch: pytest.MonkeyPatch
+    fact_graph: Build, fact_passages: tuple[str, ...], hash_encoder: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hash_encoder, "encode", lambda texts: torch.zeros(1, 3))
     with pytest.raises(
         ValueError, match=r"`encoder` must return finite \[7, d\] vectors, got a tensor of shape \[1, 3\]"
     ):
-        build_fact_graph(fact_passages)
+        fact_graph(fact_passages)
 
 
 @pytest.mark.parametrize(
@@ -186,3 +187,39 @@ def test_vectors_that_do_not_fit_are_refused(
 def test_settings_out_of_range_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         FactGraphSettings(**settings)
+
+
+def vectors(num: int = 60, *, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    drawn = torch.randn(num, 4, generator=generator)
+    drawn[7], drawn[9] = drawn[8], 0.0
+    return drawn
+
+
+@pytest.mark.parametrize("max_cosines", [1, 7 * 60, 1 << 23])
+@pytest.mark.parametrize("max_synonyms", [0, 1, 3, 100])
+def test_synonyms_against_naive_loop(max_synonyms: int, max_cosines: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_COSINES", max_cosines)
+    drawn = vectors()
+    unit = torch.nn.functional.normalize(drawn, dim=1)
+    cosine = unit @ unit.T
+    expected = {}
+    for entity in range(60):
+        near = [other for other in range(60) if other != entity and cosine[entity, other] >= 0.8]
+        for other in sorted(near, key=lambda other: (-float(cosine[entity, other]), other))[:max_synonyms]:
+            expected[min(entity, other), max(entity, other)] = float(cosine[entity, other])
+    pairs, weight = synonym_edges(drawn, threshold=0.8, max_synonyms=max_synonyms)
+    assert pairs.tolist() == [list(pair) for pair in sorted(expected)]
+    assert weight.tolist() == pytest.approx([expected[pair] for pair in sorted(expected)])
+    assert (len(expected) > 20) == (max_synonyms > 0)
+    assert not (pairs == 9).any()  # a vector of zeros
+
+
+def test_no_synonyms_of_no_entity_and_one() -> None:
+    assert synonym_edges(torch.zeros(0, 0))[0].shape == (0, 2)
+    assert synonym_edges(torch.ones(1, 3))[0].shape == (0, 2)
+
+
+def test_odd_vectors_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"`vectors` must be a finite \[E, d\] matrix, got \[1, 1\]"):
+        synonym_edges(torch.tensor([[float("nan")]]))

@@ -10,6 +10,7 @@ from graphrerank.language_models.answer_cache import ChatModel, remembering
 from graphrerank.language_models.prompt import Prompt, shipped_prompt
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
+from graphrerank_papers.indexing.listed_passages import with_listed
 
 QueryPath = tuple[int, tuple[int, ...]]  # query and passages
 
@@ -70,12 +71,8 @@ class KnowledgeGraphPrompting:
         frontier: list[QueryPath] = [(query, (seed,)) for query, row in enumerate(order) for seed in row]
         for _ in range(self.num_hops):
             frontier = self._hop(state, frontier, visited, order)
-        budget = self._resources.budget
-        rows = [list(dict.fromkeys([*reached, *row]))[:budget] for reached, row in zip(order, ranked, strict=True)]
-        width = max([state.nodes.shape[1], *map(len, rows)])
-        nodes = torch.tensor([row + [-1] * (width - len(row)) for row in rows]).reshape(len(rows), width)
-        scores = (1.0 / torch.arange(1, width + 1)).expand(len(rows), -1).masked_fill(nodes < 0, -torch.inf)
-        return state.with_ranking(nodes.to(state.nodes), scores.to(state.scores))
+        listed = [list(dict.fromkeys([*reached, *row])) for reached, row in zip(order, ranked, strict=True)]
+        return with_listed(state, listed, budget=self._resources.budget)
 
     def _hop(
         self,
@@ -116,11 +113,10 @@ class KnowledgeGraphPrompting:
         passages = self._resources.graph.texts
         if self._model is None:
             return ["\n".join([questions[query], *(passages[node] for node in path)]) for query, path in paths]
+        passages_of = ["\n\n".join(f"Passage: {passages[node]}" for node in path) for _, path in paths]
         asked = [
-            self._prompt.fill(
-                question=questions[query], passages="\n\n".join(f"Passage: {passages[node]}" for node in path)
-            )
-            for query, path in paths
+            self._prompt.fill(question=questions[query], passages=shown)
+            for (query, _), shown in zip(paths, passages_of, strict=True)
         ]
         return self._model.ask(asked, system=self._prompt.instructions(), read=_sentence)
 

@@ -1,42 +1,44 @@
-"""Graph search by a prize-collecting Steiner tree: the cheapest subgraph that connects the best seeds."""
+"""G-Retriever: the cheapest subgraph that connects the best retrieved nodes, a prize-collecting Steiner tree."""
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from graphrerank.checks import check_not_negative, check_positive
-from graphrerank.graphs import CorpusGraph
+from graphrerank.pipelines.state import RetrievalState
+from graphrerank.pipelines.step import Resources
 
 
-class PrizeCollectingSteinerTree:
-    r"""Find a connected subgraph with large node prizes and few edges.
+class SteinerTree:
+    r"""Replace the retrieved nodes by a connected subgraph with large node prizes and few edges.
 
     .. math:: \max_{S\ \mathrm{connected}}\ \sum_{n \in S} p(n) - \kappa\,|E_S|, \qquad p(n) = S_k - r_n + p_k
 
-    with :math:`r_n` the 1-based rank of a seed among :math:`S_k` seeds, :math:`p_k` the ``last_prize``, 0 for other
-    nodes, and :math:`\kappa` the ``edge_cost``; solved to within a factor of 2 by ``pcst_fast`` (Goemans and
-    Williamson's algorithm).
+    with :math:`r_n` the 1-based rank of a seed among :math:`S_k` retrieved ones, :math:`p_k` the ``last_prize``, 0 for
+    other nodes, and :math:`\kappa` the ``edge_cost``; solved to within a factor of 2 by ``pcst_fast`` (Goemans and
+    Williamson's algorithm). The nodes of the subgraph are ranked by their dot product with the query.
 
     Source: He et al., *G-Retriever*, 2024, section 5.3, with its edge cost of 0.5; FastInsight, section 6. Their
     formula is :math:`k - i`, by which the last seed is worth nothing if ranks begin at 1 (``last_prize=0``);
-    G-Retriever's published code gives :math:`k, k - 1, \ldots, 1`, the default here. *Where we differ:* edges have no
-    prize. In G-Retriever an edge's text is compared with the query, and edges of equal likeness share a prize; those of
-    a corpus graph have a type for a text at most, so that all edges of a type would share one prize of at most
-    :math:`k`, which is next to nothing beside their cost.
+    G-Retriever's published code gives :math:`k, k - 1, \ldots, 1`, the default here. *Where we differ:* G-Retriever
+    gives the subgraph to a language model, unranked, and gives prizes to edges whose texts resemble the query; edges of
+    a corpus graph have at most a type, so that all of one type would share a negligible prize.
 
     Args:
-        graph: The corpus, undirected, without shared entities, whose edges are not listed.
+        resources: Resources of the pipeline; its graph is undirected, lists its edges, and has an embedding.
         edge_cost: Cost of an edge, positive.
         last_prize: Of the last seed, not negative; each earlier one is worth 1 more.
 
     Raises:
-        ValueError: If ``edge_cost`` is not positive or ``last_prize`` negative, the corpus joins passages by shared
-            entities, or ``pcst_fast`` is not installed.
+        ValueError: If an argument is out of range, the corpus has no embedding or joins passages by shared entities,
+            or ``pcst_fast`` is not installed.
     """
 
-    def __init__(self, graph: CorpusGraph, *, edge_cost: float = 0.5, last_prize: float = 1.0) -> None:
+    def __init__(self, resources: Resources, *, edge_cost: float = 0.5, last_prize: float = 1.0) -> None:
         check_positive(edge_cost=edge_cost)
         check_not_negative(last_prize=last_prize)
+        graph = resources.graph
         if graph.entities is not None:
             raise ValueError("`graph` must list its edges for a Steiner tree, got edges of shared entities")
         try:
@@ -44,6 +46,7 @@ class PrizeCollectingSteinerTree:
         except ImportError as error:
             raise ValueError("a Steiner tree needs the package `pcst_fast`: pip install graphrerank[pcst]") from error
         self._solve = pcst_fast
+        self._resources, self._embedding = resources, graph.encoded
         graph = graph.with_rows_in_order()
         source = torch.repeat_interleave(torch.arange(graph.num_nodes), graph.degree.cpu())
         target = graph.indices.cpu()
@@ -52,8 +55,17 @@ class PrizeCollectingSteinerTree:
         self._costs = np.full(len(self._edges), float(edge_cost))
         self._num_nodes, self._last_prize = graph.num_nodes, last_prize
 
-    def expand(self, seeds: Tensor) -> list[Tensor]:
-        """Find the subgraph of each query: its nodes, ascending; empty for a query without seeds.
+    def run(self, state: RetrievalState) -> RetrievalState:
+        """Find the subgraph of each query, and rank its nodes."""
+        with self._resources.clock("graph"):
+            trees = self.subgraphs(state.nodes)
+            nodes = pad_sequence(trees, batch_first=True, padding_value=-1) if trees else state.nodes
+            vectors = state.queries.encoded.to(nodes.device).unsqueeze(1)
+            scores = (self._embedding[nodes.clamp(min=0)] * vectors).sum(-1)
+            return state.with_ranking(nodes, scores).ranked_by(scores).top(self._resources.budget)
+
+    def subgraphs(self, seeds: Tensor) -> list[Tensor]:
+        """Find the nodes of each query's subgraph, ascending; none for a query without seeds.
 
         ``seeds`` are ``[B, S]`` int64, best first, padded with -1.
         """

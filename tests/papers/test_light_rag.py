@@ -8,11 +8,12 @@ import networkx
 import pytest
 import torch
 
-from graphrerank.graphs import CorpusGraph, Queries
+from graphrerank.graphs import Queries
 from graphrerank.knowledge.passage_knowledge import Knowledge
+from graphrerank.language_models.prompt import shipped_prompt
 from graphrerank.pipelines.pipeline import Pipeline
-from graphrerank.pipelines.vector_search import VectorSearch
-from graphrerank_papers.light_rag.search import LightRAGSearch
+from graphrerank_papers.light_rag import LightRAGSearch, parse_levels, query_levels
+from tests.support.graphs import after_vector_search, keeps_vector_search
 
 Build = Callable[..., Pipeline]
 
@@ -25,10 +26,8 @@ def passages(make_fact_passages: Callable[..., list[str]]) -> list[str]:
 @pytest.fixture
 def pipeline(tmp_path: Path, hash_encoder: Any, statement_extractor: Any) -> Build:
     def make(passages: Sequence[str], *, budget: int = 50, **settings: Any) -> Pipeline:
-        graph = CorpusGraph.from_edges(list(map(str, range(len(passages)))), passages, torch.zeros(0, 2).long())
-        graph = graph.with_embedding(hash_encoder.encode(passages))
         step = partial(LightRAGSearch, folder=tmp_path, extractor=statement_extractor, **settings)
-        return Pipeline(graph, steps=[VectorSearch, step], budget=budget, text_encoder=hash_encoder)
+        return after_vector_search(step, passages, hash_encoder, budget=budget)
 
     return make
 
@@ -128,10 +127,8 @@ def test_a_query_without_a_vector_keeps_its_ranking(pipeline: Build, passages: l
     vectors[1] = 0
     system = pipeline(passages, budget=10, order="graph", num_entities=3)
     asked = Queries(queries.ids, queries.texts, vectors)
-    dense = Pipeline(system._resources.graph, steps=[VectorSearch], budget=10).retrieve(asked).ranking
-    found = system.retrieve(asked).ranking
-    assert torch.equal(found.nodes[1], dense.nodes[1])
-    assert not torch.equal(found.nodes[0], dense.nodes[0])
+    assert keeps_vector_search(system, asked, [1])
+    assert not keeps_vector_search(system, asked, [0])
 
 
 @pytest.mark.parametrize(
@@ -148,3 +145,32 @@ def test_settings_out_of_range_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         pipeline(passages, **settings)
+
+
+class Scripted:
+    fingerprint = "scripted"
+
+    def __init__(self, answers: dict[str, str]) -> None:
+        self.answers, self.asked = answers, []
+
+    def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], Any]) -> list[Any]:
+        self.asked += questions
+        return [read(self.answers[question.split("\n")[0]]) for question in questions]
+
+
+def test_keywords_of_both_levels_and_questions_without() -> None:
+    model = Scripted(
+        {"Who?": json.dumps({"low_level": ["Metz", "Metz"], "high_level": ["rule over a city"]}), "What?": "none"}
+    )
+    found = query_levels(model, ["Who?", " ", "What?"], shipped_prompt("light_rag_keywords"))
+    assert found == [(["Metz"], ["rule over a city"]), ([], []), ([], [])]
+    assert len(model.asked) == 4  # the unusable answer was requested twice more, the blank question not at all
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["[]", '{"low_level": []}', '{"low_level": [1], "high_level": []}', '{"low_level": [" "], "high_level": []}'],
+)
+def test_answers_of_another_form_are_refused(content: str) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        parse_levels(content)

@@ -9,10 +9,11 @@ from torch import Tensor
 
 from graphrerank.graphs import CorpusGraph, Queries
 from graphrerank.language_models.prompt import Prompt
+from graphrerank.operators.dense import DenseRetriever
 from graphrerank.pipelines.pipeline import Pipeline
+from graphrerank.pipelines.step import Resources
 from graphrerank.pipelines.vector_search import VectorSearch
-from graphrerank_papers.hyde.hyde import HyDE
-from graphrerank_papers.hyde.hypothetical_passages import HypotheticalPassages
+from graphrerank_papers.hyde import HypotheticalPassages
 
 
 class Parrot:
@@ -37,6 +38,13 @@ class Lengths:
         return torch.nn.functional.normalize(torch.tensor([[len(t), float(t[-1]), 1.0] for t in texts]), dim=1)
 
 
+GRAPH = CorpusGraph.from_edges(list("abc"), [""] * 3, torch.zeros(0, 2, dtype=torch.int64)).with_embedding(torch.eye(3))
+
+
+def step(model: Parrot, **settings: Any) -> HypotheticalPassages:
+    return HypotheticalPassages(Resources(GRAPH, 3, DenseRetriever, None, Lengths()), language_model=model, **settings)
+
+
 def queries(texts: list[str]) -> Queries:
     vectors = torch.nn.functional.normalize(torch.arange(3.0 * len(texts)).reshape(-1, 3) + 1, dim=1)
     return Queries([f"q{i}" for i in range(len(texts))], texts, vectors)
@@ -44,7 +52,7 @@ def queries(texts: list[str]) -> Queries:
 
 def test_against_naive_mean() -> None:
     asked, model = queries(["who {}?", " ", "what"]), Parrot()
-    found = HyDE(model, Lengths(), num_passages=3, prompt=Prompt("p", "Q: {question}.")).rewrite(asked)
+    found = step(model, num_passages=3, prompt=Prompt("p", "Q: {question}.")).rewrite(asked)
     assert model.questions == ["Q: who {}?."] * 3 + ["Q: what."] * 3
     assert torch.equal(found.encoded[1], asked.encoded[1])
     for row, passages in ((0, [f"Q: who {{}}?. {i}" for i in range(3)]), (2, [f"Q: what. {i}" for i in range(3, 6)])):
@@ -59,12 +67,12 @@ def test_an_empty_passage_is_no_answer() -> None:
             return [read(" ") for _ in questions]
 
     with pytest.raises(ValueError, match="the answer must be a passage, got ' '"):
-        HyDE(Silent(), Lengths()).rewrite(queries(["who"]))
+        step(Silent()).rewrite(queries(["who"]))
 
 
 def test_nothing_to_ask() -> None:
     asked, model = queries(["", " "]), Parrot()
-    assert HyDE(model, Lengths()).rewrite(asked) is asked
+    assert step(model).rewrite(asked) is asked
     assert model.questions == []
 
 
@@ -77,15 +85,16 @@ def test_nothing_to_ask() -> None:
 )
 def test_arguments_out_of_range_are_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        HyDE(Parrot(), Lengths(), **arguments)
+        step(Parrot(), **arguments)
 
 
 def test_a_second_run_asks_nothing(tmp_path: Path) -> None:
-    graph = CorpusGraph.from_edges(list("abc"), [""] * 3, torch.zeros(0, 2, dtype=torch.int64))
-    graph, model = graph.with_embedding(torch.eye(3)), Parrot()
-    step = partial(HypotheticalPassages, language_model=model, num_passages=2, cache=tmp_path)
+    model = Parrot()
+    rewriting = partial(HypotheticalPassages, language_model=model, num_passages=2, cache=tmp_path)
     runs = [
-        Pipeline(graph, steps=[step, VectorSearch], budget=3, text_encoder=Lengths()).retrieve(queries(["who", "who"]))
+        Pipeline(GRAPH, steps=[rewriting, VectorSearch], budget=3, text_encoder=Lengths()).retrieve(
+            queries(["who", "who"])
+        )
         for _ in range(2)
     ]
     assert len(model.questions) == 4  # each passage of each query is one of its own
@@ -93,14 +102,12 @@ def test_a_second_run_asks_nothing(tmp_path: Path) -> None:
 
 
 def test_as_a_step_of_a_pipeline() -> None:
-    graph = CorpusGraph.from_edges(list("abc"), [""] * 3, torch.zeros(0, 2, dtype=torch.int64))
-    graph = graph.with_embedding(torch.eye(3))
     asked = Queries(["q"], ["who"], torch.eye(3)[2:])
     steps = [lambda resources: HypotheticalPassages(resources, language_model=Parrot(), num_passages=1), VectorSearch]
-    found = Pipeline(graph, steps=steps, budget=3, text_encoder=Lengths()).retrieve(asked)
-    plain = Pipeline(graph, steps=[VectorSearch], budget=3).retrieve(asked)
+    found = Pipeline(GRAPH, steps=steps, budget=3, text_encoder=Lengths()).retrieve(asked)
+    plain = Pipeline(GRAPH, steps=[VectorSearch], budget=3).retrieve(asked)
     assert plain.ranking.nodes.tolist() == [[2, 0, 1]]
     assert found.ranking.nodes.tolist() == [[2, 0, 1]]
     assert found.ranking.scores[0, 1] > 0.5 > plain.ranking.scores[0, 1]
     with pytest.raises(ValueError, match="`text_encoder` must be given for hypothetical passages"):
-        Pipeline(graph, steps=steps)
+        Pipeline(GRAPH, steps=steps)

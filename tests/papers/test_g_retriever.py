@@ -7,12 +7,19 @@ import pytest
 import torch
 
 from graphrerank.graphs import CorpusGraph, EntityIncidence
-from graphrerank_papers.g_retriever.pcst import PrizeCollectingSteinerTree
+from graphrerank.operators.dense import DenseRetriever
+from graphrerank.pipelines.step import Resources
+from graphrerank_papers.g_retriever import SteinerTree
 
 
 def corpus(num_nodes: int, pairs: list[tuple[int, int]]) -> CorpusGraph:
     ids = [str(i) for i in range(num_nodes)]
     return CorpusGraph.from_edges(ids, ids, torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2))
+
+
+def tree(graph: CorpusGraph, **settings: float) -> SteinerTree:
+    embedded = graph.with_embedding(torch.ones(graph.num_nodes, 1))
+    return SteinerTree(Resources(embedded, 10, DenseRetriever), **settings)
 
 
 @pytest.fixture
@@ -32,7 +39,7 @@ def test_against_every_connected_subset(seed: int) -> None:
 
     subsets = (nodes for size in range(1, 10) for nodes in itertools.combinations(range(9), size))
     best = max(worth(nodes) for nodes in subsets if nx.is_connected(graph.subgraph(nodes)))
-    (found,) = PrizeCollectingSteinerTree(corpus(9, list(graph.edges))).expand(torch.tensor([seeds]))
+    (found,) = tree(corpus(9, list(graph.edges))).subgraphs(torch.tensor([seeds]))
     nodes = tuple(found.tolist())
     assert nx.is_connected(graph.subgraph(nodes))
     left_out = sum(prizes.values()) - worth(nodes)  # prizes not taken and costs, what the factor of 2 holds for
@@ -42,46 +49,46 @@ def test_against_every_connected_subset(seed: int) -> None:
 @pytest.mark.usefixtures("_solver")
 def test_by_hand() -> None:
     # 0 - 1 - 2 - 3 - 4, and 5 apart; seeds 0 and 2 (prizes 3, 2) are worth the way over 1; 5 (prize 1) cannot be had
-    operator = PrizeCollectingSteinerTree(corpus(6, [(0, 1), (1, 2), (2, 3), (3, 4)]))
-    found = operator.expand(torch.tensor([[0, 2, 5], [5, -1, -1], [-1, -1, -1]]))
+    operator = tree(corpus(6, [(0, 1), (1, 2), (2, 3), (3, 4)]))
+    found = operator.subgraphs(torch.tensor([[0, 2, 5], [5, -1, -1], [-1, -1, -1]]))
     assert [nodes.tolist() for nodes in found] == [[0, 1, 2], [5], []]
-    dear = PrizeCollectingSteinerTree(corpus(6, [(0, 1), (1, 2), (2, 3), (3, 4)]), edge_cost=2.0)
-    assert dear.expand(torch.tensor([[0, 2, 5]]))[0].tolist() == [0]
+    dear = tree(corpus(6, [(0, 1), (1, 2), (2, 3), (3, 4)]), edge_cost=2.0)
+    assert dear.subgraphs(torch.tensor([[0, 2, 5]]))[0].tolist() == [0]
 
 
 @pytest.mark.usefixtures("_solver")
 def test_the_last_seed_is_worth_nothing_by_the_formula() -> None:
     # prizes 2 and 1 by the code of G-Retriever, 1 and 0 by its formula k - i: the second is not worth an edge
     graph, seeds = corpus(3, [(0, 1), (1, 2)]), torch.tensor([[0, 1]])
-    by_code = PrizeCollectingSteinerTree(graph).expand(seeds)
-    by_formula = PrizeCollectingSteinerTree(graph, last_prize=0.0).expand(seeds)
+    by_code = tree(graph).subgraphs(seeds)
+    by_formula = tree(graph, last_prize=0.0).subgraphs(seeds)
     assert ([nodes.tolist() for nodes in by_code], [nodes.tolist() for nodes in by_formula]) == ([[0, 1]], [[0]])
 
 
 @pytest.mark.usefixtures("_solver")
 def test_a_graph_without_edges_gives_the_best_seed() -> None:
-    assert PrizeCollectingSteinerTree(corpus(4, [])).expand(torch.tensor([[2, 1, 3]]))[0].tolist() == [2]
+    assert tree(corpus(4, [])).subgraphs(torch.tensor([[2, 1, 3]]))[0].tolist() == [2]
 
 
 @pytest.mark.usefixtures("_solver")
 def test_arguments_are_checked() -> None:
     with pytest.raises(ValueError, match="`edge_cost` must be a finite number above 0, got 0"):
-        PrizeCollectingSteinerTree(corpus(3, [(0, 1)]), edge_cost=0)
+        tree(corpus(3, [(0, 1)]), edge_cost=0)
     with pytest.raises(ValueError, match="`last_prize`"):
-        PrizeCollectingSteinerTree(corpus(3, [(0, 1)]), last_prize=-1.0)
+        tree(corpus(3, [(0, 1)]), last_prize=-1.0)
     shared = corpus(2, []).with_entities(EntityIncidence.from_names([["a"], ["a"]]))
     with pytest.raises(ValueError, match="`graph` must list its edges"):
-        PrizeCollectingSteinerTree(shared)
+        tree(shared)
 
 
 @pytest.mark.usefixtures("_solver")
 def test_a_solver_that_repeats_nodes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pcst_fast.pcst_fast", lambda *_: (np.zeros(3, dtype=np.int32), None))
     with pytest.raises(ValueError, match="pip install pcst-fast2"):
-        PrizeCollectingSteinerTree(corpus(3, [(0, 1)])).expand(torch.tensor([[0, 1]]))
+        tree(corpus(3, [(0, 1)])).subgraphs(torch.tensor([[0, 1]]))
 
 
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pcst_fast", None)
     with pytest.raises(ValueError, match=r"pip install graphrerank\[pcst\]"):
-        PrizeCollectingSteinerTree(corpus(3, [(0, 1)]))
+        tree(corpus(3, [(0, 1)]))

@@ -13,8 +13,8 @@ from graphrerank.language_models.client import LanguageModel
 from graphrerank.language_models.prompt import shipped_prompt
 from graphrerank.operators.bm25_retriever import BM25Retriever
 from graphrerank.pipelines.pipeline import Pipeline
-from graphrerank_papers.ircot.chain_of_thought import ChainOfThought
-from graphrerank_papers.ircot.ircot import IRCoT
+from graphrerank.pipelines.step import Resources
+from graphrerank_papers.ircot import ChainOfThought
 
 TEXTS = [
     "Solaris. A film by Andrei Tarkovsky.",
@@ -60,6 +60,11 @@ def corpus(texts: Sequence[str] = TEXTS) -> CorpusGraph:
     return CorpusGraph.from_edges([f"n{i}" for i in range(len(texts))], texts, torch.zeros(0, 2, dtype=torch.int64))
 
 
+def step(retriever: Any, author: Author, **settings: Any) -> ChainOfThought:
+    """Build a step that searches with a factory of retrievers."""
+    return ChainOfThought(Resources(corpus(), 100, retriever, None, Words()), language_model=author, **settings)
+
+
 def naive(graph: CorpusGraph, author: Author, query: str, *, num_steps: int, top_k: int) -> list[int]:
     """The paper's loop for one query, in words: retrieve, reason, retrieve with the last sentence."""
     retriever = BM25Retriever(graph, top_k=top_k)
@@ -100,8 +105,7 @@ def test_against_the_naive_loop(num_steps: int, top_k: int) -> None:
     graph, author = corpus(), Author(SCRIPT)
     texts = ["Where was the director of Solaris born?", " ", "Capital of France?", "river"]
     asked = Queries([f"q{i}" for i in range(4)], texts)
-    operator = IRCoT(BM25Retriever(graph, top_k=top_k), author, graph.texts, num_steps=num_steps, top_k=top_k)
-    found = operator.retrieve(asked)
+    found = step(BM25Retriever, author, num_steps=num_steps, top_k=top_k).retrieve(asked)
     assert found.nodes.shape == (4, num_steps * top_k)
     for row, text in enumerate(texts):
         nodes = [node for node in found.nodes[row].tolist() if node >= 0]
@@ -112,9 +116,8 @@ def test_against_the_naive_loop(num_steps: int, top_k: int) -> None:
 
 
 def test_the_model_reads_all_that_was_found_and_all_it_wrote() -> None:
-    graph, author = corpus(), Author(SCRIPT)
-    query = "Where was the director of Solaris born?"
-    IRCoT(BM25Retriever(graph, top_k=1), author, graph.texts, num_steps=3, top_k=1).retrieve(Queries(["q"], [query]))
+    author, query = Author(SCRIPT), "Where was the director of Solaris born?"
+    step(BM25Retriever, author, num_steps=3, top_k=1).retrieve(Queries(["q"], [query]))
     assert author.questions[1] == (
         f"Passage 1: {TEXTS[0]}\n\nPassage 2: {TEXTS[1]}\n\nQuestion: {query}\n\n"
         "Reasoning so far: Its director Tarkovsky was born in Zavrazhye.\n\nNext sentence:"
@@ -122,6 +125,9 @@ def test_the_model_reads_all_that_was_found_and_all_it_wrote() -> None:
 
 
 class Unanswered:
+    def __init__(self, graph: CorpusGraph, *, top_k: int) -> None:
+        pass
+
     def retrieve(self, queries: Queries) -> Ranking:
         nodes = torch.full((len(queries), 3), -1)
         return Ranking(nodes, torch.full(nodes.shape, -torch.inf))
@@ -129,20 +135,20 @@ class Unanswered:
 
 def test_nothing_found_and_no_queries() -> None:
     author = Author({("a", "none"): "Nothing is known."})
-    operator = IRCoT(Unanswered(), author, TEXTS, top_k=3)  # type: ignore[arg-type]
+    operator = step(Unanswered, author, top_k=3)
     assert operator.retrieve(Queries(["q"], ["a"])).nodes.tolist() == [[-1] * 6]
     assert operator.retrieve(Queries([], [])).nodes.shape == (0, 6)
 
 
 def test_an_empty_answer_is_none() -> None:
     with pytest.raises(ValueError, match="the answer must be a sentence, got ' '"):
-        IRCoT(Unanswered(), Author({("a", "none"): " "}), TEXTS).retrieve(Queries(["q"], ["a"]))  # type: ignore[arg-type]
+        step(Unanswered, Author({("a", "none"): " "})).retrieve(Queries(["q"], ["a"]))
 
 
 @pytest.mark.parametrize("name", ["num_steps", "top_k"])
 def test_arguments_out_of_range_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match=f"`{name}` must be a positive integer, got 0"):
-        IRCoT(Unanswered(), Author({}), TEXTS, **{name: 0})  # type: ignore[arg-type]
+        step(Unanswered, Author({}), **{name: 0})
 
 
 def say(handler: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
 """LightRAG: entities and relations like the query, and the passages that they come from."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import torch
@@ -11,14 +11,16 @@ from graphrerank.graphs import Queries, top_k_by_node_order
 from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
 from graphrerank.language_models.answer_cache import ChatModel, remembering
 from graphrerank.language_models.prompt import Prompt, shipped_prompt
+from graphrerank.language_models.strict_answers import ask_strictly, read_json
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
 from graphrerank_papers.indexing.knowledge_graph import KnowledgeGraphBuilder
 from graphrerank_papers.indexing.listed_passages import round_robin, with_listed
-from graphrerank_papers.light_rag.query_levels import LanguageModelQueryLevels
 
 MODES = ("local", "global", "hybrid")
 ORDERS = ("graph", "similarity")
+LEVELS = ("low_level", "high_level")
+Levels = tuple[list[str], list[str]]  # keywords
 
 
 class LightRAGSearch:
@@ -75,24 +77,17 @@ class LightRAGSearch:
         self.mode, self.order = mode, order
         self.num_entities, self.num_relations = num_entities, num_relations
         self._resources = resources
-        self._keywords = (
-            None
-            if language_model is None
-            else LanguageModelQueryLevels(
-                remembering(language_model, cache), prompt=prompt or shipped_prompt("light_rag_keywords")
-            )
-        )
-        encoder = resources.index_encoder
+        self._model = None if language_model is None else remembering(language_model, cache)
+        self._prompt = prompt or shipped_prompt("light_rag_keywords")
+        self._prompt.fill(question="")
+        self._encoder = resources.index_encoder
         builder = KnowledgeGraphBuilder(
-            folder, extractor=extractor, encoder=encoder, description_tokens=description_tokens
+            folder, extractor=extractor, encoder=self._encoder, description_tokens=description_tokens
         )
         self._graph = builder.build(resources.graph.all_texts)
         print(self._graph.report(), flush=True)
-        self._encoder = encoder
-        device = resources.graph.device
-        self._entities, self._relations = (
-            vectors.to(device) for vectors in (self._graph.entity_vectors, self._graph.relation_vectors)
-        )
+        self._entities = self._graph.entity_vectors.to(resources.graph.device)
+        self._relations = self._graph.relation_vectors.to(resources.graph.device)
 
     def run(self, state: RetrievalState) -> RetrievalState:
         """Search on the levels of the mode."""
@@ -113,17 +108,14 @@ class LightRAGSearch:
     def _levels(self, queries: Queries) -> tuple[Tensor, Tensor]:
         """Return the vectors of both levels, ``[B, d]`` each; a level without keywords takes the query's vector."""
         vectors = queries.encoded
-        if self._keywords is None:
+        if self._model is None:
             return vectors, vectors
-        found = self._keywords.find(queries.texts)
-        levels = []
-        for level in range(2):
-            texts = [", ".join(keywords[level]) for keywords in found]
-            rows = [row for row, text in enumerate(texts) if text]
-            own = vectors.clone()
-            if rows:
-                own[rows] = self._encoder.encode([texts[row] for row in rows]).to(own)
-            levels.append(own)
+        keywords = query_levels(self._model, queries.texts, self._prompt)
+        levels = [vectors.clone(), vectors.clone()]
+        for level, encoded in enumerate(levels):
+            texts = {row: ", ".join(found[level]) for row, found in enumerate(keywords) if found[level]}
+            if texts:
+                encoded[list(texts)] = self._encoder.encode(list(texts.values())).to(encoded)
         return levels[0], levels[1]
 
     def _local(self, entities: Iterable[int]) -> list[int]:
@@ -155,3 +147,33 @@ def nearest(queries: Tensor, vectors: Tensor, top_k: int) -> list[list[int]]:
     similarity = queries.to(vectors) @ vectors.T
     nodes, _ = top_k_by_node_order(similarity.masked_fill(similarity <= 0, -torch.inf), top_k)
     return [[node for node in row if node >= 0] for row in nodes.tolist()]
+
+
+def query_levels(model: ChatModel, questions: Sequence[str], prompt: Prompt) -> list[Levels]:
+    """Let a language model write the low- and the high-level keywords of ``B`` questions; none without a usable answer.
+
+    Source: LightRAG, section 3.2, query keyword extraction. A blank question has no keywords and is not sent.
+    """
+    rows = [row for row, question in enumerate(questions) if question.strip()]
+    filled = [prompt.fill(question=questions[row]) for row in rows]
+    answers = ask_strictly(model, filled, system=prompt.instructions(), parse=parse_levels, form=prompt.form)
+    found = dict(zip(rows, answers, strict=True))
+    return [found.get(row) or ([], []) for row in range(len(questions))]
+
+
+def parse_levels(content: str) -> Levels:
+    """Parse an answer, strictly: one JSON object with the lists of strings ``low_level`` and ``high_level``.
+
+    Example:
+        >>> parse_levels('{"low_level": ["Metz", "Metz"], "high_level": []}')
+        (['Metz'], [])
+    """
+    answer = read_json(content)
+    if not isinstance(answer, dict) or set(answer) != set(LEVELS):
+        raise ValueError(f"the answer must be a JSON object with the keys {list(LEVELS)}, got {content[:80]!r}")
+    for name in LEVELS:
+        words = answer[name]
+        if not isinstance(words, list) or not all(isinstance(word, str) and word.strip() for word in words):
+            raise ValueError(f"`{name}` must be a list of strings, none of them blank, got {str(words)[:80]!r}")
+    low, high = (list(dict.fromkeys(word.strip() for word in answer[name])) for name in LEVELS)
+    return low, high

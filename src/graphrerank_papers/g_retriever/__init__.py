@@ -1,1 +1,0 @@
-"""G-Retriever: the subgraph that connects the retrieved nodes."""

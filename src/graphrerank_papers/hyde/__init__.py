@@ -1,1 +1,0 @@
-"""HyDE: search by the vectors of hypothetical passages."""

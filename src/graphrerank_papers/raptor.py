@@ -1,0 +1,293 @@
+"""RAPTOR: search in a tree of passages, summaries of clusters of them, summaries of clusters of those."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphrerank.caching import hash_texts
+from graphrerank.checks import check_choice, check_counts, check_positive_share
+from graphrerank.language_models.answer_cache import ChatModel, remembering
+from graphrerank.language_models.prompt import Prompt, shipped_prompt
+from graphrerank.pipelines.state import RetrievalState
+from graphrerank.pipelines.step import Resources
+from graphrerank.text import WordTokenizer, count_tokens
+from graphrerank.text.sentences import split_sentences
+from graphrerank_papers.indexing.encode import IndexEncoder, encode_texts
+from graphrerank_papers.indexing.listed_passages import with_listed
+from graphrerank_papers.indexing.sentence_selection import pick_sentences
+from graphrerank_papers.indexing.stages import StageData, Stages
+from graphrerank_papers.indexing.summaries import write_summaries
+
+SEARCHES = ("collapsed", "tree")
+FORMAT = 1  # increment when the content of a stage changes
+OPENING_SENTENCES = 2  # of a node's text that an extractive summary quotes: a title and the first sentence
+_CLUSTERS = (1, 2, 3, 5, 8, 12, 18, 27, 40, 50)  # numbers of clusters that are tried
+_ARRAYS = ("children", "vectors")
+
+
+@dataclass(frozen=True)
+class SummaryTreeSettings:
+    """Settings of a summary tree."""
+
+    max_layers: int = 5  # of summaries
+    num_dims: int = 10  # of the vectors that are clustered; a layer of as many nodes plus one or fewer is the last
+    membership: float = 0.1  # least probability, in (0, 1], of a cluster that a node also belongs to
+    cluster_tokens: int = 1000  # words of a cluster's texts, above which it is clustered once more
+    summary_tokens: int = 100  # words of a summary, at most
+    seed: int = 0  # of clustering
+
+    def __post_init__(self) -> None:
+        check_counts(max_layers=self.max_layers, num_dims=self.num_dims)
+        check_counts(cluster_tokens=self.cluster_tokens, summary_tokens=self.summary_tokens)
+        check_positive_share(membership=self.membership)
+
+
+@dataclass(frozen=True)
+class SummaryTree:
+    """A tree of ``P`` passages and ``S`` summaries; node ``P + s`` is summary ``s``, the lowest layers first."""
+
+    num_passages: int  # `P`
+    layers: Sequence[int]  # number of summaries of each layer, from the lowest
+    texts: Sequence[str]  # `S` summaries
+    children: Sequence[Sequence[int]]  # of each summary: nodes of the layer below, ascending
+    vectors: Tensor  # `[S, d]` float32
+
+    @cached_property
+    def leaves(self) -> list[list[int]]:
+        """The passages below each of ``S`` summaries, ascending."""
+        below: list[list[int]] = []
+        for children in self.children:
+            leaves = (below[child - self.num_passages] if child >= self.num_passages else [child] for child in children)
+            below.append(sorted({leaf for group in leaves for leaf in group}))
+        return below
+
+    def report(self) -> str:
+        """Return one line with the number of nodes by layer."""
+        layers = ", ".join(f"{count:,}" for count in self.layers) or "none"
+        return f"summary tree: {self.num_passages:,} passages; summaries by layer: {layers}"
+
+
+class RAPTORSearch:
+    """Replace the retrieved passages by those found in the summary tree.
+
+    - ``collapsed``: passages and summaries are ranked together by their similarity to the query; a summary stands for
+      the passages below it that are not listed yet, the most similar first.
+    - ``tree``: from the highest layer down, the children of the ``num_branches`` most similar nodes are compared; the
+      passages among the last children are ranked by similarity, which may be fewer than the budget.
+
+    Source: Sarthi et al., "RAPTOR", 2024, section 3, tree traversal and collapsed tree. *Where we differ:* we rank
+    passages, where RAPTOR gives its reader the texts of all nodes that it selects.
+
+    Args:
+        resources: Resources of the pipeline; its ``text_encoder`` encodes the summaries.
+        folder: Folder of indexes.
+        search: ``collapsed`` or ``tree``.
+        num_branches: Nodes followed on each layer of a tree search.
+        settings: Settings of the tree; None for the defaults.
+        language_model: Language model that writes summaries; None to quote the passages.
+        prompt: Of the language model (:func:`write_summaries`); None for the one that ships.
+        cache: Folder of cached answers of the language model; None for no cache.
+
+    Raises:
+        ValueError: If a setting is out of range, or the corpus or its encoder lacks.
+    """
+
+    def __init__(
+        self,
+        resources: Resources,
+        *,
+        folder: str | Path,
+        search: str = "collapsed",
+        num_branches: int = 10,
+        settings: SummaryTreeSettings | None = None,
+        language_model: ChatModel | None = None,
+        prompt: Prompt | None = None,
+        cache: str | Path | None = None,
+    ) -> None:
+        check_choice(SEARCHES, search=search)
+        check_counts(num_branches=num_branches)
+        self.search, self.num_branches = search, num_branches
+        self._resources = resources
+        model = None if language_model is None else remembering(language_model, cache)
+        graph = resources.graph
+        self._tree = build_summary_tree(
+            graph.all_texts,
+            graph.encoded,
+            folder=folder,
+            encoder=resources.index_encoder,
+            settings=settings or SummaryTreeSettings(),
+            language_model=model,
+            prompt=prompt,
+        )
+        print(self._tree.report(), flush=True)
+        self._vectors = torch.cat([graph.encoded, self._tree.vectors.to(graph.encoded)])
+
+    def run(self, state: RetrievalState) -> RetrievalState:
+        """Search the tree for each query; one without a vector keeps its ranking."""
+        with self._resources.clock("graph"):
+            similarity = state.queries.encoded.to(self._vectors) @ self._vectors.T
+            find = self._collapsed if self.search == "collapsed" else self._descend
+            listed = [list(find(row)) if bool(row.any()) else [] for row in similarity]
+            return with_listed(state, listed, budget=self._resources.budget)
+
+    def _collapsed(self, similarity: Tensor) -> Iterator[int]:
+        num_passages, seen, scores = self._tree.num_passages, set[int](), similarity.tolist()
+        for node in torch.argsort(similarity, descending=True, stable=True).tolist():
+            passages = [node] if node < num_passages else self._tree.leaves[node - num_passages]
+            for passage in sorted(passages, key=lambda leaf: (-scores[leaf], leaf)):
+                if passage not in seen:
+                    seen.add(passage)
+                    yield passage
+            if len(seen) >= self._resources.budget:
+                return
+
+    def _descend(self, similarity: Tensor) -> list[int]:
+        num_passages, scores = self._tree.num_passages, similarity.tolist()
+        num_roots = self._tree.layers[-1] if self._tree.layers else len(scores)
+        nodes = list(range(len(scores) - num_roots, len(scores)))
+        for _ in self._tree.layers:
+            followed = sorted(nodes, key=lambda node: (-scores[node], node))[: self.num_branches]
+            nodes = sorted({child for node in followed for child in self._tree.children[node - num_passages]})
+        return sorted(nodes, key=lambda node: (-scores[node], node))
+
+
+def build_summary_tree(
+    passages: Sequence[str],
+    vectors: Tensor,
+    *,
+    folder: str | Path,
+    encoder: IndexEncoder,
+    settings: SummaryTreeSettings,
+    language_model: ChatModel | None = None,
+    prompt: Prompt | None = None,
+) -> SummaryTree:
+    """Build the summary tree of ``P`` passages with vectors ``[P, d]``, or read it from the folder (:class:`Stages`).
+
+    Nodes of a layer are clustered, first all of them, then those of each cluster, and again those of a cluster whose
+    texts are too long to be summarised at once; a node may be in several clusters. Each cluster is summarised, and its
+    summary is a node of the next layer, until a layer is small or not smaller.
+
+    Source: Sarthi et al., "RAPTOR: Recursive Abstractive Processing for Tree-Organized Retrieval", 2024, section 3:
+    Gaussian mixtures with the number of clusters by BIC. *Where we differ:* principal components in place of UMAP;
+    numbers of clusters on a grid up to 50, at least 2 where a cluster is too long; the paper summarises up to 3,500
+    tokens at once, we 1,000 words, ten passages of its length of 100. Without a language model a summary quotes the
+    openings of representative nodes (:func:`pick_sentences`); so does one that the language model fails to write.
+
+    Args:
+        passages: The texts.
+        vectors: Their vectors.
+        folder: Folder of indexes.
+        encoder: Encoder of the summaries; queries and passages need the same one.
+        settings: Settings of the tree.
+        language_model: Writes the summaries, best wrapped in an ``AnswerCache``; None to quote.
+        prompt: Of the language model (:func:`write_summaries`); None for the one that ships.
+
+    Raises:
+        ValueError: If a file of the folder is damaged.
+    """
+    prompt = prompt or shipped_prompt("summary")
+
+    def summarise(members: Sequence[Sequence[str]], rows: Sequence[Tensor]) -> list[str]:
+        limit = settings.summary_tokens
+        quoted = [quote(texts, own, limit) for texts, own in zip(members, rows, strict=True)]
+        if language_model is None:
+            return quoted
+        written = write_summaries(language_model, members, WordTokenizer(), limit=limit, prompt=prompt)
+        return [summary or quotation for summary, quotation in zip(written, quoted, strict=True)]
+
+    stages = Stages(folder)
+    writer = "extractive" if language_model is None else (language_model.fingerprint, prompt.fingerprint)
+    dependencies = (hash_texts(passages).hex(), encoder.fingerprint, settings, writer)
+    key = stages.key("summary_tree", FORMAT, *dependencies)
+    arrays, content = stages.get(key, _ARRAYS, lambda: _grow(passages, vectors, settings, encoder, summarise))
+    children: list[list[int]] = [[] for _ in content["texts"]]
+    for summary, child in arrays["children"].tolist():
+        children[summary].append(child)
+    return SummaryTree(len(passages), content["layers"], content["texts"], children, arrays["vectors"])
+
+
+def _grow(
+    passages: Sequence[str],
+    vectors: Tensor,
+    settings: SummaryTreeSettings,
+    encoder: IndexEncoder,
+    summarise: Callable[[Sequence[Sequence[str]], Sequence[Tensor]], list[str]],
+) -> StageData:
+    """Add layers of summaries until one is small, not smaller, or the last that is allowed."""
+    texts, rows = list(passages), [vectors.float().cpu()]
+    layer = list(range(len(texts)))
+    edges: list[tuple[int, int]] = []
+    layers: list[int] = []
+    while len(layers) < settings.max_layers and len(layer) > settings.num_dims + 1:
+        of_layer = torch.cat(rows)[layer]
+        num_tokens = count_tokens(WordTokenizer(), [texts[node] for node in layer])
+        clusters = cluster_nodes(of_layer, num_tokens, settings)
+        if len(clusters) >= len(layer):
+            break
+        first = len(texts)
+        groups = [[layer[position] for position in cluster] for cluster in clusters]
+        edges += [(first + row - len(passages), child) for row, group in enumerate(groups) for child in group]
+        members = [[texts[child] for child in group] for group in groups]
+        texts += summarise(members, [of_layer[cluster] for cluster in clusters])
+        rows.append(encode_texts(encoder, texts[first:]))
+        layers.append(len(groups))
+        layer = list(range(first, len(texts)))
+    children = torch.tensor(edges, dtype=torch.int64).reshape(-1, 2)
+    summaries = torch.cat([rows[0][:0], *rows[1:]])
+    return {"children": children, "vectors": summaries}, {"texts": texts[len(passages) :], "layers": layers}
+
+
+def cluster_nodes(vectors: Tensor, num_tokens: Sequence[int], settings: SummaryTreeSettings) -> list[list[int]]:
+    """Cluster nodes of ``[n, d]`` vectors and ``n`` lengths: positions of each cluster, ascending; none is left out.
+
+    A cluster that is too long but cannot be divided stays as it is.
+    """
+    clusters: dict[tuple[int, ...], None] = {}
+    groups = _divide(list(range(len(vectors))), vectors, settings, least=1)
+    pending = [cluster for group in groups for cluster in _divide(group, vectors, settings, least=1)]
+    while pending:
+        cluster = pending.pop(0)
+        parts = [cluster]
+        if sum(num_tokens[position] for position in cluster) > settings.cluster_tokens:
+            parts = _divide(cluster, vectors, settings, least=2)
+        if max(map(len, parts)) < len(cluster):
+            pending = parts + pending
+        else:
+            clusters[tuple(cluster)] = None
+    return [list(cluster) for cluster in clusters]
+
+
+def quote(texts: Sequence[str], vectors: Tensor, limit: int) -> str:
+    """Join the openings of representative texts with vectors ``[n, d]``, up to ``limit`` words; at least one."""
+    openings = [_opening(text) for text in texts]
+    unit = torch.nn.functional.normalize(vectors, dim=1)
+    chosen = pick_sentences(unit, count_tokens(WordTokenizer(), openings), limit=limit)
+    return " ".join(openings[position] for position in sorted(chosen)) or " ".join(openings[0].split()[:limit])
+
+
+def _opening(text: str) -> str:
+    spans = split_sentences(text)[:OPENING_SENTENCES]
+    return text[spans[0][0] : spans[-1][1]] if spans else text
+
+
+def _divide(group: list[int], vectors: Tensor, settings: SummaryTreeSettings, *, least: int) -> list[list[int]]:
+    """Cluster some nodes softly by a Gaussian mixture of ``least`` components or more, the number by BIC."""
+    from sklearn.decomposition import PCA
+    from sklearn.mixture import GaussianMixture
+
+    rows = vectors[group].double().numpy()
+    if len(group) <= settings.num_dims + 1 or len(np.unique(rows, axis=0)) == 1:
+        return [group]
+    reduced = PCA(min(settings.num_dims, rows.shape[1]), random_state=settings.seed).fit_transform(rows)
+    most = len(np.unique(reduced, axis=0)) // 2
+    counts = [count for count in _CLUSTERS if least <= count <= max(least, most)]
+    mixtures = [GaussianMixture(count, random_state=settings.seed, reg_covar=1e-4).fit(reduced) for count in counts]
+    best = min(mixtures, key=lambda mixture: float(mixture.bic(reduced)))
+    probability = best.predict_proba(reduced)
+    is_member = (probability >= settings.membership) | (probability == probability.max(axis=1, keepdims=True))
+    return [[group[position] for position in np.flatnonzero(column)] for column in is_member.T if column.any()]

@@ -1,0 +1,171 @@
+import json
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import networkx
+import pytest
+import torch
+
+from graphrerank.graphs import Queries
+from graphrerank.pipelines.pipeline import Pipeline
+from graphrerank_papers.raptor import (
+    RAPTORSearch,
+    SummaryTree,
+    SummaryTreeSettings,
+    build_summary_tree,
+    cluster_nodes,
+    quote,
+)
+from tests.support.encoders import HashEncoder
+from tests.support.graphs import after_vector_search, keeps_vector_search
+
+THEMES = ["fox dog bird", "river sea lake", "stone sand clay", "king queen duke"]
+PASSAGES = [f"Title {number}. {theme} {theme} word{number}. More about it." for number in range(12) for theme in THEMES]
+
+
+ENCODER = HashEncoder(dim=64, by_word=True)
+SETTINGS = SummaryTreeSettings(num_dims=3)
+QUERIES = ["fox and sea", "a queen of sand", "word7", "stone word3"]
+Build = Callable[..., Pipeline]
+
+
+def build(
+    folder: Path, settings: SummaryTreeSettings = SETTINGS, texts: Sequence[str] = PASSAGES, **model: Any
+) -> SummaryTree:
+    return build_summary_tree(texts, ENCODER.encode(texts), folder=folder, encoder=ENCODER, settings=settings, **model)
+
+
+def test_clusters_are_the_themes() -> None:
+    clusters = cluster_nodes(ENCODER.encode(PASSAGES), [12] * 48, SummaryTreeSettings(num_dims=3))
+    assert sorted({node for cluster in clusters for node in cluster}) == list(range(48))  # each is in one at least
+    for cluster in clusters:
+        assert len({node % 4 for node in cluster}) == 1
+    assert len(clusters) < 24
+
+
+def test_long_clusters_are_divided() -> None:
+    settings = SummaryTreeSettings(num_dims=3, cluster_tokens=60)
+    clusters = cluster_nodes(ENCODER.encode(PASSAGES), [12] * 48, settings)
+    assert sorted({node for cluster in clusters for node in cluster}) == list(range(48))
+    sizes = sorted(map(len, clusters))
+    assert sizes[len(sizes) // 2] <= 5  # words // 12; a group of at most num_dims + 1 nodes is not divided
+    whole = cluster_nodes(ENCODER.encode(["same"] * 30), [12] * 30, settings)
+    assert whole == [list(range(30))]  # cannot be divided
+
+
+def test_a_tree_and_its_leaves_against_networkx(tmp_path: Path) -> None:
+    tree = build(tmp_path, SummaryTreeSettings(num_dims=3, membership=0.001))
+    assert tree.num_passages == 48
+    assert sum(tree.layers) == len(tree.texts) == len(tree.children) == len(tree.vectors)
+    assert len(tree.layers) >= 1
+    assert tree.report().startswith("summary tree: 48 passages; summaries by layer: ")
+    graph = networkx.DiGraph([(48 + s, child) for s, children in enumerate(tree.children) for child in children])
+    bounds = [0, 48]
+    for count in tree.layers:
+        bounds.append(bounds[-1] + count)
+    for summary, leaves in enumerate(tree.leaves):
+        assert leaves == sorted(node for node in networkx.descendants(graph, 48 + summary) if node < 48)
+        layer = next(i for i in range(2, len(bounds)) if 48 + summary < bounds[i])
+        assert all(bounds[layer - 2] <= child < bounds[layer - 1] for child in tree.children[summary])
+    for node in range(48):
+        assert graph.in_degree(node) >= 1
+    torch.testing.assert_close(tree.vectors, ENCODER.encode(tree.texts))
+    again = build(tmp_path, SummaryTreeSettings(num_dims=3, membership=0.001))
+    assert (again.children, again.texts) == (tree.children, tree.texts)
+
+
+def test_a_summary_quotes_openings_up_to_the_limit() -> None:
+    texts = [
+        "Metz. It lies on the Moselle. It is old.",
+        "Metz. It lies on the Moselle. Again.",
+        "Rome. It is far away.",
+    ]
+    vectors = ENCODER.encode([texts[0], texts[0], texts[2]])
+    assert quote(texts, vectors, 20) == "Metz. It lies on the Moselle. Rome. It is far away."
+    assert len(quote(texts, vectors, 3).split()) == 3
+    assert quote(["One two three four"], vectors[:1], 2) == "One two"
+
+
+def test_a_language_models_summaries_and_its_failures(tmp_path: Path) -> None:
+    class Writer:
+        fingerprint = "writer"
+
+        def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], Any]) -> list[Any]:
+            return [read("rubbish" if "queen" in text else json.dumps({"summary": "On beasts"})) for text in questions]
+
+    tree = build(tmp_path, SummaryTreeSettings(max_layers=1, num_dims=3), language_model=Writer())
+    quoted = build(tmp_path, SummaryTreeSettings(max_layers=1, num_dims=3))
+    assert tree.children == quoted.children
+    for text, quotation, children in zip(tree.texts, quoted.texts, tree.children, strict=True):
+        assert text == (quotation if any(child % 4 == 3 for child in children) else "On beasts")
+
+
+def test_small_corpora_have_no_summaries(tmp_path: Path) -> None:
+    for texts in ([], ["one"], ["same"] * 30):
+        tree = build(tmp_path, SummaryTreeSettings(), texts)
+        assert sum(tree.layers) <= 1
+    with pytest.raises(ValueError, match=r"`membership` must lie in \(0, 1\], got 0.0"):
+        SummaryTreeSettings(membership=0.0)
+    with pytest.raises(ValueError, match="`summary_tokens` must be a positive integer, got 0"):
+        SummaryTreeSettings(summary_tokens=0)
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Build:
+    def make(**settings: Any) -> Pipeline:
+        step = partial(RAPTORSearch, folder=tmp_path, settings=SETTINGS, **settings)
+        return after_vector_search(step, PASSAGES, ENCODER, budget=20)
+
+    return make
+
+
+def by_hand(tree: SummaryTree, query: str, *, search: str, branches: int) -> list[int]:
+    """Section 3 for one query, as it is written."""
+    vector = ENCODER.encode([query])[0]
+    texts = [*PASSAGES, *tree.texts]
+    score = [float(ENCODER.encode([text])[0] @ vector) for text in texts]
+    best = lambda nodes: sorted(nodes, key=lambda node: (-round(score[node], 6), node))  # noqa: E731
+    if search == "collapsed":
+        listed: list[int] = []
+        for node in best(range(len(texts))):
+            leaves, open_nodes = set(), [node]
+            while open_nodes:
+                own = open_nodes.pop()
+                if own < len(PASSAGES):
+                    leaves.add(own)
+                else:
+                    open_nodes += tree.children[own - len(PASSAGES)]
+            listed += best(leaves)
+        return list(dict.fromkeys(listed))[:20]
+    first = len(texts) - tree.layers[-1]
+    layer = list(range(first, len(texts)))
+    while layer[0] >= len(PASSAGES):
+        layer = sorted({child for node in best(layer)[:branches] for child in tree.children[node - len(PASSAGES)]})
+    return best(layer)[:20]
+
+
+@pytest.mark.parametrize(("search", "branches"), [("collapsed", 10), ("tree", 1), ("tree", 2)])
+def test_against_the_description_query_by_query(search: str, branches: int, pipeline: Build, tmp_path: Path) -> None:
+    tree = build(tmp_path)
+    found = pipeline(search=search, num_branches=branches).retrieve(ENCODER.queries(QUERIES)).ranking.nodes
+    assert tree.layers[0] > 2
+    differs = 0
+    for row, query in enumerate(QUERIES):
+        expected = by_hand(tree, query, search=search, branches=branches)
+        assert [node for node in found[row].tolist() if node >= 0] == expected
+        dense = torch.argsort(-(ENCODER.encode(PASSAGES) @ ENCODER.encode([query])[0]), stable=True)[:20].tolist()
+        differs += expected != dense
+    assert differs >= 2
+
+
+def test_a_query_without_a_vector_keeps_its_ranking(pipeline: Build) -> None:
+    assert keeps_vector_search(pipeline(), Queries(["q"], [""], torch.zeros(1, 64)))
+
+
+def test_settings_out_of_range_are_refused(pipeline: Build) -> None:
+    with pytest.raises(ValueError, match=r"`search` must be one of \['collapsed', 'tree'\], got 'flat'"):
+        pipeline(search="flat")
+    with pytest.raises(ValueError, match="`num_branches` must be a positive integer, got 0"):
+        pipeline(num_branches=0)
