@@ -169,7 +169,7 @@ MUTATIONS = (
         'sorted((min(i, j), max(i, j), *(named or ("other",))) for i, j, *named in edges)',
     ),
     Mutation(
-        "models/pair_head.py",
+        "models/gatv2_reranker.py",
         "the best source reads the wrong end",
         "self.lin_source(x).index_select(0, edge_index[0])",
         "self.lin_source(x).index_select(0, edge_index[1])",
@@ -314,7 +314,7 @@ MUTATIONS = (
         "place <= np.array(leads)[text_of_stem]",
     ),
     Mutation(
-        "inference/text_features.py",
+        "inference/input_features.py",
         "BM25 is not normalised",
         "scores / scores.amax().clamp(min=torch.finfo(torch.float32).tiny)",
         "scores",

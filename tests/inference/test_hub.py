@@ -16,7 +16,7 @@ import torch
 
 from graphrerank import GraphReranker
 from graphrerank.inference import hub
-from graphrerank.inference.model_card import model_card, read_measured
+from graphrerank.inference.hub import model_card, read_measured
 from graphrerank.models.checkpoint import PRETRAINED, Checkpoint, load_checkpoint
 from graphrerank.models.manifest import parse_manifest, seal_manifest, write_manifest
 from tests.support.web import listening

@@ -6,6 +6,7 @@
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from inspect import getdoc
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,6 @@ from graphrerank.graphs.edge_lists import merge_parallel, merge_parallel_of_type
 from graphrerank.graphs.list_confidence import ListConfidence
 from graphrerank.graphs.retriever import BASE_SCORE
 from graphrerank.inference.arrays import Matrix, Numbers, Pairs
-from graphrerank.inference.freed_memory import keep_freed_memory
 from graphrerank.inference.hub import locate_model, model_source, push_model
 from graphrerank.inference.input_edges import input_edges
 from graphrerank.inference.input_features import KNOWN_FEATURES, input_features, unit_vectors
@@ -31,6 +31,7 @@ from graphrerank.models.manifest import RerankerManifest, write_manifest
 from graphrerank.text.languages import AUTO
 
 HYBRID_WEIGHTS = {"bm25_weight": 0.3, "dense_weight": 0.7}  # GraphER's, for models of retrievers that have none
+LARGEST_RAISED = 32 << 20  # glibc's own limit: 4 MiB times the size of a long
 Check = Callable[[], None]
 
 
@@ -318,3 +319,16 @@ def _hybrid_weights(manifest: RerankerManifest) -> dict[str, float]:
                 f"{manifest.source}: the manifest's `retriever.arguments.{name}` must be a number, got {given!r}"
             )
     return {name: float(arguments[name]) for name in HYBRID_WEIGHTS}
+
+
+@cache
+def keep_freed_memory() -> None:
+    """Raise the size from which glibc returns freed memory to the system, once in a process.
+
+    glibc maps blocks above a threshold anew each time, and cuts the heap when twice the threshold is free at its end;
+    the system then clears each page again, which takes longer than a layer's arithmetic. The threshold rises to the
+    size of the largest mapped block that was freed, of at most 32 MiB (``man mallopt``, ``M_MMAP_THRESHOLD``): so such
+    a block is mapped here, and freed without being touched. At most 64 MiB stay. Where ``MALLOC_*`` variables set the
+    thresholds, and with other allocators, nothing changes.
+    """
+    torch.empty(LARGEST_RAISED - (8 << 10), dtype=torch.uint8)  # less a page or two for the allocator's own use

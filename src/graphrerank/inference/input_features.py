@@ -1,21 +1,22 @@
 """The scores that a model was trained on, for candidates that come from anywhere."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from graphrerank.features.bm25_scores import bm25_scores
 from graphrerank.features.cross_encoder_columns import cross_encoder_columns
-from graphrerank.features.text_match import TEXT_MATCH_FEATURES
+from graphrerank.features.shared_words import words_of
+from graphrerank.features.text_match import TEXT_MATCH_FEATURES, WORD_FEATURES, TextMatch
 from graphrerank.graphs.retriever import BASE_SCORE, CROSS_ENCODER_FEATURES, OPTIONAL_FEATURES, TEXT_FEATURES
 from graphrerank.inference.arrays import Numbers, to_array, to_floats
 from graphrerank.inference.rerank_input import RerankInput
-from graphrerank.inference.text_features import BM25_SCORE, text_features
 
-DENSE_SCORE = TEXT_FEATURES[1]
+BM25_SCORE, DENSE_SCORE = TEXT_FEATURES
 KNOWN_FEATURES = (*OPTIONAL_FEATURES, *TEXT_MATCH_FEATURES)  # beside the base score: those that are filled here
 
 
@@ -118,3 +119,35 @@ def _cross_encoder_scores(given: Numbers | Sequence[float | None], count: int) -
 
 def _to_unit_length(vectors: Tensor) -> Tensor:
     return F.normalize(vectors.double(), dim=1).float()  # the norm of large numbers is beyond float32
+
+
+def text_features(
+    given: RerankInput, names: Collection[str], edges: Tensor, *, check: Callable[[], None]
+) -> dict[str, Tensor]:
+    """Compute scores from texts.
+
+    Args:
+        given: The candidates.
+        names: What is needed; of it BM25, divided by its maximum, and ``TEXT_MATCH_FEATURES`` are computed.
+        edges: ``[M, 2]`` pairs (target, source).
+        check: Called between blocks of the work; may raise.
+
+    Returns:
+        ``[n]`` float32 by name; nothing without passages.
+    """
+    columns: dict[str, Tensor] = {}
+    is_matched = not set(TEXT_MATCH_FEATURES).isdisjoint(names)
+    if given.passages is None or not (is_matched or BM25_SCORE in names):
+        return columns
+    words, table = words_of(given.passages, language=given.language_of_passages, check=check)
+    query = table.read([given.query])
+    if BM25_SCORE in names:
+        scores = torch.from_numpy(bm25_scores(words, query.tokens, check=check))
+        columns[BM25_SCORE] = scores / scores.amax().clamp(min=torch.finfo(torch.float32).tiny)
+    if is_matched:
+        match = TextMatch(words, table=table)
+        nodes, ptr = torch.arange(given.num_passages), torch.tensor([0, given.num_passages])
+        with_words = not set(WORD_FEATURES).isdisjoint(names)
+        found = match.score(query, nodes, edges.T.flip(0), ptr, with_words=with_words, check=check)
+        columns |= zip(TEXT_MATCH_FEATURES[: found.shape[1]], found.T, strict=True)
+    return columns

@@ -5,7 +5,9 @@ Notable about them:
 - Equal to PyTorch Geometric's ``GATv2Conv`` to the last bit with the same weights, and scriptable, which that is not.
 - Self-loops, the sort by target and the row pointers are made once for a stack of layers, not once per layer.
 - Without gradients it works in place, two to three times as fast as that (``benchmarks/gatv2_layers.py``).
-- Under ``torch.export`` it takes the steps of :mod:`graphrerank.models.static_attention`, whose shapes are known.
+- Under ``torch.export`` it takes steps whose shapes follow from those of the inputs (:func:`static_edges`,
+  :func:`static_attention`): self-loops are masked, not removed, and sums go by index, not by row pointers, for which
+  ONNX has no operator. The same sums in another order.
 - Without message passing a layer is what GATv2 becomes on a graph of self-loops alone: a linear map.
 """
 
@@ -16,8 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch._jit_internal import is_scripting  # where torch.jit has it from, and mypy sees it
 
-from graphrerank.graphs.algebra import with_self_loops
-from graphrerank.models.static_attention import static_attention, static_edges
+from graphrerank.graphs.algebra import scatter_sum, with_self_loops
 
 
 class GATv2Layer(nn.Module):
@@ -123,7 +124,7 @@ def attention_edges(edge_index: Tensor, edge_attr: Tensor, num_nodes: int) -> tu
     """Prepare edges ``[2, E]`` in any order for a stack of :class:`GATv2Layer`; self-loops are replaced.
 
     Returns ``edge_index`` and ``edge_attr`` with one self-loop per node, sorted by target, and ``rowptr [num_nodes +
-    1]``; under ``torch.export`` the result of :func:`~graphrerank.models.static_attention.static_edges`.
+    1]``; under ``torch.export`` the result of :func:`static_edges`.
     """
     if not is_scripting():  # noqa: SIM102
         if torch.compiler.is_exporting():
@@ -132,6 +133,37 @@ def attention_edges(edge_index: Tensor, edge_attr: Tensor, num_nodes: int) -> tu
     rowptr = torch.zeros(num_nodes + 1, dtype=torch.int64, device=edge_index.device)
     rowptr[1:] = torch.bincount(edge_index[1], minlength=num_nodes).cumsum(0)
     return edge_index, edge_attr, rowptr
+
+
+def static_edges(edge_index: Tensor, edge_attr: Tensor, num_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Append one self-loop per node, with the mean attribute of the edges into it, and mark which edges count.
+
+    Example:
+        >>> static_edges(torch.tensor([[1, 0], [0, 0]]), torch.tensor([[3.0], [9.0]]), 2)[1:]
+        (tensor([[3.],
+                [9.],
+                [3.],
+                [0.]]), tensor([ True, False,  True,  True]))
+    """
+    loops = torch.arange(num_nodes, device=edge_index.device)
+    counts = edge_index[0] != edge_index[1]
+    if edge_attr.shape[1]:
+        kept = counts.to(edge_attr.dtype).unsqueeze(1)
+        total = scatter_sum(edge_attr * kept, edge_index[1], num_nodes)
+        mean = total / scatter_sum(kept, edge_index[1], num_nodes).clamp(min=1)
+        edge_attr = torch.cat([edge_attr, mean])
+    edge_index = torch.cat([edge_index, torch.stack([loops, loops])], dim=1)
+    return edge_index, edge_attr, torch.cat([counts, torch.ones_like(loops, dtype=torch.bool)])
+
+
+def static_attention(logits: Tensor, messages: Tensor, target: Tensor, counts: Tensor, num_nodes: int) -> Tensor:
+    """Sum the messages ``[E, H, C]`` into each target, weighted by the softmax of their logits: ``[N, H * C]``."""
+    logits = logits.masked_fill(~counts.unsqueeze(1), -torch.inf)
+    lowest = torch.full([num_nodes, logits.shape[1]], -torch.inf, dtype=logits.dtype, device=logits.device)
+    highest = lowest.scatter_reduce(0, target.unsqueeze(1).expand_as(logits), logits, "amax", include_self=True)
+    weight = (logits - highest.index_select(0, target)).exp()
+    weight = weight / scatter_sum(weight, target, num_nodes).index_select(0, target)
+    return scatter_sum((messages * weight.unsqueeze(-1)).flatten(1), target, num_nodes)
 
 
 class PerNodeLayer(nn.Module):

@@ -9,6 +9,7 @@ Notable about it:
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from graphrerank.graphs.model_inputs import PAIRS, ModelInputs
+from graphrerank.models.checkpoint import load_primary
 from graphrerank.operators.classification_head import ClassificationHead
 from graphrerank.operators.cross_encoder import CrossEncoder
 from graphrerank.operators.granker import neighbour_context
@@ -116,3 +118,35 @@ class GRankerHead(nn.Module):
 def head_arguments(head: ClassificationHead) -> dict[str, Any]:
     """Return the arguments of :class:`GRankerHead` that describe a head."""
     return {"hidden_size": head.hidden_size, "activation": head.activation, "norm_eps": head.norm_eps}
+
+
+@dataclass(frozen=True)
+class TrainedHead:
+    """Scores retrieved nodes in the place of a cross-encoder's own head.
+
+    Attributes:
+        model: The head, in evaluation mode; it smooths inside itself.
+        encoder_fingerprint: Of the cross-encoder whose vectors it was trained on.
+    """
+
+    model: GRankerHead
+    encoder_fingerprint: str
+
+    def score(self, pair_vectors: Tensor, edge_index: Tensor, degree: Tensor) -> Tensor:
+        """Score nodes as ``GRankerHead.forward``: logits ``[N]``."""
+        scores: Tensor = self.model.to(pair_vectors.device)(pair_vectors, edge_index, degree)
+        return scores
+
+
+def load_trained_head(checkpoint: str) -> TrainedHead:
+    """Load a head from a run folder, a ``.ckpt`` or an exported artifact; of a run with several the primary one.
+
+    Raises:
+        ValueError: If there is no such checkpoint, or its model is no GRanker head.
+    """
+    loaded = load_primary(checkpoint)
+    pair_encoder = loaded.reranker.pair_encoder if isinstance(loaded.model, GRankerHead) else None
+    if not isinstance(loaded.model, GRankerHead) or pair_encoder is None:
+        found = type(loaded.model).__name__
+        raise ValueError(f"{loaded.path}: needed a head of GRanker (train.py model=granker_head), found a {found}")
+    return TrainedHead(loaded.model, pair_encoder.fingerprint)

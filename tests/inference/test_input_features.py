@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from graphrerank.features.text_match import MATCH_FEATURES, TextMatch
-from graphrerank.inference import text_features
+from graphrerank.inference import input_features
 from graphrerank.inference.rerank_input import RerankInput
 from graphrerank.operators.bm25 import BM25
 
@@ -15,7 +15,7 @@ ALL = ["base_score", "bm25_score", *MATCH_FEATURES]
 
 
 def features(given: RerankInput, names: list[str], check: Callable[[], None] = lambda: None) -> dict[str, torch.Tensor]:
-    return text_features.text_features(given, names, EDGES, check=check)
+    return input_features.text_features(given, names, EDGES, check=check)
 
 
 def test_against_bm25_and_text_match() -> None:
@@ -32,9 +32,9 @@ def test_only_what_is_needed(names: list[str], monkeypatch: pytest.MonkeyPatch) 
         raise AssertionError("was not needed")
 
     if "bm25_score" not in names:
-        monkeypatch.setattr(text_features, "bm25_scores", refuse)
+        monkeypatch.setattr(input_features, "bm25_scores", refuse)
     if MATCH_FEATURES[1] not in names:
-        monkeypatch.setattr(text_features, "TextMatch", refuse)
+        monkeypatch.setattr(input_features, "TextMatch", refuse)
     found = features(RerankInput(QUERY, PASSAGES), names)
     assert set(found) == {name for name in ALL[1:] if name in names or (len(found) == 3 and name in MATCH_FEATURES)}
 
