@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from graphrerank import extensions
-from graphrerank.extensions import GROUP, check_settings, extension_versions, model_entries, settings_folders
+from graphrerank.extensions import (
+    GROUP,
+    SERVICES,
+    check_settings,
+    extension_versions,
+    load_service,
+    model_entries,
+    settings_folders,
+)
 from tests.support import CONF
 
 Enter = Callable[..., None]
@@ -71,3 +79,15 @@ def test_a_file_does_not_hide_another(enter: Enter, tmp_path: Path) -> None:
     enter(("a", "outsider_g.conf"), ("b", "outsider_h.conf"), files=files)
     with pytest.raises(ValueError, match=r"outsider_h/conf/loss/own.yaml: there is .* in .*outsider_g/conf already"):
         check_settings(CONF)
+
+
+def test_a_service_is_loaded_by_the_name_of_its_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = [EntryPoint("mine", "pathlib:Path", SERVICES), EntryPoint("broken", "nowhere:serve", SERVICES)]
+    monkeypatch.setattr(extensions, "entry_points", lambda group: entries if group == SERVICES else [])
+    assert load_service("mine") is Path
+    with pytest.raises(ValueError, match="broken = 'nowhere:serve' cannot be loaded: No module named 'nowhere'"):
+        load_service("broken")
+    with pytest.raises(
+        ValueError, match=r"only rerankers can be served, and models with an entry point of .*; got a x"
+    ):
+        load_service("x")

@@ -1,4 +1,4 @@
-"""What other installed packages add to this one, by entry points of one group.
+"""What other installed packages add to this one, by entry points.
 
 .. code-block:: toml
 
@@ -6,9 +6,12 @@
     conf = "my_rerankers.conf"                          # a folder of settings, which joins `conf`
     neighbour_mlp = "my_rerankers.model:NeighbourMLP"   # a model, which checkpoints name `neighbour_mlp`
 
-An entry that names a module is a folder of YAML files; one that names a class is a model. ``docs/extending.md`` has an
-example of each part. A second group, ``graphrerank.builders``, has functions that write public data sets as folders,
-for ``graphrerank build NAME`` (:func:`find_builder`).
+    [project.entry-points."graphrerank.services"]
+    neighbour_mlp = "my_rerankers.service:serve"        # serves artifacts of that model, if it is no reranker
+
+An entry of the first group that names a module is a folder of YAML files; one that names a class is a model.
+``docs/extending.md`` has an example of each part. The group ``graphrerank.builders`` has functions that write public
+data sets as folders, for ``graphrerank build NAME`` (:func:`find_builder`).
 """
 
 from collections.abc import Callable, Mapping
@@ -20,6 +23,7 @@ from typing import Any
 
 GROUP = "graphrerank.extensions"
 BUILDERS = "graphrerank.builders"
+SERVICES = "graphrerank.services"
 
 
 @cache
@@ -61,6 +65,22 @@ def find_builder(name: str) -> Callable[..., dict[str, Any]]:
         raise ValueError(f"`build` must be one of {sorted(entries)}, got {name!r}")
     builder: Callable[..., dict[str, Any]] = entries[name].load()
     return builder
+
+
+def load_service(model: str) -> Callable[..., Any]:
+    """Import the function that serves the artifacts of a model, by the model's name.
+
+    Raises:
+        ValueError: If no package has an entry point for it, or it cannot be imported.
+    """
+    entry = next((entry for entry in entry_points(group=SERVICES) if entry.name == model), None)
+    if entry is None:
+        raise ValueError(f"only rerankers can be served, and models with an entry point of {SERVICES}; got a {model}")
+    try:
+        serve: Callable[..., Any] = entry.load()
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"{describe(entry)} cannot be loaded: {error}") from error
+    return serve
 
 
 def settings_folders() -> list[Path]:

@@ -6,7 +6,7 @@ from graphrerank.passwords import check_no_password, without_passwords
 
 RENAMED = {"rows": "recipe"} | dict.fromkeys(("tables", "adapter", "curves", "routing", "ket", "retag"), "job")
 LISTS = ("report", "files")
-OPEN = ("options.", "settings.")  # mappings to which keys are added
+OPEN = ("options.", "service.", "settings.")  # mappings to which keys are added
 WORDS = {"demo": "mode=demo"}
 KEYWORD = "from"  # a word of Python, so that no setting can have this name: `from=` is `files=`
 

@@ -1,5 +1,6 @@
 """``python serve.py artifact=...``: answer HTTP requests from exported artifacts."""
 
+import inspect
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import replace
@@ -20,6 +21,7 @@ from graphrerank.data.corpus_folder.opening import is_corpus_folder
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.readers.records import read_jsonl
 from graphrerank.data.vector_cache import VectorCache
+from graphrerank.extensions import load_service
 from graphrerank.graphs.edge_types import EDGE_TYPES, MEANINGS
 from graphrerank.inference.hub import locate_model
 from graphrerank.models.manifest import EncoderEntry, Manifest, RerankerManifest
@@ -41,7 +43,6 @@ from graphrerank.serving.server import Service, run
 from graphrerank.serving.settings import PageSettings, ServiceSettings
 from graphrerank.serving.tei_rerank import TeiRequest, TeiResult, render_tei
 from graphrerank.text.languages import AUTO, language_of
-from graphrerank_papers.ea_graphrag.route_engine import RouteRequest, RouteResponse, load_route_engine
 
 NUM_QUESTIONS = 4  # of a corpus, to try on the page
 MAX_QUESTION = 300  # characters
@@ -54,7 +55,6 @@ RERANK = Route(
     render_rerank,
 )
 TEI = Route(("/rerank",), "rerank", TeiRequest, list[TeiResult], "Rank texts, in TEI's wire format.", render_tei)
-ROUTE = Route(("/route",), "route", RouteRequest, RouteResponse, "Return how much a query needs the graph.")
 INSPECT = Route(
     ("/inspect",), "inspect", InspectRequest, InspectResponse, "Search the indexed corpus, and return every step of it."
 )
@@ -89,10 +89,10 @@ def serve_http(cfg: DictConfig) -> Path:
     artifact = load_artifact(folder, format_name)
     if not isinstance(artifact.manifest, RerankerManifest):
         if cfg.index is not None:
-            raise ValueError(f"`index` needs the artifact of a reranker, {artifact.folder} holds a complexity adapter")
-        route = partial(load_route_engine, artifact.folder, cfg.stanza_folder, format_name=format_name)
-        engines: dict[str, EngineFactory] = {"route": route}
-        routes, encodes = [ROUTE], False
+            name = artifact.manifest.model.name
+            raise ValueError(f"`index` needs the artifact of a reranker, {artifact.folder} holds a {name}")
+        routes, engines = model_service(artifact, format_name, {str(key): cfg.service[key] for key in cfg.service})
+        encodes = False
     else:
         if isinstance(artifact.module, Runner):
             artifact.module.check_device(torch.device(settings.device))
@@ -128,6 +128,23 @@ def serve_http(cfg: DictConfig) -> Path:
         _import_encoders()
     run(Service(engines, routes, replace(settings, encodes=encodes), model_info(artifact.manifest)))
     return artifact.folder
+
+
+def model_service(
+    artifact: Artifact, format_name: str | None, settings: Mapping[str, Any]
+) -> tuple[list[Route], dict[str, EngineFactory]]:
+    """Return the routes and engines of a model that is no reranker, from the package that brings it.
+
+    Raises:
+        ValueError: If no package serves the model, or its service does not take a setting.
+    """
+    serve = load_service(artifact.manifest.model.name)
+    try:
+        inspect.signature(serve).bind(artifact.folder, format_name, **settings)
+    except TypeError as error:
+        raise ValueError(f"`service` must hold settings of {serve.__name__}: {error}") from error
+    routes, engines = serve(artifact.folder, format_name, **settings)
+    return list(routes), dict(engines)
 
 
 def model_info(manifest: Manifest) -> dict[str, Any]:

@@ -223,7 +223,7 @@ class ServeConfig:
     page: bool = True
     browser: bool = True
     documents: bool = True
-    stanza_folder: str | None = None
+    service: dict[str, Any] = field(default_factory=dict)
     encoder: Any = None
     retriever: Any = None
     pipeline: Any = None

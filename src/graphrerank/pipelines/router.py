@@ -36,7 +36,7 @@ class Router:
 
     Args:
         resources: Resources of the pipeline and of the paths.
-        adapter: Scores queries, such as ``graphrerank_papers.ea_graphrag.adapter_scorer.AdapterScorer``.
+        adapter: Scores queries, as EA-GraphRAG's complexity adapter does.
         dense: Steps of the dense path.
         graph: Steps of the graph path.
         rank_offset: :math:`k` of Eq. (8), positive.

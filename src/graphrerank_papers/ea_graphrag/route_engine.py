@@ -1,6 +1,7 @@
 """Routing of queries by a complexity adapter: how much each needs the graph, and which path it takes."""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -8,9 +9,10 @@ from pydantic import BaseModel
 from graphrerank.graphs.routes import ROUTES, choose_routes
 from graphrerank.models.checkpoint import Checkpoint
 from graphrerank.serving.artifact import load_artifact
-from graphrerank.serving.engine import Check
+from graphrerank.serving.engine import Check, EngineFactory
 from graphrerank.serving.limits import QueryRequest
 from graphrerank.serving.metrics import metrics
+from graphrerank.serving.routes import Route
 from graphrerank_papers.ea_graphrag.adapter_scorer import AdapterScorer
 
 
@@ -77,16 +79,8 @@ class RouteEngine:
         self.answer({"first": RouteRequest(query="what warms up?")})
 
 
-def load_route_engine(
-    folder: Path, stanza_folder: str | None, device: str, *, format_name: str | None = None
-) -> RouteEngine:
-    """Load an adapter's artifact in a worker.
-
-    Args:
-        folder: Folder of the artifact.
-        stanza_folder: Folder of Stanza's model, for an adapter trained with it.
-        device: Not used: the adapter is small.
-        format_name: See :func:`load_artifact`.
+def load_route_engine(folder: Path, format_name: str | None, stanza_folder: str | None, device: str) -> RouteEngine:
+    """Load an adapter's artifact in a worker; ``device`` is not used: the adapter is small.
 
     Raises:
         ValueError: As :func:`load_artifact` and :class:`AdapterScorer`.
@@ -94,3 +88,17 @@ def load_route_engine(
     artifact = load_artifact(folder, format_name)
     checkpoint = Checkpoint(artifact.module, artifact.manifest, artifact.folder)
     return RouteEngine(AdapterScorer(checkpoint=checkpoint, stanza_folder=stanza_folder))
+
+
+def serve_routes(
+    folder: Path, format_name: str | None, *, stanza_folder: str | None = None
+) -> tuple[list[Route], dict[str, EngineFactory]]:
+    """Return the route and the engine of an adapter's artifact, as the group ``graphrerank.services`` asks for.
+
+    Args:
+        folder: The artifact's folder.
+        format_name: One of its formats; see :func:`load_artifact`.
+        stanza_folder: Folder of Stanza's model, for an adapter trained with it.
+    """
+    route = Route(("/route",), "route", RouteRequest, RouteResponse, "Return how much a query needs the graph.")
+    return [route], {"route": partial(load_route_engine, folder, format_name, stanza_folder)}

@@ -1,6 +1,8 @@
 import pytest
 
+from graphrerank.cli.http_service import model_service
 from graphrerank.models.checkpoint import load_checkpoint
+from graphrerank.serving.artifact import load_artifact
 from graphrerank.serving.export import export_artifact
 from graphrerank_papers.ea_graphrag.adapter_scorer import AdapterScorer
 from graphrerank_papers.ea_graphrag.route_engine import RouteEngine, RouteRequest, load_route_engine
@@ -27,16 +29,27 @@ def test_every_format_scores_alike(adapter_folder, tmp_path):
     folder = export_artifact(load_checkpoint(adapter_folder), tmp_path / "artifact", formats, num_batches=20)
     expected = AdapterScorer(checkpoint=adapter_folder).score(TEXTS).tolist()
     for name in [None, *formats]:
-        engine = load_route_engine(folder, None, "cpu", format_name=name)
+        engine = load_route_engine(folder, name, None, "cpu")
         answers = engine.answer({str(i): RouteRequest(query=text) for i, text in enumerate(TEXTS)})
         assert [answer.score for answer in answers.values()] == pytest.approx(expected, abs=1e-5)
     (folder / "model.pt2").write_bytes(b"another file")
     with pytest.raises(ValueError, match="needed SHA-256"):
-        load_route_engine(folder, None, "cpu", format_name="pt2")
+        load_route_engine(folder, "pt2", None, "cpu")
     with pytest.raises(ValueError, match=r"has the formats \['torchscript', 'pt2'\], got `format` 'aot'"):
-        load_route_engine(folder, None, "cpu", format_name="aot")
+        load_route_engine(folder, "aot", None, "cpu")
 
 
 def test_only_an_artifact_is_served(adapter_folder):
     with pytest.raises(ValueError, match="not an artifact"):
-        load_route_engine(adapter_folder, None, "cpu")
+        load_route_engine(adapter_folder, None, None, "cpu")
+
+
+def test_the_service_is_found_by_its_entry_point(adapter_folder, tmp_path):
+    folder = export_artifact(load_checkpoint(adapter_folder), tmp_path / "artifact", num_batches=2)
+    artifact = load_artifact(folder)
+    ((route,), engines) = model_service(artifact, None, {"stanza_folder": None})
+    assert (route.paths, route.kind, list(engines)) == (("/route",), "route", ["route"])
+    (answer,) = engines["route"]("cpu").answer({"0": RouteRequest(query=TEXTS[0])}, lambda: None).values()
+    assert answer.route == "fusion"
+    with pytest.raises(ValueError, match=r"`service` .* serve_routes: .* unexpected keyword argument 'folders'"):
+        model_service(artifact, None, {"folders": "x"})
