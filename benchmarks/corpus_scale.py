@@ -32,6 +32,7 @@ from graphrerank.data.corpus_folder.preparation import prepare_corpus
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.data.readers.documents import read_documents
 from graphrerank.graphs import CorpusGraph, Queries
+from graphrerank.graphs.passages import Passages
 from graphrerank.inference.checkpoint_scorer import CheckpointScorer
 from graphrerank.operators.bm25_retriever import BM25Retriever
 from graphrerank.operators.dense import DenseRetriever
@@ -148,7 +149,7 @@ def make_dataset(source: Path, size: int) -> Dataset:
     """Draw a corpus, and questions that are words of one passage each."""
     sentences = read_sentences(source)
     texts = Recombined(sentences, size)
-    graph = CorpusGraph(Numbered(size), texts, *draw_edges(size))
+    graph = CorpusGraph(Passages(Numbered(size), texts), *draw_edges(size))
     rng = np.random.default_rng(1)
     nodes = rng.integers(size, size=NUM_QUERIES)
     questions = [" ".join(rng.permutation(texts[int(node)].split())[:12]) for node in nodes]
@@ -201,9 +202,8 @@ def grow_ivf(source: Path, folder: Path, size: int) -> dict[str, float]:
     made, grown = make_dataset(source, size), folder.with_name(f"{folder.name}-grown")
     graph, first = made.graph, size - size // 10
     edgeless = torch.zeros(0, dtype=torch.int64)
-    base = CorpusGraph(
-        graph.node_ids[:first], graph.texts[:first], torch.zeros(first + 1).long(), edgeless, torch.ones(0)
-    )
+    some = Passages(graph.node_ids[:first], graph.texts[:first])
+    base = CorpusGraph(some, torch.zeros(first + 1).long(), edgeless, torch.ones(0))
     dataset = Dataset(made.name, base, ["q"], ["?"], {"test": Qrels(*torch.zeros(2, 1).long(), torch.ones(1))})
     prepare_corpus(dataset, grown, encoder=HashingEncoder(), index="ivf")
     start, cpu, step = time.perf_counter(), time.process_time(), -(-(size - first) // 10)
@@ -321,7 +321,7 @@ def compare(source: Path, folder: Path, size: int) -> dict[str, float]:
     """Assert that rankings of a corpus folder are those of the same corpus in memory, to the last bit."""
     mapped = open_corpus(folder)
     made, encoder = make_dataset(source, size).graph, HashingEncoder()
-    graph = CorpusGraph(made.node_ids[:], made.texts[:], made.indptr, made.indices, made.weight)
+    graph = CorpusGraph(Passages(made.node_ids[:], made.texts[:]), made.indptr, made.indices, made.weight)
     blocks = [encoder.encode(graph.texts[start : start + BLOCK_TEXTS]) for start in range(0, size, BLOCK_TEXTS)]
     in_memory = graph.with_embedding(torch.cat([block.half() for block in blocks]))
     queries = Queries(mapped.query_ids, mapped.query_texts, encoder.encode(mapped.query_texts))

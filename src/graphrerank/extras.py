@@ -41,7 +41,7 @@ EXTRAS = {
     ),
     "encoders": Extra("MiniLM, other encoders and cross-encoders, the Hugging Face hub", ENCODERS),
     "documents": Extra("graphrerank index: PDF files", ("pypdf",)),
-    "faiss": Extra("retriever=dense, and searches in large corpora, on the CPU", ("faiss",)),
+    "faiss": Extra("approximate searches in large corpora, on the CPU", ("faiss",)),
     "gpu": Extra("the same on CUDA 12", ("faiss",), "faiss-gpu-cu12"),
     "wandb": Extra("logger=wandb", ("wandb",)),
     "mlflow": Extra("logger=mlflow", ("mlflow",)),

@@ -124,7 +124,7 @@ def test_the_language_of_an_index(tmp_path: Path) -> None:
         "device": "cpu",
     }
     used = [
-        load_corpus(path, data=data, language=language, **settings).graph.language
+        load_corpus(path, data=data, language=language, **settings).graph.passages.language
         for path, data, language in (
             (folder, reads, "auto"),
             (folder, reads, "german"),

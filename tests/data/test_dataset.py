@@ -90,8 +90,8 @@ def test_a_split_that_is_missing_can_be_made(dataset: Dataset, splits: list[str]
 def test_fingerprint_changes_with_any_part(dataset: Dataset) -> None:
     graph, train = dataset.graph, dataset.split("train")
     changes: list[dict[str, object]] = [
-        {"graph": replace(graph, texts=[*graph.texts[:-1], "other"])},
-        {"graph": replace(graph, node_ids=[*graph.node_ids[:-1], "other"])},
+        {"graph": graph.with_passages(texts=[*graph.texts[:-1], "other"])},
+        {"graph": graph.with_passages(ids=[*graph.node_ids[:-1], "other"])},
         {"graph": replace(graph, weight=graph.weight * 2)},
         {"graph": graph.without_edges()},
         {"query_texts": [*dataset.query_texts[:-1], "other"]},

@@ -14,7 +14,7 @@ COUNT = 200
 def dataset(dataset: Dataset) -> Dataset:
     """The ring, with passages of more words, each with three that no other holds."""
     texts = [f"heading{i} shared{i % 7} is about first{i} and the second{i} of shared{i % 5}" for i in range(60)]
-    return dataclasses.replace(dataset, graph=dataclasses.replace(dataset.graph, texts=texts), known_fingerprint=None)
+    return dataclasses.replace(dataset, graph=dataset.graph.with_passages(texts=texts), known_fingerprint=None)
 
 
 def drafted_dataset(dataset: Dataset, count: int = COUNT, *, seed: int = 0) -> Dataset:
@@ -55,7 +55,7 @@ def test_most_questions_of_two_passages_need_both(dataset: Dataset) -> None:
 
 def test_words_of_scripts_without_spaces_are_pairs_of_characters(dataset: Dataset) -> None:
     texts = ["".join(chr(0x4E00 + 20 * i + k) for k in range(12)) + "。ABC" for i in range(60)]
-    graph = dataclasses.replace(dataset.graph, texts=texts, language="characters")
+    graph = dataset.graph.with_passages(texts=texts, language="characters")
     drafted = relevant(drafted_dataset(dataclasses.replace(dataset, graph=graph, known_fingerprint=None)))
     words = {word for text, _ in drafted.values() for word in text.split()}
     assert {len(word) for word in words} == {2}
@@ -67,7 +67,7 @@ def test_targets_of_markdown_links_are_in_no_question(dataset: Dataset) -> None:
         f"[label{i}](https://example.org/target{i}) and [more{i}](../folder{i}.md), [ion{i}](free{i})"
         for i in range(60)
     ]
-    graph = dataclasses.replace(dataset.graph, texts=texts)
+    graph = dataset.graph.with_passages(texts=texts)
     drafted = relevant(drafted_dataset(dataclasses.replace(dataset, graph=graph, known_fingerprint=None)))
     words = {word.rstrip("0123456789") for text, _ in drafted.values() for word in text.split()}
     assert words == {"label", "more", "ion", "free"}

@@ -9,6 +9,7 @@ from graphrerank.evaluation.reranking import rerank
 from graphrerank.evaluation.system import System, base_ranking
 from graphrerank.features.text_match import MATCH_FEATURES, TextMatch
 from graphrerank.graphs import CandidateGraphs, CorpusGraph, ModelInputs, candidate_edges
+from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.graphs.model_inputs import SCORES
 from graphrerank.operators.gcs import GCS
 
@@ -51,7 +52,7 @@ def test_shuffled_edges_keep_each_candidates_number(prepared: PreparedDataset) -
 
 def test_words_that_neighbours_cover_follow_the_edges(prepared: PreparedDataset) -> None:
     texts = ["alpha. one", "beta. two", "gamma. three", "delta. four", "river. five", "stone. six"]
-    graph = replace(prepared.dataset.graph, texts=texts)
+    graph = prepared.dataset.graph.with_passages(texts=texts)
     dataset = replace(prepared.dataset, graph=graph, query_texts=["alpha beta", "delta river", "gamma"])
     with_match = replace(prepared, dataset=dataset).with_features(("base_score", *MATCH_FEATURES))
     column = with_match.feature_names.index("neighbourhood_coverage")
@@ -136,7 +137,7 @@ def test_each_type_is_left_out_in_turn(prepared: PreparedDataset, inputs: ModelI
     assert list(others) == ["without reference", "without entity"]
     for number, system in enumerate(others.values()):
         rerank(prepared, QUERIES, system)
-        corpus = prepared.dataset.graph.without_type(number)
+        corpus = prepared.dataset.graph.with_types([other for other in range(len(EDGE_TYPES)) if other != number])
         keep = inputs.reads_edge_types
         edge_index, weight, _, edge_type = candidate_edges(corpus, prepared.ranking.nodes, keep_types=keep)
         assert torch.equal(seen[-1].edge_index, edge_index)

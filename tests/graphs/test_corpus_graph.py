@@ -75,12 +75,12 @@ def test_edges_of_one_type() -> None:
     edges, types = torch.tensor([[0, 1], [0, 1], [1, 2]]), torch.tensor([REFERENCE, ENTITY, ENTITY])
     graph = CorpusGraph.from_edges(list("abc"), [""] * 3, edges, torch.tensor([1.0, 2.0, 3.0]), edge_type=types)
     graph = graph.with_entities(EntityIncidence.from_names([["rome"], ["rome"], []]))
-    pairs, weight, found = graph.of_type(REFERENCE).typed_edges()
+    pairs, weight, found = graph.with_types([REFERENCE]).typed_edges()
     assert (pairs.tolist(), weight.tolist(), found.tolist()) == ([[0, 1], [1, 0]], [1.0, 1.0], [REFERENCE] * 2)
-    assert graph.of_type(REFERENCE).entities is None
-    assert graph.of_type(ENTITY).typed_edges()[1].tolist() == [2.0, 2.0, 3.0, 3.0]
-    assert graph.of_type(ENTITY).entities is graph.entities
-    assert not graph.of_type(OTHER).num_edges
+    assert graph.with_types([REFERENCE]).entities is None
+    assert graph.with_types([ENTITY]).typed_edges()[1].tolist() == [2.0, 2.0, 3.0, 3.0]
+    assert graph.with_types([ENTITY]).entities is graph.entities
+    assert not graph.with_types([OTHER]).num_edges
 
 
 def test_an_edge_of_no_known_type_is_refused() -> None:

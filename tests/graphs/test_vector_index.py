@@ -6,10 +6,10 @@ import torch
 from graphrerank.graphs.vector_index import fill_vector_index, map_vector_index, new_vector_index, write_vector_index
 
 
-@pytest.mark.parametrize("kind", ["flat", "ivf", "hnsw"])
+@pytest.mark.parametrize("kind", ["ivf", "hnsw"])
 def test_what_is_mapped_finds_what_was_written(kind: str, tmp_path: Path) -> None:
     vectors = torch.nn.functional.normalize(torch.randn(3000, 8, generator=torch.Generator().manual_seed(0)), dim=1)
-    half = kind != "flat"
+    half = kind == "hnsw"
     index = new_vector_index(8, kind, 3000, links=16, num_cells=12, half=half)
     fill_vector_index(index, vectors.half() if half else vectors)
     write_vector_index(tmp_path / "index", index)

@@ -11,6 +11,7 @@ from torch import Tensor
 from graphrerank.data.run_retriever import RunRetriever
 from graphrerank.graphs import CorpusGraph, Queries, Ranking
 from graphrerank.graphs.edge_types import EDGE_TYPES
+from graphrerank.graphs.passages import Passages
 from graphrerank.graphs.retriever import needs_vectors
 from graphrerank.operators import expand
 from graphrerank.operators.bm25 import BM25
@@ -100,7 +101,7 @@ def test_features_by_hand() -> None:
 def test_without_vectors_neighbours_are_ranked_by_the_graph() -> None:
     """Of the seeds d and a, e is reached by both; with vectors c, the likest, would come first."""
     encoded = line([[3, 2], [3, 4], [0, 4], [3, 6]])
-    graph = CorpusGraph(encoded.node_ids, encoded.texts, encoded.indptr, encoded.indices, encoded.weight)
+    graph = CorpusGraph(Passages(encoded.node_ids, encoded.texts), encoded.indptr, encoded.indices, encoded.weight)
     arguments = {"base": partial(Fixed, nodes=(3, 0)), "top_k": 3, "base_k": 2, "num_seeds": 2}
     retriever = ExpandRetriever(graph, similarity_weight=0, **arguments)  # type: ignore[arg-type]
     found = retriever.retrieve(Queries(["q"], ["fox"]))

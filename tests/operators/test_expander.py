@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import pytest
 import torch
 
@@ -94,7 +92,7 @@ def test_passages_by_pagerank_over_spelled_names(
     pagerank_share: float, quotas: dict[str, float] | None, chosen: list[int]
 ) -> None:
     texts = ["In Metz.", "", "", "", "", "", "To Metz.", "", "Oslo.", "From Oslo."]
-    graph = replace(typed_graph(), texts=texts)
+    graph = typed_graph().with_passages(texts=texts)
     settings = {"similarity_weight": 1.0, "structure_weight": 1.0, "hops": 1}
     expander = Expander(
         graph,

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.graphs import CorpusGraph, EntityIncidence, Ranking
+from graphrerank.graphs.passages import Passages
 from graphrerank.operators import stex
 from graphrerank.operators.stex import Expansion, semantic_topological_expansion
 
@@ -316,7 +317,7 @@ def _coordinates(graph: CorpusGraph) -> tuple[list[int], list[int]]:
 
 def test_without_similarity_no_vectors_are_read() -> None:
     graph, seeds, queries, exclude = case()
-    bare = CorpusGraph(graph.node_ids, graph.texts, graph.indptr, graph.indices, graph.weight)
+    bare = CorpusGraph(Passages(graph.node_ids, graph.texts), graph.indptr, graph.indices, graph.weight)
     settings: dict[str, Any] = {"top_k": 25, "exclude": exclude, "structure_weight": 2.0, "hops": 2}
     found = semantic_topological_expansion(bare, seeds, None, similarity_weight=0.0, **settings)
     blind = graph.with_embedding(torch.zeros(80, DIM))  # all as like as each other

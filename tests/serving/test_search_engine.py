@@ -1,5 +1,4 @@
 import time
-from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -59,7 +58,7 @@ def search_by_base(tmp_path, *, confidence=CONFIDENCE):
     titles, bodies = ["Metz", "St. Denis!", "", "Rome"], ["A city on the Moselle.", "A city.", "No title here.", ""]
     texts = ["Metz. A city on the Moselle.", "St. Denis! A city.", "No title here.", "Rome"]
     graph = CorpusGraph.from_edges(list("abcd"), texts, torch.tensor([[0, 1]]))
-    graph = replace(graph, title_lengths=torch.tensor([len(title) for title in titles], dtype=torch.int32))
+    graph = graph.with_passages(title_lengths=torch.tensor([len(title) for title in titles], dtype=torch.int32))
     encoder = HashEncoder(dim=64, by_word=True)
     scorer = partial(CheckpointScorer, checkpoint="base", device="cpu")
     steps = [partial(VectorSearch, retriever=HybridRetriever), partial(GraphRerank, scorer=scorer)]

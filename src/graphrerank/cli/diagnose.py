@@ -135,7 +135,7 @@ class _Parts:
     def with_graph(self, prepared: PreparedDataset, edge_type: int | None) -> PreparedDataset:
         """Search with the edges of one type alone, or with none."""
         graph = prepared.dataset.graph
-        other = graph.without_edges() if edge_type is None else graph.of_type(edge_type)
+        other = graph.without_edges() if edge_type is None else graph.with_types([edge_type])
         dataset = replace(
             prepared.dataset,
             graph=other.with_rows_in_order(),

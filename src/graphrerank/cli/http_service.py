@@ -191,10 +191,10 @@ def load_corpus(
     """
     # a data set folder is read in a language, a corpus folder has one
     dataset = instantiate(data, path=str(folder), **({"language": language} if "language" in data else {}))
-    if language not in (AUTO, dataset.graph.language):
+    if language not in (AUTO, dataset.graph.passages.language):
         raise ValueError(
-            f"`language` must be auto or {dataset.graph.language}, in which {folder} was prepared (data.language), "
-            f"got {language!r}"
+            f"`language` must be auto or {dataset.graph.passages.language}, in which {folder} was prepared "
+            f"(data.language), got {language!r}"
         )
     # of its own: what it encodes in the background must not wait for requests, nor they for it; loaded if it encodes
     corpus_encoder = None if encoder is None else VectorCache(instantiate(encoder), cache / "vectors")

@@ -231,9 +231,7 @@ def with_vectors(dataset: Dataset, encoder: Encoder | None, cache: Path, *, engi
         return encode_dataset(dataset, encoder, cache, engine=engine)
     if dataset.needs_vectors:
         raise ValueError(f"`knn` edges of data set {dataset.name!r} need an encoder (encoder=minilm), got none")
-    if dataset.graph.embedding is None:
-        return dataset
-    return dataset.with_graph(replace(dataset.graph, embedding=None, known_content=None))
+    return dataset.with_graph(replace(dataset.graph, vectors=None))
 
 
 def encode_dataset(dataset: Dataset, encoder: Encoder, cache: Path, *, engine: Engine = LOCAL) -> Dataset:

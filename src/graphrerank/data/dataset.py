@@ -355,8 +355,9 @@ class Dataset:
             which = f"each with fewer than {self.knn_below} neighbours" if few else "each"
             nearest = f"{self.knn} nearest of {which}"
             edges += f", {nearest} to come" if encoded else f", not the {nearest}: no encoder"
-        language = "" if self.graph.language == ENGLISH else f", words of {self.graph.language}"
-        return f"{self.name}: {self.graph.num_nodes:,} nodes, {edges}, queries: {queries}{language}"
+        language = self.graph.passages.language
+        words = "" if language == ENGLISH else f", words of {language}"
+        return f"{self.name}: {self.graph.num_nodes:,} nodes, {edges}, queries: {queries}{words}"
 
     @property
     def needs_vectors(self) -> bool:
@@ -387,8 +388,8 @@ class Dataset:
             tensors += [self.graph.entities.indptr, self.graph.entities.indices, self.graph.entities.sizes]
         if self.knn:
             tensors.append(torch.tensor([self.knn, *([] if self.knn_below is None else [self.knn_below])]))
-        if self.graph.language != ENGLISH:
-            sha.update(self.graph.language.encode())
+        if self.graph.passages.language != ENGLISH:
+            sha.update(self.graph.passages.language.encode())
         for tensor in tensors:
             sha.update(tensor.numpy().tobytes())
         return sha.hexdigest()

@@ -73,8 +73,9 @@ class _Drafter:
 
     def __init__(self, graph: CorpusGraph, rng: random.Random) -> None:
         self.graph, self.rng = graph, rng
-        self.word = _SHORT_WORD if graph.language == CHARACTERS else _WORD
-        self.stop_words = STOP_WORDS if graph.language == ENGLISH else language_of(graph.language).stop_words
+        language = graph.passages.language
+        self.word = _SHORT_WORD if language == CHARACTERS else _WORD
+        self.stop_words = STOP_WORDS if language == ENGLISH else language_of(language).stop_words
         self.passages_with: Counter[str] = Counter()
         for text in graph.texts:
             self.passages_with.update({word.lower() for word in self.word.findall(text)})
@@ -129,10 +130,7 @@ class _Drafter:
         return [choice[place] for place in sorted(kept)]
 
     def _title(self, node: int) -> list[str]:
-        if self.graph.title_lengths is None:
-            return []
-        title = self.graph.texts[node][: int(self.graph.title_lengths[node])]
-        return self._telling(self.word.findall(title))[:MAX_TITLE]
+        return self._telling(self.word.findall(self.graph.passages.title(node)))[:MAX_TITLE]
 
     def _words(self, node: int) -> list[str]:
         return self.word.findall(self.graph.texts[node])

@@ -97,7 +97,7 @@ def other_graphs(graph: CorpusGraph, kinds: Sequence[str], *, seed: int = 0) -> 
             yield kind, graph.without_edges()
         else:
             for name, number in left_out_types(graph).items():
-                yield name, graph.without_type(number)
+                yield name, graph.with_types([other for other in graph.edge_types() if other != number])
 
 
 def _shuffled(graphs: CandidateGraphs, generator: torch.Generator) -> CandidateGraphs:

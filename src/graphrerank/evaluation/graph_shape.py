@@ -48,7 +48,7 @@ def graph_shape(graph: CorpusGraph) -> GraphShape:
     sizes = _component_sizes(graph)
     return GraphShape(
         num_passages=graph.num_nodes,
-        types=tuple(_density(graph.of_type(number), EDGE_TYPES[number]) for number in graph.edge_types()),
+        types=tuple(_density(graph.with_types([number]), EDGE_TYPES[number]) for number in graph.edge_types()),
         share_isolated=float((graph.num_neighbours == 0).double().mean()),
         num_components=int((sizes > 1).sum()),
         largest_component=float(sizes.max()) / graph.num_nodes if graph.edge_types() else 0.0,

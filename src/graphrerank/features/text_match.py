@@ -163,7 +163,8 @@ class TextMatch:
     @classmethod
     def of(cls, graph: CorpusGraph) -> "TextMatch":
         """Match with a corpus's texts, whose words may have been read before."""
-        return cls(graph.texts if graph.words is None else graph.words.stems, language=graph.language)
+        words = graph.passages.words
+        return cls(graph.texts if words is None else words.stems, language=graph.passages.language)
 
     def score(
         self,

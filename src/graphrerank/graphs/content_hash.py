@@ -15,11 +15,11 @@ BLOCK_VECTORS = 1 << 14  # copied at once
 def content_hash(graph: CorpusGraph) -> str:
     """Hash the ids, texts and vectors of a corpus, in their order; edges are not read.
 
-    A corpus folder has noted them when it was written, so that nothing is read. The same corpus in memory has the same
+    A corpus folder with vectors has noted the hash, so that nothing is read. The same corpus in memory has the same
     hash, if its vectors have the same type.
     """
-    if graph.known_content is not None:
-        return graph.known_content
+    if graph.vectors is not None and graph.vectors.content is not None:
+        return graph.vectors.content
     return combined_hash(
         *(digest for strings in (graph.node_ids, graph.texts) for digest in _hash_strings(strings)),
         None if graph.embedding is None else _hash_vectors(graph.embedding),

@@ -3,19 +3,21 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from graphrerank.graphs.edge_lists import check_edges, lay_out_types, merge_parallel
-from graphrerank.graphs.edge_types import EDGE_TYPES, ENTITY, OTHER
+from graphrerank.graphs.edge_types import ENTITY, OTHER
 from graphrerank.graphs.entity_incidence import EntityIncidence
 from graphrerank.graphs.mapped_pages import MappedPages
+from graphrerank.graphs.node_vectors import NodeVectors
+from graphrerank.graphs.passages import Passages
 from graphrerank.graphs.sparse_rows import row_slots
-from graphrerank.graphs.stored_index import StoredIndex
-from graphrerank.graphs.word_index import WordIndex
 
-BLOCK_VECTORS = 1 << 14  # looked at at once
+BLOCK_VECTORS = 1 << 14  # checked at once
+EDGE_FIELDS = ("indptr", "indices", "weight", "weight_by_type", "row_stop")
 
 
 @dataclass(frozen=True)
@@ -23,50 +25,32 @@ class CorpusGraph:
     """A corpus whose passages are nodes.
 
     Build one with :meth:`from_edges`, which checks its input; or open a corpus folder, whose tensors and strings are
-    mapped from disk: what looks up rows reads those rows alone.
+    mapped from disk: a look-up of rows reads those rows alone.
 
     Attributes:
-        node_ids: ``N`` unique strings.
-        texts: ``N`` strings.
+        passages: The ``N`` nodes: ids, texts, words.
         indptr: ``[N + 1]`` int64; the neighbours of node ``i`` are ``indices[indptr[i]:indptr[i + 1]]``.
         indices: ``[E]`` int64, ascending within a row, no self-loops, no repeats.
         weight: ``[E]`` float32, positive; of an edge of several types the largest.
-        embedding: ``[N, d]`` float32 node vectors, or float16 ones on disk, or None before encoding. A node that has no
-            vector has zeros: its likeness to every query is 0, and it is found by its words and its neighbours like any
-            other.
-        entities: Which passage holds which entity: passages that share one are neighbours too, though the edges between
-            them are never listed for the whole corpus. None where nothing is known of entities.
         weight_by_type: ``[E, T]`` float32, the edge's weight in each of
             :data:`~graphrerank.graphs.edge_types.EDGE_TYPES`, 0 where it is not of that type; None where all edges are
             ``other``.
-        vector_index: An index of FAISS over the vectors, on disk, or None.
-        words: The words of the texts, if they were read before; None: whoever needs them reads the texts.
-        known_content: The hash of ids, texts and vectors (:func:`~graphrerank.graphs.content_hash.content_hash`), if it
-            was computed before.
         row_stop: ``[N]`` int64; row ``i`` is ``indices[indptr[i]:row_stop[i]]`` of a corpus folder that has grown,
             whose rows lie in any order. None: each ends where the next begins.
-        removed: ``[N]`` bool, passages that were removed and keep their numbers: without text and edges, never ranked.
-            None where there are none.
-        title_lengths: ``[N]`` int32, characters of its title at the start of a text, on the CPU; None if unknown.
-        language: In which the words of texts and queries are matched (:mod:`~graphrerank.text.languages`).
-        pages: Those that it is mapped by; who has read for some queries calls its ``release``. None in memory.
+        entities: Which passage holds which entity: passages that share one are neighbours too, though the edges between
+            them are never listed for the whole corpus. None where nothing is known of entities.
+        vectors: Vectors of the nodes; None before encoding.
+        pages: Memory-mapped pages of a corpus folder. Call its ``release()`` after each batch of queries.
     """
 
-    node_ids: Sequence[str]
-    texts: Sequence[str]
+    passages: Passages
     indptr: Tensor
     indices: Tensor
     weight: Tensor
-    embedding: Tensor | None = None
-    entities: EntityIncidence | None = None
     weight_by_type: Tensor | None = None
-    words: WordIndex | None = None
-    vector_index: StoredIndex | None = None
-    known_content: str | None = None
     row_stop: Tensor | None = None
-    removed: Tensor | None = None
-    title_lengths: Tensor | None = None
-    language: str = "english"
+    entities: EntityIncidence | None = None
+    vectors: NodeVectors | None = None
     pages: MappedPages = field(default_factory=MappedPages)
 
     @classmethod
@@ -120,12 +104,27 @@ class CorpusGraph:
         indptr = torch.zeros(num_nodes + 1, dtype=torch.int64, device=edges.device)
         indptr[1:] = torch.bincount(merged[:, 0], minlength=num_nodes).cumsum(0)
         by_type = None if bool((types == OTHER).all()) else lay_out_types(edges, weight, types, merged, num_nodes)
-        return cls(node_ids, texts, indptr, merged[:, 1].contiguous(), largest, weight_by_type=by_type)
+        return cls(Passages(node_ids, texts), indptr, merged[:, 1].contiguous(), largest, by_type)
+
+    @property
+    def node_ids(self) -> Sequence[str]:
+        """``N`` unique strings."""
+        return self.passages.ids
+
+    @property
+    def texts(self) -> Sequence[str]:
+        """``N`` strings."""
+        return self.passages.texts
+
+    @property
+    def embedding(self) -> Tensor | None:
+        """``[N, d]``, or None before encoding."""
+        return None if self.vectors is None else self.vectors.embedding
 
     @property
     def num_nodes(self) -> int:
         """Number of passages, removed ones included."""
-        return len(self.node_ids)
+        return len(self.passages)
 
     @property
     def device(self) -> torch.device:
@@ -133,18 +132,12 @@ class CorpusGraph:
         return self.indptr.device
 
     def to(self, device: str | torch.device) -> "CorpusGraph":
-        """Return the same graph with everything but ids and texts on a device."""
-        return replace(
-            self,
-            indptr=self.indptr.to(device),
-            indices=self.indices.to(device),
-            weight=self.weight.to(device),
-            weight_by_type=None if self.weight_by_type is None else self.weight_by_type.to(device),
-            embedding=None if self.embedding is None else self.embedding.to(device),
-            entities=None if self.entities is None else self.entities.to(device),
-            row_stop=None if self.row_stop is None else self.row_stop.to(device),
-            removed=None if self.removed is None else self.removed.to(device),
-        )
+        """Return the same graph with everything but ids, texts and words on a device."""
+        held: dict[str, Any] = {
+            name: None if (part := getattr(self, name)) is None else part.to(device)
+            for name in (*EDGE_FIELDS, "passages", "entities", "vectors")
+        }
+        return replace(self, **held)
 
     @property
     def num_edges(self) -> int:
@@ -190,6 +183,10 @@ class CorpusGraph:
         place, partner = self.entities.partners(nodes)
         return torch.cat([origin, place]), torch.cat([neighbour, partner])
 
+    def with_passages(self, **changes: Any) -> "CorpusGraph":
+        """Return the same graph with some fields of its passages changed."""
+        return replace(self, passages=replace(self.passages, **changes))
+
     @property
     def encoded(self) -> Tensor:
         """``[N, d]``, the vectors of a corpus that must have them.
@@ -197,9 +194,9 @@ class CorpusGraph:
         Raises:
             ValueError: If there are none.
         """
-        if self.embedding is None:
+        if self.vectors is None:
             raise ValueError("`graph` must have an embedding: encode the corpus first")
-        return self.embedding
+        return self.vectors.embedding
 
     def with_embedding(self, embedding: Tensor) -> "CorpusGraph":
         """Return the same graph with node vectors ``[N, d]``, zeros for a node that has none.
@@ -216,25 +213,12 @@ class CorpusGraph:
                 raise ValueError(
                     f"`embedding` must be finite, got another vector at node {node!r}; a node without one has zeros"
                 )
-        return replace(self, embedding=embedding, vector_index=None, known_content=None)
-
-    def without_removed(self, scores: Tensor) -> Tensor:
-        """Return scores ``[B, N]`` of all passages with -inf for removed ones, which are then not ranked."""
-        return scores if self.removed is None else scores.masked_fill(self.removed.to(scores.device), -torch.inf)
+        return replace(self, vectors=NodeVectors(embedding))
 
     @property
     def all_texts(self) -> Sequence[str]:
-        """The texts, for what reads or indexes all of them.
-
-        Raises:
-            ValueError: If passages were removed, whose numbers are still there.
-        """
-        if self.removed is not None:
-            raise ValueError(
-                f"`graph` must not have removed passages where all texts are indexed, got {int(self.removed.sum())}: "
-                "compact the corpus folder (python evaluate.py prepare=DIR compact=true)"
-            )
-        return self.texts
+        """The texts, for an index of all of them; a ValueError if passages were removed."""
+        return self.passages.whole
 
     def with_entities(self, entities: EntityIncidence) -> "CorpusGraph":
         """Return the same graph with the entities of its passages."""
@@ -290,8 +274,7 @@ class CorpusGraph:
     def with_edges_of(self, other: "CorpusGraph") -> "CorpusGraph":
         """Return the same graph with the edges of another one of the same passages."""
         moved = other.to(self.device)
-        held = ("indptr", "indices", "weight", "weight_by_type", "row_stop")
-        return replace(self, **{name: getattr(moved, name) for name in held})
+        return replace(self, **{name: getattr(moved, name) for name in EDGE_FIELDS})
 
     def with_rows_in_order(self) -> "CorpusGraph":
         """Return the same graph with each row where the one before ends."""
@@ -307,20 +290,18 @@ class CorpusGraph:
             row_stop=None,
         )
 
-    def of_type(self, edge_type: int) -> "CorpusGraph":
-        """Return the same passages with the edges of one type only; entities stay where it is ``ENTITY``."""
-        return self._with_types([edge_type])
-
-    def without_type(self, edge_type: int) -> "CorpusGraph":
-        """Return the same passages without the edges of one type; entities stay unless it is ``ENTITY``."""
-        return self._with_types([number for number in range(len(EDGE_TYPES)) if number != edge_type])
-
-    def _with_types(self, kept: Sequence[int]) -> "CorpusGraph":
+    def with_types(self, kept: Sequence[int]) -> "CorpusGraph":
+        """Return the same passages with the edges of some types only; entities stay if ``ENTITY`` is among them."""
         edges, weight, types = self.typed_edges()
-        own = torch.isin(types, torch.tensor(kept, device=types.device))
+        is_kept = torch.isin(types, torch.tensor(kept, device=types.device))
         graph = self.with_edges_of(
             CorpusGraph.from_edges(
-                self.node_ids, self.texts, edges[own], weight[own], edge_type=types[own], undirected=False
+                self.node_ids,
+                self.texts,
+                edges[is_kept],
+                weight[is_kept],
+                edge_type=types[is_kept],
+                undirected=False,
             )
         )
         return graph if ENTITY in kept else replace(graph, entities=None)
@@ -335,13 +316,12 @@ class CorpusGraph:
 
     def without_edges(self) -> "CorpusGraph":
         """Return the same passages with no edge between them, and nothing known of entities."""
-        none = self.indices[:0]
         return replace(
             self,
             indptr=torch.zeros_like(self.indptr),
-            indices=none,
+            indices=self.indices[:0],
             weight=self.weight[:0],
-            entities=None,
             weight_by_type=None,
             row_stop=None,
+            entities=None,
         )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 from torch import Tensor
 
@@ -68,6 +68,15 @@ class TextEncoder(Protocol):
 
     def encode(self, texts: Sequence[str]) -> Tensor:
         """Encode ``n`` texts as ``[n, d]`` float32 unit vectors."""
+
+
+@runtime_checkable
+class IndexEncoder(TextEncoder, Protocol):
+    """An encoder for texts of an index; one that caches vectors makes adding documents cheap."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A string that changes whenever the vectors would."""
 
 
 EncoderType = TypeVar("EncoderType")

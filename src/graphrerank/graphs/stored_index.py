@@ -83,7 +83,7 @@ class IndexSearch:
         for index, start in zip(indexes, self._starts, strict=False):
             if kind == "ivf":
                 index.nprobe = num_probes
-            elif kind == "hnsw":
+            else:
                 index.hnsw.efSearch = ef_search
             gone = None if removed is None else removed[start : start + index.ntotal].nonzero().flatten().cpu().numpy()
             self._searched.append((index, start, _kept(gone, kind, num_probes, ef_search)))
@@ -113,9 +113,7 @@ def _kept(gone: Numbers | None, kind: str, num_probes: int, ef_search: int) -> A
     kept = module.IDSelectorNot(module.IDSelectorBatch(gone))
     if kind == "hnsw":
         return module.SearchParametersHNSW(sel=kept, efSearch=ef_search)
-    if kind == "ivf":
-        return module.SearchParametersIVF(sel=kept, nprobe=num_probes)
-    return module.SearchParameters(sel=kept)
+    return module.SearchParametersIVF(sel=kept, nprobe=num_probes)
 
 
 def _without_vectors(index: Any, kind: str) -> Any:

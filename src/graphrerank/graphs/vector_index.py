@@ -18,7 +18,7 @@ def new_vector_index(dim: int, kind: str, num_nodes: int, *, links: int, num_cel
 
     Args:
         dim: Length of the vectors.
-        kind: ``flat``, ``hnsw`` or ``ivf``.
+        kind: ``hnsw`` or ``ivf``.
         num_nodes: How many vectors there will be.
         links: HNSW: neighbours of a node in its layers.
         num_cells: IVF: cells of the corpus; about ``4 sqrt(N)``, at most one per 64 nodes, when None.
@@ -35,7 +35,7 @@ def new_vector_index(dim: int, kind: str, num_nodes: int, *, links: int, num_cel
     if kind == "hnsw":
         index = faiss.IndexHNSWSQ(dim, float16, links, product) if half else faiss.IndexHNSWFlat(dim, links, product)
         index.hnsw.efConstruction = EF_CONSTRUCTION
-    elif kind == "ivf":
+    else:
         cells = num_cells or max(1, min(int(4 * num_nodes**0.5), num_nodes // TRAINED_VECTORS))
         if cells > num_nodes:
             raise ValueError(f"`num_cells` must be at most the {num_nodes} nodes, got {cells}")
@@ -46,8 +46,6 @@ def new_vector_index(dim: int, kind: str, num_nodes: int, *, links: int, num_cel
             else faiss.IndexIVFFlat(coarse, dim, cells, product)
         )
         index.cp.min_points_per_centroid = 1  # no warning for a small corpus
-    else:
-        index = faiss.IndexFlatIP(dim)
     return index
 
 

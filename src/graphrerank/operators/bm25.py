@@ -109,9 +109,10 @@ class PostingsBM25:
 
 def lexical_index(graph: CorpusGraph, *, k1: float = 1.5, b: float = 0.75) -> LexicalIndex:
     """Return BM25 over a corpus: from its postings if its words were read before, else from its texts."""
-    if graph.words is not None:
-        return PostingsBM25(graph.words.tokens, k1=k1, b=b, language=graph.language)
-    return BM25(graph.texts, k1=k1, b=b, language=graph.language)
+    words, language = graph.passages.words, graph.passages.language
+    if words is not None:
+        return PostingsBM25(words.tokens, k1=k1, b=b, language=language)
+    return BM25(graph.texts, k1=k1, b=b, language=language)
 
 
 def _tokens(texts: Sequence[str], language: str) -> list[list[str]]:

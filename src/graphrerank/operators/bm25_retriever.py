@@ -46,7 +46,7 @@ class BM25Retriever:
         rankings = []
         for block in queries.blocks(rows):
             nodes, scores = top_k_by_node_order(
-                self._graph.without_removed(lexical_scores(self._bm25, block.texts)), self.top_k
+                self._graph.passages.mask_removed(lexical_scores(self._bm25, block.texts)), self.top_k
             )
             features = scores.masked_fill(nodes < 0, 0.0).unsqueeze(-1).expand(-1, -1, 2)
             rankings.append(Ranking(nodes, scores, features))

@@ -1,4 +1,4 @@
-"""Dense vector search: the nodes with the largest dot products, through FAISS."""
+"""Dense vector search: the nodes with the largest dot products, exactly or by an approximate index of FAISS."""
 
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from functools import cached_property
@@ -28,16 +28,19 @@ MAX_GPU_K = 2048  # nodes per query that FAISS returns on a GPU
 class DenseRetriever:
     r"""Rank the corpus by :math:`v_q \cdot v_n`, ties broken by node index.
 
-    ``flat`` compares every node and is exact, even if nodes tie at the last place: FAISS proposes nodes, torch scores
-    them again (so that equal vectors get equal scores), and a query whose last place is contested within rounding is
-    scored against the whole corpus. ``hnsw`` and ``ivf`` are approximate; their nodes are ordered in the same way.
+    ``flat`` multiplies all nodes with the queries, in blocks, and is exact, even if nodes tie at the last place: nodes
+    near the top are scored again node by node (so that equal vectors get equal scores), and a query whose last place is
+    contested within rounding is scored against the whole corpus. ``hnsw`` and ``ivf`` are approximate indexes of FAISS,
+    an extra: ``graphrerank[faiss]`` for the CPU, ``graphrerank[gpu]`` for CUDA 12, never both; their nodes are ordered
+    in the same way.
 
     Source: FastInsight, Definition 2 (vector search), with its dot product; for unit vectors that is the cosine of its
-    Example 1. The corpus is indexed at the first query, on a GPU if FAISS has one (except HNSW, which FAISS keeps on
-    the CPU). Of float16 vectors on disk ``flat`` needs no FAISS, and no memory: blocks of them are multiplied with the
-    queries. An index of the kind that lies beside the vectors is mapped, whatever ``links`` and ``num_cells`` say.
-    FAISS is an extra: ``graphrerank[faiss]`` for the CPU, ``graphrerank[gpu]`` for CUDA 12, never both
-    (a ValueError, as is a corpus without embedding).
+    Example 1. An approximate index is built at the first query, an IVF index on a GPU if FAISS has one. A stored index
+    of the same kind is mapped instead, whatever ``links`` and ``num_cells`` say.
+
+    Raises:
+        ValueError: If the corpus has no embedding, a number is out of range, or ``index`` is approximate and FAISS is
+            missing or installed from two packages.
     """
 
     graph: InitVar[CorpusGraph]  # with its `embedding`
@@ -54,10 +57,10 @@ class DenseRetriever:
         check_choice(INDEXES, index=self.index)
         check_counts(top_k=self.top_k, links=self.links, ef_search=self.ef_search)
         check_counts(num_cells=self.num_cells, num_probes=self.num_probes)
-        self._embedding, self._stored_index, self._removed = graph.encoded, graph.vector_index, graph.removed
+        self._embedding, self._removed = graph.encoded, graph.passages.removed
+        self._stored_index = None if graph.vectors is None else graph.vectors.index
         self._ranking = DotRanking(self._embedding, self.top_k, self._removed)
-        self._scans = self.index == "flat" and self._embedding.dtype != torch.float32
-        if not self._scans:
+        if self.index != "flat":
             _check_faiss()
 
     def retrieve(self, queries: Queries) -> Ranking:
@@ -72,7 +75,7 @@ class DenseRetriever:
         if not len(vectors) or not self._ranking.num_ranked:
             return self._ranking.rank(vectors, torch.zeros(len(vectors), 0, dtype=torch.int64), is_exact=False)
         depth = min(self.top_k if self.index == "hnsw" else self.top_k + MARGIN, self._ranking.num_ranked)
-        nearest = self._scan(vectors.float(), depth) if self._scans else self._propose(vectors.float(), depth)
+        nearest = (self._scan if self.index == "flat" else self._propose)(vectors.float(), depth)
         return self._ranking.rank(vectors, torch.from_numpy(nearest), is_exact=self.index == "flat")
 
     def _propose(self, vectors: Tensor, depth: int) -> npt.NDArray[np.int64]:
@@ -109,7 +112,7 @@ class DenseRetriever:
         num_nodes, dim = self._embedding.shape
         half = self._embedding.dtype == torch.float16
         index = new_vector_index(dim, self.index, num_nodes, links=self.links, num_cells=self.num_cells, half=half)
-        fits_gpu = self.index != "hnsw" and self.top_k + MARGIN <= MAX_GPU_K and self._removed is None
+        fits_gpu = self.index == "ivf" and self.top_k + MARGIN <= MAX_GPU_K and self._removed is None
         if faiss.get_num_gpus() and fits_gpu:
             index = faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, index)
         fill_vector_index(index, self._embedding)
@@ -117,12 +120,11 @@ class DenseRetriever:
 
 
 def _check_faiss() -> None:
-    """Refuse to search without FAISS, or with two packages of it installed over each other."""
+    """Require FAISS, from one package: two of them overwrite each other."""
     install = "pip install 'graphrerank[faiss]' (CPU) or 'graphrerank[gpu]' (CUDA 12, Linux)"
     if find_spec("faiss") is None:
         raise ValueError(
-            f"dense search (`retriever=dense`, the default of pipelines) needs FAISS, which is not installed: "
-            f"{install}, never both; retriever=hybrid and retriever=bm25 do without"
+            f"`index` must be flat where FAISS is not installed, as hnsw and ivf are its indexes: {install}, never both"
         )
     installed = [package for package in FAISS_PACKAGES if _is_installed(package)]
     if len(installed) > 1:

@@ -141,13 +141,13 @@ class HybridRetriever:
                 yield vectors, self._proposed(block, vectors, lexical)
                 continue
             dense = dot_products(vectors, self._embedding)
-            hybrid = self._graph.without_removed(self.bm25_weight * lexical + self.dense_weight * dense)
+            hybrid = self._graph.passages.mask_removed(self.bm25_weight * lexical + self.dense_weight * dense)
             yield vectors, HybridScores(hybrid, lexical, dense)
 
     def _proposed(self, queries: Queries, vectors: Tensor, lexical: Tensor) -> ProposedScores:
         assert self._dense is not None
         near = self._dense.retrieve(queries).nodes.to(lexical.device)
-        likely, _ = top_k_by_node_order(self._graph.without_removed(lexical), self._dense.top_k)
+        likely, _ = top_k_by_node_order(self._graph.passages.mask_removed(lexical), self._dense.top_k)
         proposed = torch.sort(torch.cat([near, likely], dim=1), dim=1).values
         proposed[:, 1:] = proposed[:, 1:].masked_fill(proposed[:, 1:] == proposed[:, :-1], -1)
         return ProposedScores(proposed, lexical, vectors, self._embedding, (self.bm25_weight, self.dense_weight))

@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from graphrerank.graphs import CorpusGraph, GraphHead, PairEncoder, RetrieverFactory
-from graphrerank.graphs.queries import TextEncoder
+from graphrerank.graphs.queries import IndexEncoder, TextEncoder
 from graphrerank.pipelines.state import RetrievalState
-from graphrerank_papers.indexing.encode import IndexEncoder
 
 
 class Clock:

@@ -154,7 +154,7 @@ class InspectEngine:
             milliseconds={stage: round(1000 * taken, 3) for stage, taken in seconds.items()},
             meta={
                 "index": version,
-                "language": corpus.graph.language,
+                "language": corpus.graph.passages.language,
                 "model": getattr(scorer_of(traced[-1].step), "name", None),
             },
         )

@@ -247,12 +247,10 @@ def _response(
         assert probabilities is not None
         assert confidence is not None
         perfect_recall = confidence.perfect_recall(probabilities)[:count].tolist()
-    meta = {"index": version, "language": corpus.graph.language}
+    meta = {"index": version, "language": corpus.graph.passages.language}
     return SearchResponse(id=uid, results=results, perfect_recall=perfect_recall, meta=meta)
 
 
 def _document(graph: CorpusGraph, node: int) -> dict[str, str]:
-    if graph.title_lengths is None:
-        return {"text": graph.texts[node]}
-    title, text = split_passage(graph.texts[node], int(graph.title_lengths[node]))
+    title, text = split_passage(graph.texts[node], len(graph.passages.title(node)))
     return {"title": title, "text": text} if title else {"text": text}

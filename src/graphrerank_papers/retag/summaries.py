@@ -68,7 +68,7 @@ class LevelSummaries:
     @cached_property
     def bm25(self) -> BM25:
         """Lexical search over the summaries."""
-        return BM25(self.graph.texts, language=self.graph.language)
+        return BM25(self.graph.texts, language=self.graph.passages.language)
 
     def candidates(self, graphs: Tensor) -> Tensor:
         """Return which summaries graphs ``[B, 1 + T]`` bool may retrieve, ``[B, N]`` bool; of equal texts the first."""

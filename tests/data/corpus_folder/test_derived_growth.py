@@ -98,7 +98,7 @@ def entities_of(graph: CorpusGraph) -> dict[str, tuple[set[str], int]] | None:
     return {
         node_id: ({found.names[entity] for entity in held[ptr[node] : ptr[node + 1]]}, int(found.sizes[node]))
         for node, node_id in enumerate(graph.node_ids)
-        if graph.removed is None or not graph.removed[node]
+        if graph.passages.removed is None or not graph.passages.removed[node]
     }
 
 

@@ -85,7 +85,8 @@ def assert_same(
 ) -> None:
     """Compare rankings, features and candidate graphs of all queries; the numbers of passages may differ."""
     graph = found.graph
-    live = torch.arange(graph.num_nodes) if graph.removed is None else (~graph.removed).nonzero().flatten()
+    removed = graph.passages.removed
+    live = torch.arange(graph.num_nodes) if removed is None else (~removed).nonzero().flatten()
     assert [graph.node_ids[i] for i in live.tolist()] == list(rebuilt.graph.node_ids)
     number = torch.cat([torch.full((graph.num_nodes,), -1), torch.tensor([-1])])
     number[live] = torch.arange(len(live))
@@ -153,7 +154,7 @@ def test_removed_passages_against_a_rebuild(make_dataset: MakeDataset, tmp_path:
         _ = grown.graph.all_texts
     compact_corpus(folder)
     compacted = open_corpus(folder, thorough=True)
-    assert compacted.graph.removed is None
+    assert compacted.graph.passages.removed is None
     assert list(compacted.graph.texts) == list(rebuilt.graph.texts)
     assert_same(
         dataclasses.replace(compacted, splits={}), dataclasses.replace(rebuilt, splits={}), tmp_path / "compacted"
@@ -198,9 +199,9 @@ def test_an_index_takes_up_added_vectors(
     grow_corpus(folder, remove=["d5", "d65"])
     add(folder, dataset, range(80, 90), [i for i in range(80) if i not in (5, 65)])
     graph = open_corpus(folder, thorough=True).graph
-    assert graph.vector_index is not None
-    assert graph.vector_index.added is not None
-    assert sum(part.ntotal for part in graph.vector_index.open()) == 90
+    assert graph.vectors.index is not None
+    assert graph.vectors.index.added is not None
+    assert sum(part.ntotal for part in graph.vectors.index.open()) == 90
     (columns,) = folder.glob("columns-*")
     assert sorted(path.name for path in columns.glob("vectors.*.*")) == [f"vectors.{index}.{i}" for i in (2, 3)]
     queries = Queries(dataset.query_ids, dataset.query_texts, encoder().encode(dataset.query_texts))
@@ -212,8 +213,8 @@ def test_an_index_takes_up_added_vectors(
     torch.testing.assert_close(found.scores, exact.scores)
     compact_corpus(folder)
     compacted = open_corpus(folder, thorough=True).graph
-    assert compacted.vector_index is not None
-    assert compacted.vector_index.added is None
+    assert compacted.vectors.index is not None
+    assert compacted.vectors.index.added is None
     again = DenseRetriever(compacted, top_k=20, index=index, num_probes=100).retrieve(queries)
     torch.testing.assert_close(again.scores, found.scores)
 
@@ -224,9 +225,9 @@ def test_a_type_of_edge_comes_to_a_corpus_without_types(make_dataset: MakeDatase
     folder = prepare_corpus(bare, tmp_path / "corpus")
     grow_corpus(folder, ["new"], ["A zebra"], edges=[NewEdge("d9", "new", 0.5, 0), NewEdge("new", "d2")])
     graph = open_corpus(folder, thorough=True).graph
-    _, weight, types = (part[-2:] for part in graph.of_type(0).typed_edges())
+    _, weight, types = (part[-2:] for part in graph.with_types([0]).typed_edges())
     assert (weight.tolist(), types.tolist()) == ([0.5, 0.5], [0, 0])
-    assert graph.of_type(4).num_edges == dataset.graph.num_edges + 2
+    assert graph.with_types([4]).num_edges == dataset.graph.num_edges + 2
 
 
 @pytest.mark.parametrize(
@@ -339,18 +340,18 @@ def test_preparation_of_the_first_passages_undoes_growth(make_dataset: MakeDatas
 def test_titles_are_those_of_the_passages(tmp_path: Path, make_dataset: MakeDataset) -> None:
     dataset = make_dataset(entities=False)
     count = dataset.graph.num_nodes
-    titled = dataclasses.replace(dataset.graph, title_lengths=torch.arange(count, dtype=torch.int32) % 3)
+    titled = dataset.graph.with_passages(title_lengths=torch.arange(count, dtype=torch.int32) % 3)
     folder = prepare_corpus(dataclasses.replace(dataset, graph=titled), tmp_path / "corpus")
     grow_corpus(folder, ["new", "other"], ["Zebra. It runs", "A lion"], title_lengths=[5, 0], remove=["d1"])
     grow_corpus(folder, ["last"], ["A bear"])
     expected = [*(number % 3 for number in range(count)), 5, 0, 0]
-    lengths = open_corpus(folder).graph.title_lengths
+    lengths = open_corpus(folder).graph.passages.title_lengths
     assert lengths is not None
     assert lengths.tolist() == expected
     compact_corpus(folder)
-    lengths = open_corpus(folder).graph.title_lengths
+    lengths = open_corpus(folder).graph.passages.title_lengths
     assert lengths is not None
     assert lengths.tolist() == [length for node, length in enumerate(expected) if node != 1]
     bare = prepare_corpus(dataset, tmp_path / "bare")
     grow_corpus(bare, ["new"], ["Zebra. It runs"], title_lengths=[5])
-    assert open_corpus(bare).graph.title_lengths is None
+    assert open_corpus(bare).graph.passages.title_lengths is None

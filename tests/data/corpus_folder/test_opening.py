@@ -153,7 +153,7 @@ def test_matched_words_are_those_of_the_texts_to_the_last_bit(
 
 def test_a_corpus_without_words(make_dataset: MakeDataset, tmp_path: Path) -> None:
     dataset = make_dataset()
-    empty = dataset.with_graph(dataclasses.replace(dataset.graph, texts=["the of"] * 90))
+    empty = dataset.with_graph(dataset.graph.with_passages(texts=["the of"] * 90))
     opened = mapped(empty, tmp_path / "corpus")
     ranking = RETRIEVERS["bm25"](opened.graph).retrieve(Queries(["q"], ["word1 river"]))
     assert ranking.nodes.tolist() == [list(range(20))]
@@ -193,8 +193,8 @@ def test_an_index_of_vectors_is_mapped(make_dataset: MakeDataset, tmp_path: Path
     encoder = HashEncoder(dim=16, by_word=True)
     dataset = make_dataset(num_nodes=300)
     opened = mapped(dataset, tmp_path / "corpus", encoder=encoder, vectors=vectors, index=index)
-    assert opened.graph.vector_index is not None
-    assert opened.graph.vector_index.path.name == f"vectors.{index}"
+    assert opened.graph.vectors.index is not None
+    assert opened.graph.vectors.index.path.name == f"vectors.{index}"
     queries = Queries(dataset.query_ids, dataset.query_texts, encoder.encode(dataset.query_texts))
     exact = DenseRetriever(opened.graph, top_k=10).retrieve(queries)
     found = DenseRetriever(opened.graph, top_k=10, index=index, num_probes=100).retrieve(queries)

@@ -19,6 +19,7 @@ from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.data.derived_edges import DerivedEdges
 from graphrerank.files import sole_use
 from graphrerank.graphs import CorpusGraph, EntityIncidence
+from graphrerank.graphs.passages import Passages
 
 BLOCK = 1 << 14  # texts hashed at once
 
@@ -41,8 +42,8 @@ def compact_corpus(folder: str | Path) -> Path:
         if columns["added.ptr"]["shape"] == [1] and columns["removed"]["shape"] == [0]:
             return folder
         kept = torch.arange(dataset.graph.num_nodes)
-        if dataset.graph.removed is not None:
-            kept = kept[~dataset.graph.removed]
+        if (removed := dataset.graph.passages.removed) is not None:
+            kept = kept[~removed]
         only = _only(dataset, kept)
         if manifest.get("derived") is not None:
             derived = derived_of(Columns(folder / manifest["columns_folder"], columns), manifest, kept)
@@ -96,7 +97,8 @@ class _Chosen(Sequence[str]):
 def _derived_again(dataset: Dataset, derived: DerivedEdges) -> Dataset:
     """Return a data set whose mentions and shared entities were looked for anew, as by a preparation."""
     graph = dataset.graph
-    lengths = [0] * graph.num_nodes if graph.title_lengths is None else graph.title_lengths.tolist()
+    known = graph.passages.title_lengths
+    lengths = [0] * graph.num_nodes if known is None else known.tolist()
     again = derived.derived_again(graph.texts, lengths)
     if again.makes_edges:
         pairs, weight, types = again.joined()
@@ -114,15 +116,13 @@ def _only(dataset: Dataset, kept: Tensor) -> Dataset:
     number[kept] = torch.arange(len(kept))
     indptr = torch.cat([torch.zeros(1, dtype=torch.int64), graph.degree[kept].cumsum(0)])
     splits = {split: Qrels(qrels.query, number[qrels.node], qrels.gain) for split, qrels in dataset.splits.items()}
-    chosen = CorpusGraph(
+    lengths = graph.passages.title_lengths
+    passages = Passages(
         _Chosen(graph.node_ids, kept),
         _Chosen(graph.texts, kept),
-        indptr,
-        number[graph.indices],
-        graph.weight,
-        weight_by_type=graph.weight_by_type,
-        title_lengths=None if graph.title_lengths is None else graph.title_lengths[kept],
-        language=graph.language,
+        None if lengths is None else lengths[kept],
+        graph.passages.language,
     )
+    chosen = CorpusGraph(passages, indptr, number[graph.indices], graph.weight, graph.weight_by_type)
     fingerprint = short_hash(hash_texts([dataset.fingerprint, "compacted"]))
     return replace(dataset, graph=chosen, splits=splits, encoded_by=None, known_fingerprint=fingerprint)

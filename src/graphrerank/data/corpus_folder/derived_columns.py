@@ -33,8 +33,8 @@ def write_derived(folder: Path, graph: CorpusGraph, derived: DerivedEdges) -> tu
     columns: dict[str, Column] = {}
     marks = NO_MARKS
     if derived.mentions is not None:
-        assert graph.title_lengths is not None
-        lengths = graph.title_lengths.tolist()
+        assert graph.passages.title_lengths is not None
+        lengths = graph.passages.title_lengths.tolist()
         split = [split_passage(passage, length) for passage, length in zip(graph.texts, lengths, strict=True)]
         columns |= write_terms(folder, WORDS, (words_of(text) for _, text in split))
         rows = [names_and_codes(title, text) for title, text in split]

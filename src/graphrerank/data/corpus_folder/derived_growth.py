@@ -67,8 +67,8 @@ class DerivedGrowth:
         self._rule: Mapping[str, Any] = manifest.get("derived") or {}
         self._split = [split_passage(*pair) for pair in zip(passages, title_lengths, strict=True)]
         self._was_gone = np.zeros(graph.num_nodes, dtype=np.bool_)
-        if graph.removed is not None:
-            self._was_gone |= graph.removed.numpy()
+        if graph.passages.removed is not None:
+            self._was_gone |= graph.passages.removed.numpy()
         self._num_before = graph.num_nodes - int(self._was_gone.sum())
         self.origins: Origins | None = None
         self.marks = NO_MARKS
@@ -106,7 +106,7 @@ class DerivedGrowth:
             index.append(append, rows_of_entities, changes=counts)
 
     def _mentioned(self) -> tuple[NameIndex, TermIndex, MentionChange]:
-        first, lengths = self._graph.num_nodes, self._graph.title_lengths
+        first, lengths = self._graph.num_nodes, self._graph.passages.title_lengths
         assert lengths is not None
         added = [Passage(first + place, *split) for place, split in enumerate(self._split)]
         removed = [

@@ -167,9 +167,12 @@ class _Growth:
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{folder / MANIFEST}: is damaged ({error!r}); prepare the corpus again") from error
         hashes, by_hash = (self._old.array(f"node_ids.{name}", "<i8") for name in ("hashes", "by_hash"))
-        removed = None if self._graph.removed is None else self._graph.removed.numpy()
+        passages, vectors = self._graph.passages, self._graph.vectors
+        removed = None if passages.removed is None else passages.removed.numpy()
         self._numbers = NodeNumbers(self._graph.node_ids, hashes, by_hash, removed)
-        self.columns = GrowingColumns(self._old, list(self._manifest["columns"]), self._graph.vector_index)
+        self.columns = GrowingColumns(
+            self._old, list(self._manifest["columns"]), None if vectors is None else vectors.index
+        )
 
     def numbers_of(self, node_ids: Sequence[str], *, ignore_absent: bool) -> set[int]:
         """Return the numbers of passages to remove."""
@@ -268,10 +271,11 @@ class _Growth:
 
     def append_texts(self, node_ids: Sequence[str], texts: Sequence[str], title_lengths: Sequence[int]) -> None:
         """Append ids, texts, lengths of their titles if the corpus has them, and words."""
-        assert self._graph.words is not None
+        passages = self._graph.passages
+        assert passages.words is not None
         if "title_lengths" in self.columns.entries:
             self.columns.append("title_lengths", np.array(title_lengths, dtype=np.int32))
-        self.columns.append_texts(node_ids, texts, self._graph.words, self._graph.language)
+        self.columns.append_texts(node_ids, texts, passages.words, passages.language)
 
     def append_edges(
         self,

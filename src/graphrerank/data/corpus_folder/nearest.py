@@ -39,10 +39,10 @@ def nearest_of_added(
         MissingExtraError: If the corpus has an index, and FAISS is not installed.
     """
     first, num_new = graph.num_nodes, len(vectors)
-    assert graph.embedding is not None
-    embedding, gone = graph.embedding, torch.zeros(first, dtype=torch.bool)
-    if graph.removed is not None:
-        gone |= graph.removed
+    assert graph.vectors is not None
+    embedding, gone = graph.vectors.embedding, torch.zeros(first, dtype=torch.bool)
+    if graph.passages.removed is not None:
+        gone |= graph.passages.removed
     gone[removed] = True
     wanted = torch.arange(num_new)
     if below is not None:
@@ -50,7 +50,7 @@ def nearest_of_added(
         own = merged[:, 0][merged[:, 0] >= first] - first
         wanted = wanted[torch.bincount(own, minlength=num_new) < below]
     depth, search = k + PROPOSED, None
-    if (stored := graph.vector_index) is not None:
+    if (stored := graph.vectors.index) is not None:
         optional("faiss", "adding to a corpus with an index")
         ef_search = max(EF_SEARCH, depth)
         search = IndexSearch(stored.open(), stored.kind, num_probes=NUM_PROBES, ef_search=ef_search, removed=gone)

@@ -24,6 +24,8 @@ from graphrerank.graphs import (
 )
 from graphrerank.graphs.content_hash import combined_hash
 from graphrerank.graphs.edge_types import EDGE_TYPES
+from graphrerank.graphs.node_vectors import NodeVectors
+from graphrerank.graphs.passages import Passages
 from graphrerank.graphs.stored_index import StoredIndex
 from graphrerank.text.languages import ENGLISH, language_of
 
@@ -106,24 +108,25 @@ def map_graph(columns: Columns, manifest: Mapping[str, Any]) -> CorpusGraph:
         texts = PackedStrings(texts.offsets, texts.content, stops)
     indptr, row_stop = _rows_of_edges(columns)
     typed = "edges.weight_by_type"
-    return CorpusGraph(
-        node_ids=node_ids,
-        texts=texts,
-        indptr=indptr,
-        indices=columns.tensor("edges.indices", "<i8"),
-        weight=columns.tensor("edges.weight", "<f4"),
-        embedding=_vectors(columns) if "vectors" in columns else None,
-        entities=_entities(columns, manifest.get("entities", ENTITIES)),
-        weight_by_type=columns.tensor(typed, "<f4", (len(EDGE_TYPES),)) if typed in columns else None,
+    passages = Passages(
+        node_ids,
+        texts,
+        title_lengths=columns.tensor("title_lengths", "<i4") if "title_lengths" in columns else None,
+        language=language_of(manifest.get("language", ENGLISH)).name,
         words=WordIndex(
             _tokens(columns, int(manifest["num_tokens"]), removed), _stems(columns, int(manifest["num_stems"]), gone)
         ),
-        vector_index=_vector_index(columns, list(manifest["columns"])),
-        known_content=_content(columns),
-        row_stop=row_stop,
         removed=None if removed is None else torch.from_numpy(removed),
-        title_lengths=columns.tensor("title_lengths", "<i4") if "title_lengths" in columns else None,
-        language=language_of(manifest.get("language", ENGLISH)).name,
+    )
+    return CorpusGraph(
+        passages,
+        indptr=indptr,
+        indices=columns.tensor("edges.indices", "<i8"),
+        weight=columns.tensor("edges.weight", "<f4"),
+        weight_by_type=columns.tensor(typed, "<f4", (len(EDGE_TYPES),)) if typed in columns else None,
+        row_stop=row_stop,
+        entities=_entities(columns, manifest.get("entities", ENTITIES)),
+        vectors=_vectors(columns, list(manifest["columns"])) if "vectors" in columns else None,
         pages=columns.pages,
     )
 
@@ -140,9 +143,9 @@ def _qrels(columns: Columns, number: int, graph: CorpusGraph) -> Qrels:
     """Map the judgements of a split; of removed passages there are none."""
     query, node = (columns.tensor(f"split{number}.{name}", "<i8") for name in ("query", "node"))
     gain = columns.tensor(f"split{number}.gain", "<f4")
-    if graph.removed is None:
+    if graph.passages.removed is None:
         return Qrels(query, node, gain)
-    kept = ~graph.removed[node]
+    kept = ~graph.passages.removed[node]
     return Qrels(query[kept], node[kept], gain[kept])
 
 
@@ -164,9 +167,10 @@ def _vector_index(columns: Columns, names: Sequence[str]) -> StoredIndex | None:
     return StoredIndex(path, next((columns.folder / name for name in names if name.startswith(f"{path.name}.")), None))
 
 
-def _vectors(columns: Columns) -> Tensor:
+def _vectors(columns: Columns, names: Sequence[str]) -> NodeVectors:
     entry = columns.entry("vectors")
-    return columns.tensor("vectors", "<f2" if entry.dtype == "<f2" else "<f4", entry.shape[1:])
+    embedding = columns.tensor("vectors", "<f2" if entry.dtype == "<f2" else "<f4", entry.shape[1:])
+    return NodeVectors(embedding, _vector_index(columns, names), _content(columns))
 
 
 def _entities(columns: Columns, name: str) -> EntityIncidence | None:

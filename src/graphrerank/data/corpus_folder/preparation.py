@@ -127,7 +127,7 @@ def prepare_corpus(
         if engine.workers > 1:
             share = -(-graph.num_nodes // (PARTS_OF_WORKER * engine.workers))
             part_size = min(part_size, max(SMALLEST_PART, share))
-        writer = PartWriter((folder / PARTS).resolve(), encoder=encoder, dtype=dtype, language=graph.language)
+        writer = PartWriter((folder / PARTS).resolve(), encoder=encoder, dtype=dtype, language=graph.passages.language)
         parts = write_parts(writer, graph.node_ids, graph.texts, part_size=part_size, engine=engine, progress=progress)
         if encoder is not None and dataset.knn:
             encoded = EncodedParts(encoder, parts)
@@ -153,7 +153,7 @@ def prepare_corpus(
             "nearest": nearest,
             "derived": rule,
             "num_nodes": graph.num_nodes,
-            "language": graph.language,
+            "language": graph.passages.language,
             "num_tokens": assembly.num_tokens,
             "num_stems": columns["stem.order"].shape[0],  # in order; those of added passages follow
             "splits": list(dataset.splits),
@@ -220,8 +220,8 @@ def _write_graph(folder: Path, graph: CorpusGraph) -> dict[str, Column]:
         "edges.indices": ("<i8", graph.indices),
         "edges.weight": ("<f4", graph.weight),
     }
-    if graph.title_lengths is not None:
-        tensors["title_lengths"] = ("<i4", graph.title_lengths)
+    if graph.passages.title_lengths is not None:
+        tensors["title_lengths"] = ("<i4", graph.passages.title_lengths)
     if graph.weight_by_type is not None:
         tensors["edges.weight_by_type"] = ("<f4", graph.weight_by_type)
     columns = {name: write_tensor(folder, name, dtype, tensor) for name, (dtype, tensor) in tensors.items()}

@@ -13,7 +13,6 @@ an empty text or a score that is no number is an error that names file and line.
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -112,11 +111,9 @@ def read_graph(
         found.add("random", noise)
     pairs, weight, edge_type = found.joined()
     graph = CorpusGraph.from_edges(ids, passages, pairs, weight, edge_type=edge_type)
-    graph = replace(
-        graph,
-        title_lengths=torch.tensor([len(doc.title) for doc in documents], dtype=torch.int32),
-        language=detect_language(passages) if language == AUTO_LANGUAGE else language,
-    )
+    lengths = torch.tensor([len(doc.title) for doc in documents], dtype=torch.int32)
+    language = detect_language(passages) if language == AUTO_LANGUAGE else language
+    graph = graph.with_passages(title_lengths=lengths, language=language)
     if incidence is not None and not automatic:
         graph = graph.with_entities(incidence)
     derived = None

@@ -40,7 +40,7 @@ def load_merged(
         raise ValueError("`datasets` must name at least one data set, got none")
     for key, part in datasets.items():
         graph = part.graph
-        if graph.entities is not None or graph.embedding is not None or graph.removed is not None:
+        if graph.entities is not None or graph.embedding is not None or graph.passages.removed is not None:
             raise ValueError(f"`datasets` must be without shared entities, vectors and removed passages, got {key!r}")
     parts = list(datasets.items())
     edges, weights, types, splits = [], [], [], {}

@@ -1,0 +1,60 @@
+"""The passages of a corpus by number: their ids and texts, and how their words are matched."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from graphrerank.graphs.word_index import WordIndex
+
+
+@dataclass(frozen=True)
+class Passages:
+    """``N`` passages, in memory or mapped from a corpus folder.
+
+    Attributes:
+        ids: ``N`` unique strings.
+        texts: ``N`` strings.
+        title_lengths: ``[N]`` int32, characters of its title at the start of a text, on the CPU; None if unknown.
+        language: Language in which words of texts and queries are matched (:mod:`~graphrerank.text.languages`).
+        words: Index of the words of the texts; None if the texts have to be read for them.
+        removed: ``[N]`` bool, passages that were removed and keep their numbers: without text and edges, never ranked.
+            None if there are none.
+    """
+
+    ids: Sequence[str]
+    texts: Sequence[str]
+    title_lengths: Tensor | None = None
+    language: str = "english"
+    words: WordIndex | None = None
+    removed: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def to(self, device: str | torch.device) -> "Passages":
+        """Return the same passages for scores on a device."""
+        return self if self.removed is None else replace(self, removed=self.removed.to(device))
+
+    @property
+    def whole(self) -> Sequence[str]:
+        """The texts, for an index of all of them.
+
+        Raises:
+            ValueError: If passages were removed, whose numbers are still there.
+        """
+        if self.removed is not None:
+            raise ValueError(
+                f"`graph` must not have removed passages where all texts are indexed, got {int(self.removed.sum())}: "
+                "compact the corpus folder"
+            )
+        return self.texts
+
+    def title(self, number: int) -> str:
+        """Return the title of a passage; empty if unknown."""
+        return "" if self.title_lengths is None else self.texts[number][: int(self.title_lengths[number])]
+
+    def mask_removed(self, scores: Tensor) -> Tensor:
+        """Return scores ``[B, N]`` of all passages with -inf for removed ones, which are then not ranked."""
+        return scores if self.removed is None else scores.masked_fill(self.removed.to(scores.device), -torch.inf)
