@@ -161,6 +161,20 @@ def test_seed_decides_the_run(toy: PreparedDataset, tmp_path: Path) -> None:
     assert not torch.equal(run(2), first)
 
 
+@pytest.mark.parametrize("accumulated", [1, 2, 4])
+def test_no_batch_of_an_accumulated_step_draws_the_same_numbers(
+    accumulated: int, toy: PreparedDataset, tmp_path: Path
+) -> None:
+    seen: list[int] = []
+    own = module(seed=3)
+    forward = own.training_step
+    own.training_step = lambda *batch: (seen.append(torch.initial_seed()), forward(*batch))[1]  # type: ignore[method-assign]
+    fitted = trainer(tmp_path, max_epochs=1, accumulate_grad_batches=accumulated)
+    fitted.fit(own, CandidateDataModule(toy, batch_size=BATCH_SIZE, seed=3))
+    assert len(set(seen)) == len(seen) == STEPS_PER_EPOCH
+    assert seen[0] == 3 * 1_000_003  # as without accumulation
+
+
 def test_ckpt_loads_without_running_code(toy: PreparedDataset, tmp_path: Path) -> None:
     made = module()
     keep = ModelCheckpoint(tmp_path, save_last=True, monitor="val/ndcg@10", mode="max")

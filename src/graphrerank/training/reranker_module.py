@@ -19,11 +19,16 @@ RankingLoss = Callable[[Tensor, Tensor, Tensor], Tensor]
 class RerankerModule(L.LightningModule):
     """Train a reranker on batches of candidate graphs.
 
-    AdamW, a linear warm-up, then a cosine to zero at the last step. Every step reseeds torch from ``seed`` and the
-    step, so that a run resumed from the last finished epoch gives the same weights as an unbroken one.
+    AdamW, a linear warm-up, then a cosine to zero at the last step. Every batch reseeds torch from ``seed``, the step
+    and its place in an accumulated step, so that a run resumed from the last finished epoch gives the same weights as
+    an unbroken one.
 
     Where processes share each batch, its loss is the mean over the queries of all of them, and so is the gradient: up
-    to rounding, training and measures are those of one process. Only dropout is drawn anew in each process.
+    to rounding, training and measures are those of one process. Only dropout differs between processes.
+
+    It works in any ``lightning.Trainer``, with any data module that serves
+    :class:`~graphrerank.graphs.CandidateGraphs`, such as
+    :class:`~graphrerank.data.datamodule.CandidateDataModule`.
 
     Args:
         model: Maps what its ``inputs`` name to scores ``[N]``.
@@ -74,8 +79,9 @@ class RerankerModule(L.LightningModule):
         return scores
 
     def on_train_batch_start(self, batch: CandidateGraphs, batch_idx: int) -> None:
-        """Make the step's randomness a function of the seed, the step and the process."""
-        torch.manual_seed(self.seed * 1_000_003 + self.global_step + (self.global_rank << 40))
+        """Make randomness a function of the seed, the step, the batch within an accumulated step, and the process."""
+        part = batch_idx % self.trainer.accumulate_grad_batches
+        torch.manual_seed(self.seed * 1_000_003 + self.global_step + (part << 32) + (self.global_rank << 40))
 
     def training_step(self, graphs: CandidateGraphs, batch_idx: int) -> Tensor:
         """Return what this process adds to the loss of a batch; DDP averages the processes' gradients."""
