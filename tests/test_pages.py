@@ -27,6 +27,7 @@ BLOCKS = [block for page in PAGES for block in blocks_of(page)]
 OURS = [block for block in BLOCKS if block.run_by is None and block.not_run is None]
 SERVICE = "localhost:8000"
 READ = {"toml": tomllib.loads, "yaml": OmegaConf.create, "text": str}
+GALLERY = ("txtai", "rerankers", "graphiti_core")  # tools of docs/gallery.md
 INLINE = [(page.relative_to(ROOT), command) for page in PAGES for command in inline_commands(page)]
 EXTRA_NAMES = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
 
@@ -53,14 +54,15 @@ def test_python_runs(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     try:
         exec(compile(block.code, str(block), "exec"), {"__name__": "__main__"})
     except ImportError as error:
-        if error.name is None or extra_of(error.name.split(".")[0]) is None:
+        package = (error.name or "").partition(".")[0]
+        if package not in GALLERY and extra_of(package) is None:
             raise
         pytest.skip(str(error))
 
 
 def test_every_tool_of_the_adapters_page_has_an_example() -> None:
     sections = (ROOT / "docs" / "adapters.md").read_text(encoding="utf-8").split("\n## ")[1:]
-    assert len(sections) >= 9
+    assert len(sections) >= 7
     assert all("\n```python\n" in section for section in sections)
 
 

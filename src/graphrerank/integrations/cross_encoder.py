@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from graphrerank.inference.graph_reranker import GraphReranker
-from graphrerank.integrations.metadata import Edge, input_from_metadata
+from graphrerank.integrations.metadata import Edge, ranked
 
 FindEdges = Callable[[Sequence[str]], Sequence[Edge]]
 
@@ -55,17 +55,9 @@ class GraphCrossEncoder:
         Raises:
             ValueError: If the query is blank, or a document is no text.
         """
-        if not documents:
-            return []
-        given = input_from_metadata(
-            query,
-            documents,
-            [{}] * len(documents),
-            edges=() if self._edges is None else self._edges(documents),
-            top_n=top_k,
-        )
-        ranking = self._reranker.rerank_batch([given])[0]
-        rows = [{"corpus_id": i, "score": s} for i, s in zip(ranking.ids, ranking.relevance.tolist(), strict=True)]
+        edges = () if self._edges is None or not documents else self._edges(documents)
+        found = ranked(self._reranker, query, documents, edges=edges, top_n=top_k)
+        rows: list[dict[str, Any]] = [{"corpus_id": index, "score": score} for index, score in found]
         return [row | {"text": documents[row["corpus_id"]]} for row in rows] if return_documents else rows
 
     def predict(self, sentences: Sequence[tuple[str, str]], **ignored: Any) -> np.ndarray:

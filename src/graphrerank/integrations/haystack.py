@@ -6,7 +6,7 @@ from typing import Any
 
 from graphrerank.extras import importing
 from graphrerank.inference.graph_reranker import GraphReranker
-from graphrerank.integrations.metadata import CHUNK_ID, DOC_ID, input_from_metadata
+from graphrerank.integrations.metadata import CHUNK_ID, DOC_ID, ranked
 
 with importing("haystack", __name__):
     from haystack import Document, component, default_from_dict, default_to_dict
@@ -61,24 +61,21 @@ class GraphRerankRanker:
         Raises:
             ValueError: If the query is blank, a document has no text, or metadata have another form.
         """
-        if not documents:
-            return {"documents": []}
         self.warm_up()
         assert self._reranker is not None
         for place, document in enumerate(documents):
             if document.content is None:
                 raise ValueError(f"`documents` must have a text each, got none at place {place}: {document.id}")
         scores = [document.score for document in documents if document.score is not None]
-        given = input_from_metadata(
+        found = ranked(
+            self._reranker,
             query,
             [document.content or "" for document in documents],
             [_with_chunks(document.meta) for document in documents],
             scores=scores if len(scores) == len(documents) else None,
             top_n=self.top_k if top_k is None else top_k,
         )
-        ranking = self._reranker.rerank_batch([given])[0]
-        rows = zip(ranking.ids, ranking.relevance.tolist(), strict=True)
-        return {"documents": [replace(documents[place], score=score) for place, score in rows]}
+        return {"documents": [replace(documents[index], score=score) for index, score in found]}
 
     @component.output_types(documents=list[Document])  # type: ignore[untyped-decorator]
     async def run_async(

@@ -5,7 +5,7 @@ from collections import Counter
 from graphrerank.extras import importing
 from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.integrations.cross_encoder import FindEdges
-from graphrerank.integrations.metadata import input_from_metadata
+from graphrerank.integrations.metadata import ranked
 
 with importing("lancedb", __name__):
     import pyarrow as pa
@@ -70,8 +70,6 @@ class GraphRerankReranker(Reranker):
             raise ValueError(f"`column` must be one of {table.column_names}, got {self._column!r}")
         texts = table[self._column].to_pylist()
         edges = () if self._edges is None else self._edges(texts)
-        given = input_from_metadata(query, texts, [{}] * len(texts), scores=scores, edges=edges)
-        ranking = self._reranker.rerank_batch([given])[0]
-        ranked = table.take(ranking.indices.tolist())
-        ranked = ranked.append_column(RELEVANCE, pa.array(ranking.relevance.tolist(), type=pa.float32()))
-        return self._keep_relevance_score(ranked)
+        order, relevance = zip(*ranked(self._reranker, query, texts, scores=scores, edges=edges), strict=True)
+        best = table.take(order).append_column(RELEVANCE, pa.array(relevance, type=pa.float32()))
+        return self._keep_relevance_score(best)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from graphrerank.extras import importing
 from graphrerank.inference.graph_reranker import GraphReranker
-from graphrerank.integrations.metadata import Edge, input_from_metadata
+from graphrerank.integrations.metadata import Edge, ranked
 
 with importing("langchain", __name__):
     from langchain_core.callbacks import Callbacks
@@ -56,17 +56,15 @@ class GraphRerankCompressor(BaseDocumentCompressor):
         Raises:
             ValueError: If the query is blank, or metadata have another form.
         """
-        if not documents:
-            return []
-        candidates = input_from_metadata(
+        found = ranked(
+            self.reranker,
             query,
             [document.page_content for document in documents],
             [document.metadata for document in documents],
             edges=() if self.edges is None else self.edges(documents),
             top_n=self.top_n,
         )
-        ranking = self.reranker.rerank_batch([candidates])[0]
         return [
             documents[index].model_copy(update={"metadata": {**documents[index].metadata, "relevance_score": score}})
-            for index, score in zip(ranking.ids, ranking.relevance.tolist(), strict=True)
+            for index, score in found
         ]

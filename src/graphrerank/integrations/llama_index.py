@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from graphrerank.extras import importing
 from graphrerank.inference.graph_reranker import GraphReranker
-from graphrerank.integrations.metadata import Edge, input_from_metadata
+from graphrerank.integrations.metadata import Edge, ranked
 
 with importing("llama-index", __name__):
     from llama_index.core.postprocessor.types import BaseNodePostprocessor
@@ -41,10 +41,9 @@ class GraphRerankPostprocessor(BaseNodePostprocessor):
         """
         if query_bundle is None:
             raise ValueError("`query_bundle` must be given, as nodes are ranked for a query, got none")
-        if not nodes:
-            return []
         scores = [node.score for node in nodes if node.score is not None]
-        candidates = input_from_metadata(
+        found = ranked(
+            self.reranker,
             query_bundle.query_str,
             [node.node.get_content(metadata_mode=MetadataMode.NONE) for node in nodes],
             [node.node.metadata for node in nodes],
@@ -52,9 +51,7 @@ class GraphRerankPostprocessor(BaseNodePostprocessor):
             edges=list(_following([node.node for node in nodes])),
             top_n=self.top_n,
         )
-        ranking = self.reranker.rerank_batch([candidates])[0]
-        ranked = zip(ranking.ids, ranking.relevance.tolist(), strict=True)
-        return [NodeWithScore(node=nodes[index].node, score=score) for index, score in ranked]
+        return [NodeWithScore(node=nodes[index].node, score=score) for index, score in found]
 
 
 def _following(nodes: Sequence[BaseNode]) -> Iterator[Edge]:

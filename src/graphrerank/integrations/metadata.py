@@ -1,8 +1,9 @@
-"""A reranker's input from the metadata of a retriever's passages."""
+"""What adapters share: a reranker's input from the metadata of a retriever's passages, and its ranking."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.inference.rerank_input import RerankInput
 
 Edge = tuple[int, int] | tuple[int, int, str]  # with its type
@@ -53,3 +54,29 @@ def input_from_metadata(
         chunk_ids=[entry[CHUNK_ID] for entry in metadata] if is_chunked else None,
         top_n=top_n,
     )
+
+
+def ranked(
+    reranker: GraphReranker,
+    query: str,
+    passages: Sequence[str],
+    metadata: Sequence[Mapping[str, Any]] | None = None,
+    *,
+    scores: Sequence[float] | None = None,
+    edges: Sequence[Edge] = (),
+    top_n: int | None = None,
+) -> list[tuple[int, float]]:
+    """Rank the passages of a query; arguments as of :func:`input_from_metadata`.
+
+    Returns:
+        Best first, the index of each passage and its relevance: a probability if the model is calibrated, else a score.
+
+    Raises:
+        ValueError: As :class:`RerankInput`.
+    """
+    if not passages:
+        return []
+    metadata = [{}] * len(passages) if metadata is None else metadata
+    given = input_from_metadata(query, passages, metadata, scores=scores, edges=edges, top_n=top_n)
+    ranking = reranker.rerank_batch([given])[0]
+    return list(zip(ranking.ids, ranking.relevance.tolist(), strict=True))
