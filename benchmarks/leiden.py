@@ -14,7 +14,8 @@ import torch
 from interleaved import median_seconds
 from retag_tables import Podcast
 
-from graphrerank_papers.retag.leiden import hierarchical_leiden
+from graphrerank_papers.retag.communities import hierarchical_leiden
+from graphrerank_papers.retag.index import ReTAGSettings
 
 
 def hierarchical_louvain(graph: nx.Graph, max_community: int) -> list[set[int]]:
@@ -38,6 +39,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     args = parser.parse_args()
     torch.set_num_threads(1)
+    settings = ReTAGSettings(max_community=args.max_community, min_component=1)
     found = Podcast(args.data, args.cache).entity_graph()
     graph = nx.Graph()
     graph.add_weighted_edges_from(
@@ -45,7 +47,7 @@ def main() -> None:
     )
 
     def ours() -> list[set[int]]:
-        made = hierarchical_leiden(found.edges, found.weight, max_community=args.max_community)
+        made = hierarchical_leiden(found.edges, found.weight, settings)
         return [set(nodes) for nodes, level in zip(made.members, made.level, strict=True) if level == 0]
 
     def theirs() -> list[set[int]]:

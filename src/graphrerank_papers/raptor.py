@@ -11,23 +11,20 @@ from torch import Tensor
 
 from graphrerank.caching import hash_texts
 from graphrerank.checks import check_choice, check_counts, check_positive_share
+from graphrerank.graphs.queries import IndexEncoder
 from graphrerank.language_models.answer_cache import ChatModel, remembering
 from graphrerank.language_models.prompt import Prompt, shipped_prompt
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
 from graphrerank.text import WordTokenizer, count_tokens
 from graphrerank.text.sentences import split_sentences
-from graphrerank_papers.indexing.encode import IndexEncoder, encode_texts
 from graphrerank_papers.indexing.listed_passages import with_listed
-from graphrerank_papers.indexing.sentence_selection import pick_sentences
-from graphrerank_papers.indexing.stages import StageData, Stages
-from graphrerank_papers.indexing.summaries import write_summaries
+from graphrerank_papers.indexing.stages import Stages, encode_texts
+from graphrerank_papers.indexing.summaries import pick_sentences, write_summaries
 
 SEARCHES = ("collapsed", "tree")
-FORMAT = 1  # increment when the content of a stage changes
 OPENING_SENTENCES = 2  # of a node's text that an extractive summary quotes: a title and the first sentence
 _CLUSTERS = (1, 2, 3, 5, 8, 12, 18, 27, 40, 50)  # numbers of clusters that are tried
-_ARRAYS = ("children", "vectors")
 
 
 @dataclass(frozen=True)
@@ -203,12 +200,8 @@ def build_summary_tree(
     stages = Stages(folder)
     writer = "extractive" if language_model is None else (language_model.fingerprint, prompt.fingerprint)
     dependencies = (hash_texts(passages).hex(), encoder.fingerprint, settings, writer)
-    key = stages.key("summary_tree", FORMAT, *dependencies)
-    arrays, content = stages.get(key, _ARRAYS, lambda: _grow(passages, vectors, settings, encoder, summarise))
-    children: list[list[int]] = [[] for _ in content["texts"]]
-    for summary, child in arrays["children"].tolist():
-        children[summary].append(child)
-    return SummaryTree(len(passages), content["layers"], content["texts"], children, arrays["vectors"])
+    key = stages.key("summary_tree", *dependencies)
+    return stages.get(key, SummaryTree, lambda: _grow(passages, vectors, settings, encoder, summarise))
 
 
 def _grow(
@@ -217,11 +210,11 @@ def _grow(
     settings: SummaryTreeSettings,
     encoder: IndexEncoder,
     summarise: Callable[[Sequence[Sequence[str]], Sequence[Tensor]], list[str]],
-) -> StageData:
+) -> SummaryTree:
     """Add layers of summaries until one is small, not smaller, or the last that is allowed."""
     texts, rows = list(passages), [vectors.float().cpu()]
     layer = list(range(len(texts)))
-    edges: list[tuple[int, int]] = []
+    children: list[list[int]] = []
     layers: list[int] = []
     while len(layers) < settings.max_layers and len(layer) > settings.num_dims + 1:
         of_layer = torch.cat(rows)[layer]
@@ -231,15 +224,14 @@ def _grow(
             break
         first = len(texts)
         groups = [[layer[position] for position in cluster] for cluster in clusters]
-        edges += [(first + row - len(passages), child) for row, group in enumerate(groups) for child in group]
+        children += groups
         members = [[texts[child] for child in group] for group in groups]
         texts += summarise(members, [of_layer[cluster] for cluster in clusters])
         rows.append(encode_texts(encoder, texts[first:]))
         layers.append(len(groups))
         layer = list(range(first, len(texts)))
-    children = torch.tensor(edges, dtype=torch.int64).reshape(-1, 2)
     summaries = torch.cat([rows[0][:0], *rows[1:]])
-    return {"children": children, "vectors": summaries}, {"texts": texts[len(passages) :], "layers": layers}
+    return SummaryTree(len(passages), layers, texts[len(passages) :], children, summaries)
 
 
 def cluster_nodes(vectors: Tensor, num_tokens: Sequence[int], settings: SummaryTreeSettings) -> list[list[int]]:

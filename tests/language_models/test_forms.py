@@ -26,8 +26,7 @@ from graphrerank_papers.knowledge.language_model_entities import parse_entities
 from graphrerank_papers.knowledge.language_model_extractor import parse_knowledge
 from graphrerank_papers.knowledge.two_stage_extractor import parse_names, parse_relations
 from graphrerank_papers.light_rag import parse_levels
-from graphrerank_papers.retag.language_model_keywords import parse_keywords
-from graphrerank_papers.retag.language_model_topics import parse_relevant, parse_topic, parse_topics
+from graphrerank_papers.retag.language_model import parse_keywords, parse_relevant, parse_topic, parse_topics
 from tests.support import CONF, PAPERS_CONF
 
 pytest.importorskip("llguidance", reason="llguidance is optional")

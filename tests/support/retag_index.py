@@ -5,9 +5,15 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from graphrerank_papers.retag.communities import Communities, Rows
-from graphrerank_papers.retag.index import ReTAGIndex, ReTAGSettings, Sentences, Subgraph
-from graphrerank_papers.retag.report import ReTAGReport
+from graphrerank_papers.retag.index import (
+    Communities,
+    ReTAGIndex,
+    ReTAGReport,
+    ReTAGSettings,
+    Rows,
+    Sentences,
+    Subgraph,
+)
 from graphrerank_papers.retag.topics import Topics
 from tests.support.encoders import HashEncoder
 

@@ -11,15 +11,13 @@ from torch import Tensor
 from graphrerank.caching import hash_texts
 from graphrerank.checks import check_not_negative, check_positive_share
 from graphrerank.graphs import CorpusGraph, Ranking, top_k_by_node_order
+from graphrerank.graphs.queries import IndexEncoder
 from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank_papers.hipporag.facts import Facts, merge_knowledge
-from graphrerank_papers.indexing.encode import IndexEncoder, encode_in_blocks
-from graphrerank_papers.indexing.stages import StageData, Stages
+from graphrerank_papers.indexing.stages import Stages
 
-FORMAT = 1  # increment when the content of a stage changes
 MAX_COSINES = 1 << 23  # held at once by the search for synonyms: 32 MiB of float32
-_FACTS = ("ends", "occurrences", "related", "num_statements")
 
 
 @dataclass(frozen=True)
@@ -101,38 +99,35 @@ def build_fact_graph(
     """
     stages, settings = Stages(folder), settings or FactGraphSettings()
 
-    def extract() -> StageData:
+    def extract() -> Facts:
         knowledge = extractor.extract(passages)
         if len(knowledge) != len(passages):
             raise ValueError(f"`extractor` must return one entry per passage ({len(passages)}), got {len(knowledge)}")
-        facts = merge_knowledge(knowledge)
-        strings = {"names": facts.names, "spellings": facts.spellings, "texts": facts.texts}
-        return {name: getattr(facts, name) for name in _FACTS}, strings
+        return merge_knowledge(knowledge)
 
-    facts_key = stages.key("facts", FORMAT, hash_texts(passages).hex(), extractor.fingerprint)
-    arrays, strings = stages.get(facts_key, _FACTS, extract)
-    facts = Facts(**{**strings, **arrays})
+    facts_key = stages.key("facts", hash_texts(passages).hex(), extractor.fingerprint)
+    facts = stages.get(facts_key, Facts, extract)
 
-    def find_synonyms() -> StageData:
+    def find_synonyms() -> tuple[Tensor, Tensor]:
         is_long = [sum(map(str.isalnum, name)) >= settings.min_name_characters for name in facts.names]
         entities = torch.tensor(is_long, dtype=torch.bool).nonzero().flatten()
         spellings = [facts.spellings[entity] for entity in entities.tolist()]
         pairs, cosine = synonym_edges(
-            encode_in_blocks(stages, encoder, spellings).to(device),
+            stages.encode(encoder, spellings).to(device),
             threshold=settings.synonymy_threshold,
             max_synonyms=settings.max_synonyms,
         )
-        return {"pairs": entities[pairs.cpu()], "cosine": cosine.cpu()}, {}
+        return entities[pairs.cpu()], cosine.cpu()
 
-    key = stages.key("synonyms", FORMAT, facts_key, encoder.fingerprint, settings)
-    synonyms, _ = stages.get(key, ("pairs", "cosine"), find_synonyms)
-    num_passages, pairs = len(passages), synonyms["pairs"]
+    key = stages.key("synonyms", facts_key, encoder.fingerprint, settings)
+    pairs, cosine = stages.get(key, tuple[Tensor, Tensor], find_synonyms)
+    num_passages = len(passages)
     to_entity = torch.tensor([0, num_passages])
     edges = torch.cat([facts.occurrences + to_entity, facts.related + num_passages, pairs + num_passages])
-    weight = torch.cat([torch.ones(len(facts.occurrences)), facts.num_statements.float(), synonyms["cosine"].float()])
+    weight = torch.cat([torch.ones(len(facts.occurrences)), facts.num_statements.float(), cosine.float()])
     ids = [*(f"passage:{passage}" for passage in range(num_passages)), *(f"entity:{name}" for name in facts.names)]
     graph = CorpusGraph.from_edges(ids, [*passages, *facts.spellings], edges, weight)
-    return FactGraph(graph, num_passages, facts, encode_in_blocks(stages, encoder, facts.texts), len(pairs))
+    return FactGraph(graph, num_passages, facts, stages.encode(encoder, facts.texts), len(pairs))
 
 
 def synonym_edges(vectors: Tensor, *, threshold: float = 0.8, max_synonyms: int = 100) -> tuple[Tensor, Tensor]:

@@ -12,7 +12,6 @@ from graphrerank.operators.corpus_ppr import CorpusPPR
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
 from graphrerank_papers.hipporag.fact_graph import FactGraphSettings, build_fact_graph, with_reached
-from graphrerank_papers.indexing.encode import encode_in_blocks
 from graphrerank_papers.indexing.stages import Stages
 
 
@@ -68,7 +67,7 @@ class HippoRAGSearch:
             device=device,
         )
         print(index.report(), flush=True)
-        self._names = encode_in_blocks(Stages(folder), self._encoder, index.facts.spellings).to(device)
+        self._names = Stages(folder).encode(self._encoder, index.facts.spellings).to(device)
         self._walk = CorpusPPR(index.between_entities().to(device), restart_prob=restart_prob)
         self._occurrences = index.facts.occurrences.to(device)
         holders = index.num_holders.to(device)

@@ -9,15 +9,11 @@ import torch
 from torch import Tensor
 
 from graphrerank.caching import hash_texts
+from graphrerank.graphs.queries import IndexEncoder
 from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
 from graphrerank.text import WordTokenizer
-from graphrerank_papers.indexing.encode import IndexEncoder, encode_in_blocks
-from graphrerank_papers.indexing.stages import StageData, Stages
+from graphrerank_papers.indexing.stages import Stages
 from graphrerank_papers.ket.skeleton import Skeleton, build_skeleton
-
-FORMAT = 1  # increment when the content of a stage changes
-_STRINGS = ("names", "entity_texts", "relation_texts")
-_ARRAYS = ("ends", "entity_links", "relation_links")
 
 
 @dataclass(frozen=True)
@@ -94,25 +90,23 @@ class KnowledgeGraphBuilder:
     def build(self, passages: Sequence[str]) -> KnowledgeGraph:
         """Build the graph of ``P`` passages, or read it; a damaged file is a ValueError."""
         skeleton = self._skeleton(passages)
-        entity_vectors = encode_in_blocks(self._stages, self._encoder, skeleton.entity_texts)
         return KnowledgeGraph(
-            skeleton, entity_vectors, encode_in_blocks(self._stages, self._encoder, skeleton.relation_texts)
+            skeleton,
+            self._stages.encode(self._encoder, skeleton.entity_texts),
+            self._stages.encode(self._encoder, skeleton.relation_texts),
         )
 
     def _skeleton(self, passages: Sequence[str]) -> Skeleton:
-        def make() -> StageData:
-            skeleton = build_skeleton(
+        def make() -> Skeleton:
+            return build_skeleton(
                 self._extractor.extract(passages),
                 range(len(passages)),
                 WordTokenizer(),
                 description_tokens=self._description_tokens,
             )
-            strings = {name: getattr(skeleton, name) for name in _STRINGS}
-            return {name: getattr(skeleton, name) for name in _ARRAYS}, strings
 
         dependencies = (hash_texts(passages).hex(), self._extractor.fingerprint, self._description_tokens)
-        arrays, strings = self._stages.get(self._stages.key("knowledge", FORMAT, *dependencies), _ARRAYS, make)
-        return Skeleton(**{**strings, **arrays})
+        return self._stages.get(self._stages.key("knowledge", *dependencies), Skeleton, make)
 
 
 def _grouped(links: Tensor, num_rows: int) -> list[list[int]]:

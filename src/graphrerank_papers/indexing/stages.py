@@ -2,23 +2,30 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
+from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
+import torch
 from torch import Tensor
 
+from graphrerank.caching import hash_texts
 from graphrerank.files import check_writable, load_tensors, save_tensors, write_text
+from graphrerank.graphs.queries import IndexEncoder
 
-StageData = tuple[Mapping[str, Tensor], Any]  # arrays, and content stored as JSON
+FORMAT = 2  # increment when the content of a stage changes
+BLOCK_TEXTS = 4096  # encoded between two writes: an interruption loses at most this much work
+
+RecordT = TypeVar("RecordT")
 
 
 class Stages:
     """A folder of stages, each computed once.
 
-    A stage is two files, ``<name>-<key>.json`` and ``<name>-<key>.safetensors``. The arrays are written last, so their
-    presence marks a complete stage even after an interrupted build. The key hashes all that the stage depends on:
-    results for other settings, corpora and encoders are stored side by side.
+    A stage is a record in two files, ``<name>-<key>.json`` and ``<name>-<key>.safetensors`` (:func:`save_record`). The
+    tensors are written last, so their presence marks a complete stage even after an interrupted build. The key hashes
+    all that the stage depends on: results for other settings, corpora and encoders are stored side by side.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -26,18 +33,91 @@ class Stages:
 
     def key(self, name: str, *dependencies: Any) -> str:
         """Return the file name of a stage, given keys of earlier stages, fingerprints and settings."""
-        return f"{name}-{hashlib.sha256(repr((name, *dependencies)).encode()).hexdigest()[:24]}"
+        return f"{name}-{hashlib.sha256(repr((FORMAT, name, *dependencies)).encode()).hexdigest()[:24]}"
 
-    def get(self, key: str, tensors: tuple[str, ...], make: Callable[[], StageData]) -> tuple[dict[str, Tensor], Any]:
-        """Read a stage by its key and the names of its arrays; compute and write it first if it is missing."""
-        arrays = self.folder / f"{key}.safetensors"
-        content = arrays.with_suffix(".json")
-        if not arrays.is_file():
+    def get(self, key: str, kind: type[RecordT], make: Callable[[], RecordT]) -> RecordT:
+        """Read a stage by its key and the type of its record; compute and write it first if it is missing."""
+        stem = self.folder / key
+        if not stem.with_suffix(".safetensors").is_file():
             check_writable(self.folder)
-            data, strings = make()
-            write_text(content, json.dumps(strings, ensure_ascii=False) + "\n")
-            save_tensors(arrays, data)
-        try:
-            return load_tensors(arrays, tensors), json.loads(content.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-            raise ValueError(f"{content}: damaged index ({error}); delete {arrays.name} and build again") from error
+            save_record(stem, make())
+        return load_record(stem, kind)
+
+    def encode(self, encoder: IndexEncoder, texts: Sequence[str]) -> Tensor:
+        """Encode texts as ``[n, d]`` float32 (``[0, 0]`` without texts), in blocks stored by a hash of their texts."""
+        blocks = [texts[start : start + BLOCK_TEXTS] for start in range(0, len(texts), BLOCK_TEXTS)]
+        return torch.cat([self._encode_block(encoder, block) for block in blocks]) if blocks else torch.zeros(0, 0)
+
+    def _encode_block(self, encoder: IndexEncoder, texts: Sequence[str]) -> Tensor:
+        key = self.key("vectors", hash_texts(texts).hex(), encoder.fingerprint)
+        return self.get(key, Tensor, lambda: encode_texts(encoder, texts))
+
+
+def encode_texts(encoder: IndexEncoder, texts: Sequence[str]) -> Tensor:
+    """Encode texts as ``[n, d]`` float32 on the CPU; refuse vectors that are not finite or not one per text."""
+    vectors = encoder.encode(texts).float().cpu()
+    if vectors.dim() != 2 or len(vectors) != len(texts) or not torch.isfinite(vectors).all():
+        raise ValueError(
+            f"`encoder` must return finite [{len(texts)}, d] vectors, got a tensor of shape {list(vectors.shape)}"
+        )
+    return vectors
+
+
+def save_record(stem: Path, record: Any) -> None:
+    """Write a record as ``<stem>.json`` and, after it, ``<stem>.safetensors``.
+
+    A record is a tensor, a dataclass whose fields are records or what JSON can write, or a tuple or list of these.
+    """
+    tensors: dict[str, Tensor] = {"end": torch.zeros(0)}  # safetensors cannot read a file without a tensor
+    content = {"record": _split(record, "record", tensors), "tensors": list(tensors)}
+    write_text(stem.with_suffix(".json"), json.dumps(content, ensure_ascii=False) + "\n")
+    save_tensors(stem.with_suffix(".safetensors"), tensors)
+
+
+def load_record(stem: Path, kind: type[RecordT]) -> RecordT:
+    """Read a record of some type that :func:`save_record` wrote.
+
+    Raises:
+        ValueError: If a file is missing, damaged, or of another type; the message says to build the index again.
+    """
+    file, tensors = stem.with_suffix(".json"), stem.with_suffix(".safetensors")
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        record: RecordT = _join(kind, content["record"], "record", load_tensors(tensors, tuple(content["tensors"])))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, LookupError, TypeError) as error:
+        raise ValueError(
+            f"{file}: missing or damaged index ({error!r}); delete {tensors.name} and build again"
+        ) from error
+    return record
+
+
+def _split(part: Any, name: str, tensors: dict[str, Tensor]) -> Any:
+    """Return what JSON writes of a record, and move its tensors to a table, by their place in the record."""
+    if isinstance(part, Tensor):
+        tensors[name] = part.clone()  # safetensors refuses tensors that share memory
+        return None
+    if is_dataclass(part):
+        return {
+            field.name: _split(getattr(part, field.name), f"{name}.{field.name}", tensors) for field in fields(part)
+        }
+    if isinstance(part, tuple) or (isinstance(part, list) and part and is_dataclass(part[0])):
+        return [_split(entry, f"{name}.{index}", tensors) for index, entry in enumerate(part)]
+    return part
+
+
+def _join(kind: Any, content: Any, name: str, tensors: dict[str, Tensor]) -> Any:
+    """Build a record of some type from what :func:`_split` made of it."""
+    arguments = get_args(kind)
+    if kind is Tensor:
+        return tensors[name]
+    if isinstance(kind, type) and is_dataclass(kind):
+        kinds = get_type_hints(kind)
+        return kind(**{key: _join(kinds[key], part, f"{name}.{key}", tensors) for key, part in content.items()})
+    if get_origin(kind) is tuple and Ellipsis not in arguments:
+        return tuple(
+            _join(of, part, f"{name}.{index}", tensors)
+            for index, (of, part) in enumerate(zip(arguments, content, strict=True))
+        )
+    if arguments and is_dataclass(arguments[0]):
+        return [_join(arguments[0], part, f"{name}.{index}", tensors) for index, part in enumerate(content)]
+    return content

@@ -1,14 +1,65 @@
-"""Summaries by a language model, of limited length."""
+"""Summaries of limited length: by selecting representative sentences, or by a language model."""
 
 from collections.abc import Sequence
 from functools import partial
+
+import numpy as np
+from torch import Tensor
 
 from graphrerank.language_models.answer_cache import ChatModel
 from graphrerank.language_models.prompt import Prompt, shipped_prompt
 from graphrerank.language_models.strict_answers import ask_strictly, read_json
 from graphrerank.text.tokenizer import Tokenizer, count_tokens
 
+SAME = 0.95  # cosine from which two sentences count as equal
+FULL = 7 / 8  # share of the limit from which nothing is added: what still fits is short and uninformative
 WORDS_PER_TOKEN = 0.6  # requested by the prompt: slightly less than fits
+
+
+def pick_sentences(vectors: Tensor, num_tokens: Sequence[int], *, limit: int, centrality: float = 0.7) -> list[int]:
+    r"""Select sentences greedily by their score until the limit is nearly reached or none fits.
+
+    .. math:: \lambda \cos(s, \bar s) - (1 - \lambda) \max(0, \max_{p \in P} \cos(s, p))
+
+    where :math:`\bar s` is the mean over all sentences and :math:`P` the selection; ties go to the earlier sentence. A
+    sentence that equals a selected one is skipped.
+
+    Source: Carbonell and Goldstein, "The Use of MMR", 1998, with the document's centroid instead of a query (Radev et
+    al., "Centroid-based summarization of multiple documents", 2004).
+
+    Args:
+        vectors: ``[n, d]`` unit vectors of the sentences.
+        num_tokens: ``n`` lengths.
+        limit: Maximum number of tokens of the selection.
+        centrality: :math:`\lambda` in [0, 1].
+
+    Returns:
+        Indices of sentences in the order of selection; empty if none fits.
+
+    Example:
+        >>> import torch
+        >>> east, north = torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0])
+        >>> pick_sentences(torch.stack([east, east, north]), [3, 3, 3], limit=9, centrality=0.5)
+        [0, 2]
+    """
+    if not len(vectors):
+        return []
+    unit, tokens = vectors.numpy(), np.asarray(num_tokens)
+    mean = unit.mean(axis=0)
+    central = unit @ (mean / max(float(np.linalg.norm(mean)), 1e-12))
+    nearest = np.zeros(len(unit))
+    selected: list[int] = []
+    used = 0
+    is_free = tokens <= limit
+    while is_free.any() and used < FULL * limit:
+        score = np.where(is_free, centrality * central - (1 - centrality) * nearest, -np.inf)
+        best = int(score.argmax())
+        selected.append(best)
+        used += int(tokens[best])
+        nearest = np.maximum(nearest, unit @ unit[best])
+        is_free[best] = False
+        is_free &= (tokens <= limit - used) & (nearest < SAME)
+    return selected
 
 
 def write_summaries(

@@ -9,8 +9,7 @@ from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
 from graphrerank.text import Tokenizer
-from graphrerank_papers.ket.builder import KETIndexBuilder
-from graphrerank_papers.ket.index import KETSettings
+from graphrerank_papers.ket.index import KETIndexBuilder, KETSettings
 from graphrerank_papers.ket.retrieval import KETRetrieval, find_solution
 
 
@@ -26,15 +25,9 @@ class KETSearch:
         folder: Folder of indexes.
         tokenizer: Tokenizer that measures texts.
         extractor: Extractor of entities and relations; None for solutions without a knowledge graph.
-        solution: See :class:`KETRetrieval`.
-        chunk_tokens: See :class:`KETSettings`, as for all settings up to ``description_tokens``.
-        join: Whether a chunk may span documents.
-        num_neighbours: K of the chunk graph, even.
-        core_share: Share of chunks in the skeleton, unless the solution fixes it.
-        seed: Seed of random core chunks.
-        num_splits: Number of times a chunk is halved, if the solution has keywords.
-        description_tokens: Maximum number of tokens that describe an entity or a relation.
-        context_tokens: See :class:`KETRetrieval`, as for all settings up to ``num_seeds``.
+        index: Settings of the index, but for those that the solution fixes.
+        solution: See :class:`KETRetrieval`, as for the settings that follow.
+        context_tokens: Maximum number of tokens of a context.
         graph_share: Share of the context's tokens for the skeleton; None for the solution's.
         num_seeds: Number of seed entities.
 
@@ -49,40 +42,20 @@ class KETSearch:
         folder: str | Path,
         tokenizer: Tokenizer,
         extractor: KnowledgeExtractor | None = None,
+        index: KETSettings,
         solution: str = "ket_p",
-        chunk_tokens: int = 1200,
-        join: bool = True,
-        num_neighbours: int = 2,
-        core_share: float = 0.8,
-        seed: int = 0,
-        num_splits: int = 3,
-        description_tokens: int = 100,
         context_tokens: int = 12_000,
         graph_share: float | None = None,
         num_seeds: int = 10,
     ) -> None:
-        settings = KETSettings(
-            chunk_tokens=chunk_tokens,
-            join=join,
-            num_neighbours=num_neighbours,
-            core_share=core_share,
-            seed=seed,
-            num_splits=num_splits,
-            description_tokens=description_tokens,
-        )
         builder = KETIndexBuilder(folder, tokenizer=tokenizer, encoder=resources.index_encoder, extractor=extractor)
-        index = builder.build(resources.graph.all_texts, find_solution(solution).settings(settings))
-        print(*index.report.lines(), sep="\n", flush=True)
-        retrieval = KETRetrieval(
-            index,
-            solution=solution,
-            context_tokens=context_tokens,
-            graph_share=graph_share,
-            num_seeds=num_seeds,
-        )
+        built = builder.build(resources.graph.all_texts, find_solution(solution).settings(index))
+        print(*built.report.lines(), sep="\n", flush=True)
         device = resources.graph.device
-        self.retrieval = retrieval.to(device)
-        self._indptr, self._documents = index.sub_chunks.indptr.to(device), index.sub_chunks.documents.to(device)
+        self.retrieval = KETRetrieval(
+            built, solution=solution, context_tokens=context_tokens, graph_share=graph_share, num_seeds=num_seeds
+        ).to(device)
+        self._indptr, self._documents = built.sub_chunks.indptr.to(device), built.sub_chunks.documents.to(device)
         self._resources = resources
 
     def run(self, state: RetrievalState) -> RetrievalState:

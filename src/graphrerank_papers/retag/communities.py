@@ -1,84 +1,170 @@
-"""Communities of entities, with their summaries."""
+"""Hierarchical communities by the Leiden algorithm, and their growth with the graph."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
-from graphrerank.checks import check_not_negative
+from graphrerank_papers.retag.index import ReTAGSettings
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Lists of integers of any length, concatenated."""
+class Hierarchy:
+    """Nested communities, ordered by level, then by their smallest member."""
 
-    indptr: Tensor  # `[n + 1]` int64; row `i` is `indices[indptr[i]:indptr[i + 1]]`
-    indices: Tensor  # `[nnz]` int64
-
-    @classmethod
-    def of(cls, rows: Iterable[Sequence[int]]) -> "Rows":
-        """Concatenate lists.
-
-        Example:
-            >>> rows = Rows.of([[3, 1], [], [2]])
-            >>> rows.indptr.tolist(), rows[0].tolist(), len(rows)
-            ([0, 2, 2, 3], [3, 1], 3)
-        """
-        lists = list(rows)
-        indptr = torch.tensor(list(accumulate(map(len, lists), initial=0)), dtype=torch.int64)
-        return cls(indptr, torch.tensor([entry for row in lists for entry in row], dtype=torch.int64))
+    level: Sequence[int]  # level of each; 0 is the coarsest
+    parent: Sequence[int]  # the community of the level above that contains it; -1 at level 0
+    members: Sequence[Sequence[int]]  # nodes of each, ascending
 
     def __len__(self) -> int:
-        return len(self.indptr) - 1
+        return len(self.members)
 
-    def __getitem__(self, row: int) -> Tensor:
-        if not 0 <= row < len(self):
-            raise IndexError(row)
-        return self.indices[self.indptr[row] : self.indptr[row + 1]]
+    @property
+    def by_level(self) -> list[dict[int, int]]:
+        """The community of each node at each level; nodes of an unsplit community have none at finer levels."""
+        levels: list[dict[int, int]] = [{} for _ in range(max(self.level, default=-1) + 1)]
+        for community, (level, nodes) in enumerate(zip(self.level, self.members, strict=True)):
+            levels[level].update(dict.fromkeys(nodes, community))
+        return levels
 
-    def tolist(self) -> list[list[int]]:
-        """Return the lists."""
-        flat, bounds = self.indices.tolist(), self.indptr.tolist()
-        return [flat[start:stop] for start, stop in pairwise(bounds)]
+    @property
+    def children(self) -> list[list[int]]:
+        """The communities into which each was split, ascending."""
+        rows: list[list[int]] = [[] for _ in self.members]
+        for child, parent in enumerate(self.parent):
+            if parent >= 0:
+                rows[parent].append(child)
+        return rows
 
 
-@dataclass(frozen=True)
-class Communities:
-    """Communities of all graphs of an index, with their summaries.
+def hierarchical_leiden(edges: Tensor, weight: Tensor, settings: ReTAGSettings) -> Hierarchy:
+    """Find communities, and split those of ``max_community`` nodes or more recursively, if Leiden can.
 
-    They are ordered by graph, then by level, so a parent precedes its children.
+    Source: "From Louvain to Leiden", 2019, as used by GraphRAG ("From Local to Global", 2024, section 3.1.3), in the
+    implementation of Microsoft's ``graspologic-native``.
+
+    ``edges`` are ``[m, 2]`` int64, undirected, unique pairs, with a positive ``weight`` ``[m]``. Read of the settings:
+    ``resolution`` (of modularity), ``max_community``, ``min_component`` and ``seed``.
     """
+    try:
+        import graspologic_native
+    except ImportError as error:
+        raise ValueError("communities need the package `graspologic-native`: pip install graphrerank[retag]") from error
+    inside = in_components(edges, settings.min_component)
+    edges, weight = edges[inside], weight[inside]
+    if not len(edges):
+        return Hierarchy([], [], [])
+    pairs = [(str(a), str(b), w) for (a, b), w in zip(edges.tolist(), weight.double().tolist(), strict=True)]
+    members: dict[tuple[int, int], list[int]] = {}  # by level and cluster
+    parent: dict[tuple[int, int], int] = {}
+    for entry in graspologic_native.hierarchical_leiden(
+        pairs, resolution=settings.resolution, max_cluster_size=settings.max_community, seed=settings.seed
+    ):
+        key = (entry.level, entry.cluster)
+        members.setdefault(key, []).append(int(entry.node))
+        parent[key] = -1 if entry.parent_cluster is None else entry.parent_cluster
+    order = sorted(members, key=lambda key: (key[0], min(members[key])))
+    index = {key: community for community, key in enumerate(order)}
+    return Hierarchy(
+        level=[level for level, _ in order],
+        parent=[index[level - 1, parent[level, cluster]] if level else -1 for level, cluster in order],
+        members=[sorted(members[key]) for key in order],
+    )
 
-    graph: Tensor  # `[C]` int64, the graph of each; 0 is the general one, `1 + t` that of topic `t`
-    level: Tensor  # `[C]` int64; 0 is the coarsest
-    parent: Tensor  # `[C]` int64, the community of the level above that contains it; -1 at level 0
-    members: Rows  # entities of each, ascending
-    titles: Sequence[str]  # `C` titles, the names of the most prominent entities
-    texts: Sequence[str]  # `C` summaries
-    num_tokens: Tensor  # `[C]` int64, of the summaries
-    vectors: Tensor  # `[C, d]` float32 unit vectors of the summaries
-    sentences: Rows  # sentences that each summary consists of, in corpus order; empty if a language model wrote it
-    sources: Rows  # passages that each summary was made from, ascending
-    named: Rows  # entities that each summary names, ascending
 
-    def __len__(self) -> int:
-        return len(self.texts)
+def in_components(edges: Tensor, min_component: int) -> Tensor:
+    """Return which edges ``[m, 2]`` int64 lie in connected components of ``min_component`` nodes or more: ``[m]`` bool.
 
-    def num_levels(self, graph: int) -> int:
-        """Return the number of levels of a graph; 0 if it has no edge."""
-        levels = self.level[self.graph == graph]
-        return int(levels.max()) + 1 if len(levels) else 0
+    Example:
+        >>> in_components(torch.tensor([[0, 1], [2, 3], [3, 4]]), 3)
+        tensor([False,  True,  True])
+    """
+    nodes, ends = torch.unique(edges, return_inverse=True)
+    head, tail = ends.reshape(-1, 2).T.numpy()
+    adjacency = coo_matrix((np.ones(len(head)), (head, tail)), shape=(len(nodes), len(nodes)))
+    _, label = connected_components(adjacency, directed=False)
+    return torch.from_numpy(np.bincount(label)[label[head]] >= min_component) if len(head) else edges[:, 0] > 0
 
-    def at_level(self, graph: int, level: int) -> Tensor:
-        """Return the communities of a level, and those of coarser levels that were not split: ``[n]`` int64, ascending.
 
-        Together they contain each entity of the graph once. Source: GraphRAG ("From Local to Global", 2024, section
-        3.1.4).
-        """
-        check_not_negative(level=level)
-        is_split = torch.zeros(len(self) + 1, dtype=torch.bool)
-        is_split[self.parent] = True  # a parent of -1 sets the last element, which is dropped below
-        unsplit = (self.level < level) & ~is_split[:-1]
-        return ((self.graph == graph) & (unsplit | (self.level == level))).nonzero().flatten()
+def graft(hierarchy: Hierarchy, edges: Tensor, weight: Tensor, settings: ReTAGSettings) -> tuple[Hierarchy, list[int]]:
+    """Let the communities of a grown graph absorb its new nodes.
+
+    A new node joins the finest community to which most of its edges' weight leads, the smaller index on ties. This is
+    repeated until no remaining node has a neighbour in a community. Connected components of at least ``min_component``
+    remaining nodes form new communities. A community that gained nodes and has ``max_community`` or more is split on
+    the next level. ``edges`` are ``[m, 2]`` int64, ``weight`` ``[m]``, of the graph now.
+
+    Returns:
+        The communities now, and the previous index of each; -1 for a new one.
+    """
+    pairs = list(zip(edges.tolist(), weight.tolist(), strict=True))
+    finest = {node: community for community, members in enumerate(hierarchy.members) for node in members}
+    joined = _join(pairs, finest)
+    level, parent = list(hierarchy.level), list(hierarchy.parent)
+    members = [list(nodes) for nodes in hierarchy.members]
+    for node, community in joined.items():
+        while community >= 0:
+            members[community].append(node)
+            community = parent[community]
+
+    edges_from: dict[int, list[int]] = {}
+    for edge, ((head, _), _) in enumerate(pairs):
+        edges_from.setdefault(head, []).append(edge)
+
+    def add_communities(nodes: set[int], below: int) -> None:
+        """Cluster nodes, below a community that they make up or, if it is -1, at level 0."""
+        inside = torch.tensor(
+            sorted(edge for node in nodes for edge in edges_from.get(node, ()) if pairs[edge][0][1] in nodes),
+            dtype=torch.int64,
+        )
+        least = 1 if below >= 0 else settings.min_component
+        clusters = hierarchical_leiden(edges[inside], weight[inside], replace(settings, min_component=least))
+        first, depth = len(members), 0 if below < 0 else level[below] + 1
+        coarsest = [nodes for nodes, at in zip(clusters.members, clusters.level, strict=True) if at == 0]
+        if below >= 0 and (len(coarsest) < 2 or sum(map(len, coarsest)) < len(nodes)):
+            return  # it cannot be split
+        level.extend(depth + at for at in clusters.level)
+        parent.extend(below if above < 0 else first + above for above in clusters.parent)
+        members.extend(list(nodes) for nodes in clusters.members)
+
+    for community in sorted(set(joined.values())):
+        if len(members[community]) >= settings.max_community:
+            add_communities(set(members[community]), community)
+    placed = finest.keys() | joined.keys()
+    if unplaced := {node for pair, _ in pairs for node in pair if node not in placed}:
+        add_communities(unplaced, -1)
+    order = sorted(range(len(members)), key=lambda community: (level[community], min(members[community])))
+    index = {old: new for new, old in enumerate(order)}
+    result = Hierarchy(
+        level=[level[old] for old in order],
+        parent=[index[parent[old]] if parent[old] >= 0 else -1 for old in order],
+        members=[sorted(members[old]) for old in order],
+    )
+    return result, [old if old < len(hierarchy) else -1 for old in order]
+
+
+def _join(pairs: Sequence[tuple[Sequence[int], float]], finest: dict[int, int]) -> dict[int, int]:
+    """Choose a community for each new node connected to one, directly or through new nodes."""
+    neighbours: dict[int, list[tuple[int, float]]] = {}
+    for (head, tail), weight in pairs:
+        for node, other in ((head, tail), (tail, head)):
+            if node not in finest:
+                neighbours.setdefault(node, []).append((other, weight))
+    joined: dict[int, int] = {}
+    while True:
+        chosen = {}
+        for node in sorted(neighbours.keys() - joined.keys()):
+            strength: dict[int, float] = {}
+            for other, weight in neighbours[node]:
+                community = finest.get(other, joined.get(other))
+                if community is not None:
+                    strength[community] = strength.get(community, 0.0) + weight
+            if strength:
+                chosen[node] = min(strength, key=lambda community: (-strength[community], community))
+        if not chosen:
+            return joined
+        joined.update(chosen)

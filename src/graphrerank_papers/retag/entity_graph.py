@@ -13,7 +13,7 @@ from torch import Tensor
 from graphrerank.knowledge.passage_knowledge import Knowledge
 from graphrerank.text import normalize_entity, split_sentences
 from graphrerank_papers.hipporag.facts import Facts, merge_knowledge
-from graphrerank_papers.retag.communities import Rows
+from graphrerank_papers.retag.index import Rows
 
 MAX_NAME_WORDS = 8  # of names searched for in a summary
 

@@ -1,26 +1,18 @@
 """ReTAG's index in memory and on disk, and its settings."""
 
-import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from graphrerank.checks import check_counts, check_not_negative, check_positive, check_positive_share, check_share
-from graphrerank.files import atomic_folder, load_tensors, save_tensors, write_text
+from graphrerank.files import atomic_folder
 from graphrerank.graphs import CorpusGraph, EntityIncidence
-from graphrerank.untrusted import MAX_LARGE_BYTES, read_json
-from graphrerank_papers.retag.communities import Communities, Rows
-from graphrerank_papers.retag.report import ReTAGReport
+from graphrerank_papers.indexing.stages import load_record, save_record
 from graphrerank_papers.retag.topics import Topics
-
-FORMAT = 1  # of the files
-COLUMNS = ("graph", "level", "parent", "num_tokens", "vectors")  # tensors of the communities
-ROWS = ("members", "sentences", "sources", "named")  # lists of the communities
-ARRAYS, STRINGS = "index.safetensors", "index.json"
 
 
 @dataclass(frozen=True)
@@ -54,6 +46,80 @@ class ReTAGSettings:
 
 
 @dataclass(frozen=True)
+class Rows:
+    """Lists of integers of any length, concatenated."""
+
+    indptr: Tensor  # `[n + 1]` int64; row `i` is `indices[indptr[i]:indptr[i + 1]]`
+    indices: Tensor  # `[nnz]` int64
+
+    @classmethod
+    def of(cls, rows: Iterable[Sequence[int]]) -> "Rows":
+        """Concatenate lists.
+
+        Example:
+            >>> rows = Rows.of([[3, 1], [], [2]])
+            >>> rows.indptr.tolist(), rows[0].tolist(), len(rows)
+            ([0, 2, 2, 3], [3, 1], 3)
+        """
+        lists = list(rows)
+        indptr = torch.tensor(list(accumulate(map(len, lists), initial=0)), dtype=torch.int64)
+        return cls(indptr, torch.tensor([entry for row in lists for entry in row], dtype=torch.int64))
+
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
+
+    def __getitem__(self, row: int) -> Tensor:
+        if not 0 <= row < len(self):
+            raise IndexError(row)
+        return self.indices[self.indptr[row] : self.indptr[row + 1]]
+
+    def tolist(self) -> list[list[int]]:
+        """Return the lists."""
+        flat, bounds = self.indices.tolist(), self.indptr.tolist()
+        return [flat[start:stop] for start, stop in pairwise(bounds)]
+
+
+@dataclass(frozen=True)
+class Communities:
+    """Communities of all graphs of an index, with their summaries.
+
+    They are ordered by graph, then by level, so a parent precedes its children.
+    """
+
+    graph: Tensor  # `[C]` int64, the graph of each; 0 is the general one, `1 + t` that of topic `t`
+    level: Tensor  # `[C]` int64; 0 is the coarsest
+    parent: Tensor  # `[C]` int64, the community of the level above that contains it; -1 at level 0
+    members: Rows  # entities of each, ascending
+    titles: Sequence[str]  # `C` titles, the names of the most prominent entities
+    texts: Sequence[str]  # `C` summaries
+    num_tokens: Tensor  # `[C]` int64, of the summaries
+    vectors: Tensor  # `[C, d]` float32 unit vectors of the summaries
+    sentences: Rows  # sentences that each summary consists of, in corpus order; empty if a language model wrote it
+    sources: Rows  # passages that each summary was made from, ascending
+    named: Rows  # entities that each summary names, ascending
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def num_levels(self, graph: int) -> int:
+        """Return the number of levels of a graph; 0 if it has no edge."""
+        levels = self.level[self.graph == graph]
+        return int(levels.max()) + 1 if len(levels) else 0
+
+    def at_level(self, graph: int, level: int) -> Tensor:
+        """Return the communities of a level, and those of coarser levels that were not split: ``[n]`` int64, ascending.
+
+        Together they contain each entity of the graph once. Source: GraphRAG ("From Local to Global", 2024, section
+        3.1.4).
+        """
+        check_not_negative(level=level)
+        is_split = torch.zeros(len(self) + 1, dtype=torch.bool)
+        is_split[self.parent] = True  # a parent of -1 sets the last element, which is dropped below
+        unsplit = (self.level < level) & ~is_split[:-1]
+        return ((self.graph == graph) & (unsplit | (self.level == level))).nonzero().flatten()
+
+
+@dataclass(frozen=True)
 class Subgraph:
     """Entities and the relations between them."""
 
@@ -69,6 +135,19 @@ class Sentences:
     texts: Sequence[str]  # `S` strings, verbatim
     passage: Tensor  # `[S]` int64, the passage of each
     num_tokens: Tensor  # `[S]` int64
+
+
+@dataclass(frozen=True)
+class ReTAGReport:
+    """Counts that an index's arrays do not contain."""
+
+    passages: int  # passages of the corpus
+    corpus_tokens: int  # tokens of the passages
+    entities: int  # entities that the corpus names
+    relations: int  # related pairs of entities
+    unrelated: int  # entities in no community of the general graph, as they are related to too few others
+    summarised: int  # communities summarised in this build; after an update not all of them
+    skipped: int  # answers of a language model that remained unusable and were left out
 
 
 @dataclass(frozen=True)
@@ -110,80 +189,10 @@ class ReTAGIndex:
 
     def save(self, folder: str | Path) -> None:
         """Write the index into a folder, atomically."""
-        arrays = {
-            **_prefixed("topics", self.topics, "vectors", "centre"),
-            **_prefixed("sentences", self.sentences, "passage", "num_tokens"),
-            **_prefixed("communities", self.communities, *COLUMNS),
-        }
-        for name in ROWS:
-            arrays |= _prefixed(f"communities.{name}", getattr(self.communities, name), "indptr", "indices")
-        for index, graph in enumerate(self.graphs):
-            arrays |= _prefixed(f"graphs.{index}", graph, "nodes", "edges", "weight")
-        strings = {
-            "format": FORMAT,
-            "settings": asdict(self.settings),
-            "passage_ids": list(self.passage_ids),
-            "entities": list(self.entities),
-            "topics": {
-                "names": list(self.topics.names),
-                "terms": [list(terms) for terms in self.topics.terms],
-                "entity_threshold": self.topics.entity_threshold,
-                "threshold": self.topics.threshold,
-            },
-            "titles": list(self.communities.titles),
-            "summaries": list(self.communities.texts),
-            "sentences": list(self.sentences.texts),
-            "report": asdict(self.report),
-        }
         with atomic_folder(Path(folder)) as temporary:
-            save_tensors(temporary / ARRAYS, arrays)
-            write_text(temporary / STRINGS, json.dumps(strings) + "\n")
+            save_record(temporary / "index", self)
 
     @classmethod
     def load(cls, folder: str | Path) -> "ReTAGIndex":
-        """Read an index written by :meth:`save`."""
-        file = Path(folder) / STRINGS
-        try:
-            strings = read_json(file, max_bytes=MAX_LARGE_BYTES)
-        except (OSError, ValueError) as error:
-            raise ValueError(f"{file}: missing or damaged index ({error!r}); build it again") from error
-        try:
-            if strings["format"] != FORMAT:
-                raise ValueError(f"{file}: format must be {FORMAT}, got {strings['format']}")
-            return _read(strings, file.with_name(ARRAYS))
-        except (OSError, LookupError, TypeError) as error:
-            raise ValueError(f"{file}: missing or damaged index ({error!r}); build it again") from error
-
-
-def _read(strings: dict[str, Any], file: Path) -> ReTAGIndex:
-    topics = strings["topics"]
-    graphs = range(1 + len(topics["names"]))
-    names = (
-        *("topics.vectors", "topics.centre", "sentences.passage", "sentences.num_tokens"),
-        *(f"communities.{name}" for name in COLUMNS),
-        *(f"communities.{name}.{field}" for name in ROWS for field in ("indptr", "indices")),
-        *(f"graphs.{index}.{field}" for index in graphs for field in ("nodes", "edges", "weight")),
-    )
-    tensors = load_tensors(file, names)
-
-    def arrays(prefix: str) -> dict[str, Any]:
-        """Return the tensors named ``<prefix>.<field>``, by field."""
-        split = ((*name.rpartition("."), tensor) for name, tensor in tensors.items())
-        return {field: tensor for owner, _, field, tensor in split if owner == prefix}
-
-    rows: dict[str, Any] = {name: Rows(**arrays(f"communities.{name}")) for name in ROWS}
-    return ReTAGIndex(
-        settings=ReTAGSettings(**strings["settings"]),
-        passage_ids=strings["passage_ids"],
-        entities=strings["entities"],
-        topics=Topics(**topics, **arrays("topics")),
-        graphs=[Subgraph(**arrays(f"graphs.{index}")) for index in graphs],
-        communities=Communities(**arrays("communities"), **rows, titles=strings["titles"], texts=strings["summaries"]),
-        sentences=Sentences(strings["sentences"], **arrays("sentences")),
-        report=ReTAGReport(**strings["report"]),
-    )
-
-
-def _prefixed(prefix: str, owner: object, *names: str) -> dict[str, Tensor]:
-    # Copies, as safetensors refuses tensors that share memory.
-    return {f"{prefix}.{name}": getattr(owner, name).clone() for name in names}
+        """Read an index written by :meth:`save`; a missing or damaged file is a ValueError."""
+        return load_record(Path(folder) / "index", cls)

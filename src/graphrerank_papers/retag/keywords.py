@@ -13,11 +13,13 @@ from torch import Tensor
 from graphrerank.checks import check_counts, check_not_negative
 from graphrerank.graphs import Queries, top_k_by_node_order
 from graphrerank.graphs.queries import TextEncoder
+from graphrerank.language_models.answer_cache import ChatModel
+from graphrerank.language_models.prompt import Prompt
 from graphrerank.text import split_sentences
 from graphrerank.text.languages import detect_language
 from graphrerank_papers.knowledge.keywords import find_keywords
 from graphrerank_papers.retag.index import ReTAGIndex
-from graphrerank_papers.retag.language_model_keywords import LanguageModelKeywords
+from graphrerank_papers.retag.language_model import generate_keywords
 from graphrerank_papers.retag.topics import Topics
 
 NO_TOPIC = "the whole collection"
@@ -114,24 +116,30 @@ class ExtractiveKeywords:
         return near @ self.sentences.weights
 
 
+@dataclass(eq=False)
 class GeneratedKeywords:
     """Keywords by a language model that knows a short description of the collection and the question's topics."""
 
-    def __init__(self, writer: LanguageModelKeywords, topics: Topics, *, description: str) -> None:
-        self._writer = writer
-        self._topics = topics
-        self._description = description
+    model: ChatModel  # best wrapped in an `AnswerCache`
+    topics: Topics
+    _: KW_ONLY
+    description: str
+    num_keywords: int = 15  # maximum of a question
+    prompt: Prompt | None = None  # see `generate_keywords`
 
     def find(self, queries: Queries, graphs: Tensor) -> list[list[str]]:
         """Return the keywords of ``B`` queries; none for a blank one, or without a usable answer."""
         described = [
-            f"{topic} ({', '.join(terms)})" for topic, terms in zip(self._topics.names, self._topics.terms, strict=True)
+            f"{topic} ({', '.join(terms)})" for topic, terms in zip(self.topics.names, self.topics.terms, strict=True)
         ]
         scopes = [
             "; ".join(text for text, is_inside in zip(described, inside, strict=True) if is_inside) or NO_TOPIC
             for inside in graphs[:, 1:].tolist()
         ]
-        return self._writer.find(queries.texts, [f"{self._description} Searched in: {scope}" for scope in scopes])
+        descriptions = [f"{self.description} Searched in: {scope}" for scope in scopes]
+        return generate_keywords(
+            self.model, queries.texts, descriptions, num_keywords=self.num_keywords, prompt=self.prompt
+        )
 
 
 def _alternate(lists: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -1,7 +1,8 @@
-"""ReTAG's retrieval: topics, keywords and summaries of a question."""
+"""ReTAG's retrieval: topics, keywords and summaries of a question, among the summaries of one level."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -9,11 +10,12 @@ from torch import Tensor
 from graphrerank.checks import check_counts, check_not_negative
 from graphrerank.graphs import Queries, Ranking, top_k_by_node_order
 from graphrerank.graphs.retriever import BASE_SCORE, TEXT_FEATURES
+from graphrerank.operators.bm25 import BM25
 from graphrerank.operators.hybrid import BLOCK_SCORES
 from graphrerank.pipelines.graph_rerank import GraphScorer
+from graphrerank_papers.retag.index import ReTAGIndex
 from graphrerank_papers.retag.keywords import KeywordFinder
-from graphrerank_papers.retag.routing import TopicClassifier, route_to_topics, topics_to_graphs
-from graphrerank_papers.retag.summaries import LevelSummaries
+from graphrerank_papers.retag.topics import TopicClassifier, route_to_topics, topics_to_graphs
 
 FEATURES = (BASE_SCORE, *TEXT_FEATURES)
 
@@ -49,6 +51,77 @@ class RetrievedSummaries:
     graphs: Tensor  # `[B, 1 + T]` bool, where each was searched: in the general graph or in topics
     candidates: Tensor  # `[B, N]` bool, the summaries that could be retrieved
     keywords: Sequence[Sequence[str]]  # keywords of each question; none without expansion
+
+
+class LevelSummaries:
+    """Summaries of the communities of a level, in all graphs of an index.
+
+    The nodes of the corpus graph are these communities, by index, followed by their parents. Parents are not retrieved:
+    a graph reranker reads them with their children. Term frequencies are counted over all nodes.
+
+    Args:
+        level: 0 for the coarsest; a graph with fewer levels contributes its finest.
+
+    Attributes:
+        communities: ``[N]`` int64, each node's index among the communities.
+        num_listed: Number of nodes, the first ones, that may be retrieved.
+        graph: The nodes with their summaries, vectors and edges: shared entities, parent and child.
+        parent: ``[N]`` int64, the node of each node's parent; -1 for none.
+        in_graph: ``[1 + T, N]`` bool, nodes that may be retrieved in the general graph and in each topic's; never those
+            with an empty summary.
+        num_tokens: ``[N]`` int64, of the summaries.
+
+    Raises:
+        ValueError: If ``level`` is negative.
+    """
+
+    def __init__(self, index: ReTAGIndex, level: int, *, device: str | torch.device = "cpu") -> None:
+        communities = index.communities
+        rows = [communities.at_level(graph, level) for graph in range(len(index.graphs))]
+        listed = torch.cat([*rows, communities.graph[:0]])
+        parents = communities.parent[listed]
+        parents = torch.unique(parents[parents >= 0])
+        self.level = level
+        self.topics = replace(
+            index.topics, vectors=index.topics.vectors.to(device), centre=index.topics.centre.to(device)
+        )
+        self.communities = torch.cat([listed, parents])
+        self.num_listed = len(listed)
+        self.graph = index.community_graph(self.communities).to(device)
+        self.num_tokens = communities.num_tokens[self.communities]
+        node_of = torch.full((len(communities) + 1,), -1, dtype=torch.int64)  # a parent of -1 reads the last element
+        node_of[self.communities] = torch.arange(len(self.communities))
+        self.parent = node_of[communities.parent[self.communities]].to(device)
+        in_graph = torch.zeros(len(rows), len(self.communities), dtype=torch.bool)
+        for graph, row in enumerate(rows):
+            in_graph[graph, node_of[row]] = True
+        has_text = torch.tensor([bool(text) for text in self.graph.texts], dtype=torch.bool)
+        self.in_graph = (in_graph & has_text).to(device)
+        text_index = {text: index for index, text in enumerate(dict.fromkeys(self.graph.texts))}
+        self._text = torch.tensor([text_index[text] for text in self.graph.texts], dtype=torch.int64, device=device)
+
+    def __len__(self) -> int:
+        return len(self.communities)
+
+    @property
+    def device(self) -> torch.device:
+        """Device of vectors and edges."""
+        return self.graph.device
+
+    @cached_property
+    def bm25(self) -> BM25:
+        """Lexical search over the summaries."""
+        return BM25(self.graph.texts, language=self.graph.passages.language)
+
+    def candidates(self, graphs: Tensor) -> Tensor:
+        """Return which summaries graphs ``[B, 1 + T]`` bool may retrieve, ``[B, N]`` bool; of equal texts the first."""
+        is_candidate = (graphs.float() @ self.in_graph.float()) > 0
+        nodes = torch.arange(len(self), device=is_candidate.device).expand(is_candidate.shape)
+        text = self._text.expand(is_candidate.shape)
+        first_node = torch.full_like(nodes, len(self)).scatter_reduce(
+            1, text, nodes.masked_fill(~is_candidate, len(self)), "amin"
+        )
+        return is_candidate & (first_node.gather(1, text) == nodes)
 
 
 class ReTAGRetrieval:
@@ -119,19 +192,11 @@ class ReTAGRetrieval:
         if self._classifier is not None and settings.use_topics:
             graphs = topics_to_graphs(self._classifier(queries.texts), is_open)
         else:
-            graphs = self._near_topics(vectors, is_open)
+            graphs = route_to_topics(
+                self.summaries.topics, vectors, is_open, threshold=settings.threshold, max_topics=settings.max_topics
+            )
         has_text = torch.tensor([bool(text.strip()) for text in queries.texts], dtype=torch.bool, device=graphs.device)
         return graphs & has_text.unsqueeze(1)
-
-    def _near_topics(self, vectors: Tensor, is_open: Tensor) -> Tensor:
-        settings = self.settings
-        return route_to_topics(
-            self.summaries.topics,
-            vectors,
-            is_open,
-            threshold=settings.threshold,
-            max_topics=settings.max_topics,
-        )
 
     def _score(self, queries: Queries, keywords: Sequence[Sequence[str]], candidates: Tensor) -> Tensor:
         """Return all nodes' combined score, BM25 and cosine, ``[3, B, N]``."""

@@ -1,81 +1,185 @@
-"""The summaries of one level of a ReTAG index as a searchable corpus."""
+"""Summaries of the communities of one graph, from the finest level up, and the texts that they are made from."""
 
-from dataclasses import replace
-from functools import cached_property
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
 
-import torch
-from torch import Tensor
-
-from graphrerank.operators.bm25 import BM25
-from graphrerank_papers.retag.index import ReTAGIndex
+from graphrerank_papers.retag.communities import Hierarchy
 
 
-class LevelSummaries:
-    """Summaries of the communities of a level, in all graphs of an index.
+@dataclass(frozen=True)
+class Material:
+    """Texts that describe entities and relations, followed by summaries that a language model wrote."""
 
-    The nodes of the corpus graph are these communities, by index, followed by their parents. Parents are not retrieved:
-    a graph reranker reads them with their children. Term frequencies are counted over all nodes.
+    texts: list[str]  # `n` texts
+    num_tokens: list[int]
+    sources: list[list[int]]  # passages of each, ascending
+    nodes: Sequence[Sequence[int]]  # indices of the texts about each of `E` entities
+    edges: Sequence[Sequence[int]]  # indices of the texts about each of `m` related pairs
 
-    Args:
-        level: 0 for the coarsest; a graph with fewer levels contributes its finest.
+    def copy(self) -> "Material":
+        """Copy the lists to which :meth:`add` appends."""
+        return replace(self, texts=[*self.texts], num_tokens=[*self.num_tokens], sources=[*self.sources])
 
-    Attributes:
-        communities: ``[N]`` int64, each node's index among the communities.
-        num_listed: Number of nodes, the first ones, that may be retrieved.
-        graph: The nodes with their summaries, vectors and edges: shared entities, parent and child.
-        parent: ``[N]`` int64, the node of each node's parent; -1 for none.
-        in_graph: ``[1 + T, N]`` bool, nodes that may be retrieved in the general graph and in each topic's; never those
-            with an empty summary.
-        num_tokens: ``[N]`` int64, of the summaries.
+    def after(self, first: int) -> "Material":
+        """Keep the texts from ``first`` on, and nothing about entities and relations."""
+        return Material(self.texts[first:], self.num_tokens[first:], self.sources[first:], [], [])
 
-    Raises:
-        ValueError: If ``level`` is negative.
+    def __add__(self, other: "Material") -> "Material":
+        """Append the texts of :meth:`after`."""
+        return Material(
+            self.texts + other.texts,
+            self.num_tokens + other.num_tokens,
+            self.sources + other.sources,
+            self.nodes,
+            self.edges,
+        )
+
+    def add(self, text: str, num_tokens: int, sources: Iterable[int]) -> int:
+        """Append a text and return its index."""
+        self.texts.append(text)
+        self.num_tokens.append(num_tokens)
+        self.sources.append(sorted(set(sources)))
+        return len(self.texts) - 1
+
+    def first(self, texts: Sequence[int], limit: int) -> list[int]:
+        """Select texts greedily in order, skipping those that exceed the rest of ``limit`` tokens."""
+        selected = []
+        for text in texts:
+            if self.num_tokens[text] <= limit:
+                selected.append(text)
+                limit -= self.num_tokens[text]
+        return selected
+
+
+def join_texts(material: Material, texts: Sequence[int]) -> str:
+    """Join texts by spaces."""
+    return " ".join(material.texts[text] for text in texts)
+
+
+@dataclass(frozen=True)
+class Relations:
+    """The related pairs of one graph."""
+
+    ends: Sequence[tuple[int, int]]  # the two entities of each
+    positions: Sequence[int]  # index of each among the pairs of the corpus
+    degree: Mapping[int, int]  # degree of each related entity
+
+    @classmethod
+    def of(cls, ends: Sequence[tuple[int, int]], positions: Sequence[int]) -> "Relations":
+        """Count degrees.
+
+        Example:
+            >>> Relations.of([(0, 1), (1, 2)], [0, 1]).degree
+            Counter({1: 2, 0: 1, 2: 1})
+        """
+        return cls(ends, positions, Counter(node for pair in ends for node in pair))
+
+
+def element_texts(hierarchy: Hierarchy, relations: Relations, material: Material) -> list[list[int]]:
+    """List the texts about each community's relations, then about its entities, the prominent ones first, each once.
+
+    A relation's prominence is the sum of its ends' degrees; ties are broken by index.
+
+    Source: GraphRAG ("From Local to Global", 2024, section 3.1.4). *Where we differ:* there an edge's two nodes are
+    described before it; we put relations first, since nodes share them.
     """
+    degree = relations.degree
+    ranked_edges = sorted(
+        range(len(relations.ends)), key=lambda edge: (-sum(degree[node] for node in relations.ends[edge]), edge)
+    )
+    elements: list[dict[int, None]] = [{} for _ in hierarchy.members]
+    for community_of in hierarchy.by_level:
+        for edge in ranked_edges:
+            head, tail = relations.ends[edge]
+            community = community_of.get(head)
+            if community is not None and community == community_of.get(tail):
+                elements[community].update(dict.fromkeys(material.edges[relations.positions[edge]]))
+    for texts, members in zip(elements, hierarchy.members, strict=True):
+        for node in sorted(members, key=lambda node: (-degree[node], node)):
+            texts.update(dict.fromkeys(material.nodes[node]))
+    return [list(texts) for texts in elements]
 
-    def __init__(self, index: ReTAGIndex, level: int, *, device: str | torch.device = "cpu") -> None:
-        communities = index.communities
-        rows = [communities.at_level(graph, level) for graph in range(len(index.graphs))]
-        listed = torch.cat([*rows, communities.graph[:0]])
-        parents = communities.parent[listed]
-        parents = torch.unique(parents[parents >= 0])
-        self.level = level
-        self.topics = replace(
-            index.topics, vectors=index.topics.vectors.to(device), centre=index.topics.centre.to(device)
-        )
-        self.communities = torch.cat([listed, parents])
-        self.num_listed = len(listed)
-        self.graph = index.community_graph(self.communities).to(device)
-        self.num_tokens = communities.num_tokens[self.communities]
-        node_of = torch.full((len(communities) + 1,), -1, dtype=torch.int64)  # a parent of -1 reads the last element
-        node_of[self.communities] = torch.arange(len(self.communities))
-        self.parent = node_of[communities.parent[self.communities]].to(device)
-        in_graph = torch.zeros(len(rows), len(self.communities), dtype=torch.bool)
-        for graph, row in enumerate(rows):
-            in_graph[graph, node_of[row]] = True
-        has_text = torch.tensor([bool(text) for text in self.graph.texts], dtype=torch.bool)
-        self.in_graph = (in_graph & has_text).to(device)
-        text_index = {text: index for index, text in enumerate(dict.fromkeys(self.graph.texts))}
-        self._text = torch.tensor([text_index[text] for text in self.graph.texts], dtype=torch.int64, device=device)
 
-    def __len__(self) -> int:
-        return len(self.communities)
+def parent_context(
+    elements: Sequence[Sequence[int]], summaries: Sequence[Sequence[int]], num_tokens: Sequence[int], *, limit: int
+) -> list[int]:
+    """Replace children's texts by their summaries, the longest first, until everything fits ``limit`` tokens.
 
-    @property
-    def device(self) -> torch.device:
-        """Device of vectors and edges."""
-        return self.graph.device
+    ``elements`` are the text indices of each child, the most prominent child first. Returns unique text indices, child
+    by child; too long only if even the summaries are.
 
-    @cached_property
-    def bm25(self) -> BM25:
-        """Lexical search over the summaries."""
-        return BM25(self.graph.texts, language=self.graph.passages.language)
+    Source: GraphRAG ("From Local to Global", 2024, section 3.1.4).
 
-    def candidates(self, graphs: Tensor) -> Tensor:
-        """Return which summaries graphs ``[B, 1 + T]`` bool may retrieve, ``[B, N]`` bool; of equal texts the first."""
-        is_candidate = (graphs.float() @ self.in_graph.float()) > 0
-        nodes = torch.arange(len(self), device=is_candidate.device).expand(is_candidate.shape)
-        text = self._text.expand(is_candidate.shape)
-        first_node = torch.full_like(nodes, len(self)).scatter_reduce(
-            1, text, nodes.masked_fill(~is_candidate, len(self)), "amin"
-        )
-        return is_candidate & (first_node.gather(1, text) == nodes)
+    Example:
+        >>> parent_context([[0, 1], [2, 3]], [[1], [3]], [4, 2, 6, 1], limit=8)
+        [0, 1, 3]
+    """
+    lengths = [sum(num_tokens[text] for text in texts) for texts in elements]
+    chosen = list(elements)
+    uses = Counter(text for texts in elements for text in texts)
+    total = sum(num_tokens[text] for text in uses)
+    for child in sorted(range(len(elements)), key=lambda child: (-lengths[child], child)):
+        if total <= limit:
+            break
+        for text in elements[child]:
+            uses[text] -= 1
+            total -= num_tokens[text] * (uses[text] == 0)
+        for text in summaries[child]:
+            total += num_tokens[text] * (uses[text] == 0)
+            uses[text] += 1
+        chosen[child] = summaries[child]
+    return list(dict.fromkeys(text for texts in chosen for text in texts))
+
+
+class Summarizer(Protocol):
+    """Anything that summarises texts."""
+
+    def summarise(self, contexts: Sequence[Sequence[int]], material: Material) -> list[list[int]]:
+        """Summarise each of ``n`` lists of texts by some of them, or by a text that is added to the material."""
+
+
+def summarise_communities(
+    hierarchy: Hierarchy,
+    relations: Relations,
+    material: Material,
+    summarizer: Summarizer,
+    *,
+    context_tokens: int,
+    known: Mapping[int, Sequence[int]] | None = None,
+) -> list[list[int]]:
+    """Summarise every community, from the finest level up, except those with a ``known`` summary.
+
+    The context of a summary is the community's texts, the prominent first, truncated to ``context_tokens``. If they are
+    too long and the community was split, summaries of its children first replace the longest of the children's texts.
+
+    Source: GraphRAG ("From Local to Global", 2024, section 3.1.4).
+
+    Returns:
+        Text indices of each community's summary.
+    """
+    elements = element_texts(hierarchy, relations, material)
+    prominence = [sum(relations.degree[node] for node in members) for members in hierarchy.members]
+    children_of = hierarchy.children
+    summaries: dict[int, Sequence[int]] = dict(known or {})
+    for level in reversed(range(max(hierarchy.level, default=-1) + 1)):
+        missing = [
+            community
+            for community in range(len(hierarchy))
+            if hierarchy.level[community] == level and community not in summaries
+        ]
+        contexts = []
+        for community in missing:
+            texts, children = elements[community], children_of[community]
+            if children and sum(material.num_tokens[text] for text in texts) > context_tokens:
+                children = sorted(children, key=lambda child: (-prominence[child], child))
+                texts = parent_context(
+                    [elements[child] for child in children],
+                    [summaries[child] for child in children],
+                    material.num_tokens,
+                    limit=context_tokens,
+                )
+            contexts.append(material.first(texts, context_tokens))
+        summaries.update(zip(missing, summarizer.summarise(contexts, material), strict=True))
+    return [list(summaries[community]) for community in range(len(hierarchy))]

@@ -9,7 +9,7 @@ from graphrerank.data.vector_cache import VectorCache
 from graphrerank.knowledge.knowledge_cache import KnowledgeCache
 from graphrerank_papers.hipporag import fact_graph as module
 from graphrerank_papers.hipporag.fact_graph import FactGraph, FactGraphSettings, build_fact_graph, synonym_edges
-from graphrerank_papers.indexing import encode
+from graphrerank_papers.indexing import stages
 
 Build = Callable[..., FactGraph]
 
@@ -112,7 +112,7 @@ def test_a_build_that_was_stopped_goes_on(
     make_fact_passages: Callable[..., list[str]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(encode, "BLOCK_TEXTS", 10)
+    monkeypatch.setattr(stages, "BLOCK_TEXTS", 10)
     passages = make_fact_passages()
     models = {"extractor": statement_extractor, "encoder": hash_encoder}
     whole = build_fact_graph(passages, folder=tmp_path / "whole", **models)

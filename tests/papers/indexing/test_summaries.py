@@ -2,12 +2,14 @@ import json
 from typing import Any
 
 import pytest
+import torch
+from torch import Tensor
 
 from graphrerank.language_models.client import LanguageModel
 from graphrerank.language_models.prompt import shipped_prompt
 from graphrerank.language_models.strict_answers import REFUSED
 from graphrerank.text import WordTokenizer
-from graphrerank_papers.indexing.summaries import parse_summary, write_summaries
+from graphrerank_papers.indexing.summaries import FULL, SAME, parse_summary, pick_sentences, write_summaries
 
 pytest.importorskip("httpx", reason="httpx is optional")
 
@@ -36,3 +38,48 @@ def test_what_stays_useless_is_none(endpoint: Any) -> None:
 def test_answers_of_another_form_are_refused(bad: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - json's among them
         parse_summary(bad, tokenizer=WordTokenizer(), limit=9)
+
+
+def one_by_one(vectors: Tensor, num_tokens: list[int], limit: int, centrality: float) -> list[int]:
+    """Pick as the docstring says, in plain Python."""
+    mean = vectors.mean(dim=0)
+    picked: list[int] = []
+    while sum(num_tokens[p] for p in picked) < FULL * limit:
+        best, chosen = float("-inf"), None
+        for number, vector in enumerate(vectors):
+            room = limit - sum(num_tokens[p] for p in picked)
+            likeness = [float(vector @ vectors[p]) for p in picked]
+            if number in picked or num_tokens[number] > room or max(likeness, default=0.0) >= SAME:
+                continue
+            nearest = max([0.0, *likeness])
+            score = centrality * float(vector @ mean / mean.norm()) - (1 - centrality) * nearest
+            if score > best + 1e-9:
+                best, chosen = score, number
+        if chosen is None:
+            break
+        picked.append(chosen)
+    return picked
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("centrality", [0.0, 0.5, 0.7, 1.0])
+def test_against_one_by_one(seed: int, centrality: float) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    vectors = torch.nn.functional.normalize(torch.randn(12, 4, generator=generator, dtype=torch.float64), dim=1)
+    vectors[7] = vectors[2]
+    num_tokens = torch.randint(1, 9, (12,), generator=generator).tolist()
+    found = pick_sentences(vectors, num_tokens, limit=20, centrality=centrality)
+    assert found == one_by_one(vectors, num_tokens, 20, centrality)
+    assert not {2, 7} <= set(found)
+
+
+def test_what_does_not_fit_is_left_out() -> None:
+    vectors = torch.eye(3)
+    assert pick_sentences(vectors, [5, 9, 5], limit=8) == [0]
+    assert pick_sentences(vectors, [9, 9, 9], limit=8) == []
+    assert pick_sentences(vectors[:0], [], limit=8) == []
+
+
+def test_nothing_is_added_where_the_limit_is_all_but_reached() -> None:
+    assert pick_sentences(torch.eye(3), [14, 1, 1], limit=16, centrality=1.0) == [0]
+    assert pick_sentences(torch.eye(3), [13, 1, 1], limit=16, centrality=1.0) == [0, 1]

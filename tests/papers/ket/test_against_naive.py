@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.text import WordTokenizer, normalize_entity, split_sentences
-from graphrerank_papers.ket.builder import KETIndexBuilder
-from graphrerank_papers.ket.index import KETIndex, KETSettings
+from graphrerank_papers.ket.index import KETIndex, KETIndexBuilder, KETSettings
 from graphrerank_papers.ket.retrieval import SOLUTIONS, KETRetrieval
 from graphrerank_papers.knowledge.keywords import find_keywords
 

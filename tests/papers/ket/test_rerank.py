@@ -8,8 +8,7 @@ import torch
 
 from graphrerank.graphs import Ranking
 from graphrerank.text import WordTokenizer, count_tokens
-from graphrerank_papers.ket.builder import KETIndexBuilder
-from graphrerank_papers.ket.index import KETIndex, KETSettings
+from graphrerank_papers.ket.index import KETIndex, KETIndexBuilder, KETSettings
 from graphrerank_papers.ket.rerank import chunk_corpus, pack_chunks
 from graphrerank_papers.ket.retrieval import KETRetrieval
 

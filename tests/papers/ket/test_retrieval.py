@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from graphrerank.text import WordTokenizer, count_tokens
-from graphrerank_papers.ket.builder import KETIndexBuilder
-from graphrerank_papers.ket.index import KETIndex, KETSettings
+from graphrerank_papers.ket.index import KETIndex, KETIndexBuilder, KETSettings
 from graphrerank_papers.ket.retrieval import SOLUTIONS, KETRetrieval
 
 MakeDocuments = Callable[..., list[str]]

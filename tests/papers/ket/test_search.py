@@ -9,6 +9,7 @@ import torch
 from graphrerank.graphs import CorpusGraph, Queries
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.text import WordTokenizer
+from graphrerank_papers.ket.index import KETSettings
 from graphrerank_papers.ket.retrieval import SOLUTIONS
 from graphrerank_papers.ket.search import KETSearch
 
@@ -25,9 +26,9 @@ def graph(make_documents: MakeDocuments) -> CorpusGraph:
 @pytest.fixture
 def build(tmp_path: Path, hash_encoder: Any, name_extractor: Any, graph: CorpusGraph) -> Build:
     def make(*, budget: int = 6, **settings: Any) -> Pipeline:
-        settings = {"chunk_tokens": 24, "num_splits": 1, "context_tokens": 200, **settings}
-        parts = {"folder": tmp_path, "tokenizer": WordTokenizer(), "extractor": name_extractor}
-        step = partial(KETSearch, **parts, **settings)
+        index = KETSettings(chunk_tokens=24, num_splits=1, join=settings.pop("join", True))
+        parts = {"folder": tmp_path, "tokenizer": WordTokenizer(), "extractor": name_extractor, "index": index}
+        step = partial(KETSearch, **parts, context_tokens=200, **settings)
         return Pipeline(graph, steps=[step], budget=budget, text_encoder=hash_encoder, batch_queries=4)
 
     return make
@@ -74,7 +75,7 @@ def test_a_batch_equals_single_queries(build: Build, queries: Queries) -> None:
 
 
 def test_an_index_needs_an_encoder(graph: CorpusGraph, tmp_path: Path) -> None:
-    step = partial(KETSearch, folder=tmp_path, tokenizer=WordTokenizer())
+    step = partial(KETSearch, folder=tmp_path, tokenizer=WordTokenizer(), index=KETSettings())
     with pytest.raises(ValueError, match=r"`text_encoder` must be given for an index, with a fingerprint .*, got None"):
         Pipeline(graph, steps=[step])
 

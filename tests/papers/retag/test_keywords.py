@@ -8,7 +8,6 @@ import torch
 from graphrerank_papers.knowledge.keywords import find_keywords
 from graphrerank_papers.retag.index import ReTAGIndex
 from graphrerank_papers.retag.keywords import ExtractiveKeywords, GeneratedKeywords, SummarySentences
-from graphrerank_papers.retag.language_model_keywords import LanguageModelKeywords
 
 GENERAL, PLACES, PEOPLE, BOTH = ([True, False, False], [False, True, False], [False, False, True], [False, True, True])
 
@@ -74,7 +73,7 @@ def test_a_language_model_is_told_the_topics(
     retag_index: ReTAGIndex, word_encoder: Any, scripted_model: Callable[..., Any]
 ) -> None:
     model = scripted_model(lambda system, question: {"keywords": ["a", "b"]})
-    finder = GeneratedKeywords(LanguageModelKeywords(model), retag_index.topics, description="Old stories.")
+    finder = GeneratedKeywords(model, retag_index.topics, description="Old stories.")
     found = finder.find(word_encoder.queries(["Who?", "", "Where?"]), torch.tensor([BOTH, PLACES, GENERAL]))
     assert found == [["a", "b"], [], ["a", "b"]]
     assert [question for _, question in model.asked] == [

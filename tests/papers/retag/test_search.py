@@ -14,10 +14,8 @@ from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.text import WordTokenizer
 from graphrerank_papers.retag.index import ReTAGIndex, ReTAGSettings
 from graphrerank_papers.retag.keywords import ExtractiveKeywords, SummarySentences
-from graphrerank_papers.retag.retrieval import ReTAGRetrieval, ReTAGSearchSettings
-from graphrerank_papers.retag.search import ReTAGSearch
-from graphrerank_papers.retag.setup import ReTAGSetup
-from graphrerank_papers.retag.summaries import LevelSummaries
+from graphrerank_papers.retag.retrieval import LevelSummaries, ReTAGRetrieval, ReTAGSearchSettings
+from graphrerank_papers.retag.search import ReTAGSearch, ReTAGSetup
 
 pytest.importorskip("graspologic_native", reason="graspologic-native is optional")
 

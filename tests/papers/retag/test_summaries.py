@@ -1,55 +1,81 @@
-from typing import Any
+from collections.abc import Sequence
 
-import pytest
-import torch
+from graphrerank_papers.retag.communities import Hierarchy
+from graphrerank_papers.retag.summaries import Material, Relations, element_texts, parent_context, summarise_communities
 
-from graphrerank_papers.retag.index import ReTAGIndex
-from graphrerank_papers.retag.summaries import LevelSummaries
-from tests.support.retag_index import make_index
-
-
-def test_a_level_of_all_graphs_and_parents_behind(retag_index: ReTAGIndex) -> None:
-    summaries = LevelSummaries(retag_index, 1)
-    assert summaries.communities.tolist() == [1, 2, 3, 4, 5, 6, 0]  # topics have one level, which is their finest
-    assert summaries.num_listed == 6
-    assert summaries.parent.tolist() == [-1, 6, 6, -1, -1, -1, -1]
-    assert summaries.in_graph.int().tolist() == [[1, 1, 1, 0, 0, 0, 0], [0, 0, 0, 1, 1, 0, 0], [0, 0, 0, 0, 0, 1, 0]]
-    assert summaries.num_tokens.tolist() == [3, 5, 6, 5, 10, 6, 11]
-    assert list(summaries.graph.texts)[:2] == ["Lothair loved Waldrada.", "Metz and Nancy are cities."]
-    _, neighbour = summaries.graph.neighbours(torch.tensor([1]))
-    assert set(neighbour.tolist()) == {6, 3}  # its parent, and the topic's community of the same entities
+# a star around 1 and a pair behind it: 0-1, 1-2, 1-3, 3-4
+ENDS = [(0, 1), (1, 2), (1, 3), (3, 4)]
+RELATIONS = Relations.of(ENDS, [0, 1, 2, 3])
+HIERARCHY = Hierarchy([0, 1, 1], [-1, 0, 0], [[0, 1, 2, 3, 4], [0, 1, 2], [3, 4]])
 
 
-def test_the_coarsest_level_has_no_parents(retag_index: ReTAGIndex) -> None:
-    summaries = LevelSummaries(retag_index, 0)
-    assert summaries.communities.tolist() == [0, 1, 4, 5, 6]
-    assert summaries.parent.tolist() == [-1] * 5
+def material(length: int = 1) -> Material:
+    """Text ``n`` tells of edge ``n``; text ``4 + n`` of entity ``n``."""
+    return Material(
+        texts=[f"t{number}" for number in range(9)],
+        num_tokens=[length] * 9,
+        sources=[[number] for number in range(9)],
+        nodes=[[4 + node] for node in range(5)],
+        edges=[[edge] for edge in range(4)],
+    )
 
 
-def test_of_equal_summaries_one_is_a_candidate(retag_index: ReTAGIndex) -> None:
-    summaries = LevelSummaries(retag_index, 1)
-    graphs = torch.tensor([[1, 0, 0], [0, 1, 0], [1, 1, 0], [0, 1, 1], [0, 0, 0]]).bool()
-    assert summaries.candidates(graphs).int().tolist() == [
-        [1, 1, 1, 0, 0, 0, 0],
-        [0, 0, 0, 1, 1, 0, 0],
-        [1, 1, 1, 0, 1, 0, 0],
-        [0, 0, 0, 1, 1, 1, 0],
-        [0, 0, 0, 0, 0, 0, 0],
+class Recorder:
+    """Sums up with the first text; remembers what it was given."""
+
+    def __init__(self) -> None:
+        self.contexts: list[list[int]] = []
+
+    def summarise(self, contexts: Sequence[Sequence[int]], material: Material) -> list[list[int]]:
+        assert all(number < len(material.texts) for numbers in contexts for number in numbers)
+        self.contexts += [list(numbers) for numbers in contexts]
+        return [list(numbers[:1]) for numbers in contexts]
+
+
+def summarise(limit: int, **known: dict[int, list[int]]) -> tuple[list[list[int]], list[list[int]]]:
+    recorder = Recorder()
+    found = summarise_communities(HIERARCHY, RELATIONS, material(), recorder, context_tokens=limit, **known)
+    return found, recorder.contexts
+
+
+def test_elements_come_in_the_order_of_their_prominence() -> None:
+    assert RELATIONS.degree == {0: 1, 1: 3, 2: 1, 3: 2, 4: 1}
+    assert element_texts(HIERARCHY, RELATIONS, material()) == [
+        [2, 0, 1, 3, 5, 7, 4, 6, 8],  # edges of degrees 5, 4, 4, 3; nodes of 3, 2, 1, 1, 1
+        [0, 1, 5, 4, 6],
+        [3, 7, 8],
     ]
 
 
-def test_an_empty_summary_is_no_candidate(word_encoder: Any) -> None:
-    plan = [(0, 0, -1, (0,), "Metz fell."), (0, 0, -1, (1,), "")]  # no usable answer of a language model
-    summaries = LevelSummaries(make_index(word_encoder, plan), 0)
-    assert summaries.in_graph.tolist() == [[True, False], [False, False], [False, False]]
+def test_what_fits_is_summed_up_as_a_leaf() -> None:
+    found, contexts = summarise(9)
+    assert contexts == [[0, 1, 5, 4, 6], [3, 7, 8], [2, 0, 1, 3, 5, 7, 4, 6, 8]]
+    assert found == [[2], [0], [3]]
 
 
-def test_an_empty_index(empty_retag_index: ReTAGIndex) -> None:
-    summaries = LevelSummaries(empty_retag_index, 0)
-    assert len(summaries) == 0
-    assert summaries.candidates(torch.ones(2, 3, dtype=torch.bool)).shape == (2, 0)
+def test_the_longest_child_is_replaced_first() -> None:
+    assert summarise(5)[1][-1] == [0, 3, 7, 8]
+    assert summarise(3)[1][-1] == [0, 3]  # both
+    assert summarise(1)[1] == [[0], [3], [0]]  # even so too long: the prominent first
 
 
-def test_no_negative_level(retag_index: ReTAGIndex) -> None:
-    with pytest.raises(ValueError, match="`level` must not be negative, got -1"):
-        LevelSummaries(retag_index, -1)
+def test_a_leaf_that_is_too_long_keeps_the_prominent() -> None:
+    assert summarise(4)[1][0] == [0, 1, 5, 4]
+
+
+def test_known_summaries_are_not_made_again() -> None:
+    found, contexts = summarise(5, known={1: [6], 2: [8]})
+    assert contexts == [[6, 3, 7, 8]]
+    assert found == [[6], [6], [8]]
+
+
+def test_parent_context_counts_shared_texts_once() -> None:
+    assert parent_context([[0, 1], [1, 2]], [[0], [2]], [2, 3, 2], limit=7) == [0, 1, 2]
+    assert parent_context([[0, 1], [1, 2]], [[0], [2]], [2, 3, 2], limit=6) == [0, 2]
+    assert parent_context([[0, 1], [1, 2]], [[0], [2]], [2, 3, 2], limit=4) == [0, 2]
+    assert parent_context([], [], [], limit=4) == []
+
+
+def test_a_graph_without_communities() -> None:
+    empty = Hierarchy([], [], [])
+    assert summarise_communities(empty, Relations.of([], []), material(), Recorder(), context_tokens=4) == []

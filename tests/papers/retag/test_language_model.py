@@ -1,13 +1,16 @@
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from graphrerank.language_models.client import LanguageModel
 from graphrerank.language_models.prompt import shipped_prompt
-from graphrerank_papers.retag.language_model_topics import (
+from graphrerank_papers.retag.language_model import (
     classify_questions,
+    generate_keywords,
     mine_topics,
+    parse_keywords,
     parse_relevant,
     parse_topic,
     parse_topics,
@@ -118,3 +121,28 @@ def test_a_question_has_one_topic_or_none(endpoint: Any) -> None:
     for content in ("{}", '{"topic": true}', '{"topic": 3}', '{"topic": -1}', '{"topic": "1"}'):
         with pytest.raises(ValueError, match="must be"):
             parse_topic(content, num_topics=2)
+
+
+def test_each_question_is_sent_with_its_description(scripted_model: Callable[..., Any]) -> None:
+    model = scripted_model(lambda system, question: {"keywords": question.split()[-2:]})
+    assert generate_keywords(model, ["who ran it", "", " "], ["talks"] * 3, num_keywords=1) == [["ran"], [], []]
+    ((system, question),) = model.asked
+    assert "at most 1," in system
+    assert question == "Collection: talks\nQuestion: who ran it"
+
+
+def test_keywords_without_a_usable_answer(endpoint: Any) -> None:
+    endpoint[1].script = {"Collection: d\nQuestion: a": [(429, ""), (500, ""), say({"keywords": ["gpu"]})]}
+    found = generate_keywords(model(endpoint), ["a", "b"], ["d", "d"], num_keywords=3, tries=2)
+    assert found == [["gpu"], []]  # the other one gets echoes
+    assert len(endpoint[1].requests) == 5
+
+
+@pytest.mark.parametrize(
+    "content", ["gpu", "[]", "{}", '{"keywords": "gpu"}', '{"keywords": [" "]}', '{"keywords": [1]}',
+                '{"keywords": [], "more": 1}']
+)  # fmt: skip
+def test_keywords_of_another_form_are_refused(content: str) -> None:
+    with pytest.raises(ValueError, match="the answer must be"):
+        parse_keywords(content)
+    assert parse_keywords('{"keywords": []}') == []

@@ -1,0 +1,254 @@
+"""``python evaluate.py experiment=ket_solutions``: KET-RAG's solutions, sweeps, rerankers behind it."""
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import starmap
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from graphrerank.cli.job_session import JobSession
+from graphrerank.data.encoder import Encoder
+from graphrerank.data.pair_cache import PairCache
+from graphrerank.data.readers.documents import read_documents, read_queries
+from graphrerank.data.vector_cache import VectorCache
+from graphrerank.evaluation.significance import bootstrap_interval
+from graphrerank.graphs import PairEncoder, Queries
+from graphrerank.graphs.queries import query_encoder
+from graphrerank.inference.graph_reranker import GraphReranker
+from graphrerank_papers.answers.measures import coverage
+from graphrerank_papers.answers.packing import Context
+from graphrerank_papers.answers.stage import AnswerStage
+from graphrerank_papers.ket.degrees import count_degrees
+from graphrerank_papers.ket.index import KETIndex, KETIndexBuilder, KETSettings
+from graphrerank_papers.ket.report import KETReport, Tokens
+from graphrerank_papers.ket.rerank import Order, by_granker, by_graph_reranker, chunk_corpus, pack_chunks
+from graphrerank_papers.ket.retrieval import Contexts, KETRetrieval, find_solution
+from graphrerank_papers.ket.search import KETSearch
+from graphrerank_papers.tables import write_tables
+
+RETRIEVED = ("context_tokens", "graph_share", "num_seeds")  # settings of the step that retrieve
+INDEXED = ("chunk_tokens", "num_neighbours", "core_share", "seed", "num_splits", "description_tokens")  # of its index
+GRAPH_ALONE = "knng_rag"  # whose index is the graph of nearest chunks and no more
+SOLUTION = "ket_p"  # behind which rerankers are put
+BATCH = 16  # questions retrieved at once
+
+Row = dict[str, Any]  # of a table: settings and measures by name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rerankers:
+    """Rerankers behind the last version of :data:`SOLUTION`; ``conf/experiment/ket_solutions.yaml`` describes them."""
+
+    checkpoint: str | None = None
+    smoothing: float
+    limits: Sequence[int]
+    num_queries: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class KETSolutions:
+    """The job; ``conf/experiment/ket_solutions.yaml`` describes its settings."""
+
+    data: str
+    titles: bool
+    join: bool
+    solutions: Sequence[str]
+    versions: Sequence[Mapping[str, int]]
+    sweeps: Mapping[str, Mapping[str, Any]] | None = None
+    rerank: Rerankers | None = None
+    answers: AnswerStage | None = None
+    degrees: bool = False
+    search: "partial[KETSearch]"
+    encoder: Encoder
+    pair_encoder: PairEncoder | None = None
+
+    def __post_init__(self) -> None:
+        known = {*INDEXED, *RETRIEVED}
+        for name, sweep in (self.sweeps or {}).items():
+            if unknown := sorted({name, *sweep} - {*known, "values", "solutions"}):
+                raise ValueError(f"`job.sweeps` must name settings of KET-RAG, {sorted(known)}, got {unknown[0]!r}")
+
+    def __call__(self, session: JobSession) -> Path:
+        """Measure, and write the tables and ``metrics.json`` after every row."""
+        tables: dict[str, list[Row]] = {}
+        write_tables(session.run_dir, "KET-RAG's experiments", tables)
+        for table, row in self._rows(_Bench(self, session)):
+            tables.setdefault(table, []).append(row)
+            print(
+                f"{table}:",
+                ", ".join(f"{k} {v}" for k, v in row.items() if isinstance(v, str | int | float)),
+                flush=True,
+            )
+            write_tables(session.run_dir, "KET-RAG's experiments", tables)
+        return session.run_dir
+
+    def _rows(self, bench: "_Bench") -> Iterator[tuple[str, Row]]:
+        """Yield the rows, each with the name of its table."""
+        if self.degrees:
+            for version in self.versions:
+                yield "degrees", bench.degrees(**version)
+        for version in self.versions:
+            for solution in self.solutions:
+                splits = version["num_splits"] if find_solution(solution).splits_chunks else 0
+                for num_splits in dict.fromkeys((splits, 0)):  # also whole, to compare keywords with equal chunks
+                    yield "solutions", bench.judge(solution, **{**version, "num_splits": num_splits})
+        for name, sweep in (self.sweeps or {}).items():
+            others = {key: given for key, given in sweep.items() if key not in ("values", "solutions")}
+            for step, value in enumerate(sweep["values"]):
+                along = {key: given[step] if isinstance(given, list) else given for key, given in others.items()}
+                for solution in sweep["solutions"]:
+                    yield name, bench.judge(solution, **{**self.versions[-1], **along, name: value})
+        if self.rerank is not None:
+            for row in bench.rerankers(self.rerank, **self.versions[-1]):
+                yield "rerankers", row
+
+
+class _Bench:
+    """Corpus, questions with their right answers, and the builder of indexes."""
+
+    def __init__(self, job: KETSolutions, session: JobSession) -> None:
+        self._job, self._session, self._step = job, session, job.search.keywords
+        folder, cache = Path(job.data), session.cache
+        self._documents = [document.passage if job.titles else document.text for document in read_documents(folder)]
+        torch.set_num_threads(session.num_threads)
+        encoder = VectorCache(job.encoder, cache / "vectors")
+        queries = list(read_queries(folder))
+        if missing := next((query.query_id for query in queries if not query.answers), None):
+            raise ValueError(f"{folder}: every question needs an `answer` in its metadata, found none in {missing!r}")
+        ids, texts = [query.query_id for query in queries], [query.text for query in queries]
+        self._queries = Queries(ids, texts, query_encoder(encoder).encode(texts))
+        self._answers = [query.answers or [] for query in queries]
+        self._builder = KETIndexBuilder(
+            self._step["folder"],
+            tokenizer=self._step["tokenizer"],
+            encoder=encoder,
+            extractor=self._step["extractor"],
+        )
+        self._indexes: dict[KETSettings, KETIndex] = {}
+
+    def judge(self, solution: str, **settings: Any) -> Row:
+        """Judge a solution; ``settings`` are those of index and retrieval that are not the step's."""
+        begin = time.perf_counter()
+        index = self._index(solution, settings)
+        seconds, retrieval = time.perf_counter() - begin, self._retrieval(index, solution, settings)
+        return {
+            "solution": solution,
+            **settings,
+            "num_splits": index.settings.num_splits,
+            **judge_contexts(
+                lambda queries: retrieval(queries.encoded), self._queries, self._answers, answers=self._job.answers
+            ),
+            **index_costs(index.report),
+            "index_seconds": seconds,
+        }
+
+    def degrees(self, **settings: Any) -> Row:
+        """Describe the degrees of the chunks of a version."""
+        index = self._index(GRAPH_ALONE, {**settings, "num_splits": 0})
+        counted = count_degrees(index.chunk_graph.edges, len(index.chunks))
+        return {"chunk_tokens": index.settings.chunk_tokens, **counted}
+
+    def rerankers(self, settings: Rerankers, **version: Any) -> Iterator[Row]:
+        """Judge contexts of fewer tokens: retrieved so, and of the whole context's chunks in a reranker's order."""
+        index, count = self._index(SOLUTION, version), settings.num_queries
+        queries = self._queries if count is None else self._queries.block(0, count)
+        ways: dict[str, Callable[[Queries, int], Contexts]] = {
+            f"{SOLUTION} of that size": lambda queries, limit: self._retrieval(
+                index, SOLUTION, {**version, "context_tokens": limit}
+            )(queries.encoded)
+        }
+        whole = self._retrieval(index, SOLUTION, version)
+        for name, order in self._orders(index, settings).items():
+            ways[name] = lambda queries, limit, order=order: pack_chunks(  # type: ignore[misc]
+                index, order(queries, whole(queries.encoded).ranking), limit
+            )
+        for name, retrieve in ways.items():
+            for limit in settings.limits:
+                judged = judge_contexts(
+                    lambda block, retrieve=retrieve, limit=limit: retrieve(block, limit),  # type: ignore[misc]
+                    queries,
+                    self._answers,
+                )
+                yield {"order": name, "limit": limit, **judged}
+
+    def _orders(self, index: KETIndex, settings: Rerankers) -> dict[str, Order]:
+        graph = chunk_corpus(index)
+        orders: dict[str, Order] = {"cosine": lambda queries, ranking: ranking}
+        if settings.checkpoint is not None:
+            reranker = GraphReranker.from_pretrained(settings.checkpoint, device=self._session.device)
+            orders[f"GATv2 `{settings.checkpoint}`"] = by_graph_reranker(graph, reranker)
+        if self._job.pair_encoder is not None:
+            encoder = PairCache(self._job.pair_encoder, self._session.cache / "pairs")
+            orders["cross-encoder"] = by_granker(graph, encoder, smoothing=0.0)
+            orders["GRanker"] = by_granker(graph, encoder, smoothing=settings.smoothing)
+        return orders
+
+    def _index(self, solution: str, settings: Mapping[str, Any]) -> KETIndex:
+        made = {**asdict(self._step["index"]), "join": self._job.join, **settings}
+        needed = find_solution(solution).settings(KETSettings(**{k: v for k, v in made.items() if k not in RETRIEVED}))
+        if needed not in self._indexes:
+            self._indexes = {needed: self._builder.build(self._documents, needed)}  # one at a time in memory
+        return self._indexes[needed]
+
+    def _retrieval(self, index: KETIndex, solution: str, settings: Mapping[str, Any]) -> KETRetrieval:
+        arguments = {name: settings.get(name, self._step[name]) for name in RETRIEVED}
+        return KETRetrieval(index, solution=solution, **arguments).to(self._session.device)
+
+
+def judge_contexts(
+    retrieve: Callable[[Queries], Contexts],
+    queries: Queries,
+    right: Sequence[Sequence[str]],
+    *,
+    answers: AnswerStage | None = None,
+) -> Row:
+    """Retrieve contexts for ``Q`` queries, look for the right answers in them, and let a stage answer from them.
+
+    Returns:
+        Means of ``Coverage``, with its 95% bootstrap ``interval``, and where a stage answers of ``EM`` and ``F1`` with
+        its ``answers``; ``questions``; ``ms``, the median per question, retrieved in batches of 16, without encoding
+        it; and the mean ``context_tokens``.
+    """
+    retrieve(queries.block(0, BATCH))  # warm
+    texts: list[str] = []
+    packed: list[Context] = []
+    milliseconds: list[float] = []
+    for block in queries.blocks(BATCH):
+        begin = time.perf_counter()
+        contexts = retrieve(block)
+        milliseconds.append(1000 * (time.perf_counter() - begin) / len(block))
+        texts += contexts.texts
+        packed += starmap(Context, zip(contexts.passages, contexts.num_tokens.tolist(), strict=True))
+    right = right[: len(queries)]
+    covered = torch.tensor([coverage(*pair) for pair in zip(texts, right, strict=True)], dtype=torch.float64)
+    row: Row = {"Coverage": float(covered.mean()), "interval": bootstrap_interval(covered).tolist()}
+    if answers is not None:
+        (written,) = answers.answer_from(queries.texts, {"": packed}, right).values()
+        row |= {name: float(written.values[name].mean()) for name in ("EM", "F1")}
+        row |= {"USD of answers": written.counts.usd, "answers": written.counts.to_json()}
+    tokens = statistics.mean(context.num_tokens for context in packed)
+    return {**row, "questions": len(queries), "ms": statistics.median(milliseconds), "context_tokens": tokens}
+
+
+def index_costs(report: KETReport) -> Row:
+    """Return the sizes and costs of an index.
+
+    ``USD of index`` is of the tokens sent at the prices of the paper's models. Where no language model extracts, it
+    counts ``model_tokens``, what one would read: each core chunk twice, without prompts (KET-RAG, section 5.3).
+    """
+    extracted = Tokens() if report.num_prompts else Tokens(model_input=2 * report.core_tokens)
+    model = report.sent.model_input + report.sent.model_output
+    return {
+        "chunks": report.sub_chunks,
+        "entities": report.entities,
+        "relations": report.relations,
+        "keywords": report.keywords,
+        "encoder_tokens": report.sent.encoder,
+        "model_tokens": model or extracted.model_input,
+        "USD of index": (report.sent + extracted).dollars,
+    }

@@ -1,0 +1,373 @@
+"""``python evaluate.py experiment=retag_podcast``: ReTAG's retrieval of summaries and its answers."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphrerank.cli.job_session import JobSession
+from graphrerank.data.encoder import Encoder
+from graphrerank.data.pair_cache import PairCache
+from graphrerank.data.readers.documents import Document, read_documents, read_queries
+from graphrerank.data.vector_cache import VectorCache
+from graphrerank.evaluation.paired_tests import compare_pairs
+from graphrerank.evaluation.significance import bootstrap_interval
+from graphrerank.files import write_json_lines
+from graphrerank.graphs import PairEncoder, Queries
+from graphrerank.graphs.queries import query_encoder
+from graphrerank.inference.checkpoint_scorer import CheckpointScorer
+from graphrerank.text.tokenizer import count_tokens
+from graphrerank_papers.answers.map_reduce_writer import CitedReply
+from graphrerank_papers.answers.packing import Context
+from graphrerank_papers.answers.stage import AnswerStage, SystemAnswers
+from graphrerank_papers.answers.win_rates import win_rates
+from graphrerank_papers.hashed_order import hashed_order
+from graphrerank_papers.retag.index import ReTAGIndex
+from graphrerank_papers.retag.keywords import SummarySentences
+from graphrerank_papers.retag.measures import (
+    measure_reading,
+    most_relevant,
+    read_by_pairs,
+    summary_recall,
+    time_retrieval,
+)
+from graphrerank_papers.retag.retrieval import LevelSummaries, ReTAGRetrieval, ReTAGSearchSettings
+from graphrerank_papers.retag.search import ReTAGSearch, ReTAGSetup
+from graphrerank_papers.tables import write_tables
+
+GRAPHRAG = "GraphRAG"
+# name -> whether only the `top_p` summaries are retrieved, and whether questions are routed to topics
+WAYS = {GRAPHRAG: (False, False), "topics": (False, True), "retrieval": (True, False), "ReTAG": (True, True)}
+SCOPES = {"general graph": False, "topics": True}  # whether questions are routed to topics
+KEYWORDS = ("num_keywords", "num_sentences", "num_terms")  # settings of the step that expand a question
+BM25, EXPANDED, DENSE, HYBRID = "BM25", "BM25 + expansion", "dense", "hybrid"
+HYBRID_EXPANDED, RERANKED = "hybrid + expansion", "hybrid + graph reranker"
+COMPARED = ((EXPANDED, BM25), (DENSE, BM25), (HYBRID, BM25), (HYBRID_EXPANDED, HYBRID), (RERANKED, HYBRID))
+
+Row = dict[str, Any]  # of a table
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A way to choose summaries."""
+
+    search: ReTAGSearchSettings
+    # `num_keywords`, `num_sentences` and `num_terms`; none for no expansion
+    keywords: Mapping[str, int] = field(default_factory=dict)
+    reranked: bool = False  # whether a graph reranker ranks the first summaries again
+    shown: Mapping[str, float] = field(default_factory=dict)  # settings that tables show
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReTAGSummaries:
+    """The job; ``conf/experiment/retag_podcast.yaml`` describes its settings."""
+
+    data: str
+    titles: bool
+    index: str | None = None
+    levels: Sequence[int]
+    scopes: Sequence[str]
+    top_p: int
+    chosen_on: float
+    seed: int
+    num_keywords: Sequence[int]
+    num_sentences: Sequence[int]
+    keyword_weights: Sequence[float]
+    bm25_weights: Sequence[float]
+    rerank_depths: Sequence[int]
+    checkpoint: str
+    answer_level: int
+    answers: AnswerStage | None = None
+    search: "partial[ReTAGSearch]"
+    encoder: Encoder
+    pair_encoder: PairEncoder
+    num_queries: int | None = None
+
+    def __post_init__(self) -> None:
+        if unknown := sorted(set(self.scopes) - set(SCOPES)):
+            raise ValueError(f"`job.scopes` must be some of {list(SCOPES)}, got {unknown[0]!r}")
+
+    def __call__(self, session: JobSession) -> Path:
+        """Measure the summaries to read and those retrieved; let a stage answer where one is given."""
+        bench, tables, page = _Bench(self, session), dict[str, list[Row]](), ""
+        for table, row in bench.rows():
+            tables.setdefault(table, []).append(row)
+            page = write_tables(session.run_dir, "ReTAG: retrieval and answers", tables)
+        print(page)
+        return session.run_dir
+
+    def choices(self, plain: ReTAGSearchSettings, num_terms: int, best: Mapping[str, Choice]) -> Iterator[list[Choice]]:
+        """Yield the settings of each retrieval of a table, in order: BM25, expanded, dense, hybrid and so on.
+
+        Those that combine build on ``best``, the choices made for the retrievals before: the caller adds to it between
+        two of them. ``plain`` is BM25 alone; ``num_terms`` limits the terms of topics among the keywords.
+        """
+        yield [Choice(plain)]
+        yield [
+            Choice(
+                replace(plain, keyword_weight=weight),
+                {"num_keywords": count, "num_sentences": sentences, "num_terms": num_terms},
+                shown={"keywords": count, "sentences": sentences, "weight": weight},
+            )
+            for count in self.num_keywords
+            for sentences in self.num_sentences
+            for weight in self.keyword_weights
+        ]
+        yield [Choice(replace(plain, bm25_weight=0.0, dense_weight=1.0))]
+        for base in (best[BM25], best[EXPANDED]):
+            yield [
+                replace(
+                    base,
+                    search=replace(base.search, bm25_weight=weight, dense_weight=1 - weight),
+                    shown={**base.shown, "BM25": weight},
+                )
+                for weight in self.bm25_weights
+            ]
+        hybrid = best[HYBRID]
+        yield [
+            replace(
+                hybrid,
+                search=replace(hybrid.search, rerank_depth=depth),
+                reranked=True,
+                shown={**hybrid.shown, "depth": depth},
+            )
+            for depth in self.rerank_depths
+        ]
+
+
+class _Bench:
+    """Corpus, index and questions, and what is measured with them."""
+
+    def __init__(self, job: ReTAGSummaries, session: JobSession) -> None:
+        self._job, self._step, self._session = job, job.search.keywords, session
+        torch.set_num_threads(session.num_threads)
+        folder = Path(job.data)
+        documents, questions = list(read_documents(folder)), list(read_queries(folder))[: job.num_queries]
+        if not questions:
+            raise ValueError(f"{folder}: needed questions, found none")
+        session.reads_files(folder.name, sorted(file for file in folder.glob("*.jsonl*") if file.is_file()))
+        self._encoder = VectorCache(job.encoder, session.cache / "vectors")
+        self._setup: ReTAGSetup = self._step["setup"]
+        self.index = self._index(documents)
+        if not len(self.index.communities):
+            report, least = self.index.report, self.index.settings.min_component
+            raise ValueError(
+                f"{folder}: needed {least} or more entities that are connected (`min_component`), found "
+                f"{report.entities} entities and {report.relations} relations and so no community to sum up"
+            )
+        self._sentences = SummarySentences(self.index, self._encoder)
+        ids, texts = [question.query_id for question in questions], [question.text for question in questions]
+        self._queries = Queries(ids, texts, query_encoder(self._encoder).encode(texts))
+        self._levels: dict[int, LevelSummaries] = {}
+
+    def _index(self, documents: Sequence[Document]) -> ReTAGIndex:
+        """Build the index, or read a saved one of the same chunks."""
+        ids, saved = [document.doc_id for document in documents], self._job.index
+        if saved is None:
+            passages = [document.passage if self._job.titles else document.text for document in documents]
+            return self._setup.build_index(self._encoder, ids, passages)
+        index = ReTAGIndex.load(saved)
+        if list(index.passage_ids) != ids:
+            raise ValueError(f"`job.index` must be of the {len(ids)} chunks of {self._job.data}, {saved} is of others")
+        return index
+
+    def rows(self) -> Iterator[tuple[str, Row]]:
+        """Yield the rows, each with the name of its table."""
+        index, job = self.index, self._job
+        counts = {"communities": len(index.communities), "topics": "; ".join(index.topics.names)}
+        yield "index", {**asdict(index.report), **counts}
+        for level in range(index.communities.num_levels(0)):
+            yield from (("reading", row) for row in self._reading(level))
+        for level in job.levels:
+            for scope in job.scopes:
+                yield from self._recall(scope, level)
+        if job.answers is not None:
+            yield from self._answers(job.answers)
+
+    def _reading(self, level: int) -> Iterator[Row]:
+        """Measure reading at a level: all summaries and the retrieved ones, without topics and with."""
+        most = 0.0
+        for way in WAYS:
+            measured = measure_reading(self._retrieval(self._way(way), level), self._queries)
+            most = most or measured["tokens"]
+            share = measured["tokens"] / most if most else None
+            yield {"level": level, "summaries of": way, **measured, "tokens of GraphRAG's": share}
+
+    def _recall(self, scope: str, level: int) -> Iterator[tuple[str, Row]]:
+        """Choose the settings of each retrieval on one part of the questions, and judge it on the other.
+
+        ``recall`` is the share, among the first ``top_p`` summaries, of the ``top_p`` that the cross-encoder ranks
+        first of all candidates. Comparisons have the p-value of the paired randomisation test after Holm's correction.
+        """
+        job = self._job
+        first, second = self._parts()
+        relevant, num_candidates = self._relevant(scope, level)
+        best: dict[str, Choice] = {}
+        recalls: dict[str, Tensor] = {}
+        plain = self._search(top_p=job.top_p, use_topics=SCOPES[scope], bm25_weight=1.0, dense_weight=0.0)
+        names = (BM25, EXPANDED, DENSE, HYBRID, HYBRID_EXPANDED, RERANKED)
+        place: Row = {"level": level, "scope": scope}
+        for name, choices in zip(names, job.choices(plain, self._step["num_terms"], best), strict=True):
+            tried = [
+                float(self._measure(choice, level, relevant, first)[0].nanmean()) if len(choices) > 1 else 0.0
+                for choice in choices
+            ]
+            best[name] = choices[tried.index(max(tried))]
+            recalls[name], milliseconds = self._measure(best[name], level, relevant, second, timed=True)
+            yield (
+                "retrieval",
+                {
+                    **place,
+                    "retrieval": name,
+                    "recall": float(recalls[name].nanmean()),
+                    "interval": bootstrap_interval(recalls[name]).tolist(),
+                    **milliseconds,
+                    "settings": ", ".join(f"{key} {value:g}" for key, value in best[name].shown.items()),
+                    "candidates": num_candidates,
+                    "chosen on": len(first),
+                    "judged on": len(second),
+                },
+            )
+        pairs = [(names.index(one), names.index(other)) for one, other in COMPARED]
+        tests = compare_pairs(torch.stack([*recalls.values()]).unsqueeze(1), pairs, seed=job.seed)  # of [S, 1, Q]
+        columns = (tests.difference[:, 0], tests.interval[:, 0], tests.p_holm[:, 0])
+        for (one, other), *measured in zip(COMPARED, *(column.tolist() for column in columns), strict=True):
+            difference, interval, p_value = measured
+            compared = {"difference": difference, "interval": interval, "p": p_value}
+            yield "comparisons", {**place, "retrieval": one, "against": other, **compared}
+
+    def _parts(self) -> tuple[Tensor, Tensor]:
+        """Split the questions by a hash of their ids: to choose settings on, and to judge these on."""
+        share, order = self._job.chosen_on, hashed_order(self._queries.ids, self._job.seed)
+        split = round(share * len(order))
+        if not split < len(order):
+            raise ValueError(f"`job.chosen_on` must leave questions to judge, got {share} of {len(order)}")
+        grid = ("num_keywords", "num_sentences", "keyword_weights", "bm25_weights", "rerank_depths")
+        if not split and (several := next((name for name in grid if len(getattr(self._job, name)) > 1), None)):
+            raise ValueError(
+                f"`job.chosen_on` must leave questions to choose among the `{several}` on, got {share} of "
+                f"{len(order)}; or give one of them alone"
+            )
+        first, second = (torch.tensor(sorted(part), dtype=torch.int64) for part in (order[:split], order[split:]))
+        return first, second
+
+    def _measure(
+        self, choice: Choice, level: int, relevant: Tensor, rows: Tensor, *, timed: bool = False
+    ) -> tuple[Tensor, dict[str, float]]:
+        """Return the recall of some questions, ``[n]``, and the milliseconds if they are timed."""
+        retrieval, queries = self._retrieval(choice, level), self._queries.select(rows)
+        recall = summary_recall(retrieval.retrieve(queries).ranking, relevant[rows], top_k=self._job.top_p)
+        return recall, time_retrieval(retrieval, queries) if timed else {}
+
+    def _relevant(self, scope: str, level: int) -> tuple[Tensor, float]:
+        """Let the cross-encoder read all candidates: ``[Q, N]`` bool, and the mean number of candidates."""
+        search = self._search(top_p=None, use_topics=SCOPES[scope])
+        retrieval = self._retrieval(Choice(search), level)
+        candidates = retrieval.retrieve(self._queries).candidates.cpu()
+        encoder = PairCache(self._job.pair_encoder, self._session.cache / "pairs")
+        texts, advance = retrieval.summaries.graph.texts, _progress(f"level {level}, {scope}")
+        scores = read_by_pairs(encoder, self._queries.texts, texts, candidates, advance=advance)
+        return most_relevant(scores, self._job.top_p), float(candidates.sum(1).double().mean())
+
+    def _answers(self, stage: AnswerStage) -> Iterator[tuple[str, Row]]:
+        """Answer from the summaries of each way, write the answers, and compare them with GraphRAG's."""
+        texts, contexts, names = self._queries.texts, {}, {}
+        for way in reversed(WAYS):
+            retrieval = self._retrieval(self._way(way), self._job.answer_level)
+            contexts[way], names[way] = self._contexts(retrieval)
+        answers = stage.answer_from(texts, contexts, [None] * len(texts))
+        lines = [line for way, written in answers.items() for line in self._lines(way, written, names[way])]
+        write_json_lines(self._session.run_dir / "answers.jsonl", lines)
+        for way, written in answers.items():
+            yield "answers", {"system": way, "writer": stage.writer.name, **count_answers(written)}
+        if stage.comparison is not None:
+            judge = f"{stage.comparison.prompt.name} {stage.comparison.prompt.fingerprint}"
+            for way in list(answers)[:-1]:
+                verdicts = stage.comparison.compare(texts, answers[way].said, answers[GRAPHRAG].said)
+                for rate in win_rates(verdicts, system=way, baseline=GRAPHRAG, seed=self._job.seed):
+                    yield "win rates", {**asdict(rate), "judge": judge}
+
+    def _contexts(self, retrieval: ReTAGRetrieval) -> tuple[list[Context], list[list[str]]]:
+        """List the summaries to read for each question, best first, and their ids."""
+        graph, nodes = retrieval.summaries.graph, retrieval.retrieve(self._queries).ranking.nodes.tolist()
+        rows = [[node for node in row if node >= 0] for row in nodes]
+        tokens = count_tokens(self._setup.tokenizer, graph.texts)
+        contexts = [Context(tuple(graph.texts[n] for n in row), sum(tokens[n] for n in row)) for row in rows]
+        return contexts, [[graph.node_ids[node] for node in row] for row in rows]
+
+    def _lines(self, name: str, answers: SystemAnswers, names: Sequence[Sequence[str]]) -> Iterator[dict[str, Any]]:
+        """Describe each answer, with the ids of the summaries that it cites."""
+        for query_id, reply, ids in zip(self._queries.ids, answers.replies, names, strict=True):
+            line: dict[str, Any] = {"query_id": query_id, "system": name, "text": reply.text, "outcome": reply.outcome}
+            if isinstance(reply, CitedReply):
+                line |= {"citations": [ids[place] for place in reply.citations], "helpfulness": reply.helpfulness}
+            yield line
+
+    def _search(self, **settings: Any) -> ReTAGSearchSettings:
+        """Take the step's settings, but for some."""
+        search: ReTAGSearchSettings = self._step["search"]
+        return replace(search, **settings)
+
+    def _way(self, name: str) -> Choice:
+        """Return one of :data:`WAYS`, with the step's keywords."""
+        retrieves, use_topics = WAYS[name]
+        search = self._search(top_p=self._job.top_p if retrieves else None, use_topics=use_topics)
+        return Choice(search, {name: self._step[name] for name in KEYWORDS})
+
+    def _retrieval(self, choice: Choice, level: int) -> ReTAGRetrieval:
+        if level not in self._levels:
+            self._levels[level] = LevelSummaries(self.index, level, device=self._session.device)
+        summaries = self._levels[level]
+        finder = self._setup.keyword_finder(self.index, self._sentences, **choice.keywords) if choice.keywords else None
+        scorer = None
+        if choice.reranked:
+            scorer = CheckpointScorer(
+                summaries.graph,
+                checkpoint=self._job.checkpoint,
+                text_encoder=self._encoder,
+                device=self._session.device,
+            )
+        classifier = self._setup.topic_classifier(self.index)
+        return ReTAGRetrieval(summaries, choice.search, keywords=finder, scorer=scorer, classifier=classifier)
+
+
+def count_answers(answers: SystemAnswers) -> Row:
+    """Count the answers of a system.
+
+    Returns:
+        ``answered`` (questions whose answer is not empty); ``citations`` (mean number of summaries that such an answer
+        cites, None where none does); ``parts`` of the summaries that were read, over all questions; ``skipped`` (those
+        from which the model gave no usable answer); and the stage's ``counts``.
+    """
+    cited = [reply for reply in answers.replies if isinstance(reply, CitedReply)]
+    numbers = [len(reply.citations) for reply in cited if reply.text]
+    parts = [helpfulness for reply in cited for helpfulness in reply.helpfulness]
+    counts = answers.counts
+    return {
+        "questions": counts.questions,
+        "answered": sum(bool(text) for text in answers.said),
+        "citations": sum(numbers) / len(numbers) if numbers else None,
+        "context_tokens": counts.context_tokens,
+        "parts": len(parts),
+        "skipped": sum(helpfulness is None for helpfulness in parts),
+        "input_tokens": counts.input_tokens,
+        "output_tokens": counts.output_tokens,
+        "USD": counts.usd,
+        "counts": counts.to_json(),
+    }
+
+
+def _progress(scope: str) -> Callable[[int, int], None]:
+    begin, printed = time.perf_counter(), [0]
+
+    def advance(done: int, total: int) -> None:
+        if (tenth := 10 * done // max(1, total)) > printed[0]:
+            printed[0] = tenth
+            print(f"{scope}: {done:,} of {total:,} pairs read, {time.perf_counter() - begin:.0f} s", flush=True)
+
+    return advance

@@ -1,0 +1,60 @@
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphrerank_papers.indexing.stages import Stages, load_record, save_record
+from tests.support.encoders import HashEncoder
+
+
+@dataclass(frozen=True)
+class Part:
+    names: Sequence[str]
+    scores: Tensor
+
+
+@dataclass(frozen=True)
+class Whole:
+    count: int
+    share: float
+    parts: Sequence[Part]
+    lists: Sequence[Sequence[int]]
+    part: Part
+
+
+def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
+    scores = torch.rand(2, 3)
+    part = Part(["a", "ä"], scores.T)  # of the same memory
+    record = (Whole(3, 0.1, [Part([], scores), part], [[1], []], part), scores[:0], 7)
+    save_record(tmp_path / "x", record)
+    whole, none, number = load_record(tmp_path / "x", tuple[Whole, Tensor, int])
+    assert (whole.count, whole.share, whole.lists, none.shape, number) == (3, 0.1, [[1], []], (0, 3), 7)
+    assert [part.names for part in (*whole.parts, whole.part)] == [[], ["a", "ä"], ["a", "ä"]]
+    assert torch.equal(whole.part.scores, scores.T)
+    assert torch.equal(whole.parts[0].scores, scores)
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    part = Part(["a"], torch.zeros(1))
+    save_record(tmp_path / "x", part)
+    with pytest.raises(ValueError, match=r"x\.json: missing or damaged index .*; delete x\.safetensors and build"):
+        load_record(tmp_path / "x", Whole)
+    (tmp_path / "x.safetensors").unlink()
+    with pytest.raises(ValueError, match=r"x\.safetensors: damaged"):
+        load_record(tmp_path / "x", Part)
+    with pytest.raises(ValueError, match=r"y\.json: missing or damaged index"):
+        load_record(tmp_path / "y", Part)
+
+
+def test_texts_are_encoded_in_blocks_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graphrerank_papers.indexing.stages.BLOCK_TEXTS", 2)
+    encoder, texts = HashEncoder(), ["a", "b", "c"]
+    vectors = Stages(tmp_path).encode(encoder, texts)
+    assert torch.equal(vectors, encoder.encode(texts))
+    encoder.asked.clear()
+    assert torch.equal(Stages(tmp_path).encode(encoder, [*texts, "d"])[:3], vectors)
+    assert encoder.asked == ["c", "d"]  # the block that is new
+    assert Stages(tmp_path).encode(encoder, []).shape == (0, 0)
