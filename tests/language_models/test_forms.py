@@ -17,7 +17,7 @@ from graphrerank.text import WordTokenizer
 from graphrerank_papers.answers.answer_judge import parse_winner
 from graphrerank_papers.answers.constrained import FormMask, form_tokenizer
 from graphrerank_papers.answers.correctness_judge import parse_decision
-from graphrerank_papers.answers.map_reduce import parse_final_answer, parse_partial_answer
+from graphrerank_papers.answers.map_reduce_writer import parse_final_answer, parse_partial_answer
 from graphrerank_papers.answers.prompted_writer import answer_in_form
 from graphrerank_papers.grapher.citations import _read_numbers
 from graphrerank_papers.hipporag.fact_graph_search import _read

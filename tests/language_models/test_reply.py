@@ -5,7 +5,7 @@ import pytest
 
 from graphrerank.language_models.client import LanguageModel, UnusableError, post
 from graphrerank.language_models.reply import Reply, read_reply
-from graphrerank_papers.answers.reply_cache import all_replies
+from graphrerank_papers.answers.replies import RecordedModel
 
 pytest.importorskip("httpx", reason="httpx is optional")
 
@@ -36,7 +36,7 @@ TROUBLES: dict[str, tuple[list[tuple[int, Any]], Reply]] = {
 def test_what_becomes_of_a_question(endpoint: tuple[str, Any]) -> None:
     url, handler = endpoint
     handler.script = {question: list(script) for question, (script, _) in TROUBLES.items()}
-    replies = all_replies(LanguageModel(url, "m", pause=0.0, max_retries=2), list(TROUBLES), system=None)
+    replies = RecordedModel(LanguageModel(url, "m", pause=0.0, max_retries=2)).all_replies(list(TROUBLES), system=None)
     assert dict(zip(TROUBLES, replies, strict=True)) == {name: reply for name, (_, reply) in TROUBLES.items()}
 
 
@@ -48,7 +48,7 @@ def test_what_fails_or_is_too_long_stops_no_other(endpoint: tuple[str, Any]) -> 
         "too long": [(500, ""), (400, {"error": "too long"})],
     }
     questions = ["fails", "rubbish", "too long", "last"]
-    replies = all_replies(LanguageModel(url, "m", pause=0.0, max_retries=2), questions, system=None)
+    replies = RecordedModel(LanguageModel(url, "m", pause=0.0, max_retries=2)).all_replies(questions, system=None)
     assert [reply.outcome for reply in replies] == ["failed", "failed", "rejected", "answered"]
     assert [reply.attempts for reply in replies] == [3, 3, 2, 1]
     assert replies[0].problem == "status 500"
@@ -60,14 +60,16 @@ def test_a_slow_endpoint_fails(endpoint: tuple[str, Any]) -> None:
     over = threading.Event()
     endpoint[1].answer = lambda *_: over.wait(60)
     model = LanguageModel(endpoint[0], "m", pause=0.0, max_retries=1, timeout=0.05)
-    assert [(reply.outcome, reply.attempts) for reply in all_replies(model, ["a"], system=None)] == [("failed", 2)]
+    assert [(reply.outcome, reply.attempts) for reply in RecordedModel(model).all_replies(["a"], system=None)] == [
+        ("failed", 2)
+    ]
     over.set()
 
 
 def test_no_server_stops_the_run() -> None:
     model = LanguageModel("http://127.0.0.1:1/v1", "m", pause=0.0, max_retries=1)
     with pytest.raises(ValueError, match=r"http://127.0.0.1:1/v1/chat/completions gave no usable .*ConnectError"):
-        all_replies(model, ["a", "b"], system=None)
+        RecordedModel(model).all_replies(["a", "b"], system=None)
 
 
 def test_a_server_that_goes_away_stops_no_run(endpoint: tuple[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +84,7 @@ def test_a_server_that_goes_away_stops_no_run(endpoint: tuple[str, Any], monkeyp
 
     monkeypatch.setattr(httpx.Client, "post", answer)
     model = LanguageModel(endpoint[0], "m", pause=0.0, max_retries=0, concurrency=1)
-    replies = all_replies(model, ["first", "second"], system=None)
+    replies = RecordedModel(model).all_replies(["first", "second"], system=None)
     assert [reply.outcome for reply in replies] == ["answered", "failed"]
 
 
@@ -118,14 +120,14 @@ def test_times_are_checked(setting: dict[str, float]) -> None:
 def test_a_key_that_no_header_can_hold(endpoint: tuple[str, Any], monkeypatch: pytest.MonkeyPatch, key: str) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", key)
     with pytest.raises(ValueError, match="`OPENAI_API_KEY` must hold ASCII characters without blanks") as raised:
-        all_replies(LanguageModel(endpoint[0], "m"), ["a"], system=None)
+        RecordedModel(LanguageModel(endpoint[0], "m")).all_replies(["a"], system=None)
     assert "cret" not in str(raised.value)
 
 
 def test_a_wrong_key_stops_the_run(endpoint: tuple[str, Any]) -> None:
     endpoint[1].script = {"a": [(401, "")]}
     with pytest.raises(ValueError, match="refused with status 401"):
-        all_replies(LanguageModel(endpoint[0], "m", pause=0.0), ["a"], system=None)
+        RecordedModel(LanguageModel(endpoint[0], "m", pause=0.0)).all_replies(["a"], system=None)
 
 
 def test_bytes() -> None:

@@ -7,7 +7,6 @@ from graphrerank.cli.ranking import Rankings
 from graphrerank.cli.results import Results
 from graphrerank.cli.session import Session
 from graphrerank.evaluation.build_study import build_study
-from graphrerank_papers.answers.answering import answer_queries, write_answers
 
 
 def evaluate(session: Session) -> Path:
@@ -16,10 +15,7 @@ def evaluate(session: Session) -> Path:
     results = Results(session, lineup.plan, prompts=lineup.prompts)
     for ranked in Rankings(session, lineup):
         stages = []
-        if callable(lineup.answers):
+        if lineup.answers is not None:
             stages = [lineup.answers(ranked, run_dir=session.run_dir, seed=lineup.plan.seed)]
-        elif lineup.answers is not None:
-            ranked = answer_queries(lineup.answers, ranked)
-            write_answers(session.run_dir / "answers" / f"{ranked.dataset.name}.jsonl", ranked)
         results.add(build_study(ranked, lineup.plan, stages), ranked.dataset.graph.node_ids)
     return session.run_dir

@@ -27,8 +27,6 @@ from graphrerank.evaluation.stage import StageResult
 from graphrerank.evaluation.study import DatasetStudy, SystemStudy
 from graphrerank.evaluation.study_plan import StudyPlan
 from graphrerank.graphs import CorpusGraph, Ranking
-from graphrerank_papers.answers.scoring import ANSWER_MEASURES, KIND_MEASURES, question_kinds
-from graphrerank_papers.answers.win_rates import win_rates
 
 TOP = 10
 
@@ -96,11 +94,6 @@ def build_study(ranked: RankedDataset, plan: StudyPlan, stages: Sequence[StageRe
             if system.calibration is not None and system.confidence is not None
             for found in judge_confidence(system.name, system.calibration, system.confidence, lists[system.name])
         ],
-        win_rates=[
-            rate
-            for baseline, verdicts in ranked.verdicts.items()
-            for rate in win_rates(verdicts, system=systems[-1].name, baseline=baseline, seed=plan.seed)
-        ],
         notes=(*ranked.notes, *(note for stage in stages for note in stage.notes)),
         tables=[table for stage in stages for table in stage.tables],
         groups={
@@ -135,7 +128,7 @@ def _in_order(
     scores: Mapping[str, Tensor], system: RankedSystem, plan: StudyPlan, stages: Sequence[StageResult]
 ) -> dict[str, Tensor]:
     """Put the measures of a ranking and of the stages after it into the order of the plan."""
-    every = {**scores, **(system.answers.values if system.answers else {})}
+    every = {**scores}
     for stage in stages:
         every |= stage.measures.get(system.name, {})
     if missing := [name for name in plan.measures if name not in every]:
@@ -165,7 +158,6 @@ def with_comparisons(study: DatasetStudy, plan: StudyPlan) -> DatasetStudy:
         query_differences=differences,
         breakdowns=[
             *break_down(scores, query_groups(study.num_relevant, study.densities, study.query_texts), measure=main),
-            *_answers_by_kind(study, plan.measures),
             *_by_groups_of_stages(study),
         ],
         seed_spreads=seed_spreads(list(study.systems.values()), plan.tested),
@@ -185,22 +177,6 @@ def _by_groups_of_stages(study: DatasetStudy) -> list[Breakdown]:
         for measure in (study.grouped if groups else ())
         for entry in break_down(
             {name: system.values[measure] for name, system in study.systems.items()}, groups, measure=measure
-        )
-    ]
-
-
-def _answers_by_kind(study: DatasetStudy, measures: Sequence[str]) -> list[Breakdown]:
-    """Average measures of answers over multi-hop, single-hop and unanswerable questions."""
-    names = [name for name in ANSWER_MEASURES if name in measures]
-    first = next(iter(study.systems.values())).values
-    if not set(KIND_MEASURES) <= set(names):
-        return []
-    kinds = {"kind": question_kinds(study.num_relevant, first)}
-    return [
-        entry
-        for name in names
-        for entry in break_down(
-            {key: system.values[name] for key, system in study.systems.items()}, kinds, measure=name
         )
     ]
 
@@ -230,7 +206,6 @@ def _system_study(
         fingerprint=system.fingerprint,
         ranking=break_ties(system.ranking, graph.node_ids, ties=plan.ties),
         routes=system.routes,
-        answers=None if system.answers is None else system.answers.counts,
         extra={key: entry for stage in stages for key, entry in stage.system_extra.get(system.name, {}).items()},
     )
 

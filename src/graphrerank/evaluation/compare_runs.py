@@ -88,7 +88,7 @@ def _compare_dataset(
         for key in ("hub_bias", "counterfactuals", "reliability", "list_reliability")
     }
     merged = _with_candidates(
-        replace(last, systems=systems, tested=tuple(tested), win_rates=(), browser=None, edges_of_type=(), **single),
+        replace(last, systems=systems, tested=tuple(tested), browser=None, edges_of_type=(), **single),
         parts,
     )
     return with_comparisons(merged, StudyPlan(measures=measures, tested=tested, resamples=resamples, seed=seed))

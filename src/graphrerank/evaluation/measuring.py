@@ -14,7 +14,6 @@ from graphrerank.data.dataset import Qrels, RetrievalDataset
 from graphrerank.graphs import Ranking
 from graphrerank.metrics import missed_topological_recall, parse_measure, topological_recall
 from graphrerank.metrics.coverage import coverage
-from graphrerank_papers.answers.scoring import ANSWER_MEASURES
 
 TIES = ("own", "trec")
 TOPOLOGICAL_RECALL, MISSED = "TR", "MissTR"  # over all that was retrieved
@@ -76,7 +75,7 @@ def parse_measures(names: Sequence[str], stage: Sequence[str] = ()) -> dict[str,
     """
     kinds = {}
     for name in names:
-        if name in stage or name in ANSWER_MEASURES:
+        if name in stage:
             kinds[name] = "stage"
             continue
         try:

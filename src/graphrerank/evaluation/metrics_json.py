@@ -43,7 +43,6 @@ def dataset_metrics(dataset: DatasetStudy) -> dict[str, Any]:
         "base_ceiling": dataset.base_ceiling,
         "notes": list(dataset.notes),
         "systems": {name: system_metrics(system) for name, system in dataset.systems.items()},
-        "win_rates": [rate.to_json() for rate in dataset.win_rates],
         **dataset.extra,
         "comparisons": [{**test.to_json(), "p_value": test.p_randomization} for test in dataset.tests],
     }
@@ -60,7 +59,6 @@ def system_metrics(system: SystemStudy) -> dict[str, Any]:
         "latency_ms": {} if system.cost is None else dict(system.cost.latency_ms),
         "cost": None if system.cost is None else vars(system.cost),
         "routes": dict(system.routes),
-        "answers": None if system.answers is None else system.answers.to_json(),
         **system.extra,
         "missing": len(system.missing),
         "tied_share": system.tied_share,

@@ -10,8 +10,6 @@ from graphrerank.evaluation.study import Cost
 from graphrerank.graphs import Ranking
 from graphrerank.graphs.calibration import Calibration
 from graphrerank.graphs.list_confidence import ListConfidence
-from graphrerank_papers.answers.answer_judge import Verdicts
-from graphrerank_papers.answers.stage import SystemAnswers
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +30,6 @@ class RankedSystem:
     on_other_edges: Mapping[str, Ranking] = field(default_factory=dict)
     # share of the queries on each path of a router; empty where there is none
     routes: Mapping[str, float] = field(default_factory=dict)
-    answers: SystemAnswers | None = None  # written from what it ranked; None where none were asked for
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +46,6 @@ class RankedDataset:
     systems: Sequence[RankedSystem]  # the systems, in the order of the tables' rows; the last is the primary one
     candidates: Ranking | None = None  # `[Q, K]`, what rerankers ranked; None where there is none
     notes: Sequence[str] = ()  # what else a reader must know, as where the candidates come from
-    # verdicts on the last system's answers and those of another one, by its name; empty where not compared
-    verdicts: Mapping[str, Verdicts] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         names = [system.name for system in self.systems]

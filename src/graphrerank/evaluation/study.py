@@ -29,14 +29,12 @@ from graphrerank.evaluation.tables import Table
 from graphrerank.files import write_text
 from graphrerank.graphs import Ranking
 from graphrerank.untrusted import check_name
-from graphrerank_papers.answers.answer_counts import AnswerCounts
-from graphrerank_papers.answers.win_rates import WinRate
 
 FORMAT = 2  # raise when an older program can no longer read it
 OLDER = 1  # can be read: other names of a row and of a measure, fewer costs, no densities
 STUDY = "study.json"
 READING = "encode"  # the stage in which a cross-encoder reads
-NEWER_FINDINGS = ("edges_of_type", "list_reliability", "win_rates")  # which older files lack
+NEWER_FINDINGS = ("edges_of_type", "list_reliability")  # which older files lack
 LISTS, NEWER_LISTS = ("query_ids", "query_texts", "num_relevant", "tested"), ("densities", "notes")
 FINDINGS: dict[str, type[Finding]] = {  # of a data set
     "tests": PairedTest,
@@ -48,7 +46,6 @@ FINDINGS: dict[str, type[Finding]] = {  # of a data set
     "seed_spreads": SeedSpread,
     "reliability": Reliability,
     "list_reliability": ListReliability,
-    "win_rates": WinRate,
 }
 
 
@@ -97,7 +94,6 @@ class SystemStudy:
     ranking: Ranking | None = None  # `[Q, K]` nodes of the corpus, or None where read back (`runs/` holds it)
     # share of the queries on each path of a router; empty where there is none
     routes: Mapping[str, float] = field(default_factory=dict)
-    answers: AnswerCounts | None = None  # what its answers took; None where none were written
     extra: Mapping[str, Any] = field(default_factory=dict)  # plain JSON of stages after ranking
 
     @property
@@ -119,7 +115,6 @@ class SystemStudy:
             "seed": self.seed,
             "fingerprint": self.fingerprint,
             "routes": dict(self.routes),
-            "answers": None if self.answers is None else self.answers.to_json(),
             "extra": dict(self.extra),
             "values": {name: [_number(score) for score in row.tolist()] for name, row in self.values.items()},
         }
@@ -135,7 +130,6 @@ class SystemStudy:
             missing=tuple(content["missing"]),
             routes=content.get("routes", {}),
             extra=content.get("extra", {}),
-            answers=None if content.get("answers") is None else AnswerCounts.from_json(content["answers"]),
             **{key: content[key] for key in ("kind", "source", "tied_share", "config", "seed", "fingerprint")},
         )
 
@@ -166,7 +160,6 @@ class DatasetStudy:
     seed_spreads: Sequence[SeedSpread] = ()  # records of checkpoints that differ in the seed alone
     reliability: Sequence[Reliability] = ()  # records of the systems whose scores were calibrated
     list_reliability: Sequence[ListReliability] = ()  # records of the systems with a confidence in whole lists
-    win_rates: Sequence[WinRate] = ()  # the primary system's answers against those of the others
     # `Q` mean numbers of neighbours of a query's candidates among them; empty where not known
     densities: Sequence[float] = ()
     # what else a reader must know: where the candidates come from, how the runs of a comparison differ

@@ -7,7 +7,6 @@ from graphrerank.evaluation.findings import PairedTest
 from graphrerank.evaluation.query_browser import SHOWN, QueryBrowser
 from graphrerank.evaluation.study import DatasetStudy
 from graphrerank.evaluation.tables import p_text, percent_cell, points_cell, row_name
-from graphrerank_papers.answers.answer_tables import answer_notes
 
 LEVEL = 0.05  # of the corrected p-value, for sentences
 NAMED = 5  # missing queries that are named
@@ -55,7 +54,7 @@ def notes_of(dataset: DatasetStudy, ties: str) -> list[str]:
         if system.routes:
             shares = ", ".join(f"{route} {100 * share:.0f}%" for route, share in system.routes.items())
             lines.append(f"{row_name(name)}: {shares} of the queries")
-    return lines + answer_notes(dataset)
+    return lines
 
 
 def browser_note(browser: QueryBrowser, num_queries: int) -> str:

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from graphrerank.evaluation.study import DatasetStudy, Study
 from graphrerank.evaluation.study_notes import notes_of, title_of, verdicts
 from graphrerank.evaluation.study_tables import across_table, dataset_tables, quality_table
-from graphrerank.evaluation.tables import Cell, Table, markdown_table, row_name
+from graphrerank.evaluation.tables import Cell, Table, markdown_table
 from graphrerank.evaluation.terminal import print_table
-from graphrerank_papers.answers.answer_tables import wins_table
 
 SHOWN_TEXT = 120  # characters of a text of several sentences
 
@@ -38,8 +37,6 @@ def print_study(dataset: DatasetStudy, *, ties: str) -> None:
     for table in dataset.tables:
         if table.printed:
             print_table(table, title=table.title)
-    if dataset.win_rates:
-        print_table(wins_table(dataset), title=f"answers of {row_name(dataset.primary)} against those of the others")
 
 
 def _bullets(sentences: Sequence[str]) -> str:

@@ -30,7 +30,6 @@ from graphrerank.evaluation.tables import (
     row_name,
     system_cell,
 )
-from graphrerank_papers.answers.answer_tables import answers_table, wins_table
 
 QUANTILES = ("p50", "p95")
 NAMED = 5  # missing queries that are named
@@ -302,8 +301,6 @@ def across_table(study: Study) -> Table:
 DATASET_TABLES: Sequence[Callable[[DatasetStudy], Table]] = (
     quality_table,
     tests_table,
-    answers_table,
-    wins_table,
     cost_table,
     groups_table,
     hubs_table,

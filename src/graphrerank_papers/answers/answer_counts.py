@@ -1,18 +1,20 @@
-"""What the answers of a system took, and what became of its questions."""
+"""What the answers of a system cost, and the outcomes of its questions."""
 
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
+from graphrerank.evaluation.tables import Cell, Columns, Table, build_table, number_cell, system_cell
 from graphrerank.language_models.reply import OUTCOMES, Reply
 from graphrerank_papers.answers.packing import Context
 
 
 @dataclass(frozen=True)
 class Price:
-    """Prices of a model in USD per million tokens; None for both where no money is counted.
+    """Prices of a model in USD per million tokens; None for both if no money is counted.
 
     Raises:
         ValueError: If one of both is missing, or is not a finite number of at least 0.
@@ -30,9 +32,8 @@ class Price:
             raise ValueError(f"`price` must have both `input` and `output` or neither, got {self}")
 
     def of(self, replies: Sequence[Reply]) -> float | None:
-        """Return what replies cost in USD; None if the endpoint counted no tokens of one, or without a price."""
-        read = _total([reply.input_tokens for reply in replies if reply.has_come])
-        written = _total([reply.output_tokens for reply in replies if reply.has_come])
+        """Return the cost of replies in USD; None if the endpoint counted no tokens of one, or without a price."""
+        read, written = (total_tokens(replies, name) for name in ("input_tokens", "output_tokens"))
         if self.input is None or self.output is None or read is None or written is None:
             return None
         return (self.input * read + self.output * written) / 1e6
@@ -40,24 +41,22 @@ class Price:
 
 @dataclass(frozen=True)
 class AnswerCounts:
-    """Counts over the questions of one system; what came from the cache counts as when it was asked."""
+    """Counts over the questions of one system; a cached reply counts as a request."""
 
-    writer: str  # name of what wrote the answers: a prompt or a reader
+    writer: str  # name of the writer: a prompt or a reader
     questions: int
     context_tokens: float  # mean tokens of a context, by the tokenizer of the packing
     outcomes: Mapping[str, int]  # questions by outcome (`OUTCOMES`)
-    abstained: int  # answers that are blank, or say that the passages do not hold it
+    abstained: int  # blank answers, and those that say that the passages do not hold one
     repeated: int  # requests beyond the first of each question
-    # questions by the name under which the model answered; several names mean that it changed meanwhile
-    models: Mapping[str, int]
-    input_tokens: int | None = None  # of all questions; None where the endpoint does not count
+    models: Mapping[str, int]  # questions by the model's name; several names: it changed meanwhile
+    input_tokens: int | None = None  # of all questions; None if the endpoint does not count
     output_tokens: int | None = None
     usd: float | None = None  # of all questions; None without a price, or without counts
-    verdicts: int = 0  # asked of the judge of right answers
+    verdicts: int = 0  # number of verdicts of the judge of right answers
     verdicts_unusable: int = 0  # of them, those without a decision
     judge_usd: float | None = None  # of these verdicts
-    # questions by what became of their requests that were rejected or failed, in the endpoint's words
-    problems: Mapping[str, int] = field(default_factory=dict)
+    problems: Mapping[str, int] = field(default_factory=dict)  # rejected and failed questions by error message
 
     @classmethod
     def of(
@@ -74,24 +73,76 @@ class AnswerCounts:
             abstained=sum(reply.said is not None and not reply.said.strip() for reply in replies),
             repeated=sum(reply.attempts - 1 for reply in replies),
             models={name: models[name] for name in sorted(models) if name},
-            input_tokens=_total([reply.input_tokens for reply in replies if reply.has_come]),
-            output_tokens=_total([reply.output_tokens for reply in replies if reply.has_come]),
+            input_tokens=total_tokens(replies, "input_tokens"),
+            output_tokens=total_tokens(replies, "output_tokens"),
             usd=None if price is None else price.of(replies),
             problems=dict(problems.most_common()),
             **rest,
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return this record for JSON."""
+        """Return plain values."""
         return asdict(self)
 
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> "AnswerCounts":
-        """Read the output of :meth:`to_json`, also of versions that knew less."""
-        return cls(**{entry.name: content[entry.name] for entry in fields(cls) if entry.name in content})
+    def notes(self, system: str) -> list[str]:
+        """List warnings about a system's answers: questions without one and why, and models that changed."""
+        notes = []
+        if lost := [f"{n} {name}" for name, n in self.outcomes.items() if name != OUTCOMES[0] and n]:
+            notes.append(f"answers of {system}: {', '.join(lost)} of {self.questions:,}")
+            if self.problems:
+                problem, number = max(self.problems.items(), key=lambda entry: entry[1])
+                notes[-1] += f"; {number:,} times: {problem}"
+        if self.verdicts_unusable:
+            notes.append(
+                f"answers of {system}: {self.verdicts_unusable:,} of {self.verdicts:,} verdicts unusable, which count "
+                "as wrong"
+            )
+        if len(self.models) > 1:
+            notes.append(f"answers of {system}: the model changed its name, {', '.join(self.models)}")
+        return notes
 
 
-def _total(counts: Sequence[int | None]) -> int | None:
-    """Add up, if there is something and all of it was counted."""
-    known = [count for count in counts if count is not None]
-    return sum(known) if known and len(known) == len(counts) else None
+def total_tokens(replies: Sequence[Reply], name: str) -> int | None:
+    """Add up ``input_tokens`` or ``output_tokens`` of the replies that came; None if there is none, or one lacks it."""
+    counts = [getattr(reply, name) for reply in replies if reply.has_come]
+    return None if not counts or None in counts else sum(counts)
+
+
+def answers_table(counts: Mapping[str, AnswerCounts]) -> Table:
+    """Lay out the counts of each system, a row each."""
+
+    def number(name: str, form: str, row: tuple[str, AnswerCounts]) -> Cell:
+        return number_cell(getattr(row[1], name), form)
+
+    def outcome(name: str, row: tuple[str, AnswerCounts]) -> Cell:
+        return number_cell(row[1].outcomes[name], ",.0f")
+
+    columns: Columns[tuple[str, AnswerCounts]] = {
+        "system": lambda row: system_cell(row[0]),
+        "written by": lambda row: Cell(row[1].writer),
+        "model": lambda row: Cell(", ".join(f"{name} ({n})" for name, n in row[1].models.items()) or "-"),
+        "tokens of a context": partial(number, "context_tokens", ",.0f"),
+        "tokens read": partial(number, "input_tokens", ",.0f"),
+        "tokens written": partial(number, "output_tokens", ",.0f"),
+        "USD": partial(number, "usd", ".4f"),
+        **{name: partial(outcome, name) for name in OUTCOMES},
+        "abstained": partial(number, "abstained", ",.0f"),
+        "repeated": partial(number, "repeated", ",.0f"),
+    }
+    caption = (
+        "Answers from the packed contexts. Tokens read and written and USD are of all questions, as if this system "
+        "were the only one, without rejected and failed requests. Model: the names under which it answered. Cut: by "
+        "the limit of tokens. Refused: by the model or a filter. Rejected: a request at fault, such as one that is too "
+        "long. Failed: no usable answer in all attempts. Unusable: not in the form of the prompt. These four are "
+        "missing, and right nowhere. Abstained: blank, or a statement of not knowing. Repeated: requests beyond the "
+        "first of a question."
+    )
+    if any(row.verdicts for row in counts.values()):
+        columns = {
+            **columns,
+            "verdicts": partial(number, "verdicts", ",.0f"),
+            "unusable verdicts": partial(number, "verdicts_unusable", ",.0f"),
+            "USD of verdicts": partial(number, "judge_usd", ".4f"),
+        }
+        caption += " Verdicts: of the model that judges answers; an unusable one counts as wrong."
+    return build_table("answers", caption, list(counts.items()), columns, text_columns=3)

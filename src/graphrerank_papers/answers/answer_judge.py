@@ -56,8 +56,8 @@ class PairwiseJudge:
     Source: Edge et al., *From Local to Global: A GraphRAG Approach to Query-Focused Summarization*, 2024, section 4.1.1
     (head-to-head comparison and its criteria), adopted by ReTAG; the criteria's wording is ours.
     *Where we differ:* both orders are asked once, instead of one order five times, as a model may prefer a position.
-    Equal answers are a tie without asking, a blank answer loses to any other, and two blank ones are not compared, nor
-    is anything with an answer that is missing.
+    Equal answers are a tie without asking, a blank answer loses to any other, and two blank ones are not compared,
+    nor are pairs with a missing answer.
     """
 
     model: ChatModel  # best wrapped in an `AnswerCache`

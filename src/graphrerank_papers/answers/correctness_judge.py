@@ -8,9 +8,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from graphrerank.language_models.prompt import Prompt, in_form
+from graphrerank.language_models.prompt import Prompt
 from graphrerank.language_models.reply import Reply, ReplyingModel
-from graphrerank_papers.answers.reply_cache import ReplyCache, all_replies
+from graphrerank_papers.answers.replies import RecordedModel
 
 _DECISION = re.compile(r"decision\W*(yes|no)\b", re.IGNORECASE)
 OR = " or "  # between right answers that mean the same
@@ -18,11 +18,11 @@ OR = " or "  # between right answers that mean the same
 
 @dataclass(eq=False)
 class CorrectnessJudge:
-    """Asks a chat model whether a right answer is in an answer.
+    """Asks a chat model whether an answer contains a right answer.
 
     Source: GraphER, appendix A.1.3, whose prompt is ``conf/prompt/grapher_judge.yaml``. *Where we differ:* several
-    right answers stand in it with "or" between them, blank and missing answers are wrong without asking, and so
-    are those without a usable verdict, which are counted.
+    right answers are joined by "or", blank and missing answers are wrong without asking, and so are those without a
+    usable verdict, which are counted.
     """
 
     model: ReplyingModel
@@ -50,9 +50,8 @@ class CorrectnessJudge:
             for row, text in asked.items()
         ]
         verdicts: list[Reply | None] = [None] * len(questions)
-        replies = all_replies(
-            ReplyCache(in_form(self.model, self.prompt.form), self.cache), messages, system=self.prompt.instructions()
-        )
+        model = RecordedModel(self.model, self.cache).in_form(self.prompt.form)
+        replies = model.all_replies(messages, system=self.prompt.instructions())
         for row, reply in zip(asked, replies, strict=True):
             verdicts[row] = reply
         scores = [

@@ -1,51 +1,77 @@
 """Answers by map and reduce over many passages, with citations, as GraphRAG and ReTAG write them."""
 
-from collections.abc import Sequence
+import hashlib
+import random
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from graphrerank.checks import check_counts
 from graphrerank.language_models.prompt import Prompt, shipped_prompt
 from graphrerank.language_models.reply import ANSWERED, FAILED, REFUSED, REJECTED, UNUSABLE, Reply, ReplyingModel
+from graphrerank.language_models.strict_answers import ask_strictly, read_json
 from graphrerank.text import Tokenizer, WordTokenizer
-from graphrerank_papers.answers.map_reduce import CitedAnswer, MapReduceAnswers, Summary
+from graphrerank.text.tokenizer import count_tokens
 from graphrerank_papers.answers.packing import Context
-from graphrerank_papers.answers.recorded_model import RecordedModel
+from graphrerank_papers.answers.replies import RecordedModel
 
+MOST_HELPFUL = 100
 LOST = {FAILED, REFUSED, REJECTED}
 
 
 @dataclass(frozen=True)
 class CitedReply(Reply):
-    """The answer to one question, with what it rests on."""
+    """The answer to one question, with its sources."""
 
     citations: tuple[int, ...] = ()  # positions of the cited passages in the context, ascending
-    helpfulness: tuple[int | None, ...] = ()  # of each part that was read, from 0 to 100; None for an unusable answer
+    # of each part in the order of reading, from 0 to 100; None for an unusable answer
+    helpfulness: tuple[int | None, ...] = ()
+
+
+class PartialAnswer(NamedTuple):
+    """An answer from a part of the passages or, with a helpfulness of 100, from all partial answers."""
+
+    text: str
+    helpfulness: int
+    numbers: tuple[int, ...]  # of the cited passages, from 1
 
 
 @dataclass(eq=False)
 class MapReduceWriter:
-    """Answers from each part of a context, and puts the partial answers together (:class:`MapReduceAnswers`).
+    """Shuffles a context's passages, answers from each part of them, and merges the most helpful partial answers.
 
-    Tokens and requests of a question are those of all its parts. It is ``unusable`` where no part has a usable answer,
-    or the answer put together has none; ``failed``, ``rejected`` or ``refused`` where all its requests were; where no
-    part helps, it abstains. Equal questions with equal contexts are asked once.
+    Source: Edge et al., *From Local to Global: A GraphRAG Approach to Query-Focused Summarization*, 2024, section
+    3.1.6: summaries are shuffled and cut into parts of a given size, which spreads relevant ones over the parts; each
+    part is answered from with a helpfulness from 0 to 100, and those of 0 are dropped; the rest fill one context, most
+    helpful first. ReTAG reads the retrieved summaries instead of all. The prompts ask for citations. The first partial
+    answer is always kept; the first other one that does not fit is dropped with all after it.
+
+    Tokens and requests of a question are those of all its parts. It is ``unusable`` if no part has a usable answer, or
+    the merged answer is unusable; ``failed``, ``rejected`` or ``refused`` if all its requests were. It abstains if no
+    part helps, for a blank question, and for an empty context. Equal questions with equal contexts are asked once.
     """
 
     model: ReplyingModel
     _: KW_ONLY
     tokenizer: Tokenizer = field(default_factory=WordTokenizer)  # measures passages and answers
-    part_tokens: int = 8000  # of the passages that are answered from at once
-    context_tokens: int = 8000  # of the partial answers that are put together
-    seed: int = 0  # of the order in which passages are read
+    part_tokens: int = 8000  # maximum of a part; a longer passage is a part by itself
+    context_tokens: int = 8000  # maximum of the merged partial answers
+    seed: int = 0  # of the shuffling, which depends on seed and question only
     tries: int = 3  # requests of each part until an answer is usable
-    map_prompt: Prompt = field(default_factory=partial(shipped_prompt, "retag_map"))  # see `MapReduceAnswers`
+    # of an answer from a part, with the places `{question}` and `{summaries}`
+    map_prompt: Prompt = field(default_factory=partial(shipped_prompt, "retag_map"))
+    # of the merged answer, with the places `{question}` and `{answers}`
     reduce_prompt: Prompt = field(default_factory=partial(shipped_prompt, "retag_reduce"))
     cache: str | Path | None = None  # folder of replies, which a later run reads; None for no cache
 
     def __post_init__(self) -> None:
-        self._reader(RecordedModel(self.model))  # checks the settings
+        check_counts(part_tokens=self.part_tokens, context_tokens=self.context_tokens)
+        self.map_prompt.fill(question="", summaries="")
+        self.reduce_prompt.fill(question="", answers="")
 
     @property
     def name(self) -> str:
@@ -53,49 +79,167 @@ class MapReduceWriter:
         return ", ".join(f"{prompt.name} {prompt.fingerprint}" for prompt in (self.map_prompt, self.reduce_prompt))
 
     def write(self, questions: Sequence[str], contexts: Sequence[Context]) -> list[Reply]:
-        """Answer ``Q`` questions from the passages of a context each."""
-        recorder = RecordedModel(self.model, self.cache)
+        """Answer ``Q`` questions from the passages of a context each, all parts of all of them at once."""
         keys = [(question, context.passages) for question, context in zip(questions, contexts, strict=True)]
         asked = list(dict.fromkeys(keys))
-        answers = self._reader(recorder).answer(
-            [question for question, _ in asked],
-            [[Summary(str(place), text) for place, text in enumerate(passages)] for _, passages in asked],
-        )
-        replies = {key: _reply(answer, recorder) for key, answer in zip(asked, answers, strict=True)}
+        model = RecordedModel(self.model, self.cache)
+        messages: list[list[str]] = [[] for _ in asked]  # of each question, each once
+        parts = self._map(model, asked, messages)
+        merged = self._reduce(model, [question for question, _ in asked], parts, messages)
+        replies = {
+            key: _reply(*entry, model)
+            for key, entry in zip(asked, zip(merged, parts, messages, strict=True), strict=True)
+        }
         return [replies[key] for key in keys]
 
-    def _reader(self, model: RecordedModel) -> MapReduceAnswers:
-        return MapReduceAnswers(
+    def _map(
+        self, model: RecordedModel, asked: Sequence[tuple[str, Sequence[str]]], messages: Sequence[list[str]]
+    ) -> list[list[PartialAnswer | None]]:
+        """Answer every question from each of its parts; None without a usable answer."""
+        parts = [
+            (row, part) for row, (question, passages) in enumerate(asked) for part in self._parts(question, passages)
+        ]
+        requests = []
+        for row, part in parts:
+            question, passages = asked[row]
+            listed = "\n\n".join(f"[{index + 1}] {passages[index]}" for index in part)
+            requests.append(self.map_prompt.fill(question=question, summaries=listed))
+            messages[row].append(requests[-1])
+        shown = [{index + 1 for index in part} for _, part in parts]
+        answers: list[list[PartialAnswer | None]] = [[] for _ in asked]
+        for (row, _), answer in zip(
+            parts, self._ask(model, requests, shown, self.map_prompt, parse=parse_partial_answer), strict=True
+        ):
+            answers[row].append(answer)
+        return answers
+
+    def _reduce(
+        self,
+        model: RecordedModel,
+        questions: Sequence[str],
+        parts: Sequence[Sequence[PartialAnswer | None]],
+        messages: Sequence[list[str]],
+    ) -> list[PartialAnswer | None]:
+        """Merge the helpful answers to each question; None if nothing helps, or without a usable answer."""
+        fitting = {row: self._fitting(answers) for row, answers in enumerate(parts)}
+        rows = [row for row, answers in fitting.items() if answers]
+        for row in rows:
+            listed = "\n\n".join(
+                f"(helpfulness {answer.helpfulness}; summaries {_listed(answer.numbers)}) {answer.text}"
+                for answer in fitting[row]
+            )
+            messages[row].append(self.reduce_prompt.fill(question=questions[row], answers=listed))
+        shown = [{number for answer in fitting[row] for number in answer.numbers} for row in rows]
+        requests = [messages[row][-1] for row in rows]
+        merged = self._ask(model, requests, shown, self.reduce_prompt, parse=parse_final_answer)
+        by_row = dict(zip(rows, merged, strict=True))
+        return [by_row.get(row) for row in range(len(questions))]
+
+    def _parts(self, question: str, passages: Sequence[str]) -> list[list[int]]:
+        """Shuffle the positions of a question's passages and cut them into parts."""
+        if not question.strip():
+            return []
+        tokens = count_tokens(self.tokenizer, passages)
+        digest = hashlib.sha256(f"{self.seed} {question}".encode("utf-8", "surrogatepass")).digest()
+        order = list(range(len(tokens)))
+        random.Random(digest).shuffle(order)
+        parts: list[list[int]] = []
+        remaining = 0
+        for index in order:
+            if not parts or tokens[index] > remaining:
+                parts.append([])
+                remaining = self.part_tokens
+            parts[-1].append(index)
+            remaining -= tokens[index]
+        return parts
+
+    def _fitting(self, answers: Sequence[PartialAnswer | None]) -> list[PartialAnswer]:
+        """Keep the most helpful partial answers that fit together, and at least one that helps."""
+        helpful = sorted((answer for answer in answers if answer and answer.helpfulness), key=lambda a: -a.helpfulness)
+        totals = accumulate(count_tokens(self.tokenizer, [answer.text for answer in helpful]))
+        return helpful[: max(1, sum(total <= self.context_tokens for total in totals))]
+
+    def _ask(
+        self,
+        model: RecordedModel,
+        messages: Sequence[str],
+        shown: Sequence[AbstractSet[int]],
+        prompt: Prompt,
+        *,
+        parse: Callable[[str], PartialAnswer],
+    ) -> list[PartialAnswer | None]:
+        """Ask, refusing answers that cite passages which were not shown."""
+
+        def check(index: int, answer: PartialAnswer) -> None:
+            if unknown := [number for number in answer.numbers if number not in shown[index]]:
+                raise ValueError(f"`summaries` must name some of {_listed(sorted(shown[index]))}, got {unknown[0]}")
+
+        return ask_strictly(
             model,
-            self.tokenizer,
-            part_tokens=self.part_tokens,
-            context_tokens=self.context_tokens,
-            seed=self.seed,
+            messages,
+            system=prompt.instructions(),
+            parse=parse,
+            check=check,
             tries=self.tries,
-            map_prompt=self.map_prompt,
-            reduce_prompt=self.reduce_prompt,
+            form=prompt.form,
         )
 
 
-def _reply(answer: CitedAnswer, recorder: RecordedModel) -> CitedReply:
-    """Sum up what became of a question's requests."""
-    replies = recorder.replies_to(answer.messages)
-    read = [score for score in answer.helpfulness if score is not None]
+def parse_partial_answer(content: str) -> PartialAnswer:
+    """Parse the answer to a part, strictly; one that claims to help needs a text and a cited passage."""
+    answer = _object(content, {"answer", "helpfulness", "summaries"})
+    helpfulness = answer["helpfulness"]
+    if type(helpfulness) is not int or not 0 <= helpfulness <= MOST_HELPFUL:
+        raise ValueError(f"`helpfulness` must be an integer from 0 to {MOST_HELPFUL}, got {helpfulness!r}")
+    return _cited(answer, helpfulness)
+
+
+def parse_final_answer(content: str) -> PartialAnswer:
+    """Parse the merged answer, strictly; it needs a text and a cited passage."""
+    return _cited(_object(content, {"answer", "summaries"}), MOST_HELPFUL)
+
+
+def _object(content: str, keys: set[str]) -> dict[str, Any]:
+    answer = read_json(content)
+    if not isinstance(answer, dict) or set(answer) != keys:
+        raise ValueError(f"the answer must be a JSON object with the keys {sorted(keys)}, got {content[:80]!r}")
+    return answer
+
+
+def _cited(answer: dict[str, Any], helpfulness: int) -> PartialAnswer:
+    text, numbers = answer["answer"], answer["summaries"]
+    if not isinstance(text, str) or not isinstance(numbers, list) or any(type(number) is not int for number in numbers):
+        raise ValueError(f"`answer` must be a string and `summaries` a list of integers, got {str(answer)[:80]!r}")
+    if helpfulness and not (text.strip() and numbers):
+        raise ValueError("an answer that helps must have a text and name the summaries that it rests on")
+    return PartialAnswer(text.strip(), helpfulness, tuple(sorted(set(numbers))))
+
+
+def _reply(
+    merged: PartialAnswer | None, parts: Sequence[PartialAnswer | None], messages: Sequence[str], model: RecordedModel
+) -> CitedReply:
+    """Combine the replies to all requests of a question."""
+    replies = model.replies_to(messages)
     outcome = ANSWERED
-    if not answer.text and (any(read) or (answer.helpfulness and not read)):  # to be put together, or no part usable
+    usable = [part.helpfulness for part in parts if part is not None]
+    if merged is None and (any(usable) or (parts and not usable)):
         outcomes = {reply.outcome for reply in replies}
         outcome = outcomes.pop() if len(outcomes) == 1 and outcomes <= LOST else UNUSABLE
-    told: dict[str, Any] = {}
+    counts: dict[str, Any] = {}
     for name in ("input_tokens", "output_tokens"):
-        counts = [getattr(reply, name) for reply in replies if reply.has_come]
-        told[name] = None if None in counts else sum(counts)
+        counted = [getattr(reply, name) for reply in replies if reply.has_come]
+        counts[name] = None if None in counted else sum(counted)
     return CitedReply(
-        answer.text,
+        "" if merged is None else merged.text,
         outcome,
         next((reply.model for reply in reversed(replies) if reply.model), ""),
-        attempts=1 + sum(reply.attempts for reply in replies) - len(answer.messages) if replies else 1,
+        attempts=1 + sum(reply.attempts for reply in replies) - len(messages) if replies else 1,
         problem=next((reply.problem for reply in reversed(replies) if reply.problem), ""),
-        citations=tuple(int(name) for name in answer.citations),
-        helpfulness=answer.helpfulness,
-        **told,
+        citations=() if merged is None else tuple(number - 1 for number in merged.numbers),
+        helpfulness=tuple(None if part is None else part.helpfulness for part in parts),
+        **counts,
     )
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers))

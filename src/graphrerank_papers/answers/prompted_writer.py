@@ -4,15 +4,14 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
-from graphrerank.language_models.prompt import Prompt, in_form, is_schema
+from graphrerank.language_models.prompt import Prompt, is_schema
 from graphrerank.language_models.reply import ANSWERED, UNUSABLE, Reply, ReplyingModel
 from graphrerank_papers.answers.measures import normalize_answer
 from graphrerank_papers.answers.packing import Context
-from graphrerank_papers.answers.reply_cache import ReplyCache, all_replies
+from graphrerank_papers.answers.replies import RecordedModel
 
 
 class Writer(Protocol):
@@ -31,7 +30,7 @@ class PromptedWriter:
     """Asks a chat model; equal questions with equal contexts are asked once.
 
     A prompt with a JSON schema as form asks for an object with the text ``answer``, one with a regular expression for
-    an answer that matches it; what has not that form is blank and counted as ``unusable``.
+    an answer that matches it; any other text is blank and counted as ``unusable``.
     """
 
     model: ReplyingModel
@@ -54,11 +53,12 @@ class PromptedWriter:
             self.prompt.fill(context=context.text, question=question)
             for question, context in zip(questions, contexts, strict=True)
         ]
-        replies = all_replies(self._cached, messages, system=self.prompt.instructions())
-        return [self._said(reply) for reply in replies]
+        model = RecordedModel(self.model, self.cache).in_form(self.prompt.form)
+        replies = model.all_replies(messages, system=self.prompt.instructions())
+        return [self._answer(reply) for reply in replies]
 
-    def _said(self, reply: Reply) -> Reply:
-        """Take the answer out of what a model wrote."""
+    def _answer(self, reply: Reply) -> Reply:
+        """Extract the answer from the model's text."""
         text = reply.text
         if text and self.prompt.form is not None:
             try:
@@ -69,10 +69,6 @@ class PromptedWriter:
         if abstention and f" {abstention} " in f" {normalize_answer(text)} ":  # whole words: no "N/A" in "Canada"
             return replace(reply, text="", outcome=ANSWERED)  # also where the rest was cut
         return replace(reply, text=text.strip())
-
-    @cached_property
-    def _cached(self) -> ReplyCache:
-        return ReplyCache(in_form(self.model, self.prompt.form), self.cache)
 
 
 def answer_in_form(text: str, form: str) -> str:

@@ -5,13 +5,12 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from graphrerank_papers.answers.measures import answer_f1, contain_match, coverage, exact_match, normalize_answer
+from graphrerank.metrics.coverage import coverage, normalize_answer
+from graphrerank_papers.answers.measures import answer_f1, contain_match, exact_match
 
 EM, F1, CONTAIN_MATCH, CONTEXT_COVERAGE = "EM", "F1", "Contain-Match", "Context-Coverage"
 JUDGED = "Judged"  # accuracy by a model's verdict
 SCORED = (EM, F1, CONTAIN_MATCH, CONTEXT_COVERAGE)
-ANSWER_MEASURES = (*SCORED, JUDGED)
-KIND_MEASURES = (EM, CONTEXT_COVERAGE)  # that tell questions without an answer
 OF_TEXTS = {EM: exact_match, F1: answer_f1, CONTAIN_MATCH: contain_match}
 
 
@@ -23,7 +22,7 @@ def score_answers(
     Args:
         said: Answers; a blank one abstains, None is missing, as where the request failed.
         contexts: Packed contexts.
-        right: Right answers of each question; empty if the data set says that there is none, None if it says nothing.
+        right: Right answers of each question; empty if the data set says that there is none, None if unknown.
 
     Returns:
         ``[Q]`` float64 of each of :data:`SCORED`, in [0, 1]. Of a question without an answer, EM, F1 and Contain-Match

@@ -1,16 +1,27 @@
 """Share of the questions on which one system's answers are preferred to another's, with its interval and test."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any
 
-from graphrerank.evaluation.findings import Finding
 from graphrerank.evaluation.significance import bootstrap_interval, paired_randomization
-from graphrerank.evaluation.tables import markdown_table, p_cell
+from graphrerank.evaluation.tables import (
+    Cell,
+    Columns,
+    Table,
+    build_table,
+    number_cell,
+    p_cell,
+    percent_cell,
+    system_cell,
+)
+from graphrerank.files import without_nan
 from graphrerank_papers.answers.answer_judge import Verdicts
 
 
 @dataclass(frozen=True)
-class WinRate(Finding):
+class WinRate:
     """The first system against the second by one criterion."""
 
     system: str  # name of the first
@@ -20,10 +31,15 @@ class WinRate(Finding):
     ties: int  # questions on which neither is
     losses: int  # questions on which the second system's is
     without: int  # questions without a verdict in both orders, or with two blank answers
-    rate: float  # share of wins, ties counted half; NaN where no question counts
+    rate: float  # share of wins, ties counted half; NaN if no question counts
     interval: tuple[float, float]  # its 95% bootstrap interval over questions
     p_value: float  # of the paired randomisation test against 0.5
     agreement: float  # share of the questions whose verdict is the same in both orders of the answers
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values; NaN becomes null."""
+        content: dict[str, Any] = without_nan(asdict(self))
+        return content
 
 
 def win_rates(verdicts: Verdicts, *, system: str, baseline: str, seed: int = 0) -> list[WinRate]:
@@ -40,17 +56,28 @@ def win_rates(verdicts: Verdicts, *, system: str, baseline: str, seed: int = 0) 
     return rates
 
 
-def win_rates_table(rates: Sequence[WinRate]) -> str:
-    """Lay win rates out in Markdown, in percent."""
-    header = ["criterion", "won", "tied", "lost", "no verdict", "win rate", "95% interval", "p", "same in both orders"]
-    rows = []
-    for rate in rates:
-        counts = (rate.wins, rate.ties, rate.losses, rate.without)
-        shares = [
-            f"{100 * rate.rate:.1f}",
-            f"{100 * rate.interval[0]:.1f} to {100 * rate.interval[1]:.1f}",
-            p_cell(rate.p_value).text,
-            f"{100 * rate.agreement:.0f}",
-        ]
-        rows.append([rate.criterion, *map(str, counts), *(shares if any(counts[:3]) else [""] * len(shares))])
-    return markdown_table(header, rows)
+def wins_table(rates: Sequence[WinRate]) -> Table:
+    """Lay out a row per other system and criterion."""
+
+    def count(name: str, rate: WinRate) -> Cell:
+        return number_cell(getattr(rate, name), ",.0f")
+
+    columns: Columns[WinRate] = {
+        "against": lambda rate: system_cell(rate.baseline),
+        "criterion": lambda rate: Cell(rate.criterion),
+        "won": partial(count, "wins"),
+        "tied": partial(count, "ties"),
+        "lost": partial(count, "losses"),
+        "no verdict": partial(count, "without"),
+        "win rate": lambda rate: percent_cell(rate.rate, rate.interval),
+        "p": lambda rate: p_cell(rate.p_value),
+        "same in both orders": lambda rate: percent_cell(rate.agreement),
+    }
+    caption = (
+        "Answers of the last system against those of each other one, judged by a model in both orders: a win in one "
+        "order and a tie in the other is a win, opposite verdicts are a tie, and ties count half. No verdict: both are "
+        "blank, one is missing, or an order lacks a usable verdict; these do not count. Win rate: percent with its 95% "
+        "bootstrap interval; p: paired randomisation test against one half. Same: percent of the pairs with one "
+        "verdict in both orders."
+    )
+    return replace(build_table("win rates", caption, rates, columns, text_columns=2), printed=True)

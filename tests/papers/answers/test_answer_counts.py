@@ -21,7 +21,10 @@ def test_counts_and_money() -> None:
     assert (counts.input_tokens, counts.output_tokens) == (6000, 60)
     assert counts.usd == pytest.approx((6000 * 0.5 + 60 * 2.0) / 1e6)
     assert counts.models == {"m-1": 2, "m-2": 1}
-    assert AnswerCounts.from_json(json.loads(json.dumps(counts.to_json()))) == counts
+    assert json.loads(json.dumps(counts.to_json()))["outcomes"] == counts.outcomes
+    assert counts.notes("x") == [
+        "answers of x: 1 cut, 1 failed of 4; 1 times: status 500", "answers of x: the model changed its name, m-1, m-2",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("usd", ["abc", "1", float("nan"), float("inf"), -0.1, True])
@@ -40,13 +43,6 @@ def test_without_a_price() -> None:
 def test_an_endpoint_without_a_name_counts_too() -> None:
     counts = AnswerCounts.of("w", [Reply("Metz", "answered", "", 1000, 10)], [Context((), 0)], Price(1.0, 1.0))
     assert (counts.input_tokens, counts.output_tokens, counts.usd) == (1000, 10, pytest.approx(1010e-6))
-
-
-def test_counts_of_an_older_report() -> None:
-    counts = AnswerCounts.of("w", [Reply("Metz", "answered", "m", 1, 1)], [Context((), 0)], None)
-    content = counts.to_json()
-    del content["problems"]
-    assert AnswerCounts.from_json(content) == counts
 
 
 def test_no_money_without_counts() -> None:

@@ -9,12 +9,21 @@ import pytest
 from graphrerank.language_models.prompt import shipped_prompt
 from graphrerank.language_models.reply import Reply
 from graphrerank_papers.answers.answer_counts import Price
-from graphrerank_papers.answers.map_reduce_writer import CitedReply, MapReduceWriter
+from graphrerank_papers.answers.map_reduce_writer import (
+    CitedReply,
+    MapReduceWriter,
+    parse_final_answer,
+    parse_partial_answer,
+)
 from graphrerank_papers.answers.packing import Context, Packing
 from graphrerank_papers.answers.stage import AnswerStage
 
 MAP = shipped_prompt("retag_map").system
 PASSAGES = tuple(f"Passage {number}: thing{number} matters" for number in range(1, 5))  # four words each
+
+
+def shown(question: str) -> list[int]:
+    return [int(number) for number in re.findall(r"^\[(\d+)\]", question, re.MULTILINE)]
 
 
 class Reader:
@@ -25,18 +34,19 @@ class Reader:
     def __init__(self, broken: dict[int, Reply] | None = None) -> None:
         self.broken = broken or {}
         self.asked: list[str] = []
+        self.parts: list[list[int]] = []
 
     def replies(self, questions: Sequence[str], *, system: str | None) -> Iterator[tuple[int, Reply]]:
         for index, question in enumerate(questions):
             self.asked.append(question)
+            self.parts += [shown(question)] if system == MAP else []
             yield index, self._reply(system, question)
 
     def _reply(self, system: str | None, question: str) -> Reply:
         if system == MAP:
-            shown = [int(number) for number in re.findall(r"^\[(\d+)\]", question, re.MULTILINE)]
-            if broken := next((self.broken[number] for number in shown if number in self.broken), None):
+            if broken := next((self.broken[number] for number in shown(question) if number in self.broken), None):
                 return broken
-            odd = [number for number in shown if number % 2]
+            odd = [number for number in shown(question) if number % 2]
             text = " ".join(f"thing{number}" for number in odd)
             content: dict[str, Any] = {"answer": text, "helpfulness": 10 * max(odd, default=0), "summaries": odd}
         else:
@@ -46,7 +56,7 @@ class Reader:
 
 
 def written(reader: Reader, *contexts: Sequence[str], **settings: Any) -> list[Any]:
-    writer = MapReduceWriter(reader, part_tokens=4, **settings)  # a passage is a part
+    writer = MapReduceWriter(reader, **{"part_tokens": 4, **settings})  # a passage is a part
     replies = writer.write(["Which?"] * len(contexts), [Context(tuple(row), 0) for row in contexts])
     assert all(isinstance(reply, CitedReply) for reply in replies)
     return list(replies)
@@ -117,3 +127,78 @@ def test_settings_are_checked_at_once() -> None:
         MapReduceWriter(Reader(), part_tokens=0)
     with pytest.raises(ValueError, match="must have the places"):
         MapReduceWriter(Reader(), map_prompt=shipped_prompt("summary"))
+
+
+SEVEN = tuple(f"Passage {number}: thing{number} matters" for number in range(1, 8))
+
+
+def test_parts_are_shuffled_by_seed_and_question_alone() -> None:
+    def parts(questions: list[str], seed: int) -> list[list[int]]:
+        reader = Reader()
+        MapReduceWriter(reader, part_tokens=10, seed=seed).write(questions, [Context(SEVEN, 28) for _ in questions])
+        return reader.parts
+
+    alone = parts(["Which things?"], 0)
+    assert [len(part) for part in alone] == [2, 2, 2, 1]
+    assert sorted(number for part in alone for number in part) == list(range(1, 8))
+    assert [number for part in alone for number in part] != list(range(1, 8))
+    assert parts(["And what?", "Which things?"], 0)[4:] == alone
+    assert parts(["Which things?"], 1) != alone
+
+
+def test_only_the_most_helpful_that_fit_are_merged() -> None:
+    (answer,) = written(Reader(), SEVEN, part_tokens=1, context_tokens=2)  # a passage a part, a word each
+    assert (answer.text, answer.citations, len(answer.helpfulness)) == ("thing7; thing5", (4, 6), 7)
+    (answer,) = written(Reader(), SEVEN, part_tokens=100, context_tokens=1)
+    assert answer.text.count("thing") == 4  # at least one
+
+
+BAD = [
+    "I think so.",
+    "[]",
+    {"answer": "a", "helpfulness": 3},
+    {"answer": "a", "helpfulness": 101, "summaries": [1]},
+    {"answer": "a", "helpfulness": 3.5, "summaries": [1]},
+    {"answer": "a", "helpfulness": True, "summaries": [1]},
+    {"answer": "a", "helpfulness": 3, "summaries": []},
+    {"answer": " ", "helpfulness": 3, "summaries": [1]},
+    {"answer": "a", "helpfulness": 3, "summaries": ["1"]},
+    {"answer": "a", "helpfulness": 3, "summaries": [8]},  # not shown
+    {"answer": 7, "helpfulness": 3, "summaries": [1]},
+]
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_a_bad_part_is_asked_for_again_and_left_out(bad: Any) -> None:
+    reader = Reader({1: Reply(bad if isinstance(bad, str) else json.dumps(bad), "answered", "m")})
+    (answer,) = written(reader, SEVEN, tries=2)
+    assert answer.citations == (2, 4, 6)
+    assert answer.helpfulness.count(None) == 1
+    assert len(reader.parts) == 8
+
+
+def test_an_answer_may_cite_only_what_its_parts_cite() -> None:
+    class Inventing(Reader):
+        def _reply(self, system: str | None, question: str) -> Reply:
+            if system == MAP:
+                return super()._reply(system, question)
+            return Reply('{"answer": "all", "summaries": [1, 2]}', "answered", "m")
+
+    (answer,) = written(Inventing(), SEVEN, part_tokens=100)
+    assert (answer.text, answer.citations, answer.helpfulness, answer.outcome) == ("", (), (70,), "unusable")
+
+
+def test_nothing_to_read_nothing_asked() -> None:
+    reader = Reader()
+    answers = MapReduceWriter(reader).write(["Which things?", "  "], [Context((), 0), Context(SEVEN, 28)])
+    assert [(answer.text, answer.outcome) for answer in answers] == [("", "answered")] * 2
+    assert MapReduceWriter(reader).write([], []) == reader.asked == []
+
+
+def test_messages_of_the_parsers() -> None:
+    with pytest.raises(ValueError, match="the answer must be JSON and nothing else, got 'I think so'"):
+        parse_partial_answer("I think so")
+    with pytest.raises(ValueError, match="keys \\['answer', 'helpfulness', 'summaries'\\]"):
+        parse_partial_answer('{"answer": "a"}')
+    with pytest.raises(ValueError, match="must have a text and name the summaries"):
+        parse_final_answer('{"answer": "a", "summaries": []}')

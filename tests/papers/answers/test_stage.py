@@ -1,16 +1,48 @@
+import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from graphrerank.data.dataset import Qrels, RetrievalDataset
+from graphrerank.evaluation.ranked_system import RankedDataset, RankedSystem
+from graphrerank.graphs import CorpusGraph, Ranking
 from graphrerank.language_models.prompt import Prompt
 from graphrerank.language_models.reply import Reply
 from graphrerank_papers.answers.answer_counts import Price
+from graphrerank_papers.answers.answer_judge import PairwiseJudge
 from graphrerank_papers.answers.correctness_judge import CorrectnessJudge
 from graphrerank_papers.answers.packing import Packing
 from graphrerank_papers.answers.prompted_writer import PromptedWriter
+from graphrerank_papers.answers.replies import RecordedModel
 from graphrerank_papers.answers.stage import AnswerStage
 from tests.papers.answers.test_prompted_writer import Scripted
+
+PROMPT = Prompt("p", "{context} {question}")
+TEXTS = ["Metz fell.", "Nancy stood.", "Nothing."]
+
+
+def ranked(answers: dict[str, list[str]]) -> RankedDataset:
+    graph = CorpusGraph.from_edges(list("abc"), TEXTS, torch.tensor([[0, 1]]))
+    qrels = Qrels(torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 1, 2]), torch.ones(4))
+    dataset = RetrievalDataset(
+        "toy", graph, ["x", "y", "z"], ["fell?", "stood?", "what?"], {"t": qrels}, answers=answers
+    )
+    first = Ranking(torch.tensor([[0], [1], [2]]), torch.ones(3, 1))
+    second = Ranking(torch.tensor([[1], [1], [-1]]), torch.ones(3, 1))
+    systems = [RankedSystem("one", "run", "1", first), RankedSystem("two", "run", "2", second)]
+    return RankedDataset(dataset, "t", torch.arange(3), systems)
+
+
+def plain_stage() -> AnswerStage:
+    said = {"Metz fell. fell?": "Metz", "Nancy stood. stood?": "Nancy", "Nothing. what?": "", "Nancy stood. fell?": "N"}
+    return AnswerStage(Packing(9), PromptedWriter(Scripted({**said, " what?": "x"}), PROMPT))
+
+
+RIGHT: dict[str, list[str]] = {"x": ["Metz"], "y": ["Nancy"], "z": []}
 
 
 def stage(model: Scripted, judge: Scripted | None = None) -> AnswerStage:
@@ -76,3 +108,109 @@ def test_verdicts_are_a_measure() -> None:
     torch.testing.assert_close(answers.values["Judged"], torch.tensor([1.0, 0.0], dtype=torch.float64))
     assert (answers.counts.verdicts, answers.counts.verdicts_unusable) == (1, 0)
     assert answers.verdicts[0] == Reply("Decision: yes", "answered", "m")
+
+
+def test_answers_add_measures_kinds_counts_and_files(tmp_path: Path) -> None:
+    result = plain_stage()(ranked(RIGHT), run_dir=tmp_path)
+    assert [values["EM"].tolist() for values in result.measures.values()] == [[1.0, 1.0, 1.0], [0.0, 1.0, 0.0]]
+    assert set(result.measures["one"]) == set(plain_stage().measures)
+    assert plain_stage().tested == ("F1", "EM")
+    assert {name: inside.tolist() for name, inside in result.groups["kind"].items()} == {
+        "multi-hop": [True, False, False], "single-hop": [False, True, False], "unanswerable": [False, False, True],
+    }  # fmt: skip
+    (table,) = result.tables
+    assert [row[0].text for row in table.rows] == ["one", "two"]
+    assert (list(result.notes), result.extra) == ([], {})
+    assert result.system_extra["two"]["answers"]["questions"] == 3
+    lines = read_lines(tmp_path / "answers" / "toy.jsonl")
+    assert [(line["system"], line["query_id"], line["answer"]) for line in lines] == [
+        ("one", "x", "Metz"), ("one", "y", "Nancy"), ("one", "z", ""),
+        ("two", "x", "N"), ("two", "y", "Nancy"), ("two", "z", "x"),
+    ]  # fmt: skip
+    assert lines[0]["right"] == ["Metz"]
+
+
+def test_what_a_stage_refuses() -> None:
+    with pytest.raises(ValueError, match="found none in data set 'toy'"):
+        plain_stage()(ranked({}))
+    compared = replace(plain_stage(), comparison=PairwiseJudge(Judge()))
+    with pytest.raises(ValueError, match="`answers` that are compared need two systems, got 'one' alone"):
+        compared(one_system())
+
+
+class Judge:
+    """A chat model that prefers the longer answer, and a tie of equally long ones."""
+
+    fingerprint = "judge"
+
+    def ask(self, questions, *, system, read):  # type: ignore[no-untyped-def]
+        winners = []
+        for text in questions:
+            first, second = text.split("Answer 1: ")[1].split("\n\nAnswer 2: ")
+            winners.append(0 if len(first) == len(second) else 1 if len(first) > len(second) else 2)
+        return [read(json.dumps({"reason": "longer", "winner": winner})) for winner in winners]
+
+
+def test_the_last_systems_answers_are_compared() -> None:
+    compared = replace(plain_stage(), comparison=PairwiseJudge(Judge(), criteria={"length": "Which is longer?"}))
+    result = compared(ranked(RIGHT))
+    (rate,) = result.extra["win_rates"]  # "N" against "Metz", equal answers, "x" against none
+    assert (rate["system"], rate["baseline"], rate["criterion"]) == ("two", "one", "length")
+    assert (rate["wins"], rate["ties"], rate["losses"], rate["rate"], rate["agreement"]) == (1, 1, 1, 0.5, 1.0)
+    assert result.tables[1].title == "win rates"
+
+
+class Replying(Judge):
+    """The same as a replying model, of which one question fails."""
+
+    def replies(self, questions, *, system):  # type: ignore[no-untyped-def]
+        for index, text in enumerate(questions):
+            (content,) = self.ask([text], system=system, read=str)
+            failed = Reply("", "failed", attempts=2, problem="down")
+            yield index, failed if "Answer 1: N\n" in text else Reply(content, "answered", "m", 10, 2)
+
+
+def test_costs_of_a_comparison_and_its_verdicts(tmp_path: Path) -> None:
+    judge = PairwiseJudge(RecordedModel(Replying()), criteria={"length": "Which is longer?"}, tries=1)
+    compared = replace(plain_stage(), comparison=judge, comparison_price=Price(1.0, 1.0))
+    took = "comparison of answers: 2 requests, 1 of them failed or rejected; 10 tokens read, 2 written, 0.0000 USD"
+    assert list(compared(ranked(RIGHT), run_dir=tmp_path).notes) == [took]
+    lines = read_lines(tmp_path / "answers" / "toy_comparisons.jsonl")
+    assert [(line["query_id"], line["score"], line["shown_first"], line["shown_second"]) for line in lines] == [
+        ("x", None, None, 0.0), ("y", 0.5, 0.5, 0.5), ("z", 1.0, 1.0, 1.0),
+    ]  # fmt: skip
+
+
+class Failing(Scripted):
+    """Fails at all but one question."""
+
+    def replies(self, questions, *, system):  # type: ignore[no-untyped-def]
+        for index, question in enumerate(questions):
+            down = Reply("", "failed", attempts=3, problem="status 500")
+            yield index, Reply("Metz", "answered", "m") if "fell?" in question else down
+
+
+def test_why_answers_failed(tmp_path: Path) -> None:
+    result = replace(plain_stage(), writer=PromptedWriter(Failing({}), PROMPT))(ranked(RIGHT), run_dir=tmp_path)
+    assert result.notes[0] == "answers of one: 2 failed of 3; 2 times: status 500"
+    lines = read_lines(tmp_path / "answers" / "toy.jsonl")
+    assert [line.get("problem") for line in lines[:3]] == [None, "status 500", "status 500"]
+
+
+def test_unusable_verdicts_of_the_judge_are_counted() -> None:
+    prompt = Prompt("judge", "{query}{generated_answer}{ground_truth_answer}")
+    judge = CorrectnessJudge(Scripted({"fell?MetzMetz": "who knows", "stood?NancyNancy": "Decision: yes"}), prompt)
+    result = replace(plain_stage(), judge=judge)(one_system())
+    assert list(result.notes) == ["answers of one: 1 of 2 verdicts unusable, which count as wrong"]
+    (table,) = result.tables
+    shown = dict(zip(table.header, (cell.text for cell in table.rows[0]), strict=True))
+    assert (shown["unusable"], shown["verdicts"], shown["unusable verdicts"]) == ("0", "2", "1")
+
+
+def one_system() -> RankedDataset:
+    every = ranked(RIGHT)
+    return replace(every, systems=every.systems[:1])
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from graphrerank_papers.answers.answer_judge import Verdicts
-from graphrerank_papers.answers.win_rates import win_rates, win_rates_table
+from graphrerank_papers.answers.win_rates import win_rates, wins_table
 
 NAN = math.nan
 BOTH = {"system": "x", "baseline": "y"}
@@ -28,10 +28,15 @@ def test_no_usable_verdict() -> None:
     assert (rate.wins, rate.ties, rate.losses) == (0, 0, 0)
     assert math.isnan(rate.rate)
     assert math.isnan(rate.p_value)
-    assert "| a | 0 | 0 | 0 | 3 |  |  |  |  |" in win_rates_table([rate])
+    assert [cell.text for cell in wins_table([rate]).rows[0]] == ["y", "a", "0", "0", "0", "3", "-", "-", "-"]
+    assert rate.to_json()["rate"] is None
 
 
 def test_table() -> None:
     ones = torch.ones(1, 20).double()
-    table = win_rates_table(win_rates(Verdicts(("directness",), ones, ones), **BOTH))
-    assert table.splitlines()[2].startswith("| directness | 20 | 0 | 0 | 0 | 100.0 | 100.0 to 100.0 | < 0.0001 | 100 |")
+    table = wins_table(win_rates(Verdicts(("directness",), ones, ones), **BOTH))
+    (row,) = table.rows
+    assert [str(cell) for cell in row] == [
+        "y", "directness", "20", "0", "0", "0", "100.00 (100.0 to 100.0)", "< 0.0001", "100.00",
+    ]  # fmt: skip
+    assert table.printed
