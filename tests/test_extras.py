@@ -16,7 +16,7 @@ ADAPTERS = {file.stem for file in (ROOT / "src" / "graphrerank" / "integrations"
     "graph_libraries",
     "metadata",
 }
-SHARED = ("adapters", "all", "dev", "docs")  # of other extras, and what builds the pages
+SHARED = ("adapters", "all", "dev", "docs", "papers")  # of other extras, and what builds the pages
 
 
 def test_every_extra_of_the_package_is_described() -> None:

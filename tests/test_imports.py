@@ -12,7 +12,7 @@ import graphrerank
 PACKAGE = Path(graphrerank.__file__).parent
 PAPERS = PACKAGE.parent / "graphrerank_papers"
 LAYERS = [  # from the lowest up: a package imports the layers below its own, never one beside it
-    {"checks", "conf_folder", "extensions", "extras", "files", "passwords", "progress", "untrusted"},
+    {"checks", "conf_folder", "extensions", "extras", "files", "passwords", "processes", "progress", "untrusted"},
     {"caching"},
     {"text"},
     {"graphs"},

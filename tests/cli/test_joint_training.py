@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank.training.processes import is_first_process
+from graphrerank.processes import is_first_process
 
 JOB = ("retriever.top_k=10", "model.dropout=0", "module.warmup_steps=3", "+trainer.enable_progress_bar=false")
 DDP = ("trainer.devices=2", "trainer.strategy=ddp")

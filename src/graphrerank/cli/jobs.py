@@ -23,7 +23,7 @@ from graphrerank.cli.session import Session
 from graphrerank.extras import EXTRAS, require_extra
 from graphrerank.files import sole_use
 from graphrerank.models.registry import register_model
-from graphrerank.training.processes import is_first_process
+from graphrerank.processes import is_first_process
 
 COMMANDS = {  # a setting of the command line -> the job that it asks for, in the place of `job`
     "report": "graphrerank.cli.compare.compare",

@@ -18,7 +18,7 @@ from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf, read_write
 
-from graphrerank.training.processes import is_first_process
+from graphrerank.processes import is_first_process
 
 JOINT_JOB = "graphrerank.cli.train.train"  # the one that processes can do together
 # what Lightning's launcher sets

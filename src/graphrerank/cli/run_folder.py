@@ -8,7 +8,7 @@ from omegaconf import DictConfig, OmegaConf, read_write
 
 from graphrerank.cli.joint_training import folder_is_named
 from graphrerank.files import claim_folder
-from graphrerank.training.processes import is_first_process
+from graphrerank.processes import is_first_process
 
 
 class ClaimRunFolder(Callback):

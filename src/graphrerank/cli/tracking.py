@@ -20,7 +20,7 @@ from graphrerank.data.dataset import RetrievalDataset
 from graphrerank.files import hash_files, write_json
 from graphrerank.models.checkpoint import checkpoint_files, find_checkpoint
 from graphrerank.models.manifest import MANIFEST
-from graphrerank.training.processes import is_first_process
+from graphrerank.processes import is_first_process
 
 RUN_IDS = "tracking.json"  # in a system's folder: the ids of its runs by logger, which a resumed command goes on with
 CHECKPOINT = Path("checkpoints", "best.ckpt")  # in a system's folder

@@ -35,7 +35,7 @@ from graphrerank.graphs.model_inputs import QUERIES
 from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.models.manifest import write_manifest
 from graphrerank.parts import Part, Parts
-from graphrerank.training.processes import is_first_process
+from graphrerank.processes import is_first_process
 
 FROZEN = (RETRIEVER, "ppr", "gcs", "cross_encoder", "granker")  # rows without training
 

@@ -19,7 +19,7 @@ from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.models.manifest import MANIFEST, write_manifest
 from graphrerank.models.start import ADDED_PART
 from graphrerank.parts import Part, Parts, build
-from graphrerank.training.processes import is_first_process
+from graphrerank.processes import is_first_process
 
 
 def fit(
