@@ -56,7 +56,7 @@ MUTATIONS = (
         "if following[:1].isdigit():",
     ),
     Mutation(
-        "graphrerank_papers/ea_graphrag/syntax/interactions.py",
+        "graphrerank_papers/ea_graphrag/syntax/features.py",
         "a wrong factor",
         '"depth_times_clauses": features["max_depth"] * features["C"]',
         '"depth_times_clauses": features["max_depth"] * features["DC"]',

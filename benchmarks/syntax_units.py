@@ -17,11 +17,9 @@ from typing import Any
 import torch
 
 from graphrerank.text.spacy_pipeline import ENGLISH, load_spacy
-from graphrerank_papers.ea_graphrag.syntax.dependency_units import DependencyUnits
-from graphrerank_papers.ea_graphrag.syntax.stanza_parser import StanzaParser
-from graphrerank_papers.ea_graphrag.syntax.syntax_features import COMPONENTS, SyntaxFeatures
-from graphrerank_papers.ea_graphrag.syntax.tree import read_tree
-from graphrerank_papers.ea_graphrag.syntax.units import Units, count_units
+from graphrerank_papers.ea_graphrag.syntax.constituency import Units, count_units, read_tree
+from graphrerank_papers.ea_graphrag.syntax.dependency_units import approximate_units
+from graphrerank_papers.ea_graphrag.syntax.syntax_features import COMPONENTS, StanzaParser, SyntaxFeatures
 
 BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
 FREE = "genres whose licence allows commercial use"
@@ -74,7 +72,7 @@ def main() -> None:
 
     sentences, right = gold(arguments.treebank, arguments.split)
     documents = parse(sentences)
-    counted = {"dependency": DependencyUnits().count(documents)}
+    counted = {"dependency": list(map(approximate_units, documents))}
     if arguments.stanza is not None:
         counted["stanza"] = StanzaParser(arguments.stanza).count(documents)
     print(f"{len(right)} sentences of {arguments.split}, {FREE}\n")

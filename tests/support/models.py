@@ -56,11 +56,11 @@ def adapter_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     manifest = {
         "name": "complexity_adapter",
         "model": {"name": "complexity_adapter", "arguments": arguments},
-        "features": [feature.name for feature in FEATURES[:20]],
+        "features": list(FEATURES[:20]),
         "syntax": {
             "name": "dependency",
             "fingerprint": SyntaxFeatures("dependency").fingerprint,
-            "feature_names": [feature.name for feature in FEATURES],
+            "feature_names": list(FEATURES),
         },
         "thresholds": {"low": -1.0, "high": 2.0},
     }

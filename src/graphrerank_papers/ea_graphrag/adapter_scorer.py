@@ -48,7 +48,7 @@ class AdapterScorer:
                 f"{manifest.model.name}"
             )
         trained_on = manifest.syntax.feature_names
-        if trained_on != tuple(feature.name for feature in FEATURES):
+        if trained_on != FEATURES:
             raise ValueError(
                 f"{loaded.path}: was trained on {len(trained_on)} features of syntax, which are not the "
                 f"{len(FEATURES)} of this version; train it again"

@@ -100,7 +100,7 @@ class AdapterTraining:
                 "syntax": {
                     "name": syntax.name,
                     "fingerprint": syntax.fingerprint,
-                    "feature_names": [feature.name for feature in FEATURES],
+                    "feature_names": list(FEATURES),
                 },
                 "paths": {path: {"choice": getattr(self, path), "settings": settings[path]} for path in groups},
                 "finished": True,
@@ -168,7 +168,7 @@ class AdapterTraining:
         return {
             "name": self.system,
             "model": {"name": model_name(type(fitted.model)), "arguments": arguments},
-            "features": fitted.model.feature_names([feature.name for feature in FEATURES]),
+            "features": fitted.model.feature_names(list(FEATURES)),
             "right": self.right,
             "best_epoch": fitted.best_epoch,
             "calibration": asdict(calibration),

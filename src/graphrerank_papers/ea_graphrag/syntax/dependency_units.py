@@ -1,9 +1,8 @@
 """The nine units of syntactic complexity, estimated from spaCy's dependency parse without a constituency parser."""
 
-from collections.abc import Sequence
 from typing import Any
 
-from graphrerank_papers.ea_graphrag.syntax.units import FINITE, MODIFIERS, Units, is_word, total_units
+from graphrerank_papers.ea_graphrag.syntax.constituency import FINITE, MODIFIERS, Units, is_word, total_units
 
 SUBJECTS = frozenset({"nsubj", "nsubjpass", "csubj", "csubjpass", "expl"})
 AUXILIARIES = frozenset({"aux", "auxpass"})
@@ -18,17 +17,6 @@ FRAGMENTARY = frozenset({"intj", "cc", "neg"})  # before a verbless root, they m
 _REPORTING = "add added ask asked asks replied reply said say says tell think thought told write wrote"
 REPORTING = frozenset(_REPORTING.split())
 RULES = 1  # increment when a rule below changes: cached features are then computed again
-
-
-class DependencyUnits:
-    """Units by :func:`approximate_units`, instead of a constituency parser."""
-
-    name = "dependency"
-    fingerprint = f"dependency rules {RULES}"
-
-    def count(self, documents: Sequence[Any]) -> list[Units]:
-        """Estimate the units of each of spaCy's documents."""
-        return [approximate_units(document) for document in documents]
 
 
 def approximate_units(document: Any) -> Units:

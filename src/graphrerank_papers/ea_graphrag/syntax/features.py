@@ -1,65 +1,357 @@
-"""The feature vector of a text's syntax: names, families and order."""
+"""The feature vector of a text's syntax, computed from spaCy's analysis.
 
+Each feature is a line below: its name, how it is computed and, where these do not say it, what it measures. Source:
+Dong et al., Use Graph When It Needs (EA-GraphRAG), section 3.2, which names the families and examples of each.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from graphrerank_papers.ea_graphrag.syntax.interactions import INTERACTIONS, interaction_features
-from graphrerank_papers.ea_graphrag.syntax.meaning import ENTITIES, ROLES, entity_features, role_features
-from graphrerank_papers.ea_graphrag.syntax.parsed_text import ParsedText
-from graphrerank_papers.ea_graphrag.syntax.structure import DEPENDENCY, TREE, dependency_features, tree_features
-from graphrerank_papers.ea_graphrag.syntax.units import RATIO_NAMES, UNIT_NAMES, Units
-from graphrerank_papers.ea_graphrag.syntax.wording import (
-    LEXICAL,
-    MARKERS,
-    QUESTION,
-    lexical_features,
-    marker_features,
-    question_features,
-)
+from graphrerank_papers.ea_graphrag.syntax.constituency import FINITE, Units, is_word
 
-
-class Feature(NamedTuple):
-    """One number computed from a text."""
-
-    name: str  # unique name
-    family: str
-    description: str  # what it measures, in a sentence
-
-
-FAMILIES = {
-    "units": UNIT_NAMES,
-    "ratios": RATIO_NAMES,
-    "dependency": DEPENDENCY,
-    "entities": ENTITIES,
-    "roles": ROLES,
-    "lexical": LEXICAL,
-    "question": QUESTION,
-    "markers": MARKERS,
-    "tree": TREE,
-    "interactions": INTERACTIONS,
-}
-FEATURES = tuple(
-    Feature(name, family, description) for family, names in FAMILIES.items() for name, description in names.items()
-)
 VERSION = 1  # increment when a feature changes: cached features are then computed again
+
+LONG = 5  # tokens; longer dependencies are long-range
+VERY_LONG = 10
+MTLD_RATIO = 0.72  # share of different words at which a segment of text ends (McCarthy and Jarvis, 2010)
+
+RELATIONS = {  # number of words with one of ClearNLP's dependency labels
+    "num_subjects": ("nsubj", "nsubjpass", "csubj", "csubjpass", "expl"),
+    "num_objects": ("dobj", "pobj", "dative", "iobj", "oprd"),
+    "num_modifiers": ("amod", "advmod", "nummod", "npadvmod", "nmod", "quantmod"),
+    "num_adjective_modifiers": ("amod",),
+    "num_adverb_modifiers": ("advmod", "npadvmod"),
+    "num_prepositions": ("prep", "agent"),
+    "num_conjuncts": ("conj",),
+    "num_subordinate_clauses": ("ccomp", "advcl", "relcl", "csubj", "csubjpass", "acl", "pcomp"),
+    "num_relative_clauses": ("relcl",),
+    "num_adverbial_clauses": ("advcl",),
+    "num_complement_clauses": ("ccomp",),
+    "num_open_complements": ("xcomp",),
+    "num_noun_clauses": ("acl",),
+    "num_compounds": ("compound",),
+    "num_possessives": ("poss",),
+    "num_appositions": ("appos",),
+    "num_auxiliaries": ("aux", "auxpass"),
+    "num_determiners": ("det", "predet"),
+}
+KINDS = {  # number of named entities of OntoNotes' types
+    "num_persons": ("PERSON",),
+    "num_organizations": ("ORG",),
+    "num_locations": ("GPE", "LOC", "FAC"),
+    "num_dates": ("DATE", "TIME"),
+    "num_groups": ("NORP", "LANGUAGE"),
+    "num_works_and_events": ("WORK_OF_ART", "EVENT", "PRODUCT", "LAW"),
+    "num_quantities": ("CARDINAL", "ORDINAL", "QUANTITY", "PERCENT", "MONEY"),
+}
+ADJUNCT = frozenset({"pobj", "npadvmod", "nummod", "advmod"})  # dependency labels of times and places
+CONTENT = frozenset({"NOUN", "PROPN", "VERB", "ADJ", "ADV", "NUM"})
+PROPOSITIONAL = frozenset({"VERB", "ADJ", "ADV", "ADP", "CCONJ", "SCONJ"})
+_CONNECTIVES = """
+after also although as because before besides but consequently finally furthermore hence however if instead meanwhile
+moreover nevertheless otherwise since so still then therefore though thus unless until when whereas whether while yet
+"""
+CONNECTIVES = frozenset(_CONNECTIVES.split())
+QUESTION_WORDS = ("who", "what", "which", "when", "where", "why", "how")
+AS_WHO = frozenset({"who", "whom", "whose"})
+
+
+class ParsedEntity(NamedTuple):
+    """A named entity."""
+
+    label: str  # OntoNotes' entity type, such as `PERSON`
+    size: int  # number of tokens
+    root: int  # index of its head token
+
+
+class ParsedText:
+    """Tokens (white space left out) with their dependency trees, and entities, as plain lists."""
+
+    def __init__(self, document: Iterable[Any], entities: Iterable[Any]) -> None:
+        tokens = [token for token in document if not token.is_space]
+        index = {token.i: position for position, token in enumerate(tokens)}
+        self.shapes = [token.text for token in tokens]
+        self.words = [shape.lower() for shape in self.shapes]
+        self.tags = [token.tag_ for token in tokens]
+        self.pos = [token.pos_ for token in tokens]
+        self.relations = [token.dep_ for token in tokens]
+        self.heads = [index.get(token.head.i, position) for position, token in enumerate(tokens)]
+        self.is_word = [is_word(tag) for tag in self.tags]
+        self.counts = Counter(self.relations)
+        self.entities = [
+            ParsedEntity(span.label_, len(span), index[span.root.i]) for span in entities if span.root.i in index
+        ]
+        self._measure_trees()
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def count(self, *relations: str) -> float:
+        """Return how many tokens have one of these dependency labels."""
+        return float(sum(self.counts[relation] for relation in relations))
+
+    def _measure_trees(self) -> None:
+        """Compute depths, subtree sizes and widths without recursion."""
+        size = len(self)
+        root, self.depth = [-1] * size, [0] * size
+        for start in range(size):
+            path, node = [], start
+            while root[node] < 0 and self.heads[node] != node:
+                path.append(node)
+                node = self.heads[node]
+            if root[node] < 0:
+                root[node] = node
+            for below in reversed(path):
+                root[below], self.depth[below] = root[node], self.depth[self.heads[below]] + 1
+        self.num_children, self.left, self.right = [0] * size, [0] * size, [0] * size
+        for node in sorted(range(size), key=self.depth.__getitem__, reverse=True):
+            head = self.heads[node]
+            if head != node:
+                below = 1 + self.left[node] + self.right[node]
+                self.num_children[head] += 1
+                if node < head:
+                    self.left[head] += below
+                else:
+                    self.right[head] += below
+        self.level_widths = list(Counter(zip(root, self.depth, strict=True)).values())
 
 
 def feature_values(document: Any, units: Units) -> list[float]:
     """Compute one finite number for each of ``FEATURES``; all 0 for an empty text.
 
-    Source: Dong et al., Use Graph When It Needs (EA-GraphRAG), section 3.2, which names the families and examples of
-    each. ``document`` is spaCy's, with tags, dependencies and entities; ``units`` may come from any counter.
+    ``document`` is spaCy's, with tags, dependencies and entities; ``units`` may come from any counter.
     """
-    text = ParsedText(document)
+    features = _features(ParsedText(document, document.ents), units)
+    return [float(features[name]) for name in FEATURES]
+
+
+def _features(text: ParsedText, units: Units) -> dict[str, float]:
     features: dict[str, float] = {
         **units._asdict(),
         **units.ratios(),
-        **dependency_features(text),
-        **entity_features(text),
-        **role_features(text),
-        **lexical_features(text),
-        **question_features(text),
-        **marker_features(text),
-        **tree_features(text),
+        **_dependency(text),
+        **_entities(text),
+        **_roles(text),
+        **_lexical(text),
+        **_question(text),
+        **_markers(text),
+        **_tree(text),
     }
-    features.update(interaction_features(text, features))
-    return [float(features[feature.name]) for feature in FEATURES]
+    return {**features, **_interactions(text, features)}
+
+
+def _dependency(text: ParsedText) -> dict[str, float]:
+    """Distances of words from their heads, relations, and balance: tokens below on the left against on the right."""
+    steps = [token - head for token, head in enumerate(text.heads) if head != token and text.is_word[token]]
+    distances = [abs(step) for step in steps]
+    mean = _mean(distances)
+    imbalances = [_imbalance(text, token) for token, children in enumerate(text.num_children) if children]
+    root = next((token for token, head in enumerate(text.heads) if token == head), 0)
+    num_long = sum(distance > LONG for distance in distances)
+    return {
+        "max_dependency_distance": max(distances, default=0),
+        "mean_dependency_distance": mean,
+        "std_dependency_distance": math.sqrt(_mean([(distance - mean) ** 2 for distance in distances])),
+        "num_long_dependencies": num_long,
+        "num_very_long_dependencies": sum(distance > VERY_LONG for distance in distances),
+        "share_long_dependencies": num_long / max(1, len(distances)),
+        "share_head_final": sum(step < 0 for step in steps) / max(1, len(steps)),
+        "root_position": root / max(1, len(text) - 1),  # of the first root among the tokens, from 0 to 1
+        "num_relation_types": len(text.counts),  # different dependency labels
+        **{name: text.count(*labels) for name, labels in RELATIONS.items()},
+        "mean_imbalance": _mean(imbalances),
+        "root_imbalance": _imbalance(text, root) if len(text) else 0.0,
+    }
+
+
+def _tree(text: ParsedText) -> dict[str, float]:
+    """Depth, width and branching of the dependency trees."""
+    inner = [children for children in text.num_children if children]
+    num_leaves = len(text) - len(inner)
+    max_depth, max_width = max(text.depth, default=0), max(text.level_widths, default=0)
+    return {
+        "max_depth": max_depth,
+        "mean_depth": _mean(text.depth),
+        "max_width": max_width,  # tokens on one level of a sentence's tree
+        "num_leaves": num_leaves,
+        "leaf_ratio": num_leaves / max(1, len(inner)),  # tokens without dependents per token with some
+        "mean_branching": _mean(inner),
+        "max_branching": max(inner, default=0),
+        "depth_width_ratio": max_depth / max(1, max_width),
+    }
+
+
+def _imbalance(text: ParsedText, token: int) -> float:
+    below = text.left[token] + text.right[token]
+    return abs(text.left[token] - text.right[token]) / max(1, below)
+
+
+def _mean(numbers: list[int] | list[float]) -> float:
+    return sum(numbers) / len(numbers) if numbers else 0.0
+
+
+def _entities(text: ParsedText) -> dict[str, float]:
+    """Named entities by kind, and how much of the text they are."""
+    labels = [entity.label for entity in text.entities]
+    size = sum(entity.size for entity in text.entities)
+    return {
+        "num_entities": len(labels),
+        **{name: sum(label in kinds for label in labels) for name, kinds in KINDS.items()},
+        "num_entity_kinds": len(set(labels)),
+        "entity_density": size / max(1, len(text)),  # share of tokens within an entity
+        "mean_entity_size": size / max(1, len(labels)),
+    }
+
+
+def _roles(text: ParsedText) -> dict[str, float]:
+    """Semantic roles, as far as dependency labels determine them."""
+    roles = {
+        "num_agents": text.count("nsubj", "agent"),
+        "num_patients": text.count("dobj", "nsubjpass"),  # who or what is acted on
+        "num_recipients": text.count("dative", "iobj"),
+        "num_attributes": text.count("attr", "acomp", "oprd"),  # predicate nouns and adjectives
+        "num_temporal": _adjuncts(text, KINDS["num_dates"]),
+        "num_locative": _adjuncts(text, KINDS["num_locations"]),
+    }
+    return {**roles, "num_role_types": sum(count > 0 for count in roles.values())}
+
+
+def _adjuncts(text: ParsedText, kinds: tuple[str, ...]) -> float:
+    return float(sum(e.label in kinds and text.relations[e.root] in ADJUNCT for e in text.entities))
+
+
+def _lexical(text: ParsedText) -> dict[str, float]:
+    """Variety and kinds of the words."""
+    words = [word for word, counted in zip(text.words, text.is_word, strict=True) if counted]
+    kinds = Counter(kind for kind, counted in zip(text.pos, text.is_word, strict=True) if counted)
+    frequency, total = Counter(words), max(1, len(words))
+    content = sum(kinds[kind] for kind in CONTENT)
+    function = len(words) - content
+    return {
+        "type_token_ratio": len(frequency) / total,
+        "root_type_token_ratio": len(frequency) / total**0.5,  # Guiraud's
+        "mtld": mtld(words),
+        "share_hapaxes": sum(count == 1 for count in frequency.values()) / total,
+        "mean_word_length": sum(map(len, words)) / total,
+        "share_long_words": sum(len(word) >= 7 for word in words) / total,
+        "num_content_words": content,
+        "num_function_words": function,
+        "content_function_ratio": content / max(1, function),
+        "information_density": content / max(1, len(text)),  # per token, punctuation included
+        "propositional_density": sum(kinds[kind] for kind in PROPOSITIONAL) / total,
+        "share_nouns": kinds["NOUN"] / total,
+        "share_proper_nouns": kinds["PROPN"] / total,
+        "share_verbs": kinds["VERB"] / total,
+        "share_adjectives": kinds["ADJ"] / total,
+        "share_adverbs": kinds["ADV"] / total,
+        "share_pronouns": kinds["PRON"] / total,
+        "num_numbers": kinds["NUM"],
+        "num_capitalized": sum(shape[:1].isupper() for shape in text.shapes[1:]),  # after the first token
+    }
+
+
+def _question(text: ParsedText) -> dict[str, float]:
+    """Whether the text asks, by a question mark or a question's word order, and its first question word."""
+    question_words = [
+        index for index, tag in enumerate(text.tags) if tag[:1] == "W" and _question_word(text.words[index])
+    ]
+    opens = len(text) > 1 and (0 in question_words or _inverted(text))
+    is_question = "?" in text.words or opens
+    word = _question_word(text.words[question_words[0]]) if question_words and is_question else ""
+    after = text.tags[question_words[0] + 1] if question_words and question_words[0] + 1 < len(text) else ""
+    return {
+        "is_question": is_question,
+        **{f"asks_{name}": word == name for name in QUESTION_WORDS},
+        "asks_how_many": word == "how" and after in {"JJ", "RB"},  # how before many, much or another measure
+        "asks_yes_no": is_question and not word,  # a question without question word
+        "num_question_words": sum(tag[:1] == "W" for tag in text.tags),
+    }
+
+
+def _markers(text: ParsedText) -> dict[str, float]:
+    """Words and punctuation that mark complexity."""
+    tags = Counter(text.tags)
+    joining = sum(
+        relation in {"cc", "mark"} or (relation == "advmod" and word in CONNECTIVES)
+        for relation, word in zip(text.relations, text.words, strict=True)
+    )
+    return {
+        "num_coordinators": tags["CC"],
+        "num_subordinators": text.count("mark"),
+        "num_negations": text.count("neg"),
+        "num_passives": text.count("auxpass"),
+        "num_modals": tags["MD"],
+        "num_comparatives": tags["JJR"] + tags["RBR"],
+        "num_superlatives": tags["JJS"] + tags["RBS"],
+        "num_connectors": joining,  # conjunctions, subordinating words, connecting adverbs
+        "num_commas": tags[","] + tags[":"],
+        "num_quotes_and_brackets": tags["``"] + tags["''"] + tags["-LRB-"] + tags["-RRB-"],
+    }
+
+
+def mtld(words: list[str]) -> float:
+    """Return the measure of textual lexical diversity.
+
+    Source: McCarthy and Jarvis, MTLD, vocd-D, and HD-D, 2010. *Where we differ:* without a repeated word no segment
+    ends, and the number of words is returned.
+
+    Example:
+        >>> round(mtld("the cat saw the dog and the dog saw the cat".split()), 2)  # (11 / 1 + 11 / 1.893) / 2
+        8.41
+        >>> mtld("one two three".split())
+        3.0
+    """
+    counts = [_num_segments(words), _num_segments(words[::-1])]
+    return sum(len(words) / count if count else len(words) for count in counts) / 2
+
+
+def _num_segments(words: list[str]) -> float:
+    """Return the number of segments of text, with a fraction for the last one."""
+    ended, seen, size = 0.0, set[str](), 0
+    for word in words:
+        seen.add(word)
+        size += 1
+        if len(seen) / size < MTLD_RATIO:
+            ended, seen, size = ended + 1, set(), 0
+    return ended + ((1 - len(seen) / size) / (1 - MTLD_RATIO) if size else 0.0)
+
+
+def _question_word(word: str) -> str:
+    if word in AS_WHO:
+        return "who"
+    return word if word in QUESTION_WORDS else ""
+
+
+def _inverted(text: ParsedText) -> bool:
+    """Return whether a finite verb comes first and its subject later."""
+    if text.tags[0] not in FINITE:
+        return False
+    verb = text.heads[0] if text.relations[0] in {"aux", "auxpass"} else 0
+    return any(
+        relation.startswith("nsubj") and head == verb for relation, head in zip(text.relations, text.heads, strict=True)
+    )
+
+
+def _interactions(text: ParsedText, features: Mapping[str, float]) -> dict[str, float]:
+    """Features that combine two others; per text if there is no clause."""
+    tokens, clauses = max(1, len(text)), max(1.0, features["C"])
+    nouns = sum(kind in {"NOUN", "PROPN"} for kind in text.pos)
+    return {
+        "tokens_per_clause": len(text) / clauses,
+        "entities_per_token": features["num_entities"] / tokens,
+        "entities_per_clause": features["num_entities"] / clauses,
+        "depth_per_token": features["max_depth"] / tokens,
+        "connectors_per_clause": features["num_connectors"] / clauses,
+        "modifiers_per_noun": features["num_modifiers"] / max(1, nouns),
+        "prepositions_per_token": features["num_prepositions"] / tokens,
+        "depth_times_clauses": features["max_depth"] * features["C"],
+        "depth_times_entities": features["max_depth"] * features["num_entities"],
+        "distance_times_dependent_clauses": features["mean_dependency_distance"] * features["DC"],
+        "entities_times_dependent_clauses": features["num_entities"] * features["DC"],
+        "nominals_times_entities": features["CN"] * features["num_entities"],
+    }
+
+
+FEATURES = tuple(_features(ParsedText([], []), Units(*[0] * len(Units._fields))))  # their names, in order

@@ -1,95 +1,56 @@
-"""Syntax features of texts: batched, cached on disk, timed."""
+"""Syntax features of texts, cached on disk; their units of syntax by rules on spaCy's parse, or in Stanza's trees."""
 
-import time
+import importlib.metadata
+import pickle
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from graphrerank.caching import BlobStore, fill, hash_text, short_hash
-from graphrerank.checks import check_choice, check_counts
+from graphrerank.checks import check_choice
+from graphrerank.files import hash_files
 from graphrerank.text.spacy_pipeline import ENGLISH, load_spacy, spacy_versions
-from graphrerank_papers.ea_graphrag.syntax.dependency_units import DependencyUnits
+from graphrerank_papers.ea_graphrag.syntax.constituency import Tree, Units, count_units
+from graphrerank_papers.ea_graphrag.syntax.dependency_units import RULES, approximate_units
 from graphrerank_papers.ea_graphrag.syntax.features import FEATURES, VERSION, feature_values
-from graphrerank_papers.ea_graphrag.syntax.stanza_parser import StanzaParser
-from graphrerank_papers.ea_graphrag.syntax.units import Units
 
-COMPONENTS = ("tok2vec", "transformer", "tagger", "parser", "attribute_ruler", "ner")
+COMPONENTS = ("tok2vec", "transformer", "tagger", "parser", "attribute_ruler", "ner")  # of spaCy
+BATCH_TEXTS = 64  # of spaCy
+BATCH_SENTENCES = 50  # of Stanza
 SHARD_TEXTS = 256  # texts between two writes: at most this much work is lost on a stop
 ROW = np.dtype("<f4")
 SOURCES = ("stanza", "dependency")
-
-
-class UnitCounter(Protocol):
-    """Anything that counts the nine units in parsed texts."""
-
-    @property
-    def name(self) -> str:
-        """Its name in manifests."""
-
-    @property
-    def fingerprint(self) -> str:
-        """A string that changes whenever the counts would."""
-
-    def count(self, documents: Sequence[Any]) -> list[Units]:
-        """Count the units of each of spaCy's documents."""
+RESOURCES = '{"en": {"lang_name": "English", "packages": {}}}'
 
 
 class SyntaxFeatures:
     """The features of ``FEATURES`` for any text, even an empty one or one in another language.
 
     The units and their ratios come from the source named by ``syntax``, all other features from spaCy's dependency
-    parse. The two sources of units differ in their numbers, names and fingerprints, and share no cache.
+    parse. The two sources of units differ in their numbers and fingerprints, and share no cache.
 
     Args:
         syntax: ``stanza``: units from Stanza's constituency trees; ``dependency``: estimated from spaCy's parse.
         stanza_folder: Folder of Stanza's model; see :class:`StanzaParser`. Only for ``stanza``.
-        download: Whether Stanza may download its model. Only for ``stanza``.
-        model: Import name of an installed spaCy pipeline, or its folder.
         cache: Folder that keeps features, one SQLite file per fingerprint; nothing is kept when None.
-        batch_size: Texts per batch of spaCy.
-
-    Attributes:
-        num_counted: Texts parsed so far, without those read from disk.
-        seconds: Time that parsing took, without loading the models.
 
     Raises:
-        ValueError: If ``syntax`` is unknown, a setting does not apply to it, or ``batch_size`` is not positive.
+        ValueError: If ``syntax`` is unknown, or ``stanza_folder`` does not apply to it or holds no model.
     """
 
     def __init__(
-        self,
-        syntax: str,
-        *,
-        stanza_folder: str | Path | None = None,
-        download: bool = False,
-        model: str = ENGLISH,
-        cache: str | Path | None = None,
-        batch_size: int = 64,
+        self, syntax: str, *, stanza_folder: str | Path | None = None, cache: str | Path | None = None
     ) -> None:
         check_choice(SOURCES, syntax=syntax)
-        if syntax == "dependency" and (stanza_folder is not None or download):
-            raise ValueError(
-                "`stanza_folder` and `download` apply to syntax=stanza only, "
-                f"got {stanza_folder} and {download} with syntax=dependency"
-            )
-        check_counts(batch_size=batch_size)
-        self.counter: UnitCounter = (
-            StanzaParser(stanza_folder, download=download) if syntax == "stanza" else DependencyUnits()
-        )
-        self.model = model
-        self.cache = None if cache is None else Path(cache)
-        self.batch_size = batch_size
-        self.num_counted = 0
-        self.seconds = 0.0
-
-    @property
-    def name(self) -> str:
-        """``stanza`` or ``dependency``."""
-        return self.counter.name
+        if syntax == "dependency" and stanza_folder is not None:
+            raise ValueError(f"`stanza_folder` applies to syntax=stanza only, got {stanza_folder} with {syntax}")
+        self.name = syntax
+        self._stanza = StanzaParser(stanza_folder) if syntax == "stanza" else None
+        self._cache = None if cache is None else Path(cache)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -98,13 +59,13 @@ class SyntaxFeatures:
         Raises:
             ValueError: If a library or model is missing.
         """
-        names = tuple(feature.name for feature in FEATURES)
-        return repr(("syntax", VERSION, self.counter.fingerprint, *spacy_versions(self.model), names))
+        units = f"dependency rules {RULES}" if self._stanza is None else self._stanza.fingerprint
+        return repr(("syntax", VERSION, units, *spacy_versions(ENGLISH), FEATURES))
 
     @property
     def path(self) -> Path | None:
         """The cache's file; None if nothing is kept."""
-        return None if self.cache is None else self.cache / f"{self.name}-{short_hash(self.fingerprint)}.sqlite"
+        return None if self._cache is None else self._cache / f"{self.name}-{short_hash(self.fingerprint)}.sqlite"
 
     def extract(self, texts: Sequence[str]) -> Tensor:
         """Compute the features of ``n`` texts, or read them from disk.
@@ -119,23 +80,145 @@ class SyntaxFeatures:
         """
         store = BlobStore(self.path, "features")
         keys = [hash_text(text) for text in texts]
-        fill(store, keys, texts, self._count, shard_size=SHARD_TEXTS, length=len)
+        fill(store, keys, texts, self._rows, shard_size=SHARD_TEXTS, length=len)
         return store.rows(keys, len(FEATURES), ROW)
 
-    def _count(self, texts: Sequence[str]) -> list[bytes]:
-        pipeline = self._pipeline
-        begin = time.perf_counter()
+    def _rows(self, texts: Sequence[str]) -> list[bytes]:
         cleaned = [" ".join(text.encode("utf-8", "replace").decode().split()) for text in texts]
-        documents = list(pipeline.pipe(cleaned, batch_size=self.batch_size))
-        units = self.counter.count(documents)
-        rows = [
-            np.array(feature_values(document, counts), dtype=ROW).tobytes()
-            for document, counts in zip(documents, units, strict=True)
+        documents = list(self._spacy.pipe(cleaned, batch_size=BATCH_TEXTS))
+        units = map(approximate_units, documents) if self._stanza is None else self._stanza.count(documents)
+        return [np.array(feature_values(*pair), dtype=ROW).tobytes() for pair in zip(documents, units, strict=True)]
+
+    @cached_property
+    def _spacy(self) -> Any:
+        return load_spacy(ENGLISH, components=COMPONENTS)
+
+
+class StanzaParser:
+    """Stanza's constituency parser for English, loaded at its first use; on the CPU.
+
+    Sentences, tokens and Penn tags are spaCy's (Stanza's ``constituency_pretagged``), so that units and all other
+    features refer to the same tokens. Parsing is linear in a sentence's length, which is not limited.
+
+    Args:
+        folder: Folder of the model: as written by ``stanza.download``, or with ``*constituency*.pt``, one other ``.pt``
+            of word vectors, and Stanza's ``resources.json``. None for Stanza's default folder
+            (``STANZA_RESOURCES_DIR`` or ``~/stanza_resources``).
+
+    Raises:
+        ValueError: If ``folder`` is neither kind of folder.
+    """
+
+    def __init__(self, folder: str | Path | None = None) -> None:
+        self.folder = None if folder is None else Path(folder)
+        self._files = {} if self.folder is None or (self.folder / "en").is_dir() else _loose_files(self.folder)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Stanza's version and a hash of the model's files."""
+        try:
+            version = importlib.metadata.version("stanza")
+        except importlib.metadata.PackageNotFoundError as error:
+            raise ValueError(_not_installed()) from error
+        named = self._files or {
+            key: path
+            for key, path in self._pipeline.config.items()
+            if key.startswith("constituency_") and key.endswith("_path")
+        }
+        return repr(("stanza", version, hash_files([Path(named[key]) for key in sorted(named)])))
+
+    def parse(self, documents: Sequence[Any]) -> list[list[Tree]]:
+        """Parse texts, with the sentences of all of them in common batches.
+
+        Args:
+            documents: spaCy's documents, with tags and sentence ends.
+
+        Returns:
+            A tree per sentence of each text; none for a text without tokens.
+
+        Raises:
+            ValueError: If Stanza or its model is not installed.
+        """
+        sentences = [
+            (index, words)
+            for index, document in enumerate(documents)
+            for sentence in document.sents
+            if (words := [(token.text, token.tag_) for token in sentence if not token.is_space])
         ]
-        self.seconds += time.perf_counter() - begin
-        self.num_counted += len(texts)
-        return rows
+        trees: list[list[Tree]] = [[] for _ in documents]
+        if sentences:
+            pipeline = self._pipeline
+            from stanza.models.common.doc import Document
+
+            parsed = pipeline(Document([[_word(i, word) for i, word in enumerate(words)] for _, words in sentences]))
+            for (index, _), sentence in zip(sentences, parsed.sentences, strict=True):
+                trees[index].append(_convert(sentence.constituency))
+        return trees
+
+    def count(self, documents: Sequence[Any]) -> list[Units]:
+        """Count the units in the trees of each text."""
+        return [count_units(trees) for trees in self.parse(documents)]
 
     @cached_property
     def _pipeline(self) -> Any:
-        return load_spacy(self.model, components=COMPONENTS)
+        try:
+            import stanza
+        except ImportError as error:
+            raise ValueError(_not_installed()) from error
+        folder = {} if self.folder is None else {"dir": str(self.folder)}
+        try:
+            return stanza.Pipeline(
+                "en",
+                processors="tokenize,constituency",
+                tokenize_pretokenized=True,
+                constituency_pretagged=True,
+                constituency_batch_size=BATCH_SENTENCES,
+                download_method=None,
+                use_gpu=False,
+                verbose=False,
+                **folder,
+                **self._files,
+            )
+        except (OSError, ValueError, KeyError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+            where = "Stanza's default folder" if self.folder is None else str(self.folder)
+            raise ValueError(
+                f"`syntax=stanza` needs Stanza's English constituency model in {where}: stanza.download('en') "
+                f"writes it there; or choose syntax=dependency; {type(error).__name__}: {error}"
+            ) from error
+
+
+def _loose_files(folder: Path) -> dict[str, str]:
+    models = sorted(folder.glob("*constituency*.pt"))
+    vectors = sorted(set(folder.glob("*.pt")) - set(models))
+    if len(models) != 1 or len(vectors) != 1 or not (folder / "resources.json").is_file():
+        raise ValueError(
+            f"`folder` must contain en/ as Stanza writes it, or one *constituency*.pt, one other .pt of word vectors "
+            f"and resources.json ({RESOURCES}), got {folder} with {sorted(p.name for p in folder.glob('*'))[:9]}"
+        )
+    return {"constituency_model_path": str(models[0]), "constituency_pretrain_path": str(vectors[0])}
+
+
+def _word(index: int, word: tuple[str, str]) -> dict[str, Any]:
+    text, tag = word
+    return {"id": index + 1, "text": text, "upos": tag, "xpos": tag}
+
+
+def _convert(root: Any) -> Tree:
+    """Convert Stanza's tree to ours, children first, without recursion."""
+    order, stack = [], [root]
+    while stack:
+        node = stack.pop()
+        order.append(node)
+        if not node.is_preterminal():
+            stack.extend(node.children)
+    trees: dict[int, Tree] = {}
+    for node in reversed(order):
+        if node.is_preterminal():
+            trees[id(node)] = Tree(node.label, (), node.children[0].label)
+        else:
+            trees[id(node)] = Tree(node.label, [trees[id(child)] for child in node.children])
+    return trees[id(root)]
+
+
+def _not_installed() -> str:
+    return "`syntax=stanza` needs the package stanza: pip install 'graphrerank[syntax]', or choose syntax=dependency"

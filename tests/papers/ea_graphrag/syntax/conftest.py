@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from graphrerank.text.spacy_pipeline import ENGLISH, load_spacy
+from graphrerank_papers.ea_graphrag.syntax.constituency import read_tree
 from graphrerank_papers.ea_graphrag.syntax.syntax_features import COMPONENTS
-from graphrerank_papers.ea_graphrag.syntax.tree import read_tree
 from tests.support import ROOT
 
 TREES = (

@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from graphrerank_papers.ea_graphrag.syntax.dependency_units import DependencyUnits, approximate_units
-from graphrerank_papers.ea_graphrag.syntax.tree import read_tree
-from graphrerank_papers.ea_graphrag.syntax.units import Units, count_units
+from graphrerank_papers.ea_graphrag.syntax.constituency import Units, count_units, read_tree
+from graphrerank_papers.ea_graphrag.syntax.dependency_units import approximate_units
 
-# Counted by hand by the same definitions as in test_units.py: W, S, VP, C, T, DC, CT, CP, CN
+# Counted by hand by the same definitions as in test_constituency.py: W, S, VP, C, T, DC, CT, CP, CN
 GOLD = {
     "The big dog slept in the garden.": (7, 1, 1, 1, 1, 0, 0, 0, 1),
     "Which film did the director of Jaws make?": (8, 1, 1, 1, 1, 0, 0, 0, 1),
@@ -32,7 +31,7 @@ def test_against_counts_by_hand(text: str, nlp: Any) -> None:
 
 
 def test_nothing_in_nothing(nlp: Any) -> None:
-    assert DependencyUnits().count([nlp(""), nlp("  \n ")]) == [Units(0, 0, 0, 0, 0, 0, 0, 0, 0)] * 2
+    assert [approximate_units(nlp(text)) for text in ("", "  \n ")] == [Units(0, 0, 0, 0, 0, 0, 0, 0, 0)] * 2
 
 
 def test_against_gold_trees_of_gum(datasets: Path, nlp: Any) -> None:
@@ -43,7 +42,7 @@ def test_against_gold_trees_of_gum(datasets: Path, nlp: Any) -> None:
     written = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]"}  # as the text has it, not the treebank
     texts = [[written.get(str(leaf.word), str(leaf.word)) for leaf in tree.leaves()] for tree in trees]
     documents = nlp.pipeline.pipe(Doc(nlp.pipeline.vocab, words=words) for words in texts)
-    found, gold = DependencyUnits().count(list(documents)), [count_units([tree]) for tree in trees]
+    found, gold = list(map(approximate_units, documents)), [count_units([tree]) for tree in trees]
     for unit, most in {
         "W": 0.1,
         "VP": 0.25,

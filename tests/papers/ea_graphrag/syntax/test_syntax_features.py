@@ -1,3 +1,5 @@
+import json
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -7,12 +9,13 @@ from typing import Any
 import pytest
 import torch
 
+from graphrerank.caching import short_hash
 from graphrerank_papers.ea_graphrag.syntax import syntax_features
+from graphrerank_papers.ea_graphrag.syntax.constituency import Tree, Units, count_units, read_tree
+from graphrerank_papers.ea_graphrag.syntax.dependency_units import approximate_units
 from graphrerank_papers.ea_graphrag.syntax.features import FEATURES
-from graphrerank_papers.ea_graphrag.syntax.syntax_features import SyntaxFeatures
-from graphrerank_papers.ea_graphrag.syntax.units import Units
+from graphrerank_papers.ea_graphrag.syntax.syntax_features import StanzaParser, SyntaxFeatures
 
-NAMES = [feature.name for feature in FEATURES]
 QUESTION = "Did Mary Shelley write a long novel about science in 1818?"
 ODD = {
     "empty": "",
@@ -35,18 +38,13 @@ def dependency() -> SyntaxFeatures:
 
 
 def row(features: SyntaxFeatures, text: str) -> dict[str, float]:
-    return dict(zip(NAMES, features.extract([text])[0].tolist(), strict=True))
+    return dict(zip(FEATURES, features.extract([text])[0].tolist(), strict=True))
 
 
-def test_the_features_are_named_once_and_described() -> None:
-    assert len(NAMES) >= 85
-    assert len(set(NAMES)) == len(NAMES)
-    assert all(feature.description.endswith(".") for feature in FEATURES)
-    assert [*dict.fromkeys(feature.family for feature in FEATURES)] == [
-        *("units", "ratios", "dependency", "entities", "roles", "lexical", "question", "markers", "tree"),
-        "interactions",
-    ]
-    assert tuple(NAMES[:9]) == Units._fields
+def test_the_features_are_those_of_trained_adapters() -> None:
+    assert len(FEATURES) == len(set(FEATURES)) == 130
+    assert FEATURES[:9] == Units._fields
+    assert short_hash(repr(FEATURES)) == "b03d8e00c122a291c5c2b0ef9bb6ad61"
 
 
 def test_against_counts_by_hand(dependency: SyntaxFeatures) -> None:
@@ -134,7 +132,7 @@ def test_sources_differ_and_never_share_a_file(tiny_stanza: Path, dependency: Sy
     assert sorted(file.name.split("-")[0] for file in tmp_path.iterdir()) == ["dependency", "stanza"]
     assert torch.equal(SyntaxFeatures("dependency", cache=tmp_path).extract(texts), second)
     assert torch.equal(SyntaxFeatures("stanza", stanza_folder=tiny_stanza, cache=tmp_path).extract(texts), first)
-    same = [place for place, feature in enumerate(FEATURES) if feature.family in {"entities", "tree", "lexical"}]
+    same = [FEATURES.index(name) for name in ("num_entities", "max_depth", "mtld", "num_commas")]
     assert torch.equal(first[:, same], second[:, same])
 
 
@@ -152,39 +150,26 @@ def test_no_texts(dependency: SyntaxFeatures) -> None:
     assert dependency.extract([]).shape == (0, len(FEATURES))
 
 
-def test_nothing_is_parsed_twice(tmp_path: Path, dependency: SyntaxFeatures) -> None:
-    texts = [QUESTION, "Paris", "", "Paris"]
-    first = SyntaxFeatures("dependency", cache=tmp_path)
-    found = first.extract(texts)
-    assert torch.equal(found, dependency.extract(texts))
-    assert first.num_counted == 3
-    assert first.seconds > 0
-    second = SyntaxFeatures("dependency", cache=tmp_path)
-    assert torch.equal(second.extract(texts[::-1]), found.flip(0))
-    assert (second.num_counted, second.seconds) == (0, 0.0)
-    second.extract([*texts, "Rome"])
-    assert second.num_counted == 1
-
-
-def test_a_stopped_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_parsed_twice_and_a_stopped_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dependency: SyntaxFeatures
+) -> None:
     monkeypatch.setattr(syntax_features, "SHARD_TEXTS", 2)
-    texts = ["a", "bb", "ccc", "dddd", "eeeee"]
-    stopped = SyntaxFeatures("dependency", cache=tmp_path)
-    count, calls = stopped.counter.count, []
+    texts, parsed = [QUESTION, "bb", "", "Paris", "eeeee", "Paris"], []
 
-    def stop(documents: Any) -> Any:
-        calls.append(documents)
-        if len(calls) == 3:
+    def count(document: Any) -> Units:
+        parsed.append(document.text)
+        if len(parsed) == 5:
             raise KeyboardInterrupt
-        return count(documents)
+        return approximate_units(document)
 
-    monkeypatch.setattr(stopped.counter, "count", stop)
+    monkeypatch.setattr(syntax_features, "approximate_units", count)
     with pytest.raises(KeyboardInterrupt):
-        stopped.extract(texts)
-    resumed = SyntaxFeatures("dependency", cache=tmp_path)
-    found = resumed.extract(texts)
-    assert resumed.num_counted == 1
-    assert torch.equal(found, SyntaxFeatures("dependency").extract(texts))
+        SyntaxFeatures("dependency", cache=tmp_path).extract(texts)
+    found = SyntaxFeatures("dependency", cache=tmp_path).extract(texts)
+    assert len(parsed) == 6  # the one that was stopped, once more
+    assert torch.equal(SyntaxFeatures("dependency", cache=tmp_path).extract(texts[::-1]), found.flip(0))
+    assert len(parsed) == 6
+    assert torch.equal(found, dependency.extract(texts))
 
 
 def test_fingerprint_changes_with_features_and_rules(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,19 +196,12 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
     ("syntax", "settings", "trouble"),
     [
         ("constituency", {}, "`syntax` must be one of .*, got 'constituency'"),
-        ("dependency", {"stanza_folder": "x"}, "apply to syntax=stanza only"),
-        ("dependency", {"download": True}, "apply to syntax=stanza only"),
-        ("dependency", {"batch_size": 0}, "`batch_size` must be a positive integer, got 0"),
+        ("dependency", {"stanza_folder": "x"}, "applies to syntax=stanza only"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(syntax: str, settings: dict[str, Any], trouble: str) -> None:
     with pytest.raises(ValueError, match=trouble):
         SyntaxFeatures(syntax, **settings)
-
-
-def test_a_missing_pipeline_is_named() -> None:
-    with pytest.raises(ValueError, match="must be an installed spaCy pipeline, got 'no_such_model'"):
-        SyntaxFeatures("dependency", model="no_such_model").extract(["a"])
 
 
 def test_importing_loads_no_parser() -> None:
@@ -233,3 +211,97 @@ def test_importing_loads_no_parser() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+TRAINED = (
+    "(ROOT (S (NP (DT The) (JJ old) (NN cat)) (VP (VBD slept) (PP (IN in) (NP (DT the) (NN house)))) (. .)))",
+    "(ROOT (S (NP (PRP We)) (VP (VBP know) (SBAR (IN that) (S (NP (DT the) (NN dog)) (VP (VBD slept))))) (. .)))",
+    "(ROOT (SBARQ (WHNP (WP Who)) (SQ (VP (VBD saw) (NP (DT the) (NN dog)))) (. ?)))",
+)
+
+
+def brackets(tree: Tree) -> str:
+    inside = tree.word if tree.word is not None else " ".join(map(brackets, tree.children))
+    return f"({tree.label} {inside})"
+
+
+@pytest.mark.slow
+def test_a_model_trained_here_gives_its_trees_back(tiny_stanza: Path, nlp: Any) -> None:
+    parser = StanzaParser(tiny_stanza)
+    documents = [nlp.tagged(tree) for tree in TRAINED]
+    assert [[brackets(tree) for tree in trees] for trees in parser.parse(documents)] == [[tree] for tree in TRAINED]
+    assert parser.count(documents) == [count_units([read_tree(tree)]) for tree in TRAINED]
+
+
+@pytest.mark.slow
+def test_fingerprint_changes_with_the_model(tiny_stanza: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(tiny_stanza, tmp_path / "copy")
+    same = StanzaParser(copy).fingerprint
+    assert same == StanzaParser(tiny_stanza).fingerprint
+    with (copy / "vectors.pt").open("ab") as file:
+        file.write(b"!")
+    assert StanzaParser(copy).fingerprint != same
+
+
+def test_units_by_hand_with_a_real_model_of_stanza(stanza_en: Path, nlp: Any) -> None:
+    documents = [
+        nlp("Which film did he make?"),
+        nlp(""),
+        nlp("He works, but she sleeps. The book which she wrote in 1990 won a prize."),
+        nlp("If it rains, we know that the game will stop."),
+        nlp("Compare the two plans."),
+    ]
+    parser = StanzaParser(stanza_en)
+    assert [len(trees) for trees in parser.parse(documents)] == [1, 0, 2, 1, 1]
+    assert parser.count(documents) == [  # W, S, VP, C, T, DC, CT, CP, CN
+        (5, 1, 1, 1, 1, 0, 0, 0, 0),
+        (0, 0, 0, 0, 0, 0, 0, 0, 0),
+        (15, 2, 4, 4, 3, 1, 1, 0, 1),
+        (10, 1, 3, 3, 1, 2, 1, 0, 1),
+        (4, 1, 1, 1, 1, 0, 0, 0, 0),
+    ]
+    assert parser.count(documents[::-1]) == parser.count(documents)[::-1]
+
+
+def test_brackets_and_unknown_tags_are_tokens_like_others(stanza_en: Path, nlp: Any) -> None:
+    document = nlp("The film (a comedy) costs 5 $ ... データ")
+    trees = StanzaParser(stanza_en).parse([document])[0]
+    assert [leaf.word for tree in trees for leaf in tree.leaves()] == [token.text for token in document]
+
+
+def test_no_text_loads_no_model(tmp_path: Path) -> None:
+    (tmp_path / "en").mkdir()
+    assert StanzaParser(tmp_path).parse([]) == []
+
+
+def test_folders_that_hold_no_model_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"`folder` must contain en/ .* got .* with \[\]"):
+        StanzaParser(tmp_path)
+    for name in ("my_constituency.pt", "vectors.pt"):
+        (tmp_path / name).write_bytes(b"")
+    with pytest.raises(ValueError, match=r"resources\.json \(.*vectors\.pt"):
+        StanzaParser(tmp_path)
+
+
+def test_a_model_that_is_not_there_is_named(tmp_path: Path, nlp: Any) -> None:
+    pytest.importorskip("stanza")
+    (tmp_path / "en").mkdir()  # as if Stanza's, but nothing was downloaded
+    with pytest.raises(ValueError, match=r"stanza\.download\('en'\) writes it there; or choose syntax=dependency"):
+        StanzaParser(tmp_path).parse([nlp("One sentence.")])
+
+
+def test_a_damaged_model_is_named(tmp_path: Path, nlp: Any) -> None:
+    pytest.importorskip("stanza")
+    for name in ("my_constituency.pt", "vectors.pt"):
+        (tmp_path / name).write_bytes(b"no model")
+    (tmp_path / "resources.json").write_text(json.dumps({"en": {"lang_name": "English", "packages": {}}}))
+    with pytest.raises(ValueError, match=str(tmp_path)):
+        StanzaParser(tmp_path).parse([nlp("One sentence.")])
+
+
+def test_without_stanza_the_package_is_named(tmp_path: Path, nlp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "en").mkdir()
+    for name in ("stanza", "stanza.models.common.doc", "stanza.pipeline.core"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ValueError, match=r"pip install 'graphrerank\[syntax\]'"):
+        StanzaParser(tmp_path).parse([nlp("One sentence.")])

@@ -3,8 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from graphrerank_papers.ea_graphrag.syntax.tree import read_tree
-from graphrerank_papers.ea_graphrag.syntax.units import RATIO_NAMES, UNIT_NAMES, Units, count_units, is_word
+from graphrerank_papers.ea_graphrag.syntax.constituency import RATIOS, Tree, Units, count_units, is_word, read_tree
 
 # Counted by hand from Lu's definitions:                                W, S, VP, C, T, DC, CT, CP, CN
 GOLD = {
@@ -131,7 +130,7 @@ def test_a_text_is_the_sum_of_its_sentences() -> None:
 
 def test_ratios_by_hand() -> None:
     ratios = Units(W=24, S=2, VP=5, C=4, T=3, DC=1, CT=1, CP=2, CN=6).ratios()
-    assert list(ratios) == list(RATIO_NAMES)
+    assert list(ratios) == list(RATIOS)
     assert ratios == pytest.approx(
         {
             "MLS": 12, "MLT": 8, "MLC": 6, "C/S": 2, "VP/T": 5 / 3, "C/T": 4 / 3, "DC/C": 1 / 4, "DC/T": 1 / 3,
@@ -144,10 +143,6 @@ def test_division_by_nothing_gives_nothing() -> None:
     ratios = Units(W=3, S=1, VP=0, C=0, T=0, DC=0, CT=0, CP=1, CN=1).ratios()
     assert {name for name, ratio in ratios.items() if ratio} == {"MLS"}
     assert set(Units(0, 0, 0, 0, 0, 0, 0, 0, 0).ratios().values()) == {0.0}
-
-
-def test_every_unit_is_described() -> None:
-    assert tuple(UNIT_NAMES) == Units._fields
 
 
 @pytest.mark.parametrize(
@@ -165,3 +160,83 @@ def test_laws_on_gum(datasets: Path) -> None:
         assert units.T >= units.CT
         assert (units.CT > 0) <= (units.DC > 0)
         assert units.DC <= units.C
+
+
+QUESTION = "(ROOT (SBARQ (WHNP-1 (WP Who)) (SQ (VP (VBD won))) (. ?)))"
+
+
+def test_a_tree_is_read_as_written() -> None:
+    tree = read_tree(QUESTION)
+    assert [node.label for node in tree.nodes()] == ["ROOT", "SBARQ", "WHNP", "WP", "SQ", "VP", "VBD", "."]
+    assert [leaf.word for leaf in tree.leaves()] == ["Who", "won", "?"]
+    question = tree.children[0]
+    assert [node.label for node in question.below()] == ["WHNP", "WP", "SQ", "VP", "VBD", "."]
+    verb = question.children[1].children[0].children[0]
+    assert [node.label for node in verb.ancestors()] == ["VP", "SQ", "SBARQ", "ROOT"]
+    assert question.children[0].next_sister() is question.children[1]
+    assert question.children[2].next_sister() is None
+    assert tree.next_sister() is None
+
+
+@pytest.mark.parametrize(
+    ("written", "label"), [("NP-SBJ-1", "NP"), ("NP=2", "NP"), ("-LRB-", "-LRB-"), ("PRP$", "PRP$"), ("S|X", "S")]
+)
+def test_function_tags_are_dropped(written: str, label: str) -> None:
+    assert read_tree(f"(ROOT ({written} word))").children[0].label == label
+
+
+def test_penns_unlabelled_root() -> None:
+    assert read_tree("( (S (VP (VB Go))))").label == "ROOT"
+
+
+def test_brackets_as_words() -> None:
+    words = [leaf.word for leaf in read_tree("(ROOT (PRN (-LRB- -LRB-) (NN x) (-RRB- -RRB-)))").leaves()]
+    assert words == ["-LRB-", "x", "-RRB-"]
+
+
+@pytest.mark.parametrize(
+    ("brackets", "trouble"),
+    [
+        ("", "0 brackets left open, or text outside"),
+        ("(ROOT (S", "2 brackets left open"),
+        ("(ROOT (NN a)) (ROOT (NN b))", "text outside"),
+        ("word", "text outside"),
+        ("(ROOT (NN a)))", "text outside"),
+        ("(ROOT)", "neither word nor phrase"),
+        ("(ROOT (NN a b))", "neither word nor phrase"),
+        ("(ROOT (NN a) b)", "neither word nor phrase"),
+        ("(ROOT a (NN b))", "neither word nor phrase"),
+        ("(ROOT ((NN b)))", "a bracket without label"),
+        ("(ROOT ())", "a bracket without label"),
+    ],
+)
+def test_what_is_no_tree_is_refused(brackets: str, trouble: str) -> None:
+    with pytest.raises(ValueError, match=trouble):
+        read_tree(brackets)
+
+
+@pytest.mark.parametrize(
+    ("phrase", "head"),
+    [
+        ("(VP (MD will) (VP (VB go)))", "MD"),
+        ("(VP (VBZ is) (VBN done))", "VBN"),  # by Collins's order, not by place
+        ("(VP (TO to) (VP (VB go)))", "TO"),
+        ("(SQ (MD Can) (NP (PRP he)) (VP (VB go)))", "MD"),
+        ("(SBAR (WHNP (WP who)) (S (VP (VBD won))))", "WHNP"),
+        ("(S (NP (PRP He)) (VP (VBD won)))", "VP"),
+        ("(NP (DT a) (NN cat))", "DT"),  # no rule: the first child
+    ],
+)
+def test_heads_by_collins_rules(phrase: str, head: str) -> None:
+    found = read_tree(phrase).head()
+    assert found is not None
+    assert found.label == head
+
+
+def test_a_tree_deeper_than_pythons_stack() -> None:
+    deep = read_tree("(S " * 5000 + "(NN x)" + ")" * 5000)
+    assert sum(1 for _ in deep.nodes()) == 5001
+
+
+def test_a_leaf_has_no_head() -> None:
+    assert Tree("NN", (), "x").head() is None

@@ -1,0 +1,273 @@
+"""The nine units of syntactic complexity in constituency trees, and their fourteen ratios."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+_TOKEN = re.compile(r"[()]|[^\s()]+")
+_FUNCTION = re.compile(r"^([^-=|]+)[-=|].*")  # NP-SBJ-1, NP=2: the label is NP; -LRB- stays
+
+HEADS = {  # Collins (1999), appendix A: the first label that some child has, from the left
+    "S": ("TO", "IN", "VP", "S", "SBAR", "ADJP", "UCP", "NP"),
+    "SBAR": ("WHNP", "WHPP", "WHADVP", "WHADJP", "IN", "DT", "S", "SQ", "SINV", "SBAR", "FRAG"),
+    "SINV": ("VBZ", "VBD", "VBP", "VB", "MD", "VP", "S", "SINV", "ADJP", "NP"),
+    "SQ": ("VBZ", "VBD", "VBP", "VB", "MD", "VP", "SQ"),
+    "VP": ("TO", "VBD", "VBN", "MD", "VBZ", "VB", "VBG", "VBP", "VP", "ADJP", "NN", "NNS", "NP"),
+}
+
+CLAUSAL = frozenset({"S", "SINV", "SQ"})
+SENTENTIAL = CLAUSAL | {"SBARQ"}
+FINITE = frozenset({"MD", "VBZ", "VBP", "VBD"})
+COORDINATED = frozenset({"ADJP", "ADVP", "NP", "VP"})
+MODIFIERS = frozenset({"JJ", "POS", "PP", "S", "VBG"})
+NOT_WORDS = frozenset({"HYPH", "NFP", "SYM"})  # hyphens, emoticons, rows of stars and other symbols
+WH_WORDS = frozenset({"WDT", "WP", "WP$"})
+
+RATIOS = {  # Lu's names: MLS, MLT and MLC are mean lengths of sentences, T-units and clauses
+    "MLS": "W/S",
+    "MLT": "W/T",
+    "MLC": "W/C",
+    **{name: name for name in ("C/S", "VP/T", "C/T", "DC/C", "DC/T", "T/S", "CT/T", "CP/T", "CP/C", "CN/T", "CN/C")},
+}
+
+
+class Units(NamedTuple):
+    """Number of each unit in a text."""
+
+    W: int  # words: tokens other than punctuation and symbols
+    S: int  # sentences
+    VP: int  # verb phrases that are predicates of a clause, finite or not
+    C: int  # clauses: structures with a subject and a finite verb, imperatives, and fragments without any
+    T: int  # T-units: a main clause with everything that depends on it
+    DC: int  # dependent clauses: finite adverbial, nominal and relative ones
+    CT: int  # complex T-units: those with a dependent clause
+    CP: int  # coordinate phrases: adjective, adverb, noun and verb phrases with a conjunction
+    CN: int  # complex nominals: modified nouns, nominal clauses, gerunds and infinitives as subjects
+
+    def ratios(self) -> dict[str, float]:
+        """Return the fourteen ratios of Lu (2010), by the names in ``RATIOS``; 0 for a divisor of 0."""
+        ratios = {}
+        for name, ratio in RATIOS.items():
+            above, below = ratio.split("/")
+            divisor = getattr(self, below)
+            ratios[name] = getattr(self, above) / divisor if divisor else 0.0
+        return ratios
+
+
+@dataclass(eq=False, slots=True)
+class Tree:
+    """A node of a constituency tree with its subtree."""
+
+    label: str  # phrase label without function tags, or a leaf's part of speech; `ROOT` above a sentence
+    children: Sequence["Tree"] = ()  # empty for a leaf
+    word: str | None = None  # a leaf's token; None for inner nodes
+    parent: "Tree | None" = field(default=None, init=False, repr=False)  # None for the root
+    index: int = field(default=0, init=False, repr=False)  # index among the parent's children
+
+    def __post_init__(self) -> None:
+        for index, child in enumerate(self.children):
+            child.parent, child.index = self, index
+
+    def nodes(self) -> Iterator["Tree"]:
+        """Yield this node and all below it, parents first, from left to right."""
+        stack = [self]
+        while stack:  # no recursion: a tree may be deeper than Python's stack
+            node = stack.pop()
+            yield node
+            stack.extend(reversed(node.children))
+
+    def below(self) -> Iterator["Tree"]:
+        """Yield all nodes below this one."""
+        nodes = self.nodes()
+        next(nodes)
+        return nodes
+
+    def leaves(self) -> Iterator["Tree"]:
+        """Yield the tokens, from left to right."""
+        return (node for node in self.nodes() if node.word is not None)
+
+    def ancestors(self) -> Iterator["Tree"]:
+        """Yield the parent, its parent, and so on."""
+        node = self.parent
+        while node is not None:
+            yield node
+            node = node.parent
+
+    def next_sister(self) -> "Tree | None":
+        """Return the parent's next child, or None."""
+        after = self.parent.children[self.index + 1 :] if self.parent is not None else ()
+        return after[0] if after else None
+
+    def head(self) -> "Tree | None":
+        """Return the head child by ``HEADS``, the first one if no rule applies, or None for a leaf."""
+        for label in HEADS.get(self.label, ()):
+            for child in self.children:
+                if child.label == label:
+                    return child
+        return self.children[0] if self.children else None
+
+
+def read_tree(brackets: str) -> Tree:
+    """Parse one tree.
+
+    Args:
+        brackets: ``(ROOT (S (NP-SBJ (PRP We)) (VP (VBP read)) (. .)))``. Function tags are dropped; the outermost
+            bracket may have no label (as in Penn's own files) and becomes ``ROOT``.
+
+    Raises:
+        ValueError: If the text is not one complete tree.
+
+    Example:
+        >>> [(leaf.label, leaf.word) for leaf in read_tree("((NP-SBJ (DT a) (NN tree)))").leaves()]
+        [('DT', 'a'), ('NN', 'tree')]
+    """
+    open_nodes: list[list[str | Tree]] = [[]]  # label and children of each open bracket, below what is complete
+    for token in _TOKEN.findall(brackets):
+        if token == "(":
+            open_nodes.append([])
+        elif token == ")" and len(open_nodes) > 1:
+            label, *parts = open_nodes.pop() or [""]
+            if isinstance(label, Tree):
+                label, parts = "ROOT" if len(open_nodes) == 1 else "", [label, *parts]
+            children = [part for part in parts if isinstance(part, Tree)]
+            word = next((part for part in parts if isinstance(part, str)), None)
+            if not label or len(parts) != max(len(children), 1):
+                raise ValueError(_refused(brackets, "a bracket without label, or that is neither word nor phrase"))
+            open_nodes[-1].append(Tree(_FUNCTION.sub(r"\1", label), children, word))
+        else:
+            open_nodes[-1].append(token)
+    complete, *left_open = open_nodes
+    if left_open or len(complete) != 1 or not isinstance(tree := complete[0], Tree):
+        raise ValueError(_refused(brackets, f"{len(left_open)} brackets left open, or text outside"))
+    return tree
+
+
+def _refused(brackets: str, problem: str) -> str:
+    return f"`brackets` must be one tree such as (ROOT (NP (NN tree))), got {problem}: {brackets[:80]!r}"
+
+
+def count_units(trees: Iterable[Tree]) -> Units:
+    """Count the units of a text.
+
+    Source: Lu, Automatic analysis of syntactic complexity in second language writing, 2010, section 3.2: his
+    definitions, as our own predicates. *Where we differ:* hyphens and symbols, tokens in newer treebanks, are no words;
+    a bare relative pronoun counts as WHNP even where a treebank labels it NP.
+
+    Example:
+        >>> count_units([read_tree("(ROOT (S (NP (PRP We)) (VP (VBP read)) (. .)))")])
+        Units(W=2, S=1, VP=1, C=1, T=1, DC=0, CT=0, CP=0, CN=0)
+    """
+    return total_units(map(_count, trees))
+
+
+def total_units(units: Iterable[Units]) -> Units:
+    """Add the units of sentences."""
+    return Units(*map(sum, zip(Units(0, 0, 0, 0, 0, 0, 0, 0, 0), *units, strict=True)))
+
+
+def is_word(tag: str) -> bool:
+    """Return whether a Penn part of speech is a word's rather than that of punctuation, a trace or a symbol."""
+    return tag[:1].isalpha() and tag not in NOT_WORDS
+
+
+def _count(root: Tree) -> Units:
+    nodes = list(root.nodes())
+    t_units = [node for node in nodes if _is_t_unit(node)]
+    clauses = sum(map(_is_clause, nodes))
+    fragment = any(node.label == "FRAG" for node in root.children)
+    return Units(
+        W=sum(node.word is not None and is_word(node.label) for node in nodes),
+        S=1,
+        VP=sum(map(_is_predicate, nodes)),
+        C=clauses + (fragment and not clauses),
+        T=len(t_units) + (fragment and not t_units),
+        DC=sum(map(_is_dependent_clause, nodes)),
+        CT=sum(any(map(_is_dependent_clause, unit.below())) for unit in t_units),
+        CP=sum(node.label in COORDINATED and _has(node, "CC") for node in nodes),
+        CN=sum(_is_complex_noun(node) or _is_nominal_clause(node) or _is_verbal_subject(node) for node in nodes),
+    )
+
+
+def _has(node: Tree, label: str) -> bool:
+    return any(child.label == label for child in node.children)
+
+
+def _head_label(node: Tree) -> str:
+    head = node.head()
+    return "" if head is None else head.label
+
+
+def _is_predicate(node: Tree) -> bool:
+    parent = node.parent
+    if parent is None:
+        return False
+    if node.label == "VP":
+        return parent.label in CLAUSAL
+    return node.label in FINITE and parent.label == "SQ" and not _has(parent, "VP")  # (SQ (VBZ is) (NP he) ...)
+
+
+def _is_clause(node: Tree) -> bool:
+    if node.label not in CLAUSAL:
+        return False
+    if _head_label(node) in FINITE:  # questions and inversions: the verb precedes its subject
+        return True
+    if any(child.label == "VP" and _is_finite(child) for child in node.children):
+        return True
+    first = node.children[0]
+    imperative = first.label == "VP" and _head_label(first) == "VB"
+    return imperative and node.parent is not None and node.parent.label == "ROOT"
+
+
+def _is_finite(phrase: Tree) -> bool:
+    if _head_label(phrase) in FINITE:
+        return True
+    return _has(phrase, "CC") and any(c.label == "VP" and _head_label(c) in FINITE for c in phrase.children)
+
+
+def _is_dependent_clause(node: Tree) -> bool:
+    return node.label == "SBAR" and any(map(_is_clause, node.children))
+
+
+def _is_t_unit(node: Tree) -> bool:
+    parent = node.parent
+    if node.label not in SENTENTIAL or parent is None:
+        return False
+    if parent.label == "ROOT":
+        return True
+    coordinated = any(sister.label in SENTENTIAL for sister in parent.children[: node.index])
+    return coordinated and not any(above.label in {"SBAR", "VP"} for above in node.ancestors())
+
+
+def _is_complex_noun(node: Tree) -> bool:
+    if node.label != "NP" or (node.parent is not None and node.parent.label == "NP"):
+        return False
+    return any(below.label in MODIFIERS or _has_apposition(below) for below in node.below())
+
+
+def _has_apposition(node: Tree) -> bool:
+    if node.label != "NP" or node.parent is None:
+        return False
+    after = node.parent.children[node.index + 1 :]
+    return any(sister.label == "NP" for sister in after) and after[0].label != "CC"
+
+
+def _is_nominal_clause(node: Tree) -> bool:
+    if node.label != "SBAR" or node.parent is None:
+        return False
+    following = node.next_sister()
+    if node.parent.label != "VP" and (following is None or following.label != "VP"):
+        return False
+    first, head = node.children[0], node.head()
+    if first.label == "S" or head is None:
+        return first.label == "S"
+    if head.label == "IN":
+        return (head.word or "").lower() in {"that", "for"}
+    return head.label == "WHNP" or (first.label == "NP" and all(leaf.label in WH_WORDS for leaf in first.leaves()))
+
+
+def _is_verbal_subject(node: Tree) -> bool:
+    following = node.next_sister()
+    if node.label != "S" or following is None or following.label != "VP":
+        return False
+    return any(child.label == "VP" and _head_label(child) in {"VBG", "TO"} for child in node.children)
