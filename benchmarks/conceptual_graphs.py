@@ -16,8 +16,7 @@ import torch
 from interleaved import median_seconds
 
 from graphrerank.graphs import conceptual_edges
-from graphrerank.graphs.entity_incidence import MIN_COMMON
-from graphrerank.graphs.incidence import entity_incidence
+from graphrerank.graphs.entity_incidence import MIN_COMMON, entity_incidence
 from graphrerank.knowledge.knowledge_cache import KnowledgeCache
 from graphrerank.knowledge.spacy_entities import SpacyEntityExtractor
 from graphrerank.text import normalize_entity

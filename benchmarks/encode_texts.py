@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from graphrerank.data.encoder import Encoder, SentenceTransformerEncoder, packaged_model
-from graphrerank.data.memory_vector_cache import MemoryVectorCache
+from graphrerank.data.vector_cache import MemoryVectorCache
 
 SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 TEXTS, TURNS = 192, 5

@@ -175,7 +175,7 @@ MUTATIONS = (
         "self.lin_source(x).index_select(0, edge_index[1])",
     ),
     Mutation(
-        "data/type_augmentation.py",
+        "data/augmentation.py",
         "merged edges are dropped",
         "dropped &= ~merged.unsqueeze(1)",
         "dropped &= merged.unsqueeze(1)",

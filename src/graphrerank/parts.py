@@ -25,9 +25,8 @@ from omegaconf.errors import OmegaConfBaseException
 from torch import Tensor
 
 from graphrerank.conf_folder import conf_folder
-from graphrerank.data.candidates import PreparedDataset, prepare
+from graphrerank.data.candidates import PreparedDataset, prepare, with_cross_encoder
 from graphrerank.data.corpus_folder.opening import is_corpus_folder
-from graphrerank.data.cross_encoder_columns import with_cross_encoder
 from graphrerank.data.dataset import RetrievalDataset
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.pair_cache import PairCache

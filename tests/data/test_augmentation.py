@@ -3,8 +3,7 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank.data.augmentation import CandidateAugmentation
-from graphrerank.data.query_draws import QueryDraws
+from graphrerank.data.augmentation import CandidateAugmentation, QueryDraws
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
 
@@ -105,3 +104,17 @@ def test_scores_of_a_cross_encoder_are_hidden_together_and_by_nothing_else(graph
     assert (alone[..., 5:] == alone[:, :1, 5:6]).all()  # all three columns of all candidates or none
     assert abs(float(alone[:, 0, 5].float().mean()) - 0.3) < 0.08
     assert not hidden(score_dropout=1.0)[..., 5:].any()
+
+
+def drawn(share: slice) -> list[torch.Tensor]:
+    draws = QueryDraws(torch.Generator().manual_seed(3), 7, share)
+    return [draws.uniform(), draws.choice(5), draws.uniform(2)]
+
+
+def test_shares_of_a_batch_draw_what_the_whole_batch_draws() -> None:
+    whole = drawn(slice(None))
+    assert [tuple(part.shape) for part in whole] == [(7,), (7,), (7, 2)]
+    for rank in range(3):
+        share = slice(rank, None, 3)
+        for part, all_of_it in zip(drawn(share), whole, strict=True):
+            assert torch.equal(part, all_of_it[share])

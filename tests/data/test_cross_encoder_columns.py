@@ -4,11 +4,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphrerank.data.candidates import PreparedDataset, prepare
-from graphrerank.data.cross_encoder_columns import with_cross_encoder
+from graphrerank.data.candidates import PreparedDataset, prepare, with_cross_encoder
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.pair_cache import PairCache
-from graphrerank.features.cross_encoder_columns import cross_encoder_columns
+from graphrerank.features.feature_columns import cross_encoder_columns
 from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
 from tests.data.test_candidates import CountingRetriever
 from tests.support.encoders import HashEncoder, HashPairEncoder

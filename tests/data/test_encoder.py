@@ -8,8 +8,7 @@ import torch
 
 from graphrerank.data import encoder
 from graphrerank.data.encoder import SentenceTransformerEncoder, check_vectors, packaged_model
-from graphrerank.data.memory_vector_cache import MemoryVectorCache
-from graphrerank.data.vector_cache import VectorCache
+from graphrerank.data.vector_cache import MemoryVectorCache, VectorCache
 from graphrerank.files import hash_files
 from graphrerank.graphs.queries import query_encoder
 

@@ -5,15 +5,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphrerank.data import memory_vector_cache
-from graphrerank.data.memory_vector_cache import MemoryVectorCache
+from graphrerank.data import vector_cache
+from graphrerank.data.vector_cache import MemoryVectorCache
 from tests.support.encoders import HashEncoder
 
 TEXTS = ["alpha", "beta beta", "gamma gamma gamma", "", "delta"]
 
 
 def bytes_of(num_texts: int) -> int:
-    return num_texts * (4 * HashEncoder().encode(["a"]).shape[1] + memory_vector_cache.ENTRY_BYTES)
+    return num_texts * (4 * HashEncoder().encode(["a"]).shape[1] + vector_cache.ENTRY_BYTES)
 
 
 def test_against_the_encoder_itself() -> None:

@@ -1,4 +1,6 @@
+import gzip
 import json
+import random
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -8,9 +10,9 @@ import torch
 
 from graphrerank.data.candidates import prepare
 from graphrerank.data.dataset import Dataset
-from graphrerank.data.readers.run_candidates import read_run, run_feature_names
-from graphrerank.data.run_retriever import RunRetriever
-from graphrerank.graphs import CorpusGraph, Queries
+from graphrerank.data.run_retriever import RunRetriever, read_run, run_feature_names
+from graphrerank.evaluation.run_files import trec_run
+from graphrerank.graphs import CorpusGraph, Queries, Ranking
 from graphrerank.graphs.retriever import needs_vectors
 
 RUN = "q1 Q0 b 1 3 x\nq1 Q0 a 2 1 x\nq2 Q0 d d 1 2 x\nq2 Q0 c 2 1.5 x\n"
@@ -88,3 +90,182 @@ def test_prepared_from_a_run_without_an_encoder(write_folder: Any, tmp_path: Pat
     again = prepare(dataset, encoder=None, build_retriever=build, cache=tmp_path / "cache")
     assert again.ranking.nodes.tolist() == [[1, 2], [3, 2]]
     assert again.ceiling("train") == 0.0
+
+
+QUERIES = ["q1", "q2", "q3"]
+NODES = ["a", "b", "c", "d d"]
+
+
+def read(path: Path, text: str, *, name: str = "run.trec", **options: Any) -> Any:
+    file = path / name
+    file.write_text(text, encoding="utf-8")
+    return read_run(file, query_ids=QUERIES, node_ids=NODES, **{"top_k": 3} | options)
+
+
+def test_a_trec_run_by_hand(tmp_path: Path) -> None:
+    text = "q2 Q0 c 1 0.5 mine\nq2 Q0 b 2 0.5 mine\nq2 Q0 d d 3 9 mine\nq1 Q0 a 1 -1.5 mine\n\n"
+    run = read(tmp_path, text)
+    assert run.ranking.nodes.tolist() == [[0, -1, -1], [3, 1, 2], [-1, -1, -1]]  # by score, ties by node order
+    inf = float("inf")
+    assert run.ranking.scores.tolist() == [[-1.5, -inf, -inf], [9, 0.5, 0.5], [-inf, -inf, -inf]]
+    assert run.ranking.features.tolist() == [[[-1.5], [0], [0]], [[9], [0.5], [0.5]], [[0], [0], [0]]]
+    assert run.ranking.nodes.dtype == torch.int64
+    assert run.ranking.scores.dtype == run.ranking.features.dtype == torch.float32
+    assert run.feature_names == ("base_score",)
+    assert run.without == ("q3",)
+    assert run.summary() == "4 candidates for 2 of 3 queries; none for q3"
+
+
+def test_tabs_and_a_cut(tmp_path: Path) -> None:
+    run = read(tmp_path, "q1\tQ0\td d\t1\t1\tx\nq1\tQ0\ta\t2\t1\tx\n", top_k=1)
+    assert run.ranking.nodes.tolist() == [[0], [-1], [-1]]  # the tie straddles the cut
+
+
+def test_ids_with_blanks_of_our_own_run_are_read_back(tmp_path: Path) -> None:
+    queries, nodes = ["a b", "a", "x Q0"], ["d d", "d\u3000e", "Q0"]
+    ranking = Ranking(torch.tensor([[1, 0], [2, -1], [0, 1]]), torch.tensor([[2.0, 1], [3, -torch.inf], [5, 4]]))
+    (tmp_path / "run.trec").write_text(trec_run(queries[:2], nodes, ranking.select(torch.arange(2)), tag="t"))
+    run = read_run(tmp_path / "run.trec", query_ids=queries[:2], node_ids=nodes, top_k=2)
+    assert torch.equal(run.ranking.nodes, ranking.nodes[:2])
+
+
+def lines(*records: Any) -> str:
+    return "".join(json.dumps(record) + "\n" for record in records)
+
+
+def test_jsonl_with_features_by_hand(tmp_path: Path) -> None:
+    text = lines(
+        {"query_id": "q3", "candidates": [{"doc_id": "a", "score": 1, "features": {"bm25": 2.5, "dense": 0}}]},
+        {"query_id": "q1", "candidates": []},
+        {
+            "query_id": "q2",
+            "candidates": [
+                {"doc_id": "a", "score": 0.25, "features": {"dense": 3, "bm25": 4}},
+                {"doc_id": "d d", "score": 0.5, "features": {"dense": 5, "bm25": 6}},
+            ],
+        },
+    )
+    run = read(tmp_path, text, name="run.jsonl", top_k=2)
+    assert run.feature_names == ("base_score", "bm25", "dense")
+    assert run.ranking.nodes.tolist() == [[-1, -1], [3, 0], [0, -1]]
+    assert run.ranking.features.tolist() == [[[0] * 3] * 2, [[0.5, 6, 5], [0.25, 4, 3]], [[1, 2.5, 0], [0] * 3]]
+    assert run.without == ("q1",)
+    (tmp_path / "run.jsonl.gz").write_bytes(gzip.compress(text.encode()))
+    again = read_run(tmp_path / "run.jsonl.gz", query_ids=QUERIES, node_ids=NODES, top_k=2)
+    assert torch.equal(again.ranking.features, run.ranking.features)
+
+
+def test_queries_of_other_data_can_be_ignored(tmp_path: Path) -> None:
+    text = "q1 Q0 a 1 1 x\nelse Q0 nothing 1 1 x\nelse Q0 a 2 1 x\n"
+    with pytest.raises(ValueError, match=r"run\.trec, line 2: needed a query of the data set .* found 'else'"):
+        read(tmp_path, text)
+    run = read(tmp_path, text, ignore_unknown_queries=True)
+    assert run.ignored == 1
+    assert run.summary() == "1 candidates for 1 of 3 queries; none for q2, q3; 1 queries of other data ignored"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("q1 Q0 a 1 1\n", r"run\.trec, line 1: needed 6 columns"),
+        ("q1\tQ0\ta\tb\t1\t1\tx\n", r"run\.trec, line 1: needed 6 columns"),
+        ("q1 Q0 a 1 1 x\nq1 Q0 z 1 1 x\n", r"run\.trec, line 2: needed a document of the corpus, found 'z'"),
+        (
+            "q1 Q0 a 1 1 x\nq1 Q0 a 2 0 x\n",
+            r"run\.trec, line 2: needed each document once per query, found 'a a second",
+        ),
+        ("q1 Q0 a 1 nan x\n", r"run\.trec, line 1: needed a finite number as score, found 'nan'"),
+        ("q1 Q0 a 1 -inf x\n", r"run\.trec, line 1: needed a finite number as score, found '-inf'"),
+        ("q1 Q0 a 1 1e99 x\n", r"run\.trec, line 1: needed a finite number as score, found '1e99'"),
+        ("q1 Q0 a 1 one x\n", r"run\.trec, line 1: needed a finite number as score, found 'one'"),
+        ("", r"run\.trec: needed a candidate for at least one of 3 queries, found none"),
+    ],
+)
+def test_bad_trec_runs(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        read(tmp_path, text)
+
+
+GOOD = {"doc_id": "a", "score": 1.0, "features": {"f": 1}}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{\n", r"run\.jsonl, line 1: needed JSON"),
+        (lines([1]), r"line 1: needed a JSON object"),
+        (lines({"query_id": 1, "candidates": []}), r"line 1: needed a string `query_id` and a list `candidates`"),
+        (lines({"query_id": "q1"}), r"line 1: needed a string `query_id` and a list `candidates`"),
+        (lines({"query_id": "q1", "candidates": [1]}), r"line 1: needed candidates with a string `doc_id`"),
+        (lines({"query_id": "q1", "candidates": [{"score": 1}]}), r"line 1: needed candidates with a string `doc_id`"),
+        (lines({"query_id": "q1", "candidates": [{"doc_id": "a"}]}), r"needed a finite number as 'score', found None"),
+        (
+            lines({"query_id": "q1", "candidates": [GOOD | {"score": "1"}]}),
+            r"needed a finite number as 'score', found '1'",
+        ),
+        (lines({"query_id": "q1", "candidates": [GOOD | {"score": True}]}), r"needed a finite number as 'score'"),
+        (lines({"query_id": "q1", "candidates": [GOOD | {"score": float("nan")}]}), r"a finite number as 'score'"),
+        (lines({"query_id": "q1", "candidates": [GOOD | {"features": [1]}]}), r"perhaps an object `features`"),
+        (lines({"query_id": "q1", "candidates": [GOOD | {"features": {"f": None}}]}), r"a finite number as 'f'"),
+        (
+            lines({"query_id": "q1", "candidates": [GOOD, GOOD | {"doc_id": "b", "features": {}}]}),
+            r"the features \['f'\]",
+        ),
+        (
+            lines({"query_id": "q1", "candidates": [GOOD | {"features": {"base_score": 1}}]}),
+            r"other names than base_score",
+        ),
+        (lines(*[{"query_id": "q1", "candidates": []}] * 2), r"line 2: needed each query on one line"),
+        (lines({"query_id": "q1", "candidates": [GOOD, GOOD]}), r"line 1: needed each document once per query"),
+        (lines({"query_id": "z", "candidates": [GOOD]}), r"line 1: needed a query of the data set"),
+        (lines({"query_id": "q1", "candidates": [GOOD | {"doc_id": "z"}]}), r"line 1: needed a document of the corpus"),
+        (lines({"query_id": "q1", "candidates": []}), r"run\.jsonl: needed a candidate for at least one of 3 queries"),
+    ],
+)
+def test_bad_jsonl_runs(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        read(tmp_path, text, name="run.jsonl")
+
+
+def test_other_errors(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"`top_k` must be a positive integer, got 0"):
+        read(tmp_path, "q1 Q0 a 1 1 x\n", top_k=0)
+    with pytest.raises(ValueError, match=r"nowhere\.trec: no such file"):
+        read_run(tmp_path / "nowhere.trec", query_ids=QUERIES, node_ids=NODES)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_our_own_trec_runs_come_back(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    nodes = torch.full((3, 4), -1)
+    scores = torch.full((3, 4), -torch.inf)
+    for row in range(1, 3):
+        chosen = sorted(rng.sample(range(4), rng.randint(1, 4)), key=lambda n: (-(-n % 3), n))  # 0 and 3 tie
+        nodes[row, : len(chosen)] = torch.tensor(chosen)
+        scores[row, : len(chosen)] = torch.tensor([(-n % 3) / 7 for n in chosen])
+    text = trec_run(QUERIES, NODES, Ranking(nodes, scores), tag="base")
+    run = read(tmp_path, text, top_k=4)
+    assert torch.equal(run.ranking.nodes, nodes)
+    assert torch.equal(run.ranking.scores, scores)
+    assert run.without == ("q1",)
+    shuffled = text.splitlines(keepends=True)
+    rng.shuffle(shuffled)
+    assert torch.equal(read(tmp_path, "".join(shuffled), top_k=4).ranking.nodes, nodes)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_against_sorted(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    pairs = rng.sample([(q, n) for q in range(3) for n in range(4)], rng.randint(1, 12))
+    listed = [(q, n, float(rng.randint(-2, 2))) for q, n in pairs]
+    text = lines(
+        *(
+            {"query_id": QUERIES[q], "candidates": [{"doc_id": NODES[n], "score": s} for p, n, s in listed if p == q]}
+            for q in rng.sample(range(3), 3)
+        )
+    )
+    top_k = rng.randint(1, 5)
+    run = read(tmp_path, text, name="run.jsonl", top_k=top_k)
+    for q in range(3):
+        expected = [n for _, n, _ in sorted((r for r in listed if r[0] == q), key=lambda r: (-r[2], r[1]))][:top_k]
+        assert run.ranking.nodes[q].tolist() == expected + [-1] * (top_k - len(expected))

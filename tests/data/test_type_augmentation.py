@@ -1,9 +1,7 @@
 import pytest
 import torch
 
-from graphrerank.data.augmentation import CandidateAugmentation
-from graphrerank.data.query_draws import QueryDraws
-from graphrerank.data.type_augmentation import TypeAugmentation
+from graphrerank.data.augmentation import CandidateAugmentation, QueryDraws, TypeAugmentation
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from graphrerank.data.dataset import Qrels, RetrievalDataset
-from graphrerank.data.readers.run_candidates import read_run
+from graphrerank.data.run_retriever import read_run
 from graphrerank.evaluation.measuring import break_ties, measure_ranking, parse_measures, relevant_nodes, tied_share
 from graphrerank.graphs import CorpusGraph, Ranking
 from graphrerank.metrics import missed_topological_recall, topological_recall

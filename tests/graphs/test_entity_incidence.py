@@ -8,7 +8,7 @@ from torch import Tensor
 
 from graphrerank.graphs import CorpusGraph, conceptual_edges, induced_edges
 from graphrerank.graphs import entity_incidence as incidence
-from graphrerank.graphs.incidence import entity_incidence
+from graphrerank.graphs.entity_incidence import entity_incidence
 from graphrerank.text import normalize_entity
 
 

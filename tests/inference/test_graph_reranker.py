@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from graphrerank import GraphReranker, RerankedList, RerankInput
-from graphrerank.features.cross_encoder_columns import cross_encoder_columns
+from graphrerank.features.feature_columns import cross_encoder_columns
 from graphrerank.features.text_match import MATCH_FEATURES, TextMatch
 from graphrerank.graphs import CorpusGraph, Queries, induced_edges
 from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES

@@ -8,7 +8,7 @@ import torch
 from graphrerank import GraphReranker, RerankInput
 from graphrerank.graphs import CorpusGraph, candidate_edges, conceptual_edges
 from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER
-from graphrerank.graphs.incidence import entity_incidence
+from graphrerank.graphs.entity_incidence import entity_incidence
 from graphrerank.inference.input_edges import input_edges
 
 PASSAGES = ["one", "two", "three", "four"]

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from graphrerank.files import load_tensors, save_tensors
-from graphrerank.operators import sparse_vector_cache
-from graphrerank.operators.sparse_vector_cache import TENSORS, SparseVectorCache
+from graphrerank.operators import splade
+from graphrerank.operators.splade import TENSORS, SparseVectorCache
 
 TEXTS = ["alpha", "beta beta", "", "gamma gamma gamma", "delta", "alpha"]  # the empty text's vector is empty
 
@@ -53,7 +53,7 @@ def test_nothing_is_encoded_twice_and_new_texts_alone(tmp_path: Path) -> None:
 
 
 def test_interrupted_run_goes_on_from_its_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sparse_vector_cache, "SHARD_TEXTS", 2)
+    monkeypatch.setattr(splade, "SHARD_TEXTS", 2)
     texts = [f"text {'x' * i}" for i in range(9)]
     stopped, resumed = Letters(stop_after=5), Letters()
     with pytest.raises(KeyboardInterrupt):

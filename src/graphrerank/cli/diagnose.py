@@ -12,8 +12,8 @@ from graphrerank.cli.compose import with_trained_splits
 from graphrerank.cli.session import Session
 from graphrerank.data.candidates import PreparedDataset, prepare
 from graphrerank.data.dataset import RetrievalDataset
+from graphrerank.data.readers.auto_splits import TRAIN, VAL
 from graphrerank.data.readers.folder import AUTO
-from graphrerank.data.readers.judgements import TRAIN, VAL
 from graphrerank.evaluation.build_study import build_study
 from graphrerank.evaluation.counterfactual import EDGES, OtherEdges
 from graphrerank.evaluation.diagnosis import (

@@ -67,7 +67,7 @@ def _drafted(folder: Path, count: int, name: str | None, endpoint: str) -> str:
     """Draft questions, and say how many there are and what trains on them."""
     from graphrerank.cli.doctor import cache_folder
     from graphrerank.data.documents.draft_folder import draft_folder
-    from graphrerank.data.readers.drafted_file import DRAFTED
+    from graphrerank.data.drafted_questions import DRAFTED
 
     if name is None:
         made = draft_folder(folder, count)

@@ -28,8 +28,7 @@ from graphrerank.cli.compose import (
 from graphrerank.cli.hints import expansion_hints
 from graphrerank.cli.job_session import Group, PipelineFactory
 from graphrerank.cli.tracking import Tracking
-from graphrerank.data.candidates import PreparedDataset, prepare
-from graphrerank.data.cross_encoder_columns import with_cross_encoder
+from graphrerank.data.candidates import PreparedDataset, prepare, with_cross_encoder
 from graphrerank.data.dataset import RetrievalDataset
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.pair_cache import PairCache

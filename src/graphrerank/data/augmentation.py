@@ -4,14 +4,94 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from graphrerank.checks import check_share
-from graphrerank.data.query_draws import QueryDraws
-from graphrerank.data.type_augmentation import TypeAugmentation
 from graphrerank.features.text_match import TEXT_MATCH_FEATURES
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.algebra import graph_index
+from graphrerank.graphs.edge_lists import merge_parallel_of_types
+from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER
 from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES, EXPANSION_FEATURES, TEXT_FEATURES
+
+
+class QueryDraws:
+    """Draw for every query of a batch, and keep the draws of some.
+
+    Processes that share a batch draw the same from the same seed, so that a query's draws do not depend on how many
+    they are.
+
+    Args:
+        generator: Where the numbers come from.
+        num_queries: Queries of the whole batch, ``n``.
+        share: Which of them are kept, ``B`` of ``n``.
+
+    Example:
+        >>> whole, half = (QueryDraws(torch.Generator().manual_seed(0), 4, slice(0, None, step)) for step in (1, 2))
+        >>> torch.equal(whole.uniform(3)[::2], half.uniform(3))
+        True
+    """
+
+    def __init__(self, generator: torch.Generator, num_queries: int, share: slice = slice(None)) -> None:
+        self.generator = generator
+        self.num_queries = num_queries
+        self.share = share
+
+    def uniform(self, *shape: int) -> Tensor:
+        """Draw from [0, 1), ``[B, *shape]``."""
+        return torch.rand(self.num_queries, *shape, generator=self.generator)[self.share]
+
+    def choice(self, options: int) -> Tensor:
+        """Draw from ``0`` to ``options - 1``, ``[B]`` int64."""
+        return torch.randint(options, (self.num_queries,), generator=self.generator)[self.share]
+
+
+class TypeAugmentation:
+    """Merge, swap and drop the types of whole queries at random.
+
+    Args:
+        type_merge: Probability in [0, 1] that all edges of a query are merged, and are ``other``.
+        type_swap: Probability in [0, 1] that the types of a query trade places, in any order.
+        type_dropout: Probability in [0, 1] that a query's edges of one type are hidden, for each type.
+
+    Raises:
+        ValueError: If a probability is out of range.
+    """
+
+    def __init__(self, *, type_merge: float = 0.0, type_swap: float = 0.0, type_dropout: float = 0.0) -> None:
+        check_share(type_merge=type_merge, type_swap=type_swap, type_dropout=type_dropout)
+        self.type_merge = type_merge
+        self.type_swap = type_swap
+        self.type_dropout = type_dropout
+
+    def __call__(self, graphs: CandidateGraphs, draws: QueryDraws) -> CandidateGraphs:
+        """Return a changed copy of a batch.
+
+        Raises:
+            ValueError: If something is to be changed and the batch's types are merged.
+        """
+        if not (self.type_merge or self.type_swap or self.type_dropout):
+            return graphs
+        if graphs.edge_type is None:
+            raise ValueError(
+                "`type_merge`, `type_swap` and `type_dropout` need edges that keep their type: a model of "
+                "`num_edge_types` (features=scores_match_typed)"
+            )
+        num_types = len(EDGE_TYPES)
+        merged = draws.uniform() < self.type_merge
+        swapped = draws.uniform() < self.type_swap
+        order = torch.argsort(draws.uniform(num_types), dim=1)
+        becomes = torch.where(swapped.unsqueeze(1), order, torch.arange(num_types))  # [B, T], for types as they were
+        dropped = draws.uniform(num_types) < self.type_dropout  # [B, T], for types as they are
+        dropped &= ~merged.unsqueeze(1)
+        graph = graph_index(graphs.ptr)
+        of_edge = graph[graphs.edge_index[1]]
+        edge_type = becomes[of_edge, graphs.edge_type].masked_fill(merged[of_edge], OTHER)
+        kept = ~dropped[of_edge, edge_type]
+        pairs, weight, edge_type = merge_parallel_of_types(
+            graphs.edge_index[:, kept].flip(0).T, graphs.edge_attr[kept], edge_type[kept], graphs.num_nodes
+        )
+        return replace(graphs, edge_index=pairs.T.flip(0), edge_attr=weight, edge_type=edge_type)
 
 
 class CandidateAugmentation:
@@ -29,7 +109,7 @@ class CandidateAugmentation:
         cross_encoder_dropout: Probability in [0, 1] that a cross-encoder's scores are hidden, all together; they are
             hidden by nothing else.
         edge_dropout: Probability in [0, 1] that a query's graph loses all edges and the scores computed from them.
-        **types: As of :class:`~graphrerank.data.type_augmentation.TypeAugmentation`, which comes last.
+        **types: As of :class:`~graphrerank.data.augmentation.TypeAugmentation`, which comes last.
 
     Raises:
         ValueError: If a probability is out of range.

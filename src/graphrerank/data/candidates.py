@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from graphrerank.caching import hash_texts, short_hash
+from graphrerank.checks import check_counts
 from graphrerank.data.dataset import NEAREST, Dataset
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.engines.local import LOCAL, Engine
 from graphrerank.data.enrichment.knn import nearest_neighbor_edges
-from graphrerank.features.feature_columns import feature_columns
+from graphrerank.features.feature_columns import cross_encoder_columns, feature_columns
 from graphrerank.features.text_match import MATCH_FEATURES, TEXT_MATCH_FEATURES, TextMatch
 from graphrerank.files import check_writable, load_tensors, save_tensors
 from graphrerank.graphs import (
@@ -28,6 +29,7 @@ from graphrerank.graphs import (
 from graphrerank.graphs.edge_types import SIMILARITY
 from graphrerank.graphs.model_inputs import SCORES
 from graphrerank.graphs.queries import query_encoder
+from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
 
 FORMAT = 2  # raise it when the same arguments would give other candidate lists
 TENSORS = ("nodes", "scores", "features", "base_nodes")
@@ -291,3 +293,36 @@ def _check_candidates(path: Path, tensors: dict[str, Tensor], num_queries: int, 
             f"{path}: damaged cache, needed {num_queries} lists of nodes below {size} with {num_features} finite "
             f"features each, found {list(nodes.shape)} and {list(features.shape)}; delete this file and run again"
         )
+
+
+QUERIES_AT_ONCE = 1024  # whose pairs' vectors are held together
+
+
+def with_cross_encoder(
+    prepared: PreparedDataset, pair_encoder: PairEncoder, queries: Tensor, *, top_k: int
+) -> PreparedDataset:
+    """Let a cross-encoder read the first candidates of some queries, and add its scores as features.
+
+    Args:
+        prepared: The data set with its candidates; its ``pair_encoder`` is not asked.
+        pair_encoder: Reads the pairs; wrap it in a ``PairCache`` so that none is read twice.
+        queries: ``[Q']`` int64 numbers of queries; of all others the new features are 0. Of no query nothing is read.
+        top_k: How many candidates of a query are read, the first ones of its base ranking.
+
+    Returns:
+        The data set with ``CROSS_ENCODER_FEATURES`` behind its features (:func:`cross_encoder_columns`).
+
+    Raises:
+        ValueError: If ``top_k`` is not positive.
+    """
+    check_counts(top_k=top_k)
+    ranking = prepared.ranking
+    assert ranking.features is not None
+    scores, read = torch.zeros(ranking.nodes.shape), torch.zeros(ranking.nodes.shape, dtype=torch.bool)
+    for block in torch.split(torch.unique(queries), QUERIES_AT_ONCE) if len(queries) else ():
+        read[block, :top_k] = ranking.nodes[block, :top_k] >= 0
+        logits = pair_encoder.head(pair_encoder.encode(*prepared.pairs(block, top_k=top_k))).cpu()
+        scores[block] = scores[block].masked_scatter(read[block], logits)
+    features = torch.cat([ranking.features, cross_encoder_columns(scores, read)], dim=-1)
+    names = (*prepared.feature_names, *CROSS_ENCODER_FEATURES)
+    return replace(prepared, ranking=replace(ranking, features=features), feature_names=names)

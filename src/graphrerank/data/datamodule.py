@@ -16,9 +16,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from graphrerank.checks import check_counts
-from graphrerank.data.augmentation import CandidateAugmentation
+from graphrerank.data.augmentation import CandidateAugmentation, QueryDraws
 from graphrerank.data.candidates import PreparedDataset
-from graphrerank.data.query_draws import QueryDraws
 from graphrerank.graphs import CandidateGraphs, ModelInputs
 from graphrerank.graphs.model_inputs import SCORES
 

@@ -12,13 +12,12 @@ from torch import Tensor
 from graphrerank.caching import hash_texts, short_hash
 from graphrerank.checks import check_not_negative
 from graphrerank.data.derived_edges import DerivedEdges
-from graphrerank.data.drafted_questions import Draft, draft_questions
+from graphrerank.data.drafted_questions import DRAFTED, Draft, draft_questions, read_drafted
 from graphrerank.data.engines.local import LOCAL, Engine
+from graphrerank.data.readers.auto_splits import SHARES, TEST, TRAIN, VAL
 from graphrerank.data.readers.documents import Query
-from graphrerank.data.readers.drafted_file import DRAFTED, read_drafted
 from graphrerank.data.readers.folder import read_corpus, read_graph
-from graphrerank.data.readers.judged_queries import read_judged_queries
-from graphrerank.data.readers.judgements import SHARES, TEST, TRAIN, VAL, Judgement, Splits
+from graphrerank.data.readers.judgements import Judgement, Splits, read_judged_queries
 from graphrerank.data.readers.records import existing_folder
 from graphrerank.graphs import CorpusGraph
 from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor

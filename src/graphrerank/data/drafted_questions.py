@@ -1,15 +1,19 @@
-"""Questions drafted from a corpus's own passages and edges: training without a single judgement."""
+"""Questions drafted from a corpus's own passages and edges, and their file: training without a single judgement."""
 
+import json
 import math
 import random
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
 from graphrerank.checks import check_counts
+from graphrerank.data.readers.edge_list import FILTERED
+from graphrerank.data.readers.records import bad_line, read_jsonl
 from graphrerank.graphs import CorpusGraph
 from graphrerank.text import split_sentences
 from graphrerank.text.languages import CHARACTERS, ENGLISH, UNSPACED, language_of
@@ -145,3 +149,46 @@ class _Drafter:
             and word.lower() not in self.stop_words
             and not (len(word) <= SHORT and self.passages_with[word.lower()] > limit)
         ]
+
+
+DRAFTED = "drafted.jsonl"  # a separate file, so that nothing takes drafts for judged questions
+
+
+def drafted_lines(drafts: Sequence[Draft], node_ids: Sequence[str], *, drafted_by: str) -> str:
+    r"""Write drafts as the lines of the file.
+
+    Example:
+        >>> drafted_lines([Draft("lake moon", [1])], ["a", "b"], drafted_by="words")
+        '{"text": "lake moon", "relevant": ["b"], "drafted_by": "words"}\n'
+    """
+    rows = [
+        {"text": draft.text, "relevant": [node_ids[node] for node in draft.nodes], "drafted_by": drafted_by}
+        for draft in drafts
+    ]
+    return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
+
+
+def read_drafted(path: Path, node_number: Mapping[str, int]) -> list[Draft]:
+    """Read ``{"text": "...", "relevant": ["d1", ...]}``, one a line; other keys are ignored.
+
+    A question that needs a document that is left out (a node number of -1) is left out, too.
+
+    Raises:
+        ValueError: If a line is not of that form, an id is not in the corpus, or no question is left; names file and
+            line.
+    """
+    drafts = []
+    for line, record in read_jsonl(path):
+        text, relevant = record.get("text"), record.get("relevant")
+        if not isinstance(text, str) or not text.strip():
+            raise bad_line(path, line, needed="a `text` that is not blank", found=text)
+        if not isinstance(relevant, list) or not relevant or not all(isinstance(doc_id, str) for doc_id in relevant):
+            raise bad_line(path, line, needed='"relevant": [...], ids of the corpus, one at least', found=relevant)
+        if unknown := [doc_id for doc_id in relevant if doc_id not in node_number]:
+            raise bad_line(path, line, needed="ids of the corpus in `relevant`", found=unknown[0])
+        nodes = [node_number[doc_id] for doc_id in dict.fromkeys(relevant)]
+        if FILTERED not in nodes:
+            drafts.append(Draft(text, nodes))
+    if not drafts:
+        raise ValueError(f"{path}: needed a question with documents of the corpus that are kept, found none")
+    return drafts

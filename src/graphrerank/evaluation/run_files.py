@@ -6,7 +6,7 @@ from pathlib import Path
 from torch import Tensor
 
 from graphrerank.data.dataset import RetrievalDataset
-from graphrerank.data.readers.run_candidates import read_run
+from graphrerank.data.run_retriever import read_run
 from graphrerank.evaluation.study import DatasetStudy
 from graphrerank.files import write_text
 from graphrerank.graphs import Ranking

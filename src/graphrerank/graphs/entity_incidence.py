@@ -4,13 +4,14 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from graphrerank.graphs.sparse_rows import row_entries
+from graphrerank.text import normalize_entity
 
 MIN_COMMON = 10  # passages: an entity of this many or fewer is never "too common", however small the corpus
 BLOCK_COUNTS = 1 << 20  # shared-entity counts held at once: 4 MiB, and so in cache
@@ -272,3 +273,24 @@ def _check_nodes(incidence: EntityIncidence, nodes: Tensor) -> None:
         raise ValueError(
             f"`nodes` must hold a passage once per query, got {int(ascending[row, column])} twice in row {row}"
         )
+
+
+def entity_incidence(entities: Sequence[Iterable[str]], *, max_share: float = 0.001) -> EntityIncidence:
+    """Normalise names (:func:`~graphrerank.text.normalize_entity`), then number those of two passages or more.
+
+    ``max_share`` is that of :meth:`~graphrerank.graphs.EntityIncidence.from_names`.
+
+    Example:
+        >>> incidence = entity_incidence([["Lothair II"], ["the Lothair II", "Metz"], []])
+        >>> incidence.names, incidence.indptr.tolist(), incidence.indices.tolist()
+        (['lothair ii'], [0, 1, 2, 2], [0, 0])
+        >>> incidence.sizes
+        tensor([1, 2, 0])
+    """
+    return EntityIncidence.from_names(normalized_names(entities), max_share=max_share)
+
+
+def normalized_names(entities: Sequence[Iterable[str]]) -> list[set[str]]:
+    """Normalise the names of each passage (:func:`~graphrerank.text.normalize_entity`); empty ones are left out."""
+    normalized = cache(normalize_entity)
+    return [{*map(normalized, names)} - {""} for names in entities]

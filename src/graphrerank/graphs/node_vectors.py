@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from graphrerank.graphs.stored_index import StoredIndex
+from graphrerank.graphs.vector_index import StoredIndex
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from torch import Tensor
 from graphrerank.graphs import conceptual_edges
 from graphrerank.graphs.adjacency import adjacency_edges
 from graphrerank.graphs.edge_types import ADJACENCY, EDGE_TYPES, ENTITY, OTHER, edge_type_of
-from graphrerank.graphs.incidence import entity_incidence
+from graphrerank.graphs.entity_incidence import entity_incidence
 from graphrerank.inference.arrays import Numbers, to_floats, to_integers
 from graphrerank.inference.rerank_input import RerankInput
 

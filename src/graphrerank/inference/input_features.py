@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from graphrerank.features.bm25_scores import bm25_scores
-from graphrerank.features.cross_encoder_columns import cross_encoder_columns
+from graphrerank.features.feature_columns import cross_encoder_columns
 from graphrerank.features.shared_words import words_of
 from graphrerank.features.text_match import TEXT_MATCH_FEATURES, WORD_FEATURES, TextMatch
 from graphrerank.graphs.retriever import BASE_SCORE, CROSS_ENCODER_FEATURES, OPTIONAL_FEATURES, TEXT_FEATURES
@@ -54,7 +54,7 @@ def input_features(
     - ``dense_score``: the cosine; 0 without vectors.
     - ``query_coverage`` and the like: as :class:`~graphrerank.features.text_match.TextMatch` measures them among the
       passages; 0 without passages.
-    - ``cross_encoder_score`` and the like: as :func:`~graphrerank.data.cross_encoder_columns.cross_encoder_columns` of
+    - ``cross_encoder_score`` and the like: as :func:`~graphrerank.data.candidates.cross_encoder_columns` of
       the given ``cross_encoder_scores``; 0 without them.
     - The others are of an expansion: 0, as they are for candidates that a base ranking gave.
 

@@ -14,8 +14,7 @@ from torch import Tensor
 from graphrerank.checks import check_choice, check_counts
 from graphrerank.graphs import CorpusGraph, Queries, Ranking
 from graphrerank.graphs.retriever import BASE_SCORE
-from graphrerank.graphs.stored_index import IndexSearch
-from graphrerank.graphs.vector_index import fill_vector_index, new_vector_index
+from graphrerank.graphs.vector_index import IndexSearch, fill_vector_index, new_vector_index
 from graphrerank.operators.dot_ranking import BLOCK_VECTORS, MARGIN, DotRanking
 
 INDEXES = ("flat", "hnsw", "ivf")

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.data.encoder import Encoder, check_vectors
-from graphrerank.data.memory_vector_cache import MemoryVectorCache
+from graphrerank.data.vector_cache import MemoryVectorCache
 from graphrerank.features.text_match import TEXT_MATCH_FEATURES
 from graphrerank.graphs.queries import query_encoder
 from graphrerank.inference.explanation import Explainer

@@ -10,8 +10,7 @@ import torch
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.enrichment.chunker import chunk_document
 from graphrerank.data.readers.documents import Document, read_documents
-from graphrerank.data.readers.judged_queries import read_judged_queries
-from graphrerank.data.readers.judgements import Judgement, Splits
+from graphrerank.data.readers.judgements import Judgement, Splits, read_judged_queries
 from graphrerank.data.readers.records import existing_folder
 from graphrerank.graphs import CorpusGraph
 from graphrerank.graphs.edge_types import REFERENCE

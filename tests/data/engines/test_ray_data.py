@@ -14,7 +14,7 @@ from graphrerank.data.corpus_folder.preparation import prepare_corpus
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.engines.local import LOCAL, Block, Engine, Work
 from graphrerank.data.engines.ray_data import TRIES, RayEngine, count_try, read_block, work_on, write_block
-from graphrerank.data.enrichment import entity_names, knn, mentions, shared_entities
+from graphrerank.data.enrichment import knn, mentions, shared_entities
 from tests.support.encoders import HashEncoder
 from tests.support.folders import write_dataset
 
@@ -127,7 +127,7 @@ def test_all_work_can_be_pickled_and_gives_the_same_in_any_blocks(
     local = prepared(folder, tmp_path / "local", LOCAL)
     assert b'"nearest"' in local["corpus.json"]
     monkeypatch.setattr(mentions, "BLOCK_TEXTS", 16)
-    monkeypatch.setattr(entity_names, "BLOCK_TEXTS", 16)
+    monkeypatch.setattr(shared_entities, "BLOCK_TEXTS", 16)
     monkeypatch.setattr(shared_entities, "BLOCK_NODES", 16)
     engine = PickledWork(tmp_path / "blocks")
     assert prepared(folder, tmp_path / "pickled", engine) == local

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from graphrerank.data.dataset import Dataset
-from graphrerank.data.readers.drafted_file import read_drafted
+from graphrerank.data.drafted_questions import read_drafted
 
 NUMBERS = {"a": 0, "b": 1, "left out": -1}
 CORPUS = [{"_id": name, "text": f"{name} holds water and {name}stone"} for name in ("lake", "well", "sea")]

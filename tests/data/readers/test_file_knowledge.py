@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from graphrerank.data.readers.file_knowledge import FileKnowledge
+from graphrerank.data.readers.entities import FileKnowledge
 from graphrerank.knowledge.passage_knowledge import Entity, Relation
 from graphrerank_papers.hipporag.facts import merge_knowledge
 

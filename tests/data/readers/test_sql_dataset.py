@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphrerank.data.readers.sql_dataset import load_sql_dataset
-from graphrerank.data.readers.sql_schema import load_sql_schema
+from graphrerank.data.readers.sql_dataset import load_sql_dataset, load_sql_schema
 
 HEADER = "query-id\tcorpus-id\tscore\n"
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from graphrerank.data.readers.sql_schema import load_sql_schema
+from graphrerank.data.readers.sql_dataset import load_sql_schema
 from graphrerank.graphs import CorpusGraph
 
 SCHEMA = '''

@@ -23,7 +23,7 @@ from graphrerank.data.corpus_folder.name_index import NameIndex, names_and_codes
 from graphrerank.data.corpus_folder.term_index import Append, Integers, TermIndex
 from graphrerank.data.readers.documents import split_passage
 from graphrerank.graphs import CorpusGraph, EntityIncidence
-from graphrerank.graphs.incidence import normalized_names
+from graphrerank.graphs.entity_incidence import normalized_names
 from graphrerank.graphs.sparse_rows import row_slots
 from graphrerank.knowledge.pattern_entities import PatternEntityExtractor
 from graphrerank.knowledge.spacy_entities import SpacyEntityExtractor

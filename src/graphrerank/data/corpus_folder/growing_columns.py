@@ -11,7 +11,7 @@ from torch import Tensor
 from graphrerank.data.corpus_folder.columns import Array, Column, Columns, append_rows, file_column
 from graphrerank.data.corpus_folder.parts import read_words
 from graphrerank.graphs import PackedStrings, WordIndex
-from graphrerank.graphs.stored_index import StoredIndex
+from graphrerank.graphs.vector_index import StoredIndex
 
 Integers = npt.NDArray[np.int64]
 

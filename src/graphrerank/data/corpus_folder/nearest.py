@@ -6,8 +6,7 @@ from torch import Tensor
 from graphrerank.extras import optional
 from graphrerank.graphs import CorpusGraph, top_k_by_node_order
 from graphrerank.graphs.edge_lists import merge_parallel
-from graphrerank.graphs.stored_index import IndexSearch
-from graphrerank.graphs.vector_index import BLOCK_VECTORS
+from graphrerank.graphs.vector_index import BLOCK_VECTORS, IndexSearch
 
 BLOCK_QUERIES = 1 << 10  # vectors compared at once
 NUM_PROBES = 16  # IVF: cells that a search visits

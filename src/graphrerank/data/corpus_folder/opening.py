@@ -26,7 +26,7 @@ from graphrerank.graphs.content_hash import combined_hash
 from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.graphs.node_vectors import NodeVectors
 from graphrerank.graphs.passages import Passages
-from graphrerank.graphs.stored_index import StoredIndex
+from graphrerank.graphs.vector_index import StoredIndex
 from graphrerank.text.languages import ENGLISH, language_of
 
 MANIFEST = "corpus.json"

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from graphrerank.data.dataset import Dataset
-from graphrerank.data.drafted_questions import Draft, draft_questions
-from graphrerank.data.readers.drafted_file import DRAFTED, drafted_lines
+from graphrerank.data.drafted_questions import DRAFTED, Draft, draft_questions, drafted_lines
 from graphrerank.data.readers.folder import AUTO
 from graphrerank.files import write_text
 from graphrerank.language_models.answer_cache import ChatModel

@@ -18,8 +18,9 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from graphrerank.caching import hash_text
-from graphrerank.data.readers.judgements import SHARES, TEST, TRAIN, VAL
 
+TRAIN, VAL, TEST = "train", "val", "test"  # as conf names them
+SHARES = (":80%", "80%:90%", "90%:")  # of a file that holds all judgements
 AUTO, AUTO_DOCUMENTS = "auto", "auto_documents"
 BOUNDS = {TRAIN: 0.8, VAL: 0.9, TEST: 1.0}  # of the hash
 SAME = 0.7  # weighted Jaccard similarity from which on two questions are near-duplicates

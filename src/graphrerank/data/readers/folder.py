@@ -15,30 +15,69 @@ import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from graphrerank.data.derived_edges import DerivedEdges
 from graphrerank.data.engines.local import Engine
-from graphrerank.data.enrichment.entity_names import entity_names
 from graphrerank.data.enrichment.mentions import find_mentions
 from graphrerank.data.enrichment.random_edges import random_edges as draw_edges
-from graphrerank.data.enrichment.shared_entities import choose_neighbours, shared_weight
+from graphrerank.data.enrichment.shared_entities import choose_neighbours, entity_names, shared_weight
 from graphrerank.data.readers.documents import Document, read_documents
 from graphrerank.data.readers.edge_list import FILTERED, read_edges
-from graphrerank.data.readers.edges_by_source import EdgesBySource
 from graphrerank.data.readers.entities import ENTITIES, read_entities
 from graphrerank.graphs import CorpusGraph, EntityIncidence
 from graphrerank.graphs.adjacency import adjacency_edges
-from graphrerank.graphs.edge_types import ADJACENCY, ENTITY, REFERENCE
-from graphrerank.graphs.incidence import normalized_names
+from graphrerank.graphs.edge_types import ADJACENCY, ENTITY, OTHER, REFERENCE
+from graphrerank.graphs.entity_incidence import normalized_names
 from graphrerank.knowledge.knowledge_cache import KnowledgeCache
 from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
 from graphrerank.knowledge.pattern_entities import PatternEntityExtractor
 from graphrerank.knowledge.spacy_entities import SpacyEntityExtractor
 from graphrerank.text.languages import AUTO as AUTO_LANGUAGE
 from graphrerank.text.languages import detect_language
+
+
+class EdgesBySource:
+    """Collects edges, with the time since the source before."""
+
+    def __init__(self) -> None:
+        self._edges: dict[str, tuple[Tensor, Tensor, Tensor]] = {}
+        self._seconds: dict[str, float] = {}
+        self._since = perf_counter()
+
+    def add(self, source: str, pairs: Tensor, weight: Tensor | None = None, edge_type: Tensor | int = OTHER) -> None:
+        """Add pairs ``[M, 2]`` with weights ``[M]``, 1 when None, and their types."""
+        weight = torch.ones(len(pairs)) if weight is None else weight
+        self._edges[source] = (pairs, weight, torch.as_tensor(edge_type).expand(len(pairs)))
+        self._seconds[source], self._since = perf_counter() - self._since, perf_counter()
+
+    def has(self, edge_type: int) -> bool:
+        """Return whether some edge is of a type."""
+        return any(bool((types == edge_type).any()) for _, _, types in self._edges.values())
+
+    def joined(self, *, without: Sequence[str] = ()) -> tuple[Tensor, Tensor, Tensor]:
+        """Return pairs, weights and types of all sources but some."""
+        edges = [edges for source, edges in self._edges.items() if source not in without]
+        pairs, weight, edge_type = (torch.cat(parts) for parts in zip(*edges, strict=True))
+        return pairs, weight, edge_type
+
+    def counts(self) -> dict[str, int]:
+        """Count the different pairs of each source."""
+        return {
+            source: len(torch.unique(pairs.sort(dim=1).values, dim=0)) for source, (pairs, _, _) in self._edges.items()
+        }
+
+    def costs(self, num_nodes: int) -> str:
+        """Describe the edges and milliseconds that each source gave a passage."""
+        return "; ".join(
+            f"{source} {count / num_nodes:.2f} edges and {1000 * self._seconds[source] / num_nodes:.3f} ms a passage"
+            for source, count in self.counts().items()
+        )
+
 
 EDGES = "edges.tsv"  # read if present
 AUTO = "auto"  # instead of names of edge files: every kind of edge that the texts give

@@ -1,14 +1,191 @@
 """A database as a data set: the tables that a question needs."""
 
-from collections.abc import Mapping
+import sqlite3
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
+
+import torch
 
 from graphrerank.data.dataset import Dataset
-from graphrerank.data.readers.judged_queries import read_judged_queries
-from graphrerank.data.readers.judgements import Splits
+from graphrerank.data.readers.judgements import Splits, read_judged_queries
 from graphrerank.data.readers.records import existing_folder
-from graphrerank.data.readers.sql_schema import load_sql_schema
-from graphrerank.passwords import check_no_password
+from graphrerank.graphs import CorpusGraph
+from graphrerank.graphs.edge_types import REFERENCE
+from graphrerank.passwords import check_no_password, without_passwords
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its name, its declared type and its description; the latter two may be empty."""
+
+    name: str
+    type: str = ""
+    description: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table or view."""
+
+    name: str  # its name as the database writes it
+    columns: Sequence[Column]  # in the database's order
+    primary_key: Sequence[str] = ()  # names of columns; may be empty
+    references: Sequence[str] = field(default=())  # names of the tables that its foreign keys refer to
+    description: str = ""  # its comment; may be empty
+
+    @property
+    def text(self) -> str:
+        """The table as a passage.
+
+        Example:
+            >>> Table("pet", [Column("id", "INTEGER"), Column("owner", "TEXT", "full name")], ["id"]).text
+            'table pet: columns id (INTEGER), owner (TEXT, full name); primary key id'
+        """
+        description = f" ({self.description})" if self.description else ""
+        columns = ", ".join(
+            f"{column.name} ({details})"
+            if (details := ", ".join(filter(None, (column.type, column.description))))
+            else column.name
+            for column in self.columns
+        )
+        key = f"; primary key {', '.join(self.primary_key)}" if self.primary_key else ""
+        return f"table {self.name}{description}: columns {columns}{key}"
+
+
+def load_sql_schema(
+    source: str | Path, *, schema: str | None = None, descriptions: Mapping[str, str] | None = None
+) -> CorpusGraph:
+    """Read the tables and views of a database, never its rows.
+
+    All foreign keys between two tables are one edge. A table that refers to itself has none; a key that refers to a
+    missing table is left out with a warning.
+
+    Args:
+        source: A SQLite file, opened read-only, or a SQLAlchemy URL (``postgresql+psycopg://user@host/name``), which
+            needs the extra ``sql`` and the database's driver.
+        schema: Schema within the database, for URLs; the connection's own when None.
+        descriptions: Descriptions by ``table`` or ``table.column``, which take precedence over the database's comments.
+
+    Returns:
+        Nodes named as the tables, in alphabetical order; undirected edges.
+
+    Raises:
+        ValueError: If the database cannot be read or holds no table, or a description names no table or column.
+    """
+    tables = _from_url(source, schema) if isinstance(source, str) and "://" in source else _from_sqlite(Path(source))
+    tables = _described(sorted(tables, key=lambda table: table.name), descriptions or {})
+    node_of = {table.name.casefold(): i for i, table in enumerate(tables)}  # SQL names have no case unless quoted
+    node_of |= {table.name: i for i, table in enumerate(tables)}
+    edges = set()
+    for node, table in enumerate(tables):
+        for name in table.references:
+            other = node_of.get(name, node_of.get(name.casefold()))
+            if other is None:
+                warnings.warn(f"table {table.name!r} refers to {name!r}, which is not there: no edge", stacklevel=2)
+            elif other != node:
+                edges.add((min(node, other), max(node, other)))
+    return CorpusGraph.from_edges(
+        [table.name for table in tables],
+        [table.text for table in tables],
+        torch.tensor(sorted(edges), dtype=torch.int64).reshape(-1, 2),
+        edge_type=REFERENCE,
+    )
+
+
+def _from_sqlite(path: Path) -> list[Table]:
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file; give a SQLite file or a URL with '://'")
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+            names = connection.execute(
+                "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' "
+                "ESCAPE '\\'"
+            )
+            tables = [_sqlite_table(connection, name) for (name,) in names.fetchall()]
+    except sqlite3.Error as error:
+        raise ValueError(f"{path}: cannot be read as a SQLite database: {error}") from error
+    return _not_empty(tables, str(path))
+
+
+def _sqlite_table(connection: sqlite3.Connection, name: str) -> Table:
+    # Table-valued pragmas take the name as a parameter: nothing to quote.
+    columns = connection.execute("SELECT name, type, pk FROM pragma_table_info(?) ORDER BY cid", [name]).fetchall()
+    keyed = sorted((position, column) for column, _, position in columns if position)
+    references = connection.execute('SELECT DISTINCT "table" FROM pragma_foreign_key_list(?)', [name]).fetchall()
+    return Table(
+        name,
+        [Column(column, kind) for column, kind, _ in columns],
+        [column for _, column in keyed],
+        [other for (other,) in references],
+    )
+
+
+def _from_url(url: str, schema: str | None) -> list[Table]:
+    try:
+        import sqlalchemy
+    except ImportError as error:
+        raise ValueError("a database URL needs SQLAlchemy: pip install 'graphrerank[sql]'") from error
+    try:
+        shown = without_passwords(sqlalchemy.make_url(url).render_as_string(hide_password=True))
+    except sqlalchemy.exc.ArgumentError:
+        raise ValueError("`source` must be a SQLite file or a SQLAlchemy URL, got a URL that cannot be read") from None
+    try:
+        engine = sqlalchemy.create_engine(url)
+        try:
+            inspector = sqlalchemy.inspect(engine)
+            names = [*inspector.get_table_names(schema), *inspector.get_view_names(schema)]
+            tables = [_inspected_table(inspector, name, schema) for name in names]
+        finally:
+            engine.dispose()
+    except (sqlalchemy.exc.SQLAlchemyError, ImportError) as error:
+        raise ValueError(f"{shown}: cannot be read: {without_passwords(str(error))}") from None
+    return _not_empty(tables, shown)
+
+
+def _inspected_table(inspector: Any, name: str, schema: str | None) -> Table:
+    columns = [
+        Column(column["name"], str(column["type"]), column.get("comment") or "")
+        for column in inspector.get_columns(name, schema)
+    ]
+    keys = inspector.get_foreign_keys(name, schema)
+    try:
+        comment = inspector.get_table_comment(name, schema)["text"] or ""
+    except NotImplementedError:  # a database without comments
+        comment = ""
+    return Table(
+        name,
+        columns,
+        inspector.get_pk_constraint(name, schema)["constrained_columns"],
+        [key["referred_table"] for key in keys if key["referred_schema"] == schema],
+        comment,
+    )
+
+
+def _not_empty(tables: list[Table], where: str) -> list[Table]:
+    if not tables:
+        raise ValueError(f"{where}: the database has no table or view")
+    return tables
+
+
+def _described(tables: list[Table], descriptions: Mapping[str, str]) -> list[Table]:
+    known = {table.name for table in tables} | {f"{table.name}.{c.name}" for table in tables for c in table.columns}
+    unknown = sorted(set(descriptions) - known)
+    if unknown:
+        raise ValueError(f"`descriptions` must name tables or table.column of the database, got {unknown[0]!r}")
+    return [
+        replace(
+            table,
+            columns=[
+                replace(c, description=descriptions.get(f"{table.name}.{c.name}", c.description)) for c in table.columns
+            ],
+            description=descriptions.get(table.name, table.description),
+        )
+        for table in tables
+    ]
 
 
 def load_sql_dataset(
@@ -28,7 +205,7 @@ def load_sql_dataset(
         path: Folder of ``queries.jsonl`` and ``qrels/<split>.tsv``, as in a data set folder; a ``corpus-id`` is the
             name of a table.
         name: Short name; the folder's own when None.
-        schema: As of :func:`~graphrerank.data.readers.sql_schema.load_sql_schema`.
+        schema: As of :func:`~graphrerank.data.readers.sql_dataset.load_sql_schema`.
         descriptions: As there.
         splits: As of :meth:`~graphrerank.data.dataset.Dataset.from_folder`.
         knn: As there.

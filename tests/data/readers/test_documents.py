@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from graphrerank.data.readers.documents import read_queries
-from graphrerank.data.readers.right_answers import right_answers
+from graphrerank.data.readers.documents import read_queries, right_answers
 
 
 @pytest.mark.parametrize(
