@@ -1,7 +1,7 @@
-"""Results on disk under the hash of what they were computed from: the loop of every cache, and its two file formats.
+"""Results on disk by the hash of their inputs: the loop of every cache, and its two file formats.
 
-:func:`fill` computes what a store does not hold yet. A store writes each shard whole or not at all, so that a stopped
-run loses one shard at most and several processes may fill one store at once.
+:func:`fill` computes the items that a store lacks. A store writes each shard atomically, so that a stopped run loses at
+most one shard and several processes may fill one store at once.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ class Store(Protocol[Stored]):
     """Values under keys, on disk."""
 
     def known(self, keys: Sequence[bytes]) -> Container[bytes]:
-        """Read what is on disk, newly written files included; return the keys that need no computing."""
+        """Read the files on disk, including new ones; return the keys that need no computing."""
 
     def check_writable(self) -> None:
         """Raise a ``ValueError`` if nothing can be written: before values are computed, not after."""
@@ -97,7 +97,7 @@ class BlobStore:
         table: Name of the table in it, a plain word.
 
     Attributes:
-        contents: What was read or added so far, by key.
+        contents: Contents read or added so far, by key.
     """
 
     def __init__(self, path: Path | None, table: str) -> None:
@@ -208,7 +208,7 @@ class TensorStore:
         check_writable(self.folder)
 
     def add(self, keys: Sequence[bytes], values: Mapping[str, Tensor]) -> None:
-        """Write a shard to a file of its own."""
+        """Write a shard to a new file."""
         joined = b"".join(keys)
         table = torch.frombuffer(bytearray(joined), dtype=torch.uint8).reshape(-1, KEY_BYTES)
         file = self.folder / f"{short_hash(joined)}.safetensors"

@@ -107,7 +107,7 @@ def check_settings(conf: Path) -> None:
     """Require that no two folders of settings have a file of one name, of which only one would be read.
 
     Args:
-        conf: Our own folder.
+        conf: The library's folder.
 
     Raises:
         ValueError: Naming both files.

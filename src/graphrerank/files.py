@@ -1,7 +1,7 @@
-"""Files that are either whole or not there: written under a temporary name beside the target, synced, then renamed.
+"""Atomic writes: a file is written under a temporary name next to the target, synced, then renamed.
 
-Beside the target is on its file system, where a rename is one step; a move from another one is a copy, which a full
-disk cuts short. Nothing else in this package writes a file that is kept (``tests/test_writers.py``).
+The temporary file is on the target's file system, where a rename is one step. Nothing else in this package writes a
+file that is kept (``tests/test_writers.py``).
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from torch import Tensor
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside ``path``; rename it to ``path`` if the block succeeds, else delete it.
+    """Yield a temporary path next to ``path``; rename it to ``path`` if the block succeeds, else delete it.
 
     Example:
         >>> folder = Path(tempfile.mkdtemp())
@@ -48,7 +48,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_folder(folder: Path) -> Iterator[Path]:
-    """Yield a temporary folder beside ``folder``; move it there if the block succeeds, else delete it.
+    """Yield a temporary folder next to ``folder``; move it there if the block succeeds, else delete it.
 
     If it cannot be moved, an older folder is restored.
 
@@ -80,7 +80,7 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
 
 
 def _sync(path: Path) -> None:
-    """Have a file's content, or a folder's names, on the disk."""
+    """Flush a file's content, or a folder's names, to the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -89,7 +89,7 @@ def _sync(path: Path) -> None:
 
 
 def claim_folder(folder: Path) -> Path:
-    """Make a folder that nobody else has: of this name, or with the first free number after it.
+    """Make a new folder of this name, or with the first free number after it.
 
     Example:
         >>> parent = Path(tempfile.mkdtemp())
@@ -113,7 +113,7 @@ class FolderInUseError(ValueError):
 
 @contextmanager
 def sole_use(folder: Path, *, wait: bool = False) -> Iterator[None]:
-    """Keep other processes from writing to a folder, until the block ends or this process does.
+    """Lock a folder against other processes until the block or this process ends.
 
     Args:
         folder: The folder, which is made if it is not there.
@@ -138,10 +138,10 @@ def sole_use(folder: Path, *, wait: bool = False) -> Iterator[None]:
 
 
 def check_writable(folder: Path) -> None:
-    """Make a folder, and a file in it for a moment: before the work whose result it gets, not after it.
+    """Check that a folder can be written, before the work whose result it gets.
 
     Raises:
-        ValueError: If one cannot be made, for want of rights or of space.
+        ValueError: If it cannot be written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -177,9 +177,9 @@ def write_chunks(path: Path, chunks: Iterable[bytes | memoryview]) -> str:
 
 
 def append_bytes(path: Path, size: int, content: bytes | memoryview) -> None:
-    """Add to a file behind its first ``size`` bytes, which stay as they are, and have it on the disk.
+    """Append to the first ``size`` bytes of a file, and flush it to the disk.
 
-    What lies behind them is of somebody who was stopped before he could say that it is there: it is overwritten.
+    Bytes beyond ``size`` are left over from an interrupted write and are overwritten.
 
     Raises:
         OSError: If the disk is full; the file then has ``size`` bytes again.

@@ -9,7 +9,7 @@ _IN_PARAMETER = re.compile(
 
 
 def without_passwords(text: str) -> str:
-    """Put ``***`` in the place of each password in the URLs of a text.
+    """Replace each password in the URLs of a text by ``***``.
 
     A password stands before the host (``user:password@host``) or in a parameter whose name says so (``?password=``,
     ``sslpassword``, ``access_token``, ``api_key``; the whole of ``odbc_connect``).

@@ -73,7 +73,7 @@ def check_hub_model(**models: str) -> None:
 def file_of(folder: Path, name: str) -> Path:
     """Return the path of a regular file of an untrusted folder.
 
-    In the hub's cache a file is a link to its content, in ``blobs`` beside ``snapshots``; no other link is followed.
+    In the hub's cache a file is a link to its content, in ``blobs`` next to ``snapshots``; no other link is followed.
 
     Raises:
         ValueError: If ``name`` is no plain name, there is no such file, or it is a link.

@@ -265,7 +265,7 @@ def test_a_card_shows_what_evaluate_measured(tmp_path: Path) -> None:
     manifest = load_checkpoint(PRETRAINED / "attack").reranker
     card = model_card(manifest, HUB_ID, "mit", measured=[read_measured(tmp_path)])
     assert "### toy\n\n2,062 queries of test" in card
-    assert "The candidates hold 88.3% of what is relevant." in card
+    assert "The candidates hold 88.3% of the relevant passages." in card
     assert re.search(r"\| attack +\| +64\.5 \| +82\.7 \|", card)
     (tmp_path / "metrics.json").write_text("{}")
     with pytest.raises(ValueError, match=r"metrics.json: needed the measures of a run of evaluate.py, found none"):

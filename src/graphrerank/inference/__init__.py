@@ -1,4 +1,4 @@
-"""Rerank from your own code, with a trained model and nothing else; or in a pipeline over a corpus graph."""
+"""Reranking with a trained model, in your code or in a pipeline over a corpus graph."""
 
 from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.inference.rerank_input import RerankInput

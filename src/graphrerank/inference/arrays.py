@@ -1,4 +1,4 @@
-"""What callers bring, as tensors: torch, NumPy or nested sequences in, checked CPU tensors out."""
+"""Arguments as tensors: torch, NumPy or nested sequences in, checked CPU tensors out."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +19,7 @@ def to_floats(name: str, given: Numbers | Matrix, shape: tuple[int | None, ...])
     """Return a float32 copy on the CPU.
 
     Args:
-        name: What the argument is called in errors.
+        name: The argument's name, for errors.
         given: Numbers of any type and device.
         shape: Needed sizes; None for any.
 

@@ -1,4 +1,4 @@
-"""A trained graph reranker as a step of a pipeline: it scores what a retriever found in a corpus graph."""
+"""A trained graph reranker as a step of a pipeline over a corpus graph."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -19,9 +19,8 @@ class CheckpointScorer:
     """Scores candidates with a checkpoint's model, as ``python evaluate.py checkpoint=...`` does.
 
     Args:
-        graph: The corpus; its words are indexed where the model reads what of the query's words a passage covers.
-        checkpoint: The name of one that ships with the package, a run folder (of its models the primary one), a
-            ``.ckpt`` file or an artifact's folder.
+        graph: The corpus; its words are indexed if the model reads which of the query's words a passage covers.
+        checkpoint: A shipped name, a run folder (its primary model), a ``.ckpt`` file or an artifact's folder.
         text_encoder: The encoder of the corpus; None where the model reads no vectors.
         device: Where the model runs; CUDA where there is one when None.
 

@@ -1,8 +1,8 @@
-"""What made a candidate's score: its base score, the smoothed score, the network, and single edges.
+"""Explanations of a candidate's score: its base score, the smoothed score, the network, and single edges.
 
-- An edge's effect is measured, not attributed: the score is computed anew without it, all edges in few batches.
-- Where the model reads types, each type that joins two passages is an edge of its own.
-- Removing an edge also changes what is read of it, as the words that a passage's neighbours cover.
+- An edge's effect is measured, not attributed: the score is computed again without it, all edges in few batches.
+- Where the model reads types, each type that joins two passages is a separate edge.
+- Removing an edge also changes features that depend on it, such as the words that a passage's neighbours cover.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,15 +25,15 @@ from graphrerank.models.score_features import rank_by_graph
 
 NEIGHBOURHOOD = MATCH_FEATURES[2]
 ROWS_AT_ONCE = 1 << 15  # nodes and edges of all graphs that are scored at once: 8 MiB for each of a layer's tensors
-SMALLEST_EFFECT = 1e-6  # of what is not rounding
+SMALLEST_EFFECT = 1e-6  # smaller ones are rounding
 
 
 class EdgeEffect(NamedTuple):
-    """What an edge adds to a score: the score minus the score without it.
+    """The effect of an edge: the score minus the score without it.
 
     Attributes:
         pair: The places of the passages that it joins, the lower first.
-        effect: What it adds.
+        effect: The difference.
         edge_type: One of :data:`~graphrerank.graphs.edge_types.EDGE_TYPES`; None where the model merges types.
     """
 
@@ -44,14 +44,14 @@ class EdgeEffect(NamedTuple):
 
 @dataclass(frozen=True)
 class DocumentExplanation:
-    """What made one candidate's score.
+    """The parts of a candidate's score.
 
     Attributes:
         base_rank: Rank by the base score, from 1, ties by place.
         base_score: The base score.
-        gcs_part: What Graph Cohesive Smoothing adds to the score.
-        learned_part: What the network adds; both parts sum to the score.
-        edges: What edges add to the score, largest change first, ties by pair and type.
+        gcs_part: The part of Graph Cohesive Smoothing.
+        learned_part: The network's part; both sum to the score.
+        edges: Effects of edges, the largest change first, ties by pair and type.
     """
 
     base_rank: int
@@ -120,8 +120,8 @@ class Explainer:
 
         Args:
             graphs: One graph, on the CPU.
-            covered: Measures what the target of each edge covers together with its other neighbours, ``[E]``; None for
-                a model that does not read it, or where removing an edge leaves it as it is.
+            covered: Measures the words that the target of each edge covers with its other neighbours, ``[E]``; None for
+                a model that does not read it, or if removing an edge does not change it.
             num_edges: As of :meth:`explain`, like the others.
             max_edges: See ``num_edges``.
             check: See ``num_edges``.
@@ -160,7 +160,7 @@ class Explainer:
 
 
 def _covered_without_each(given: RerankInput, graphs: CandidateGraphs, check: Callable[[], None]) -> Tensor:
-    """Measure what the target of each edge covers together with its other neighbours, ``[E]``."""
+    """Measure the words that the target of each edge covers with its other neighbours, ``[E]``."""
     assert given.passages is not None
     words, table = words_of(given.passages, language=given.language_of_passages, check=check)
     nodes = torch.arange(graphs.num_nodes)

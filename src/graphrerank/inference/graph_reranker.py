@@ -31,7 +31,7 @@ from graphrerank.models.manifest import RerankerManifest, write_manifest
 from graphrerank.text.languages import AUTO
 
 HYBRID_WEIGHTS = {"bm25_weight": 0.3, "dense_weight": 0.7}  # GraphER's, for models of retrievers that have none
-LARGEST_RAISED = 32 << 20  # glibc's own limit: 4 MiB times the size of a long
+LARGEST_RAISED = 32 << 20  # glibc's limit: 4 MiB times the size of a long
 Check = Callable[[], None]
 
 
@@ -90,10 +90,10 @@ class GraphReranker:
         """Load a checkpoint: weights and manifest, which hold no program.
 
         Args:
-            checkpoint: The name of one that ships with the package, a run folder (of its models the primary one), a
-                ``.ckpt`` file, an artifact's folder, or ``owner/name`` of a model on the Hugging Face hub.
-            revision: A branch, tag or commit on the hub; ``source`` of what is returned says which commit it was, and
-                of which hub: ``HF_ENDPOINT`` names a mirror, ``HF_HUB_OFFLINE=1`` leaves the cache alone.
+            checkpoint: A shipped name, a run folder (its primary model), a ``.ckpt`` file, an artifact's folder, or
+                ``owner/name`` of a model on the Hugging Face hub.
+            revision: A branch, tag or commit on the hub; the result's ``source`` names the commit and the hub:
+                ``HF_ENDPOINT`` names a mirror, ``HF_HUB_OFFLINE=1`` reads the cache only.
             device: Where the model runs; None for the CPU.
 
         Raises:
@@ -212,7 +212,7 @@ class GraphReranker:
         if self._calibration is not None:
             probabilities = torch.split(self._calibration.probabilities(scores), sizes)
         lists = zip(inputs, torch.split(scores, sizes), probabilities, strict=True)
-        return [_reranked(given, own, probable, self._confidence) for given, own, probable in lists]
+        return [_reranked(given, scored, probable, self._confidence) for given, scored, probable in lists]
 
     def _rerank_some(self, inputs: Sequence[RerankInput], check: Check) -> list[RerankedList]:
         """Rerank the lists that are not empty; the others stay empty."""
@@ -223,7 +223,7 @@ class GraphReranker:
         return [next(ranked) if given.num_passages else empty for given in inputs]
 
     def candidate_graphs(self, inputs: Sequence[RerankInput], *, check: Check = lambda: None) -> CandidateGraphs:
-        """Build what the model reads, on the CPU: one graph per query, its nodes in the order of the passages.
+        """Build the model's inputs on the CPU: one graph per query, its nodes in the order of the passages.
 
         Args:
             inputs: The queries and their candidates.
@@ -325,10 +325,10 @@ def _hybrid_weights(manifest: RerankerManifest) -> dict[str, float]:
 def keep_freed_memory() -> None:
     """Raise the size from which glibc returns freed memory to the system, once in a process.
 
-    glibc maps blocks above a threshold anew each time, and cuts the heap when twice the threshold is free at its end;
+    glibc maps blocks above a threshold again each time, and cuts the heap when twice the threshold is free at its end;
     the system then clears each page again, which takes longer than a layer's arithmetic. The threshold rises to the
     size of the largest mapped block that was freed, of at most 32 MiB (``man mallopt``, ``M_MMAP_THRESHOLD``): so such
     a block is mapped here, and freed without being touched. At most 64 MiB stay. Where ``MALLOC_*`` variables set the
     thresholds, and with other allocators, nothing changes.
     """
-    torch.empty(LARGEST_RAISED - (8 << 10), dtype=torch.uint8)  # less a page or two for the allocator's own use
+    torch.empty(LARGEST_RAISED - (8 << 10), dtype=torch.uint8)  # less a page or two for the allocator

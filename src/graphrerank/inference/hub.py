@@ -1,4 +1,4 @@
-"""Models to and from the Hugging Face hub: manifest and safetensors, and nothing that could run unless it is named."""
+"""Models to and from the Hugging Face hub: manifest and safetensors, and no program unless you name it."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def download_model(hub_id: str, *, revision: str | None = None, files: Sequence[
     """Download a model from the hub, or find it in the hub's cache.
 
     The hub is that of ``HF_ENDPOINT`` (a mirror), else Hugging Face's; with ``HF_HUB_OFFLINE=1`` the cache alone counts
-    (``HF_HUB_CACHE``). What was downloaded once, by branch, tag or commit, is there again without the network.
+    (``HF_HUB_CACHE``). A revision that was downloaded once is there again without the network.
 
     Args:
         hub_id: ``owner/name``.
@@ -54,8 +54,8 @@ def download_model(hub_id: str, *, revision: str | None = None, files: Sequence[
     try:
         folder = Path(huggingface_hub.snapshot_download(hub_id, revision=revision, allow_patterns=needed))
     except (OSError, ValueError, huggingface_hub.errors.HfHubHTTPError) as error:
-        asked = hub_id if revision is None else f"{hub_id} at {revision}"
-        raise ValueError(f"{asked}: no such path here, and not to be had from {hub_place()}: {error}") from error
+        wanted = hub_id if revision is None else f"{hub_id} at {revision}"
+        raise ValueError(f"{wanted}: no such path here, and not to be had from {hub_place()}: {error}") from error
     if missing := [name for name in needed if not (folder / name).is_file()]:
         raise ValueError(f"{hub_id}: needed {missing[0]} in the hub's repository, found none")
     return folder
@@ -79,7 +79,7 @@ def model_source(name: str, located: str | Path) -> str:
     """Say where a model was loaded from: of the hub the commit, by which the same files come again, and the hub.
 
     Args:
-        name: As it was asked for.
+        name: As the caller gave it.
         located: Its path, as :func:`locate_model` returns it.
 
     Example:
@@ -93,14 +93,14 @@ def model_source(name: str, located: str | Path) -> str:
 
 
 def locate_model(name: str, *, revision: str | None = None) -> str:
-    """Download the model of a hub's id; a path or the name of what ships stays as it is.
+    """Download the model of a hub's id; return a path or a shipped name unchanged.
 
     Args:
         name: A path, the name of a checkpoint that ships, or ``owner/name``.
         revision: As :func:`download_model`.
 
     Raises:
-        ValueError: If a revision is asked of what is not on the hub, or as :func:`download_model`.
+        ValueError: If a revision is given for a model that is not on the hub, or as :func:`download_model`.
     """
     if is_hub_id(name):
         return str(download_model(name, revision=revision))
@@ -166,7 +166,7 @@ class Measured:
     name: str  # of the data set
     split: str
     num_queries: int
-    ceiling: float  # share of what is relevant that the candidates hold, in [0, 1]
+    ceiling: float  # share of relevant passages among the candidates, in [0, 1]
     systems: Mapping[str, Mapping[str, Any]]  # measures by name, by the names of rows
 
 
@@ -196,7 +196,7 @@ def model_card(
         manifest: Of the checkpoint or artifact.
         repo_id: Where the model will be, ``owner/name``.
         license_name: Of the weights, as the hub names it: ``apache-2.0``, ``mit``, ``other``.
-        measured: Of each run of ``evaluate.py``, what it measured: a table per data set, all of its systems.
+        measured: Measures of each run of ``evaluate.py``: a table per data set, with all systems.
     """
     parts = [
         _header(license_name),
@@ -271,7 +271,7 @@ def _measured(dataset: Measured) -> Iterator[str]:
     yield f"### {dataset.name}"
     yield (
         f"{dataset.num_queries:,} queries of {dataset.split}, by `graphrerank evaluate`; percent. The candidates hold "
-        f"{100 * dataset.ceiling:.1f}% of what is relevant."
+        f"{100 * dataset.ceiling:.1f}% of the relevant passages."
     )
     rows = [
         [system, *(f"{100 * means[name]:.1f}" if isinstance(means.get(name), float) else "" for name in names)]
@@ -306,5 +306,5 @@ def _files(manifest: RerankerManifest) -> Iterator[str]:
     yield "\n".join(f"- `{name}`, SHA-256 `{sha256}`" for name, sha256 in sorted(manifest.artifact.sha256.items()))
     yield (
         "`from_pretrained` reads `manifest.json` and `model.safetensors` alone, which hold no program. The other "
-        "formats do: load them only if you trust whoever made them."
+        "formats do: load them only if you trust their author."
     )

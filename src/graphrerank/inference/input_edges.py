@@ -1,4 +1,4 @@
-"""The edges among one query's candidates, however they were given."""
+"""The edges among one query's candidates, in all accepted forms."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -101,7 +101,7 @@ def _contextual_edges(given: RerankInput) -> tuple[Tensor, Tensor, Tensor] | Non
 
 
 def numbered_edges(given: RerankInput) -> Numbered | None:
-    """Return the caller's own edges as numbered pairs, with types and weights where there are any; None for no edges.
+    """Return the caller's edges as numbered pairs, with types and weights if there are any; None for no edges.
 
     Raises:
         ValueError: If a form is unclear, an id is unknown, or there are no ids for a graph over ids.

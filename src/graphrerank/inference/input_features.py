@@ -1,4 +1,4 @@
-"""The scores that a model was trained on, for candidates that come from anywhere."""
+"""The model's input scores, for candidates of any retriever."""
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -17,7 +17,7 @@ from graphrerank.inference.arrays import Numbers, to_array, to_floats
 from graphrerank.inference.rerank_input import RerankInput
 
 BM25_SCORE, DENSE_SCORE = TEXT_FEATURES
-KNOWN_FEATURES = (*OPTIONAL_FEATURES, *TEXT_MATCH_FEATURES)  # beside the base score: those that are filled here
+KNOWN_FEATURES = (*OPTIONAL_FEATURES, *TEXT_MATCH_FEATURES)  # filled here, in addition to the base score
 
 
 def unit_vectors(given: RerankInput, dim: int | None) -> tuple[Tensor, Tensor] | None:
@@ -56,7 +56,7 @@ def input_features(
       passages; 0 without passages.
     - ``cross_encoder_score`` and the like: as :func:`~graphrerank.data.candidates.cross_encoder_columns` of
       the given ``cross_encoder_scores``; 0 without them.
-    - The others are of an expansion: 0, as they are for candidates that a base ranking gave.
+    - The others belong to an expansion: 0, as for candidates of a base ranking.
 
     ``given.features`` takes the place of all but the first. A column that is constant says nothing to a model that
     scales it within the list, as ours do.
@@ -79,16 +79,16 @@ def input_features(
     features = given.features or {}
     unknown = [name for name in features if name not in names[1:]]
     if unknown:
-        told = "; give it as `scores`" if unknown[0] == BASE_SCORE else ""
-        raise ValueError(f"`features` must be among those the model reads, {list(names[1:])}, got {unknown[0]!r}{told}")
+        hint = "; give it as `scores`" if unknown[0] == BASE_SCORE else ""
+        raise ValueError(f"`features` must be among those the model reads, {list(names[1:])}, got {unknown[0]!r}{hint}")
     count = given.num_passages
     columns = dict.fromkeys(KNOWN_FEATURES, torch.zeros(count))
     read = {name for name in names if name not in features} | ({BM25_SCORE} if given.scores is None else set())
     if given.cross_encoder_scores is not None:
-        if strangers := [name for name in CROSS_ENCODER_FEATURES if name not in names]:
+        if missing := [name for name in CROSS_ENCODER_FEATURES if name not in names]:
             raise ValueError(
                 "`cross_encoder_scores` need a model that was trained with them "
-                f"(features=scores_match_typed_cross_encoder), got one without {strangers}"
+                f"(features=scores_match_typed_cross_encoder), got one without {missing}"
             )
         of_pairs = cross_encoder_columns(*_cross_encoder_scores(given.cross_encoder_scores, count))
         columns |= zip(CROSS_ENCODER_FEATURES, of_pairs.T, strict=True)
@@ -128,7 +128,7 @@ def text_features(
 
     Args:
         given: The candidates.
-        names: What is needed; of it BM25, divided by its maximum, and ``TEXT_MATCH_FEATURES`` are computed.
+        names: Needed scores; BM25, divided by its maximum, and ``TEXT_MATCH_FEATURES`` are computed.
         edges: ``[M, 2]`` pairs (target, source).
         check: Called between blocks of the work; may raise.
 

@@ -13,7 +13,7 @@ DETECTED_CHARS = 4000  # of a request's passages, by which their language is det
 
 @dataclass(frozen=True, eq=False)
 class RerankInput:
-    """What there is to know of one query's ``n`` candidates. Arrays are torch, NumPy or plain sequences.
+    """One query and its ``n`` candidates. Arrays are torch, NumPy or plain sequences.
 
     Edges may be given in several ways at once; their union is taken, and parallel edges become one with the larger
     weight: all, or for a model that reads types those of one type. No edge at all is fine too: the model then goes by
@@ -27,7 +27,7 @@ class RerankInput:
         edges: ``[M, 2]`` undirected pairs of two different passages: numbered from 0 in the order they are given, or
             with ``ids`` that are no integers, pairs of those. Or a networkx graph over ``ids``: its edges among the
             passages, with their ``weight``, 1 where there is none, and ``type``.
-        edge_index: ``[2, M]`` numbered pairs, PyG's form, in the place of ``edges``; a self-loop or a pair in both
+        edge_index: ``[2, M]`` numbered pairs, PyG's form, instead of ``edges``; a self-loop or a pair in both
             directions is one of ``edges`` or none.
         edge_weights: ``[M]`` weights in [1e-9, 1e9]; 1 for each edge when None.
         edge_types: ``M`` names of :data:`~graphrerank.graphs.edge_types.EDGE_TYPES`, or that mean one of them, as
@@ -46,9 +46,9 @@ class RerankInput:
         features: ``[n]`` numbers by name, for scores that the model was trained on and that cannot be computed here
             (``hops`` of an expansion, say), or instead of those that can. 0 for each that is not given.
         top_n: How many to return; all when None.
-        min_probability: Leave out what is relevant with less than this probability, by the model's calibration.
-        min_perfect_recall: Return as few as hold all that is relevant with at least this probability, by the model's
-            ``list_confidence``; all that ``top_n`` and ``min_probability`` leave, if no number of them does.
+        min_probability: Leave out passages with a lower probability of relevance, by the model's calibration.
+        min_perfect_recall: Return the fewest passages that hold everything relevant with at least this probability, by
+            the model's ``list_confidence``; if no number does, all that ``top_n`` and ``min_probability`` leave.
         language: In which words are matched, a name of :mod:`~graphrerank.text.languages`; ``auto``: that of the
             passages, if their stop words are sure (:func:`~graphrerank.text.languages.detect_language`), else English.
     """

@@ -16,7 +16,7 @@ class RerankedList(Sequence[tuple[Any, float]]):
     """Passages in their new order: a sequence of ``(id, score)``, best first, ties by place.
 
     Attributes:
-        ids: The caller's own ids, or places where none were given.
+        ids: The caller's ids, or indices if there were none.
         indices: ``[k]`` int64, each passage's place among those that were given, from 0.
         scores: ``[k]`` float32; higher is more relevant, comparable within one list only.
         probabilities: ``[k]`` float32 in [0, 1], how likely each passage is relevant by the model's calibration, also
@@ -52,7 +52,7 @@ class RerankedList(Sequence[tuple[Any, float]]):
 
     @property
     def relevance(self) -> Tensor:
-        """``[k]`` float32: the probabilities, of a model without calibration the scores; what is given on."""
+        """``[k]`` float32: probabilities, or scores of a model without calibration: the output of adapters."""
         return self.scores if self.probabilities is None else self.probabilities
 
     def __repr__(self) -> str:

@@ -70,7 +70,7 @@ class GraphCrossEncoder:
         for place, (query, _) in enumerate(sentences):
             places.setdefault(query, []).append(place)
         scores = np.zeros(len(sentences), dtype=np.float32)
-        for query, own in places.items():
-            for row in self.rank(query, [sentences[place][1] for place in own]):
-                scores[own[row["corpus_id"]]] = row["score"]
+        for query, indices in places.items():
+            for row in self.rank(query, [sentences[index][1] for index in indices]):
+                scores[indices[row["corpus_id"]]] = row["score"]
         return scores

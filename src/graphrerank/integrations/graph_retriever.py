@@ -17,7 +17,7 @@ with importing("graph-retriever", __name__):
 class GraphRerankStrategy(Strategy):
     """Expands along the edges of the nodes that the model ranks highest among all that were found so far.
 
-    In each round the model ranks what was found, joined wherever an outgoing edge of one node is an incoming edge of
+    In each round the model ranks all found nodes, joined wherever an outgoing edge of one node is an incoming edge of
     another, and the best ``per_iteration_limit`` nodes that were not followed yet are followed, until these are
     ``select_k``. Returned are the best ``select_k`` of all that was found.
 

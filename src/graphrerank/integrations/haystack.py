@@ -16,7 +16,7 @@ SPLITTER_KEYS = {"source_id": DOC_ID, "split_id": CHUNK_ID}  # of Haystack's Doc
 
 @component
 class GraphRerankRanker:
-    """Ranks the documents of a Haystack retriever, in a pipeline or on its own.
+    """Ranks the documents of a Haystack retriever, in a pipeline or alone.
 
     The retriever's scores are used if all documents have one, of the metadata ``entities`` (documents that share some
     are joined), and ``doc_id`` with ``chunk_id`` or the splitter's ``source_id`` with ``split_id`` (neighbouring chunks
@@ -52,7 +52,7 @@ class GraphRerankRanker:
         Args:
             query: The query.
             documents: The documents.
-            top_k: Number of documents to keep; None for the component's own.
+            top_k: Number of documents to keep; None for the component's ``top_k``.
 
         Returns:
             ``documents``, copies, best first, whose ``score`` is the probability of relevance if the model is

@@ -12,7 +12,7 @@ with importing("lancedb", __name__):
     from lancedb.rerankers import Reranker
 
 RELEVANCE, DISTANCE, SCORE, ROW = "_relevance_score", "_distance", "_score", "_rowid"  # LanceDB's columns
-RANK_OFFSET = 60  # of reciprocal rank fusion, LanceDB's own
+RANK_OFFSET = 60  # of LanceDB's reciprocal rank fusion
 
 
 class GraphRerankReranker(Reranker):

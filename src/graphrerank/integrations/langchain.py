@@ -13,7 +13,7 @@ with importing("langchain", __name__):
 
 
 class GraphRerankCompressor(BaseDocumentCompressor):
-    """Ranks the documents of a LangChain retriever, in a ``ContextualCompressionRetriever`` or on its own.
+    """Ranks the documents of a LangChain retriever, in a ``ContextualCompressionRetriever`` or alone.
 
     Metadata keys: ``score`` (the retriever's), ``entities`` (documents that share some are joined), and ``doc_id`` with
     ``chunk_id`` (neighbouring chunks are joined).

@@ -13,7 +13,7 @@ with importing("llama-index", __name__):
 
 
 class GraphRerankPostprocessor(BaseNodePostprocessor):
-    """Ranks the nodes of a LlamaIndex retriever, in a query engine or on its own.
+    """Ranks the nodes of a LlamaIndex retriever, in a query engine or alone.
 
     Consecutive chunks (``prev_node``, ``next_node``) are joined, by edges of the type ``adjacency``. The retriever's
     scores are used if all nodes have one, and of the metadata ``entities``, and ``doc_id`` with ``chunk_id``.

@@ -60,10 +60,10 @@ class GraphRerankSearch:
             raise ValueError(
                 "`top_ranked` must be given: a reranker scores what a task lists, it does not search; got none"
             )
-        asked = [(row["id"], row["text"]) for row in queries if row["id"] in top_ranked]
+        listed = [(row["id"], row["text"]) for row in queries if row["id"] in top_ranked]
         found: dict[str, dict[str, float]] = {row["id"]: {} for row in queries}
-        for start in range(0, len(asked), BATCH):
-            batch = asked[start : start + BATCH]
+        for start in range(0, len(listed), BATCH):
+            batch = listed[start : start + BATCH]
             inputs = [self._input(query, text, top_ranked[query], top_k) for query, text in batch]
             for (query, _), ranking in zip(batch, self._reranker.rerank_batch(inputs), strict=True):
                 scores = ranking.relevance.tolist()

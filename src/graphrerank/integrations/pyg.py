@@ -50,11 +50,11 @@ def corpus_from_pyg(
         if not isinstance(texts, Mapping) or sorted(texts) != sorted(data.node_types):
             raise ValueError(f"`texts` must hold the texts of {sorted(data.node_types)}, got {_kind(texts)}")
         of_type = {name: list(texts[name]) for name in data.node_types}
-        for name, own in of_type.items():
-            if len(own) != data[name].num_nodes:
-                raise ValueError(f"`texts[{name!r}]` must have {data[name].num_nodes} entries, got {len(own)}")
-        node_ids = node_ids or [f"{name}:{place}" for name, own in of_type.items() for place in range(len(own))]
-        listed = [text for own in of_type.values() for text in own]
+        for name, listed in of_type.items():
+            if len(listed) != data[name].num_nodes:
+                raise ValueError(f"`texts[{name!r}]` must have {data[name].num_nodes} entries, got {len(listed)}")
+        node_ids = node_ids or [f"{name}:{place}" for name, each in of_type.items() for place in range(len(each))]
+        listed = [text for each in of_type.values() for text in each]
         meaning = torch.tensor([edge_type_of(name, edge_meanings) for _, name, _ in data.edge_types], dtype=torch.int64)
         data = data.to_homogeneous(add_node_type=False)
         edge_type = meaning[data.edge_type]
@@ -99,7 +99,7 @@ def corpus_to_pyg(graph: CorpusGraph) -> Data:
 def candidates_to_pyg(graphs: CandidateGraphs) -> list[Data]:
     """Return one graph per query.
 
-    Each has ``x [n, F]``, ``edge_index``, ``edge_weight`` and what there is of ``edge_type``, ``y`` (relevance) and
+    Each has ``x [n, F]``, ``edge_index``, ``edge_weight`` and, if known, ``edge_type``, ``y`` (relevance) and
     ``nodes`` (numbers in the corpus).
     """
     parts = []
@@ -124,7 +124,7 @@ def candidates_to_pyg(graphs: CandidateGraphs) -> list[Data]:
 def keep_best(
     reranker: GraphReranker, top_k: int, *, texts: Callable[[Data], Sequence[str]]
 ) -> Callable[[Data, Any], Data]:
-    """Return a ``subgraph_filter`` for ``RAGQueryLoader``: the subgraph of the best ``top_k`` nodes of what was loaded.
+    """Return a ``subgraph_filter`` for ``RAGQueryLoader``: the subgraph of the best ``top_k`` loaded nodes.
 
     Args:
         reranker: The reranker; it must not need vectors.
@@ -140,11 +140,11 @@ def keep_best(
     """
 
     def choose(data: Data, query: Any) -> Data:
-        asked = query[0] if isinstance(query, list) else query  # augmented by the loader: the query comes first
+        question = query[0] if isinstance(query, list) else query  # augmented by the loader: the query comes first
         passages = list(texts(data))
         if len(passages) != data.num_nodes:
             raise ValueError(f"`texts` must return one text per node ({data.num_nodes}), got {len(passages)}")
-        given = RerankInput(asked, passages, edge_index=data.edge_index, top_n=top_k)
+        given = RerankInput(question, passages, edge_index=data.edge_index, top_n=top_k)
         ranking = reranker.rerank_batch([given])[0]
         kept = data.subgraph(ranking.indices)
         kept.relevance = ranking.relevance
@@ -156,8 +156,8 @@ def keep_best(
 class ExplainedModel(nn.Module):
     """A reranker in the form that ``torch_geometric.explain.Explainer`` asks: ``model(x, edge_index, ...)``.
 
-    What is explained is the convolutions of a ``pyg_reranker``, whose edges an explainer masks; the scores that are
-    computed from the edges before them (GCS, scores of neighbours) stay as they are.
+    It explains the convolutions of a ``pyg_reranker``, whose edges an explainer masks; features computed from the edges
+    before them (GCS, scores of neighbours) do not change.
 
     Args:
         model: A ``pyg_reranker`` of ``features=scores...``, which reads no vectors.

@@ -48,8 +48,8 @@ class EdgeGraph(pyterrier_adaptive.CorpusGraph):
         """Return the neighbours of a document, by place or by id as it is given, the largest weight first."""
         place = self._place[docid] if isinstance(docid, str) else docid
         found = self._neighbours[place]
-        own = [self._docnos[j] for j in found] if isinstance(docid, str) else found
-        return (own, self._weights[place]) if weights else own
+        neighbours = [self._docnos[j] for j in found] if isinstance(docid, str) else found
+        return (neighbours, self._weights[place]) if weights else neighbours
 
 
 class GraphRerankTransformer(pt.Transformer):

@@ -2,13 +2,13 @@
 
 Notable about them:
 
-- Equal to PyTorch Geometric's ``GATv2Conv`` to the last bit with the same weights, and scriptable, which that is not.
+- Equal to PyTorch Geometric's ``GATv2Conv`` to the last bit with the same weights, and scriptable, unlike that layer.
 - Self-loops, the sort by target and the row pointers are made once for a stack of layers, not once per layer.
-- Without gradients it works in place, two to three times as fast as that (``benchmarks/gatv2_layers.py``).
+- Without gradients it works in place, two to three times as fast (``benchmarks/gatv2_layers.py``).
 - Under ``torch.export`` it takes steps whose shapes follow from those of the inputs (:func:`static_edges`,
   :func:`static_attention`): self-loops are masked, not removed, and sums go by index, not by row pointers, for which
   ONNX has no operator. The same sums in another order.
-- Without message passing a layer is what GATv2 becomes on a graph of self-loops alone: a linear map.
+- Without message passing a layer is a linear map: GATv2 on a graph of self-loops alone.
 """
 
 import math
@@ -70,7 +70,7 @@ class GATv2Layer(nn.Module):
         ``edge_index``, ``edge_attr`` and ``rowptr`` are those of :func:`attention_edges`; the edges into node i are
         ``rowptr[i]:rowptr[i + 1]``.
         """
-        # nested, as TorchScript leaves out what is within the first test, not what `and` joins to it
+        # nested: TorchScript skips the body of the first test, but not a test joined by `and`
         if not is_scripting():  # noqa: SIM102
             if torch.compiler.is_exporting():
                 return self._static_forward(x, edge_index, edge_attr, rowptr)
@@ -105,7 +105,7 @@ class GATv2Layer(nn.Module):
         return rows.view(-1, self.heads, self.out_channels)
 
 
-# Two steps that touch a row per edge. Without gradients they write less memory, which is what a layer waits for.
+# Two steps that touch a row per edge. Without gradients they write less memory, a layer's bottleneck.
 
 
 def _scale(rows: Tensor, factor: Tensor) -> Tensor:
@@ -167,7 +167,7 @@ def static_attention(logits: Tensor, messages: Tensor, target: Tensor, counts: T
 
 
 class PerNodeLayer(nn.Module):
-    """A linear map with the signature of :class:`GATv2Layer`: what that is on a graph of self-loops alone.
+    """A linear map with the signature of :class:`GATv2Layer`: GATv2 on a graph of self-loops alone.
 
     Args:
         in_channels: Input width.
@@ -187,7 +187,7 @@ class PerNodeLayer(nn.Module):
 
 
 class GATv2Block(nn.Module):
-    """A GATv2 layer, or the linear map it becomes without messages, with normalisation, dropout and a residual.
+    """A GATv2 layer, or a linear map without messages, with normalisation, dropout and a residual.
 
     ``x + dropout(relu(layer(norm(x))))``: pre-normalised, so that gradients reach every layer of a deep stack.
 

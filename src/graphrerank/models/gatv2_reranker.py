@@ -9,11 +9,11 @@ Notable about it:
   residual. Both projections start equal, so that the dot product starts as a similarity.
 - A list with nothing but one score and no edge keeps its order in ``scores``: there is nothing to rerank by.
 - With ``num_edge_types`` attention reads the type of each edge, and ``scores`` and ``full`` have features of each type.
-- With ``num_words`` attention reads what the ends of an edge cover of the query together, and so does ``pair_head``;
+- With ``num_words`` attention and ``pair_head`` read how much of the query both ends of an edge cover together;
   ``pair_evidence=False`` is the ablation of that.
 - Plain tensors in and out: the module scripts, and does GCS and all normalisation inside itself.
-- With ``num_pair_scores`` a layer of its own reads what comes of a cross-encoder's scores, and adds nothing where there
-  are none: trained alone, behind finished weights, it leaves every score without them as it was, to the last bit.
+- With ``num_pair_scores`` a separate linear layer reads a cross-encoder's scores, and adds nothing if there are none:
+  trained alone, behind finished weights, it leaves scores without them unchanged, to the last bit.
 - ``message_passing=False`` is the paper's MLP ablation: the same depth, width and features, no edges.
 """
 
@@ -44,7 +44,7 @@ class PairHead(nn.Module):
 
     Args:
         channels: Width of the nodes' states, and of the layer.
-        edge_dim: Width of what is read of an edge; 0 for nothing.
+        edge_dim: Width of an edge's attributes; 0 for none.
     """
 
     def __init__(self, channels: int, edge_dim: int) -> None:
@@ -90,11 +90,11 @@ class GATv2Reranker(nn.Module):
         residual: Whether layers add their input to their output.
         edge_features: Whether attention reads the edge weight.
         num_edge_types: Number of types of edges that the model reads, all; 0 for edges whose types are merged.
-        num_words: How many of the scores, the last ones, say which of the query's words a candidate holds
+        num_words: Number of the last scores that say which of the query's words a candidate holds
             (``WORD_FEATURES`` of :mod:`graphrerank.features.text_match`); read by ``scores`` and ``full``.
-        num_pair_scores: How many of the scores, the last ones before the words, are a cross-encoder's, if there is one
-            (``CROSS_ENCODER_FEATURES``), to be read by a layer of their own; not in ``paper`` mode.
-        pair_evidence: Whether edges and features say what the ends of an edge cover together, where there are words.
+        num_pair_scores: Number of the last scores before the words that are a cross-encoder's
+            (``CROSS_ENCODER_FEATURES``), read by a separate layer; not in ``paper`` mode.
+        pair_evidence: Whether edges and features measure how much of the query both ends of an edge cover, given words.
         pair_head: Whether a score of each candidate's best pair is added (:class:`PairHead`).
         message_passing: False for the MLP ablation, which has no pair head either.
         restart_prob: GCS's share of a node's own score in each step.
@@ -190,12 +190,12 @@ class GATv2Reranker(nn.Module):
 
     @staticmethod
     def inputs_of(*, features: str = "scores", num_edge_types: int = 0, **_: Any) -> ModelInputs:
-        """Return what a model of these arguments reads."""
+        """Return the inputs of a model with these arguments."""
         inputs = SCORES if features == "scores" else VECTORS
         return inputs.with_edge_types() if num_edge_types else inputs
 
     def feature_names(self, score_names: Sequence[str]) -> list[str]:
-        """Name what the model reads of a candidate, in order, given the names of the retriever's scores."""
+        """Name the features of a candidate, in order, given the names of the retriever's scores."""
         if self.features == "paper":
             return ["gcs", "query_vector", "node_vector"]
         names = self.score_features.names(score_names)
@@ -243,7 +243,7 @@ class GATv2Reranker(nn.Module):
         """Score every candidate, in two parts; arguments as of :meth:`forward`.
 
         Returns:
-            ``[N]`` what GCS adds to the score, 0 in ``paper`` mode, and ``[N]`` what the network adds.
+            ``[N]`` GCS's part of the score, 0 in ``paper`` mode, and ``[N]`` the network's part.
         """
         num_nodes = base_features.shape[0]
         scores = self.score_features(base_features, edge_index, edge_weight, ptr, edge_type)
@@ -295,7 +295,7 @@ class GATv2Reranker(nn.Module):
 
 
 def _has_evidence(other_scores: Tensor, edge_index: Tensor, graph: Tensor, num_graphs: int) -> Tensor:
-    """Tell each node whether its graph has an edge, or scores beside the base score that differ between candidates.
+    """Return for each node whether its graph has an edge, or further scores that differ between candidates.
 
     Args:
         other_scores: ``[N, C]``, scaled within the graph: all 0 where constant.

@@ -2,7 +2,7 @@
 
 Notable about it:
 
-- The encoder stays frozen: the model reads vectors of (query, passage) pairs that are made once and kept on disk.
+- The encoder stays frozen: the model reads vectors of (query, passage) pairs, computed once and cached on disk.
 - It starts as the frozen GRanker: the encoder's own head, and the paper's smoothing.
 - Plain tensors in and out: the module scripts, and smooths inside itself.
 """
@@ -71,11 +71,11 @@ class GRankerHead(nn.Module):
 
     @classmethod
     def from_head(cls, head: ClassificationHead, **arguments: Any) -> "GRankerHead":
-        """Make the model that starts from a cross-encoder's own head.
+        """Build a model that starts from a cross-encoder's head.
 
         Args:
             head: ``CrossEncoder.classification_head``; its weights are copied.
-            arguments: Of the model, beside those that describe the head (:func:`head_arguments`).
+            arguments: Further arguments of the model; :func:`head_arguments` has those of the head.
         """
         model = cls(**head_arguments(head), **arguments)
         model.head.load_state_dict(head.state_dict())
@@ -83,22 +83,22 @@ class GRankerHead(nn.Module):
 
     @staticmethod
     def inputs_of(**_: Any) -> ModelInputs:
-        """Return what a model of these arguments reads."""
+        """Return the inputs of a model with these arguments."""
         return PAIRS
 
     def start_from(self, encoder: CrossEncoder) -> None:
-        """Copy the weights of a cross-encoder's own head."""
+        """Copy the weights of a cross-encoder's head."""
         self.head.load_state_dict(encoder.classification_head.state_dict())
 
     def feature_names(self, score_names: Sequence[str]) -> list[str]:
-        """Name what the model reads of a candidate; the retriever's scores are not among it."""
+        """Name the features of a candidate; the retriever's scores are not among them."""
         return ["pair_vector", "degree"]
 
     def forward(self, pair_vectors: Tensor, edge_index: Tensor, degree: Tensor) -> Tensor:
         """Score every retrieved node; a packed batch of graphs is one call.
 
         Args:
-            pair_vectors: ``[N, hidden_size]``, what the encoder's head would read: its [CLS] vectors.
+            pair_vectors: ``[N, hidden_size]``, the inputs of the encoder's head: its [CLS] vectors.
             edge_index: ``[2, E]`` the corpus edges among the retrieved nodes, in any order, each once.
             degree: ``[N]`` neighbours of each node in the whole corpus graph.
 
@@ -122,7 +122,7 @@ def head_arguments(head: ClassificationHead) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class TrainedHead:
-    """Scores retrieved nodes in the place of a cross-encoder's own head.
+    """Scores retrieved nodes instead of a cross-encoder's own head.
 
     Attributes:
         model: The head, in evaluation mode; it smooths inside itself.
@@ -139,7 +139,7 @@ class TrainedHead:
 
 
 def load_trained_head(checkpoint: str) -> TrainedHead:
-    """Load a head from a run folder, a ``.ckpt`` or an exported artifact; of a run with several the primary one.
+    """Load a head from a checkpoint, of a run with several models the primary one.
 
     Raises:
         ValueError: If there is no such checkpoint, or its model is no GRanker head.

@@ -2,10 +2,10 @@
 
 Notable about it:
 
-- It holds only what is trained; the layers before are frozen, and run when a batch is made, not here.
+- It holds the trained layers only; the layers before are frozen, and run when a batch is made, not here.
 - A batch carries the states of all tokens, some hundred times as much as the vectors that the head alone reads, so
   that nothing of it is kept on disk: take few candidates and small batches.
-- It starts as the frozen GRanker, and once trained it is a cross-encoder of its own with a :class:`GRankerHead`.
+- It starts as the frozen GRanker, and once trained it is a new cross-encoder with a :class:`GRankerHead`.
 """
 
 from collections.abc import Mapping
@@ -49,12 +49,12 @@ class GRankerLayers(nn.Module):
 
     @classmethod
     def from_encoder(cls, encoder: CrossEncoder, train_last_layers: int, **arguments: Any) -> "GRankerLayers":
-        """Make the model that starts from a cross-encoder's own layers and head.
+        """Build a model that starts from a cross-encoder's layers and head.
 
         Args:
             encoder: The cross-encoder; its weights are copied.
             train_last_layers: Number of trained layers.
-            arguments: Of the head, beside those that describe it (:func:`head_arguments`).
+            arguments: Further arguments of the head.
         """
         arguments |= head_arguments(encoder.classification_head)
         model = cls(train_last_layers=train_last_layers, encoder=encoder.layer_settings, **arguments)
@@ -63,16 +63,16 @@ class GRankerLayers(nn.Module):
 
     @staticmethod
     def inputs_of(*, train_last_layers: int, **_: Any) -> ModelInputs:
-        """Return what a model of these arguments reads."""
+        """Return the inputs of a model with these arguments."""
         return token_states(train_last_layers)
 
     def start_from(self, encoder: CrossEncoder) -> None:
-        """Copy the weights of a cross-encoder's own last layers and head."""
+        """Copy the weights of a cross-encoder's last layers and head."""
         self.layers.load_state_dict(encoder.last_layers(self.layers.num_layers).state_dict())
         self.granker.start_from(encoder)
 
     def feature_names(self, score_names: list[str]) -> list[str]:
-        """Name what the model reads of a candidate; the retriever's scores are not among it."""
+        """Name the features of a candidate; the retriever's scores are not among them."""
         return ["token_states", "degree"]
 
     def forward(self, token_states: Tensor, token_ptr: Tensor, edge_index: Tensor, degree: Tensor) -> Tensor:
@@ -126,11 +126,11 @@ def measured_arguments(settings: Mapping[str, Any], encoder: CrossEncoder) -> di
 
 
 def frozen_grankers(encoder: CrossEncoder, inputs: ModelInputs) -> dict[str, nn.Module]:
-    """Build what a trained model of pairs is compared with: the cross-encoder, and GRanker with its own head.
+    """Build the baselines of a trained model of pairs: the cross-encoder, and GRanker with the encoder's head.
 
     Args:
         encoder: The cross-encoder.
-        inputs: What the trained model reads; both read the same.
+        inputs: Of the trained model; the baselines have the same.
     """
     smoothing = {"cross_encoder": 0.0, "granker": 0.2}
     if inputs.last_layers:

@@ -1,4 +1,4 @@
-"""Manifests: what a checkpoint's model is and what it was trained on, checked once, when a manifest is read.
+"""Manifests describe a checkpoint's model and its training. They are checked once, when they are read.
 
 A manifest may be untrusted: it is plain JSON within bounds (:mod:`graphrerank.untrusted`), and names a registered model
 (:mod:`graphrerank.models.registry`), never a class to import.
@@ -120,7 +120,7 @@ class FineTunedEntry(Entry):
     """The cross-encoder whose last layers were trained.
 
     Attributes:
-        folder: Its folder, beside the manifest.
+        folder: Its folder, next to the manifest.
         fingerprint: Changes whenever its vectors would.
     """
 
@@ -169,7 +169,7 @@ class Manifest(Entry):
 
     @property
     def inputs(self) -> ModelInputs:
-        """What the model reads.
+        """The model's inputs.
 
         Raises:
             ValueError: If the arguments do not fit the model.
@@ -262,10 +262,10 @@ class RerankerManifest(Manifest):
 
         The arguments of each name its file of ``conf/data``, as ``data``.
         """
-        own = {str(self.data.choice): self.data, **self.mix}
+        datasets = {str(self.data.choice): self.data, **self.mix}
         named = {
             name: entry.model_copy(update={"arguments": {"data": name, **entry.arguments}})
-            for name, entry in own.items()
+            for name, entry in datasets.items()
         }
         if self.start is None:
             return named
@@ -359,7 +359,7 @@ def _described(details: Any) -> str:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Read the manifest of a checkpoint: in its folder, or beside a ``.ckpt`` or one folder up.
+    """Read the manifest of a checkpoint: in its folder, or next to a ``.ckpt`` or one folder up.
 
     Raises:
         ValueError: If there is none, it is a link or not valid JSON, or as :func:`parse_manifest`.

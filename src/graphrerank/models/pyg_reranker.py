@@ -1,4 +1,4 @@
-"""The reranker with any convolution of PyTorch Geometric in the place of GATv2 layers."""
+"""The reranker with any convolution of PyTorch Geometric instead of GATv2 layers."""
 
 import inspect
 from collections.abc import Mapping
@@ -11,22 +11,22 @@ from graphrerank.models.gatv2 import GATv2Block
 from graphrerank.models.gatv2_reranker import GATv2Reranker
 
 PACKAGE = "torch_geometric.nn"
-FORWARD = ("edge_attr", "edge_weight")  # how convolutions name what they read of an edge
+FORWARD = ("edge_attr", "edge_weight")  # names of a convolution's inputs per edge
 
 
 class PyGReranker(GATv2Reranker):
     """Score candidates as :class:`GATv2Reranker` does, with layers of PyTorch Geometric.
 
     Its inputs, features, residuals and head are the same; a layer is ``conv`` from ``hidden_channels`` to the same
-    width. The edges are as they stand, without self-loops; a convolution adds its own as it always does. It reads what
-    there is of an edge (``edge_features``, types, words of pairs) if its constructor takes ``edge_dim``, and the edge's
-    weight if its ``forward`` takes ``edge_weight`` and ``edge_features`` is set.
+    width. The edges have no self-loops; a convolution may add them. It reads the attributes of edges
+    (``edge_features``, types, words of pairs) if its constructor takes ``edge_dim``, and their weights if its
+    ``forward`` takes ``edge_weight`` and ``edge_features`` is set.
 
     Args:
         conv: A convolution of ``torch_geometric.nn`` that reads one graph of nodes of one type, ``TransformerConv``
             say, with or without the package's name.
-        conv_arguments: For its constructor, beside widths. ``heads`` is 4 unless given, and a layer's width is shared
-            among them unless ``concat`` is false. A convolution that takes a network of its own (``GINConv``) gets two
+        conv_arguments: For its constructor, without widths. ``heads`` is 4 unless given, and a layer's width is shared
+            among them unless ``concat`` is false. A convolution with a network (``GINConv``) gets two
             linear layers.
         arguments: As of :class:`GATv2Reranker`.
 
@@ -97,10 +97,10 @@ class PyGLayer(nn.Module):
 
 
 def convolution_of(name: str) -> Any:
-    """Return a convolution of PyTorch Geometric by name; nothing else can be named, as checkpoints of strangers do."""
+    """Return a convolution of PyTorch Geometric by name, and nothing else, as checkpoints may be untrusted."""
     package = optional(PACKAGE, "model=pyg_reranker")
     short = str(name).removeprefix(f"{PACKAGE}.")
-    known = [own for own in package.conv.__all__ if own.endswith("Conv")]
+    known = [each for each in package.conv.__all__ if each.endswith("Conv")]
     if short not in known:
         raise ValueError(
             f"`conv` must be a convolution of {PACKAGE}, such as TransformerConv or SAGEConv, got {name!r}"

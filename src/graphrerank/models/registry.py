@@ -1,7 +1,7 @@
 """Models that a checkpoint can name: built-in ones, those of installed packages, and those registered in Python.
 
 A checkpoint holds a name and never says what to import. A name that is not here is refused, so that an untrusted
-checkpoint runs no code but what the user's environment or program has registered.
+checkpoint only runs code that the user's environment or program has registered.
 """
 
 from collections.abc import Mapping, Sequence
@@ -84,7 +84,7 @@ def find_model(name: object) -> type[nn.Module]:
 
 
 def read_inputs(model_class: Any, arguments: Mapping[str, Any]) -> ModelInputs:
-    """Return what a model of a class, or of a function that builds one, reads, before it is built.
+    """Return the inputs of a model before it is built, by its class or a function that builds it.
 
     Raises:
         TypeError: If the arguments are not the model's.

@@ -1,4 +1,4 @@
-"""What a reranker reads of a candidate when it reads no embedding: scores, ranks and its place in the graph.
+"""Features of a candidate without embeddings: its scores, its ranks and its place in the graph.
 
 - Everything is normalised within the candidate list, so that base scores of any scale and any encoder will do.
 - Computed inside the model, from the retriever's scores and the edges: an exported model needs nothing more.
@@ -44,7 +44,7 @@ def rank_by_graph(scores: Tensor, graph: Tensor, ptr: Tensor) -> Tensor:
 
 
 def pair_evidence(words: Tensor, edge_index: Tensor) -> Tensor:
-    """Measure what the two ends of each edge j -> i cover of the query together.
+    """Measure how much of the query the two ends of each edge j -> i cover together.
 
     Args:
         words: ``[N, W]``, the share of each word that a candidate holds.
@@ -60,8 +60,8 @@ def pair_evidence(words: Tensor, edge_index: Tensor) -> Tensor:
     """
     of_source, of_target = words.index_select(0, edge_index[0]), words.index_select(0, edge_index[1])
     together = torch.maximum(of_source, of_target).sum(1)
-    own = of_target.sum(1)
-    return torch.stack([together - torch.maximum(of_source.sum(1), own), together - own], dim=1)
+    target = of_target.sum(1)
+    return torch.stack([together - torch.maximum(of_source.sum(1), target), together - target], dim=1)
 
 
 class ScoreFeatures(nn.Module):
@@ -69,12 +69,12 @@ class ScoreFeatures(nn.Module):
 
     Columns: the ``num_scores`` min-max scaled scores; GCS of the scaled base score; reciprocal rank; log of the rank;
     log of the degree; best and mean base score among the neighbours; the largest share of each other score among the
-    neighbours. With types of edges, all that depends on edges follows for the edges of each type by themselves; two
+    neighbours. With types of edges, all columns that depend on edges follow for the edges of each type; two
     nodes that are joined in several ways are then several times neighbours.
 
     With words, the last ``num_words`` scores are shares of the query's weight, 0 where a candidate does not hold the
-    word, and depend on edges too: what the candidate covers together with all neighbours, scaled as scores are; and,
-    with ``pairs``, the largest :func:`pair_evidence` over its edges.
+    word. Further columns depend on edges: the share that a candidate covers together with its neighbours, scaled as
+    scores are; and, with ``pairs``, the largest :func:`pair_evidence` over its edges.
     """
 
     def __init__(

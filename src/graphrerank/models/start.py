@@ -1,4 +1,4 @@
-"""Training that begins from finished weights: fine-tuning, and layers learned behind a model that stays as it is."""
+"""Training that starts from finished weights: fine-tuning, and new layers behind a frozen model."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,11 +18,11 @@ def start_from(model: nn.Module, arguments: Mapping[str, Any], feature_names: Se
     """Give a new model the weights of a finished one.
 
     Both must be the same model with the same arguments that reads the same scores. One exception: a model that reads a
-    cross-encoder's scores may start from one that does not; the layer that reads them keeps its own weights, zeros.
+    cross-encoder's scores may start from one that does not; the layer that reads them starts at zero.
 
     Args:
         model: The new model; changed.
-        arguments: What it was built with.
+        arguments: Arguments of its constructor.
         feature_names: Names of the scores that it reads, in order.
         start: The finished model.
 
@@ -55,7 +55,7 @@ def start_from(model: nn.Module, arguments: Mapping[str, Any], feature_names: Se
 
 
 def start_entry(start: Checkpoint, name: str) -> dict[str, Any]:
-    """Say in the manifest of a training what it began from: name, hash of the weights, and their training's data."""
+    """Return a manifest's entry ``start``: name, hash of the weights, and their training's data."""
     return {
         "name": name,
         "sha256": hash_files([start.path]),
@@ -67,7 +67,7 @@ def start_entry(start: Checkpoint, name: str) -> dict[str, Any]:
 
 
 def train_only(model: nn.Module, parts: Sequence[str]) -> None:
-    """Leave all weights of a model as they are but those of some parts, the first words of its parameters' names.
+    """Freeze a model except some parts, named by the first words of its parameters' names.
 
     Raises:
         ValueError: If the model has no such part.
