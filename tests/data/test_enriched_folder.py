@@ -256,7 +256,7 @@ def test_every_data_set_with_mentions_has_the_settings(composed: Any, tmp_path: 
 
 def test_an_extractor_by_configuration(composed: Any, write_folder: Any, tmp_path: Path) -> None:
     folder = write_chunks(write_folder, tmp_path / "chunks")
-    target = "graphrerank_papers.knowledge.language_model_entities.LanguageModelEntityExtractor"
+    target = "graphrerank_papers.knowledge.language_model.LanguageModelEntityExtractor"
     extractor = f"{{_target_: {target}, base_url: 'http://127.0.0.1:9/v1', model: m, max_retries: 0, concurrency: 1}}"
     data = composed("data=folder", f"data.path={folder}", f"data.entities={extractor}")
     with pytest.raises(InstantiationException, match=r"127\.0\.0\.1:9/v1/chat/completions gave no usable answer"):

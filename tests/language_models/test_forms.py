@@ -22,9 +22,7 @@ from graphrerank_papers.answers.prompted_writer import answer_in_form
 from graphrerank_papers.grapher.citations import _read_numbers
 from graphrerank_papers.hipporag.fact_graph_search import _read
 from graphrerank_papers.indexing.summaries import parse_summary
-from graphrerank_papers.knowledge.language_model_entities import parse_entities
-from graphrerank_papers.knowledge.language_model_extractor import parse_knowledge
-from graphrerank_papers.knowledge.two_stage_extractor import parse_names, parse_relations
+from graphrerank_papers.knowledge.language_model import parse_entities, parse_knowledge, parse_names, parse_relations
 from graphrerank_papers.light_rag import parse_levels
 from graphrerank_papers.retag.language_model import parse_keywords, parse_relevant, parse_topic, parse_topics
 from tests.support import CONF, PAPERS_CONF

@@ -9,7 +9,7 @@ from tokenizers.pre_tokenizers import Whitespace
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from graphrerank_papers.answers.local import TransformersLanguageModel
-from graphrerank_papers.knowledge.language_model_extractor import LanguageModelKnowledgeExtractor
+from graphrerank_papers.knowledge.language_model import LanguageModelKnowledgeExtractor
 
 WORDS = ["[PAD]", "[UNK]", "[EOS]", "user", "system", "assistant", *"abcdefghijklmnopqrstuvwxyz"]
 TEMPLATE = "{% for m in messages %}{{ m.role }} {{ m.content }} [EOS] {% endfor %}assistant "

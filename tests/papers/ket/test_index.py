@@ -15,8 +15,7 @@ from graphrerank.text import WordTokenizer, count_tokens
 from graphrerank_papers.ket.index import KETIndexBuilder, KETSettings, prompts_of
 from graphrerank_papers.ket.report import Tokens
 from graphrerank_papers.ket.retrieval import KETRetrieval
-from graphrerank_papers.knowledge.language_model_extractor import LanguageModelKnowledgeExtractor
-from graphrerank_papers.knowledge.two_stage_extractor import TwoStageKnowledgeExtractor
+from graphrerank_papers.knowledge.language_model import LanguageModelKnowledgeExtractor
 
 MakeDocuments = Callable[..., list[str]]
 SETTINGS = KETSettings(chunk_tokens=24, num_splits=1, core_share=0.5)
@@ -150,8 +149,9 @@ def test_prompts_of_a_language_model(tmp_path: Path, name_extractor: Any) -> Non
 
     asking = LanguageModelKnowledgeExtractor(Model(), prompt=Prompt("p", "{text}", system="List them."))
     assert prompts_of(asking) == prompts_of(KnowledgeCache(asking, tmp_path)) == ("List them.",)
-    twice = TwoStageKnowledgeExtractor(Model(), entities=Prompt("e", "Names: {text}"))
-    assert prompts_of(twice) == ("Names:", shipped_prompt("ea_graphrag_triples").wording)
+    triples = shipped_prompt("ea_graphrag_triples")
+    twice = LanguageModelKnowledgeExtractor(Model(), prompt=Prompt("e", "Names: {text}"), relations=triples)
+    assert prompts_of(twice) == ("Names:", triples.wording)
     assert prompts_of(name_extractor) == prompts_of(KnowledgeCache(name_extractor, tmp_path)) == ()
 
 
