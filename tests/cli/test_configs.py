@@ -144,7 +144,7 @@ def test_callbacks_and_trainer_instantiate(tmp_path: Path) -> None:
 EXPERIMENTS = [
     pytest.param(file, id=file.stem, marks=[pytest.mark.slow] if "DIR" in file.read_text() else [])
     for file in sorted((CONF / "experiment").glob("*.yaml"))
-    if file.stem not in ("grapher_tables", "grapher_paper")  # grapher/test_job.py runs it on small folders
+    if file.stem not in ("grapher_tables", "grapher_paper")  # grapher/test_experiment.py runs it on small folders
     and "# python evaluate.py experiment" not in file.read_text()  # test_pipelines.py, test_adapter.py
 ]
 

@@ -70,17 +70,19 @@ def test_curves(run_command, folder: Path, reader: Path, tmp_path: Path) -> None
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == str(tmp_path)
-    found = metrics(tmp_path)
-    assert list(found["budgets"]) == ["re2", "gar", "fastinsight"]
-    assert all(list(points) == ["4", "8"] for points in found["budgets"].values())
-    assert [point["encodings"] for point in found["budgets"]["gar"].values()] == [4, 8]
-    default = found["budgets"]["fastinsight"]["8"]
-    assert found["settings"]["smoothing"]["0.2"]["CR@10"] == default["CR@10"]
-    assert found["settings"]["structure_weight"]["1.0"]["TR"] == default["TR"]
-    report = (tmp_path / "report.md").read_text()
-    assert report in done.stdout
-    assert f"![curves]({folder.name}.png)" in report
-    assert (tmp_path / f"{folder.name}.png").read_bytes().startswith(b"\x89PNG")
+    found, name = json.loads((tmp_path / "metrics.json").read_text()), folder.name
+    rows = {(row["pipeline"], row["budget"]): row for row in found[f"{name}: budget"]}
+    assert list(rows) == [(pipeline, size) for pipeline in ("re2", "gar", "fastinsight") for size in (4, 8)]
+    assert [rows["gar", size]["pairs"] for size in (4, 8)] == [4, 8]
+    smoothing = {row["smoothing"]: row["CR@10"] for row in found[f"{name}: smoothing"]}
+    assert smoothing[0.2] == rows["fastinsight", 8]["CR@10"]
+    assert [row["structure_weight"] for row in found[f"{name}: structure_weight"]] == [0.0, 1.0]
+    assert {row["pipeline"] for row in found[f"{name}: correlation with the recall gained"]} == {
+        "re2",
+        "gar",
+        "fastinsight",
+    }
+    assert (tmp_path / "report.md").read_text() in done.stdout
 
 
 def test_another_retriever_and_fewer_queries(run_command, folder: Path, tmp_path: Path) -> None:

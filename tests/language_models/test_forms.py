@@ -19,7 +19,7 @@ from graphrerank_papers.answers.constrained import FormMask, form_tokenizer
 from graphrerank_papers.answers.correctness_judge import parse_decision
 from graphrerank_papers.answers.map_reduce_writer import parse_final_answer, parse_partial_answer
 from graphrerank_papers.answers.prompted_writer import answer_in_form
-from graphrerank_papers.grapher.citations import _read_numbers
+from graphrerank_papers.grapher.citations import read_numbers
 from graphrerank_papers.hipporag.fact_graph_search import _read
 from graphrerank_papers.indexing.summaries import parse_summary
 from graphrerank_papers.knowledge.language_model import parse_entities, parse_knowledge, parse_names, parse_relations
@@ -35,7 +35,7 @@ LETTERS = " ".join(chr(code) for code in range(33, 127))  # each is a token: any
 TEXT = [LETTERS, 'Metz lies in Lorraine; "Who?" asked 3 kings: {"answer": ["Metz", [1, 2]]}. Decision: yes über'] * 10
 ENDS = ('"', "}", "]", '"]', '"}', "]}", "yes")
 PARSERS: dict[str, Callable[[str], Any]] = {
-    "citations": _read_numbers,
+    "citations": read_numbers,
     "drafted_question": parse_question,
     "ea_graphrag_entities": parse_names,
     "ea_graphrag_facts": _read,

@@ -5,6 +5,7 @@ import logging
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
+from copy import deepcopy
 from functools import partial
 from io import StringIO
 from pathlib import Path
@@ -23,6 +24,7 @@ from graphrerank.cli.session import Session
 from graphrerank.extras import EXTRAS, require_extra
 from graphrerank.files import sole_use
 from graphrerank.models.registry import register_model
+from graphrerank.parts import Parts
 from graphrerank.processes import is_first_process
 
 COMMANDS = {  # a setting of the command line -> the job that it asks for, in the place of `job`
@@ -61,10 +63,10 @@ def run_job(cfg: DictConfig, schema: type, session: Callable[[DictConfig], Sessi
     return folder
 
 
-def _do_job(job: Callable[[Any], Path | None], session: Session) -> Path | None:
+def _do_job(job: Callable[..., Path | None], session: Session) -> Path | None:
     """Call a job, and send what it read and wrote to the chosen loggers; if it fails, their runs say so."""
     try:
-        folder = job(session)
+        folder = job(*_arguments(job, session))
     except BaseException:
         session.tracking.close(failed=True)
         raise
@@ -73,15 +75,24 @@ def _do_job(job: Callable[[Any], Path | None], session: Session) -> Path | None:
     return folder
 
 
-def build_job(cfg: DictConfig) -> Callable[[Any], Path | None]:
+def _arguments(job: Callable[..., Path | None], session: Session) -> tuple[Any, ...]:
+    """Return what a job is called with: an experiment with parts and a run folder, a command with its session."""
+    if len(inspect.signature(job).parameters) == 1:
+        return (session,)
+    cfg = session.cfg
+    settings = {"paths": dict(cfg.paths), "device": cfg.device, "num_threads": cfg.num_threads, "seed": cfg.seed}
+    return Parts(**settings, on_dataset=session.tracking.reads_data), Path(cfg.paths.run_dir)
+
+
+def build_job(cfg: DictConfig) -> Callable[..., Path | None]:
     """Build a configuration's ``job``: a class that takes a plan, or a function without one."""
     command = next((target for setting, target in COMMANDS.items() if cfg.get(setting)), None)
-    node = cfg.job if command is None else OmegaConf.create({"_target_": command})
+    node = deepcopy(cfg).job if command is None else OmegaConf.create({"_target_": command})
     target = check_plan(node, "job")
     if not isinstance(target, type):
         return partial(target)
     try:
-        job: Callable[[Any], Path | None] = instantiate(node, _convert_="all")
+        job: Callable[..., Path | None] = instantiate(node, _convert_="all")
     except InstantiationException as error:
         if isinstance(error.__cause__, ValueError):
             raise error.__cause__ from None

@@ -37,7 +37,7 @@ def fit(
     warmup_steps: int = 100,
     module: Mapping[str, Any] | None = None,
     trainer: Mapping[str, Any] | None = None,
-    callbacks: Sequence[Callback] = (),
+    callbacks: str | Sequence[Callback] = (),
     logger: Any = None,
     restart_probs: Mapping[str, float | None] | None = None,
     cross_encoder_queries: Any = None,
@@ -69,7 +69,8 @@ def fit(
         warmup_steps: Optimizer steps of linear warm-up.
         module: Further arguments of :class:`~graphrerank.training.reranker_module.RerankerModule`.
         trainer: Arguments of ``lightning.Trainer`` in the place of those of ``conf/trainer``.
-        callbacks: Lightning callbacks beside those that keep the best and the last checkpoint and stop early.
+        callbacks: Lightning callbacks beside those that keep the best and the last checkpoint and stop early; or a name
+            of ``conf/callbacks`` in the place of these.
         logger: A Lightning logger or several; None for none.
         restart_probs: Of GCS and PPR, which stand in the manifest; None: chosen on the validation split.
         cross_encoder_queries: As of :class:`~graphrerank.fitting.training_data.FeaturePlan`.

@@ -1,15 +1,14 @@
 """Detection of the references that a piece of a paper cites."""
 
-import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from typing import Protocol
 
 from graphrerank.checks import check_counts
 from graphrerank.language_models.answer_cache import ChatModel
-from graphrerank.language_models.prompt import Prompt, in_form, shipped_prompt
+from graphrerank.language_models.prompt import Prompt, shipped_prompt
+from graphrerank.language_models.strict_answers import ask_strictly, read_json
 from graphrerank.text import normalize_entity
 
 MIN_TITLE_WORDS = 3  # shorter titles are mentioned by chance
@@ -62,43 +61,42 @@ class CitationPatterns:
         return [_cited(text, entries) for text, entries in zip(texts, references, strict=True)]
 
 
-@dataclass(eq=False)
 class LanguageModelCitations:
     """Asks a chat model, as FastInsight does: one question per text that has references to choose from.
 
-    An answer that is not the requested JSON is requested again; a text without a usable answer cites nothing and is
-    counted in ``num_skipped``.
+    An answer that is not the requested JSON is requested again; a text without a usable answer cites nothing.
+
+    Args:
+        model: Chat model, best wrapped in an ``AnswerCache``.
+        tries: Requests per text until an answer is usable.
+        prompt: With the places ``{references}`` and ``{text}``; None for the one that ships.
     """
 
-    model: ChatModel  # wrap it in an `AnswerCache` to pay for nothing twice
-    _: KW_ONLY
-    tries: int = 3  # requests per text until an answer is usable
-    # with the places `{references}` and `{text}`; it asks for `{"cited": [...]}`
-    prompt: Prompt = field(default_factory=partial(shipped_prompt, "citations"))
-    num_skipped: int = field(default=0, init=False)  # texts without a usable answer, over all calls
-
-    def __post_init__(self) -> None:
-        check_counts(tries=self.tries)
+    def __init__(self, model: ChatModel, *, tries: int = 3, prompt: Prompt | None = None) -> None:
+        check_counts(tries=tries)
+        self.model, self.tries, self.prompt = model, tries, prompt or shipped_prompt("citations")
         self.prompt.fill(references="", text="")
 
     def detect(self, texts: Sequence[str], references: Sequence[Sequence[Reference]]) -> list[list[int]]:
         """List the references of its paper that each text cites."""
+        rows = [row for row, entries in enumerate(references) if entries]
+
+        def check(index: int, numbers: list[int]) -> None:
+            if not all(1 <= number <= len(references[rows[index]]) for number in numbers):
+                raise ValueError(f"`cited` must be numbers of the list, got {numbers}")
+
+        answers = ask_strictly(
+            self.model,
+            [self.prompt.fill(references=_numbered(references[row]), text=texts[row]) for row in rows],
+            system=self.prompt.instructions(),
+            parse=read_numbers,
+            check=check,
+            tries=self.tries,
+            form=self.prompt.form,
+        )
         cited: list[list[int]] = [[] for _ in texts]
-        waiting = [index for index, entries in enumerate(references) if entries]
-        model = in_form(self.model, self.prompt.form)
-        for _ in range(self.tries):
-            questions = [
-                self.prompt.fill(references=_numbered(references[index]), text=texts[index]) for index in waiting
-            ]
-            answers = model.ask(questions, system=self.prompt.instructions(), read=_read_numbers) if waiting else []
-            unusable = []
-            for index, numbers in zip(waiting, answers, strict=True):
-                if numbers is None or not all(1 <= number <= len(references[index]) for number in numbers):
-                    unusable.append(index)
-                else:
-                    cited[index] = sorted({number - 1 for number in numbers})
-            waiting = unusable
-        self.num_skipped += len(waiting)
+        for row, numbers in zip(rows, answers, strict=True):
+            cited[row] = sorted({number - 1 for number in numbers or ()})
         return cited
 
 
@@ -164,11 +162,10 @@ def _numbered(references: Sequence[Reference]) -> str:
     return "\n".join(lines)
 
 
-def _read_numbers(content: str) -> list[int] | None:
-    try:
-        answer = json.loads(content)
-    except (ValueError, TypeError, RecursionError):  # TypeError: the model's answer was null
-        return None
+def read_numbers(content: str) -> list[int]:
+    """Parse an answer, strictly: ``{"cited": [numbers]}``."""
+    answer = read_json(content)
     numbers = answer.get("cited") if isinstance(answer, dict) and set(answer) == {"cited"} else None
-    usable = isinstance(numbers, list) and all(type(number) is int for number in numbers)
-    return numbers if usable else None
+    if not isinstance(numbers, list) or not all(type(number) is int for number in numbers):
+        raise ValueError(f'the answer must be {{"cited": [numbers]}}, got {content[:80]!r}')
+    return numbers

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -20,17 +19,6 @@ from graphrerank.text import normalize_entity
 PASSAGE = "passage:"  # opens the id of a node that is a whole passage
 
 
-@dataclass(frozen=True)
-class TextRichGraph:
-    """A knowledge graph as a data set, and the origin of its nodes and edges."""
-
-    dataset: RetrievalDataset  # nodes are entities; a node is relevant to a query if one of its passages is
-    indptr: Tensor  # `[N + 1]` int64; node `i` comes from the passages `indices[indptr[i]:indptr[i + 1]]`
-    indices: Tensor  # `[P]` int64, numbers of passages, ascending within a node
-    edges: Tensor  # `[M, 2]` int64, each pair of related nodes once, the smaller number first, ascending
-    statements: Sequence[str]  # `M` descriptions of relations, the first one read for each edge
-
-
 def load_text_rich_graph(
     source: RetrievalDataset,
     *,
@@ -40,7 +28,7 @@ def load_text_rich_graph(
     max_characters: int = 4096,
     cache: str | Path | None = None,
 ) -> RetrievalDataset:
-    """Build a text-rich knowledge graph from a data set's passages: the ``dataset`` of :func:`text_rich_graph`.
+    """Build a text-rich knowledge graph from a data set's passages (:func:`text_rich_graph`).
 
     Args:
         source: The data set.
@@ -53,8 +41,7 @@ def load_text_rich_graph(
     if cache is not None:
         extractor = KnowledgeCache(extractor, Path(cache) / "knowledge")
     knowledge = extractor.extract(source.graph.all_texts)
-    graph = text_rich_graph(source, knowledge, name=name, max_entities=max_entities, max_characters=max_characters)
-    return graph.dataset
+    return text_rich_graph(source, knowledge, name=name, max_entities=max_entities, max_characters=max_characters)
 
 
 def text_rich_graph(
@@ -64,7 +51,7 @@ def text_rich_graph(
     name: str | None = None,
     max_entities: int | None = None,
     max_characters: int = 4096,
-) -> TextRichGraph:
+) -> RetrievalDataset:
     """Merge the knowledge of all passages into one graph.
 
     - Entities whose names :func:`~graphrerank.text.normalize_entity` makes equal are one node. Its id is that name, so
@@ -94,7 +81,6 @@ def text_rich_graph(
     check_counts(max_entities=max_entities, max_characters=max_characters)
     nodes = _Nodes(max_characters)
     weight: Counter[tuple[int, int]] = Counter()
-    statements: dict[tuple[int, int], str] = {}
     for passage, known in enumerate(knowledge):
         node_of: dict[str, int] = {}
         for entity in _kept(known, max_entities):
@@ -105,15 +91,13 @@ def text_rich_graph(
         for relation in known.relations:
             ends = node_of.get(relation.head), node_of.get(relation.tail)
             if ends[0] is not None and ends[1] is not None and ends[0] != ends[1]:
-                pair = (min(ends[0], ends[1]), max(ends[0], ends[1]))
-                weight[pair] += 1
-                statements.setdefault(pair, relation.description)
+                weight[min(ends[0], ends[1]), max(ends[0], ends[1])] += 1
     pairs = sorted(weight)
     edges = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2)
     weights = torch.tensor([weight[pair] for pair in pairs], dtype=torch.float32)
     graph = CorpusGraph.from_edges(list(nodes.node_of), nodes.texts(), edges, weights, edge_type=REFERENCE)
     indptr, indices = nodes.passages()
-    dataset = RetrievalDataset(
+    return RetrievalDataset(
         name or f"{source.name}-G",
         graph,
         source.query_ids,
@@ -121,7 +105,6 @@ def text_rich_graph(
         _judge_nodes(source.splits, indptr, indices, source.graph.num_nodes),
         edge_counts={"relations": len(edges)},
     )
-    return TextRichGraph(dataset, indptr, indices, edges, [statements[pair] for pair in pairs])
 
 
 class _Nodes:

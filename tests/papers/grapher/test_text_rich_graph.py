@@ -38,8 +38,7 @@ JUDGED = [(0, 0, 1.0), (0, 1, 2.0), (1, 3, 1.0), (2, 2, 3.0)]
 
 
 def test_a_small_corpus_by_hand() -> None:
-    made = text_rich_graph(source(5, JUDGED), PASSAGES)
-    data = made.dataset
+    data = text_rich_graph(source(5, JUDGED), PASSAGES)
     assert data.name == "small-G"
     assert data.graph.node_ids == ["cat", "dog", "ant", "bee", "passage:p3"]
     assert data.graph.texts == [
@@ -49,12 +48,8 @@ def test_a_small_corpus_by_hand() -> None:
         "Bee. Three: bee.",
         "Passage 3.",
     ]
-    assert made.edges.tolist() == [[0, 1], [1, 2]]
-    assert list(made.statements) == ["One: The Cat-Dog.", "Two: dog-Ant."]
     assert data.graph.indices.tolist() == [1, 0, 2, 1]
     assert data.graph.weight.tolist() == [3.0, 3.0, 1.0, 1.0]
-    assert made.indptr.tolist() == [0, 4, 6, 7, 8, 9]
-    assert made.indices.tolist() == [0, 1, 2, 4, 0, 1, 1, 2, 3]
     assert judgements(data.splits["test"]) == {
         ("q0", "cat", 2.0),
         ("q0", "dog", 2.0),
@@ -86,7 +81,7 @@ def test_gold_against_naive_loop(seed: int) -> None:
         passages.append(knowledge(held, pairs))  # type: ignore[arg-type]
     judged = [(query, node, float(draw.randint(1, 3))) for query in range(6) for node in draw.sample(range(20), 3)]
     made = text_rich_graph(source(20, judged), passages)
-    ids = list(made.dataset.graph.node_ids)
+    ids = list(made.graph.node_ids)
     expected: dict[tuple[int, int], float] = {}
     for query, passage, gain in judged:
         said = passages[passage]
@@ -94,7 +89,7 @@ def test_gold_against_naive_loop(seed: int) -> None:
         kept = [entity.name for entity in said.entities if entity.name in related or not related]
         for node in [ids.index(name) for name in kept] or [ids.index(f"passage:p{passage}")]:
             expected[query, node] = max(gain, expected.get((query, node), 0.0))
-    found = made.dataset.splits["test"]
+    found = made.splits["test"]
     assert (
         dict(zip(zip(found.query.tolist(), found.node.tolist(), strict=True), found.gain.tolist(), strict=True))
         == expected
@@ -102,14 +97,14 @@ def test_gold_against_naive_loop(seed: int) -> None:
 
 
 def test_ids_stay_when_passages_come() -> None:
-    few = text_rich_graph(source(2, [(0, 0, 1.0)]), PASSAGES[:2]).dataset.graph
-    many = text_rich_graph(source(5, JUDGED), PASSAGES).dataset.graph
+    few = text_rich_graph(source(2, [(0, 0, 1.0)]), PASSAGES[:2]).graph
+    many = text_rich_graph(source(5, JUDGED), PASSAGES).graph
     assert set(few.node_ids) < set(many.node_ids)
 
 
 def test_the_most_related_entities_are_kept() -> None:
     said = [knowledge(["A", "Bb", "Cc", "Dd"], [("Bb", "Cc"), ("Dd", "Cc"), ("A", "Dd")])]
-    assert text_rich_graph(source(2, [(0, 0, 1.0)]), [*said, Knowledge()], max_entities=2).dataset.graph.node_ids == [
+    assert text_rich_graph(source(2, [(0, 0, 1.0)]), [*said, Knowledge()], max_entities=2).graph.node_ids == [
         "cc",
         "dd",
         "passage:p1",
@@ -117,9 +112,9 @@ def test_the_most_related_entities_are_kept() -> None:
 
 
 def test_texts_end_at_a_description() -> None:
-    texts = text_rich_graph(source(5, JUDGED), PASSAGES, max_characters=20).dataset.graph.texts
+    texts = text_rich_graph(source(5, JUDGED), PASSAGES, max_characters=20).graph.texts
     assert texts[:2] == ["cat. One: the cat.", "Dog. One: dog. Two: dog."]
-    assert text_rich_graph(source(5, JUDGED), PASSAGES, max_characters=1).dataset.graph.texts[1] == "Dog. One: dog."
+    assert text_rich_graph(source(5, JUDGED), PASSAGES, max_characters=1).graph.texts[1] == "Dog. One: dog."
 
 
 def test_what_was_extracted_is_kept(tmp_path: Path) -> None:

@@ -1,1 +1,0 @@
-"""The benchmark that others can run, beside what is published."""

@@ -1,0 +1,174 @@
+"""``python evaluate.py experiment=fastinsight_curves``: quality against time, budget and FastInsight's two weights."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphrerank.evaluation.measuring import judged_queries, measure_ranking
+from graphrerank.evaluation.run_pipelines import run_pipelines
+from graphrerank.evaluation.significance import bootstrap_interval
+from graphrerank.parts import Parts
+from graphrerank.pipelines.pipeline import Pipeline
+from graphrerank_papers.tables import write_tables
+
+VARIED = "fastinsight"  # pipeline whose settings are varied
+SEARCH, START = "vector_search", 10  # the search that pipelines begin with, and its first nodes
+QUALITY = "CR@10"  # FastInsight's R@10 is capped (section 4.3.1)
+RECALL, NEARNESS, MISSED = "R@10", "TR", "MissTR"
+
+Row = dict[str, Any]  # of a table
+Values = Mapping[str, Tensor]  # measure -> `[Q]`
+
+
+@dataclass(frozen=True, kw_only=True)
+class FastInsightCurves:
+    """FastInsight's Figures 4 to 7 and its Table 6; ``conf/experiment/fastinsight_curves.yaml`` describes settings."""
+
+    datasets: Sequence[str]
+    pipelines: Sequence[str]
+    budgets: Sequence[int]
+    settings: Mapping[str, Sequence[float]]
+    split: str
+    num_queries: int | None = None
+    retriever: str
+    encoder: Mapping[str, Any]
+    pair_encoder: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        if not self.budgets:
+            raise ValueError("`job.budgets` must name at least one budget, got []")
+
+    def __call__(self, parts: Parts, run_dir: Path) -> Path:
+        """Measure every data set, and write ``metrics.json`` and ``report.md`` after each."""
+        default = parts.settings("pipeline", VARIED)
+        for name in self.settings:
+            if not _steps_with(default, name):
+                raise ValueError(f"`job.settings` must name settings of the steps of pipeline {VARIED!r}, got {name!r}")
+        tables: dict[str, list[Row]] = {}
+        report = ""
+        for data in self.datasets:
+            for title, row in self._rows(parts, data):
+                tables.setdefault(title, []).append(row)
+            report = write_tables(run_dir, "FastInsight's curves", tables)
+        print(report)
+        return run_dir
+
+    def _rows(self, parts: Parts, data: str) -> Iterator[tuple[str, Row]]:
+        """Yield the rows of a data set, each with the name of its table."""
+        prepared = parts.prepare(
+            data, retriever=self.retriever, encoder=self.encoder, pair_encoder=self.pair_encoder, splits=(self.split,)
+        )
+        build = parts.pipeline_factory(prepared, retriever=self.retriever, encoder=self.encoder)
+        largest = max(self.budgets)
+        pipelines: dict[tuple[str, float], Pipeline] = {(SEARCH, START): build(SEARCH, budget=START)}
+        pipelines |= {(name, size): build(name, budget=size) for name in self.pipelines for size in self.budgets}
+        for name, numbers in self.settings.items():
+            for number in numbers:
+                varied = parts.settings("pipeline", VARIED, budget=largest)
+                for step in _steps_with(varied, name):
+                    step[name] = float(number)
+                pipelines[name, number] = build(varied)
+        dataset, queries = prepared.dataset, judged_queries(prepared.dataset, self.split, self.num_queries)
+        named = {f"{kind} {number:g}": pipeline for (kind, number), pipeline in pipelines.items()}
+        ranked = run_pipelines(prepared, queries, named, progress=True)
+        measures = tuple(dict.fromkeys((QUALITY, RECALL, f"R@{largest}", NEARNESS, MISSED, "nDCG@10")))
+        qrels = dataset.split(self.split)
+        values = {
+            key: measure_ranking(dataset, qrels, queries, system.ranking, measures)
+            for key, system in zip(pipelines, ranked, strict=True)
+        }
+        costs = {key: system.cost for key, system in zip(pipelines, ranked, strict=True)}
+        start = values[SEARCH, START]
+        for name in self.pipelines:
+            for size in self.budgets:
+                found, cost = values[name, size], costs[name, size]
+                assert cost is not None
+                yield (
+                    f"{dataset.name}: budget",
+                    {
+                        "pipeline": name,
+                        "budget": size,
+                        **{measure: float(found[measure].nanmean()) for measure in (QUALITY, NEARNESS, "nDCG@10")},
+                        "95% interval": bootstrap_interval(found[QUALITY]).tolist(),
+                        "pairs": cost.encodings or 0.0,
+                        "ms per query": sum(cost.batch_ms.values()),
+                    },
+                )
+        for name, numbers in self.settings.items():
+            for number in numbers:
+                yield (
+                    f"{dataset.name}: {name}",
+                    {name: float(number), QUALITY: float(values[name, number][QUALITY].nanmean())},
+                )
+        for name in self.pipelines:
+            for row in topological_quartiles(start[NEARNESS], values[name, largest][QUALITY]):
+                yield f"{dataset.name}: quartiles of {NEARNESS}", {"pipeline": name, **row}
+        for name in self.pipelines:
+            gains = gain_correlations(start, values[name, largest], recall=f"R@{largest}")
+            yield f"{dataset.name}: correlation with the recall gained", {"pipeline": name, **gains}
+
+
+def gain_correlations(start: Values, end: Values, *, recall: str) -> dict[str, float]:
+    r"""Correlate a pipeline's gain over its vector search with that search's Recall and with its MissTR.
+
+    .. math:: \Delta R = R_{total} - R@10_{vs}
+
+    Source: FastInsight, Table 6, which does not say which kind of correlation; ours is Pearson's. ``start`` is the
+    first ten nodes of the vector search, ``end`` the pipeline with all its nodes, and ``recall`` the measure over
+    these. NaN where one is constant.
+    """
+    gain = end[recall] - start[RECALL]
+    return {"Recall": pearson(gain, start[RECALL]), MISSED: pearson(gain, start[MISSED])}
+
+
+def pearson(first: Tensor, second: Tensor) -> float:
+    """Correlate two vectors ``[Q]``; NaN where one is constant.
+
+    Example:
+        >>> round(pearson(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1.0, 3.0, 2.0])), 3)
+        0.5
+    """
+    both = torch.stack([first, second]).double()
+    if bool((both == both[:, :1]).all(1).any()):
+        return float("nan")
+    return float(torch.corrcoef(both)[0, 1])
+
+
+def topological_quartiles(start: Tensor, scores: Tensor) -> list[Row]:
+    """Group questions by the quartiles of ``start``, ``[Q]``, and average a pipeline's ``[Q]`` scores in each.
+
+    Questions of one Topological Recall are in one group, the lowest whose quartile it does not exceed, so that groups
+    may differ in size where many are equal, and an empty one is left out.
+
+    Source: FastInsight, section 5.3.1 and Figure 5, which does not say whose Topological Recall it is. Ours is that of
+    the vector search's first nodes, from which all pipelines begin: the groups are the same for all.
+
+    Example:
+        >>> start = torch.tensor([0.0, 0.4, 0.6, 1.0, 1.0])
+        >>> [row["questions"] for row in topological_quartiles(start, start)]
+        [2, 1, 2]
+    """
+    group = torch.bucketize(start, torch.quantile(start, torch.tensor([0.25, 0.5, 0.75], dtype=start.dtype)))
+    rows = []
+    for number in range(4):
+        if bool((inside := group == number).any()):
+            rows.append(
+                {
+                    "quartile": f"Q{number + 1}",
+                    "TR": [float(start[inside].min()), float(start[inside].max())],
+                    "questions": int(inside.sum()),
+                    QUALITY: float(scores[inside].nanmean()),
+                    "95% interval": bootstrap_interval(scores[inside]).tolist(),
+                }
+            )
+    return rows
+
+
+def _steps_with(group: Any, name: str) -> list[Any]:
+    """List the steps of a pipeline that have a setting, those within steps too."""
+    within = [inner for step in group.get("steps", ()) for inner in _steps_with(step, name)]
+    return [*([group] if name in group else []), *within]

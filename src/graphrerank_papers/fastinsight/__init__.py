@@ -1,1 +1,0 @@
-"""FastInsight's curves."""

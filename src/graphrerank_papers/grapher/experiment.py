@@ -1,0 +1,412 @@
+"""``python train.py experiment=grapher_tables``: GraphER's protocol over many data sets, as tables."""
+
+import math
+import multiprocessing
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import torch
+from omegaconf import DictConfig, OmegaConf
+from torch import Tensor, nn
+
+from graphrerank.data.candidates import PreparedDataset
+from graphrerank.evaluation.rerankers import reranking_systems, tune_restart_probs
+from graphrerank.evaluation.reranking import measure_queries
+from graphrerank.evaluation.significance import bootstrap_interval, paired_randomization
+from graphrerank.fitting.fit import feature_plan, fit
+from graphrerank.fitting.training import FitSettings
+from graphrerank.fitting.training_data import TrainingData
+from graphrerank.parts import Part, Parts
+from graphrerank_papers.steps import do_step, read_step, step_file
+from graphrerank_papers.tables import write_tables
+
+FROZEN = ("retriever", "ppr", "gcs")
+MLP, GATV2 = "MLP", "GATv2"
+NETWORKS = {MLP: ("model.message_passing=false",), GATV2: ()}  # both read the same features
+OF_FIT = ("learning_rate", "weight_decay", "max_epochs")  # arguments of `fit` that are searched
+OF_MODEL = ("restart_prob",)  # of the GCS feature: may be searched too
+CHOOSE_BY = "PR@10"
+MEASURES = ("PR@5/multi", "PR@5", "PR@10/multi", "PR@10")
+TRAINER = {"limit_val_batches": 0, "enable_progress_bar": False}
+WARMUP_STEPS = 50
+
+Choice = tuple[tuple[str, float], ...]  # settings that were searched, by name
+Row = dict[str, Any]  # of a table
+
+
+@dataclass(frozen=True)
+class Step:
+    """Train a network, or take a frozen operator, and measure it."""
+
+    name: str  # in progress lines and file names
+    system: str  # one of `FROZEN` or of `NETWORKS`
+    features: str = "scores"  # a file of conf/features
+    choice: Choice = ()
+    overrides: tuple[str, ...] = ()  # of conf, in Hydra's form
+    train: tuple[str, ...] = ()  # data sets; none for a frozen operator
+    judge: tuple[str, ...] = ()
+    split: str = "test"
+    seed: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphERTables:
+    """The experiment; ``conf/experiment/grapher_tables.yaml`` describes its settings."""
+
+    train: Sequence[str]
+    judge: str
+    test: Sequence[str]
+    retriever: str
+    top_k: int
+    encoder: Mapping[str, Any]
+    encoder_choice: str
+    settings: Sequence[str]
+    grid: Mapping[str, Sequence[float]]
+    features: Sequence[str]
+    seeds: Sequence[int]
+    ablated: str
+    ablations: Sequence[str]
+    workers: int | None = None
+    seed: int
+    train_split: str
+    val_split: str
+    test_split: str
+
+    def __post_init__(self) -> None:
+        if not set(OF_FIT) <= set(self.grid) <= {*OF_FIT, *OF_MODEL}:
+            names = f"the settings {list(OF_FIT)}, perhaps {list(OF_MODEL)}"
+            raise ValueError(f"`job.grid` must have {names}, got {list(self.grid)}")
+
+    def __call__(self, parts: Parts, run_dir: Path) -> Path:
+        """Do all steps that are not done, and write ``metrics.json`` and ``report.md``."""
+        workers, bench = num_workers(self.workers, parts.device), Bench(self, parts, run_dir)
+        bench.tune()
+        grid = [tuple(zip(self.grid, numbers, strict=True)) for numbers in product(*self.grid.values())]
+        rows = [(network, mode) for mode in self.features for network in NETWORKS]
+        searches = {
+            row: [self._step(f"{' '.join(row)} with {in_words(choice)}", row, choice, search=True) for choice in grid]
+            for row in rows
+        }
+        tried = bench.do([step for steps in searches.values() for step in steps], workers=workers)
+        scores = {row: [mean_of(tried[step], CHOOSE_BY) for step in steps] for row, steps in searches.items()}
+        chosen = {row: grid[found.index(max(found))] for row, found in scores.items()}  # the first of equals
+        frozen = [Step(name, name, judge=tuple(self.test), split=self.test_split) for name in FROZEN]
+        finals = {
+            row: [self._step(f"{' '.join(row)} seed {seed}", row, chosen[row], seed=seed) for seed in self.seeds]
+            for row in rows
+        }
+        ablated = (GATV2, self.ablated)
+        ablations = {
+            change: self._step(f"{' '.join(ablated)} with {change}", ablated, chosen[ablated], (change,), self.seeds[0])
+            for change in self.ablations
+        }
+        systems: dict[tuple[str, str], list[Step]] = {(step.system, ""): [step] for step in frozen} | finals
+        done = bench.do([*(step for steps in systems.values() for step in steps), *ablations.values()], workers=workers)
+        tables = {
+            "test sets": bench.test_sets([finals[rows[0]][0], *ablations.values()]),
+            **result_tables({row: [done[step] for step in steps] for row, steps in systems.items()}),
+            "ablations": ablation_rows(done[finals[ablated][0]], {name: done[step] for name, step in ablations.items()})
+            if ablations
+            else [],
+            f"tried settings, {CHOOSE_BY} on validation": [
+                {"settings": in_words(choice), **{" ".join(row): scores[row][number] for row in rows}}
+                for number, choice in enumerate(grid)
+            ],
+            "systems": [
+                {
+                    "system": system,
+                    "features": mode,
+                    "chosen": in_words(chosen[system, mode] if mode else bench.restart_of(system)),
+                    "parameters": done[steps[0]]["parameters"],
+                    "seconds": round(mean(done[step]["train_seconds"] for step in steps)),
+                }
+                for (system, mode), steps in systems.items()
+            ],
+        }
+        print(write_tables(run_dir, "GraphER's tables", tables))
+        return run_dir
+
+    def _step(
+        self,
+        name: str,
+        row: tuple[str, str],
+        choice: Choice,
+        overrides: tuple[str, ...] = (),
+        seed: int | None = None,
+        *,
+        search: bool = False,
+    ) -> Step:
+        """Make the step of a trained network: one of the final ones, or one that tries settings."""
+        network, mode = row
+        return Step(
+            name,
+            network,
+            mode,
+            choice,
+            overrides,
+            tuple(self.train[:1] if search else self.train),
+            (self.judge,) if search else tuple(self.test),
+            self.val_split if search else self.test_split,
+            self.seed if seed is None else seed,
+        )
+
+
+@dataclass
+class Bench:
+    """What all steps share; a forked process inherits it."""
+
+    job: GraphERTables
+    parts: Parts
+    run_dir: Path
+    restart_probs: dict[str, float] = field(default_factory=dict)
+    _prepared: dict[tuple[str, str], PreparedDataset] = field(default_factory=dict)
+
+    @property
+    def encoder(self) -> Part:
+        """The encoder by its name, which a manifest records, and its settings."""
+        return Part(OmegaConf.create(dict(self.job.encoder)), self.job.encoder_choice)
+
+    def tune(self) -> None:
+        """Choose the restart probabilities of the frozen operators on the first data set's training split."""
+        step = Step("operators", "retriever")
+        prepared = self.dataset(step, self.job.train[0])
+        decisive = [self._settings(step), prepared.dataset.fingerprint, prepared.encoder_fingerprint]
+        file = step_file(self.run_dir, "operators", [*decisive, self.job.train_split])
+        self.restart_probs = do_step(file, lambda: tune_restart_probs(prepared, self.job.train_split))
+
+    def restart_of(self, system: str) -> Choice:
+        """Return the setting of a frozen operator; none of the retriever."""
+        return (("restart_prob", self.restart_probs[system]),) if system in self.restart_probs else ()
+
+    def compose(self, step: Step) -> DictConfig:
+        """Compose the parts of a step."""
+        chosen = {"retriever": self.job.retriever, "features": step.features, "model": "gatv2", "loss": "listwise"}
+        choice = tuple(f"model.{name}={value}" for name, value in step.choice if name in OF_MODEL)
+        given = (*self.job.settings, *NETWORKS.get(step.system, ()), *choice, *step.overrides)
+        others = [f"retriever.top_k={self.job.top_k}"]
+        for override in given:
+            key, _, name = override.partition("=")
+            if key in chosen:
+                chosen[key] = name
+            else:
+                others.append(override)
+        return self.parts.compose(*(f"+{group}={name}" for group, name in chosen.items()), *others)
+
+    def dataset(self, step: Step, name: str) -> PreparedDataset:
+        """Return a data set with a step's candidates and features."""
+        composed = self.compose(step)
+        key = (str([OmegaConf.to_yaml(composed.retriever, resolve=True), composed.features.text_match]), name)
+        if key not in self._prepared:
+            plan = feature_plan(composed.features, FitSettings())
+            retriever = Part(composed.retriever, self.job.retriever)
+            self._prepared[key] = plan.of(self.parts.prepare(name, retriever=retriever, encoder=self.encoder))
+        return self._prepared[key]
+
+    def _settings(self, step: Step) -> list[str]:
+        composed = self.compose(step)
+        groups = ("retriever", "features", "model", "loss")
+        return [OmegaConf.to_yaml(composed[group], resolve=True) for group in groups]
+
+    def file(self, step: Step) -> Path:
+        """Return the file that holds a step's result."""
+        sets = [self.dataset(step, name) for name in (*step.train, *step.judge)]
+        data = [[prepared.dataset.fingerprint, prepared.encoder_fingerprint] for prepared in sets]
+        decisive = [self._settings(step), step.choice, step.seed, data, step.judge, step.split]
+        return step_file(self.run_dir, step.name, [*decisive, None if step.train else self.restart_probs])
+
+    def do(self, steps: Sequence[Step], *, workers: int) -> dict[Step, dict[str, Any]]:
+        """Do the steps that have left no file yet, in ``workers`` processes, and read the results of all.
+
+        Returns:
+            By step: ``values``, data set -> measure -> a number per query (None = does not count); ``parameters``;
+            ``train_seconds`` and ``seconds`` in all.
+        """
+        files = {step: self.file(step) for step in steps}
+        waiting = [step for step, file in files.items() if not file.is_file()]
+        with ExitStack() as stack:
+            done: Iterable[None] = map(self.do_one, waiting)
+            if min(workers, len(waiting)) > 1:  # forked processes share the data sets' memory
+                fork = multiprocessing.get_context("fork")
+                pool = ProcessPoolExecutor(workers, mp_context=fork, initializer=_share, initargs=(self,))
+                stack.callback(pool.shutdown, cancel_futures=True)
+                done = pool.map(_do_shared, waiting)
+            for count, (step, _) in enumerate(zip(waiting, done, strict=True), 1):
+                print(f"[{count}/{len(waiting)}] {step.name}: {read_step(files[step])['seconds']:.0f} s", flush=True)
+        return {step: read_step(file) for step, file in files.items()}
+
+    def do_one(self, step: Step) -> None:
+        """Do a step, unless it is done."""
+        file = self.file(step)
+        do_step(file, lambda: self._measure(step, self.run_dir / "models" / file.stem))
+
+    def _measure(self, step: Step, folder: Path) -> dict[str, Any]:
+        begin = time.perf_counter()
+        models: dict[str, nn.Module] = {}
+        if step.train:
+            models[step.system] = self._fit(step, folder)
+        train_seconds = time.perf_counter() - begin
+        systems = reranking_systems(models, self.restart_probs, device=self.parts.device)
+        system = next(each for each in systems if each.name == step.system)
+        values: dict[str, Mapping[str, list[float | None]]] = {}
+        for name in step.judge:
+            prepared = self.dataset(step, name)
+            if prepared.dataset.name in values:
+                raise ValueError(f"`job.test` must name different data sets, got {prepared.dataset.name!r} twice")
+            measured = measure_queries(prepared, step.split, system, measures=MEASURES)
+            values[prepared.dataset.name] = {
+                measure: [None if math.isnan(score) else score for score in per_query.tolist()]
+                for measure, per_query in measured.items()
+            }
+        return {
+            "step": step.name,
+            "parameters": sum(p.numel() for model in models.values() for p in model.parameters()),
+            "train_seconds": train_seconds,
+            "seconds": time.perf_counter() - begin,
+            "values": values,
+        }
+
+    def _fit(self, step: Step, folder: Path) -> nn.Module:
+        composed, searched = self.compose(step), dict(step.choice)
+        retriever = Part(composed.retriever, self.job.retriever)
+        data = TrainingData(
+            {name: self.dataset(step, name) for name in step.train},
+            {name: self.parts.part("data", name) for name in step.train},
+            retriever,
+            self.encoder,
+            train_split=self.job.train_split,
+            val_split=self.job.val_split,
+        )
+        reranker = fit(
+            data,
+            model=Part(composed.model, "gatv2"),
+            loss=Part(composed.loss),
+            max_epochs=int(searched["max_epochs"]),
+            learning_rate=searched["learning_rate"],
+            weight_decay=searched["weight_decay"],
+            warmup_steps=WARMUP_STEPS,
+            trainer=TRAINER,
+            callbacks="last_epoch",
+            restart_probs=self.restart_probs,
+            run_dir=folder,
+            name="gatv2" if step.system == GATV2 else "mlp",
+            parts=self.parts,
+            settings=FitSettings(seed=step.seed, calibration=None),
+        )
+        return reranker.checkpoint.model
+
+    def test_sets(self, steps: Sequence[Step]) -> list[Row]:
+        """Describe the test sets, with the ceiling of each number of candidates that a step has."""
+        rows = []
+        for name in self.job.test:
+            prepared: dict[int, PreparedDataset] = {}
+            for step in steps:
+                prepared.setdefault(int(self.compose(step).retriever.top_k), self.dataset(step, name))
+            dataset = next(iter(prepared.values())).dataset
+            qrels = dataset.split(self.job.test_split)
+            several = (qrels.gains(qrels.queries) > 0).sum(dim=1) > 1
+            row = {"data set": dataset.name, "nodes": dataset.graph.num_nodes}
+            row |= {"edges": len(dataset.graph.indices) // 2, "queries": len(qrels.queries)}
+            row |= {"with several relevant": int(several.sum())}
+            ceilings = {f"ceiling at {depth}": each.ceiling(self.job.test_split) for depth, each in prepared.items()}
+            rows.append({**row, **ceilings})
+        return rows
+
+
+_shared: list[Bench] = []  # in a worker process: that of the process it was forked from
+
+
+def _share(bench: Bench) -> None:
+    torch.set_num_threads(1)
+    _shared.append(bench)
+
+
+def _do_shared(step: Step) -> None:
+    _shared[-1].do_one(step)
+
+
+def num_workers(workers: int | None, device: torch.device) -> int:
+    """Choose the number of processes: the given one, else one per core, or a single one with a GPU."""
+    on_gpu = device.type == "cuda"
+    if on_gpu and (workers or 1) > 1:
+        raise ValueError(f"`job.workers` must be 1 with a GPU, got {workers}; device=cpu trainer.accelerator=cpu")
+    return workers or (1 if on_gpu else os.cpu_count() or 1)
+
+
+def result_tables(results: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]) -> dict[str, list[Row]]:
+    """Lay out systems with their seeds: means over the seeds, and the paired tests of each GATv2.
+
+    Args:
+        results: By system and features, the results of each seed (:meth:`Bench.do`).
+
+    Returns:
+        A table per data set: measures, the deviation over seeds and the 95% interval over queries of PR@10, and for
+        GATv2 its difference from the retriever, from GCS and from the MLP of the same features, with its p-value.
+    """
+    tables = {}
+    for dataset in next(iter(results.values()))[0]["values"]:
+        averages = {
+            row: {name: seed_average(runs, dataset, name) for name in MEASURES} for row, runs in results.items()
+        }
+        rows = []
+        for (system, mode), runs in results.items():
+            average = averages[system, mode]
+            row: Row = {"system": system, "features": mode}
+            row |= {name: float(average[name].nanmean()) for name in MEASURES}
+            by_seed = [float(_tensor(run, dataset, CHOOSE_BY).nanmean()) for run in runs]
+            row["deviation"] = stdev(by_seed) if len(by_seed) > 1 else None
+            row["95% interval"] = bootstrap_interval(average[CHOOSE_BY]).tolist()
+            for other in (("retriever", ""), ("gcs", ""), (MLP, mode)) if system == GATV2 else ():
+                theirs = averages[other][CHOOSE_BY]
+                row[f"minus {other[0]}"] = float((average[CHOOSE_BY] - theirs).nanmean())
+                row[f"p, {other[0]}"] = float(paired_randomization(average[CHOOSE_BY], theirs))
+            rows.append(row)
+        tables[dataset] = rows
+    return tables
+
+
+def ablation_rows(full: Mapping[str, Any], changed: Mapping[str, Mapping[str, Any]]) -> list[Row]:
+    """Lay out PR@10 of the full model and of each change, with the p-value of its paired test against the full one."""
+    rows = []
+    for change, result in {"none": full, **changed}.items():
+        row: Row = {"change": change}
+        for dataset in full["values"]:
+            ours, theirs = (_tensor(each, dataset, CHOOSE_BY) for each in (result, full))
+            row[dataset] = float(ours.nanmean())
+            if result is not full:
+                row[f"p, {dataset}"] = float(paired_randomization(ours, theirs))
+        rows.append(row)
+    return rows
+
+
+def seed_average(runs: Sequence[Mapping[str, Any]], dataset: str, measure: str) -> Tensor:
+    """Average a measure per query over the seeds, ``[Q]``; NaN = the query does not count."""
+    return torch.stack([_tensor(run, dataset, measure) for run in runs]).mean(dim=0)
+
+
+def mean_of(result: Mapping[str, Any], measure: str) -> float:
+    """Return the mean of a measure, of a step with one data set."""
+    (dataset,) = result["values"]
+    return float(_tensor(result, dataset, measure).nanmean())
+
+
+def in_words(choice: Choice) -> str:
+    """Describe settings in words.
+
+    Example:
+        >>> in_words((("learning_rate", 0.003), ("max_epochs", 2)))
+        'learning rate 0.003, max epochs 2'
+    """
+    return ", ".join(f"{name.replace('_', ' ')} {number:g}" for name, number in choice)
+
+
+def _tensor(result: Mapping[str, Any], dataset: str, measure: str) -> Tensor:
+    scores = result["values"][dataset][measure]
+    return torch.tensor([math.nan if score is None else score for score in scores], dtype=torch.float64)
