@@ -90,16 +90,6 @@ def test_every_pipeline_instantiates(choice: str, request: pytest.FixtureRequest
     assert (pipeline.budget, pipeline.batch_queries) == (budget, 16 if choice == "ket" else 32)
 
 
-@pytest.mark.parametrize("choice", [choice for group, choice in CHOICES if group == "answers"])
-def test_every_stage_of_answers_instantiates(choice: str, tmp_path: Path) -> None:
-    model = ["answers.writer.model.model=nowhere"] if choice == "transformers" else []
-    stage = instantiate(compose("evaluate", overrides=[f"answers={choice}", f"paths.cache={tmp_path}", *model]).answers)
-    assert stage.packing.top_k == (None if choice == "map_reduce" else 10)
-    assert (stage.judge is not None) == (choice == "judged")
-    assert (stage.comparison is not None) == choice.startswith(("compared", "map_reduce"))
-    assert stage.comparison is None or {"comprehensiveness", "diversity"} < set(stage.comparison.criteria)
-
-
 def test_a_local_model_takes_the_place_of_an_endpoint() -> None:
     thinking = [
         "pipeline=ircot",
@@ -108,10 +98,6 @@ def test_a_local_model_takes_the_place_of_an_endpoint() -> None:
     ]
     (step,) = instantiate(compose("evaluate", overrides=thinking).pipeline).keywords["steps"]
     assert isinstance(step.keywords["language_model"], TransformersLanguageModel)
-    model = ["language_model@answers.writer.model=transformers", "answers.writer.model.model=nowhere"]
-    stage = instantiate(compose("evaluate", overrides=["answers=map_reduce", *model]).answers)
-    assert isinstance(stage.writer.model, TransformersLanguageModel)
-    assert stage.comparison.model.model.model == "nowhere"
 
 
 @pytest.mark.parametrize("features", [choice for group, choice in CHOICES if group == "features"])

@@ -62,14 +62,15 @@ class PairwiseJudge:
 
     model: ChatModel  # best wrapped in an `AnswerCache`
     _: KW_ONLY
-    criteria: Mapping[str, str] = field(default_factory=lambda: CRITERIA)  # question by name of the criterion
+    criteria: Mapping[str, str] | None = None  # question by name of the criterion; None for `CRITERIA`
     # with the places `{criterion}`, `{question}`, `{first}` and `{second}`; it asks for `reason` and `winner`
     prompt: Prompt = field(default_factory=partial(shipped_prompt, "preference"))
     tries: int = 3  # see `ask_strictly`
     skipped: list[str] = field(default_factory=list, init=False)  # messages without a usable verdict, over all calls
 
     def __post_init__(self) -> None:
-        if not self.criteria:
+        self._criteria = dict(CRITERIA if self.criteria is None else self.criteria)
+        if not self._criteria:
             raise ValueError("`criteria` must contain a criterion, got none")
         self._message("", "", "", "")
         self.prompt.instructions()
@@ -86,18 +87,18 @@ class PairwiseJudge:
         ]
         known = torch.tensor([_known_score(*pair) for pair in pairs], dtype=torch.float64)
         rows = [row for row in known.isnan().nonzero().flatten().tolist() if pairs[row][0].strip()]
-        cells = [(criterion, row) for criterion in range(len(self.criteria)) for row in rows]
-        texts = list(self.criteria.values())
+        cells = [(criterion, row) for criterion in range(len(self._criteria)) for row in rows]
+        texts = list(self._criteria.values())
         orders = []
         for shown in (pairs, [(other, one) for one, other in pairs]):
-            scores = known.repeat(len(self.criteria), 1)
+            scores = known.repeat(len(self._criteria), 1)
             messages = [self._message(texts[criterion], questions[row], *shown[row]) for criterion, row in cells]
             for cell, score in zip(cells, self._ask(messages), strict=True):
                 scores[cell] = score
             orders.append(scores)
         forward, backward = orders
         backward[:, rows] *= -1
-        return Verdicts(tuple(self.criteria), forward, backward)
+        return Verdicts(tuple(self._criteria), forward, backward)
 
     def _message(self, criterion: str, question: str, first: str, second: str) -> str:
         return self.prompt.fill(criterion=criterion, question=question, first=first, second=second)

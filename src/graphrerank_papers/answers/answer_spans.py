@@ -1,13 +1,26 @@
-"""Spans of a context that may be an answer, and what the extractive reader reads of each."""
+"""Spans of a context that may be an answer, and the features that the extractive reader scores."""
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 
-from graphrerank.text import split_sentences, words
-from graphrerank_papers.answers.passage_facts import Passage, Question, linked_from, order_of, read_passages
+from graphrerank.text import normalize_entity, split_sentences, words
 
+YEAR = re.compile(r"\b(1\d{3}|20\d{2})\b")
+_ASKED = re.compile(r"\b(who|whom|whose|when|where|which|what|how many|how|why)\b")
+_YES_NO = re.compile(r"^(is|are|was|were|do|does|did|has|have|had|can|could|will)\b", re.IGNORECASE)
+_NAME = re.compile(r"\b[A-ZÀ-Þ]\w+")
+_CUES = frozenset(
+    {"first", "earlier", "earliest", "older", "oldest", "before", "younger", "youngest", "later", "last", "latest"}
+    | {"more", "recently", "newer", "longer"}
+)
+_TURNS = frozenset(
+    ("born", "died", "die", "director", "released", "came", "established", "founded", "lived", "performer", "composer")
+)
+TITLE_CHARS = 100  # a longer first sentence is no title
+NEAR_TITLE = 4  # shortest title, in characters, that is looked for in other texts
 _MONTH = r"(?:January|February|March|April|May|June|July|August|September|October|November|December)"
 _UPPER = r"[A-ZÀ-ÞĀĂĄĆČĎĐĒĖĘĚĞĢĪĮİĶĹĽŁŃŅŇŌŐŘŚŞŠŢŤŪŮŰŲŹŻŽ]"
 _WORD = rf"(?:{_UPPER}[\w'\u2019&-]*|(?:{_UPPER}\.)+)"
@@ -35,6 +48,78 @@ class Span:
     features: tuple[str, ...]
 
 
+class Question:
+    """A question's kind and the stems of its words."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.lower = text.lower()
+        asked = _ASKED.search(self.lower)
+        self.is_yes_no = _YES_NO.match(text) is not None and " or " not in text
+        following = self.lower[asked.end() :].split() if asked else []
+        self.kind = "yes/no" if self.is_yes_no else asked[0] if asked else "none"
+        self.wanted = f"{self.kind} {following[0].strip('?,.') if following else ''}"
+        self.stems = frozenset(words(text))
+        names = frozenset(stem for name in _NAME.findall(text[1:]) for stem in words(name))
+        self.relations = tuple(dict.fromkeys(stem for stem in words(text) if stem not in names))
+        lower = self.lower.replace(",", " ").replace("?", " ").split()
+        self.cues = sorted(_CUES.intersection(lower)) or ["none"]
+        self.turn = "+".join(sorted(_TURNS.intersection(lower)))
+
+    def names(self, text: str) -> bool:
+        """Return whether the question has a text in it, as whole words, whatever their case."""
+        plain = normalize_entity(text)
+        return len(plain) >= NEAR_TITLE and f" {plain} " in f" {self._plain} "
+
+    @cached_property
+    def _plain(self) -> str:
+        return normalize_entity(self.text)
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A passage of a context."""
+
+    rank: int  # in the order of reading
+    title: str  # its first sentence, where it is short; empty for none
+    text: str  # what follows it
+    asked_about: bool  # whether the question names the title
+    linked: bool  # whether a passage that the question asks about names the title
+
+    @property
+    def role(self) -> str:
+        """How it stands to the question."""
+        return "asked" if self.asked_about else "linked" if self.linked else "other"
+
+    @cached_property
+    def years(self) -> tuple[int, ...]:
+        """Years in it, in order."""
+        return tuple(int(year) for year in YEAR.findall(self.text))
+
+
+def read_passages(question: Question, texts: Sequence[str]) -> list[Passage]:
+    """Split passages into title and text, and find those that the question names and those that these name."""
+    split = [_split(text) for text in texts]
+    asked = [question.names(_bare(title)) for title, _ in split]
+    from_asked = " ".join(normalize_entity(text) for (_, text), named in zip(split, asked, strict=True) if named)
+    passages = []
+    for rank, ((title, text), named) in enumerate(zip(split, asked, strict=True)):
+        plain = normalize_entity(_bare(title))
+        linked = not named and len(plain) >= NEAR_TITLE and f" {plain} " in f" {from_asked} "
+        passages.append(Passage(rank, title, text, named, linked))
+    return passages
+
+
+def linked_from(passage: Passage, passages: Sequence[Passage]) -> Passage | None:
+    """Return the first passage whose title another one names, or None."""
+    text = f" {normalize_entity(passage.text)} "
+    for other in passages:
+        plain = normalize_entity(_bare(other.title))
+        if other.rank != passage.rank and len(plain) >= NEAR_TITLE and f" {plain} " in text:
+            return other
+    return None
+
+
 def answer_spans(question_text: str, texts: Sequence[str]) -> list[Span]:
     """List the spans of packed passages that may answer a question; the same text may come several times."""
     question = Question(question_text)
@@ -47,7 +132,7 @@ def answer_spans(question_text: str, texts: Sequence[str]) -> list[Span]:
 
 def _in_passage(question: Question, passage: Passage) -> Iterator[Span]:
     if passage.title:
-        plain = re.sub(r"\s*\([^)]*\)$", "", passage.title)
+        plain = _bare(passage.title)
         yield Span(plain, _features(question, passage, "title", plain, "", "", 0, 0, 0))
     for number, (start, stop) in enumerate(split_sentences(passage.text)[:MOST_SENTENCES]):
         sentence = passage.text[start:stop]
@@ -121,10 +206,10 @@ def _options(question: Question, passages: Sequence[Passage]) -> Iterator[Span]:
         others = None if other is None else linked_from(other, [each for each in passages if not each.asked_about])
         for label, first, second in (("own", passage, other), ("linked", named, others)):
             for at, step in ((0, "first"), (1, "second"), (-1, "last")):
-                order = order_of(_year(first, at), _year(second, at))
+                order = _order(_year(first, at), _year(second, at))
                 names += [f"option {label} {step} {order} {cue} {question.turn}" for cue in question.cues]
                 names += [f"option {label} {step} {order} {cue}" for cue in question.cues]
-        yield Span(re.sub(r"\s*\([^)]*\)$", "", passage.title), tuple(names))
+        yield Span(_bare(passage.title), tuple(names))
 
 
 def _yes_no(question: Question, passages: Sequence[Passage]) -> Iterator[Span]:
@@ -146,3 +231,20 @@ def _year(passage: Passage | None, at: int) -> int | None:
     if passage is None or len(passage.years) <= at or not passage.years:
         return None
     return passage.years[at]
+
+
+def _order(number: int | None, other: int | None) -> str:
+    if number is None or other is None:
+        return "unknown"
+    return "less" if number < other else "more" if number > other else "same"
+
+
+def _split(text: str) -> tuple[str, str]:
+    """Split a passage into its title, the first sentence if it is short, and the rest."""
+    title, stop, rest = text.partition(". ")
+    return (title, rest) if stop and len(title) <= TITLE_CHARS else ("", text)
+
+
+def _bare(title: str) -> str:
+    """Return a title without its parenthesis."""
+    return re.sub(r"\s*\([^)]*\)$", "", title)

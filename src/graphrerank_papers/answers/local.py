@@ -1,29 +1,38 @@
-"""A chat model of transformers that runs in this process instead of behind an endpoint."""
+"""A chat model of transformers in this process, which can be constrained to write nothing but a prompt's form."""
 
+import json
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+import torch
+from torch import Tensor
+
 from graphrerank.checks import check_choice, check_counts, check_not_negative
+from graphrerank.extras import optional
 from graphrerank.files import hash_model
 from graphrerank.graphs import DTYPES
+from graphrerank.language_models.prompt import is_schema
 from graphrerank.language_models.reply import ANSWERED, CUT, Reply
-from graphrerank_papers.answers.constrained import FormMask, form_tokenizer
 
 Answer = TypeVar("Answer")
 
 FINGERPRINTED = {".safetensors", ".gguf", ".bin", ".json", ".txt", ".model", ".jinja"}
 RETRY_TEMPERATURE = 0.7  # of retries, as greedy decoding would repeat the answer
+UNSPELT = "NoExtensionBias"  # llguidance's reason for stopping if no token fits
 
 
 @dataclass(eq=False)
 class TransformersLanguageModel:
     """Asks an instruction-tuned model, loaded at its first use.
 
-    An answer that its reader refuses is sampled again. The same seed gives the same answers. A
-    ValueError at loading says that the model is not found, or has no chat template.
+    An answer that its reader refuses is sampled again. The same seed gives the same answers.
+
+    Raises:
+        ValueError: At loading, if the model is not found or has no chat template.
     """
 
     model: str | Path  # a local folder, or a model id of the Hugging Face hub
@@ -37,8 +46,8 @@ class TransformersLanguageModel:
     temperature: float = 0.0  # of sampling; 0 for the likeliest answer
     max_retries: int = 2  # attempts after the first
     seed: int = 0  # of sampling
-    constrained: bool = True  # whether it can write nothing but the form that a prompt asks for (:func:`in_form`)
-    form: str | None = None  # a JSON schema or a regular expression that every answer has; None for any text
+    constrained: bool = True  # write nothing but the form of a prompt (:func:`in_form`)
+    form: str | None = None  # JSON schema or regular expression of every answer; None for any text
 
     def __post_init__(self) -> None:
         check_counts(max_new_tokens=self.max_new_tokens, batch_size=self.batch_size)
@@ -64,15 +73,14 @@ class TransformersLanguageModel:
 
     def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], Answer]) -> list[Answer]:
         """Ask each question in a separate conversation; see :meth:`LanguageModel.ask`."""
-        prefix = [] if system is None else [{"role": "system", "content": system}]
         answers: dict[int, Answer] = {}
         problem = ""
         for attempt in range(self.max_retries + 1):
             pending = [index for index in range(len(questions)) if index not in answers]
             for start in range(0, len(pending), self.batch_size):
                 batch = pending[start : start + self.batch_size]
-                conversations = [[*prefix, {"role": "user", "content": questions[index]}] for index in batch]
-                for index, reply in zip(batch, self._generate(conversations, attempt), strict=True):
+                replies = self._generate([questions[index] for index in batch], system, attempt)
+                for index, reply in zip(batch, replies, strict=True):
                     try:
                         answers[index] = read(reply.text)
                     except (ValueError, LookupError, TypeError) as error:
@@ -86,19 +94,17 @@ class TransformersLanguageModel:
 
     def replies(self, questions: Sequence[str], *, system: str | None) -> Iterator[tuple[int, Reply]]:
         """Ask each question, batch by batch; see :meth:`LanguageModel.replies`."""
-        prefix = [] if system is None else [{"role": "system", "content": system}]
         for start in range(0, len(questions), self.batch_size):
-            batch = [
-                [*prefix, {"role": "user", "content": text}] for text in questions[start : start + self.batch_size]
-            ]
-            yield from enumerate(self._generate(batch, 0), start)
+            yield from enumerate(self._generate(questions[start : start + self.batch_size], system, 0), start)
 
-    def _generate(self, conversations: Sequence[list[dict[str, str]]], attempt: int) -> list[Reply]:
-        import torch
-
+    def _generate(self, questions: Sequence[str], system: str | None, attempt: int) -> list[Reply]:
         tokenizer, model = self._loaded
+        prefix = [] if system is None else [{"role": "system", "content": system}]
         texts = [
-            tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True) for turns in conversations
+            tokenizer.apply_chat_template(
+                [*prefix, {"role": "user", "content": question}], tokenize=False, add_generation_prompt=True
+            )
+            for question in questions
         ]
         batch = tokenizer(texts, return_tensors="pt", padding=True, add_special_tokens=False).to(model.device)
         length = batch["input_ids"].shape[1]
@@ -149,7 +155,6 @@ class TransformersLanguageModel:
 
     @cached_property
     def _loaded(self) -> tuple[Any, Any]:
-        import torch
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
         source = {
@@ -170,3 +175,83 @@ class TransformersLanguageModel:
         tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
         device = self.device or ("cuda" if torch.cuda.is_available() else "cpu")
         return tokenizer, model.to(device).eval()
+
+
+class FormMask:
+    """A logits processor of transformers that keeps the tokens by which a form can continue.
+
+    A form is a JSON schema (a text that begins with ``{``), without free white space, or a regular expression. Its
+    automaton is that of ``llguidance``, over the tokenizer's bytes. A row whose form is complete can only end.
+
+    Args:
+        tokenizer: What :func:`form_tokenizer` returns.
+        form: The form.
+        num_rows: Texts that are generated at once.
+
+    Raises:
+        ValueError: If the form is no schema and no regular expression, or, when called, if the tokens cannot spell it.
+    """
+
+    def __init__(self, tokenizer: Any, form: str, *, num_rows: int) -> None:
+        matcher = optional("llguidance", "constrained decoding").LLMatcher
+        grammar = form_grammar(form)
+        self._matchers = [matcher(tokenizer, grammar) for _ in range(num_rows)]
+        if problem := self._matchers[0].get_error() if self._matchers else "":
+            raise ValueError(
+                f"`form` must be a JSON schema or a regular expression, got {form[:80]!r}: {problem[:200]}"
+            )
+        self._begun = False
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        """Mask ``[num_rows, num_tokens]`` scores of the next tokens by those that were written last."""
+        if self._begun:
+            for matcher, token in zip(self._matchers, input_ids[:, -1].tolist(), strict=True):
+                if not matcher.is_stopped():
+                    matcher.consume_token(token)
+        self._begun = True
+        masked = torch.full_like(scores, -torch.inf)
+        for row, matcher in enumerate(self._matchers):
+            allowed = torch.frombuffer(bytearray(matcher.compute_logit_bias()), dtype=torch.uint8).bool()
+            places = allowed.nonzero().flatten().to(scores.device)
+            if matcher.is_error() or matcher.stop_reason() == UNSPELT:
+                raise ValueError("no token of the model can continue `form`: its vocabulary lacks a letter of it")
+            masked[row, places] = scores[row, places]
+        return masked
+
+
+def form_grammar(form: str) -> str:
+    """Return a form in the terms of ``llguidance``; a ValueError if it begins like a schema and is none."""
+    matcher = optional("llguidance", "constrained decoding").LLMatcher
+    if not is_schema(form):
+        return str(matcher.grammar_from_regex(form))
+    try:
+        json.loads(form)
+        return str(matcher.grammar_from_json_schema(form, overrides={"whitespace_flexible": False}))
+    except ValueError as error:
+        raise ValueError(f"`form` must be a JSON schema or a regular expression, got {form[:80]!r}: {error}") from error
+
+
+def form_tokenizer(tokenizer: Any, *, num_tokens: int, ends: Sequence[int]) -> Any:
+    """Prepare a fast tokenizer of transformers; ``num_tokens`` is the width of the scores, ``ends`` end a text.
+
+    It must decode tokens one by one, to bytes: byte-level BPE (SmolLM, Llama 3, Qwen), and SentencePiece's BPE or
+    unigrams, with or without bytes for what they lack (Llama 2, Mistral, Gemma).
+
+    Raises:
+        ValueError: If the tokenizer is another one.
+    """
+    build = optional("llguidance", "constrained decoding").LLTokenizer
+    try:
+        backend = copy(tokenizer.backend_tokenizer)  # with the tokens that transformers has added
+        backend.no_padding()
+        backend.no_truncation()
+        content = json.loads(backend.to_str())
+        if (content["decoder"] or {}).get("type") == "Metaspace":  # as `Sequence`, which llguidance reads
+            space = {"type": "Replace", "pattern": {"String": content["decoder"]["replacement"]}, "content": " "}
+            content["decoder"] = {"type": "Sequence", "decoders": [space, {"type": "ByteFallback"}, {"type": "Fuse"}]}
+        return build(json.dumps(content), n_vocab=num_tokens, eos_token=list(ends))
+    except (AttributeError, ValueError) as error:
+        raise ValueError(
+            f"constrained decoding needs a fast tokenizer of byte-level BPE or SentencePiece, got "
+            f"{type(tokenizer).__name__}; `constrained=false` lets the model write what it likes: {error}"
+        ) from error

@@ -1,40 +1,57 @@
+"""A random model over bytes, which writes rubbish unless it is held to a form."""
+
+import json
+import re
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import Whitespace
+from tokenizers import Tokenizer, decoders, pre_tokenizers
+from tokenizers.models import BPE
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from graphrerank_papers.answers.local import TransformersLanguageModel
+from graphrerank.language_models.answer_cache import AnswerCache
+from graphrerank.language_models.prompt import in_form, shipped_prompt
+from graphrerank_papers.answers.answer_judge import PairwiseJudge
+from graphrerank_papers.answers.local import FormMask, TransformersLanguageModel, form_grammar
+from graphrerank_papers.answers.packing import Context
+from graphrerank_papers.answers.prompted_writer import PromptedWriter
 from graphrerank_papers.knowledge.language_model import LanguageModelKnowledgeExtractor
 
-WORDS = ["[PAD]", "[UNK]", "[EOS]", "user", "system", "assistant", *"abcdefghijklmnopqrstuvwxyz"]
-TEMPLATE = "{% for m in messages %}{{ m.role }} {{ m.content }} [EOS] {% endfor %}assistant "
+needs_llguidance = pytest.mark.skipif(find_spec("llguidance") is None, reason="llguidance is optional")
+
+TEMPLATE = "{% for m in messages %}{{ m.role }} {{ m.content }}<end>{% endfor %}assistant "
+WINNER = '{"type": "object", "properties": {"winner": {"enum": [0, 1, 2]}}, "required": ["winner"], ' \
+    '"additionalProperties": false}'  # fmt: skip
+FREE = {"max_new_tokens": 450, "temperature": 1.5}
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A random Llama over letters, written as transformers writes models."""
-    folder = tmp_path_factory.mktemp("llama")
-    tokenizer = Tokenizer(WordLevel({word: number for number, word in enumerate(WORDS)}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = Whitespace()
+    folder = tmp_path_factory.mktemp("bytes")
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokens = {letter: number for number, letter in enumerate(alphabet)}
+    tokenizer = Tokenizer(BPE(tokens, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
     fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", eos_token="[EOS]", chat_template=TEMPLATE
+        tokenizer_object=tokenizer, pad_token="<pad>", eos_token="<end>", chat_template=TEMPLATE
     )
     fast.save_pretrained(folder)
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=len(WORDS), hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
-        num_key_value_heads=2, max_position_embeddings=64, pad_token_id=0, eos_token_id=2, bos_token_id=None,
-    )  # fmt: skip
+        vocab_size=len(fast) + 6, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=2, max_position_embeddings=4096, pad_token_id=fast.pad_token_id,
+        eos_token_id=fast.eos_token_id, bos_token_id=None,
+    )  # fmt: skip  # more scores than tokens, as models are often padded
     LlamaForCausalLM(config).save_pretrained(folder)
     return folder
 
 
-def make(model: Path, **settings) -> TransformersLanguageModel:
+def make(model: Path, **settings: Any) -> TransformersLanguageModel:
     return TransformersLanguageModel(model, device="cpu", **{"max_new_tokens": 6, **settings})
 
 
@@ -47,7 +64,7 @@ def test_answers_do_not_depend_on_what_shares_a_batch(model: Path) -> None:
 
 
 def test_the_system_message_is_read(model: Path) -> None:
-    chat = make(model)
+    chat = make(model, max_new_tokens=40, temperature=1.5)
     assert len({*chat.ask(["a"], system=None, read=str), *chat.ask(["a"], system="q r s t", read=str)}) == 2
 
 
@@ -78,8 +95,8 @@ def test_no_usable_answer_is_an_error_that_shows_text_and_reason(model: Path) ->
 
 
 def test_question_beyond_the_models_length_is_refused(model: Path) -> None:
-    with pytest.raises(ValueError, match=r"accepts and generates at most 64 tokens, got a question of \d+ with"):
-        make(model).ask(["a " * 70], system=None, read=str)
+    with pytest.raises(ValueError, match=r"accepts and generates at most 4096 tokens, got a question of \d+ with"):
+        make(model).ask(["a " * 2100], system=None, read=str)
 
 
 def test_fingerprint_tells_models_and_settings_apart(model: Path, tmp_path: Path) -> None:
@@ -106,6 +123,75 @@ def test_numbers_out_of_range(model: Path, settings: dict, message: str) -> None
 def test_model_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"`model` must be a local folder or a reachable hub id .* got '.*nothing'"):
         make(tmp_path / "nothing").ask(["a"], system=None, read=str)
+
+
+QUESTIONS = [f"{number} or {number + 1}?" for number in range(12)]
+
+
+@needs_llguidance
+def test_every_answer_has_the_schema_and_none_without_it(model: Path) -> None:
+    plain = [reply.text for _, reply in make(model, **FREE).replies(QUESTIONS, system=None)]
+    for text in plain:
+        with pytest.raises(json.JSONDecodeError):
+            json.loads(text)
+    replies = dict(in_form(make(model, **FREE), WINNER).replies(QUESTIONS, system=None))
+    winners = [json.loads(replies[row].text)["winner"] for row in range(12)]
+    assert set(winners) == {0, 1, 2}  # the model chooses
+    assert {reply.outcome for reply in replies.values()} == {"answered"}
+    assert {reply.text for reply in replies.values()} <= {f'{{"winner":{number}}}' for number in range(3)}
+
+
+@needs_llguidance
+def test_rows_of_a_batch_end_by_themselves(model: Path) -> None:
+    pattern = "a{1,30}b"
+    texts = in_form(make(model, **FREE, batch_size=12), pattern).ask(QUESTIONS, system=None, read=str)
+    assert all(re.fullmatch(pattern, text) for text in texts)
+    assert len({len(text) for text in texts}) > 1
+
+
+@needs_llguidance
+def test_every_answer_of_a_prompt_in_json_is_usable(model: Path) -> None:
+    contexts = [Context(("Metz lies in Lorraine.",), 4)] * 6
+    counts = {}
+    for constrained in (True, False):
+        writer = PromptedWriter(make(model, **FREE, constrained=constrained), shipped_prompt("json_answer"))
+        replies = writer.write(QUESTIONS[:6], contexts)
+        counts[constrained] = [reply.outcome for reply in replies]
+        assert all(bool(reply.text) == (reply.outcome == "answered") for reply in replies)
+    assert counts == {True: ["answered"] * 6, False: ["unusable"] * 6}
+
+
+@needs_llguidance
+def test_no_verdict_is_skipped(model: Path, tmp_path: Path) -> None:
+    cached = AnswerCache(make(model, max_new_tokens=1600, temperature=1.5), tmp_path)
+    judge = PairwiseJudge(cached, criteria={"directness": "How direct?"}, tries=1)
+    verdicts = judge.compare(QUESTIONS[:4], ["Metz"] * 4, ["Nancy"] * 4)
+    assert judge.skipped == []
+    assert not verdicts.scores.isnan().any()
+
+
+@needs_llguidance
+def test_a_form_changes_the_fingerprint_and_loads_nothing_again(model: Path) -> None:
+    plain = make(model, **FREE)
+    twin = in_form(plain, WINNER)
+    assert twin.fingerprint != plain.fingerprint
+    assert twin._loaded is plain._loaded
+    assert in_form(plain, None) is plain
+    loose = make(model, **FREE, constrained=False)
+    assert in_form(loose, WINNER) is loose
+    assert in_form("no local model", WINNER) == "no local model"
+
+
+@pytest.mark.parametrize("form", ['{"type": ', "a(", '{"type": "nothing"}'])
+@needs_llguidance
+def test_what_is_no_form_is_refused(model: Path, form: str) -> None:
+    with pytest.raises(ValueError, match="`form` must be a"):
+        FormMask(make(model, **FREE)._form_tokenizer, form, num_rows=1)
+
+
+@needs_llguidance
+def test_a_schema_has_no_free_white_space() -> None:
+    assert "whitespace_flexible" in form_grammar(WINNER)
 
 
 @pytest.mark.slow
