@@ -103,7 +103,7 @@ def test_what_ships_and_paths_are_not_asked_for(settings, hub) -> None:
 
 @pytest.mark.parametrize("artifact", ["attack", HUB_ID])
 def test_an_unknown_format_is_refused_before_the_service_starts(settings, hub, artifact: str) -> None:
-    message = r"`format` must be one of \['torchscript', 'pt2', 'onnx', 'aot'\] or null, got 'magic'"
+    message = r"`format` must be one of \['torchscript', 'onnx', 'aot'\] or null, got 'magic'"
     with pytest.raises(ValueError, match=message):
         serve(settings(f"artifact={artifact}", "format=magic"))
     assert hub == []

@@ -23,15 +23,15 @@ def test_export_in_some_formats_then_bench(tmp_path: Path, capsys: pytest.Captur
         "mode": "export",
         "checkpoint": str(tmp_path / "run"),
         "artifact": str(artifact),
-        "formats": ["pt2", "torchscript"],
+        "formats": ["onnx", "torchscript"],
         "revision": None,
     }
     assert serve(OmegaConf.create(cfg)) == artifact
     *lines, last = capsys.readouterr().out.splitlines()
     assert last == str(artifact)
-    assert [line.split(":")[0] for line in lines] == ["pt2", "safetensors", "torchscript"]
+    assert [line.split(":")[0] for line in lines] == ["onnx", "safetensors", "torchscript"]
     assert all(line.endswith("on 500 batches") for line in lines)
-    assert {file.name for file in artifact.glob("model.*")} == {"model.pt", "model.pt2", "model.safetensors"}
+    assert {file.name for file in artifact.glob("model.*")} == {"model.pt", "model.onnx", "model.safetensors"}
 
     bench = {"candidates": 10, "edges": 5, "batch_queries": 4, "rounds": 3}
     folder = tmp_path / "bench"
@@ -47,10 +47,10 @@ def test_export_in_some_formats_then_bench(tmp_path: Path, capsys: pytest.Captur
     assert serve(OmegaConf.create(cfg)) == folder
     table = capsys.readouterr().out.splitlines()
     assert table[-1] == str(folder)
-    assert [line.split(" | ")[0] for line in table[2:-1]] == ["| eager", "| torchscript", "| pt2"]
+    assert [line.split(" | ")[0] for line in table[2:-1]] == ["| eager", "| torchscript", "| onnx"]
     content = json.loads((folder / "bench.json").read_text())
     assert content["settings"] == bench
-    assert [entry["name"] for entry in content["formats"]] == ["eager", "torchscript", "pt2"]
+    assert [entry["name"] for entry in content["formats"]] == ["eager", "torchscript", "onnx"]
     assert all(entry["ms_alone"] > 0 for entry in content["formats"])
 
 

@@ -23,7 +23,7 @@ from tests.serving.conftest import SMALL, TYPED
 from tests.support import ROOT
 from tests.support.manifests import make_manifest
 
-FORMATS = ("torchscript", "pt2", "onnx")
+FORMATS = ("torchscript", "onnx")
 LOGISTIC = {"method": "logistic", "slope": 1.5, "intercept": -0.5}
 ISOTONIC = {"method": "isotonic", "knots": [-1.0, -0.25, 0.5], "shares": [0.1, 0.4, 0.9]}
 
@@ -71,7 +71,7 @@ def exported(request, make_checkpoint, tmp_path_factory) -> tuple[Checkpoint, Pa
 
 def test_every_format_passes_the_gate(exported):
     _, folder = exported
-    files = {"model.pt", "model.pt2", "model.onnx", "model.safetensors"}
+    files = {"model.pt", "model.onnx", "model.safetensors"}
     assert {file.name for file in folder.iterdir()} == files | {"manifest.json"}
     entry = json.loads((folder / "manifest.json").read_text())["artifact"]
     assert set(entry["sha256"]) == files
@@ -186,7 +186,7 @@ class Branching(ComplexityAdapter):
     ("model_class", "name", "message"),
     [
         (Untranslated, "onnx", "onnx cannot express this model: .*bessel_j0"),
-        (Branching, "pt2", r"torch\.export cannot trace this model: "),
+        (Branching, "onnx", r"torch\.export cannot trace this model: "),
     ],
 )
 def test_what_a_format_cannot_express_is_an_error(

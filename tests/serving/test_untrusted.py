@@ -5,7 +5,6 @@ import os
 import pickle
 import shutil
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,7 @@ from graphrerank.models.checkpoint import load_checkpoint, save_weights
 from graphrerank.models.manifest import seal_manifest, write_manifest
 from graphrerank.serving.artifact import load_artifact
 from graphrerank.serving.export import export_artifact
-from graphrerank.serving.formats import onnx, pt2
-from graphrerank.serving.formats.exportable import Exportable
+from graphrerank.serving.formats import onnx
 from graphrerank_papers.ea_graphrag.complexity_adapter import ComplexityAdapter
 from tests.support.manifests import make_manifest
 
@@ -123,134 +121,6 @@ def test_a_pickle_in_the_place_of_torchscript_is_refused_or_not_looked_at(export
     with pytest.raises(ValueError, match="not TorchScript"):
         load_artifact(folder)
     assert GraphReranker.from_pretrained(folder).name == "test-model"  # reads weights and manifest alone
-    assert not marker.exists()
-
-
-@pytest.fixture(scope="module")
-def program(tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("program") / "model.pt2"
-    inputs = [{"name": "features", "dtype": "float32", "shape": "[n, 3]"}]
-    outputs = [{"name": "scores", "dtype": "float32", "shape": "[n]"}]
-    model = ComplexityAdapter(**ARGUMENTS).eval()
-    pt2.write(Exportable(model, None, inputs, outputs, (torch.randn(5, 3),)), path)
-    return path
-
-
-def rewrite(source: Path, target: Path, change: Callable[[str, bytes], bytes], extra: dict[str, bytes]) -> Path:
-    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
-        root = old.namelist()[0].split("/")[0]
-        for record in old.infolist():
-            new.writestr(record.filename, change(record.filename, old.read(record)))
-        for name, content in extra.items():
-            new.writestr(f"{root}/{name}", content)
-    return target
-
-
-def changed_json(end: str, change: Callable[[Any], None]) -> Callable[[str, bytes], bytes]:
-    def of(name: str, content: bytes) -> bytes:
-        if not name.endswith(end):
-            return content
-        parsed = json.loads(content)
-        change(parsed)
-        return json.dumps(parsed).encode()
-
-    return of
-
-
-def set_target(program: Any) -> None:
-    program["graph_module"]["graph"]["nodes"][3]["target"] = "torch.os.system"
-
-
-def set_expression(program: Any) -> None:
-    sizes = program["graph_module"]["graph"]["sym_int_values"]
-    sizes["n"] = {"as_expr": {"expr_str": "__import__('os').getcwd()", "hint": {"as_int": 3}}}
-
-
-def set_guard(program: Any) -> None:
-    program["guards_code"] = ["__import__('os').getcwd() == 1"]
-
-
-def set_metadata(program: Any) -> None:
-    program["graph_module"]["graph"]["nodes"][3]["metadata"] = {"source_fn_stack": "a,os.system"}
-
-
-def spec_of(kind: str | None, context: object, *, separator: str = ": ") -> Callable[[Any], None]:
-    """Put a class or a context into the arguments' tree, perhaps written without a space."""
-    leaf = {"type": kind, "context": context, "children_spec": []}
-    tree = {"type": "builtins.tuple", "context": "null", "children_spec": [leaf]}
-
-    def change(program: Any) -> None:
-        signature = program["graph_module"]["module_call_graph"][0]["signature"]
-        signature["in_spec"] = json.dumps([1, tree], separators=(",", separator))
-
-    return change
-
-
-def set_raw_spec(spec: str) -> Callable[[Any], None]:
-    def change(program: Any) -> None:
-        program["graph_module"]["module_call_graph"][0]["signature"]["out_spec"] = spec
-
-    return change
-
-
-ENUM = json.dumps([{"__enum__": True, "fqn": "os.path", "name": "x"}])
-
-
-def set_pickled(config: Any) -> None:
-    next(iter(config["config"].values()))["use_pickle"] = True
-
-
-def set_path(config: Any) -> None:
-    next(iter(config["config"].values()))["path_name"] = "opaque_obj_0"
-
-
-def test_an_honest_program_loads(program):
-    x = torch.randn(4, 3)
-    assert pt2.load(program)(x).shape == (4,)
-
-
-@pytest.mark.parametrize(
-    ("end", "change", "message"),
-    [
-        ("models/model.json", set_target, r"the operator 'torch\.os\.system'"),
-        ("models/model.json", set_expression, "the expression"),
-        ("models/model.json", set_guard, "the guard"),
-        ("models/model.json", set_metadata, "metadata"),
-        ("models/model.json", spec_of("collections.defaultdict", "[]"), "the type 'collections.defaultdict'"),
-        (
-            "models/model.json",
-            spec_of("collections.defaultdict", "[]", separator=":"),
-            "the type 'collections.defaultdict'",
-        ),
-        ("models/model.json", spec_of("builtins.dict", ENUM), "the context"),
-        ("models/model.json", spec_of("builtins.dict", "{}"), "the context"),
-        ("models/model.json", spec_of("builtins.dict", '[["a"]]'), "the context"),
-        ("models/model.json", set_raw_spec('[1, {"type": null, "context": null}]'), "the arguments"),
-        ("models/model.json", set_raw_spec('[2, {"type": "os.system"}]'), "the version 2"),
-        ("model_weights_config.json", set_pickled, "the pickled constant"),
-        ("model_weights_config.json", set_path, "the pickled constant"),
-    ],
-)
-def test_a_program_of_more_than_operators_is_refused(program, tmp_path, end, change, message):
-    path = rewrite(program, tmp_path / "model.pt2", changed_json(end, change), {})
-    with pytest.raises(ValueError, match=f"needed a graph of ATen operators and raw weights, found {message}"):
-        pt2.load(path)
-
-
-def test_pickles_in_a_program_are_refused(program, tmp_path, marker):
-    payload = pickle.dumps(Payload(marker))
-
-    def sample_inputs(name: str, content: bytes) -> bytes:
-        return payload if name.endswith("sample_inputs/model.pt") else content
-
-    with pytest.raises(ValueError, match="found pickled sample inputs"):
-        pt2.load(rewrite(program, tmp_path / "a.pt2", sample_inputs, {}))
-    for name in ("data/weights/model.pt", "data/constants/opaque_obj_0", "data/aotinductor/model/a.so", "extra/a"):
-        with pytest.raises(ValueError, match=f"found the record '.*{name}'"):
-            pt2.load(rewrite(program, tmp_path / "b.pt2", lambda _, content: content, {name: payload}))
-    (tmp_path / "c.pt2").write_bytes(payload)
-    with pytest.raises(ValueError, match="not an exported program"):
-        pt2.load(tmp_path / "c.pt2")
     assert not marker.exists()
 
 

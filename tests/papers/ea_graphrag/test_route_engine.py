@@ -25,17 +25,17 @@ def test_against_the_scorer(adapter_folder):
 
 
 def test_every_format_scores_alike(adapter_folder, tmp_path):
-    formats = ["torchscript", "pt2"]
+    formats = ["torchscript", "onnx"]
     folder = export_artifact(load_checkpoint(adapter_folder), tmp_path / "artifact", formats, num_batches=20)
     expected = AdapterScorer(checkpoint=adapter_folder).score(TEXTS).tolist()
     for name in [None, *formats]:
         engine = load_route_engine(folder, name, None, "cpu")
         answers = engine.answer({str(i): RouteRequest(query=text) for i, text in enumerate(TEXTS)})
         assert [answer.score for answer in answers.values()] == pytest.approx(expected, abs=1e-5)
-    (folder / "model.pt2").write_bytes(b"another file")
+    (folder / "model.onnx").write_bytes(b"another file")
     with pytest.raises(ValueError, match="needed SHA-256"):
-        load_route_engine(folder, "pt2", None, "cpu")
-    with pytest.raises(ValueError, match=r"has the formats \['torchscript', 'pt2'\], got `format` 'aot'"):
+        load_route_engine(folder, "onnx", None, "cpu")
+    with pytest.raises(ValueError, match=r"has the formats \['torchscript', 'onnx'\], got `format` 'aot'"):
         load_route_engine(folder, "aot", None, "cpu")
 
 

@@ -1,6 +1,6 @@
 """The formats of an exported model, each a file that one function writes and another reads.
 
-All but ``torchscript`` are derived from one exported program. ``torchscript``, ``pt2`` and ``aot`` contain programs:
+All but ``torchscript`` are derived from one exported program. ``torchscript`` and ``aot`` contain programs:
 they are loaded only from a folder that the operator named.
 """
 

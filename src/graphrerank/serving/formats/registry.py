@@ -6,7 +6,7 @@ from pathlib import Path
 
 from torch import nn
 
-from graphrerank.serving.formats import aot, onnx, pt2, torchscript
+from graphrerank.serving.formats import aot, onnx, torchscript
 from graphrerank.serving.formats.exportable import Exportable
 
 Load = Callable[[Path], nn.Module]
@@ -29,7 +29,6 @@ class Format:
 
 FORMATS = {
     "torchscript": Format("model.pt", torchscript.write, torchscript.load),
-    "pt2": Format("model.pt2", pt2.write, pt2.load),
     "onnx": Format("model.onnx", onnx.write, onnx.load),
     "aot": Format("model.aot.pt2", aot.write, aot.load),
 }
