@@ -1,6 +1,6 @@
 import sqlite3
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +45,14 @@ class Lengths:
         return items
 
 
+def fill_store(kind: str, folder: Path, lengths: Lengths, items: Sequence[str] = ITEMS) -> None:
+    keys = [hash_text(item) for item in items]
+    if kind == "blobs":
+        fill(BlobStore(folder / "lengths.sqlite", "lengths"), keys, items, lengths.blobs, shard_size=2)
+    else:
+        fill(tensor_store(folder), keys, items, lengths.tensors, shard_size=2)
+
+
 def lengths_of(store: TensorStore) -> list[int]:
     return [int(store.shards[shard]["lengths"][row]) for shard, row in zip(*store.rows(KEYS), strict=True)]
 
@@ -66,17 +74,11 @@ def test_a_title_shows_no_bar_without_a_terminal(capsys: pytest.CaptureFixture[s
 
 @pytest.mark.parametrize("kind", ["blobs", "tensors"])
 def test_a_stopped_run_continues_from_its_shards(tmp_path: Path, kind: str) -> None:
-    def run(lengths: Lengths) -> None:
-        if kind == "blobs":
-            fill(BlobStore(tmp_path / "lengths.sqlite", "lengths"), KEYS, ITEMS, lengths.blobs, shard_size=2)
-        else:
-            fill(tensor_store(tmp_path), KEYS, ITEMS, lengths.tensors, shard_size=2)
-
     stopped, resumed, third = Lengths(stop_after=1), Lengths(), Lengths()
     with pytest.raises(KeyboardInterrupt):
-        run(stopped)
-    run(resumed)
-    run(third)
+        fill_store(kind, tmp_path, stopped)
+    fill_store(kind, tmp_path, resumed)
+    fill_store(kind, tmp_path, third)
     assert (stopped.shards, resumed.shards, third.shards) == ([["ccc", "a"]], [["bb", "dddd"]], [])
 
 
@@ -148,6 +150,9 @@ def test_rows_are_read_as_float32() -> None:
     assert store.rows([], 2, np.dtype("<f2")).shape == (0, 2)
     with pytest.raises(ValueError, match=r"damaged cache \(needed rows of 6 bytes, found one of 4\)"):
         store.rows(KEYS[:1], 3, np.dtype("<f2"))
+    store.add(KEYS[2:3], [b""])
+    with pytest.raises(ValueError, match=r"found one of 0\)"):
+        store.rows(KEYS[2:3], 2, np.dtype("<f2"))
 
 
 def test_a_hash_of_texts_depends_on_their_boundaries() -> None:
@@ -155,33 +160,19 @@ def test_a_hash_of_texts_depends_on_their_boundaries() -> None:
     assert hash_texts(["\ud800"])  # an unpaired surrogate, as JSON may hold
 
 
-def test_an_empty_row_is_refused_too() -> None:
-    store = BlobStore(None, "rows")
-    store.add(KEYS[:1], [b""])
-    with pytest.raises(ValueError, match=r"found one of 0\)"):
-        store.rows(KEYS[:1], 1, np.dtype("<f4"))
-
-
 @pytest.mark.parametrize("kind", ["blobs", "tensors"])
 def test_a_cache_that_cannot_be_written_computes_nothing(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once it was encoded for half a minute first."""
-    lengths, again = Lengths(), Lengths()
-
-    def run(lengths: Lengths, keys: list[bytes], items: list[str]) -> None:
-        if kind == "blobs":
-            fill(BlobStore(tmp_path / "lengths.sqlite", "lengths"), keys, items, lengths.blobs, shard_size=2)
-        else:
-            fill(tensor_store(tmp_path), keys, items, lengths.tensors, shard_size=2)
-
-    run(lengths, KEYS, ITEMS)
+    again = Lengths()
+    fill_store(kind, tmp_path, Lengths())
 
     def refuse(*_: object, **__: object) -> None:
         raise OSError(30, "Read-only file system")
 
     monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
-    run(again, KEYS, ITEMS)  # all of it is there
+    fill_store(kind, tmp_path, again)  # all of it is there
     with pytest.raises(ValueError, match=r"cannot be written \(.*Read-only file system.*set paths\.cache"):
-        run(again, [*KEYS, hash_text("more")], [*ITEMS, "more"])
+        fill_store(kind, tmp_path, again, [*ITEMS, "more"])
     assert again.shards == []

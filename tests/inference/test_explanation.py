@@ -11,13 +11,14 @@ from graphrerank.inference import explanation
 from graphrerank.inference.explanation import Explainer
 from graphrerank.models.checkpoint import Checkpoint
 
+NAMES = ("base_score", "bm25_score", "query_coverage", "title_coverage", "neighbourhood_coverage")
 WORDS = [f"w{number}" for number in range(60)]
+Edge = tuple[tuple[int, int], str | None]  # with its type, for models that read types
 
 
 @pytest.fixture(scope="module")
 def checkpoint(make_checkpoint: Callable[..., Checkpoint]) -> Checkpoint:
-    names = ("base_score", "bm25_score", "query_coverage", "title_coverage", "neighbourhood_coverage")
-    return make_checkpoint(names, num_scores=5)
+    return make_checkpoint(NAMES, num_scores=5)
 
 
 def random_inputs(num_inputs: int, **more: object) -> Iterator[tuple[RerankInput, list[tuple[int, int]]]]:
@@ -30,56 +31,48 @@ def random_inputs(num_inputs: int, **more: object) -> Iterator[tuple[RerankInput
         yield RerankInput(query, texts, edges=edges, **more), edges
 
 
+def check_effects(checkpoint: Checkpoint, given: RerankInput, edges: list[Edge], **more: object) -> list[Edge]:
+    """Compare each effect with reranking without that edge; return the named edges."""
+    reranker, named = GraphReranker(checkpoint), []
+
+    def scores_with(kept: list[Edge]) -> torch.Tensor:
+        pairs, types = [pair for pair, _ in kept], [name or "other" for _, name in kept]
+        return in_order_given(reranker, replace(given, edges=pairs, edge_types=types, **more))
+
+    full = scores_with(edges)
+    whole = replace(given, edges=[p for p, _ in edges], edge_types=[name or "other" for _, name in edges], **more)
+    for place, row in enumerate(Explainer(checkpoint).explain(whole, num_edges=len(edges) or 1)):
+        assert row.gcs_part + row.learned_part == pytest.approx(float(full[place]), abs=1e-5)
+        for pair, effect, edge_type in row.edges:
+            without = scores_with([edge for edge in edges if edge != (pair, edge_type)])
+            assert effect == pytest.approx(float(full[place] - without[place]), abs=2e-5)
+            named.append((pair, edge_type))
+    return named
+
+
 @pytest.mark.parametrize("rows_at_once", [1, 60, 1 << 15])
 def test_against_reranking_without_each_edge(
     checkpoint: Checkpoint, rows_at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(explanation, "ROWS_AT_ONCE", rows_at_once)
-    reranker, explainer, named = GraphReranker(checkpoint), Explainer(checkpoint), 0
-    for given, edges in random_inputs(8):
-        full = in_order_given(reranker, given)
-        rows = explainer.explain(given, num_edges=len(edges) or 1)
-        for place, row in enumerate(rows):
-            assert row.gcs_part + row.learned_part == pytest.approx(float(full[place]), abs=1e-5)
-            for pair, effect, edge_type in row.edges:
-                assert edge_type is None
-                left = [edge for edge in edges if edge != pair]
-                without = in_order_given(reranker, RerankInput(given.query, given.passages, edges=left))
-                assert effect == pytest.approx(float(full[place] - without[place]), abs=2e-5)
-                named += 1
-    assert named > 50
+    named = [check_effects(checkpoint, given, [(pair, None) for pair in pairs]) for given, pairs in random_inputs(8)]
+    assert sum(map(len, named)) > 50
 
 
 def test_an_edge_of_each_type_is_left_out_by_itself(make_checkpoint: Callable[..., Checkpoint]) -> None:
-    names = ("base_score", "bm25_score", "query_coverage", "title_coverage", "neighbourhood_coverage")
-    checkpoint = make_checkpoint(names, num_scores=5, num_edge_types=5)
-    reranker, named = GraphReranker(checkpoint), set()
+    typed = make_checkpoint(NAMES, num_scores=5, num_edge_types=5)
+    named = []
     for given, pairs in random_inputs(4):
-        typed = [(pair, name) for pair in pairs for name in ("reference", "other")[: 1 + sum(pair) % 2]]
-        edges, edge_types = [pair for pair, _ in typed], [name for _, name in typed]
-        whole = replace(given, edges=edges, edge_types=edge_types)
-        full = in_order_given(reranker, whole)
-        for place, row in enumerate(Explainer(checkpoint).explain(whole, num_edges=len(edges) or 1)):
-            for pair, effect, edge_type in row.edges:
-                left = [edge for edge in typed if edge != (pair, edge_type)]
-                without = replace(given, edges=[p for p, _ in left], edge_types=[name for _, name in left])
-                assert effect == pytest.approx(float((full - in_order_given(reranker, without))[place]), abs=2e-5)
-                named.add((edge_type, pairs.index(pair)))
-    assert {name for name, _ in named} == {"reference", "other"}
+        edges = [(pair, name) for pair in pairs for name in ("reference", "other")[: 1 + sum(pair) % 2]]
+        named += check_effects(typed, given, edges)
+    assert {name for _, name in named} == {"reference", "other"}
     assert len(named) > 8
 
 
 def test_given_coverage_stays_as_it_is(checkpoint: Checkpoint) -> None:
-    for given, edges in random_inputs(4):
+    for given, pairs in random_inputs(4):
         features = {"neighbourhood_coverage": [0.1 * place for place in range(given.num_passages)]}
-        fixed = RerankInput(given.query, given.passages, edges=edges, features=features)
-        reranker, rows = GraphReranker(checkpoint), Explainer(checkpoint).explain(fixed)
-        full = in_order_given(reranker, fixed)
-        for place, row in enumerate(rows):
-            for pair, effect, _ in row.edges:
-                left = [edge for edge in edges if edge != pair]
-                without = RerankInput(given.query, given.passages, edges=left, features=features)
-                assert effect == pytest.approx(float((full - in_order_given(reranker, without))[place]), abs=2e-5)
+        check_effects(checkpoint, given, [(pair, None) for pair in pairs], features=features)
 
 
 def test_it_can_be_stopped_between_steps(checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.graphs.edge_types import EDGE_TYPES
-from graphrerank.models.score_features import ScoreFeatures, min_max_by_graph, rank_by_graph
+from graphrerank.models.score_features import ScoreFeatures, min_max_by_graph
 from graphrerank.operators.gcs import graph_cohesive_smoothing
 
 NUM_SCORES = 3
@@ -77,15 +77,6 @@ def test_features_of_each_type_are_those_of_its_edges_alone(seed: int) -> None:
         torch.testing.assert_close(found[:, columns], expected[:, [names_of_all.index(c) for c in EDGE_COLUMNS]])
 
 
-def test_features_of_the_only_type_equal_those_of_all() -> None:
-    scores, edge_index, weight, ptr = random_batch(0)
-    features = ScoreFeatures(num_scores=NUM_SCORES, num_edge_types=5)
-    names = features.names(["a", "b", "c"])
-    found = features(scores, edge_index, weight, ptr, torch.full_like(edge_index[0], 3))
-    for column in EDGE_COLUMNS:
-        assert torch.equal(found[:, names.index(f"{column}_similarity")], found[:, names.index(column)])
-
-
 @pytest.mark.parametrize("num_edge_types", [0, 5])
 def test_words_that_pairs_and_neighbours_cover_together(num_edge_types: int) -> None:
     features = ScoreFeatures(num_scores=4, num_words=3, num_edge_types=num_edge_types)
@@ -120,11 +111,6 @@ def test_rounding_of_coverage_is_not_stretched() -> None:
         assert (found[:, place] < 1e-6).all()
 
 
-def test_more_words_than_scores_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"`num_words` must lie in \[0, `num_scores`\) = \[0, 3\), got 3"):
-        ScoreFeatures(num_scores=3, num_words=3)
-
-
 def test_names_match_columns() -> None:
     features = ScoreFeatures(num_scores=NUM_SCORES)
     names = features.names(["base", "bm25", "dense"])
@@ -139,18 +125,3 @@ def test_scaling_survives_huge_and_negative_scores() -> None:
     scores = torch.tensor([[-3e8], [-1e8], [1e8], [-5.0], [-5.0]])
     found = min_max_by_graph(scores, torch.tensor([0, 0, 0, 1, 1]), 2)
     torch.testing.assert_close(found.flatten(), torch.tensor([0.0, 0.5, 1.0, 0.0, 0.0]))
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_ranks_against_naive_sort(seed: int) -> None:
-    scores, _, _, ptr = random_batch(seed)
-    graph = torch.repeat_interleave(torch.arange(4), ptr[1:] - ptr[:-1])
-    found = rank_by_graph(scores[:, 0], graph, ptr)
-    for start, stop in zip(ptr[:-1].tolist(), ptr[1:].tolist(), strict=True):
-        order = sorted(range(start, stop), key=lambda i: (-float(scores[i, 0]), i))
-        assert [int(found[i]) for i in order] == list(range(1, stop - start + 1))
-
-
-def test_restart_prob_out_of_range_is_refused() -> None:
-    with pytest.raises(ValueError, match="`restart_prob` must lie in"):
-        ScoreFeatures(num_scores=1, restart_prob=0.0)
