@@ -62,7 +62,7 @@ def make_index(encoder: HashEncoder, plan: Sequence[tuple[int, int, int, tuple[i
         graphs=[Subgraph(torch.arange(8), none, torch.zeros(0)) for _ in range(3)],
         communities=communities,
         sentences=Sentences(sentences, passages, torch.tensor([len(s.split()) for s in sentences], dtype=torch.int64)),
-        report=ReTAGReport(4, 40, 8, 8, 0, len(plan), 0),
+        report=ReTAGReport(4, 40, 8, 8, 0, 0),
     )
 
 

@@ -1,6 +1,6 @@
 """Building ReTAG's index, and adding passages to it: topics, communities of every graph, and their summaries."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -80,12 +80,12 @@ class ReTAGIndexBuilder:
         return self._stages_of(ids, passages, settings or ReTAGSettings()).build()
 
     def update(self, index: ReTAGIndex, ids: Sequence[str], passages: Sequence[str]) -> ReTAGIndex:
-        """Add passages to an index; topics stay, and only the communities that change are summarised again.
+        """Add passages to an index: topics stay, and communities grow with their graphs.
 
-        A new entity belongs to the topics near it, and joins the community to which it is most related. A community
-        that outgrows ``max_community`` is split; new entities related to no known one form communities of their own. A
-        community changes if it gains an entity or a relation, or if new passages contribute to the texts that its
-        summary is made from. ``index_difference`` compares the result with a new build.
+        A new entity belongs to the topics that it is relevant to, and joins the community to which it is most related.
+        A community that outgrows ``max_community`` is split; new entities related to no known one form communities of
+        their own (:func:`graft`). All communities are summarised again; of a language model in an ``AnswerCache``,
+        summaries of unchanged texts are read from it.
 
         Source: ours, for the first of ReTAG's open questions.
 
@@ -95,7 +95,7 @@ class ReTAGIndexBuilder:
         known = list(index.passage_ids)
         if list(ids[: len(known)]) != known:
             raise ValueError(f"`ids` must begin with the {len(known)} ids of the index, got others")
-        return self._stages_of(ids, passages, index.settings).update(index)
+        return self._stages_of(ids, passages, index.settings).build(index)
 
     def _stages_of(self, ids: Sequence[str], passages: Sequence[str], settings: ReTAGSettings) -> "_Build":
         num_unique = len(set(ids))
@@ -131,41 +131,42 @@ class _Build:
     def __post_init__(self) -> None:
         self._graph_key = self.stages.key("entity_graph", hash_texts(self.passages).hex(), self.extractor.fingerprint)
         self._num_skipped = 0
-        self._num_summarised = 0
 
-    def build(self) -> ReTAGIndex:
-        """Compute the missing stages and assemble the index."""
-        topics_key, topics, entities, relations = self._topics()
+    def build(self, previous: ReTAGIndex | None = None) -> ReTAGIndex:
+        """Compute the missing stages and assemble the index, with topics and communities of a previous one if given."""
+        if previous is None:
+            key, topics, entities, relations = self._topics()
+        else:
+            key, topics, entities, relations = "", previous.topics, *self._grown_topics(previous)
         graphs, summarised = [], []
         for graph_index, selected in enumerate([(None, None), *zip(entities.T, relations.T, strict=True)]):
             graph, related = _subgraph(self._graph, *selected)
-            key, hierarchy = self._hierarchy(topics_key if graph_index else self._graph_key, graph_index, graph)
             graphs.append(graph)
-            summarised.append(self._summaries(key, related, hierarchy))
+            if previous is None:
+                summarised.append(self._summaries(key if graph_index else self._graph_key, graph_index, graph, related))
+            else:
+                hierarchy = graft(_hierarchy_of(previous, graph_index), graph.edges, graph.weight, self.settings)
+                summarised.append(self._summarise(related, hierarchy))
+        if previous is not None:
+            self._num_skipped = self.steps.num_skipped
         return self._assemble(topics, graphs, summarised)
 
-    def update(self, index: ReTAGIndex) -> ReTAGIndex:
-        """Assemble an index that keeps the topics and the unchanged communities of another one."""
-        previous = _PreviousIndex(index, self._graph.names)
-        new = {"first_passage": len(index.passage_ids)}
-        entities, relations = previous.entities, previous.relations(self._graph)
-        if len(index.topics):
-            first_entity = len(index.entities)
-            entities |= self.steps.relevant_entities(self._corpus, index.topics, **new, first_entity=first_entity)
-            relations |= self.steps.relevant_relations(self._corpus, index.topics, entities, **new)
-        graphs, summarised = [], []
-        for graph_index, selected in enumerate([(None, None), *zip(entities.T, relations.T, strict=True)]):
-            graph, related = _subgraph(self._graph, *selected)
-            hierarchy, origin = previous.grow(graph_index, graph)
-            material = self._corpus.material.copy()
-            known = previous.known_summaries(
-                graph_index, hierarchy, origin, related, material, is_extractive=self.steps.is_extractive
+    def _grown_topics(self, previous: ReTAGIndex) -> tuple[Tensor, Tensor]:
+        """Return the entities ``[E, T]`` and relations ``[m, T]`` of each topic: those of before, and relevant ones."""
+        graph, known = self._graph, list(previous.entities)
+        if list(graph.names[: len(known)]) != known:
+            raise ValueError(
+                f"`passages` must begin with those of the index, got others: its {len(known)} entities differ"
             )
-            graphs.append(graph)
-            summarised.append(self._summarise(related, hierarchy, material, known))
-            self._num_summarised += len(hierarchy) - len(known)
-        self._num_skipped = self.steps.num_skipped
-        return self._assemble(index.topics, graphs, summarised)
+        entities = self.steps.relevant_entities(self._corpus, previous.topics)
+        size = len(graph.names)
+        key = graph.edges[:, 0] * size + graph.edges[:, 1]  # ascending, as the edges are
+        for topic, subgraph in enumerate(previous.graphs[1:]):
+            entities[subgraph.nodes, topic] = True
+        relations = self.steps.relevant_relations(self._corpus, previous.topics, entities)
+        for topic, subgraph in enumerate(previous.graphs[1:]):
+            relations[torch.searchsorted(key, subgraph.edges[:, 0] * size + subgraph.edges[:, 1]), topic] = True
+        return entities, relations
 
     @cached_property
     def _knowledge(self) -> list[Knowledge]:
@@ -203,8 +204,8 @@ class _Build:
                 entity_threshold=covering_threshold(entity_similarity, coverage=settings.coverage),
                 threshold=covering_threshold(similarity, coverage=settings.coverage),
             )
-            entities = steps.relevant_entities(corpus, topics, first_passage=0, first_entity=0)
-            relations = steps.relevant_relations(corpus, topics, entities, first_passage=0)
+            entities = steps.relevant_entities(corpus, topics)
+            relations = steps.relevant_relations(corpus, topics, entities)
             return topics, entities, relations, steps.num_skipped - skipped_before
 
         depends = (settings.num_topics, settings.coverage, settings.num_terms, settings.seed, settings.context_tokens)
@@ -217,18 +218,16 @@ class _Build:
     def _fingerprints(self) -> tuple[str, str, str]:
         return self.steps.fingerprint, self.encoder.fingerprint, self.tokenizer.fingerprint
 
-    def _hierarchy(self, key: str, graph_index: int, graph: Subgraph) -> tuple[str, Hierarchy]:
-        settings = self.settings
+    def _summaries(self, key: str, graph_index: int, graph: Subgraph, relations: Relations) -> "SummarisedGraph":
+        """Find the communities of a graph, whose ``key`` is that of the stage that selected it, and summarise them."""
+        settings, first = self.settings, len(self._material.texts)
         depends = (settings.resolution, settings.max_community, settings.min_component, settings.seed)
         key = self.stages.key("communities", key, graph_index, *depends)
-        return key, self.stages.get(key, Hierarchy, lambda: hierarchical_leiden(graph.edges, graph.weight, settings))
-
-    def _summaries(self, key: str, relations: Relations, hierarchy: Hierarchy) -> "SummarisedGraph":
-        settings, first = self.settings, len(self._material.texts)
+        hierarchy = self.stages.get(key, Hierarchy, lambda: hierarchical_leiden(graph.edges, graph.weight, settings))
 
         def make() -> tuple[Material, Sequence[Sequence[int]], Tensor, int]:
             skipped_before = self.steps.num_skipped
-            entry = self._summarise(relations, hierarchy, self._material.copy(), {})
+            entry = self._summarise(relations, hierarchy)
             return entry.material.after(first), entry.summaries, entry.vectors, self.steps.num_skipped - skipped_before
 
         limits = (settings.context_tokens, settings.summary_tokens, settings.centrality, settings.description_tokens)
@@ -237,19 +236,16 @@ class _Build:
             key, tuple[Material, Sequence[Sequence[int]], Tensor, int], make
         )
         self._num_skipped += skipped
-        self._num_summarised += len(hierarchy)
         return SummarisedGraph(relations, hierarchy, self._material + written, summaries, vectors)
 
-    def _summarise(
-        self, relations: Relations, hierarchy: Hierarchy, material: Material, known: Mapping[int, Sequence[int]]
-    ) -> "SummarisedGraph":
+    def _summarise(self, relations: Relations, hierarchy: Hierarchy) -> "SummarisedGraph":
+        material = self._material.copy()
         summaries = summarise_communities(
             hierarchy,
             relations,
             material,
             self.steps.summarizer(self._corpus),
             context_tokens=self.settings.context_tokens,
-            known=known,
         )
         vectors = self.steps.vectors(summaries, material, self._corpus)
         return SummarisedGraph(relations, hierarchy, material, summaries, vectors)
@@ -268,7 +264,6 @@ class _Build:
             entities=len(self._graph.names),
             relations=len(self._graph.edges),
             unrelated=len(self._graph.names) - num_placed,
-            summarised=self._num_summarised,
             skipped=self._num_skipped,
         )
         return ReTAGIndex(
@@ -283,103 +278,16 @@ class _Build:
         )
 
 
-class _PreviousIndex:
-    """An index to which passages are added; its entities come first among the ``E`` names of the grown corpus."""
-
-    def __init__(self, index: ReTAGIndex, names: Sequence[str]) -> None:
-        known = len(index.entities)
-        if list(names[:known]) != list(index.entities):
-            raise ValueError(f"`passages` must begin with those of the index, got others: its {known} entities differ")
-        self.index = index
-        self._num_entities = len(names)
-        self._num_passages = len(index.passage_ids)
-        self._position_of: dict[tuple[int, str], int] = {}  # material text of a passage's sentence
-
-    @property
-    def entities(self) -> Tensor:
-        """``[E, T]`` bool, the entities of each topic."""
-        is_member = torch.zeros(self._num_entities, len(self.index.topics), dtype=torch.bool)
-        for topic, graph in enumerate(self.index.graphs[1:]):
-            is_member[graph.nodes, topic] = True
-        return is_member
-
-    def relations(self, graph: EntityGraph) -> Tensor:
-        """Return ``[m, T]`` bool: which relations of the grown graph belong to which topic."""
-        key = graph.edges[:, 0] * self._num_entities + graph.edges[:, 1]  # ascending, as the edges are
-        is_member = torch.zeros(len(key), len(self.index.topics), dtype=torch.bool)
-        for topic, known in enumerate(self.index.graphs[1:]):
-            topic_key = known.edges[:, 0] * self._num_entities + known.edges[:, 1]
-            is_member[torch.searchsorted(key, topic_key), topic] = True
-        return is_member
-
-    def grow(self, graph_index: int, graph: Subgraph) -> tuple[Hierarchy, list[int]]:
-        """Let a graph's communities grow by :func:`graft`; origins are communities of the index."""
-        communities = self.index.communities
-        indices = (communities.graph == graph_index).nonzero().flatten().tolist()
-        first = indices[0] if indices else 0
-        hierarchy = Hierarchy(
-            level=communities.level[indices].tolist(),
-            parent=[parent if parent < 0 else parent - first for parent in communities.parent[indices].tolist()],
-            members=[communities.members[community].tolist() for community in indices],
-        )
-        grown, origin = graft(hierarchy, graph.edges, graph.weight, self.index.settings)
-        return grown, [old if old < 0 else first + old for old in origin]
-
-    def known_summaries(
-        self,
-        graph_index: int,
-        hierarchy: Hierarchy,
-        origin: Sequence[int],
-        relations: Relations,
-        material: Material,
-        *,
-        is_extractive: bool,
-    ) -> dict[int, list[int]]:
-        """Find the summaries that remain valid: text indices by community.
-
-        A community changes if an entity or a relation is new to its graph, or if the material has a text about one of
-        them from a new passage. ``origin`` is the index's community that each was; summaries by a language model are
-        appended to the material.
-        """
-        old = self.index.graphs[graph_index]
-        nodes, edges = set(old.nodes.tolist()), set(map(tuple, old.edges.tolist()))
-        fresh_nodes = {
-            node for node in relations.degree if node not in nodes or self._is_fresh(material, material.nodes[node])
-        }
-        fresh_edges = [
-            ends
-            for ends, position in zip(relations.ends, relations.positions, strict=True)
-            if ends not in edges or self._is_fresh(material, material.edges[position])
-        ]
-        changed: set[int | None] = set()
-        for community_of in hierarchy.by_level:
-            changed |= {community_of.get(node) for node in fresh_nodes}
-            ends = ((community_of.get(head), community_of.get(tail)) for head, tail in fresh_edges)
-            changed |= {head for head, tail in ends if head == tail}
-        return {
-            community: self._recall(before, material, is_extractive=is_extractive)
-            for community, before in enumerate(origin)
-            if before >= 0 and community not in changed
-        }
-
-    def _recall(self, community: int, material: Material, *, is_extractive: bool) -> list[int]:
-        known = self.index.communities
-        if is_extractive:
-            if not self._position_of:
-                for position, (text, sources) in enumerate(zip(material.texts, material.sources, strict=True)):
-                    self._position_of.setdefault((sources[0], text), position)
-            sentences = self.index.sentences
-            return [
-                self._position_of[int(sentences.passage[sentence]), sentences.texts[sentence]]
-                for sentence in known.sentences[community].tolist()
-            ]
-        if not known.texts[community]:
-            return []
-        sources = known.sources[community].tolist()
-        return [material.add(known.texts[community], int(known.num_tokens[community]), sources)]
-
-    def _is_fresh(self, material: Material, texts: Sequence[int]) -> bool:
-        return any(material.sources[text][-1:] >= [self._num_passages] for text in texts)
+def _hierarchy_of(index: ReTAGIndex, graph: int) -> Hierarchy:
+    """Return the communities of one graph of an index."""
+    communities = index.communities
+    indices = (communities.graph == graph).nonzero().flatten().tolist()
+    parents = communities.parent[indices].tolist()
+    return Hierarchy(
+        level=communities.level[indices].tolist(),
+        parent=[parent if parent < 0 else parent - indices[0] for parent in parents],
+        members=[communities.members[community].tolist() for community in indices],
+    )
 
 
 @dataclass(frozen=True)

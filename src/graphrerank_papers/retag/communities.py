@@ -90,16 +90,13 @@ def in_components(edges: Tensor, min_component: int) -> Tensor:
     return torch.from_numpy(np.bincount(label)[label[head]] >= min_component) if len(head) else edges[:, 0] > 0
 
 
-def graft(hierarchy: Hierarchy, edges: Tensor, weight: Tensor, settings: ReTAGSettings) -> tuple[Hierarchy, list[int]]:
+def graft(hierarchy: Hierarchy, edges: Tensor, weight: Tensor, settings: ReTAGSettings) -> Hierarchy:
     """Let the communities of a grown graph absorb its new nodes.
 
     A new node joins the finest community to which most of its edges' weight leads, the smaller index on ties. This is
     repeated until no remaining node has a neighbour in a community. Connected components of at least ``min_component``
     remaining nodes form new communities. A community that gained nodes and has ``max_community`` or more is split on
     the next level. ``edges`` are ``[m, 2]`` int64, ``weight`` ``[m]``, of the graph now.
-
-    Returns:
-        The communities now, and the previous index of each; -1 for a new one.
     """
     pairs = list(zip(edges.tolist(), weight.tolist(), strict=True))
     finest = {node: community for community, members in enumerate(hierarchy.members) for node in members}
@@ -139,12 +136,11 @@ def graft(hierarchy: Hierarchy, edges: Tensor, weight: Tensor, settings: ReTAGSe
         add_communities(unplaced, -1)
     order = sorted(range(len(members)), key=lambda community: (level[community], min(members[community])))
     index = {old: new for new, old in enumerate(order)}
-    result = Hierarchy(
+    return Hierarchy(
         level=[level[old] for old in order],
         parent=[index[parent[old]] if parent[old] >= 0 else -1 for old in order],
         members=[sorted(members[old]) for old in order],
     )
-    return result, [old if old < len(hierarchy) else -1 for old in order]
 
 
 def _join(pairs: Sequence[tuple[Sequence[int], float]], finest: dict[int, int]) -> dict[int, int]:

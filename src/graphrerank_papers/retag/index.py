@@ -146,7 +146,6 @@ class ReTAGReport:
     entities: int  # entities that the corpus names
     relations: int  # related pairs of entities
     unrelated: int  # entities in no community of the general graph, as they are related to too few others
-    summarised: int  # communities summarised in this build; after an update not all of them
     skipped: int  # answers of a language model that remained unusable and were left out
 
 

@@ -55,17 +55,11 @@ class LanguageSteps(Protocol):
     def find_topics(self, corpus: Corpus, centre: Tensor) -> Topics:
         """Find the topics of a corpus with the centre ``[d]``; thresholds are set later."""
 
-    def relevant_entities(self, corpus: Corpus, topics: Topics, *, first_passage: int, first_entity: int) -> Tensor:
-        """Return which entities belong to which topics, ``[E, T]`` bool, given the passages from ``first_passage`` on.
+    def relevant_entities(self, corpus: Corpus, topics: Topics) -> Tensor:
+        """Return which entities belong to which topics, ``[E, T]`` bool."""
 
-        Entities before ``first_entity`` need only be judged by those passages.
-        """
-
-    def relevant_relations(self, corpus: Corpus, topics: Topics, entities: Tensor, *, first_passage: int) -> Tensor:
-        """Return which relations belong to which topics, ``[m, T]`` bool, given the passages from ``first_passage`` on.
-
-        ``entities`` are those of each topic, ``[E, T]`` bool, which include both ends of its relations.
-        """
+    def relevant_relations(self, corpus: Corpus, topics: Topics, entities: Tensor) -> Tensor:
+        """Return which relations belong to which topics, ``[m, T]`` bool, given the latter's entities ``[E, T]``."""
 
     def summarizer(self, corpus: Corpus) -> Summarizer:
         """Return the summarizer of a corpus."""
@@ -127,17 +121,17 @@ class ExtractiveSteps:
         terms = distinctive_words(groups, num_words=settings.num_terms)
         return Topics([", ".join(words[:NAME_WORDS]) for words in terms], terms, vectors, centre)
 
-    def relevant_entities(self, corpus: Corpus, topics: Topics, *, first_passage: int, first_entity: int) -> Tensor:
+    def relevant_entities(self, corpus: Corpus, topics: Topics) -> Tensor:
         """Select the entities named by a sentence near the topic."""
-        return corpus.graph.entity_scores(_similarity(corpus, topics, first_passage)) >= topics.entity_threshold
+        return corpus.graph.entity_scores(topics.similarity(corpus.sentence_vectors)) >= topics.entity_threshold
 
-    def relevant_relations(self, corpus: Corpus, topics: Topics, entities: Tensor, *, first_passage: int) -> Tensor:
+    def relevant_relations(self, corpus: Corpus, topics: Topics, entities: Tensor) -> Tensor:
         """Select relations with both ends named by a sentence near the topic.
 
         If no sentence of the corpus names both ends, the topic's entities must include them.
         """
         graph = corpus.graph
-        is_near = graph.relation_scores(_similarity(corpus, topics, first_passage)) >= topics.entity_threshold
+        is_near = graph.relation_scores(topics.similarity(corpus.sentence_vectors)) >= topics.entity_threshold
         has_no_sentence = graph.together.indptr.diff() == 0
         return is_near | (has_no_sentence[:, None] & entities[graph.edges].all(dim=1))
 
@@ -178,12 +172,6 @@ class SentenceSelector:
             for row in too_long:
                 summaries[row].pop()
         return [sorted(sentences) for sentences in summaries]
-
-
-def _similarity(corpus: Corpus, topics: Topics, first_passage: int) -> Tensor:
-    """Return ``[S, T]`` cosines of sentences and topics, -inf for sentences before ``first_passage``."""
-    similarity = topics.similarity(corpus.sentence_vectors)
-    return similarity.masked_fill((corpus.graph.passage < first_passage)[:, None], -torch.inf)
 
 
 @dataclass(frozen=True)
@@ -273,19 +261,19 @@ class GenerativeSteps:
         terms = distinctive_words([[name] for name in names], num_words=settings.num_terms)
         return Topics(names, terms, vectors, centre)
 
-    def relevant_entities(self, corpus: Corpus, topics: Topics, *, first_passage: int, first_entity: int) -> Tensor:
+    def relevant_entities(self, corpus: Corpus, topics: Topics) -> Tensor:
         """Ask which topics each entity is clearly relevant to."""
-        notes = corpus.material.texts[first_entity : len(corpus.graph.names)]
+        notes = corpus.material.texts[: len(corpus.graph.names)]
         rows, num_skipped = relate_to_topics(
             self._model, notes, topics.names, tries=self._tries, prompt=self._prompts.relevance
         )
         self.num_skipped += num_skipped
         is_relevant = torch.zeros(len(corpus.graph.names), len(topics), dtype=torch.bool)
-        for entity, entity_topics in enumerate(rows, first_entity):
+        for entity, entity_topics in enumerate(rows):
             is_relevant[entity, entity_topics] = True
         return is_relevant
 
-    def relevant_relations(self, corpus: Corpus, topics: Topics, entities: Tensor, *, first_passage: int) -> Tensor:
+    def relevant_relations(self, corpus: Corpus, topics: Topics, entities: Tensor) -> Tensor:
         """Select the relations between a topic's entities."""
         return entities[corpus.graph.edges].all(dim=1)
 

@@ -147,9 +147,8 @@ def summarise_communities(
     summarizer: Summarizer,
     *,
     context_tokens: int,
-    known: Mapping[int, Sequence[int]] | None = None,
 ) -> list[list[int]]:
-    """Summarise every community, from the finest level up, except those with a ``known`` summary.
+    """Summarise every community, from the finest level up.
 
     The context of a summary is the community's texts, the prominent first, truncated to ``context_tokens``. If they are
     too long and the community was split, summaries of its children first replace the longest of the children's texts.
@@ -162,15 +161,11 @@ def summarise_communities(
     elements = element_texts(hierarchy, relations, material)
     prominence = [sum(relations.degree[node] for node in members) for members in hierarchy.members]
     children_of = hierarchy.children
-    summaries: dict[int, Sequence[int]] = dict(known or {})
+    summaries: dict[int, Sequence[int]] = {}
     for level in reversed(range(max(hierarchy.level, default=-1) + 1)):
-        missing = [
-            community
-            for community in range(len(hierarchy))
-            if hierarchy.level[community] == level and community not in summaries
-        ]
+        of_level = [community for community in range(len(hierarchy)) if hierarchy.level[community] == level]
         contexts = []
-        for community in missing:
+        for community in of_level:
             texts, children = elements[community], children_of[community]
             if children and sum(material.num_tokens[text] for text in texts) > context_tokens:
                 children = sorted(children, key=lambda child: (-prominence[child], child))
@@ -181,5 +176,5 @@ def summarise_communities(
                     limit=context_tokens,
                 )
             contexts.append(material.first(texts, context_tokens))
-        summaries.update(zip(missing, summarizer.summarise(contexts, material), strict=True))
+        summaries.update(zip(of_level, summarizer.summarise(contexts, material), strict=True))
     return [list(summaries[community]) for community in range(len(hierarchy))]

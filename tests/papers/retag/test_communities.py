@@ -79,18 +79,17 @@ def test_graft() -> None:
     old = Hierarchy([0, 0, 1, 1], [-1, -1, 0, 0], [[0, 1, 2, 3], [4, 5], [0, 1], [2, 3]])
     edges = torch.tensor([[0, 1], [0, 2], [2, 3], [4, 5], [0, 6], [4, 6], [6, 7], [8, 9]])
     weight = torch.tensor([1.0, 1.0, 1.0, 1.0, 1.0, 3.0, 1.0, 1.0])
-    grown, origin = graft(old, edges, weight, ReTAGSettings(max_community=5, min_component=2))
+    grown = graft(old, edges, weight, ReTAGSettings(max_community=5, min_component=2))
     assert grown.members == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9], [0, 1], [2, 3]]  # 7 by way of 6
     assert (grown.level, grown.parent) == ([0, 0, 0, 1, 1], [-1, -1, -1, 0, 0])
-    assert origin == [0, 1, -1, 2, 3]
 
 
 def test_graft_splits_what_outgrows_its_limit() -> None:
     triangle = [[0, 1], [0, 2], [1, 2]]
     other = [[node + 3 for node in pair] for pair in triangle]
     old = Hierarchy([0], [-1], [[0, 1, 2, 3]])
-    grown, origin = graft(
+    grown = graft(
         old, torch.tensor([*triangle, *other, [2, 3]]), torch.ones(7), ReTAGSettings(max_community=5, min_component=2)
     )
     assert grown.members == [[0, 1, 2, 3, 4, 5], [0, 1, 2], [3, 4, 5]]
-    assert (grown.level, grown.parent, origin) == ([0, 1, 1], [-1, 0, 0], [0, -1, -1])
+    assert (grown.level, grown.parent) == ([0, 1, 1], [-1, 0, 0])

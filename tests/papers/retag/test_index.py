@@ -45,7 +45,7 @@ def make_index(num_topics: int = 1) -> ReTAGIndex:
         graphs=graphs,
         communities=communities,
         sentences=Sentences(["A met B.", "B met C.", "D."], torch.tensor([0, 1, 1]), torch.tensor([3, 3, 1])),
-        report=ReTAGReport(2, 7, 4, 2, 1, 3 + num_topics, 0),
+        report=ReTAGReport(2, 7, 4, 2, 1, 0),
     )
 
 

@@ -32,9 +32,9 @@ class Recorder:
         return [list(numbers[:1]) for numbers in contexts]
 
 
-def summarise(limit: int, **known: dict[int, list[int]]) -> tuple[list[list[int]], list[list[int]]]:
+def summarise(limit: int) -> tuple[list[list[int]], list[list[int]]]:
     recorder = Recorder()
-    found = summarise_communities(HIERARCHY, RELATIONS, material(), recorder, context_tokens=limit, **known)
+    found = summarise_communities(HIERARCHY, RELATIONS, material(), recorder, context_tokens=limit)
     return found, recorder.contexts
 
 
@@ -61,12 +61,6 @@ def test_the_longest_child_is_replaced_first() -> None:
 
 def test_a_leaf_that_is_too_long_keeps_the_prominent() -> None:
     assert summarise(4)[1][0] == [0, 1, 5, 4]
-
-
-def test_known_summaries_are_not_made_again() -> None:
-    found, contexts = summarise(5, known={1: [6], 2: [8]})
-    assert contexts == [[6, 3, 7, 8]]
-    assert found == [[6], [6], [8]]
 
 
 def test_parent_context_counts_shared_texts_once() -> None:
