@@ -18,7 +18,7 @@ from torch import Tensor
 
 from graphrerank.cli import schema
 from graphrerank.data.candidates import encode_dataset
-from graphrerank.data.enrichment import random_edges
+from graphrerank.data.enrichment.random_edges import random_edges
 from graphrerank.data.vector_cache import VectorCache
 from graphrerank.evaluation.run_json import with_new_names
 from graphrerank.files import write_text

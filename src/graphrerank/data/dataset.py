@@ -165,7 +165,7 @@ class Dataset:
                 would water down: 61% of Spider's foreign keys join two relevant tables, 4% of the added mentions do);
                 adjacent chunks, if every document has its position; shared entities (of ``entities``, else of
                 ``entities.jsonl``, else by their spelling) as edges of a bounded number
-                (:func:`~graphrerank.data.enrichment.shared_entities.shared_entity_edges`); and, once there are
+                (:func:`~graphrerank.data.enrichment.shared_entities.choose_neighbours`); and, once there are
                 vectors, the 10 nearest neighbours of every document, or in a corpus of more than 131,072 documents of
                 those with fewer than 3 neighbours. ``mentions``, ``adjacency`` and ``knn`` are then ignored.
             edge_types: Types of edges to keep, as the files name them; None keeps all.
@@ -177,7 +177,7 @@ class Dataset:
                 ``splits`` of the documents kept.
             drop_empty: Leave out documents without title and text, which are an error otherwise.
             mentions: Join documents if the title of one occurs in the text of the other
-                (:func:`~graphrerank.data.enrichment.mentions.mention_edges`).
+                (:func:`~graphrerank.data.enrichment.mentions.find_mentions`).
             adjacency: Join adjacent chunks: documents of one ``doc_id`` whose ``chunk_id`` differ by 1, both in every
                 document's metadata (:func:`~graphrerank.graphs.adjacency.adjacency_edges`).
             entities: Source of entities; documents that share one are neighbours: ``spelling``

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphrerank.data.enrichment.mentions import MIN_COMMON, mention_edges, split_words
+from graphrerank.data.enrichment import mentions
+from graphrerank.data.enrichment.mentions import MIN_COMMON, find_mentions, split_words
 
 
-def pairs(*arguments: object, **settings: object) -> list[tuple[int, int]]:
-    return [tuple(pair) for pair in mention_edges(*arguments, **settings)[0].tolist()]  # type: ignore[arg-type]
+def pairs(titles: list[str], texts: list[str]) -> list[tuple[int, ...]]:
+    return [tuple(pair) for pair in find_mentions(titles, texts).pairs.tolist()]
 
 
 def naive(titles: list[str], texts: list[str]) -> set[tuple[int, int]]:
@@ -35,12 +36,14 @@ def naive(titles: list[str], texts: list[str]) -> set[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_against_naive_regex_loop(seed: int) -> None:
+def test_against_naive_regex_loop(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, threshold in (("MAX_OWNERS", 1), ("MAX_SHARE", 1.0), ("MIN_CHARACTERS", 1)):
+        monkeypatch.setattr(mentions, name, threshold)
     draw = random.Random(seed)
     words = ["Red", "red", "Green", "blue", "Sea", "of", "York", "New"]
     titles = list(dict.fromkeys(" ".join(draw.choices(words, k=draw.randint(1, 3))) for _ in range(40)))
     texts = [" ".join(draw.choices([*words, "x", "Reds", "redsea", "y."], k=30)) for _ in titles]
-    found = pairs(titles, texts, max_owners=1, max_share=1.0, min_characters=1)
+    found = pairs(titles, texts)
     assert set(found) == naive(titles, texts)
     assert found == sorted(set(found))
     assert len(found) > 20
@@ -73,11 +76,11 @@ def test_what_counts_as_a_mention(title: str, text: str, mentioned: bool) -> Non
     assert pairs([title, ""], ["", text]) == ([(1, 0)] if mentioned else [])
 
 
-def test_longest_mention_wins_even_if_ambiguous() -> None:
+def test_longest_mention_wins_even_if_ambiguous(monkeypatch: pytest.MonkeyPatch) -> None:
     assert pairs(["York", "New York", "a"], ["", "", "New York, not York"]) == [(2, 0), (2, 1)]
     assert pairs(["York", "New York", "a"], ["", "", "in New York"]) == [(2, 1)]
-    titles = ["York", "New York (state)", "New York (city)", "a"]
-    assert pairs(titles, ["", "", "", "in New York"], max_owners=1) == []
+    monkeypatch.setattr(mentions, "MAX_OWNERS", 1)
+    assert pairs(["York", "New York (state)", "New York (city)", "a"], ["", "", "", "in New York"]) == []
 
 
 def test_a_stronger_name_takes_all() -> None:
@@ -86,28 +89,26 @@ def test_a_stronger_name_takes_all() -> None:
     assert pairs(titles[1:], texts[1:]) == [(1, 0)]
 
 
-def test_shared_names_up_to_max_owners() -> None:
+def test_shared_names_up_to_max_owners(monkeypatch: pytest.MonkeyPatch) -> None:
     titles, texts = ["Hunger (film)", "Hunger (novel)", "a"], ["", "", "read Hunger"]
-    assert pairs(titles, texts, max_owners=1) == []
-    assert pairs(titles, texts, max_owners=2) == [(2, 0), (2, 1)]
-    assert mention_edges(titles, texts, max_owners=1)[1].num_ambiguous == 1
+    assert pairs(titles, texts) == [(2, 0), (2, 1)]
+    monkeypatch.setattr(mentions, "MAX_OWNERS", 1)
+    assert pairs(titles, texts) == []
 
 
-def test_aliases_and_opening_names() -> None:
+def test_opening_names() -> None:
     texts = ["Harnam Singh Rawail (born 1921) was a director.", "directed by Harnam Singh Rawail"]
     assert pairs(["H. S. Rawail", "a"], texts) == [(1, 0)]
     assert pairs(["Another", "a"], texts) == []  # shares no word with the title
-    assert pairs(["Another", "a"], texts, aliases=[["Singh Rawail"], []]) == [(1, 0)]
 
 
-def test_too_common_names_are_dropped_and_told() -> None:
+def test_too_common_names_are_dropped() -> None:
     titles = ["Canada", *(f"t{i}" for i in range(99))]
     texts = ["", *("in Canada" if i <= MIN_COMMON else "far away" for i in range(99))]
-    edges, stats = mention_edges(titles, texts, max_share=0.02)
-    assert edges.tolist() == []
-    assert (stats.num_too_common, stats.most_common) == (1, (("canada", MIN_COMMON + 1),))
+    found = find_mentions(titles, texts)
+    assert (found.pairs.tolist(), found.counts) == ([], {"canada": MIN_COMMON + 1})
     texts[1] = ""
-    assert len(pairs(titles, texts, max_share=0.02)) == MIN_COMMON
+    assert len(pairs(titles, texts)) == MIN_COMMON
 
 
 def test_relabelling_passages_permutes_edges() -> None:
@@ -119,24 +120,14 @@ def test_relabelling_passages_permutes_edges() -> None:
 
 
 def test_empty_corpus_and_no_names() -> None:
-    assert mention_edges([], [])[0].shape == (0, 2)
-    edges, stats = mention_edges(["", ""], ["a", "b"])
-    assert (edges.shape, edges.dtype, stats.num_names) == ((0, 2), torch.int64, 0)
+    for titles, texts in (([], []), (["", ""], ["a", "b"])):
+        edges = find_mentions(titles, texts).pairs
+        assert (edges.shape, edges.dtype) == ((0, 2), torch.int64)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((["a"], []), "one entry per passage"),
-        ((["a"], ["b"], {"aliases": []}), "one entry per passage"),
-        ((["a"], ["b"], {"max_owners": 0}), "`max_owners`"),
-        ((["a"], ["b"], {"max_share": 0.0}), r"`max_share` must lie in \(0, 1\], got 0.0"),
-    ],
-)
-def test_errors(arguments: tuple, message: str) -> None:
-    settings = arguments[2] if len(arguments) > 2 else {}
-    with pytest.raises(ValueError, match=message):
-        mention_edges(*arguments[:2], **settings)
+def test_lengths_that_differ_are_refused() -> None:
+    with pytest.raises(ValueError, match="one entry per passage, got 1 titles and 0 texts"):
+        find_mentions(["a"], [])
 
 
 def test_split_words_keeps_case_and_folds_accents() -> None:
@@ -153,7 +144,7 @@ def test_real_edges_link_relevant_passages_as_the_ready_made_ones_do(datasets: P
         return [line.split("\t") for line in (datasets / name / path).read_text(encoding="utf-8").splitlines()[1:]]
 
     ready = {tuple(sorted((number[row[0]], number[row[1]]))) for row in table("edges_computed.tsv")}
-    edges, _ = mention_edges([row["title"] for row in rows], [row["text"] for row in rows])
+    edges = find_mentions([row["title"] for row in rows], [row["text"] for row in rows]).pairs
     ours = {tuple(sorted(pair)) for pair in edges.tolist()}
     relevant: dict[str, list[int]] = {}
     for query, passage, _ in table("qrels/train.tsv"):

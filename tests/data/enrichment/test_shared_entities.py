@@ -6,11 +6,18 @@ import random
 from collections import Counter
 
 import pytest
-import torch
 
 from graphrerank.data.enrichment import shared_entities
-from graphrerank.data.enrichment.shared_entities import shared_entity_edges
+from graphrerank.data.enrichment.shared_entities import choose_neighbours, shared_weight
 from graphrerank.graphs import EntityIncidence
+
+
+def weighted_edges(rows: list[set[str]]) -> dict[tuple[int, ...], float]:
+    pairs, total = choose_neighbours(EntityIncidence.from_names(rows, max_share=1))
+    return {
+        (min(pair), max(pair)): weight
+        for pair, weight in zip(pairs.tolist(), shared_weight(total, len(rows)).tolist(), strict=True)
+    }
 
 
 def naive(rows: list[set[str]], max_neighbours: int) -> dict[tuple[int, int], float]:
@@ -31,24 +38,15 @@ def test_against_naive_loop(max_neighbours: int, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(shared_entities, "BLOCK_NODES", 7)
     draw = random.Random(0)
     rows = [{f"e{int(draw.expovariate(0.2))}" for _ in range(draw.randrange(4))} for _ in range(40)]
-    expected = naive(rows, max_neighbours)
-    edges, weight = shared_entity_edges(EntityIncidence.from_names(rows, max_share=1), max_neighbours=max_neighbours)
-    assert [tuple(pair) for pair in edges.tolist()] == list(expected)
-    torch.testing.assert_close(weight, torch.tensor(list(expected.values())))
+    monkeypatch.setattr(shared_entities, "MAX_NEIGHBOURS", max_neighbours)
+    assert weighted_edges(rows) == pytest.approx(naive(rows, max_neighbours))
 
 
 @pytest.mark.parametrize("rows", [[], [[]], [["a"], ["b"]]])
 def test_nothing_shared(rows: list[list[str]]) -> None:
-    edges, weight = shared_entity_edges(EntityIncidence.from_names(rows))
-    assert edges.shape == (0, 2)
-    assert weight.shape == (0,)
+    pairs, total = choose_neighbours(EntityIncidence.from_names(rows))
+    assert (pairs.shape, total.shape) == ((0, 2), (0,))
 
 
 def test_two_passages_with_one_entity_weigh_a_half() -> None:
-    edges, weight = shared_entity_edges(EntityIncidence.from_names([["a"], ["a"]]))
-    assert (edges.tolist(), weight.tolist()) == ([[0, 1]], [0.5])
-
-
-def test_number_of_neighbours_is_checked() -> None:
-    with pytest.raises(ValueError, match="`max_neighbours` must be a positive integer"):
-        shared_entity_edges(EntityIncidence.from_names([["a"]]), max_neighbours=0)
+    assert weighted_edges([{"a"}, {"a"}]) == {(0, 1): 0.5}

@@ -12,7 +12,7 @@ from hydra.utils import instantiate
 
 from graphrerank.cli import schema
 from graphrerank.data.dataset import Dataset
-from graphrerank.data.enrichment.mentions import mention_edges
+from graphrerank.data.enrichment.mentions import find_mentions
 from graphrerank.data.readers import fetch, named
 from graphrerank.data.readers.fetch import RemoteFile
 from graphrerank.data.readers.folder import read_documents
@@ -353,7 +353,7 @@ def test_mentions_become_edges(composed, datasets: Path) -> None:
     """Against the mention edges of the corpus's titles and texts themselves."""
     folder = datasets / "2wikimultihopqa_train"
     documents = list(read_documents(folder))
-    pairs, _ = mention_edges([doc.title for doc in documents], [doc.text for doc in documents])
+    pairs = find_mentions([doc.title for doc in documents], [doc.text for doc in documents]).pairs
     graph = instantiate(composed("2wikimultihopqa_train", f"paths.datasets={datasets}")).graph
     joined = {
         (node, neighbour)

@@ -89,7 +89,7 @@ def changed_choices(
 ) -> EntityChange:
     """Let those passages choose their neighbours anew that share an entity with an added or removed one.
 
-    Source: :func:`~graphrerank.data.enrichment.shared_entities.shared_entity_edges`, whose rarity of an entity is
+    Source: :func:`~graphrerank.data.enrichment.shared_entities.choose_neighbours`, whose rarity of an entity is
     measured against the number of passages of the last preparation: else each added passage would change all weights.
 
     Args:

@@ -16,7 +16,7 @@ BLOCK_SCORES = 1 << 24  # similarities held at once: 64 MiB of float32
 
 
 def nearest_neighbor_edges(
-    vectors: Tensor, *, k: int, mutual: bool = False, nodes: Tensor | None = None, engine: Engine = LOCAL
+    vectors: Tensor, *, k: int, nodes: Tensor | None = None, engine: Engine = LOCAL
 ) -> tuple[Tensor, Tensor]:
     """Join each passage with the ``k`` passages of the largest dot product, in blocks; ties break by passage number.
 
@@ -26,7 +26,6 @@ def nearest_neighbor_edges(
         vectors: ``[N, d]``, unit vectors for the cosine.
         k: Neighbours of each passage, at least 1.
         nodes: ``[S]`` int64, the passages to join; all when None.
-        mutual: Whether to keep an edge only if each end is among the other's neighbours.
         engine: Works on the blocks.
 
     Returns:
@@ -54,11 +53,10 @@ def nearest_neighbor_edges(
         torch.from_numpy(np.concatenate([block[name] for block in found])) for name in ("source", "target", "weight")
     )
     pair = torch.minimum(source, target) * num_nodes + torch.maximum(source, target)
-    key, inverse, count = torch.unique(pair, return_inverse=True, return_counts=True)
+    key, inverse = torch.unique(pair, return_inverse=True)
     weight = torch.zeros(len(key)).scatter_reduce_(0, inverse, weights, "amax")
-    kept = count == 2 if mutual else count > 0
     first = torch.div(key, num_nodes, rounding_mode="floor")
-    return torch.stack([first, key - first * num_nodes], dim=1)[kept], weight[kept]
+    return torch.stack([first, key - first * num_nodes], dim=1), weight
 
 
 class _Nearest:

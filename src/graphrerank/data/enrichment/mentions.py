@@ -3,7 +3,7 @@
 - Occurrences of a passage's name in another passage's text, by one Aho-Corasick pass over the words of all texts.
 - Words, not characters, are the automaton's letters, so that a match starts and ends at word boundaries; accents,
   punctuation and HTML entities are folded first ("A. J. Mintu" finds "A J Mintu").
-- Uninformative names are dropped, by thresholds chosen on training questions (see ``mention_edges``).
+- Uninformative names are dropped, by thresholds chosen on training questions (see ``find_mentions``).
 """
 
 import html
@@ -20,12 +20,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphrerank.checks import check_counts, check_positive_share
 from graphrerank.data.engines.local import LOCAL, Block, Engine
 
 BLOCK_TEXTS = 1 << 13  # searched at once
+MAX_OWNERS = 2  # a name borne equally strongly by more passages is ambiguous and dropped
+MAX_SHARE = 0.02  # a name mentioned in a larger share of the passages is too common and dropped, but for
 MIN_COMMON = 10  # passages: a name in this many or fewer is never "too common", however small the corpus
-MAX_OWNERS, MAX_SHARE, MIN_CHARACTERS = 2, 0.02, 3  # defaults of `mention_edges`, which says what they are
+MIN_CHARACTERS = 3  # shorter names are dropped
 
 Name = tuple[str, ...]  # words in lower case
 
@@ -36,18 +37,6 @@ _OPENING = re.compile(r"\s*(.{3,80}?)\s*(?:\(|,? (?:is|was|are|were) )", re.DOTA
 
 
 @dataclass(frozen=True)
-class MentionStats:
-    """Counts of names found and dropped."""
-
-    num_names: int  # different names searched for
-    num_ambiguous: int  # names dropped because more than `max_owners` passages bear them
-    num_too_common: int  # names dropped because too many passages mention them
-    # the most frequent dropped names, each with the number of passages that mention it
-    most_common: tuple[tuple[str, int], ...]
-    num_edges: int  # edges found
-
-
-@dataclass(frozen=True)
 class Mentions:
     """What :func:`find_mentions` finds.
 
@@ -55,12 +44,10 @@ class Mentions:
         pairs: ``[M, 2]`` int64, different rows (mentioning, mentioned), ascending.
         counts: For each name, its words joined by blanks, the passages that mention it and do not bear it; of names
             that are not ambiguous and have any.
-        stats: Counts of names.
     """
 
     pairs: Tensor
     counts: Mapping[str, int]
-    stats: MentionStats
 
 
 class Owner(NamedTuple):
@@ -74,79 +61,42 @@ class Owner(NamedTuple):
         return (not self.first_capital or first[0].isupper()) and (not self.last_capital or last[0].isupper())
 
 
-def mention_edges(
-    titles: Sequence[str],
-    texts: Sequence[str],
-    *,
-    aliases: Sequence[Sequence[str]] | None = None,
-    max_owners: int = MAX_OWNERS,
-    max_share: float = MAX_SHARE,
-    min_characters: int = MIN_CHARACTERS,
-    engine: Engine = LOCAL,
-) -> tuple[Tensor, MentionStats]:
+def find_mentions(titles: Sequence[str], texts: Sequence[str], *, engine: Engine = LOCAL) -> Mentions:
     """Join each passage with the passages whose name occurs in its text, in time linear in the corpus.
 
-    A passage's names are, strongest first: its title; the title without a trailing "(film)"; its ``aliases``; the name
-    that opens its text ("Harnam Singh Rawail (21 August ..." of the passage "H. S. Rawail"), if it has two words or
-    more and one of them is in the title; the title up to its first comma, if that has two words or more. A name belongs
-    only to the passages that bear it most strongly.
+    A passage's names are, strongest first: its title; the title without a trailing "(film)"; the name that opens its
+    text ("Harnam Singh Rawail (21 August ..." of the passage "H. S. Rawail"), if it has two words or more and one of
+    them is in the title; the title up to its first comma, if that has two words or more. A name belongs only to the
+    passages that bear it most strongly. Short names are dropped, as are those without a letter ("1984").
 
     A mention counts if its first and last word have a capital initial where the name's have one (so a lower-cased
     title is found in any case), and if it does not lie inside a longer mention ("York" in "New York").
 
-    Defaults were chosen on the training questions of 2WikiMultihopQA and HotpotQA, by the share of questions whose
+    Thresholds were chosen on the training questions of 2WikiMultihopQA and HotpotQA, by the share of questions whose
     relevant passages all lie among the top 30 or one hop from them; there, ignoring case or keeping mentions inside
     longer ones adds edges and no coverage.
 
     Args:
         titles: ``N`` titles; an empty one is never mentioned.
         texts: ``N`` texts, without their titles.
-        aliases: ``N`` lists of further names.
-        max_owners: A name borne equally strongly by more passages than this is ambiguous and dropped.
-        max_share: A name mentioned in more than this share of the passages (and in more than 10) is too common and
-            dropped, in (0, 1].
-        min_characters: Shorter names are dropped, as are those without a letter ("1984").
         engine: Works on blocks of texts; the names are broadcast once.
 
-    Returns:
-        ``[M, 2]`` int64, different rows (mentioning, mentioned), ascending; and counts.
-
     Raises:
-        ValueError: If lengths differ or a threshold is out of range.
+        ValueError: If lengths differ.
 
     Example:
         >>> titles = ["Laila Majnu (1976 film)", "H. S. Rawail"]
         >>> texts = ["Laila Majnu is directed by Harnam Singh Rawail.", "Harnam Singh Rawail (born 1921) made films."]
-        >>> mention_edges(titles, texts)[0]
+        >>> find_mentions(titles, texts).pairs
         tensor([[0, 1]])
     """
-    found = find_mentions(
-        titles,
-        texts,
-        aliases=aliases,
-        max_owners=max_owners,
-        max_share=max_share,
-        min_characters=min_characters,
-        engine=engine,
-    )
-    return found.pairs, found.stats
-
-
-def find_mentions(
-    titles: Sequence[str],
-    texts: Sequence[str],
-    *,
-    aliases: Sequence[Sequence[str]] | None = None,
-    max_owners: int = MAX_OWNERS,
-    max_share: float = MAX_SHARE,
-    min_characters: int = MIN_CHARACTERS,
-    engine: Engine = LOCAL,
-) -> Mentions:
-    """Find the edges of :func:`mention_edges`, whose arguments these are, and how often each name is mentioned."""
-    _check(titles, texts, aliases, max_owners, max_share, min_characters)
-    owners = _names(titles, texts, aliases or [()] * len(titles), min_characters)
+    if len(titles) != len(texts):
+        raise ValueError(
+            f"`titles` and `texts` must have one entry per passage, got {len(titles)} titles and {len(texts)} texts"
+        )
+    owners = _names(titles, texts)
     names = list(owners)
-    clear = [len(bearers) <= max_owners for bearers in owners.values()]
+    clear = [len(bearers) <= MAX_OWNERS for bearers in owners.values()]
     mentions: dict[int, list[tuple[int, int]]] = {}
     mentioning: Counter[int] = Counter()  # passages
     starts = range(0, len(texts), BLOCK_TEXTS)
@@ -158,23 +108,16 @@ def find_mentions(
             if clear[name] and source not in bearers:
                 mentioning[name] += 1
                 mentions.setdefault(name, []).extend((source, node) for node in bearers)
-    limit = most_mentions(len(titles), max_share=max_share)
-    common = {name: count for name, count in mentioning.items() if count > limit}
+    limit = most_mentions(len(titles))
+    common = {name for name, count in mentioning.items() if count > limit}
     pairs = {pair for name, named_pairs in mentions.items() if name not in common for pair in named_pairs}
-    stats = MentionStats(
-        num_names=len(owners),
-        num_ambiguous=len(owners) - sum(clear),
-        num_too_common=len(common),
-        most_common=tuple((" ".join(names[name]), count) for name, count in Counter(common).most_common(10)),
-        num_edges=len(pairs),
-    )
     counts = {" ".join(names[name]): count for name, count in mentioning.items()}
-    return Mentions(torch.tensor(sorted(pairs), dtype=torch.int64).reshape(-1, 2), counts, stats)
+    return Mentions(torch.tensor(sorted(pairs), dtype=torch.int64).reshape(-1, 2), counts)
 
 
-def most_mentions(num_passages: int, *, max_share: float = MAX_SHARE) -> float:
+def most_mentions(num_passages: int) -> float:
     """Return how many passages may mention a name that is not too common."""
-    return max(MIN_COMMON, max_share * num_passages)
+    return max(MIN_COMMON, MAX_SHARE * num_passages)
 
 
 def split_words(text: str) -> list[str]:
@@ -186,12 +129,10 @@ def split_words(text: str) -> list[str]:
     return _WORD.findall(text)
 
 
-def _names(
-    titles: Sequence[str], texts: Sequence[str], aliases: Sequence[Sequence[str]], min_characters: int
-) -> dict[Name, dict[int, Owner]]:
+def _names(titles: Sequence[str], texts: Sequence[str]) -> dict[Name, dict[int, Owner]]:
     tiers: list[dict[Name, dict[int, Owner]]] = [{} for _ in range(5)]
-    for node, (title, text, others) in enumerate(zip(titles, texts, aliases, strict=True)):
-        for (tier, name), owner in names_of(title, text, others, min_characters=min_characters).items():
+    for node, (title, text) in enumerate(zip(titles, texts, strict=True)):
+        for (tier, name), owner in names_of(title, text).items():
             tiers[tier].setdefault(name, {})[node] = owner
     names: dict[Name, dict[int, Owner]] = {}
     for tier_names in tiers:
@@ -200,29 +141,26 @@ def _names(
     return names
 
 
-def names_of(
-    title: str, text: str, aliases: Sequence[str] = (), *, min_characters: int = MIN_CHARACTERS
-) -> dict[tuple[int, Name], Owner]:
-    """List the names of a passage, each with its tier: 0 for the strongest.
+def names_of(title: str, text: str) -> dict[tuple[int, Name], Owner]:
+    """List the names of a passage, each with its tier: 0 for the strongest; corpus folders store them.
 
     Example:
         >>> list(names_of("Laila Majnu (film)", "It is a film."))
         [(0, ('laila', 'majnu', 'film')), (1, ('laila', 'majnu')), (4, ('laila', 'majnu', 'film'))]
     """
     names: dict[tuple[int, Name], Owner] = {}
-    for tier, words in _names_of(title, text, aliases):
+    for tier, words in _names_of(title, text):
         name = tuple(word.lower() for word in words)
         length = sum(map(len, name)) + len(name) - 1
-        if words and length >= min_characters and any(char.isalpha() for word in name for char in word):
+        if words and length >= MIN_CHARACTERS and any(char.isalpha() for word in name for char in word):
             names.setdefault((tier, name), Owner(words[0][0].isupper(), words[-1][0].isupper()))
     return names
 
 
-def _names_of(title: str, text: str, aliases: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+def _names_of(title: str, text: str) -> Iterator[tuple[int, list[str]]]:
     title_words = split_words(title)
     yield 0, title_words
     yield 1, split_words(_DISAMBIGUATION.sub("", title))
-    yield from ((2, split_words(alias)) for alias in aliases)
     opening = _OPENING.match(text)
     if opening is not None:
         words = split_words(opening[1])
@@ -274,21 +212,3 @@ class MentionSearch:
                 reached = -negative_last
                 mentioned[name] = sorted({*mentioned.get(name, ()), *bearers})
         return mentioned
-
-
-def _check(
-    titles: Sequence[str],
-    texts: Sequence[str],
-    aliases: Sequence[Sequence[str]] | None,
-    max_owners: int,
-    max_share: float,
-    min_characters: int,
-) -> None:
-    if len(titles) != len(texts) or (aliases is not None and len(aliases) != len(titles)):
-        given = "no" if aliases is None else len(aliases)
-        raise ValueError(
-            f"`titles`, `texts` and `aliases` must have one entry per passage, got {len(titles)} titles, "
-            f"{len(texts)} texts and {given} aliases"
-        )
-    check_counts(max_owners=max_owners, min_characters=min_characters)
-    check_positive_share(max_share=max_share)

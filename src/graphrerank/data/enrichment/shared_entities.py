@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphrerank.checks import check_counts
 from graphrerank.data.engines.local import LOCAL, Block, Engine
 from graphrerank.graphs import EntityIncidence
 from graphrerank.graphs.sparse_rows import positions_in_rows
@@ -53,13 +52,17 @@ def _lists(found: Block) -> Iterator[list[str]]:
 
 
 BLOCK_NODES = 1 << 12  # passages looked at at once
-MAX_NEIGHBOURS = 5  # that each passage chooses, by default
+MAX_NEIGHBOURS = 5  # that each passage chooses
 
 
-def shared_entity_edges(
-    incidence: EntityIncidence, *, max_neighbours: int = MAX_NEIGHBOURS, engine: Engine = LOCAL
+def choose_neighbours(
+    incidence: EntityIncidence,
+    *,
+    nodes: Tensor | None = None,
+    num_passages: int | None = None,
+    engine: Engine = LOCAL,
 ) -> tuple[Tensor, Tensor]:
-    r"""Join each passage with the ``max_neighbours`` passages whose shared entities are the most specific together.
+    r"""Join each passage with the ``MAX_NEIGHBOURS`` passages whose shared entities are the most specific together.
 
     .. math::
         s_{ij} = \sum_{e \in E_i \cap E_j} \ln(1 + N / n_e), \qquad w_{ij} = \frac{s_{ij}}{s_{ij} + \ln(1 + N / 2)}
@@ -72,56 +75,24 @@ def shared_entity_edges(
 
     Args:
         incidence: The entities of ``N`` passages.
-        max_neighbours: Neighbours that each passage chooses, at least 1, ties by passage number; it may be chosen by
-            more.
-        engine: Works on the blocks.
+        nodes: ``[S]`` int64, ascending, the passages that choose; all when None. A passage may be chosen by more.
+        num_passages: The number of passages that the rarity of an entity is measured against; ``N`` when None.
+        engine: Works on blocks of passages.
 
     Returns:
-        ``[M, 2]`` int64, each pair once with the smaller number first, ascending; ``[M]`` float32 weights in (0, 1).
-
-    Raises:
-        ValueError: If ``max_neighbours`` is below 1.
+        ``[C, 2]`` int64 (passage, chosen one), ascending by passage, the largest sum first, ties by passage number;
+        ``[C]`` float64, the sums :math:`s_{ij}`, of which :func:`shared_weight` makes the weights :math:`w_{ij}`.
 
     Example:
         >>> incidence = EntityIncidence.from_names([["rome", "nero"], ["rome"], ["nero", "rome"], ["oslo"]])
-        >>> shared_entity_edges(incidence, max_neighbours=1)
-        (tensor([[0, 1],
-                [0, 2]]), tensor([0.4354, 0.6392]))
+        >>> pairs, total = choose_neighbours(incidence)
+        >>> pairs.tolist(), shared_weight(total, 4)[:2]
+        ([[0, 2], [0, 1], [1, 0], [1, 2], [2, 0], [2, 1]], tensor([0.6392, 0.4354]))
     """
-    chosen, total = choose_neighbours(incidence, max_neighbours=max_neighbours, engine=engine)
-    num_nodes = incidence.num_nodes
-    pair = chosen.min(1).values * num_nodes + chosen.max(1).values
-    key, inverse = torch.unique(pair, return_inverse=True)
-    total = torch.zeros(len(key), dtype=torch.float64).scatter_reduce_(0, inverse, total, "amax")
-    first = torch.div(key, max(num_nodes, 1), rounding_mode="floor")
-    return torch.stack([first, key - first * num_nodes], dim=1), shared_weight(total, num_nodes)
-
-
-def choose_neighbours(
-    incidence: EntityIncidence,
-    *,
-    max_neighbours: int = MAX_NEIGHBOURS,
-    nodes: Tensor | None = None,
-    num_passages: int | None = None,
-    engine: Engine = LOCAL,
-) -> tuple[Tensor, Tensor]:
-    """Choose the neighbours of :func:`shared_entity_edges`.
-
-    Args:
-        incidence: The entities of ``N`` passages.
-        max_neighbours: Neighbours that each passage chooses.
-        nodes: ``[S]`` int64, ascending, the passages that choose; all when None.
-        num_passages: The number of passages that the rarity of an entity is measured against; ``N`` when None.
-        engine: Works on the blocks.
-
-    Returns:
-        ``[C, 2]`` int64 (passage, chosen one), ascending by passage; ``[C]`` float64, the sums :math:`s_{ij}`.
-    """
-    check_counts(max_neighbours=max_neighbours)
     nodes = torch.arange(incidence.num_nodes) if nodes is None else nodes
     blocks = ({"nodes": block.numpy()} for block in torch.split(nodes, BLOCK_NODES) if len(block))
     rows, sums = [torch.zeros(0, 2, dtype=torch.int64)], [torch.zeros(0, dtype=torch.float64)]
-    choose = _Chosen(incidence, max_neighbours, incidence.num_nodes if num_passages is None else num_passages)
+    choose = _Chosen(incidence, MAX_NEIGHBOURS, incidence.num_nodes if num_passages is None else num_passages)
     for chosen in engine.map(choose, blocks):
         rows.append(torch.stack([torch.from_numpy(np.asarray(chosen[name])) for name in ("row", "partner")], dim=1))
         sums.append(torch.from_numpy(np.asarray(chosen["sum"])))
@@ -129,7 +100,7 @@ def choose_neighbours(
 
 
 def shared_weight(total: Tensor, num_passages: int) -> Tensor:
-    """Return the weights of edges, float32, from the sums :math:`s_{ij}` of :func:`shared_entity_edges`."""
+    """Return the weights of edges, float32, from the sums :math:`s_{ij}` of :func:`choose_neighbours`."""
     return (total / (total + math.log1p(num_passages / 2))).float()
 
 
