@@ -19,7 +19,7 @@ def test_every_setting_with_its_comment(name: str) -> None:
 
 def test_a_choice_with_what_it_inherits() -> None:
     text = settings_help("train", ["data=folder", "--help", "trainer.max_epochs=3"], [CONF])
-    for file in ("folder", "shared/edge_files", "shared/enrichment"):
+    for file in ("folder", "shared/edges"):
         for line in (CONF / "data" / f"{file}.yaml").read_text().splitlines():
             assert f"  {line}" in text
     assert settings_help("evaluate", ["data=null"], [CONF]) == settings_help("evaluate", [], [CONF])

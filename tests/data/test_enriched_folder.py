@@ -240,7 +240,6 @@ def composed(tmp_path: Path) -> Any:
 
 
 NEAREST = {"scifact": 10, "nfcorpus": 10}  # they come without edges
-CONCEPTUAL = {"2wikimultihopqa_conceptual", "hotpotqa_conceptual"}  # passages that share an entity are neighbours
 ENRICHABLE = [f.stem for f in sorted((CONF / "data").glob("*.yaml")) if "\nmentions:" in f.read_text(encoding="utf-8")]
 
 
@@ -249,8 +248,7 @@ def test_every_data_set_with_mentions_has_the_settings(composed: Any, tmp_path: 
     data = composed(f"data={choice}", *(["data.path=x"] if choice == "folder" else []))
     settings = {key: data[key] for key in ("adjacency", "entities", "max_entity_share", "knn", "random_edges", "cache")}
     defaults = Dataset.from_folder.__kwdefaults__
-    entities = "spacy" if choice in CONCEPTUAL else defaults["entities"]
-    chosen = {"cache": str(tmp_path), "knn": NEAREST.get(choice, 0), "entities": entities}
+    chosen = {"cache": str(tmp_path), "knn": NEAREST.get(choice, 0)}
     assert settings == {key: defaults[key] for key in settings} | chosen
 
 
@@ -264,8 +262,8 @@ def test_an_extractor_by_configuration(composed: Any, write_folder: Any, tmp_pat
 
 
 def test_named_data_sets_take_the_settings(write_folder: Any, tmp_path: Path) -> None:
-    write_chunks(write_folder, tmp_path / "beaver")
-    dataset = load_named("beaver", datasets=tmp_path, adjacency=True, entities=Capitals(), knn=2)
+    write_chunks(write_folder, tmp_path / "bird")
+    dataset = load_named("bird", datasets=tmp_path, adjacency=True, entities=Capitals(), knn=2)
     assert (len(pairs_of(dataset)), len(shared_of(dataset)), dataset.knn) == (3, 2, 2)
 
 

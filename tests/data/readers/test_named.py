@@ -20,7 +20,7 @@ from graphrerank.data.readers.named import HOMES, SOURCE, load_named
 from tests.support import ROOT
 
 NAMED = sorted(HOMES)
-NAMES = "spider bird beaver hotpotqa 2wikimultihopqa 2wikimultihopqa_train musique beir-nq scifact nfcorpus"
+NAMES = "spider bird hotpotqa 2wikimultihopqa 2wikimultihopqa_train musique beir-nq scifact nfcorpus"
 
 
 class FakeWeb:
@@ -170,9 +170,9 @@ def test_a_change_after_the_download_is_noticed(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_a_folder_made_by_hand_is_read_as_it_is(write_folder, tmp_path: Path) -> None:
-    write_folder(tmp_path / "beaver")
-    dataset = load_named("beaver", datasets=tmp_path, downloader=FakeWeb({}))
-    assert dataset.fingerprint == Dataset.from_folder(tmp_path / "beaver").fingerprint
+    write_folder(tmp_path / "bird")
+    dataset = load_named("bird", datasets=tmp_path, downloader=FakeWeb({}))
+    assert dataset.fingerprint == Dataset.from_folder(tmp_path / "bird").fingerprint
 
 
 @pytest.mark.parametrize("source", NAMED)

@@ -49,7 +49,6 @@ def _hipporag(name: str, questions: str, corpus: str) -> Home:
 HOMES: Mapping[str, Home] = {
     "spider": Home("https://yale-lily.github.io/spider"),
     "bird": Home("https://bird-bench.github.io"),
-    "beaver": Home("https://peterbaile.github.io/beaver"),
     "hotpotqa": _hipporag(
         "hotpotqa",
         "3ad9c0bcbf93f41d7004ca6007049c904d2605046b314a2f7ecfb379c64cba6d",
